@@ -1,0 +1,59 @@
+"""The errors a user can meet. Each says what is wrong, where, and what to type next.
+
+A `MimdsimError` is the user's to mend: the command line prints it without traceback and exits 2.
+Any other exception is a bug of ours and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class MimdsimError(Exception):
+    """Something the user can mend."""
+
+
+class DescriptionError(MimdsimError):
+    """A machine or workload description is wrong; `problems` lists every mistake found, not only the first."""
+
+    def __init__(self, where: str, problems: Iterable[str]):
+        self.where = where
+        self.problems = tuple(problems)
+        lines = "\n".join(f"  - {problem}" for problem in self.problems)
+        count = len(self.problems)
+        super().__init__(f"{where}: {count} problem{'s' if count != 1 else ''}\n{lines}")
+
+
+class DataFileError(MimdsimError):
+    """An event or reference file is missing, truncated, corrupt or out of range."""
+
+    def __init__(self, path: object, reason: str, *, byte_offset: int | None = None):
+        self.path = str(path)
+        self.byte_offset = byte_offset
+        at = "" if byte_offset is None else f" at byte {byte_offset}"
+        super().__init__(f"{path}{at}: {reason}")
+
+
+class DoesNotFit(MimdsimError):
+    """A program needs more tile memory than the machine has."""
+
+
+class MappingError(MimdsimError):
+    """A program breaks a rule of the machine: reads what is not delivered, writes twice, or leaves its tile."""
+
+
+class MissingExtra(MimdsimError):
+    """An optional package is needed for what was asked."""
+
+    def __init__(self, package: str, extra: str, purpose: str):
+        super().__init__(f"{purpose} needs the package '{package}': type  pip install 'mimdsim[{extra}]'")
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the known word nearest to `word`, or the list of known words when none is near."""
+    options = sorted(set(known))
+    near = difflib.get_close_matches(word, options, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean '{near[0]}'?"
+    return f"; known: {', '.join(options)}" if options else ""

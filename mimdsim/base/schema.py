@@ -1,0 +1,144 @@
+"""Strict descriptions: TOML in, frozen records out.
+
+Rules: an unknown key is refused with a suggestion; a number may carry a unit; every figure of a `SourcedSection` has an
+entry in that section's `sources`; all problems of a file are reported at once, with the line where the key stands.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+import typing
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from mimdsim.base.errors import DescriptionError, suggest
+from mimdsim.base.units import parse_quantity
+
+MAX_DESCRIPTION_BYTES = 1 << 20
+SOURCE_KINDS = ("measured", "published", "derived", "assumed")
+
+
+class Section(BaseModel):
+    """A table of a description: frozen, no unknown keys, units in strings understood."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _units_to_base(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        converted: dict[str, Any] = {}
+        for key, value in values.items():
+            field = cls.model_fields.get(key)
+            if isinstance(value, str) and field is not None and _is_number(field.annotation):
+                number = parse_quantity(value, key)
+                value = int(number) if number.is_integer() else number
+            converted[key] = value
+        return converted
+
+
+class SourcedSection(Section):
+    """A section whose every given number names its source, as "kind: where"; kind is one of SOURCE_KINDS."""
+
+    sources: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _every_number_has_a_source(self) -> SourcedSection:
+        problems = []
+        for key in self.model_fields_set - {"sources"}:
+            field = type(self).model_fields[key]
+            if _is_number(field.annotation) and getattr(self, key) is not None and key not in self.sources:
+                problems.append(f"'{key}' has no entry in 'sources'")
+        for key, text in self.sources.items():
+            if key not in type(self).model_fields:
+                problems.append(f"sources: no field '{key}'{suggest(key, type(self).model_fields)}")
+            if text.split(":")[0] not in SOURCE_KINDS:
+                problems.append(f"sources.{key}: must begin with one of {', '.join(SOURCE_KINDS)} and a colon")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+
+def _is_number(annotation: Any) -> bool:
+    options = typing.get_args(annotation) or (annotation,)
+    return any(option in (int, float) for option in options)
+
+
+S = TypeVar("S", bound=Section)
+
+
+def read_toml(path: Path) -> tuple[dict[str, Any], str]:
+    """The table and the text of a TOML file; raises DescriptionError that names file and line."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_DESCRIPTION_BYTES:
+            raise DescriptionError(str(path), [f"is {size} bytes; a description has at most {MAX_DESCRIPTION_BYTES}"])
+        text = path.read_text(encoding="utf-8")
+        return tomllib.loads(text), text
+    except FileNotFoundError:
+        raise DescriptionError(str(path), ["no such file"]) from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise DescriptionError(str(path), [f"cannot be read as text: {problem}"]) from None
+    except (tomllib.TOMLDecodeError, RecursionError) as problem:
+        raise DescriptionError(str(path), [f"is not TOML: {problem}"]) from None
+
+
+def build(model: type[S], table: dict[str, Any], *, where: str, text: str = "") -> S:
+    """A checked record of `model`; raises DescriptionError with every problem and its line in `text`."""
+    try:
+        return model.model_validate(table)
+    except ValidationError as failure:
+        problems = [_explain(model, error, text) for error in failure.errors()]
+        raise DescriptionError(where, problems) from None
+
+
+def _explain(model: type[BaseModel], error: Any, text: str) -> str:
+    path = tuple(error["loc"])
+    dotted = ".".join(str(part) for part in path) or "file"
+    line = _line_of(path, text)
+    at = f" (line {line})" if line else ""
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden":
+        return f"unknown key '{dotted}'{at}{suggest(str(path[-1]), _fields_at(model, path[:-1]))}"
+    if error["type"] == "missing":
+        return f"missing key '{dotted}'"
+    given = error.get("input")
+    shown = f" (given: {given!r})" if isinstance(given, (int, float, str, bool)) else ""
+    return f"'{dotted}'{at}: {message}{shown}"
+
+
+def _fields_at(model: Any, path: tuple[Any, ...]) -> list[str]:
+    """The field names of the section that `path` leads to."""
+    for part in path:
+        if isinstance(part, int):
+            continue
+        field = getattr(model, "model_fields", {}).get(part)
+        if field is None:
+            continue
+        candidates = [field.annotation, *typing.get_args(field.annotation)]
+        nested = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
+        if nested:
+            model = nested[0]
+    return list(getattr(model, "model_fields", {}))
+
+
+def _line_of(path: tuple[Any, ...], text: str) -> int | None:
+    """The line on which the last named key of `path` is set within its section, for error messages only."""
+    names = [str(part) for part in path if isinstance(part, str)]
+    if not names or not text:
+        return None
+    key, section = names[-1], ".".join(names[:-1])
+    current = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        header = re.match(r"^\s*\[+\s*([^\]]+?)\s*\]+", line)
+        if header:
+            current = header.group(1)
+            if current == ".".join(names):
+                return number
+        elif current == section and re.match(rf"^\s*\"?{re.escape(key)}\"?\s*=", line):
+            return number
+    return None

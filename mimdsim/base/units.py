@@ -1,0 +1,73 @@
+"""Numbers with units at the boundary; plain SI base units inside.
+
+A field's name ends in its unit (`sram_bytes`, `clock_hz`). A description gives the number in that base unit, or a
+string with a unit of the same dimension ("624 KiB"). Decimal byte sizes ("KB") are refused because readers disagree
+whether they mean 1000 or 1024; bandwidths follow the vendors' decimal use (1 GB/s = 1e9 bytes per second).
+"""
+
+from __future__ import annotations
+
+import re
+
+# dimension (= suffix of the field name) -> unit -> factor to the base unit
+UNITS: dict[str, dict[str, float]] = {
+    "bytes_per_second": {"B/s": 1.0, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "Gbit/s": 1e9 / 8},
+    "bytes_per_cycle": {"B/cycle": 1.0},
+    "flops_per_second": {"FLOP/s": 1.0, "GFLOP/s": 1e9, "TFLOP/s": 1e12},
+    "flops_per_cycle": {"FLOP/cycle": 1.0},
+    "joules_per_byte": {"J/B": 1.0, "pJ/B": 1e-12},
+    "joules_per_flop": {"J/FLOP": 1.0, "pJ/FLOP": 1e-12},
+    "bytes": {"B": 1.0, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3},
+    "seconds": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9},
+    "hz": {"Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9},
+    "joules": {"J": 1.0, "mJ": 1e-3, "uJ": 1e-6, "nJ": 1e-9, "pJ": 1e-12},
+    "watts": {"W": 1.0, "kW": 1e3},
+    "cycles": {"cycles": 1.0, "cycle": 1.0},
+}
+REFUSED_BYTES = {"KB", "kB", "MB", "GB", "TB", "K", "M", "G"}
+_QUANTITY = re.compile(r"^\s*([+-]?(?:\d+(?:[._]\d+)*|\d*\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z/]*)\s*$")
+
+
+def dimension(field: str) -> str | None:
+    """The unit a field's name ends in, or None for a count."""
+    for suffix in UNITS:
+        if field == suffix or field.endswith("_" + suffix):
+            return suffix
+    return None
+
+
+def parse_quantity(text: str, field: str) -> float:
+    """The number in the base unit of `field`.
+
+    Raises ValueError that names the text, the unit found and the units that fit.
+    """
+    match = _QUANTITY.match(text)
+    if match is None:
+        raise ValueError(f"'{text}' is not a number with a unit")
+    number, unit = float(match.group(1).replace("_", "")), match.group(2)
+    suffix = dimension(field)
+    if not unit:
+        return number
+    if suffix is None:
+        raise ValueError(f"'{text}': {field} is a plain count and takes no unit")
+    if suffix == "bytes" and unit in REFUSED_BYTES:
+        raise ValueError(f"'{text}': '{unit}' is ambiguous (1000 or 1024?); write KiB, MiB, GiB or plain bytes")
+    if unit not in UNITS[suffix]:
+        raise ValueError(f"'{text}': unit '{unit}' does not fit {field}; use one of {', '.join(UNITS[suffix])}")
+    return number * UNITS[suffix][unit]
+
+
+def show_bytes(count: float) -> str:
+    """Bytes for people: '624.0 KiB'."""
+    for unit, factor in (("GiB", 1024.0**3), ("MiB", 1024.0**2), ("KiB", 1024.0)):
+        if abs(count) >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def show_seconds(seconds: float) -> str:
+    """Seconds for people: '6.76 ms'."""
+    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if abs(seconds) >= factor:
+            return f"{seconds / factor:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"

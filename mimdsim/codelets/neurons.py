@@ -1,0 +1,118 @@
+"""Codelets of the leaky integrate-and-fire layer.
+
+To add a neuron: write its operation in graph/neurons.py, its arithmetic in numerics/neurons.py, its record here, and
+how it is placed on tiles in compiler/lower_neurons.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mimdsim.codelets.launch import SOURCE, overhead_bundles
+from mimdsim.costs.library.elementwise import broadcast_scalar_1d_cycles
+from mimdsim.numerics import neurons as numerics
+from mimdsim.program import Codelet, Field, Term, TileFormula, WorkerBundles
+
+LIF_UPDATE = Codelet(
+    name="LifUpdate",
+    fields=(
+        Field(name="v", access="update", box=("sample", "start:stop")),
+        Field(name="w", access="read", box=(":", "start:stop")),
+        Field(name="ids", access="read", box=("sample", ":")),
+        Field(name="counts", access="read", box=("sample", ":")),
+    ),
+    columns=("sample", "start", "stop"),
+    constants=("decay", "scale", "threshold"),
+    compute=numerics.lif_update,
+    cost=WorkerBundles(
+        fixed=overhead_bundles(scalars=3, vectors=4),
+        terms=(
+            Term(bundles=4, extents=("spikes", "pairs")),  # load id, load a weight pair, add; the loop reloads
+            Term(bundles=15, extents=("neurons",)),  # compare, select, multiply, add, store
+        ),
+        kind="derived",
+        source=f"{SOURCE}; about 4 per spike and neuron pair, about 15 per neuron",
+    ),
+    flops=(Term(bundles=1, extents=("spikes", "neurons")), Term(bundles=3, extents=("neurons",))),
+    code_bytes=640,
+)
+
+STATE_GRADIENT = Codelet(
+    name="StateGradient",
+    fields=(
+        Field(name="dv", access="update", box=("sample", "start:stop")),
+        Field(name="v", access="read", box=("sample", "start:stop")),
+        Field(name="g", access="read", box=("sample", ":")),
+        Field(name="ids", access="read", box=("sample", ":")),
+        Field(name="counts", access="read", box=("sample", ":")),
+    ),
+    columns=("sample", "start", "stop"),
+    constants=("threshold", "slope"),
+    compute=numerics.state_gradient,
+    cost=WorkerBundles(
+        fixed=overhead_bundles(scalars=4, vectors=5),
+        terms=(
+            Term(bundles=4, extents=("listed",)),  # load id, subtract the tile's start, compare, branch
+            Term(bundles=50, extents=("hits",)),  # surrogate with a division, multiply, add, store
+        ),
+        kind="derived",
+        source=f"{SOURCE}; 4 per listed id, 40 to 60 per id that lies on the tile",
+    ),
+    flops=(Term(bundles=6, extents=("hits",)),),
+    code_bytes=768,
+)
+
+
+def _scale_cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+    return broadcast_scalar_1d_cycles(
+        extents["elements"], op="MULTIPLY", dtype="f32", in_place=True, worker_contexts=worker_contexts,
+        vector_bytes=vector_bytes,
+    )
+
+
+SCALE_SOURCE = "PopLibs popops BroadcastScalar1D MULTIPLY cycle estimator (commit 7eac0f2)"
+
+DECAY_GRADIENT = Codelet(
+    name="DecayGradient",
+    fields=(Field(name="dv", access="update", box=(":", "start:stop")),),
+    columns=("start", "stop"),
+    constants=("factor",),
+    compute=numerics.scale_in_place,
+    cost=TileFormula(cycles=_scale_cycles, kind="published", source=SCALE_SOURCE),
+    flops=(Term(bundles=1, extents=("elements",)),),
+    code_bytes=256,
+)
+
+MASKED_DECAY_GRADIENT = Codelet(
+    name="MaskedDecayGradient",
+    fields=(
+        Field(name="dv", access="update", box=(":", "start:stop")),
+        Field(name="v_previous", access="read", box=(":", "start:stop")),
+    ),
+    columns=("start", "stop"),
+    constants=("factor", "threshold"),
+    compute=numerics.scale_unless_spiked,
+    cost=TileFormula(
+        cycles=lambda extents, contexts, vector: 2 * _scale_cycles(extents, contexts, vector),
+        kind="assumed",
+        source="twice a scalar multiply: one pass to compare and select, one to multiply",
+    ),
+    flops=(Term(bundles=2, extents=("elements",)),),
+    code_bytes=320,
+)
+
+CURRENT_GRADIENT = Codelet(
+    name="CurrentGradient",
+    fields=(
+        Field(name="q", access="write", box=(":", "start:stop")),
+        Field(name="dv", access="read", box=(":", "start:stop")),
+    ),
+    columns=("start", "stop"),
+    constants=("factor",),
+    compute=numerics.scale_columns,
+    cost=TileFormula(cycles=_scale_cycles, kind="published", source=SCALE_SOURCE),
+    flops=(Term(bundles=1, extents=("elements",)),),
+    code_bytes=256,
+)
+
+CODELETS = (LIF_UPDATE, STATE_GRADIENT, DECAY_GRADIENT, MASKED_DECAY_GRADIENT, CURRENT_GRADIENT)

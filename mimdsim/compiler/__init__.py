@@ -1,0 +1,13 @@
+"""Floor 4: from the training graph to a program on tiles, pass by pass.
+
+place -> lower -> merge supersteps -> plan exchanges -> verify -> measure memory. `compile.py` is the walk.
+"""
+
+from mimdsim.compiler.compile import Compiled, compile_graph
+from mimdsim.compiler.exchanges import plan_exchanges
+from mimdsim.compiler.liveness import Memory, measure_memory
+from mimdsim.compiler.placement import MappingOptions, Placement, place
+
+__all__ = [
+    "Compiled", "MappingOptions", "Memory", "Placement", "compile_graph", "measure_memory", "place", "plan_exchanges",
+]

@@ -1,0 +1,85 @@
+"""The walk of a compilation: pass by pass, each watched by name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mimdsim.base.errors import MappingError, MimdsimError
+from mimdsim.base.files import write_atomically
+from mimdsim.compiler.exchanges import plan_exchanges
+from mimdsim.compiler.fitting import check_fits
+from mimdsim.compiler.liveness import Memory, measure_memory
+from mimdsim.compiler.lower import lower
+from mimdsim.compiler.merge import merge_supersteps
+from mimdsim.compiler.placement import MappingOptions, Placement, place
+from mimdsim.graph import Graph, SpikingNetwork
+from mimdsim.machine import MimdMachine
+from mimdsim.program import Program, verify
+from mimdsim.program.listing import listing
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Compiled:
+    """A program with its placement, its memory and how long each pass took (host seconds, not part of any profile)."""
+
+    graph: Graph
+    network: SpikingNetwork
+    program: Program
+    placement: Placement
+    memory: Memory
+    pass_seconds: dict[str, float]
+
+
+class Watch:
+    """Runs passes: times them, names them in an error, and writes what they made under `dump`."""
+
+    def __init__(self, dump: Path | None = None):
+        self.dump = dump
+        self.seconds: dict[str, float] = {}
+
+    def __call__(self, name: str, run: Callable[..., T], *given: Any) -> T:
+        begun = time.perf_counter()
+        try:
+            made = run(*given)
+        except MimdsimError:
+            raise
+        except Exception as failure:
+            failure.add_note(f"in compiler pass '{name}'")
+            raise
+        self.seconds[name] = time.perf_counter() - begun
+        if self.dump is not None and isinstance(made, Program):
+            number = len(self.seconds)
+            write_atomically(self.dump / f"{number:02d}_{name.replace(' ', '_')}.txt", listing(made))
+        return made
+
+
+def compile_graph(
+    graph: Graph, network: SpikingNetwork, machine: MimdMachine, options: MappingOptions, *, dump: Path | None = None,
+    must_fit: bool = True,
+) -> Compiled:
+    """The program of a training graph on `machine`.
+
+    Raises DoesNotFit when tiles or memory are too few, MappingError when an operation has no lowering or the result
+    breaks a rule of the machine (which would be a bug of the compiler).
+    """
+    watch = Watch(dump)
+    contexts = machine.tile.worker_contexts
+    placement = watch("place", place, network, machine.chip.tiles, contexts, options)
+    program = watch("lower", lower, graph, network, placement, options)
+    program = watch("merge supersteps", merge_supersteps, program)
+    program = watch("plan exchanges", plan_exchanges, program)
+    problems = watch("verify", verify, program, machine.chip.tiles)
+    if problems:
+        raise MappingError("\n".join(problem.message for problem in problems))
+    memory = watch("measure memory", measure_memory, program, machine)
+    if must_fit:
+        check_fits(program, memory, machine, network, placement, options)
+    return Compiled(
+        graph=graph, network=network, program=program, placement=placement, memory=memory, pass_seconds=watch.seconds
+    )

@@ -1,0 +1,136 @@
+"""Lowering: operations of the training graph, fused where one vertex does the work of two, to supersteps on tiles.
+
+Each family file brings its rules: kinds of the fused operations -> function. A kind without a rule is refused by name.
+"""
+
+from __future__ import annotations
+
+import networkx as nx
+
+from mimdsim.base.errors import MappingError
+from mimdsim.compiler import lower_neurons, lower_spikes, lower_training
+from mimdsim.compiler.context import Lowering
+from mimdsim.compiler.lower_time import lower_backward, lower_forward
+from mimdsim.compiler.placement import MappingOptions, Placement
+from mimdsim.graph import Adam, Graph, Operation, Scan, SpikingNetwork
+from mimdsim.program import Program, TileMapping
+
+RULES = {**lower_neurons.RULES, **lower_spikes.RULES, **lower_training.RULES}
+OVERWRITES = ("lif_state_gradient",)  # write their result over their first input
+FUSED = tuple(kinds for kinds in RULES if len(kinds) == 2)
+
+
+def lower(graph: Graph, network: SpikingNetwork, placement: Placement, options: MappingOptions) -> Program:
+    """The program of a training graph; raises MappingError for an operation that has no rule."""
+    low = Lowering(network=network, placement=placement, options=options)
+    _declare_inputs(low)
+    for ops in fuse(graph):
+        low.phase = ops[0].phase
+        low.values = graph.values
+        if ops[0].kind == "scan":
+            scan_rule = lower_backward if ops[0].attributes.reverse else lower_forward
+            scan_rule(low, ops[0], _lower_body)
+        elif ops[0].kind != "zeros":  # zeros are made where the scan declares its carries
+            _apply(low, ops)
+    return low.program()
+
+
+def _declare_inputs(low: Lowering) -> None:
+    network = low.network
+    for layer in network.layers:
+        shape = (layer.inputs, layer.neurons)
+        mapping = low.by_neuron(layer.name, 1)
+        weight = low.variable(f"w.{layer.name}", shape, "float32", mapping, "weights", persistent=True)
+        low.inputs[weight] = weight
+        low.storage[weight] = (weight,)
+        if isinstance(network.optimiser, Adam):
+            for moment in ("moment1", "moment2"):
+                name = f"{moment}.{layer.name}"
+                low.inputs[name] = low.variable(name, shape, "float32", mapping, "optimiser", persistent=True)
+                low.storage[name] = (name,)
+    labels = low.variable("labels", (network.batch,), "int32", low.by_sample(0), "gradients")
+    low.inputs["labels"] = labels
+    low.storage["labels"] = (labels,)
+    if isinstance(network.optimiser, Adam):
+        everywhere = TileMapping.replicated(low.placement.usable_tiles)
+        progress = low.variable("training_step", (1,), "int64", everywhere, "optimiser", persistent=True)
+        low.inputs["training_step"] = progress
+        low.storage["training_step"] = (progress,)
+
+
+def _lower_body(low: Lowering, scan: Scan) -> None:
+    for ops in order_in_place(fuse(scan.body), scan, low):
+        _apply(low, ops)
+
+
+def _apply(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    kinds = tuple(op.kind for op in ops)
+    rule = RULES.get(kinds)
+    if rule is None:
+        raise MappingError(
+            f"operation '{ops[0].name}' of kind '{'+'.join(kinds)}' (layer '{ops[0].layer}') has no lowering to tiles; "
+            f"known: {sorted('+'.join(known) for known in RULES)}. Dense spikes run on the GPU side and in the "
+            "interpreter: set network.spikes = \"sparse\" for a tiled machine"
+        )
+    rule(low, ops)
+
+
+def order_in_place(
+    groups: tuple[tuple[Operation, ...], ...], scan: Scan, low: Lowering
+) -> list[tuple[Operation, ...]]:
+    """The body's groups in an order in which values may share storage.
+
+    What reads a carry on entry comes before what makes it on leaving when both lie in the same variable, and what else
+    reads an operand comes before the operation that overwrites it. Raises MappingError when no order exists.
+    """
+    maker = {name: index for index, ops in enumerate(groups) for op in ops for name in op.outputs}
+    readers: dict[str, set[int]] = {}
+    for index, ops in enumerate(groups):
+        for op in ops:
+            for name in op.inputs:
+                readers.setdefault(name, set()).add(index)
+    waits = nx.DiGraph()
+    waits.add_nodes_from(range(len(groups)))
+    for name, indices in readers.items():
+        if name in maker:
+            waits.add_edges_from((maker[name], index) for index in indices if index != maker[name])
+    overwritten = [
+        (carry.enters, maker[carry.leaves])
+        for carry in scan.carries
+        if carry.leaves in maker and low.storage.get(carry.enters) == low.storage.get(carry.leaves, ())
+    ]
+    overwritten += [(ops[-1].inputs[0], index) for index, ops in enumerate(groups) if ops[-1].kind in OVERWRITES]
+    for name, writer in overwritten:
+        waits.add_edges_from((index, writer) for index in readers.get(name, set()) if index != writer)
+    try:
+        return [groups[index] for index in nx.lexicographical_topological_sort(waits)]
+    except nx.NetworkXUnfeasible:
+        cycle = [groups[edge[0]][0].name for edge in nx.find_cycle(waits)]
+        raise MappingError(f"no order of {cycle} lets their values share storage; they need a buffer more") from None
+
+
+def fuse(graph: Graph) -> tuple[tuple[Operation, ...], ...]:
+    """Operations in order, a producer joined with its only consumer where one rule takes both."""
+    consumers: dict[str, list[Operation]] = {}
+    for op in graph.operations:
+        for name in op.inputs:
+            consumers.setdefault(name, []).append(op)
+    partner: dict[str, Operation] = {}
+    taken: set[str] = set()
+    for op in graph.operations:
+        if op.name in taken:
+            continue
+        for name in (*op.outputs, *op.inputs):
+            for other in consumers.get(name, []):
+                if (op.kind, other.kind) in FUSED and other.name not in taken and other.name != op.name:
+                    partner[op.name] = other
+                    taken.add(other.name)
+                    break
+            if op.name in partner:
+                break
+    groups = []
+    for op in graph.operations:
+        if op.name in taken:
+            continue
+        groups.append((op, partner[op.name]) if op.name in partner else (op,))
+    return tuple(groups)

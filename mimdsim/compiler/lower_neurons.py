@@ -1,0 +1,136 @@
+"""Neuron operations on tiles: one vertex per (tile, sample) forward and for the adjoint, one per tile for scaling."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mimdsim.codelets import neurons as codelets
+from mimdsim.compiler.context import Lowering
+from mimdsim.compiler.placement import LayerPlacement
+from mimdsim.graph import Operation
+from mimdsim.graph.neurons import Lif
+from mimdsim.program import Hits, Listed, Spikes, VertexTable
+
+FLOATS_PER_PAIR = 2  # the published codelets work on pairs of neurons (float2)
+
+
+def tile_sample_columns(placed: LayerPlacement, batch: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """One vertex per (sample, tile), samples outermost so that neighbours touch neighbouring weights."""
+    tiles = np.tile(placed.tiles, batch)
+    columns = {
+        "sample": np.repeat(np.arange(batch), placed.occupied),
+        "start": np.tile(placed.starts, batch),
+        "stop": np.tile(placed.stops, batch),
+    }
+    return tiles, columns
+
+
+def neuron_extents(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """neurons and pairs of neurons of each vertex."""
+    neurons = columns["stop"] - columns["start"]
+    return {"neurons": neurons, "pairs": -(-neurons // FLOATS_PER_PAIR)}
+
+
+def lower_lif(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """synapse + lif: the current is summed from listed ids and integrated in the same vertex."""
+    synapse, lif = ops
+    layer = low.layer(lif.layer)
+    placed = low.placed(layer.name)
+    constants: Lif = lif.attributes
+    spikes, weights = synapse.inputs
+    v = low.storage[lif.inputs[0]][0]
+    low.storage[lif.outputs[0]] = (v,)
+    source = low.source_of(layer.name)
+    tiles, columns = tile_sample_columns(placed, low.network.batch)
+    ids, counts = low.storage[spikes]
+    table = VertexTable(
+        codelet=codelets.LIF_UPDATE, layer=layer.name, tiles=tiles,
+        operands={"v": v, "w": low.storage[weights][0], "ids": ids, "counts": counts}, columns=columns,
+        extents={"spikes": Spikes(layer=source, shift=0 if source == "input" else -1), **neuron_extents(columns)},
+        constants={
+            "decay": np.float32(constants.decay), "scale": constants.input_scale(np.float32),
+            "threshold": np.float32(constants.threshold),
+        },
+    )
+    low.emit("LIF update", "lif", tables=(table,), defines=((v, lif.outputs[0]),), layer=layer.name)
+
+
+def lower_state_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """select_gradient + add: the surrogate at listed ids, added to the adjoint in place."""
+    gradient, add = ops
+    layer = low.layer(gradient.layer)
+    placed = low.placed(layer.name)
+    held = next(name for name in add.inputs if name not in gradient.outputs)
+    dv = low.storage[held][0]
+    low.storage[add.outputs[0]] = (dv,)
+    g, spikes, v = (low.storage[name] for name in gradient.inputs)
+    tiles, columns = tile_sample_columns(placed, low.network.batch)
+    table = VertexTable(
+        codelet=codelets.STATE_GRADIENT, layer=layer.name, tiles=tiles,
+        operands={"dv": dv, "v": v[0], "g": g[0], "ids": spikes[0], "counts": spikes[1]}, columns=columns,
+        extents={"listed": Listed(layer=layer.name), "hits": Hits(layer=layer.name)},
+        constants={
+            "threshold": np.float32(layer.selection.threshold), "slope": np.float32(layer.selection.slope)
+        },
+    )
+    low.emit(
+        "state gradient", "select_gradient", tables=(table,), defines=((dv, add.outputs[0]),), layer=layer.name
+    )
+
+
+def _per_tile(low: Lowering, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    placed = low.placed(layer)
+    columns = {"start": placed.starts, "stop": placed.stops}
+    return placed.tiles, columns, {"elements": (placed.stops - placed.starts) * low.network.batch}
+
+
+def lower_current_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """q = dv * (1 - decay) * gain on the tile's neurons, all samples."""
+    (op,) = ops
+    layer = low.layer(op.layer)
+    dv = low.storage[op.inputs[0]][0]
+    shape = (low.network.batch, layer.neurons)
+    q = low.variable(f"q.{layer.name}", shape, "float32", low.by_neuron(layer.name, 1), "gradients")
+    low.storage[op.outputs[0]] = (q,)
+    tiles, columns, extents = _per_tile(low, layer.name)
+    table = VertexTable(
+        codelet=codelets.CURRENT_GRADIENT, layer=layer.name, tiles=tiles, operands={"q": q, "dv": dv},
+        columns=columns, extents=dict(extents), constants={"factor": op.attributes.input_scale(np.float32)},
+    )
+    low.emit(
+        "scale gradient", op.kind, tables=(table,), defines=((q, op.outputs[0]),), mergeable=False, layer=layer.name
+    )
+
+
+def lower_decay_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """dv <- decay * dv in place, masked where the neuron was reset when the gradient does not pass resets."""
+    (op,) = ops
+    layer = low.layer(op.layer)
+    constants: Lif = op.attributes
+    dv = low.storage[op.inputs[0]][0]
+    low.storage[op.outputs[0]] = (dv,)
+    tiles, columns, extents = _per_tile(low, layer.name)
+    operands = {"dv": dv}
+    values: dict[str, object] = {"factor": np.float32(constants.decay)}
+    codelet = codelets.DECAY_GRADIENT
+    if len(op.inputs) == 2:
+        codelet = codelets.MASKED_DECAY_GRADIENT
+        operands["v_previous"] = low.storage[op.inputs[1]][0]
+        values["threshold"] = np.float32(constants.threshold)
+    table = VertexTable(
+        codelet=codelet, layer=layer.name, tiles=tiles, operands=operands, columns=columns, extents=dict(extents),
+        constants=values,
+    )
+    low.emit(
+        "decay gradient", op.kind, tables=(table,), defines=((dv, op.outputs[0]),), mergeable=False, layer=layer.name
+    )
+
+
+RULES = {
+    ("synapse", "lif"): lower_lif,
+    ("select_gradient", "add"): lower_state_gradient,
+    ("lif_current_gradient",): lower_current_gradient,
+    ("lif_state_gradient",): lower_decay_gradient,
+}
+
+__all__ = ["RULES", "neuron_extents", "tile_sample_columns"]

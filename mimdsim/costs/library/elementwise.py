@@ -1,0 +1,205 @@
+"""Cycles of the popops element-wise codelets: binary, unary, scalar broadcast, select and clamp.
+
+Unless a docstring says otherwise the source is lib/popops/popopsCycleEstimators.cpp, graphcore/poplibs 7eac0f2.
+`n` is an element count or an integer array of counts; `worker_contexts` is both the number of contexts that share the
+work and the length of their round robin, since each context issues once a round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mimdsim.costs.library import operation_costs as costs
+from mimdsim.costs.library.arithmetic import (
+    Elements,
+    NoCycleFormula,
+    ceil_div,
+    element_bytes,
+    truncated_loop_cycles,
+    vector_elements,
+)
+
+# Supervisor part of every 1-D element-wise codelet: load the vertex, start the workers, wait and return.
+SUPERVISOR_CYCLES = 11
+# Two more instructions unpack the pointers when both are stored scaled.
+SCALED_POINTER_CYCLES = 2
+
+
+def _cost(table: costs.CostTable, op: str, dtype: str, where: str) -> costs.Cost:
+    if op not in table:
+        raise NoCycleFormula(where, op, table)
+    if dtype not in table[op]:
+        raise NoCycleFormula(f"{where} {op}", dtype, table[op])
+    return table[op][dtype]
+
+
+def _float_assembly(op: str, dtype: str) -> bool:
+    return op in costs.ASSEMBLY_OPERATIONS and dtype in ("f32", "f16")
+
+
+def _binary_loop_cycles(
+    n: Elements, op: str, dtype: str, in_place: bool, interleaved: bool, vector_bytes: int
+) -> Elements:
+    table = costs.BINARY_IN_PLACE if in_place else costs.BINARY
+    cycles, elements = _cost(table, op, dtype, "binary operation")
+    if elements == costs.VECTOR:
+        elements = vector_elements(dtype, vector_bytes)
+        # Two separate loads beside the operation; interleaved memory lets an in-place loop load and store at once.
+        cycles += (1 if in_place and interleaved else 2) if _float_assembly(op, dtype) else 5
+    return ceil_div(n, elements) * cycles
+
+
+def binary_1d_cycles(
+    n: Elements,
+    *,
+    op: str = "ADD",
+    dtype: str = "f32",
+    in_place: bool = False,
+    interleaved: bool = False,
+    scaled_pointers: bool = False,
+    worker_contexts: int = 6,
+    vector_bytes: int = 8,
+) -> Elements:
+    """Tile cycles of out = a op b over `n` elements that all worker contexts share (BinaryOp1D, BinaryOp1DInPlace).
+
+    Raises NoCycleFormula for an operation or format that the vendor's tables do not have.
+    """
+    # Worker prologue: the in-place codelet is the longer one; the vendor calibrated it so.
+    prologue = 58 if in_place else (29 if dtype == "f32" else 26)
+    loop = _binary_loop_cycles(ceil_div(n, worker_contexts), op, dtype, in_place, interleaved, vector_bytes)
+    supervisor = SUPERVISOR_CYCLES + (SCALED_POINTER_CYCLES if scaled_pointers else 0)
+    return supervisor + worker_contexts * (prologue + loop)
+
+
+def binary_2d_cycles(
+    rows: Iterable[Elements],
+    *,
+    op: str = "ADD",
+    dtype: str = "f32",
+    in_place: bool = False,
+    interleaved: bool = False,
+    vector_bytes: int = 8,
+) -> Elements:
+    """Worker cycles of out = a op b over rows of the given element counts (BinaryOp2D, BinaryOp2DInPlace)."""
+    total: Elements = 20 if in_place else 5
+    for n in rows:
+        total = total + _binary_loop_cycles(n, op, dtype, in_place, interleaved, vector_bytes)
+    return total
+
+
+def _unary_loop_cycles(n: Elements, op: str, dtype: str, in_place: bool, vector_bytes: int) -> Elements:
+    table = costs.UNARY_IN_PLACE if in_place else costs.UNARY
+    cycles, elements = _cost(table, op, dtype, "unary operation")
+    if elements > 0:
+        return ceil_div(n, elements) * cycles
+    # +4: load, store and loop decision, not in the table for vectors and single elements.
+    per_pass = vector_elements(dtype, vector_bytes) if elements == costs.VECTOR else 1
+    return truncated_loop_cycles(n, cycles + 4, per_pass)
+
+
+def unary_1d_cycles(
+    n: Elements,
+    *,
+    op: str,
+    dtype: str = "f32",
+    in_place: bool = False,
+    worker_contexts: int = 6,
+    vector_bytes: int = 8,
+) -> Elements:
+    """Tile cycles of out = op(a) over `n` elements that all worker contexts share (UnaryOp1D, UnaryOp1DInPlace)."""
+    prologue = 55 if in_place else (33 if op == "EXPONENT" else 17)
+    loop = _unary_loop_cycles(ceil_div(n, worker_contexts), op, dtype, in_place, vector_bytes)
+    # +9: the vendor adds a supervisor call to the common supervisor part.
+    return SUPERVISOR_CYCLES + 9 + worker_contexts * (prologue + loop)
+
+
+def unary_2d_cycles(
+    rows: Iterable[Elements], *, op: str, dtype: str = "f32", in_place: bool = False, vector_bytes: int = 8
+) -> Elements:
+    """Worker cycles of out = op(a) over rows of the given element counts (UnaryOp2D, UnaryOp2DInPlace)."""
+    total: Elements = 20
+    for n in rows:
+        total = total + _unary_loop_cycles(n, op, dtype, in_place, vector_bytes)
+    return total
+
+
+def _broadcast_loop_cycles(
+    n: Elements, op: str, dtype: str, in_place: bool, interleaved: bool, uniform: bool, vector_bytes: int
+) -> Elements:
+    table = costs.BROADCAST_IN_PLACE if in_place else costs.BROADCAST
+    cycles, elements = _cost(table, op, dtype, "scalar broadcast")
+    if elements == costs.VECTOR:
+        elements = vector_elements(dtype, vector_bytes)
+        # One store beside the operation, none where interleaved memory serves load and store at once.
+        store = (0 if in_place and interleaved else 1) if uniform and _float_assembly(op, dtype) else 4
+        cycles += store
+    return ceil_div(n, elements) * cycles
+
+
+def broadcast_scalar_1d_cycles(
+    n: Elements,
+    *,
+    op: str = "MULTIPLY",
+    dtype: str = "f32",
+    in_place: bool = False,
+    interleaved: bool = False,
+    worker_contexts: int = 6,
+    vector_bytes: int = 8,
+) -> Elements:
+    """Tile cycles of out = a op scalar over `n` elements (BroadcastScalar1D, BroadcastScalar1DInPlace)."""
+    each = ceil_div(n, worker_contexts)
+    loop = _broadcast_loop_cycles(each, op, dtype, in_place, interleaved, True, vector_bytes)
+    return SUPERVISOR_CYCLES + worker_contexts * (20 + loop)
+
+
+def broadcast_scalar_2d_cycles(
+    rows: Iterable[Elements],
+    *,
+    op: str = "MULTIPLY",
+    dtype: str = "f32",
+    in_place: bool = False,
+    interleaved: bool = False,
+    uniform_scalar: bool = True,
+    vector_bytes: int = 8,
+) -> Elements:
+    """Worker cycles over rows; `uniform_scalar` False gives each row its own scalar (BroadcastScalar2D[Data])."""
+    total: Elements = 20
+    for n in rows:
+        # +28: fetch the row's pointers and length and call the shared loop.
+        total = total + 28 + _broadcast_loop_cycles(n, op, dtype, in_place, interleaved, uniform_scalar, vector_bytes)
+    return total
+
+
+def select_cycles(rows: Iterable[Elements]) -> Elements:
+    """Worker cycles of out = where(condition, a, b) over rows (Select)."""
+    total: Elements = 5
+    for n in rows:
+        # Three loads, a conditional move and a store for each element; nothing is vectorised.
+        total = total + 6 + 5 * n
+    return total
+
+
+def broadcast_select_cycles(rows: Iterable[Elements], *, dtype: str = "f32") -> Elements:
+    """Worker cycles of out = where(condition, scalar, scalar) over rows (BroadcastSelect), the vendor's worst case."""
+    total: Elements = 9 + 1  # entry, and exit
+    for n in rows:
+        size = element_bytes(dtype)
+        if size == 4:
+            row: Elements = 8 + 4 * n
+        elif size == 2:
+            row = 4 * n + 30 - 7 * (n % 2)  # an even row may start misaligned
+        else:
+            row = 66 + 17 * (n // 4)
+        total = total + row
+    return total
+
+
+def clamp_cycles(rows: Iterable[Elements], *, dtype: str = "f32", vector_bytes: int = 8) -> Elements:
+    """Worker cycles of out = min(max(a, low), high) over rows (Clamp, BroadcastClamp and their in-place forms)."""
+    floats = dtype in ("f32", "f16")
+    per_pass = vector_elements(dtype, vector_bytes) if floats else 1
+    cycles = 2 if floats else 7  # integers: three loads, two compares, a move and a store
+    total: Elements = 5
+    for n in rows:
+        total = total + 6 + truncated_loop_cycles(n, cycles, per_pass)
+    return total

@@ -1,0 +1,174 @@
+"""Execute a program: exchanges as moves between variables, compute sets as one call per vertex table.
+
+A variable is one array, whatever its mapping: what an exchange delivers before a compute set equals the source, since
+no vertex sees what another writes in the same superstep (`mimdsim.program.verify` checks both). A replica is stored
+once. `execute_strictly` gives each vertex only what its tile has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError
+from mimdsim.program import Copy, Program, RecordedActivity, Repeat, Superstep, VertexTable
+from mimdsim.program.codelet import now_shift
+from mimdsim.program.rows import boxes_of
+from mimdsim.program.verify import vertex_name
+
+# called after every superstep with (superstep, timestep, executor)
+Observer = Callable[[Superstep, int, "Executor"], None]
+ALL_PHASES = ("input", "forward", "loss", "backward", "update")
+
+
+class Executor:
+    """The tile memories of one program, and the ways to run it. Arrays stay allocated between training steps."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.arrays: dict[str, np.ndarray] = {
+            name: np.zeros(variable.shape, variable.dtype) for name, variable in program.variables.items()
+        }
+        self._zero: dict[str, np.ndarray] = {}
+        self._calls: dict[int, list[Callable[[int], None]]] = {}
+        for superstep, _, _ in program.supersteps():
+            calls = [self._prepare_copy(copy) for copy in superstep.copies]
+            calls += [self._prepare(superstep, table) for table in superstep.tables]
+            self._calls[id(superstep)] = calls
+
+    def write(self, values: dict[str, np.ndarray]) -> None:
+        """Set graph inputs from the host, e.g. 'w.hidden0', 'labels', 'input.ids'.
+
+        Raises MappingError for an unknown name or another shape.
+        """
+        for name, value in values.items():
+            if name not in self.program.inputs:
+                raise MappingError(f"the program has no input '{name}'; it has {sorted(self.program.inputs)}")
+            target = self.arrays[self.program.inputs[name]]
+            if np.shape(value) != target.shape:
+                raise MappingError(f"input '{name}' has shape {np.shape(value)}, the program takes {target.shape}")
+            target[...] = value
+
+    def read(self, name: str) -> np.ndarray:
+        """A copy of the variable that holds graph value `name` (an output of the program)."""
+        return self.arrays[self.program.outputs[name]].copy()
+
+    def run(self, phases: Collection[str] = ALL_PHASES, observe: Observer | None = None) -> None:
+        """Run the supersteps of `phases` in program order."""
+        for item in self.program.body:
+            if not isinstance(item, Repeat):
+                if item.phase in phases:
+                    self._superstep(item, 0, observe)
+                continue
+            body = [superstep for superstep in item.body if superstep.phase in phases]
+            if not body:
+                continue
+            order = range(item.times)
+            for t in reversed(order) if item.reverse else order:
+                for superstep in body:
+                    self._superstep(superstep, t, observe)
+
+    def activity(self) -> RecordedActivity:
+        """Spikes of the last run, from the recorded sequences."""
+        ids, counts = {}, {}
+        for layer, (ids_name, counts_name) in self.program.recorded.items():
+            ids[layer] = self.arrays[ids_name].copy()
+            counts[layer] = self.arrays[counts_name].copy()
+        return RecordedActivity(ids=ids, counts=counts, dropped={})
+
+    # ---- one superstep
+
+    def _superstep(self, superstep: Superstep, t: int, observe: Observer | None) -> None:
+        for call in self._calls[id(superstep)]:
+            call(t)
+        if observe is not None:
+            observe(superstep, t, self)
+
+    def at(self, name: str, box_entry: str, t: int) -> np.ndarray:
+        """The array a field works on: the whole variable, or the timestep its "@t" names (zeros before the first)."""
+        array = self.arrays[name]
+        shift = now_shift(box_entry)
+        if shift is None:
+            return array
+        return array[t + shift] if t + shift >= 0 else self._zeros(name)
+
+    def _zeros(self, name: str) -> np.ndarray:
+        if name not in self._zero:
+            self._zero[name] = np.zeros(self.arrays[name].shape[1:], self.arrays[name].dtype)
+        return self._zero[name]
+
+    def _prepare(self, superstep: Superstep, table: VertexTable) -> Callable[[int], None]:
+        if table.codelet.form == "vertex":
+            return self._prepare_vertices(superstep, table)
+        codelet = table.codelet
+        fields = [(table.operands[item.name], item.box[0]) for item in codelet.fields]
+        columns = [np.ascontiguousarray(table.columns[name], np.int64) for name in codelet.columns]
+        constants = [table.constants[name] for name in codelet.constants]
+        moving = [index for index, (_, entry) in enumerate(fields) if now_shift(entry) is not None]
+        arrays = [self.arrays[name] for name, _ in fields]
+
+        def call(t: int) -> None:
+            for index in moving:
+                arrays[index] = self.at(*fields[index], t)
+            codelet.compute(*arrays, *columns, *constants)
+
+        return call
+
+    def _prepare_vertices(self, superstep: Superstep, table: VertexTable) -> Callable[[int], None]:
+        """Per-vertex codelets get views of exactly their boxes; reads are read-only."""
+        codelet = table.codelet
+        boxes = [boxes_of(table, item, self.program.variables[table.operands[item.name]]) for item in codelet.fields]
+        constants = [table.constants[name] for name in codelet.constants]
+
+        def call(t: int) -> None:
+            for vertex in range(table.vertices):
+                views = []
+                for item, box in zip(codelet.fields, boxes, strict=True):
+                    array = self.at(table.operands[item.name], item.box[0], t)
+                    view = array[index_of(item.box, box[vertex])]
+                    if not item.writes:
+                        view = view.view()
+                        view.setflags(write=False)
+                    views.append(view)
+                try:
+                    codelet.compute(*views, *constants)
+                except (IndexError, ValueError) as failure:
+                    raise VertexFailure(superstep, table, vertex, t, failure) from failure
+
+        return call
+
+    def _prepare_copy(self, copy: Copy) -> Callable[[int], None]:
+        def call(t: int) -> None:
+            source, target = self.arrays[copy.source], self.arrays[copy.target]
+            if copy.target_shift is not None:
+                target = target[t + copy.target_shift]
+            if copy.source_shift is not None:
+                early = t + copy.source_shift < 0
+                source = self._zeros(copy.source) if early else source[t + copy.source_shift]
+            target[...] = source
+
+        return call
+
+
+class VertexFailure(MappingError):
+    """A vertex left its slices or wrote what it may only read."""
+
+    def __init__(self, superstep: Superstep, table: VertexTable, vertex: int, t: int, failure: Exception):
+        self.vertex, self.tile = vertex, int(table.tiles[vertex])
+        super().__init__(
+            f"superstep '{superstep.name}', timestep {t}: {vertex_name(table, vertex)} left its slices: {failure}"
+        )
+
+
+def index_of(box: tuple[str, ...], bounds: np.ndarray) -> tuple[Any, ...]:
+    """A numpy index for one vertex's box; single indices drop their axis."""
+    entries = box[1:] if now_shift(box[0]) is not None else box
+    index: list[Any] = []
+    for entry, (start, stop) in zip(entries, bounds.tolist(), strict=True):
+        index.append(slice(start, stop) if entry == ":" or ":" in entry else start)
+    # an all-integer index would give a scalar, which cannot be written through
+    if index and all(isinstance(part, int) for part in index):
+        index[-1] = slice(index[-1], index[-1] + 1)
+    return tuple(index)

@@ -1,0 +1,72 @@
+"""What depends on what in the body of a scan, and whether the products of all timesteps may be taken at once."""
+
+from __future__ import annotations
+
+import networkx as nx
+
+from mimdsim.base.errors import MappingError
+from mimdsim.graph.records import Operation, Scan
+
+# kinds that are matrix products -> whether the rows of the result are samples (and not rows of a weight)
+MATRIX_PRODUCTS: dict[str, bool] = {
+    "matmul": True,
+    "matmul_input_gradient": True,
+    "matmul_weight_gradient": False,
+    "synapse": True,
+    "synapse_spike_gradient": True,
+    "synapse_weight_gradient": False,
+}
+
+
+def dependence_graph(scan: Scan, *, across_timesteps: bool) -> nx.DiGraph:
+    """Body values, with an edge from each input to each output of an operation; `product` is 1 on those of a product.
+
+    across_timesteps: also an edge from what leaves a timestep to what enters the next.
+    """
+    graph = nx.DiGraph()
+    graph.add_nodes_from(scan.body.inputs)
+    for op in scan.body.operations:
+        graph.add_nodes_from(op.outputs)
+        graph.add_edges_from(
+            ((given, made) for given in op.inputs for made in op.outputs), product=int(op.kind in MATRIX_PRODUCTS)
+        )
+    if across_timesteps:
+        graph.add_edges_from(((carry.leaves, carry.enters) for carry in scan.carries), product=0)
+    return graph
+
+
+def check_hoistable(op: Operation) -> None:
+    """Raises MappingError when a matrix product of scan `op` feeds itself from one timestep to the next."""
+    scan: Scan = op.attributes
+    graph = dependence_graph(scan, across_timesteps=True)
+    component = {value: index for index, part in enumerate(nx.strongly_connected_components(graph)) for value in part}
+    for inner in scan.body.operations:
+        if inner.kind not in MATRIX_PRODUCTS:
+            continue
+        made = inner.outputs[0]
+        for given in inner.inputs:
+            if component[given] == component[made]:
+                path = " -> ".join(nx.shortest_path(graph, made, given))
+                raise MappingError(
+                    f"strategy 'hoisted': the matrix product '{made}' ({inner.kind}) of scan '{op.name}' depends on "
+                    f"itself through the timesteps ({path} -> {made}), so the products of its {scan.timesteps} "
+                    f"timesteps cannot be taken at once; use the strategy 'graph_replay'"
+                )
+
+
+def product_levels(scan: Scan, *, across_timesteps: bool) -> dict[str, int]:
+    """For each body value the most matrix products on any path that leads to it.
+
+    Elementwise operations of one layer and one level can share a kernel. across_timesteps needs `check_hoistable`.
+    """
+    graph = dependence_graph(scan, across_timesteps=across_timesteps)
+    parts = nx.condensation(graph)
+    level: dict[int, int] = {}
+    of_value: dict[str, int] = parts.graph["mapping"]
+    crossing: dict[tuple[int, int], int] = {}
+    for given, made, products in graph.edges(data="product"):
+        pair = of_value[given], of_value[made]
+        crossing[pair] = max(crossing.get(pair, 0), products)
+    for part in nx.topological_sort(parts):
+        level[part] = max((level[before] + crossing[before, part] for before in parts.predecessors(part)), default=0)
+    return {value: level[part] for value, part in of_value.items()}

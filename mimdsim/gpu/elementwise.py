@@ -1,0 +1,56 @@
+"""How long an elementwise or fused kernel takes on a GPU: one launch period plus its bytes at the rate they stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mimdsim.machine.gpu import GpuMachine
+
+Launching = Literal["stream", "graph"]
+L2_FOOTPRINT_SHARE = 0.6  # kernels whose data fill at most this share of the L2 stream from it
+
+MODEL_SOURCE = (
+    "launch period plus bytes at the streaming rate: fit of 'repeated small kernel' of RRZE-HPC/gpu-benches "
+    "(largest error 6 to 14 %), DRAM share of NeuSight's torch.add"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamEstimate:
+    """One streaming kernel, launch period included; bound is 'launch' when that is the larger part."""
+
+    seconds: float
+    bound: str  # 'launch' or 'memory'
+    bytes_moved: int
+
+
+def launch_seconds(gpu: GpuMachine, launching: Launching) -> float:
+    """Shortest period of back-to-back launches, from a stream or replayed as a graph."""
+    return gpu.launch.graph_period_seconds if launching == "graph" else gpu.launch.stream_period_seconds
+
+
+def elementwise_seconds(
+    gpu: GpuMachine,
+    bytes_moved: int,
+    *,
+    launching: Launching,
+    footprint_bytes: int | None = None,
+    fixed_seconds: float = 0.0,
+) -> StreamEstimate:
+    """A kernel that reads and writes `bytes_moved` bytes in all, spread over `footprint_bytes` (default: the same).
+
+    The bytes come on top of the launch period, or of `fixed_seconds` where that is longer (start and end of a kernel
+    that walks the timesteps itself). Raises ValueError when a number of bytes is negative.
+    """
+    footprint = bytes_moved if footprint_bytes is None else footprint_bytes
+    if bytes_moved < 0 or footprint < 0:
+        raise ValueError(f"streaming kernel of {bytes_moved} bytes over {footprint}: must not be negative")
+    if footprint < L2_FOOTPRINT_SHARE * gpu.memory.l2_bytes:
+        rate = gpu.memory.l2_streaming_bytes_per_second
+    else:
+        rate = gpu.memory.dram_bytes_per_second * gpu.memory.streaming_share
+    period, streaming = max(launch_seconds(gpu, launching), fixed_seconds), bytes_moved / rate
+    return StreamEstimate(
+        seconds=period + streaming, bound="memory" if streaming > period else "launch", bytes_moved=bytes_moved
+    )

@@ -1,0 +1,163 @@
+"""One training step on a GPU: every kernel of the lowered graph timed, input copies, the interval, what it rests on."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from mimdsim.base.errors import DescriptionError, DoesNotFit, suggest
+from mimdsim.base.units import dimension, show_bytes
+from mimdsim.gpu import elementwise, gemm
+from mimdsim.gpu.inputs import InputEncoding
+from mimdsim.gpu.kernels import HostWait, Kernel, Lowered, Product, Stream
+from mimdsim.gpu.lower import lower_to_kernels
+from mimdsim.gpu.strategies import Strategy, find_strategy
+from mimdsim.graph.records import Graph
+from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
+from mimdsim.profile.records import Assumption, GpuProfile, KernelSpan
+
+WALK_SECONDS = 4e-6  # start and end of a kernel that walks the timesteps itself; assumed
+SECTIONS = ("chip", "compute", "memory", "launch", "host")
+
+
+def time_on_gpu(
+    graph: Graph,
+    gpu: GpuMachine,
+    *,
+    strategy: str,
+    precision: Precision,
+    input_encoding: InputEncoding = "as_graph",
+) -> GpuProfile:
+    """The profile of one training step of `graph` on `gpu`; input copies overlap with the batch before.
+
+    Raises DescriptionError for an unknown strategy, precision or encoding, MappingError where the strategy is not legal
+    for the graph, DoesNotFit when the buffers exceed the device's memory.
+    """
+    how = find_strategy(strategy)
+    _check_choice("precision", precision, tuple(ELEMENT_BYTES))
+    _check_choice("input encoding", input_encoding, get_args(InputEncoding))
+    lowered = lower_to_kernels(graph, how, precision=precision, input_encoding=input_encoding)
+    if lowered.bytes_needed > gpu.memory.capacity_bytes:
+        raise DoesNotFit(
+            f"{gpu.name}, strategy '{strategy}', {precision}: the training step needs "
+            f"{show_bytes(lowered.bytes_needed)} and the device has {show_bytes(gpu.memory.capacity_bytes)}; "
+            f"use a smaller batch or fewer timesteps"
+        )
+    resident = lowered.working_set_bytes <= gemm.L2_RESIDENT_SHARE * gpu.memory.l2_bytes
+    spans = tuple(_span(kernel, gpu, how, precision, resident) for kernel in lowered.kernels)
+    pinned = how.host_rate == "pinned"
+    rate = gpu.host.bytes_per_second if pinned else gpu.host.framework_bytes_per_second
+    host_seconds = lowered.input_bytes / rate
+    device_seconds = sum(span.seconds for span in spans)
+    low, high = how.band[precision]
+    # a copy hides behind the batch before; at worst, a framework's pipeline hides nothing
+    slowest = device_seconds * high
+    return GpuProfile(
+        machine=gpu.name,
+        title=gpu.title,
+        strategy=strategy,
+        precision=precision,
+        description=how.description,
+        spans=spans,
+        host_seconds=host_seconds,
+        host_exposed_seconds=max(0.0, host_seconds - device_seconds),
+        seconds_low=max(device_seconds * low, host_seconds),
+        seconds_high=max(slowest, host_seconds) if pinned else slowest + host_seconds,
+        bytes_needed=lowered.bytes_needed,
+        memory_bytes=gpu.memory.capacity_bytes,
+        assumptions=(*_lowering_assumptions(how, precision, input_encoding, lowered, resident), *_machine_numbers(gpu)),
+    )
+
+
+def _check_choice(what: str, given: str, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise DescriptionError(f"GPU {what} '{given}'", [f"no such {what}{suggest(given, known)}"])
+
+
+def _span(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision, resident: bool) -> KernelSpan:
+    if isinstance(kernel, Product):
+        return _product_span(kernel, gpu, how, precision, resident)
+    if isinstance(kernel, Stream):
+        stream = elementwise.elementwise_seconds(
+            gpu,
+            kernel.bytes_moved,
+            launching=how.launching,
+            fixed_seconds=WALK_SECONDS if kernel.walks_timesteps else 0.0,
+        )
+        return KernelSpan(
+            name=kernel.name, op=kernel.op, phase=kernel.phase, times=kernel.times,
+            seconds=kernel.times * stream.seconds, flops=kernel.times * kernel.flops,
+            bytes_moved=kernel.times * kernel.bytes_moved, bound=stream.bound,
+        )  # fmt: skip
+    assert isinstance(kernel, HostWait)
+    return KernelSpan(
+        name=kernel.name, op="host_wait", phase=kernel.phase, times=kernel.times,
+        seconds=kernel.times * gpu.launch.host_synchronisation_seconds, flops=0, bytes_moved=0, bound="host",
+    )  # fmt: skip
+
+
+def _product_span(kernel: Product, gpu: GpuMachine, how: Strategy, precision: Precision, resident: bool) -> KernelSpan:
+    estimate = gemm.gemm_seconds(
+        gpu,
+        kernel.m,
+        kernel.n,
+        kernel.k,
+        batch=kernel.batch,
+        precision=precision,
+        accumulate=kernel.accumulate,
+        l2_resident=resident and kernel.repeated,
+    )
+    period = elementwise.launch_seconds(gpu, how.launching)
+    return KernelSpan(
+        name=kernel.name, op=kernel.op, phase=kernel.phase, times=kernel.times,
+        seconds=kernel.times * max(estimate.seconds, period), flops=kernel.times * estimate.flops,
+        bytes_moved=kernel.times * estimate.bytes_moved,
+        bound=estimate.bound if estimate.seconds >= period else "launch",
+    )  # fmt: skip
+
+
+def _lowering_assumptions(
+    how: Strategy, precision: Precision, encoding: InputEncoding, lowered: Lowered, resident: bool
+) -> tuple[Assumption, ...]:
+    low, high = how.band[precision]
+    overlap = "hidden behind the batch before"
+    if how.host_rate == "framework":
+        overlap += "; the upper end of the interval hides nothing"
+    rows = (
+        ("kernels", how.description, "assumed", how.source),
+        ("matrix products", "dense, also where the tiled machine works on spike lists", "derived", gemm.MODEL_SOURCE),
+        ("streaming kernels", "launch period plus bytes", "derived", elementwise.MODEL_SOURCE),
+        ("interval", f"{low:g} to {high:g} times the kernels' seconds", *_split_source(how.band_source)),
+        (
+            "weights and their gradients", f"{show_bytes(lowered.working_set_bytes)}, "
+            f"{'in the L2' if resident else 'from DRAM'} in loops over timesteps", "assumed",
+            f"L2 holds up to {gemm.L2_RESIDENT_SHARE:g} of its capacity from one timestep to the next",
+        ),
+        ("input copy", f"{show_bytes(lowered.input_bytes)} a batch, encoding '{encoding}', {overlap}", "assumed",
+         "double buffering; ids and counts as int32, dense input as float32"),
+        ("weight update", "fp32 in every precision", "assumed", "usual practice of mixed precision training"),
+        ("memory", show_bytes(lowered.bytes_needed), "derived", "sum of all buffers, none used twice"),
+    )  # fmt: skip
+    walking = Assumption(
+        name="neuron kernels over time", value=f"{WALK_SECONDS * 1e6:g} us each and one pass per value",
+        kind="assumed", source="fused kernels of the Triton class, loads issued ahead of the timestep that needs them",
+    )  # fmt: skip
+    named = tuple(Assumption(name=name, value=value, kind=kind, source=source) for name, value, kind, source in rows)
+    return (*named, walking) if how.hoisted else named
+
+
+def _split_source(text: str) -> tuple[str, str]:
+    kind, _, where = text.partition(":")
+    return kind, where.strip()
+
+
+def _machine_numbers(gpu: GpuMachine) -> tuple[Assumption, ...]:
+    """Every number of the machine with its source."""
+    found = []
+    for section in SECTIONS:
+        part = getattr(gpu, section)
+        for field, text in part.sources.items():
+            kind, where = _split_source(text)
+            unit = (dimension(field) or "").replace("_per_", "/")
+            value = f"{getattr(part, field):g} {unit}".strip()
+            found.append(Assumption(name=f"{gpu.name}.{section}.{field}", value=value, kind=kind, source=where))
+    return tuple(found)

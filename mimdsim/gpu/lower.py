@@ -1,0 +1,236 @@
+"""From the training graph to GPU kernels, by walking its operations; sparse spike operations become dense products.
+
+A loop strategy launches the kernels of a scan's body once per timestep. The hoisted one takes each product over all
+timesteps at once: one whose rows are samples grows to timesteps * batch rows, a summed weight gradient to a reduction
+of that length; the elementwise operations between them become kernels that walk the timesteps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from mimdsim.gpu.dependence import MATRIX_PRODUCTS, check_hoistable, product_levels
+from mimdsim.gpu.inputs import InputEncoding, expansion_kernels, streamed_inputs, transfer_bytes
+from mimdsim.gpu.kernels import HostWait, Kernel, Lowered, Product, Stream
+from mimdsim.gpu.strategies import Strategy
+from mimdsim.graph.definition import elements
+from mimdsim.graph.operations import OPERATIONS
+from mimdsim.graph.records import Graph, Operation, Scan
+from mimdsim.machine.gpu import ELEMENT_BYTES, Precision
+
+MASTER_BYTES = 4  # weights, their moments and their update stay fp32 in every precision
+
+
+def lower_to_kernels(
+    graph: Graph, strategy: Strategy, *, precision: Precision, input_encoding: InputEncoding = "as_graph"
+) -> Lowered:
+    """The kernels of one training step of `graph`.
+
+    Raises MappingError when the strategy is hoisted and a product depends on itself through the timesteps, or when
+    the graph's input has no ids and 'events' are asked for.
+    """
+    element_bytes = ELEMENT_BYTES[precision]
+    kernels: list[Kernel] = list(expansion_kernels(graph, element_bytes, input_encoding))
+    persistent = _persistent(graph)
+    buffers = sum(elements(graph.value(name)) * MASTER_BYTES for name in persistent)
+    buffers += sum(elements(graph.value(name)) * element_bytes for name in streamed_inputs(graph))
+    working_set: dict[str, int] = {}
+    for op in graph.operations:
+        if op.kind == "scan":
+            body = _Body(op=op, strategy=strategy, element_bytes=element_bytes)
+            kernels += body.kernels()
+            buffers += body.unstacked_bytes()
+            constants = op.inputs[len(op.inputs) - len(op.attributes.constants) :]
+            working_set |= {name: elements(graph.value(name)) * element_bytes for name in constants}
+            working_set |= {f"{op.name}.{name}": amount for name, amount in body.accumulator_bytes().items()}
+        elif op.kind == "zeros" and strategy.hoisted:
+            continue  # kernels that walk the timesteps start from zero by themselves
+        else:
+            kernels.append(_outer_kernel(graph, op, element_bytes))
+        if op.phase != "update" and op.kind != "zeros":  # updates are in place, starts become the final values
+            buffers += sum(elements(graph.value(name)) * element_bytes for name in op.outputs)
+    sent = transfer_bytes(graph, input_encoding)
+    return Lowered(
+        kernels=tuple(kernels),
+        working_set_bytes=sum(working_set.values()),
+        bytes_needed=buffers + 2 * sent,  # one batch in use, the next one on its way
+        input_bytes=sent,
+    )
+
+
+def _persistent(graph: Graph) -> set[str]:
+    """What stays on the device from one training step to the next: weights and moments."""
+    return set(graph.inputs) - set(streamed_inputs(graph))
+
+
+def _outer_kernel(graph: Graph, op: Operation, element_bytes: int) -> Kernel:
+    inputs = tuple(graph.value(name) for name in op.inputs)
+    flops = OPERATIONS[op.kind].flops(inputs, op.attributes)
+    if op.kind in MATRIX_PRODUCTS:
+        m, n = graph.value(op.outputs[0]).shape
+        return Product(name=op.name, op=op.kind, phase=op.phase, times=1, m=m, n=n, k=flops // (2 * m * n))
+    read = op.inputs if op.kind != "zeros" else ()  # the input only lends its dtype
+    moved = sum(elements(graph.value(name)) for name in (*dict.fromkeys(read), *op.outputs))
+    width = MASTER_BYTES if op.phase == "update" else element_bytes
+    return Stream(name=op.name, op=op.kind, phase=op.phase, times=1, bytes_moved=moved * width, flops=flops)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Body:
+    """The body of one scan, and how its operations share kernels."""
+
+    op: Operation
+    strategy: Strategy
+    element_bytes: int
+
+    @property
+    def scan(self) -> Scan:
+        scan: Scan = self.op.attributes
+        return scan
+
+    def kernels(self) -> list[Kernel]:
+        if self.strategy.hoisted:
+            check_hoistable(self.op)
+        absorbed = self._absorbed()
+        groups = self._groups(set(absorbed.values()))
+        group_at = {group[0].name: group for group in groups}
+        made: list[Kernel] = list(self._bookkeeping())
+        for inner in self.scan.body.operations:
+            if inner.kind in MATRIX_PRODUCTS:
+                made.append(self._product(inner, accumulate=inner.name in absorbed))
+            elif inner.name in group_at:
+                made += [self._stream(chunk) for chunk in self._chunks(group_at[inner.name])]
+        return made
+
+    def _absorbed(self) -> dict[str, str]:
+        """Product -> the addition onto a carried sum that the product does itself (beta = 1)."""
+        carried = {(carry.enters, carry.leaves) for carry in self.scan.carries}
+        found: dict[str, str] = {}
+        for inner in self.scan.body.operations:
+            if inner.kind != "add":
+                continue
+            for held, part in (inner.inputs, inner.inputs[::-1]):
+                maker = self.scan.body.producer(part)
+                alone = sum(part in user.inputs for user in self.scan.body.operations) == 1
+                if (held, inner.outputs[0]) in carried and maker and maker.kind in MATRIX_PRODUCTS and alone:
+                    found[maker.name] = inner.name
+                    break
+        return found
+
+    def _groups(self, absorbed: set[str]) -> list[list[Operation]]:
+        """Elementwise operations of the same layer with as many products before them, in order."""
+        level = product_levels(self.scan, across_timesteps=self.strategy.hoisted)
+        groups: dict[tuple[str, int], list[Operation]] = {}
+        for inner in self.scan.body.operations:
+            if inner.kind not in MATRIX_PRODUCTS and inner.name not in absorbed:
+                groups.setdefault((self._layer(inner), level[inner.outputs[0]]), []).append(inner)
+        return list(groups.values())
+
+    def _layer(self, inner: Operation) -> str:
+        """The layer of an operation, or of what makes its inputs where it has none."""
+        if inner.layer:
+            return inner.layer
+        makers = (self.scan.body.producer(name) for name in inner.inputs)
+        return next((maker.layer for maker in makers if maker and maker.layer), inner.name)
+
+    def _chunks(self, group: Sequence[Operation]) -> list[Sequence[Operation]]:
+        """`group` cut into as many kernels as the strategy has for a layer, in order, the longer ones first."""
+        strategy = self.strategy
+        most = strategy.forward_kernels_per_layer if self.op.phase == "forward" else strategy.backward_kernels_per_layer
+        count = min(most, len(group))
+        short, longer = divmod(len(group), count)
+        cuts = [index * short + min(index, longer) for index in range(count + 1)]
+        return [group[start:stop] for start, stop in pairwise(cuts)]
+
+    def _product(self, inner: Operation, *, accumulate: bool) -> Product:
+        values = tuple(self.scan.body.value(name) for name in inner.inputs)
+        m, n = self.scan.body.value(inner.outputs[0]).shape
+        k = OPERATIONS[inner.kind].flops(values, inner.attributes) // (2 * m * n)
+        timesteps = self.scan.timesteps
+        once = Product(name=f"{self.op.name}.{inner.name}", op=inner.kind, phase=inner.phase, times=1, m=m, n=n, k=k)
+        if not self.strategy.hoisted:
+            return replace(once, times=timesteps, accumulate=accumulate, repeated=True)
+        if MATRIX_PRODUCTS[inner.kind]:
+            return replace(once, m=m * timesteps)
+        if accumulate:  # the sum over timesteps is part of the reduction
+            return replace(once, k=k * timesteps)
+        return replace(once, batch=timesteps)
+
+    def _stream(self, chunk: Sequence[Operation]) -> Stream:
+        moved = self._elements(self._read(chunk)) + self._elements(self._written(chunk))
+        flops = 0
+        for inner in chunk:
+            values = tuple(self.scan.body.value(name) for name in inner.inputs)
+            flops += OPERATIONS[inner.kind].flops(values, inner.attributes)
+        hoisted, timesteps = self.strategy.hoisted, self.scan.timesteps
+        at_once = timesteps if hoisted else 1
+        return Stream(
+            name=f"{self.op.name}.{'+'.join(inner.name for inner in chunk)}",
+            op="+".join(inner.kind for inner in chunk),
+            phase=chunk[0].phase,
+            times=timesteps // at_once,
+            bytes_moved=moved * self.element_bytes * at_once,
+            flops=flops * at_once,
+            walks_timesteps=hoisted,
+        )
+
+    def _read(self, chunk: Sequence[Operation]) -> set[str]:
+        """What comes from outside the kernel; a value read at two timesteps by one hoisted kernel counts once."""
+        made = {name for inner in chunk for name in inner.outputs}
+        outside = {name for inner in chunk for name in inner.inputs} - made
+        if not self.strategy.hoisted:
+            return outside
+        own = {carry.enters for carry in self.scan.carries if carry.leaves in made}
+        start = len(self.scan.carries)
+        source = {item.inside: self.op.inputs[start + index] for index, item in enumerate(self.scan.slices)}
+        return set({source.get(name, name): name for name in sorted(outside - own)}.values())
+
+    def _written(self, chunk: Sequence[Operation]) -> list[str]:
+        """What others need: other kernels, the next timestep (unless it stays in registers), the stash."""
+        made = [name for inner in chunk for name in inner.outputs]
+        inside = {inner.name for inner in chunk}
+        wanted = {name for op in self.scan.body.operations if op.name not in inside for name in op.inputs}
+        if not self.strategy.hoisted:
+            wanted |= {carry.leaves for carry in self.scan.carries}
+            # the stash is a copy of its own beside the value that goes on
+            return [name for name in made if name in wanted] + [name for name in made if name in self.scan.stacked]
+        wanted |= {carry.leaves for carry in self.scan.carries if carry.enters in wanted}
+        wanted |= set(self.scan.stacked)
+        return [name for name in made if name in wanted]
+
+    def _bookkeeping(self) -> Iterable[Kernel]:
+        """Loop counter, condition, and one kernel that cuts this timestep's product operands out of their sequences."""
+        strategy, times, phase = self.strategy, self.scan.timesteps, self.op.phase
+        if strategy.hoisted:
+            return
+        if strategy.bookkeeping_kernels:
+            feeding = {name for op in self.scan.body.operations if op.kind in MATRIX_PRODUCTS for name in op.inputs}
+            cut = [item.inside for item in self.scan.slices if item.inside in feeding]
+            moved = 2 * self._elements(cut) * self.element_bytes  # read and written
+            yield Stream(name=f"{self.op.name}.slice", op="slice", phase=phase, times=times, bytes_moved=moved)
+            counting = (strategy.bookkeeping_kernels - 1) * times
+            yield Stream(name=f"{self.op.name}.loop", op="loop", phase=phase, times=counting, bytes_moved=0)
+        if strategy.host_waits:
+            yield HostWait(name=f"{self.op.name}.condition", phase=phase, times=times)
+
+    def accumulator_bytes(self) -> dict[str, int]:
+        """The sums that products add onto every timestep."""
+        sums = set(self._absorbed().values())
+        names = [name for inner in self.scan.body.operations if inner.name in sums for name in inner.outputs]
+        return {name: self._elements([name]) * self.element_bytes for name in names}
+
+    def unstacked_bytes(self) -> int:
+        """Values between kernels that are neither stacked nor summed: of one timestep, or hoisted of all."""
+        inner = self.scan.body
+        crossing = {name for op in inner.operations if op.kind in MATRIX_PRODUCTS for name in (*op.inputs, *op.outputs)}
+        crossing &= {name for op in inner.operations for name in op.outputs}
+        absorbed = self._absorbed()
+        crossing -= {name for op in inner.operations if op.name in absorbed for name in op.outputs}
+        crossing -= set(self.scan.stacked)
+        at_once = self.scan.timesteps if self.strategy.hoisted else 1
+        return self._elements(crossing) * self.element_bytes * at_once
+
+    def _elements(self, names: Iterable[str]) -> int:
+        return sum(elements(self.scan.body.value(name)) for name in names)

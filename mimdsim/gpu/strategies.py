@@ -1,0 +1,118 @@
+"""The ways a training graph is put on a GPU, as one table: what a published program does, and what a strong one would.
+
+Sources of the two published forms: the Keras program of Finkbeiner et al. 2024 (arXiv 2311.04386, repository
+jrfinkbeiner/graphcore_snn, keras_train_util.py) and how XLA runs loops on GPUs (TensorFlow, while_thunk.cc).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mimdsim.base.errors import DescriptionError, suggest
+from mimdsim.gpu.elementwise import Launching
+from mimdsim.machine.gpu import Precision
+
+# kernel seconds may lie between these multiples of the estimate
+Band = dict[Precision, tuple[float, float]]
+PLUS_MINUS_20: Band = {"fp32": (0.8, 1.2), "tf32": (0.8, 1.2), "fp16": (0.8, 1.2)}
+NEVER_BUILT: Band = {"fp32": (1.0, 1.2), "tf32": (1.0, 1.2), "fp16": (1.0, 2.0)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strategy:
+    """How kernels are formed and launched.
+
+    hoisted: products of all timesteps become one, neuron kernels walk the timesteps themselves. The three counts hold
+    for loops over timesteps: at most so many elementwise kernels per layer, and bookkeeping kernels per timestep.
+    host_rate: which rate of the host link input copies reach. band: lowest and highest multiple of the estimate.
+    """
+
+    name: str
+    description: str
+    hoisted: bool
+    launching: Launching
+    forward_kernels_per_layer: int
+    backward_kernels_per_layer: int
+    bookkeeping_kernels: int
+    host_waits: bool
+    host_rate: Literal["framework", "pinned"]
+    band: Band
+    band_source: str
+    source: str
+
+
+_XLA = (
+    "Keras program of arXiv 2311.04386 under XLA: 2 forward and 3 backward fusions a layer, 3 bookkeeping kernels a "
+    "timestep, dW added up by the product itself every timestep; read from the program, not traced on a GPU"
+)
+
+STRATEGIES: dict[str, Strategy] = {
+    strategy.name: strategy
+    for strategy in (
+        Strategy(
+            name="as_published",
+            description="dense, one loop turn per timestep launched by the host, trip count known (XLA ForThunk)",
+            hoisted=False,
+            launching="stream",
+            forward_kernels_per_layer=2,
+            backward_kernels_per_layer=3,
+            bookkeeping_kernels=3,
+            host_waits=False,
+            host_rate="framework",
+            band=PLUS_MINUS_20,
+            band_source="assumed: matrix product model 5 to 18 % off, fusions not counted on a GPU",
+            source=_XLA,
+        ),
+        Strategy(
+            name="as_published_synchronised",
+            description="as published, but the host waits for the loop condition every timestep (XLA WhileThunk)",
+            hoisted=False,
+            launching="stream",
+            forward_kernels_per_layer=2,
+            backward_kernels_per_layer=3,
+            bookkeeping_kernels=3,
+            host_waits=True,
+            host_rate="framework",
+            band=PLUS_MINUS_20,
+            band_source="assumed: matrix product model 5 to 18 % off, host wait 10 to 15 us",
+            source=_XLA,
+        ),
+        Strategy(
+            name="graph_replay",
+            description="dense, all timesteps captured as one CUDA graph, one fused neuron kernel per layer and pass",
+            hoisted=False,
+            launching="graph",
+            forward_kernels_per_layer=1,
+            backward_kernels_per_layer=1,
+            bookkeeping_kernels=0,
+            host_waits=False,
+            host_rate="pinned",
+            band=PLUS_MINUS_20,
+            band_source="assumed: matrix product model 5 to 18 % off",
+            source="what a careful program of the same loop would do; no such program was timed",
+        ),
+        Strategy(
+            name="hoisted",
+            description="dense, each layer's products of all timesteps in one kernel, neuron kernels fused over time",
+            hoisted=True,
+            launching="stream",
+            forward_kernels_per_layer=1,
+            backward_kernels_per_layer=1,
+            bookkeeping_kernels=0,
+            host_waits=False,
+            host_rate="pinned",
+            band=NEVER_BUILT,
+            band_source="assumed: up to 20 % slower in fp32 and TF32, up to twice as slow in fp16; "
+            "no small TF32 product was measured",
+            source="layer by layer over all timesteps, as SpikingJelly, EXODUS and Lava DL do",
+        ),
+    )
+}
+
+
+def find_strategy(name: str) -> Strategy:
+    """The strategy `name`; raises DescriptionError with the nearest known name."""
+    if name not in STRATEGIES:
+        raise DescriptionError(f"GPU strategy '{name}'", [f"no such strategy{suggest(name, STRATEGIES)}"])
+    return STRATEGIES[name]

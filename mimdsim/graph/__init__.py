@@ -1,0 +1,27 @@
+"""Floor 2: what is computed, free of any hardware: operations on values, the scan over timesteps, its gradient.
+
+Reading order: records (the grammar) -> neurons, spikes, dense, training (one record per operation) -> operations (the
+table) -> scan -> differentiate -> network (the training graph) -> interpret (its plain meaning).
+"""
+
+from mimdsim.graph.differentiate import differentiate
+from mimdsim.graph.interpret import interpret
+from mimdsim.graph.network import Adam, Layer, Sgd, SpikingNetwork, training_graph
+from mimdsim.graph.operations import OPERATIONS
+from mimdsim.graph.records import Graph, Operation, Scan, SparseSpikes, Value
+
+__all__ = [
+    "OPERATIONS",
+    "Adam",
+    "Graph",
+    "Layer",
+    "Operation",
+    "Scan",
+    "Sgd",
+    "SparseSpikes",
+    "SpikingNetwork",
+    "Value",
+    "differentiate",
+    "interpret",
+    "training_graph",
+]

@@ -1,0 +1,78 @@
+"""Dense algebra: products with 0/1 spike arrays, sums, zeros. The meaning the sparse operations must agree with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mimdsim.graph.definition import Backward, OpDef, elements, like, no_flops
+from mimdsim.graph.records import Operation, SparseSpikes, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Zeros:
+    """An initial value: no spikes (form 'sparse') or an array of zeros. dtype follows `like`'s array at run time."""
+
+    shape: tuple[int, ...]
+    form: str = "array"
+    capacity: int = 0
+
+
+def _zeros(zeros: Zeros, reference: np.ndarray) -> tuple[Any]:
+    if zeros.form == "sparse":
+        batch = zeros.shape[0]
+        return (
+            SparseSpikes(ids=np.zeros((batch, zeros.capacity), np.int32), counts=np.zeros((batch, 2), np.int32)),
+        )
+    shape = zeros.shape if not zeros.capacity else (*zeros.shape[:-1], zeros.capacity)
+    return (np.zeros(shape, reference.dtype),)
+
+
+def _matmul_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    (q,) = cotangents
+    if q is None:
+        return None, None
+    spikes, weights = (build.saved(name) for name in op.inputs)
+    d_weights = build.one("matmul_weight_gradient", (q, spikes), f"{op.layer}.dw_now", layer=op.layer)
+    d_input = build.one("matmul_input_gradient", (q, weights), f"{op.layer}.d_input", layer=op.layer)
+    return d_input, d_weights
+
+
+DENSE = (
+    OpDef(
+        name="matmul",
+        shapes=lambda values, _: (("", Value(name="", shape=(values[0].shape[0], values[1].shape[1]))),),
+        evaluate=lambda _, spikes, weights: (spikes @ weights,),
+        vjp=_matmul_vjp,
+        flops=lambda values, _: 2 * elements(values[0]) * values[1].shape[1],
+    ),
+    OpDef(
+        name="matmul_weight_gradient",
+        shapes=lambda values, _: (("", Value(name="", shape=(values[1].shape[1], values[0].shape[1]))),),
+        evaluate=lambda _, q, spikes: (spikes.T @ q,),
+        flops=lambda values, _: 2 * elements(values[0]) * values[1].shape[1],
+    ),
+    OpDef(
+        name="matmul_input_gradient",
+        shapes=lambda values, _: (("", Value(name="", shape=(values[0].shape[0], values[1].shape[0]))),),
+        evaluate=lambda _, q, weights: (q @ weights.T,),
+        flops=lambda values, _: 2 * elements(values[0]) * values[1].shape[0],
+    ),
+    OpDef(
+        name="add",
+        shapes=lambda values, _: ((("", Value(name="", shape=values[0].shape, capacity=values[0].capacity))),),
+        evaluate=lambda _, a, b: (a + b,),
+        flops=lambda values, _: elements(values[0]),
+    ),
+    OpDef(
+        name="zeros",
+        shapes=lambda _, zeros: (
+            ("", Value(name="", shape=zeros.shape, form=zeros.form, capacity=zeros.capacity)),
+        ),
+        evaluate=_zeros,
+        flops=no_flops,
+    ),
+    OpDef(name="copy", shapes=lambda values, _: like(values[0]), evaluate=lambda _, a: (a.copy(),), flops=no_flops),
+)

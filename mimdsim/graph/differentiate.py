@@ -1,0 +1,175 @@
+"""Reverse-mode differentiation: from a graph with a loss, the graph that also makes the gradients.
+
+One loop for all operations (`_pull_back`), applied to the outer graph and to the body of the scan. The rules live with
+the operations (`vjp` in their records). Nothing here knows what a neuron is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mimdsim.graph.dense import Zeros
+from mimdsim.graph.operations import OPERATIONS, builder
+from mimdsim.graph.records import Carry, Graph, GraphBuilder, Operation, Scan, Slice, Value
+from mimdsim.graph.scan import BodyBackward, without_unused
+
+
+class _Outer:
+    """The outer graph: forward values are simply there."""
+
+    def __init__(self, build: GraphBuilder):
+        self.build = build
+
+    def saved(self, name: str) -> str:
+        return name
+
+    def forward_value(self, name: str) -> Value:
+        return self.build.values[name]
+
+    def one(self, kind: str, inputs: tuple[str, ...], name: str, *, layer: str = "", attributes: Any = None) -> str:
+        return self.build.one(kind, inputs, name, layer=layer, attributes=attributes)
+
+
+def differentiate(graph: Graph, loss: str, wrt: Sequence[str]) -> tuple[Graph, dict[str, str]]:
+    """`graph` with the operations that compute d loss / d w for every w in `wrt`.
+
+    Returns the new graph and the gradient's name for each w. The forward scan gains the stash as stacked outputs.
+    Raises ValueError when a w does not reach the loss.
+    """
+    build = builder("backward")
+    build.values = dict(graph.values)
+    build.inputs = list(graph.inputs)
+    build.operations = list(graph.operations)
+    outer = _Outer(build)
+    cotangents: dict[str, str] = {}
+    for op in reversed(graph.operations):
+        if op.kind == "scan":
+            build.phase = "backward"
+            _transpose_scan(build, op, cotangents)
+            continue
+        given = tuple(cotangents.get(name) for name in op.outputs)
+        if op.outputs != (loss,) and not any(given):
+            continue
+        rule = OPERATIONS[op.kind].vjp
+        if rule is None:
+            continue
+        build.phase = "loss" if op.phase == "loss" else "backward"
+        _accumulate(outer, cotangents, op.inputs, rule(outer, op, given), op.layer)
+    build.phase = "backward"
+    missing = [name for name in wrt if name not in cotangents]
+    if missing:
+        raise ValueError(f"the loss '{loss}' does not depend on {missing}")
+    gradients = {name: cotangents[name] for name in wrt}
+    return build.graph((*graph.outputs, *gradients.values())), gradients
+
+
+def _accumulate(
+    where: Any, cotangents: dict[str, str], names: tuple[str, ...], parts: tuple[str | None, ...], layer: str
+) -> None:
+    for name, part in zip(names, parts, strict=True):
+        if part is not None:
+            known = cotangents.get(name)
+            cotangents[name] = (
+                part if known is None else where.one("add", (known, part), f"d.{name}.sum", layer=layer)
+            )
+
+
+def _cotangent_of(name: str, value: Value) -> Value:
+    """A cotangent is an array; that of sparse spikes has one number per listed id."""
+    return Value(name=name, shape=value.shape, capacity=value.capacity)
+
+
+def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, str]) -> None:
+    """Append the reversed scan for `op` and replace `op` by one that also stacks the stash."""
+    scan: Scan = op.attributes
+    body = scan.body
+    inner = builder("backward")
+    back = BodyBackward(scan=scan, build=inner)
+    inside: dict[str, str] = {}
+    # cotangents that come from later timesteps, then those of the stacked outputs of this timestep
+    for carry in scan.carries:
+        inside[carry.leaves] = inner.declare(_cotangent_of(f"d.{carry.leaves}", body.value(carry.leaves)))
+    finals = len(scan.carries)
+    stacked_slices: list[tuple[str, Slice]] = []
+    for name, outer_name in zip(scan.stacked, op.outputs[finals:], strict=True):
+        if outer_name in cotangents:
+            entry = inner.declare(_cotangent_of(f"d.{name}.now", body.value(name)))
+            stacked_slices.append((cotangents[outer_name], Slice(inside=entry)))
+            _accumulate(back, inside, (name,), (entry,), "")
+    entering = dict(inside)
+    for step in reversed(body.operations):
+        given = tuple(inside.get(name) for name in step.outputs)
+        rule = OPERATIONS[step.kind].vjp
+        if rule is not None and any(given):
+            _accumulate(back, inside, step.inputs, rule(back, step, given), step.layer)
+    carries: list[Carry] = []
+    starts: list[str] = []
+    reference = op.inputs[-1]
+    for carry in scan.carries:
+        leaving = inside.get(carry.enters)
+        if leaving is None:
+            continue
+        value = body.value(carry.leaves)
+        start = build.one(
+            "zeros", (reference,), f"d.{carry.leaves}.start", attributes=Zeros(shape=value.shape, capacity=value.capacity)
+        )
+        carries.append(Carry(enters=entering[carry.leaves], leaves=leaving))
+        starts.append(start)
+    sums: list[str] = []
+    for constant in scan.constants:
+        part = inside.get(constant)
+        if part is None:
+            continue
+        value = body.value(constant)
+        held = inner.declare(Value(name=f"sum.{constant}", shape=value.shape))
+        total = inner.one("add", (held, part), f"sum.{constant}.next")
+        carries.append(Carry(enters=held, leaves=total))
+        starts.append(build.one("zeros", (reference,), f"sum.{constant}.start", attributes=Zeros(shape=value.shape)))
+        sums.append(constant)
+    grown = _with_stash(build, op, back.stash)
+    outer_sequence = dict(zip(scan.stacked, op.outputs[finals:], strict=True))
+    outer_sequence |= dict(zip(grown.attributes.stacked, grown.outputs[finals:], strict=True))
+    offset = len(scan.carries)
+    outer_sequence |= {s.inside: op.inputs[offset + index] for index, s in enumerate(scan.slices)}
+    constant_of = {
+        name: op.inputs[offset + len(scan.slices) + index] for index, name in enumerate(scan.constants)
+    }
+    reads = [*stacked_slices, *((outer_sequence[name], item) for name, item in back.slices)]
+    transposed = Scan(
+        body=without_unused(inner.graph(tuple(carry.leaves for carry in carries))),
+        timesteps=scan.timesteps,
+        reverse=not scan.reverse,
+        carries=tuple(carries),
+        slices=tuple(item for _, item in reads),
+        constants=tuple(f"saved.{name}" for name in back.constants),
+        stacked=(),
+    )
+    inputs = (*starts, *(name for name, _ in reads), *(constant_of[name] for name in back.constants))
+    outputs = build.add("scan", inputs, f"{op.name}.backward", attributes=transposed)
+    for index, constant in enumerate(sums):
+        cotangents[constant_of[constant]] = outputs[len(carries) - len(sums) + index]
+
+
+def _with_stash(build: GraphBuilder, op: Operation, stash: list[str]) -> Operation:
+    """`op` with the stash as further stacked outputs, put in its place."""
+    scan: Scan = op.attributes
+    extra = tuple(name for name in stash if name not in scan.stacked)
+    names = []
+    for name in extra:
+        inside = scan.body.value(name)
+        unique = build.fresh(f"{op.name}.{name}")
+        build.values[unique] = Value(
+            name=unique, shape=(scan.timesteps, *inside.shape), form=inside.form, capacity=inside.capacity
+        )
+        names.append(unique)
+    attributes = Scan(
+        body=scan.body, timesteps=scan.timesteps, reverse=scan.reverse, carries=scan.carries, slices=scan.slices,
+        constants=scan.constants, stacked=(*scan.stacked, *extra),
+    )
+    grown = Operation(
+        name=op.name, kind=op.kind, inputs=op.inputs, outputs=(*op.outputs, *names), phase=op.phase, layer=op.layer,
+        attributes=attributes,
+    )
+    build.operations[build.operations.index(op)] = grown
+    return grown

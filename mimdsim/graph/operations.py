@@ -1,0 +1,18 @@
+"""Every operation there is. To add one, write its record in the file of its family and list the family here."""
+
+from __future__ import annotations
+
+from mimdsim.graph.definition import OpDef
+from mimdsim.graph.dense import DENSE
+from mimdsim.graph.neurons import NEURONS
+from mimdsim.graph.records import GraphBuilder
+from mimdsim.graph.scan import SCAN
+from mimdsim.graph.spikes import SPIKES
+from mimdsim.graph.training import TRAINING
+
+OPERATIONS: dict[str, OpDef] = {record.name: record for record in (*DENSE, *SPIKES, *NEURONS, *TRAINING, SCAN)}
+
+
+def builder(phase: str) -> GraphBuilder:
+    """An empty builder whose operations belong to `phase`."""
+    return GraphBuilder(phase, lambda kind: OPERATIONS[kind].shapes)

@@ -1,0 +1,176 @@
+"""The grammar of a graph: values, operations, and the one that holds a body, the scan.
+
+    scan :: (carry -> slice -> (carry, stacked)) -> carry -> [slice] -> (carry, [stacked])
+
+as eight lines of Python:
+
+    def scan(body, carry, sequences, constants, timesteps, reverse):
+        outputs = []
+        for t in (reversed(range(timesteps)) if reverse else range(timesteps)):
+            slices = [sequence[t + shift] if 0 <= t + shift else zero for sequence, shift in sequences]
+            carry, stacked = body(carry, slices, constants)
+            outputs.append((t, stacked))
+        return carry, in_order_of_t(outputs)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+# how the elements of a value are kept: an array, or sparse spikes (ids and two counts per sample)
+FORMS = ("array", "sparse")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparseSpikes:
+    """Spikes as ids: `ids` int32[..., batch, capacity], `counts` int32[..., batch, 2].
+
+    The first counts[..., 0] ids are true spikes (ascending), those up to counts[..., 1] are gradient entries: neurons
+    between the second threshold and the threshold. Ids beyond counts[..., 1] are stale and never read.
+    """
+
+    ids: np.ndarray
+    counts: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Value:
+    """A value of the graph. `shape` is the dense meaning ([batch, neurons] for spikes, [timesteps, ...] if stacked);
+    `capacity` is the most ids listed per sample, for form 'sparse' and for the cotangents of such values."""
+
+    name: str
+    shape: tuple[int, ...]
+    form: str = "array"
+    capacity: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One operation: `kind` names its record in OPERATIONS; `attributes` is that record's own frozen dataclass."""
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    phase: str
+    layer: str = ""
+    attributes: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graph:
+    """Operations in an order that respects their inputs; `values` by name; `inputs` come from outside."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    operations: tuple[Operation, ...]
+    values: dict[str, Value] = field(repr=False)
+
+    def value(self, name: str) -> Value:
+        return self.values[name]
+
+    def producer(self, name: str) -> Operation | None:
+        """The operation that makes `name`, or None for an input."""
+        return next((op for op in self.operations if name in op.outputs), None)
+
+    def scan(self, phase: str) -> Operation:
+        """The scan operation of a phase ('forward' or 'backward')."""
+        return next(op for op in self.operations if op.kind == "scan" and op.phase == phase)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carry:
+    """A value handed from one timestep to the next: its name on entry to the body and on leaving it."""
+
+    enters: str
+    leaves: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    """A sequence read at timestep t + shift; zero (no spikes) where that lies before the first timestep."""
+
+    inside: str
+    shift: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scan:
+    """Attributes of a scan operation.
+
+    The operation's inputs are the initial carries, the sequences and the constants, in the order of the three fields;
+    its outputs are the final carries and then the `stacked` body values with a leading axis of timesteps.
+    """
+
+    body: Graph
+    timesteps: int
+    reverse: bool
+    carries: tuple[Carry, ...]
+    slices: tuple[Slice, ...]
+    constants: tuple[str, ...]
+    stacked: tuple[str, ...]
+
+
+class GraphBuilder:
+    """Collects operations in order and infers the shapes of what they make."""
+
+    def __init__(self, phase: str, shapes: Any):
+        self.phase = phase
+        self.values: dict[str, Value] = {}
+        self.operations: list[Operation] = []
+        self.inputs: list[str] = []
+        self._shapes = shapes  # kind -> function(values, attributes) -> output values; given to avoid an import cycle
+
+    def declare(self, value: Value) -> str:
+        """A value that comes from outside."""
+        self.values[value.name] = value
+        self.inputs.append(value.name)
+        return value.name
+
+    def fresh(self, name: str) -> str:
+        """`name`, or `name.2`, `name.3`, ... when taken."""
+        if name not in self.values:
+            return name
+        number = 2
+        while f"{name}.{number}" in self.values:
+            number += 1
+        return f"{name}.{number}"
+
+    def add(
+        self, kind: str, inputs: tuple[str, ...], name: str, *, layer: str = "", attributes: Any = None
+    ) -> tuple[str, ...]:
+        """Append an operation; returns the names of its outputs (`name`, or `name.<suffix>` when there are several)."""
+        made = self._shapes(kind)(tuple(self.values[item] for item in inputs), attributes)
+        outputs = []
+        for suffix, value in made:
+            unique = self.fresh(f"{name}.{suffix}" if suffix else name)
+            self.values[unique] = Value(
+                name=unique, shape=value.shape, form=value.form, capacity=value.capacity
+            )
+            outputs.append(unique)
+        self.operations.append(
+            Operation(
+                name=self._fresh_operation(name), kind=kind, inputs=inputs, outputs=tuple(outputs), phase=self.phase,
+                layer=layer, attributes=attributes,
+            )
+        )
+        return tuple(outputs)
+
+    def one(self, kind: str, inputs: tuple[str, ...], name: str, *, layer: str = "", attributes: Any = None) -> str:
+        """`add` for an operation with one output."""
+        return self.add(kind, inputs, name, layer=layer, attributes=attributes)[0]
+
+    def graph(self, outputs: tuple[str, ...]) -> Graph:
+        return Graph(
+            inputs=tuple(self.inputs), outputs=outputs, operations=tuple(self.operations), values=dict(self.values)
+        )
+
+    def _fresh_operation(self, name: str) -> str:
+        taken = {op.name for op in self.operations}
+        number, unique = 2, name
+        while unique in taken:
+            unique, number = f"{name}.{number}", number + 1
+        return unique

@@ -1,0 +1,188 @@
+"""Spikes: selection by two thresholds, synaptic currents from ids, and their gradients at the listed ids only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mimdsim.graph.definition import Backward, OpDef, elements, like
+from mimdsim.graph.records import Operation, SparseSpikes, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """v > threshold is a true spike, second_threshold < v <= threshold a gradient entry; at most `capacity` listed.
+
+    slope is the beta of the SuperSpike surrogate 1 / (beta*|v - threshold| + 1)^2. `smooth` replaces the spike of the
+    dense form by x / (1 + beta*|x|), whose derivative is that surrogate: for finite differences only.
+    """
+
+    threshold: float
+    second_threshold: float
+    capacity: int
+    slope: float
+    smooth: bool = False
+
+
+def surrogate(selection: Selection, v: np.ndarray) -> np.ndarray:
+    """SuperSpike surrogate gradient at membrane potentials `v`."""
+    kind = v.dtype.type
+    distance = np.abs(v - kind(selection.threshold))
+    scaled = kind(selection.slope) * distance + kind(1)
+    return kind(1) / (scaled * scaled)
+
+
+def _select(selection: Selection, v: np.ndarray) -> tuple[SparseSpikes]:
+    batch = v.shape[0]
+    ids = np.zeros((batch, selection.capacity), np.int32)
+    counts = np.zeros((batch, 2), np.int32)
+    fires = v > v.dtype.type(selection.threshold)
+    near = (v > v.dtype.type(selection.second_threshold)) & ~fires
+    for sample in range(batch):
+        spikes = np.flatnonzero(fires[sample])[: selection.capacity]
+        listed = np.concatenate([spikes, np.flatnonzero(near[sample])])[: selection.capacity]
+        ids[sample, : listed.size] = listed
+        counts[sample] = spikes.size, listed.size
+    return (SparseSpikes(ids=ids, counts=counts),)
+
+
+def _select_shapes(values: tuple[Value, ...], selection: Selection) -> tuple[tuple[str, Value], ...]:
+    return (("", Value(name="", shape=values[0].shape, form="sparse", capacity=selection.capacity)),)
+
+
+def _select_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    if cotangents[0] is None:
+        return (None,)
+    inputs = (cotangents[0], build.saved(op.outputs[0]), build.saved(op.inputs[0]))
+    return (build.one("select_gradient", inputs, f"{op.layer}.dv_spike", layer=op.layer, attributes=op.attributes),)
+
+
+def _select_gradient(
+    selection: Selection, gradient: np.ndarray, spikes: SparseSpikes, v: np.ndarray
+) -> tuple[np.ndarray]:
+    dv = np.zeros_like(v)
+    slope = surrogate(selection, v)
+    for sample in range(v.shape[0]):
+        count = spikes.counts[sample, 1]
+        listed = spikes.ids[sample, :count]
+        dv[sample, listed] = gradient[sample, :count] * slope[sample, listed]
+    return (dv,)
+
+
+def _spike(selection: Selection, v: np.ndarray) -> tuple[np.ndarray]:
+    if selection.smooth:
+        x = v - v.dtype.type(selection.threshold)
+        return (x / (1 + v.dtype.type(selection.slope) * np.abs(x)),)
+    return ((v > v.dtype.type(selection.threshold)).astype(v.dtype),)
+
+
+def _spike_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    if cotangents[0] is None:
+        return (None,)
+    inputs = (cotangents[0], build.saved(op.inputs[0]))
+    return (build.one("spike_gradient", inputs, f"{op.layer}.dv_spike", layer=op.layer, attributes=op.attributes),)
+
+
+def _synapse_shapes(values: tuple[Value, ...], _attributes: Any) -> tuple[tuple[str, Value], ...]:
+    return (("", Value(name="", shape=(values[0].shape[0], values[1].shape[1]))),)
+
+
+def _synapse(_attributes: Any, spikes: SparseSpikes, weights: np.ndarray) -> tuple[np.ndarray]:
+    current = np.zeros((spikes.ids.shape[0], weights.shape[1]), weights.dtype)
+    for sample in range(current.shape[0]):
+        current[sample] = weights[spikes.ids[sample, : spikes.counts[sample, 0]]].sum(axis=0)
+    return (current,)
+
+
+def _synapse_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    (q,) = cotangents
+    if q is None:
+        return None, None
+    spikes, weights = op.inputs
+    layer = op.layer
+    shape = build.forward_value(weights).shape
+    d_weights = build.one(
+        "synapse_weight_gradient", (q, build.saved(spikes)), f"{layer}.dw_now", layer=layer, attributes=shape
+    )
+    source = build.forward_value(spikes)
+    d_spikes = build.one(
+        "synapse_spike_gradient", (q, build.saved(spikes), build.saved(weights)), f"{layer}.d_input", layer=layer,
+        attributes=source.capacity,
+    )
+    return d_spikes, d_weights
+
+
+def _weight_gradient(shape: tuple[int, int], q: np.ndarray, spikes: SparseSpikes) -> tuple[np.ndarray]:
+    gradient = np.zeros(shape, q.dtype)
+    for sample in range(q.shape[0]):
+        gradient[spikes.ids[sample, : spikes.counts[sample, 0]]] += q[sample]
+    return (gradient,)
+
+
+def _spike_gradient(
+    capacity: int, q: np.ndarray, spikes: SparseSpikes, weights: np.ndarray
+) -> tuple[np.ndarray]:
+    gradient = np.zeros((q.shape[0], capacity), q.dtype)
+    for sample in range(q.shape[0]):
+        count = spikes.counts[sample, 1]
+        gradient[sample, :count] = weights[spikes.ids[sample, :count]] @ q[sample]
+    return (gradient,)
+
+
+def _product_flops(inputs: tuple[Value, ...], attributes: Any) -> int:
+    """Dense meaning: 2 * batch * fan_in * neurons."""
+    if isinstance(attributes, tuple):
+        return 2 * inputs[0].shape[0] * attributes[0] * attributes[1]
+    weights = inputs[-1]
+    return 2 * inputs[0].shape[0] * weights.shape[0] * weights.shape[1]
+
+
+SPIKES = (
+    OpDef(
+        name="select_spikes",
+        shapes=_select_shapes,
+        evaluate=_select,
+        vjp=_select_vjp,
+        flops=lambda values, _: 2 * elements(values[0]),
+    ),
+    OpDef(
+        name="select_gradient",
+        shapes=lambda values, _: like(values[2]),
+        evaluate=_select_gradient,
+        flops=lambda values, _: 5 * elements(values[2]),
+    ),
+    OpDef(
+        name="spike",
+        shapes=lambda values, _: like(values[0]),
+        evaluate=_spike,
+        vjp=_spike_vjp,
+        flops=lambda values, _: elements(values[0]),
+    ),
+    OpDef(
+        name="spike_gradient",
+        shapes=lambda values, _: like(values[1]),
+        evaluate=lambda selection, gradient, v: (gradient * surrogate(selection, v),),
+        flops=lambda values, _: 5 * elements(values[1]),
+    ),
+    OpDef(
+        name="synapse",
+        shapes=_synapse_shapes,
+        evaluate=_synapse,
+        vjp=_synapse_vjp,
+        flops=_product_flops,
+    ),
+    OpDef(
+        name="synapse_weight_gradient",
+        shapes=lambda _, shape: (("", Value(name="", shape=shape)),),
+        evaluate=_weight_gradient,
+        flops=_product_flops,
+    ),
+    OpDef(
+        name="synapse_spike_gradient",
+        shapes=lambda values, capacity: (("", Value(name="", shape=values[1].shape, capacity=capacity)),),
+        evaluate=_spike_gradient,
+        flops=_product_flops,
+    ),
+)

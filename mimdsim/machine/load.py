@@ -1,0 +1,58 @@
+"""Machine descriptions from `models/*.toml`, by name or path."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from mimdsim.base.errors import DescriptionError, suggest
+from mimdsim.base.schema import build, read_toml
+from mimdsim.machine.gpu import GpuMachine
+from mimdsim.machine.mimd import MimdMachine
+
+KINDS: dict[str, type[MimdMachine] | type[GpuMachine]] = {"mimd": MimdMachine, "gpu": GpuMachine}
+
+
+def models_folder() -> Path:
+    """`models/` of the checkout, or of $MIMDSIM_HOME when that is set."""
+    home = os.environ.get("MIMDSIM_HOME")
+    return (Path(home) if home else Path(__file__).resolve().parents[2]) / "models"
+
+
+def list_machines() -> tuple[str, ...]:
+    """The names of the machines that ship with the project, sorted."""
+    return tuple(sorted(path.stem for path in models_folder().glob("*.toml")))
+
+
+def find_machine(name: str) -> Path:
+    """The file of a machine given by name ('bow') or by path ('mine/chip.toml')."""
+    if name.endswith(".toml") or "/" in name:
+        return Path(name)
+    if name not in list_machines():
+        raise DescriptionError(f"machine '{name}'", [f"no such machine in models/{suggest(name, list_machines())}"])
+    return models_folder() / f"{name}.toml"
+
+
+def load_machine(name: str, changes: dict[str, Any] | None = None) -> MimdMachine | GpuMachine:
+    """The machine `name`, with `changes` of dotted keys ('tile.sram_bytes') laid over its description.
+
+    A changed number's source becomes "assumed: what-if value". Raises DescriptionError with every problem.
+    """
+    path = find_machine(name)
+    table, text = read_toml(path)
+    kind = table.get("kind")
+    if kind not in KINDS:
+        raise DescriptionError(str(path), [f"kind = {kind!r}; must be one of {', '.join(KINDS)}"])
+    table.setdefault("name", path.stem)
+    for dotted, value in (changes or {}).items():
+        *sections, key = dotted.split(".")
+        target: Any = table
+        for section in sections:
+            target = target.setdefault(section, {}) if isinstance(target, dict) else {}
+        if not isinstance(target, dict) or not sections:
+            raise DescriptionError(str(path), [f"unknown field '{dotted}'; write section.key, e.g. tile.sram_bytes"])
+        target[key] = value
+        if isinstance(target.get("sources"), dict):
+            target["sources"][key] = f"assumed: what-if value {value}"
+    return build(KINDS[kind], table, where=str(path), text=text)

@@ -1,0 +1,76 @@
+"""The tiled machine: a chip of tiles with their own memory, an exchange fabric, syncs and a host link.
+
+All cycles are tile clock cycles. Sources stand in the description (`models/*.toml`), one per number.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from mimdsim.base.schema import Section, SourcedSection
+
+
+class Chip(SourcedSection):
+    """How many tiles, on which grid, at which clock."""
+
+    tiles: int = Field(gt=0, le=1_000_000)
+    grid_columns: int = Field(gt=0)
+    clock_hz: float = Field(gt=0)
+
+
+class Tile(SourcedSection):
+    """One tile: its memory and its barrel of worker contexts.
+
+    A worker context issues one instruction bundle every `worker_contexts` cycles (strict round robin). A vector is
+    `vector_bytes` wide; local memory moves `memcpy_bytes_per_cycle` with all contexts copying.
+    """
+
+    sram_bytes: int = Field(gt=0)
+    worker_contexts: int = Field(gt=0, le=64)
+    vector_bytes: int = Field(gt=0)
+    memcpy_bytes_per_cycle: float = Field(gt=0)
+    code_bytes: int = Field(ge=0)  # library and control code that every tile holds
+
+
+class Exchange(SourcedSection):
+    """The on-chip exchange fabric, an endpoint model.
+
+    A phase costs fixed_cycles + max(bytes / bytes_per_cycle, control instructions) at the busiest tile, where every
+    fragment costs its tile control instructions on the way out and on the way in.
+    """
+
+    bytes_per_cycle: float = Field(gt=0)
+    fixed_cycles: int = Field(ge=0)
+    send_fragment_cycles: float = Field(ge=0)
+    receive_fragment_cycles: float = Field(ge=0)
+    fragment_code_bytes: int = Field(ge=0)
+
+
+class Sync(SourcedSection):
+    """Barriers: on the chip, and the control overhead of one turn of a loop on the device."""
+
+    internal_cycles: int = Field(ge=0)
+    loop_cycles: int = Field(ge=0)
+
+
+class Host(SourcedSection):
+    """The link to the host that streams batches in."""
+
+    bytes_per_second: float = Field(gt=0)
+    request_seconds: float = Field(ge=0)
+    prefetch_depth: int = Field(ge=0)
+
+
+class MimdMachine(Section):
+    """A tiled machine. `name` is its file's stem."""
+
+    kind: Literal["mimd"]
+    name: str
+    title: str
+    chip: Chip
+    tile: Tile
+    exchange: Exchange
+    sync: Sync
+    host: Host

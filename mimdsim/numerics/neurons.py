@@ -1,0 +1,68 @@
+"""Leaky integrate-and-fire: forward update from listed ids, and the adjoint at listed ids."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+
+@numba.njit(cache=True, nogil=True)
+def lif_update(v, w, ids, counts, sample, start, stop, decay, scale, threshold):  # type: ignore[no-untyped-def]
+    """v[b, n] <- (0 if v > threshold else decay*v) + scale * sum of w[id, n] over the true spikes of sample b."""
+    current = np.zeros(max(1, (stop - start).max()), v.dtype)
+    for i in range(len(sample)):
+        b, first, last = sample[i], start[i], stop[i]
+        current[: last - first] = 0
+        for k in range(counts[b, 0]):
+            row = ids[b, k]
+            for n in range(first, last):
+                current[n - first] += w[row, n]
+        for n in range(first, last):
+            u = v[b, n]
+            kept = u * decay
+            if u > threshold:
+                kept = kept * 0
+            v[b, n] = kept + scale * current[n - first]
+
+
+@numba.njit(cache=True, nogil=True)
+def state_gradient(dv, v, g, ids, counts, sample, start, stop, threshold, slope):  # type: ignore[no-untyped-def]
+    """dv[b, id] += g[b, k] / (slope*|v - threshold| + 1)^2 for the listed ids of sample b in [start, stop)."""
+    one = dv.dtype.type(1)
+    for i in range(len(sample)):
+        b, first, last = sample[i], start[i], stop[i]
+        for k in range(counts[b, 1]):
+            n = ids[b, k]
+            if first <= n < last:
+                scaled = slope * abs(v[b, n] - threshold) + one
+                dv[b, n] += g[b, k] * (one / (scaled * scaled))
+
+
+@numba.njit(cache=True, nogil=True)
+def scale_columns(target, source, start, stop, factor):  # type: ignore[no-untyped-def]
+    """target[:, n] = source[:, n] * factor."""
+    for i in range(len(start)):
+        for b in range(target.shape[0]):
+            for n in range(start[i], stop[i]):
+                target[b, n] = source[b, n] * factor
+
+
+@numba.njit(cache=True, nogil=True)
+def scale_in_place(target, start, stop, factor):  # type: ignore[no-untyped-def]
+    """target[:, n] *= factor."""
+    for i in range(len(start)):
+        for b in range(target.shape[0]):
+            for n in range(start[i], stop[i]):
+                target[b, n] = target[b, n] * factor
+
+
+@numba.njit(cache=True, nogil=True)
+def scale_unless_spiked(target, v_previous, start, stop, factor, threshold):  # type: ignore[no-untyped-def]
+    """target[:, n] *= factor, or 0 where v_previous > threshold: the gradient masked by the reset."""
+    for i in range(len(start)):
+        for b in range(target.shape[0]):
+            for n in range(start[i], stop[i]):
+                if v_previous[b, n] > threshold:
+                    target[b, n] = 0
+                else:
+                    target[b, n] = target[b, n] * factor

@@ -1,0 +1,117 @@
+"""Spike selection (flags, worker scans, two combines) and the gradients that follow listed ids."""
+
+from __future__ import annotations
+
+import numba
+
+
+@numba.njit(cache=True, nogil=True)
+def flag_spikes(v, flags, sample, neuron, threshold, second_threshold):  # type: ignore[no-untyped-def]
+    """flags[0] = v > threshold; flags[1] = second_threshold < v <= threshold."""
+    for i in range(len(sample)):
+        b, n = sample[i], neuron[i]
+        u = v[b, n]
+        fires = u > threshold
+        flags[0, b, n] = 1 if fires else 0
+        flags[1, b, n] = 1 if (not fires) and u > second_threshold else 0
+
+
+@numba.njit(cache=True, nogil=True)
+def scan_flags(flags, worker_ids, worker_counts, row, sample, start, stop, slot, capacity):  # type: ignore[no-untyped-def]
+    """Ids of set flags in [start, stop), ascending, at most `capacity` and at most the worker's slots."""
+    slots = min(capacity, worker_ids.shape[1])
+    for i in range(len(row)):
+        r, b, s = row[i], sample[i], slot[i]
+        found = 0
+        for n in range(start[i], stop[i]):
+            if found == slots:
+                break
+            if flags[r, b, n] != 0:
+                worker_ids[s, found] = n
+                found += 1
+        worker_counts[s] = found
+
+
+@numba.njit(cache=True, nogil=True)
+def combine_workers(worker_ids, worker_counts, tile_ids, tile_counts, first, last, slot):  # type: ignore[no-untyped-def]
+    """The workers' lists first..last-1 one after another, at most what the tile's list holds."""
+    slots = tile_ids.shape[1]
+    for i in range(len(slot)):
+        s = slot[i]
+        found = 0
+        for worker in range(first[i], last[i]):
+            for k in range(worker_counts[worker]):
+                if found == slots:
+                    break
+                tile_ids[s, found] = worker_ids[worker, k]
+                found += 1
+        tile_counts[s] = found
+
+
+@numba.njit(cache=True, nogil=True)
+def combine_tiles(tile_ids, tile_counts, ids, counts, sample, first, middle, last):  # type: ignore[no-untyped-def]
+    """True spikes from tile lists first..middle-1, then gradient entries from middle..last-1, up to the capacity."""
+    capacity = ids.shape[1]
+    for i in range(len(sample)):
+        b = sample[i]
+        found = 0
+        for part in range(first[i], last[i]):
+            if part == middle[i]:
+                counts[b, 0] = found
+            for k in range(tile_counts[part]):
+                if found == capacity:
+                    break
+                ids[b, found] = tile_ids[part, k]
+                found += 1
+        if middle[i] == last[i]:
+            counts[b, 0] = found
+        counts[b, 1] = found
+
+
+@numba.njit(cache=True, nogil=True)
+def weight_gradient(dw, q, ids, counts, replica, sample_start, sample_stop, start, stop):  # type: ignore[no-untyped-def]
+    """dw[replica, id, n] += q[b, n] for the true spikes of the vertex's samples."""
+    for i in range(len(replica)):
+        r = replica[i]
+        for b in range(sample_start[i], sample_stop[i]):
+            for k in range(counts[b, 0]):
+                row = ids[b, k]
+                for n in range(start[i], stop[i]):
+                    dw[r, row, n] += q[b, n]
+
+
+@numba.njit(cache=True, nogil=True)
+def input_gradient(partial, w, q, ids, counts, part, sample, start, stop):  # type: ignore[no-untyped-def]
+    """partial[part, b, k] = sum over the tile's neurons of w[id_k, n] * q[b, n], for the listed ids."""
+    for i in range(len(part)):
+        p, b = part[i], sample[i]
+        for k in range(counts[b, 1]):
+            row = ids[b, k]
+            total = partial.dtype.type(0)
+            for n in range(start[i], stop[i]):
+                total += w[row, n] * q[b, n]
+            partial[p, b, k] = total
+
+
+@numba.njit(cache=True, nogil=True)
+def reduce_parts(partial, counts, stage, part_start, part_stop, group, sample, slot):  # type: ignore[no-untyped-def]
+    """stage[group, b, k] = sum of partial[p, b, k] over the tiles p of the group, where k is listed."""
+    for i in range(len(group)):
+        b, k = sample[i], slot[i]
+        if k < counts[b, 1]:
+            total = stage.dtype.type(0)
+            for p in range(part_start[i], part_stop[i]):
+                total += partial[p, b, k]
+            stage[group[i], b, k] = total
+
+
+@numba.njit(cache=True, nogil=True)
+def reduce_groups(stage, g, sample, slot_start, slot_stop):  # type: ignore[no-untyped-def]
+    """g[b, k] = sum of stage[:, b, k]."""
+    for i in range(len(sample)):
+        b = sample[i]
+        for k in range(slot_start[i], slot_stop[i]):
+            total = g.dtype.type(0)
+            for group in range(stage.shape[0]):
+                total += stage[group, b, k]
+            g[b, k] = total

@@ -1,0 +1,36 @@
+"""Floor 2, door 2: what a run cost. Plain records that reports read; no arrays, no engines, no machines.
+
+`RunProfile` is what `profile.json` holds. Loading one validates every field, so a report can be drawn from a file that
+somebody else made.
+"""
+
+from mimdsim.profile.records import (
+    Activity,
+    Assumption,
+    GpuProfile,
+    KernelSpan,
+    Liveness,
+    MemoryProfile,
+    RunProfile,
+    Span,
+    TiledProfile,
+    TileColumns,
+    Training,
+)
+from mimdsim.profile.store import load_profile, save_profile
+
+__all__ = [
+    "Activity",
+    "Assumption",
+    "GpuProfile",
+    "KernelSpan",
+    "Liveness",
+    "MemoryProfile",
+    "RunProfile",
+    "Span",
+    "TileColumns",
+    "TiledProfile",
+    "Training",
+    "load_profile",
+    "save_profile",
+]

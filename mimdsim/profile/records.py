@@ -1,0 +1,230 @@
+"""The records of a profile. Units are in the names; cycles are integers of the machine's clock.
+
+Cycles become seconds here and nowhere else (`TiledProfile.seconds`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SCHEMA_VERSION = 1
+PHASES = ("input", "forward", "loss", "backward", "update")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assumption:
+    """A number the result rests on: its name, value with unit, kind of source and where it is from."""
+
+    name: str
+    value: str
+    kind: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """One superstep of the program, summed over its `times` executions in one training step.
+
+    compute_cycles: slowest tile of each execution, summed. busy_cycles: cycles in which a tile had work, summed over
+    tiles and executions. bytes_received: over all tiles and executions.
+    """
+
+    name: str
+    op: str
+    phase: str
+    times: int
+    compute_cycles: int
+    exchange_cycles: int
+    sync_cycles: int
+    busy_cycles: int
+    bytes_received: int
+    flops: int
+    slowest_tile: int
+
+    @property
+    def cycles(self) -> int:
+        return self.compute_cycles + self.exchange_cycles + self.sync_cycles
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileColumns:
+    """Per-tile totals of one training step, index = tile number; tiles lie on a grid of `grid_columns` columns."""
+
+    grid_columns: int
+    busy_cycles: tuple[int, ...]
+    bytes_sent: tuple[int, ...]
+    bytes_received: tuple[int, ...]
+    peak_bytes: tuple[int, ...]
+    always_live_bytes: tuple[int, ...]
+    layer: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Liveness:
+    """Memory in use at one superstep, in program order: on the fullest tile and on all tiles together."""
+
+    superstep: str
+    phase: str
+    fullest_tile: int
+    fullest_tile_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryProfile:
+    """Tile memory: limit, the fullest tile, bytes by category on every tile, and the curve over the program."""
+
+    limit_bytes: int
+    peak_tile: int
+    peak_bytes: int
+    categories: tuple[str, ...]
+    bytes_by_category_and_tile: tuple[tuple[int, ...], ...]
+    largest_on_peak_tile: tuple[tuple[str, str, int], ...]  # variable, category, bytes
+    liveness: tuple[Liveness, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activity:
+    """Spikes of one layer in the recorded training step.
+
+    spikes, listed: mean over the batch per timestep (true spikes; entries listed, gradient entries included).
+    raster: (timestep, neuron) pairs of one sample. dropped: spikes beyond capacity, whole batch and sequence.
+    """
+
+    layer: str
+    neurons: int
+    capacity: int
+    spikes_by_timestep: tuple[float, ...]
+    listed_by_timestep: tuple[float, ...]
+    full_lists: float  # share of (timestep, sample) lists that are full
+    dropped: int
+    raster: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What was learnt: loss per training step, and accuracies (None where no such split was evaluated)."""
+
+    training_steps: int
+    samples: int
+    batch: int
+    loss: tuple[float, ...]
+    train_accuracy: float | None
+    test_accuracy: float | None
+    test_samples: int
+    test_accuracy_by_epoch: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TiledProfile:
+    """One training step on a tiled machine."""
+
+    machine: str
+    title: str
+    clock_hz: float
+    tiles: int
+    tiles_used: int
+    worker_contexts: int
+    spans: tuple[Span, ...]
+    tile_columns: TileColumns
+    memory: MemoryProfile
+    host_seconds: float  # streaming one batch in, whether hidden or not
+    host_exposed_seconds: float  # the part that compute does not hide
+    seconds_low: float  # interval of seconds_per_training_step
+    seconds_high: float
+    assumptions: tuple[Assumption, ...]
+
+    def seconds(self, cycles: float) -> float:
+        """Cycles of this machine's clock in seconds."""
+        return cycles / self.clock_hz
+
+    @property
+    def compute_cycles(self) -> int:
+        return sum(span.compute_cycles for span in self.spans)
+
+    @property
+    def exchange_cycles(self) -> int:
+        return sum(span.exchange_cycles for span in self.spans)
+
+    @property
+    def sync_cycles(self) -> int:
+        return sum(span.sync_cycles for span in self.spans)
+
+    @property
+    def cycles(self) -> int:
+        return self.compute_cycles + self.exchange_cycles + self.sync_cycles
+
+    @property
+    def seconds_per_training_step(self) -> float:
+        return self.seconds(self.cycles) + self.host_exposed_seconds
+
+    @property
+    def tile_balance(self) -> float:
+        """Mean over max of the busy cycles of the tiles that have any work."""
+        busy = [cycles for cycles in self.tile_columns.busy_cycles if cycles]
+        return sum(busy) / len(busy) / max(busy) if busy else 0.0
+
+    @property
+    def time_utilisation(self) -> float:
+        """Share of all tiles' cycles in which the tile had work."""
+        return sum(self.tile_columns.busy_cycles) / (self.tiles * self.cycles) if self.cycles else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelSpan:
+    """One kind of kernel launch on a GPU, summed over its `times` launches in one training step.
+
+    bound: what sets its time: 'compute', 'memory', 'launch' or 'host'.
+    """
+
+    name: str
+    op: str
+    phase: str
+    times: int
+    seconds: float
+    flops: int
+    bytes_moved: int
+    bound: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuProfile:
+    """One training step on a GPU under one lowering strategy and precision."""
+
+    machine: str
+    title: str
+    strategy: str
+    precision: str
+    description: str
+    spans: tuple[KernelSpan, ...]
+    host_seconds: float
+    host_exposed_seconds: float
+    seconds_low: float
+    seconds_high: float
+    bytes_needed: int
+    memory_bytes: int
+    assumptions: tuple[Assumption, ...]
+
+    @property
+    def seconds_per_training_step(self) -> float:
+        return sum(span.seconds for span in self.spans) + self.host_exposed_seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunProfile:
+    """Everything one run found out; what `profile.json` holds."""
+
+    schema_version: int
+    tool_version: str
+    config_sha256: str
+    seed: int
+    workload: str
+    workload_title: str
+    network: str  # "2312-1466-1466-10"
+    timesteps: int
+    batch: int
+    tiled: TiledProfile | None
+    gpus: tuple[GpuProfile, ...]
+    training: Training | None
+    activity: tuple[Activity, ...]
+    warnings: tuple[str, ...]

@@ -1,0 +1,55 @@
+"""Floor 2, door 1: who computes what, when, from where. The vocabulary of a lowered program.
+
+A program may be compiled or written by hand; engines cannot tell. Reading order: codelet -> mapping -> records -> rows
+-> verify.
+"""
+
+from mimdsim.program.codelet import (
+    Codelet,
+    Field,
+    Hits,
+    Listed,
+    Spikes,
+    SpikesOver,
+    Term,
+    TileFormula,
+    WorkerBundles,
+    Within,
+)
+from mimdsim.program.mapping import TileMapping
+from mimdsim.program.records import (
+    Copy,
+    Delivery,
+    Exchange,
+    Program,
+    RecordedActivity,
+    Repeat,
+    Superstep,
+    Variable,
+    VertexTable,
+)
+from mimdsim.program.verify import verify
+
+__all__ = [
+    "Codelet",
+    "Copy",
+    "Delivery",
+    "Exchange",
+    "Field",
+    "Hits",
+    "Listed",
+    "Program",
+    "RecordedActivity",
+    "Repeat",
+    "Spikes",
+    "SpikesOver",
+    "Superstep",
+    "Term",
+    "TileFormula",
+    "TileMapping",
+    "Variable",
+    "VertexTable",
+    "Within",
+    "WorkerBundles",
+    "verify",
+]

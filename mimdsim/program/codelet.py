@@ -1,0 +1,169 @@
+"""A codelet is one record: what a vertex computes, what it costs in worker cycles, its flops, its source.
+
+A field's `box` says which part of a variable a vertex touches, one entry per axis:
+
+    ":"            the whole axis
+    "sample"       one index, from the table's column of that name
+    "start:stop"   a range, from two columns
+    "@t" "@t-1"    the index of the current timestep (and a shift; before the first timestep everything is zero)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+ACCESS = ("read", "write", "update")
+# relative uncertainty of a cost by the kind of its source; widens the interval of every total (assumed: our judgement)
+UNCERTAINTY = {"measured": 0.05, "published": 0.10, "derived": 0.30, "assumed": 0.50}
+_NOW = re.compile(r"^@t([+-]\d+)?$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """An edge of a vertex: name, access ('read', 'write', 'update' = both) and box."""
+
+    name: str
+    access: str
+    box: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.access not in ACCESS:
+            raise ValueError(f"field '{self.name}': access '{self.access}' must be one of {', '.join(ACCESS)}")
+
+    @property
+    def reads(self) -> bool:
+        return self.access != "write"
+
+    @property
+    def writes(self) -> bool:
+        return self.access != "read"
+
+
+def now_shift(entry: str) -> int | None:
+    """The shift of a "@t" entry of a box, or None for any other entry."""
+    match = _NOW.match(entry)
+    return None if match is None else int(match.group(1) or 0)
+
+
+# ---- extents: how often a loop of a vertex runs. A table binds each extent name to an int column or to one of these.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spikes:
+    """True spikes that `layer` ('input' for the network input) listed for the vertex's `sample` at t + shift."""
+
+    layer: str
+    shift: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """Listed ids, gradient entries included, of the vertex's `sample` at t + shift."""
+
+    layer: str
+    shift: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpikesOver:
+    """True spikes summed over the samples `sample_start` to `sample_stop` of the vertex, at t + shift."""
+
+    layer: str
+    shift: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hits:
+    """Ids of the vertex's `sample` that lie in `start` to `stop`, at t + shift; which: 'listed', 'spikes' (true ones)
+    or 'gradient' (entries below the threshold)."""
+
+    layer: str
+    shift: int = 0
+    which: str = "listed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Within:
+    """`times` when the vertex's `slot` is below the listed count of its `sample` at t + shift, else 0."""
+
+    layer: str
+    times: int
+    shift: int = 0
+
+
+Recorded = Spikes | Listed | SpikesOver | Hits | Within
+
+
+@dataclass(frozen=True, kw_only=True)
+class Term:
+    """`bundles` for every turn of a loop nest: the product of the named extents."""
+
+    bundles: float
+    extents: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerBundles:
+    """Cost of a vertex that one worker context runs: fixed + sum of the terms, in instruction bundles.
+
+    A context issues one bundle every `worker_contexts` cycles. At most one extent of a term may depend on activity.
+    """
+
+    fixed: float
+    terms: tuple[Term, ...]
+    kind: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileFormula:
+    """Cost in tile cycles of a vertex that the supervisor spreads over all worker contexts (library vertices).
+
+    cycles(extents, worker_contexts, vector_bytes) -> int64[vertices]; extents by name as int64 columns.
+    """
+
+    cycles: Callable[[dict[str, Any], int, int], Any]
+    kind: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Codelet:
+    """What a vertex computes and costs.
+
+    compute: form 'table' is called once for all vertices of a table as compute(*arrays, *columns, *constants) with the
+    whole arrays of the variables (a "@t" axis already taken) and the table's `columns` in the given order; form
+    'vertex' is called per vertex as compute(*views, *constants) with exactly the boxes of its fields. Both write in
+    place. cost without source does not build. flops: floating-point operations, in the same terms as bundles.
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+    columns: tuple[str, ...]
+    constants: tuple[str, ...] = ()
+    compute: Callable[..., None]
+    form: str = "table"
+    cost: WorkerBundles | TileFormula
+    flops: tuple[Term, ...] = ()
+    code_bytes: int = 512
+
+    def __post_init__(self) -> None:
+        if not self.cost.source:
+            raise ValueError(f"codelet '{self.name}': its cost names no source")
+        if self.cost.kind not in UNCERTAINTY:
+            raise ValueError(
+                f"codelet '{self.name}': kind of source '{self.cost.kind}' must be one of {', '.join(UNCERTAINTY)}"
+            )
+        if self.form not in ("table", "vertex"):
+            raise ValueError(f"codelet '{self.name}': form '{self.form}' must be 'table' or 'vertex'")
+
+    def field(self, name: str) -> Field:
+        return next(item for item in self.fields if item.name == name)
+
+    @property
+    def vertex_state_bytes(self) -> int:
+        """One 4-byte pointer per field and one word per constant (derived: PopLibs vertex layouts, one-pointer)."""
+        return 4 * (len(self.fields) + len(self.constants) + len(self.columns))

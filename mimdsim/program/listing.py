@@ -1,0 +1,40 @@
+"""A program as text, one line per superstep: what `--dump` writes and golden tests compare."""
+
+from __future__ import annotations
+
+from mimdsim.program.records import Program, Repeat, Superstep
+
+
+def listing(program: Program) -> str:
+    """Supersteps with vertices, tiles and bytes exchanged; then variables with shape, category and placement."""
+    lines = [f"program on {program.tiles} tiles"]
+    for item in program.body:
+        if isinstance(item, Repeat):
+            direction = "backwards" if item.reverse else "forwards"
+            lines.append(f"repeat {item.times} timesteps {direction}")
+            lines += ["  " + line for superstep in item.body for line in _superstep(superstep)]
+        else:
+            lines += _superstep(item)
+    lines.append("variables")
+    for name, variable in sorted(program.variables.items()):
+        mapping = variable.mapping
+        where = "replicated" if mapping.is_replicated else f"axis {mapping.axis}"
+        shape = "x".join(str(extent) for extent in variable.shape)
+        lines.append(
+            f"  {name}: {variable.dtype}[{shape}] {variable.category}, {where} over {len(set(mapping.tiles.tolist()))}"
+            " tiles"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _superstep(superstep: Superstep) -> list[str]:
+    moved = ""
+    if superstep.exchange is not None:
+        moved = f", {int(superstep.exchange.bytes_received.sum())} bytes received"
+    lines = [f"{superstep.phase}: {superstep.name}{moved}"]
+    for copy in superstep.copies:
+        lines.append(f"  copy {copy.source} -> {copy.target}")
+    for table in superstep.tables:
+        tiles = len(set(table.tiles.tolist()))
+        lines.append(f"  {table.codelet.name} ({table.layer}) {table.vertices} vertices on {tiles} tiles")
+    return lines

@@ -1,0 +1,87 @@
+"""Which tile holds which elements of a variable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+REPLICATED = -1
+FLAT = -2
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TileMapping:
+    """Elements `starts[k]` to `stops[k]` along `axis` lie on `tiles[k]`; intervals ascend and do not overlap.
+
+    axis FLAT: intervals count elements of the whole variable in C order. axis REPLICATED: every tile of `tiles` holds
+    the whole variable; starts and stops are then empty.
+    """
+
+    axis: int
+    tiles: np.ndarray
+    starts: np.ndarray
+    stops: np.ndarray
+
+    def __post_init__(self) -> None:
+        if self.axis != REPLICATED:
+            if not len(self.tiles) == len(self.starts) == len(self.stops):
+                raise ValueError(
+                    f"mapping: {len(self.tiles)} tiles, {len(self.starts)} starts, {len(self.stops)} stops"
+                )
+            if np.any(self.stops <= self.starts) or np.any(self.starts[1:] < self.stops[:-1]):
+                raise ValueError("mapping: intervals must ascend and not overlap")
+
+    @staticmethod
+    def split(axis: int, tiles: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> TileMapping:
+        """Intervals along an axis; neighbouring intervals on one tile are joined."""
+        tiles, starts, stops = (np.asarray(column, np.int64) for column in (tiles, starts, stops))
+        joined = np.ones(len(tiles), bool)
+        joined[1:] = (tiles[1:] != tiles[:-1]) | (starts[1:] != stops[:-1])
+        first = np.flatnonzero(joined)
+        last = np.append(first[1:], len(tiles)) - 1
+        return TileMapping(axis=axis, tiles=tiles[first], starts=starts[first], stops=stops[last])
+
+    @staticmethod
+    def evenly(axis: int, extent: int, tiles: np.ndarray) -> TileMapping:
+        """`extent` indices over `tiles` in equal runs, spaced out when there are fewer indices than tiles."""
+        used = min(extent, len(tiles))
+        edges = (np.arange(used + 1) * extent) // used
+        chosen = np.asarray(tiles)[(np.arange(used) * len(tiles)) // used]
+        return TileMapping.split(axis, chosen, edges[:-1], edges[1:])
+
+    @staticmethod
+    def on(tile: int, axis: int, extent: int) -> TileMapping:
+        """Everything on one tile."""
+        return TileMapping.split(axis, np.array([tile]), np.array([0]), np.array([extent]))
+
+    @staticmethod
+    def replicated(tiles: np.ndarray) -> TileMapping:
+        """A whole copy on every tile of `tiles`."""
+        empty = np.zeros(0, np.int64)
+        return TileMapping(axis=REPLICATED, tiles=np.unique(np.asarray(tiles, np.int64)), starts=empty, stops=empty)
+
+    @property
+    def is_replicated(self) -> bool:
+        return self.axis == REPLICATED
+
+    def bytes_by_tile(self, shape: tuple[int, ...], item_bytes: int, tiles: int) -> np.ndarray:
+        """int64[tiles]: bytes of a variable of `shape` on every tile."""
+        held = np.zeros(tiles, np.int64)
+        if self.is_replicated:
+            held[self.tiles] = int(np.prod(shape, dtype=np.int64)) * item_bytes
+            return held
+        if self.axis == FLAT:
+            np.add.at(held, self.tiles, (self.stops - self.starts) * item_bytes)
+            return held
+        row = int(np.prod(shape, dtype=np.int64)) // max(shape[self.axis], 1) * item_bytes
+        np.add.at(held, self.tiles, (self.stops - self.starts) * row)
+        return held
+
+    def owner(self, index: int) -> int:
+        """The tile that holds `index` along the axis, or the first replica."""
+        if self.is_replicated:
+            return int(self.tiles[0])
+        found = int(np.searchsorted(self.stops, index, side="right"))
+        return int(self.tiles[found])

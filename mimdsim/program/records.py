@@ -1,0 +1,218 @@
+"""Programs: variables on tiles, vertex tables, exchanges, supersteps and repeats.
+
+A superstep is sync, exchange, compute, in this order. Its vertices see what the exchange delivered and what lies on
+their own tile, and no vertex sees what another one writes in the same superstep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from mimdsim.program.codelet import Codelet, Recorded
+from mimdsim.program.mapping import TileMapping
+
+CATEGORIES = (
+    "weights", "weight gradients", "optimiser", "neuron states", "spike ids", "gradients", "spike selection",
+    "exchange buffers", "vertices", "code",
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Variable:
+    """A typed tensor that lives on tiles.
+
+    category is one of CATEGORIES. Persistent variables keep their value between training steps (weights, optimiser).
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    mapping: TileMapping
+    category: str
+    persistent: bool = False
+
+    def __post_init__(self) -> None:
+        if self.category not in CATEGORIES:
+            raise ValueError(f"variable '{self.name}': category '{self.category}' must be one of {CATEGORIES}")
+
+    @property
+    def item_bytes(self) -> int:
+        return int(np.dtype(self.dtype).itemsize)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class VertexTable:
+    """All vertices of one codelet in a compute set, as columns.
+
+    tiles int64[vertices]; operands: field -> variable name; columns: int64[vertices] by name; extents: name -> int64
+    column or a Recorded extent; constants by name.
+    """
+
+    codelet: Codelet
+    layer: str
+    tiles: np.ndarray
+    operands: dict[str, str]
+    columns: dict[str, np.ndarray]
+    extents: dict[str, np.ndarray | Recorded] = field(default_factory=dict)
+    constants: dict[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        missing = [item.name for item in self.codelet.fields if item.name not in self.operands]
+        if missing:
+            raise ValueError(f"table of '{self.codelet.name}' ({self.layer}): no variable for field(s) {missing}")
+        absent = [name for name in self.codelet.columns if name not in self.columns]
+        if absent:
+            raise ValueError(f"table of '{self.codelet.name}' ({self.layer}): no column(s) {absent}")
+        unset = [name for name in self.codelet.constants if name not in self.constants]
+        if unset:
+            raise ValueError(f"table of '{self.codelet.name}' ({self.layer}): no constant(s) {unset}")
+        for name, column in self.columns.items():
+            if len(column) != len(self.tiles):
+                raise ValueError(
+                    f"table of '{self.codelet.name}' ({self.layer}): column '{name}' has {len(column)} entries "
+                    f"for {len(self.tiles)} vertices"
+                )
+
+    @property
+    def vertices(self) -> int:
+        return len(self.tiles)
+
+    def with_codelet(self, codelet: Codelet) -> VertexTable:
+        """The same vertices computed by another codelet with the same fields."""
+        return replace(self, codelet=codelet)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Copy:
+    """An exchange without vertices: `target` <- `source`; a sequence on either side is taken at "@t" plus a shift.
+
+    Written by the exchange straight into the target's tiles. Shapes agree after the timestep axis is taken.
+    """
+
+    source: str
+    target: str
+    source_shift: int | None = None
+    target_shift: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Delivery:
+    """Parts of a variable sent to tiles before the compute set: box k of `boxes` to `tiles[k]`.
+
+    boxes int64[parts, axes, 2]: start and stop per axis of the variable, a timestep axis left out.
+    """
+
+    variable: str
+    tiles: np.ndarray
+    boxes: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Exchange:
+    """What one exchange phase delivers, and what that means at every tile (int64[tiles] each).
+
+    A part wanted by several tiles is sent once (multicast) and received by each. A fragment is a run of elements that
+    lie together on the sending tile.
+    """
+
+    deliveries: tuple[Delivery, ...]
+    bytes_sent: np.ndarray
+    bytes_received: np.ndarray
+    fragments_sent: np.ndarray
+    fragments_received: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Superstep:
+    """sync, exchange, compute. `op` is the graph operation it serves; `stage` groups what may be merged across layers.
+
+    defines: (variable, graph value) pairs complete after this superstep, for checks against the interpreter.
+    exchange None: not planned yet.
+    """
+
+    name: str
+    op: str
+    phase: str
+    stage: str
+    tables: tuple[VertexTable, ...] = ()
+    copies: tuple[Copy, ...] = ()
+    exchange: Exchange | None = None
+    defines: tuple[tuple[str, str], ...] = ()
+    mergeable: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Repeat:
+    """`body` once per timestep, from the first to the last, or from the last to the first when `reverse`."""
+
+    times: int
+    body: tuple[Superstep, ...]
+    reverse: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Program:
+    """A lowered training step. `tiles` is how many tiles it was placed on; `inputs` names what the host writes."""
+
+    tiles: int
+    variables: dict[str, Variable]
+    body: tuple[Superstep | Repeat, ...]
+    layers: tuple[str, ...]
+    inputs: dict[str, str]  # graph input -> variable
+    outputs: dict[str, str]  # graph value -> variable
+    layer_of_tile: tuple[str, ...] = ()
+    recorded: dict[str, tuple[str, str]] = field(default_factory=dict)  # layer -> sequences of ids and counts
+
+    def supersteps(self) -> Iterator[tuple[Superstep, int, bool]]:
+        """Each superstep once, in program order, with its repeat count and whether time runs backwards."""
+        for item in self.body:
+            if isinstance(item, Repeat):
+                for superstep in item.body:
+                    yield superstep, item.times, item.reverse
+            else:
+                yield item, 1, False
+
+    def map_supersteps(self, change: object) -> Program:
+        """The program with `change(superstep) -> superstep` applied to each."""
+        body: list[Superstep | Repeat] = []
+        for item in self.body:
+            if isinstance(item, Repeat):
+                body.append(replace(item, body=tuple(change(step) for step in item.body)))  # type: ignore[operator]
+            else:
+                body.append(change(item))  # type: ignore[operator]
+        return replace(self, body=tuple(body))
+
+    def with_codelet(self, name: str, codelet: Codelet) -> Program:
+        """The program with every vertex of codelet `name` computed by `codelet` instead; raises KeyError if none is."""
+        found = False
+
+        def change(superstep: Superstep) -> Superstep:
+            nonlocal found
+            hit = any(table.codelet.name == name for table in superstep.tables)
+            found |= hit
+            tables = tuple(
+                table.with_codelet(codelet) if table.codelet.name == name else table for table in superstep.tables
+            )
+            return replace(superstep, tables=tables) if hit else superstep
+
+        changed = self.map_supersteps(change)
+        if not found:
+            known = sorted({table.codelet.name for step, _, _ in self.supersteps() for table in step.tables})
+            raise KeyError(f"no vertex of codelet '{name}' in the program; it has {known}")
+        return changed
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RecordedActivity:
+    """Spikes of one training step, per layer and for 'input': enough to time any mapping of the same network.
+
+    ids: int32[timesteps, batch, capacity] by layer; counts: int32[timesteps, batch, 2] by layer;
+    dropped: true spikes beyond capacity, by layer.
+    """
+
+    ids: dict[str, np.ndarray]
+    counts: dict[str, np.ndarray]
+    dropped: dict[str, int]

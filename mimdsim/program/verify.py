@@ -1,0 +1,227 @@
+"""The rules of the machine, checked on a program without running it.
+
+1 every vertex is on a tile of the machine; 2 every box lies inside its variable; 3 every read is local or delivered to
+the vertex's tile in the same superstep; 4 every write is local; 5 nothing is written twice in a superstep, and nothing
+is read that another vertex of the superstep writes; 6 every timestep index is inside a repeat.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mimdsim.program.mapping import FLAT, TileMapping
+from mimdsim.program.records import Delivery, Program, Superstep, VertexTable
+from mimdsim.program.rows import (
+    boxes_of,
+    describe_box,
+    is_local,
+    sorted_unique,
+    spatial_mapping,
+    spatial_shape,
+    takes_timestep,
+)
+
+MAX_PROBLEMS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A broken rule: which, where, and the vertex's row in its table (-1: not a vertex)."""
+
+    rule: str
+    superstep: str
+    codelet: str
+    vertex: int
+    tile: int
+    message: str
+
+
+def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
+    """Every broken rule (at most MAX_PROBLEMS), in program order; empty when the program is sound."""
+    problems: list[Problem] = []
+    for superstep, times, _ in program.supersteps():
+        for table in superstep.tables:
+            problems += _check_table(program, superstep, table, tiles, times)
+        problems += _check_writes(program, superstep)
+        if len(problems) >= MAX_PROBLEMS:
+            break
+    return tuple(problems[:MAX_PROBLEMS])
+
+
+def vertex_name(table: VertexTable, vertex: int) -> str:
+    """`vertex 17 of LifUpdate (hidden0) on tile 5`"""
+    layer = f" ({table.layer})" if table.layer else ""
+    return f"vertex {vertex} of {table.codelet.name}{layer} on tile {int(table.tiles[vertex])}"
+
+
+def _problem(rule: str, superstep: Superstep, table: VertexTable, vertex: int, text: str) -> Problem:
+    return Problem(
+        rule=rule, superstep=superstep.name, codelet=table.codelet.name, vertex=vertex,
+        tile=int(table.tiles[vertex]), message=f"superstep '{superstep.name}': {vertex_name(table, vertex)} {text}",
+    )
+
+
+def _first(mask: np.ndarray) -> int:
+    return int(np.flatnonzero(mask)[0])
+
+
+def _check_table(
+    program: Program, superstep: Superstep, table: VertexTable, tiles: int, times: int
+) -> list[Problem]:
+    problems: list[Problem] = []
+    outside = (table.tiles < 0) | (table.tiles >= tiles)
+    if outside.any():
+        text = f"but the machine has tiles 0 to {tiles - 1}; map it to fewer tiles or choose a larger machine"
+        return [_problem("tile exists", superstep, table, _first(outside), text)]
+    for item in table.codelet.fields:
+        name = table.operands[item.name]
+        if name not in program.variables:
+            text = f"reads '{name}' through field '{item.name}', which is no variable of the program"
+            problems.append(_problem("variable exists", superstep, table, 0, text))
+            continue
+        variable = program.variables[name]
+        if takes_timestep(item) and times == 1 and variable.shape[0] != 1:
+            text = f"takes the timestep of '{name}' outside a repeat"
+            problems.append(_problem("timestep in repeat", superstep, table, 0, text))
+            continue
+        try:
+            boxes = boxes_of(table, item, variable)
+        except ValueError as mismatch:
+            problems.append(_problem("box fits variable", superstep, table, 0, f"cannot be placed: {mismatch}"))
+            continue
+        shape = np.array(spatial_shape(variable, item))
+        beyond = ((boxes[:, :, 0] < 0) | (boxes[:, :, 1] > shape) | (boxes[:, :, 1] < boxes[:, :, 0])).any(axis=1)
+        if beyond.any():
+            row = _first(beyond)
+            text = f"touches {describe_box(name, boxes[row])}, outside the variable's shape {list(shape)}"
+            problems.append(_problem("box inside variable", superstep, table, row, text))
+            continue
+        mapping = spatial_mapping(variable, takes_timestep(item))
+        remote = ~is_local(mapping, table.tiles, boxes, spatial_shape(variable, item))
+        if not remote.any():
+            continue
+        if item.writes:
+            row = _first(remote)
+            text = f"writes {describe_box(name, boxes[row])}, which lies on tile {_owner(mapping, boxes[row], shape)}"
+            problems.append(_problem("writes are local", superstep, table, row, text))
+            continue
+        undelivered = _undelivered(superstep, name, table.tiles[remote], boxes[remote])
+        if undelivered.any():
+            row = int(np.flatnonzero(remote)[_first(undelivered)])
+            text = (
+                f"reads {describe_box(name, boxes[row])}, which lies on tile {_owner(mapping, boxes[row], shape)} "
+                "and is not delivered in this superstep's exchange"
+            )
+            problems.append(_problem("reads are local or delivered", superstep, table, row, text))
+    return problems
+
+
+def _owner(mapping: TileMapping, box: np.ndarray, shape: np.ndarray) -> int:
+    """The tile that holds the first element of a box."""
+    if mapping.axis == FLAT:
+        return mapping.owner(int(np.ravel_multi_index(box[:, 0].tolist(), shape.tolist())))
+    return mapping.owner(int(box[max(mapping.axis, 0), 0]))
+
+
+def _undelivered(superstep: Superstep, variable: str, tiles: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """bool[rows]: not contained in any delivered box of the variable to that tile."""
+    missing = np.ones(len(tiles), bool)
+    if superstep.exchange is None:
+        return missing
+    for delivery in superstep.exchange.deliveries:
+        if delivery.variable == variable and len(delivery.tiles):
+            missing &= ~_contained(delivery, tiles, boxes)
+    return missing
+
+
+def _contained(delivery: Delivery, tiles: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """bool[rows]: inside one delivered box. Delivered boxes of a tile are tried in order of their start."""
+    order = np.argsort(delivery.tiles, kind="stable")
+    owner, parts = delivery.tiles[order], delivery.boxes[order]
+    first = np.searchsorted(owner, tiles, side="left")
+    last = np.searchsorted(owner, tiles, side="right")
+    inside = np.zeros(len(tiles), bool)
+    pending = np.arange(len(tiles))
+    for turn in range(int((last - first).max(initial=0))):
+        pending = pending[(first[pending] + turn < last[pending]) & ~inside[pending]]
+        if not len(pending):
+            break
+        part, box = parts[first[pending] + turn], boxes[pending]
+        inside[pending] = ((part[:, :, 0] <= box[:, :, 0]) & (part[:, :, 1] >= box[:, :, 1])).all(axis=1)
+    return inside
+
+
+def _check_writes(program: Program, superstep: Superstep) -> list[Problem]:
+    """Rule 5, per variable written in the superstep."""
+    written: dict[str, list[tuple[VertexTable, np.ndarray]]] = {}
+    read: dict[str, list[tuple[VertexTable, np.ndarray]]] = {}
+    for table in superstep.tables:
+        for item in table.codelet.fields:
+            variable = program.variables.get(table.operands[item.name])
+            if variable is None:
+                continue
+            try:
+                boxes = boxes_of(table, item, variable)
+            except ValueError:
+                continue  # reported by _check_table
+            if item.writes:
+                written.setdefault(variable.name, []).append((table, boxes))
+            if item.access == "read":
+                read.setdefault(variable.name, []).append((table, boxes))
+    problems = []
+    for name, groups in written.items():
+        boxes = np.concatenate([part for _, part in groups])
+        tables = [table for table, _ in groups]
+        offsets = np.cumsum([0, *(len(part) for _, part in groups)])
+        for one, two in _overlapping(boxes, boxes, same=True):
+            table, row = _locate(tables, offsets, two)
+            other, other_row = _locate(tables, offsets, one)
+            text = f"writes {describe_box(name, boxes[two])}, which {vertex_name(other, other_row)} writes too"
+            problems.append(_problem("nothing is written twice", superstep, table, row, text))
+        for table, wanted in read.get(name, []):
+            for one, two in _overlapping(boxes, wanted, same=False):
+                other, other_row = _locate(tables, offsets, one)
+                if other is table and other_row == two:
+                    continue
+                text = f"reads {describe_box(name, wanted[two])} while {vertex_name(other, other_row)} writes it"
+                problems.append(_problem("nothing is read while written", superstep, table, two, text))
+    return problems
+
+
+def _locate(tables: list[VertexTable], offsets: np.ndarray, row: int) -> tuple[VertexTable, int]:
+    group = int(np.searchsorted(offsets, row, side="right")) - 1
+    return tables[group], row - int(offsets[group])
+
+
+def _overlapping(left: np.ndarray, right: np.ndarray, *, same: bool) -> list[tuple[int, int]]:
+    """At most one pair of rows that share an element (for `same`, of different rows)."""
+    if same and _is_grid(left):
+        flat = left.reshape(len(left), -1)
+        if len(sorted_unique(flat)) == len(flat):
+            return []
+        _, first, inverse = np.unique(flat, axis=0, return_index=True, return_inverse=True)
+        repeated = _first(first[inverse.ravel()] != np.arange(len(flat)))
+        return [(int(first[inverse.ravel()[repeated]]), repeated)]
+    # sweep along the first axis that splits the rows: rows sorted by start can only meet their neighbours
+    order = np.argsort(left[:, 0, 0], kind="stable")
+    for two in range(len(right)):
+        stop = np.searchsorted(left[order, 0, 0], right[two, 0, 1], side="left")
+        rows = order[:stop]
+        meet = ((left[rows, :, 0] < right[two, :, 1]) & (left[rows, :, 1] > right[two, :, 0])).all(axis=1)
+        hits = rows[meet]
+        if same:
+            hits = hits[hits != two]
+        if len(hits):
+            return [(int(hits[0]), two)]
+    return []
+
+
+def _is_grid(boxes: np.ndarray) -> bool:
+    """Whether the intervals along every axis are pairwise equal or disjoint; then boxes meet only if they are equal."""
+    for axis in range(boxes.shape[1]):
+        intervals = sorted_unique(boxes[:, axis])
+        if np.any(intervals[1:, 0] < intervals[:-1, 1]):
+            return False
+    return True

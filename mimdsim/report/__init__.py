@@ -1,0 +1,9 @@
+"""Floor 7: a profile as a console summary and as a page with figures and tables. Reads profiles and nothing else.
+
+Drawing and templates are imported when a page is written, so that importing this package is cheap.
+"""
+
+from mimdsim.report.console import summary_lines
+from mimdsim.report.page import write_report
+
+__all__ = ["summary_lines", "write_report"]

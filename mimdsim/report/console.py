@@ -1,0 +1,104 @@
+"""The console summary: the page's order, aligned columns, no colours, at most WIDTH characters a line."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from mimdsim.profile import RunProfile, TiledProfile
+from mimdsim.report.tables import Table
+from mimdsim.report.tables_comparison import assumptions_table, comparison_table
+from mimdsim.report.tables_cost import phases_table, supersteps_table
+from mimdsim.report.tables_learning import activity_table
+from mimdsim.report.tables_memory import categories_table, liveness_table
+from mimdsim.report.verdicts import verdicts
+from mimdsim.report.wording import clipped, plain, significant, thousands
+
+WIDTH = 110
+LONGEST = 5
+PLAIN_SIGNS = str.maketrans({"–": "-", "×": "x", "★": "*", "·": "|"})  # a console may know ASCII only
+
+
+def summary_lines(profile: RunProfile) -> list[str]:
+    """The summary of a run, line by line without newlines; verdicts first, then tables in the page's order."""
+    lines = [line.rstrip() for line in _lines(profile)]
+    return [line.translate(PLAIN_SIGNS) if len(line) <= WIDTH else clipped(line, WIDTH) for line in lines]
+
+
+def _lines(profile: RunProfile) -> Iterator[str]:
+    yield f"{plain(profile.workload_title)} ({plain(profile.workload)})"
+    yield (
+        f"network {plain(profile.network)}, {thousands(profile.timesteps)} timesteps, "
+        f"batch {thousands(profile.batch)}, seed {profile.seed}"
+    )
+    yield ""
+    yield "Verdict"
+    for verdict in verdicts(profile):
+        mark = "!" if verdict.mood == "bad" else " "
+        yield from _wrapped(f"{mark} {verdict.subject:<11} ", plain(verdict.text))
+    for warning in profile.warnings:
+        yield from _wrapped("! warning     ", plain(warning))
+    if profile.tiled is not None:
+        yield from _of_tiled(profile.tiled)
+    if profile.activity:
+        headers = ("layer", "neurons", "spikes", "firing share", "listed", "capacity", "full lists", "dropped")
+        yield from _section("Spikes per timestep and sample", activity_table(profile.activity), *headers)
+    if profile.gpus:
+        columns = ("machine", "strategy", "precision", "ms", "interval ms", "who is faster (interval)")
+        yield from _section("Comparison, ms per training step", comparison_table(profile), *columns)
+        yield "  * the fastest strategy of its GPU that fits"
+    yield ""
+    yield f"What is modelled: {assumptions_table(profile).note}"
+
+
+def _of_tiled(tiled: TiledProfile) -> Iterator[str]:
+    yield from _section(
+        "Where the time goes", phases_table(tiled),
+        "phase", "compute ms", "exchange ms", "sync ms", "host ms", "total ms", "share",
+    )  # fmt: skip
+    yield from _section(
+        f"The {min(LONGEST, len(tiled.spans))} longest supersteps", supersteps_table(tiled, LONGEST),
+        "superstep", "phase", "times", "compute cycles", "exchange cycles", "sync cycles", "share", "slowest tile",
+    )  # fmt: skip
+    yield ""
+    yield (
+        f"Tiles: {thousands(tiled.tiles_used)} of {thousands(tiled.tiles)} used, "
+        f"tile balance {tiled.tile_balance:.2f}, time utilisation {100 * tiled.time_utilisation:.1f} %, "
+        f"{significant(tiled.clock_hz / 1e9, 4)} GHz"
+    )
+    memory = tiled.memory
+    yield from _section(
+        f"Memory on the fullest tile, {thousands(memory.peak_tile)}", categories_table(memory),
+        "category", "fullest tile", "of limit", "mean tile", "largest", "on tile",
+    )  # fmt: skip
+    if memory.liveness:
+        yield from _section(
+            "Liveness, fullest moment of every phase", liveness_table(memory),
+            "phase", "fullest tile", "of limit", "tile", "in superstep",
+        )  # fmt: skip
+
+
+def _section(title: str, content: Table, *headers: str) -> Iterator[str]:
+    """A title and the named columns of a table, texts to the left and numbers to the right."""
+    yield ""
+    yield clipped(title, WIDTH)
+    columns = [content.headers.index(header) for header in headers]
+    right = content.numeric
+    rows = [list(headers)] + [[plain(row[column].text) for column in columns] for row in content.rows]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(columns))]
+    texts = [at for at, column in enumerate(columns) if not right[column]]
+    while sum(widths) + 2 * len(widths) > WIDTH:  # numbers are never cut, the longest names are
+        widest = max(texts, key=lambda at: widths[at])
+        widths[widest] -= 1
+    for row in rows:
+        cells = (clipped(cell, width) for cell, width in zip(row, widths, strict=True))
+        padded = (
+            cell.rjust(width) if right[column] else cell.ljust(width)
+            for cell, width, column in zip(cells, widths, columns, strict=True)
+        )
+        yield "  " + "  ".join(padded)
+
+
+def _wrapped(start: str, content: str) -> list[str]:
+    """`content` after `start`, folded to WIDTH with the later lines indented."""
+    return textwrap.wrap(content, WIDTH, initial_indent=start, subsequent_indent=" " * len(start)) or [start]

@@ -1,0 +1,165 @@
+"""The machines of a profile side by side: time, interval, ratio to the tiled machine, what sets the time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mimdsim.profile import GpuProfile, RunProfile, TiledProfile
+from mimdsim.profile.records import PHASES
+from mimdsim.report.wording import significant
+
+PARTS = ("compute", "exchange", "sync", "host")
+GPU_PARTS = ("compute", "memory", "launch", "host")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contender:
+    """One machine under one strategy; times are seconds per training step.
+
+    parts: seconds by PARTS on a tiled machine, by GPU_PARTS (what bounds each kernel) on a GPU.
+    strongest: the fastest strategy of its machine that fits its memory. ratio: its seconds over the tiled machine's,
+    with the interval from the outermost corners of both intervals; None where no tiled machine was profiled.
+    """
+
+    title: str
+    strategy: str
+    precision: str
+    description: str
+    tiled: bool
+    seconds: float
+    low: float
+    high: float
+    parts: tuple[float, ...]
+    phases: tuple[tuple[str, float], ...]
+    bytes_needed: int
+    memory_bytes: int
+    strongest: bool
+    ratio: float | None
+    ratio_low: float
+    ratio_high: float
+
+    @property
+    def fits(self) -> bool:
+        return self.bytes_needed <= self.memory_bytes
+
+    @property
+    def label(self) -> str:
+        return self.title if self.tiled else f"{self.title}, {self.strategy}, {self.precision}"
+
+    @property
+    def decided(self) -> bool:
+        """Whether the interval of the ratio holds only one answer to who is faster."""
+        return not self.ratio_low <= 1 <= self.ratio_high
+
+    @property
+    def margin_words(self) -> str:
+        """By how much the faster of the two is faster, with interval: '1.6× faster (1.1–2.4)'."""
+        if not self.ratio:
+            return "–"
+        if not self.decided:
+            return f"GPU/tiled {significant(self.ratio_low, 2)}–{significant(self.ratio_high, 2)}"
+        low, best, high = self.ratio_low, self.ratio, self.ratio_high
+        if best < 1:
+            low, best, high = inverse(high), inverse(best), inverse(low)
+        return f"{significant(best, 2)}× faster ({significant(low, 2)}–{significant(high, 2)})"
+
+    @property
+    def ratio_words(self) -> str:
+        """Who is faster, by how much, in which interval; 'undecided' where the interval holds both answers."""
+        if self.tiled:
+            return "reference"
+        if not self.ratio:
+            return "–"
+        who = "undecided:" if not self.decided else "tiled" if self.ratio > 1 else "GPU"
+        return f"{who} {self.margin_words}"
+
+
+def inverse(value: float) -> float:
+    """1 / value, and infinity for 0 (an interval that reaches down to no time at all)."""
+    return 1 / value if value else float("inf")
+
+
+def phase_order(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The phases that occur in `names`, in the order of a training step; unknown ones last, in order of appearance."""
+    known = tuple(phase for phase in PHASES if phase in names)
+    return known + tuple(dict.fromkeys(name for name in names if name not in PHASES))
+
+
+def contenders(profile: RunProfile) -> tuple[Contender, ...]:
+    """The tiled machine first, then GPUs: fastest machine first, and fastest strategy first within a machine."""
+    tiled = profile.tiled
+    found = [] if tiled is None else [_of_tiled(tiled)]
+    strongest = {gpu.machine: gpu for gpu in sorted(profile.gpus, key=_rank, reverse=True)}
+    machines = sorted(strongest, key=lambda name: (_rank(strongest[name]), name))
+    for name in machines:
+        strategies = sorted((gpu for gpu in profile.gpus if gpu.machine == name), key=_rank)
+        fastest = strategies[0] if strategies[0].bytes_needed <= strategies[0].memory_bytes else None
+        found += [_of_gpu(gpu, tiled, gpu is fastest) for gpu in strategies]
+    return tuple(found)
+
+
+def strongest_gpu(found: tuple[Contender, ...]) -> Contender | None:
+    """The fastest GPU strategy that fits its memory, over all GPUs."""
+    able = [one for one in found if one.strongest and not one.tiled]
+    return min(able, key=lambda one: one.seconds) if able else None
+
+
+def _rank(gpu: GpuProfile) -> tuple[bool, float, str, str]:
+    """Sorts what fits before what does not, then by time; names break ties so that order is fixed."""
+    return gpu.bytes_needed > gpu.memory_bytes, gpu.seconds_per_training_step, gpu.strategy, gpu.precision
+
+
+def _of_tiled(tiled: TiledProfile) -> Contender:
+    cycles = (tiled.compute_cycles, tiled.exchange_cycles, tiled.sync_cycles)
+    phases: dict[str, float] = {}
+    for span in tiled.spans:
+        phases[span.phase] = phases.get(span.phase, 0.0) + tiled.seconds(span.cycles)
+    phases["host"] = tiled.host_exposed_seconds
+    return Contender(
+        title=tiled.title,
+        strategy="compiled to tiles",
+        precision="",
+        description=f"{tiled.tiles_used:,} of {tiled.tiles:,} tiles",
+        tiled=True,
+        seconds=tiled.seconds_per_training_step,
+        low=tiled.seconds_low,
+        high=tiled.seconds_high,
+        parts=(*(tiled.seconds(count) for count in cycles), tiled.host_exposed_seconds),
+        phases=tuple(phases.items()),
+        bytes_needed=tiled.memory.peak_bytes,
+        memory_bytes=tiled.memory.limit_bytes,
+        strongest=False,
+        ratio=1.0,
+        ratio_low=1.0,
+        ratio_high=1.0,
+    )
+
+
+def _of_gpu(gpu: GpuProfile, tiled: TiledProfile | None, strongest: bool) -> Contender:
+    parts = dict.fromkeys(GPU_PARTS, 0.0)
+    phases: dict[str, float] = {}
+    for span in gpu.spans:
+        # a bound this version does not know is waiting, and is counted with the host
+        parts[span.bound if span.bound in parts else "host"] += span.seconds
+        phases[span.phase] = phases.get(span.phase, 0.0) + span.seconds
+    parts["host"] += gpu.host_exposed_seconds
+    phases["host"] = gpu.host_exposed_seconds
+    seconds, base = gpu.seconds_per_training_step, tiled.seconds_per_training_step if tiled else 0.0
+    return Contender(
+        title=gpu.title,
+        strategy=gpu.strategy,
+        precision=gpu.precision,
+        description=gpu.description,
+        tiled=False,
+        seconds=seconds,
+        low=gpu.seconds_low,
+        high=gpu.seconds_high,
+        parts=tuple(parts.values()),
+        phases=tuple(phases.items()),
+        bytes_needed=gpu.bytes_needed,
+        memory_bytes=gpu.memory_bytes,
+        strongest=strongest,
+        ratio=seconds / base if base else None,
+        ratio_low=gpu.seconds_low * inverse(tiled.seconds_high) if tiled else 0.0,
+        ratio_high=gpu.seconds_high * inverse(tiled.seconds_low) if tiled else 0.0,
+    )

@@ -1,0 +1,157 @@
+"""Figures of tile memory: what fills every tile, and when it is in use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from mimdsim.base.units import show_bytes
+from mimdsim.profile import Liveness, MemoryProfile, RunProfile
+from mimdsim.report.style import (
+    BLUE,
+    CATEGORY_COLOURS,
+    GREY,
+    INK,
+    LABEL_BOX,
+    VERMILLION,
+    panels,
+    styled,
+    thousands_axis,
+)
+from mimdsim.report.wording import clipped, thousands
+
+MAX_DRAWN_TILES = 2_048
+
+
+@styled
+def draw_memory_by_tile(profile: RunProfile) -> Figure | None:
+    """Bytes of every tile by category, stacked, in tile order, under the line of the tile's memory.
+
+    Above MAX_DRAWN_TILES tiles, each column is the fullest tile of its bin, so that no peak is lost.
+    """
+    tiled = profile.tiled
+    if tiled is None or not any(any(row) for row in tiled.memory.bytes_by_category_and_tile):
+        return None
+    memory = tiled.memory
+    names, table = folded(memory)
+    chosen = _drawn_tiles(table.sum(axis=0))
+    figure, (axes,) = panels(height=4.2)
+    edges = np.append(chosen, table.shape[1])
+    base = np.zeros(len(chosen))
+    for name, row, colour in zip(names, table[:, chosen] / 1024, CATEGORY_COLOURS, strict=False):
+        top = base + row
+        low, high = np.append(base, base[-1]), np.append(top, top[-1])
+        axes.fill_between(edges, low, high, step="post", color=colour, linewidth=0, label=name)
+        base = top
+    limit = f"limit {show_bytes(memory.limit_bytes)}"
+    axes.axhline(memory.limit_bytes / 1024, color=VERMILLION, linestyle="--", label=limit)
+    peak = memory.peak_bytes / 1024
+    words = f"fullest: tile {thousands(memory.peak_tile)}, {show_bytes(memory.peak_bytes)}"
+    _point_at(axes, memory.peak_tile + 0.5, peak, words, table.shape[1])
+    binned = "" if len(chosen) == table.shape[1] else f" (fullest tile of each of {thousands(len(chosen))} bins)"
+    axes.set_title(f"Memory of every tile by category{binned}")
+    axes.set_xlabel("tile")
+    axes.set_ylabel("KiB")
+    axes.set_xlim(0, table.shape[1])
+    axes.set_ylim(0, 1.15 * max(peak, memory.limit_bytes / 1024))
+    axes.grid(axis="y")
+    thousands_axis(axes.xaxis)
+    thousands_axis(axes.yaxis)
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles[::-1], labels[::-1], loc="outside right upper")  # as stacked: first category lowest
+    return figure
+
+
+@styled
+def draw_liveness(profile: RunProfile) -> Figure | None:
+    """Bytes in use at every superstep in program order: on the fullest tile, and on all tiles together."""
+    tiled = profile.tiled
+    if tiled is None or not tiled.memory.liveness:
+        return None
+    points = tiled.memory.liveness
+    figure, (upper, lower) = panels(2, 1, height=4.8, sharex=True, height_ratios=(3, 2))
+    always = max(tiled.tile_columns.always_live_bytes, default=0)
+    limit = tiled.memory.limit_bytes
+    _curve(upper, [point.fullest_tile_bytes / 1024 for point in points], points)
+    upper.axhline(limit / 1024, color=VERMILLION, linestyle="--")
+    upper.text(len(points), limit / 1024, f"limit {show_bytes(limit)} ", ha="right", va="bottom", color=VERMILLION)
+    if always:
+        upper.axhline(always / 1024, color=INK, linestyle=":", linewidth=1.2)
+        words = f"always live: at most {show_bytes(always)} on a tile"
+        upper.text(0.995 * len(points), always / 1024, words, ha="right", va="center", fontsize=8, bbox=LABEL_BOX)
+    highest = max(range(len(points)), key=lambda index: points[index].fullest_tile_bytes)
+    most = points[highest]
+    words = (
+        f"{show_bytes(most.fullest_tile_bytes)} on tile {thousands(most.fullest_tile)}: {clipped(most.superstep, 40)}"
+    )
+    _point_at(upper, highest + 0.5, most.fullest_tile_bytes / 1024, words, len(points))
+    upper.set_ylim(0, 1.18 * max(limit, most.fullest_tile_bytes) / 1024)
+    upper.set_ylabel("KiB")
+    upper.set_title("Memory in use on the fullest tile, superstep by superstep")
+    _curve(lower, [point.total_bytes / 1024**2 for point in points], points)
+    lower.set_ylim(bottom=0)
+    lower.set_ylabel("MiB")
+    lower.set_title("Memory in use on all tiles together")
+    lower.set_xlabel("superstep in program order")
+    for axes in (upper, lower):
+        axes.grid(axis="y")
+        thousands_axis(axes.yaxis)
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=5))
+    lower.xaxis.set_major_locator(MaxNLocator(integer=True))
+    lower.xaxis.set_major_formatter(FuncFormatter(lambda value, _: thousands(value)))
+    return figure
+
+
+def folded(memory: MemoryProfile) -> tuple[list[str], np.ndarray]:
+    """Categories from the largest, with their bytes [category, tile]; if many, the smallest share the last row."""
+    table = np.asarray(memory.bytes_by_category_and_tile, dtype=float)
+    order = sorted(range(len(table)), key=lambda index: (-table[index].sum(), index))
+    order = [index for index in order if table[index].any()]
+    names = [clipped(memory.categories[index], 28) for index in order]
+    table = table[order]
+    most = len(CATEGORY_COLOURS)
+    if len(names) > most:
+        rest = table[most - 1 :].sum(axis=0, keepdims=True)
+        names = [*names[: most - 1], f"{len(names) - most + 1} smaller categories"]
+        table = np.concatenate([table[: most - 1], rest])
+    return names, table
+
+
+def _drawn_tiles(totals: np.ndarray) -> np.ndarray:
+    """The tiles to draw, ascending: all of them, or the fullest of each bin."""
+    if len(totals) <= MAX_DRAWN_TILES:
+        return np.arange(len(totals))
+    bins = np.array_split(np.arange(len(totals)), MAX_DRAWN_TILES)
+    return np.asarray([part[np.argmax(totals[part])] for part in bins])
+
+
+def _point_at(axes: Axes, x: float, y: float, words: str, width: float) -> None:
+    """A triangle on a maximum and words over it, on the side where there is room."""
+    axes.plot([x], [y], marker="v", color=INK, markersize=5, clip_on=False)
+    side = "left" if x < 0.3 * width else "right" if x > 0.7 * width else "center"
+    axes.annotate(words, (x, y), xytext=(0, 6), textcoords="offset points", ha=side, fontsize=9)
+
+
+def _curve(axes: Axes, values: list[float], points: tuple[Liveness, ...]) -> None:
+    """A filled staircase over supersteps, with every other phase shaded and all phases named."""
+    edges = np.arange(len(values) + 1)
+    axes.fill_between(edges, [*values, values[-1]], step="post", color=BLUE, alpha=0.85, linewidth=0)
+    axes.set_xlim(0, len(values))
+    start = 0
+    for end in range(1, len(points) + 1):
+        if end == len(points) or points[end].phase != points[start].phase:
+            axes.axvline(start, color=GREY, linewidth=0.6)
+            if end - start > 0.04 * len(points):
+                name = clipped(points[start].phase, 14)
+                place: dict[str, Any] = {
+                    "transform": axes.get_xaxis_transform(),
+                    "ha": "center",
+                    "fontsize": 8,
+                    "bbox": LABEL_BOX,
+                }
+                axes.text((start + end) / 2, 0.05, name, **place)
+            start = end

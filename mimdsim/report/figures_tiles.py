@@ -1,0 +1,104 @@
+"""Figures of the tiles: where on the chip the work lies, and how evenly it is spread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from mimdsim.profile import RunProfile, TileColumns
+from mimdsim.report.style import BLUE, LABEL_BOX, LAYER_COLOURS, PALE, VERMILLION, panels, styled, thousands_axis
+from mimdsim.report.wording import clipped, thousands
+
+BINS = 40
+
+
+@styled
+def draw_tile_map(profile: RunProfile) -> Figure | None:
+    """Busy cycles of every tile on the tile grid, and beside it which layer each tile works for."""
+    tiled = profile.tiled
+    if tiled is None or not any(tiled.tile_columns.busy_cycles):
+        return None
+    columns = tiled.tile_columns
+    names = [name for name in dict.fromkeys(columns.layer) if name]
+    with_layers = 0 < len(names) <= len(LAYER_COLOURS)
+    rows = -(-len(columns.busy_cycles) // columns.grid_columns)
+    aspect = min(max(rows / columns.grid_columns, 0.15), 2.0)
+    wide = 2 if with_layers else 1
+    figure, axes = panels(2, wide, height=1.1 + (4.3 if with_layers else 9.0) * aspect, height_ratios=(20, 1))
+    image = axes[0].imshow(_grid(columns, np.asarray(columns.busy_cycles, float)), cmap="cividis", vmin=0)
+    figure.colorbar(image, cax=axes[wide], orientation="horizontal", ticks=MaxNLocator(nbins=5))
+    axes[wide].xaxis.set_major_formatter(FuncFormatter(lambda cycles, _: thousands(cycles)))
+    axes[wide].set_xlabel("busy cycles per training step")
+    _plain_map(axes[0], columns.grid_columns, f"Busy cycles of the {thousands(tiled.tiles)} tiles")
+    if with_layers:
+        numbers = {name: index for index, name in enumerate(names)}
+        layers = np.asarray([numbers.get(name, np.nan) for name in columns.layer], float)
+        palette = ListedColormap(LAYER_COLOURS[: len(names)])
+        axes[1].imshow(_grid(columns, layers), cmap=palette, vmin=-0.5, vmax=len(names) - 0.5, interpolation="nearest")
+        _plain_map(axes[1], columns.grid_columns, "Layer that each tile works for")
+        axes[3].set_axis_off()
+        axes[3].legend(
+            [Patch(color=LAYER_COLOURS[index]) for index in range(len(names))],
+            [f"{clipped(name, 18)} ({thousands(columns.layer.count(name))})" for name in names],
+            loc="center",
+            ncols=min(len(names), 3),
+            title="layer (number of tiles)",
+        )
+    return figure
+
+
+@styled
+def draw_tile_balance(profile: RunProfile) -> Figure | None:
+    """Busy cycles of the tiles, sorted from the busiest, and their histogram."""
+    tiled = profile.tiled
+    if tiled is None or not any(tiled.tile_columns.busy_cycles):
+        return None
+    busy = np.sort(np.asarray(tiled.tile_columns.busy_cycles, float))[::-1]
+    worked = busy[busy > 0]
+    figure, (left, right) = panels(1, 2, height=3.6, width_ratios=(3, 2), sharey=True)
+    left.fill_between(np.arange(len(busy)), busy, step="mid", color=BLUE, linewidth=0)
+    left.axhline(worked.mean(), color=VERMILLION, linestyle="--")
+    words = f"mean {thousands(worked.mean())}"
+    left.text(0.02 * len(busy), worked.mean(), words, va="center", fontsize=8.5, bbox=LABEL_BOX)
+    left.set_title(f"Tiles, busiest first: balance {tiled.tile_balance:.2f}")
+    left.set_xlabel(f"tiles, sorted ({thousands(len(worked))} of {thousands(tiled.tiles)} have work)")
+    left.set_ylabel("busy cycles per training step")
+    left.set_xlim(0, len(busy))
+    left.set_ylim(0, 1.08 * busy[0])
+    look: dict[str, Any] = {"color": BLUE, "edgecolor": "white", "linewidth": 0.4}
+    right.hist(busy, bins=BINS, range=(0, busy[0]), orientation="horizontal", **look)
+    right.axhline(worked.mean(), color=VERMILLION, linestyle="--")
+    right.set_title("How many tiles are how busy")
+    right.set_xlabel("number of tiles")
+    for axes in (left, right):
+        axes.grid()
+        thousands_axis(axes.xaxis)
+    thousands_axis(left.yaxis)
+    return figure
+
+
+def _grid(columns: TileColumns, values: np.ndarray) -> np.ma.MaskedArray:
+    """`values` by tile as rows of the grid, tile 0 top left; cells without tile or value are masked."""
+    rows = -(-len(values) // columns.grid_columns)
+    cells = np.full(rows * columns.grid_columns, np.nan)
+    cells[: len(values)] = values
+    return np.ma.masked_invalid(cells.reshape(rows, columns.grid_columns))
+
+
+def _plain_map(axes: Axes, grid_columns: int, title: str) -> None:
+    """Tile numbers down the left side (first of each row), no other ticks: columns are only a drawing order."""
+    axes.set_title(title)
+    axes.set_facecolor(PALE)
+    axes.set_xticks([])
+    axes.tick_params(length=0, labelsize=8)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda row, _: thousands(max(row, 0) * grid_columns)))
+    axes.set_ylabel("first tile of the row", fontsize=8)
+    for spine in axes.spines.values():
+        spine.set_visible(False)

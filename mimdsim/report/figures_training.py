@@ -1,0 +1,57 @@
+"""Figures of learning: the loss over training steps and the accuracies over epochs."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from mimdsim.profile import RunProfile
+from mimdsim.report.style import BLUE, GREEN, ORANGE, SKY, panels, plain_axis, styled, thousands_axis
+from mimdsim.report.wording import thousands
+
+SMOOTHED_SHARE = 0.05  # the running mean spans one twentieth of the run
+MAX_DRAWN_POINTS = 4_000
+
+
+@styled
+def draw_training(profile: RunProfile) -> Figure | None:
+    """Loss of every training step with its running mean, and test accuracy after every epoch."""
+    training = profile.training
+    if training is None or not training.loss:
+        return None
+    epochs = training.test_accuracy_by_epoch
+    figure, axes = panels(1, 2 if epochs else 1, height=3.4)
+    loss = np.asarray(training.loss, dtype=float)
+    loss[~np.isfinite(loss)] = np.nan
+    numbers = np.arange(1, len(loss) + 1)
+    stride = -(-len(loss) // MAX_DRAWN_POINTS)
+    axes[0].plot(numbers[::stride], loss[::stride], color=SKY, linewidth=0.8, label="every training step")
+    span = max(round(len(loss) * SMOOTHED_SHARE), 1)
+    if span > 1:
+        mean = np.convolve(loss, np.full(span, 1 / span), mode="valid")
+        label = f"mean of the last {thousands(span)}"
+        axes[0].plot(numbers[span - 1 :: stride], mean[::stride], color=BLUE, linewidth=2, label=label)
+        axes[0].legend(loc="upper right")
+    axes[0].set_title(f"Loss over {thousands(len(loss))} training steps of batch {thousands(training.batch)}")
+    axes[0].set_xlabel("training step")
+    axes[0].set_ylabel("loss")
+    axes[0].set_ylim(bottom=min(0.0, float(np.nanmin(loss))) if np.isfinite(loss).any() else 0.0)
+    axes[0].set_xlim(0, len(loss) + 1)
+    axes[0].grid()
+    thousands_axis(axes[0].xaxis)
+    plain_axis(axes[0].yaxis)
+    if epochs:
+        percent = 100 * np.asarray(epochs)
+        axes[1].plot(np.arange(1, len(epochs) + 1), percent, color=GREEN, marker="o", label="test")
+        last = (len(epochs), percent[-1])
+        axes[1].annotate(f"{percent[-1]:.1f} %", last, xytext=(0, -15), textcoords="offset points", ha="right")
+        if training.train_accuracy is not None:
+            axes[1].axhline(100 * training.train_accuracy, color=ORANGE, linestyle="--", label="training, at the end")
+        axes[1].legend(loc="lower right")
+        axes[1].set_title(f"Accuracy on {thousands(training.test_samples)} test samples")
+        axes[1].set_xlabel("epoch")
+        axes[1].set_ylabel("per cent correct")
+        axes[1].set_ylim(0, 104)
+        axes[1].grid()
+        thousands_axis(axes[1].xaxis)
+    return figure

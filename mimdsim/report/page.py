@@ -1,0 +1,172 @@
+"""Writes a profile as a folder: one self-contained page, its figures as PNG, and CSV files."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mimdsim.base.files import write_atomically
+from mimdsim.profile import RunProfile
+from mimdsim.report.columns import CSV_FILES, csv_files
+from mimdsim.report.tables import Table
+from mimdsim.report.tables_comparison import (
+    assumptions_table,
+    comparison_table,
+    kernels_table,
+    phase_comparison_table,
+)
+from mimdsim.report.tables_cost import phases_table, supersteps_table, tiles_table, utilisation_table
+from mimdsim.report.tables_learning import activity_table, training_table
+from mimdsim.report.tables_memory import categories_table, liveness_table, variables_table
+from mimdsim.report.verdicts import verdicts
+from mimdsim.report.wording import plain
+
+if TYPE_CHECKING:
+    import jinja2
+
+PAGE_ROWS = 400  # supersteps and kernels on the page; the CSV files have all
+BUSIEST = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A figure as the page embeds it; data_uri holds SVG or PNG, whichever is smaller."""
+
+    name: str
+    section: str
+    caption: str
+    data_uri: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A numbered part of the page. missing: the sentence shown where the profile has no data for it.
+
+    folded: tables that are closed until the reader opens them.
+    """
+
+    key: str
+    title: str
+    tables: tuple[Table, ...] = ()
+    folded: tuple[Table, ...] = ()
+    missing: str = ""
+
+
+def write_report(profile: RunProfile, folder: Path) -> list[Path]:
+    """Write `report.html`, `figures/*.png` and CSV files into `folder`; returns the paths written, the page first.
+
+    The same profile gives the same bytes. Files of an earlier report in `folder` that this profile has no data for are
+    removed. Raises OSError if the folder cannot be written.
+    """
+    from mimdsim.report.figures import FIGURES, drawn
+    from mimdsim.report.style import picture
+
+    contents: dict[str, bytes] = {}
+    pictures: list[Picture] = []
+    for plan, figure in drawn(profile):
+        png = picture(figure, "png")
+        contents[f"figures/{plan.name}.png"] = png
+        kind, smaller = min(("png", png), ("svg+xml", picture(figure, "svg")), key=lambda form: len(form[1]))
+        uri = f"data:image/{kind};base64,{base64.b64encode(smaller).decode('ascii')}"
+        pictures.append(Picture(name=plan.name, section=plan.section, caption=plan.caption, data_uri=uri))
+    if profile.tiled is not None:
+        contents.update((name, text.encode()) for name, text in csv_files(profile.tiled).items())
+    known = [f"figures/{plan.name}.png" for plan in FIGURES] + list(CSV_FILES)
+    for stale in known:
+        if stale not in contents:
+            (folder / stale).unlink(missing_ok=True)
+    page = _template().render(
+        profile=profile,
+        verdicts=verdicts(profile),
+        sections=sections(profile),
+        pictures=pictures,
+        files=_file_rows(contents, pictures),
+    )
+    for name, data in contents.items():
+        write_atomically(folder / name, data)
+    write_atomically(folder / "report.html", page)
+    return [folder / "report.html", *(folder / name for name in contents)]
+
+
+def sections(profile: RunProfile) -> tuple[Section, ...]:
+    """The sections between the summary and the list of files, always the same eight in the same order."""
+    tiled, training = profile.tiled, profile.training
+    no_tiles = "" if tiled else "No tiled machine was profiled in this run."
+    memory = tiled.memory if tiled else None
+    by_phase, kernels = phase_comparison_table(profile), kernels_table(profile, PAGE_ROWS)
+    return (
+        Section(
+            key="time",
+            title="Where the time goes",
+            tables=(phases_table(tiled), supersteps_table(tiled, PAGE_ROWS)) if tiled else (),
+            missing=no_tiles,
+        ),
+        Section(
+            key="tiles",
+            title="Tiles",
+            tables=(utilisation_table(tiled), tiles_table(tiled, BUSIEST)) if tiled else (),
+            missing=no_tiles,
+        ),
+        Section(
+            key="memory",
+            title="Memory",
+            tables=(categories_table(memory), variables_table(memory)) if memory else (),
+            missing=no_tiles,
+        ),
+        Section(
+            key="liveness",
+            title="Liveness",
+            tables=(liveness_table(memory),) if memory else (),
+            missing=no_tiles,
+        ),
+        Section(
+            key="training",
+            title="Training",
+            tables=(training_table(training),) if training else (),
+            missing="" if training else "Nothing was trained in this run.",
+        ),
+        Section(
+            key="spikes",
+            title="Spikes",
+            tables=(activity_table(profile.activity),) if profile.activity else (),
+            missing="" if profile.activity else "No activity was recorded in this run.",
+        ),
+        Section(
+            key="comparison",
+            title="Comparison with GPUs",
+            tables=tuple(found for found in (comparison_table(profile), by_phase) if found) if profile.gpus else (),
+            folded=(kernels,) if kernels else (),
+            missing="" if profile.gpus else "No GPU was compared in this run.",
+        ),
+        Section(key="modelled", title="What is modelled", tables=(assumptions_table(profile),)),
+    )
+
+
+def _file_rows(contents: dict[str, bytes], pictures: list[Picture]) -> list[tuple[str, str, int]]:
+    """Name, what it holds, and bytes of every file beside the page."""
+    captions = {f"figures/{picture.name}.png": picture.caption for picture in pictures}
+    return [(name, captions.get(name) or CSV_FILES[name], len(data)) for name, data in contents.items()]
+
+
+def _template() -> jinja2.Template:
+    import jinja2
+    from markupsafe import Markup
+
+    from mimdsim.base.units import show_bytes
+
+    def harmless(value: Any) -> Any:
+        """Text from the profile without control characters; escaping follows, as autoescape is on."""
+        return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=harmless,
+    )
+    environment.filters["show_bytes"] = show_bytes
+    return environment.get_template("page.html")

@@ -1,0 +1,120 @@
+"""One look for every figure: colours that colour-blind people tell apart, fixed fonts, fixed bytes."""
+
+from __future__ import annotations
+
+import functools
+import io
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import matplotlib.style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from mimdsim.profile import RunProfile
+from mimdsim.report.wording import thousands
+
+Draw = Callable[[RunProfile], Figure | None]
+
+# Okabe and Ito, "Color Universal Design" (2008): eight colours told apart with any common colour blindness.
+VERMILLION, SKY, YELLOW, PURPLE = "#D55E00", "#56B4E9", "#F0E442", "#CC79A7"
+BLUE, GREEN, ORANGE, BLACK = "#0072B2", "#009E73", "#E69F00", "#000000"
+GREY, PALE, INK = "#8C8C8C", "#E6E6E6", "#222222"
+LABEL_BOX = {"facecolor": "white", "edgecolor": PALE, "pad": 1.5}
+# compute reddish, exchange pale blue, sync yellow: as readers of Graphcore's PopVision know them
+PART_COLOURS = (VERMILLION, SKY, YELLOW, PURPLE)
+CATEGORY_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION, YELLOW, GREY, "#882255", "#555555")
+LAYER_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION, YELLOW, "#882255")
+
+STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so that no machine draws other letters
+    "font.size": 9.5,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "figure.titlesize": 11,
+    "figure.titleweight": "bold",
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": INK,
+    "axes.axisbelow": True,
+    "grid.color": PALE,
+    "text.color": INK,
+    "text.parse_math": False,  # a dollar in a layer's name is a dollar
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "svg.hashsalt": "mimdsim",
+    "svg.fonttype": "path",
+    "figure.dpi": 100,
+}
+PNG_DOTS_PER_INCH = 130
+NOTE_ROOM = 1.3  # the axis goes on beyond the longest bar, so that its note has room
+
+
+def styled(draw: Draw) -> Draw:
+    """`draw` under STYLE, whatever the user's own matplotlib settings are."""
+
+    @functools.wraps(draw)
+    def under_style(profile: RunProfile) -> Figure | None:
+        with matplotlib.style.context(STYLE, after_reset=True):
+            return draw(profile)
+
+    return under_style
+
+
+def panels(
+    rows: int = 1, columns: int = 1, *, width: float = 9.6, height: float, **options: Any
+) -> tuple[Figure, list[Axes]]:
+    """A figure of rows x columns axes, row by row; width and height in inches."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **options)
+    return figure, list(axes.flat)
+
+
+def picture(figure: Figure, form: str) -> bytes:
+    """`figure` as 'png' or 'svg' bytes without date and program version: the same figure gives the same bytes."""
+    metadata: dict[str, None] = {"Software": None} if form == "png" else {"Date": None, "Creator": None}
+    memory = io.BytesIO()
+    with matplotlib.style.context(STYLE, after_reset=True), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # a title may be in any script
+        figure.savefig(memory, format=form, dpi=PNG_DOTS_PER_INCH, metadata=metadata)
+    return memory.getvalue()
+
+
+def heading(figure: Figure, title: str) -> None:
+    """A title over the whole width, for figures whose labels take much of it."""
+    figure.suptitle(title, x=0.01, ha="left")
+
+
+def thousands_axis(axis: Any) -> None:
+    """Whole numbers with separators along `axis`."""
+    axis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: thousands(value)))
+
+
+def plain_axis(axis: Any) -> None:
+    """Decimal numbers along `axis`, no exponents."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+
+
+def stacked_bars(
+    axes: Axes, rows: Sequence[Sequence[float]], labels: Sequence[str], colours: Sequence[str], notes: Sequence[str]
+) -> None:
+    """Horizontal stacked bars from zero, first row on top; `notes` stand at the bars' ends."""
+    lefts = [0.0] * len(rows)
+    heights = list(range(len(rows)))
+    for part, (label, colour) in enumerate(zip(labels, colours, strict=True)):
+        values = [row[part] for row in rows]
+        axes.barh(heights, values, left=lefts, color=colour, edgecolor="white", linewidth=0.4, label=label, height=0.7)
+        lefts = [left + value for left, value in zip(lefts, values, strict=True)]
+    longest = max(lefts, default=0.0)
+    for height, end, note in zip(heights, lefts, notes, strict=True):
+        axes.text(end + 0.008 * longest, height, note, va="center", fontsize=9)
+    axes.invert_yaxis()
+    axes.set_xlim(0, NOTE_ROOM * longest or 1.0)
+    plain_axis(axes.xaxis)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")

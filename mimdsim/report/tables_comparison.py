@@ -1,0 +1,123 @@
+"""Tables of the comparison with GPUs, and of the assumptions everything rests on."""
+
+from __future__ import annotations
+
+from mimdsim.base.units import show_bytes
+from mimdsim.profile import GpuProfile, RunProfile
+from mimdsim.report.contenders import PARTS, Contender, contenders, phase_order, strongest_gpu
+from mimdsim.report.tables import Cell, Table, aligned_ms, count, ms, percent, shown, table, text
+from mimdsim.report.wording import KINDS, interval, significant, thousands
+
+PART_WORDS = {"memory": "memory-bound", "launch": "launch-bound", "compute": "compute-bound", "host": "host"}
+
+
+def comparison_table(profile: RunProfile) -> Table:
+    """Every machine and strategy; the strongest of each GPU is marked."""
+    rows = []
+    for one in contenders(profile):
+        tag = "strong" if one.tiled or one.strongest else ""
+        names = PARTS if one.tiled else tuple(PART_WORDS[part] for part in ("compute", "memory", "launch", "host"))
+        part = max(range(len(one.parts)), key=lambda index: one.parts[index])
+        portion = percent(one.parts[part], one.seconds).text
+        rows.append(
+            (
+                text(("★ " if one.strongest else "") + one.title, tag),
+                text(one.strategy, tag),
+                text(one.precision or "–"),
+                Cell(text=ms(one.seconds).text, value=one.seconds, tag=tag),
+                shown(interval(one.low, one.high), one.low),
+                shown("1" if one.tiled else significant(one.ratio), one.ratio) if one.ratio else text("–"),
+                text(one.ratio_words if one.fits else "does not fit its memory", tag),
+                text(f"{names[part]} {portion}"),
+                shown(f"{show_bytes(one.bytes_needed)} of {show_bytes(one.memory_bytes)}", one.bytes_needed),
+                text(one.description),
+            )
+        )
+    return table(
+        "comparison",
+        "Milliseconds per training step on every machine and strategy",
+        (
+            "machine", "strategy", "precision", "ms", "interval ms", "ratio", "who is faster (interval)",
+            "mostly", "memory", "how",
+        ),
+        rows,
+        "★ is the fastest strategy of its GPU that fits. Ratio: GPU over tiled; its interval pairs the outermost ends "
+        "of both intervals; "
+        "the memory of the tiled machine is that of its fullest tile.",
+    )  # fmt: skip
+
+
+def phase_comparison_table(profile: RunProfile) -> Table | None:
+    """Milliseconds by phase: the tiled machine and the strongest strategy of every GPU; None where there is no pair."""
+    found = [one for one in contenders(profile) if one.tiled or one.strongest]
+    if len(found) < 2:
+        return None
+    by_phase = [dict(one.phases) for one in found]
+    phases = [name for name in phase_order(tuple(name for table in by_phase for name in table)) if name != "host"]
+    longest = max(one.seconds for one in found)
+    rows: list[list[Cell]] = [
+        [text(phase), *(aligned_ms(seconds.get(phase, 0.0), longest) for seconds in by_phase)]
+        for phase in [*phases, "host"]
+    ]
+    whole = [text("all"), *(aligned_ms(one.seconds, longest) for one in found)]
+    headers = ("phase", *(f"{one.label}, ms" for one in found))
+    caption = "The same training step phase by phase (strongest strategies)"
+    return table("phase_comparison", caption, headers, rows, total=whole)
+
+
+def kernels_table(profile: RunProfile, most: int) -> Table | None:
+    """The kernels of the strongest GPU strategy, longest first; None without one."""
+    rival = strongest_gpu(contenders(profile))
+    if rival is None:
+        return None
+    gpu = next(gpu for gpu in profile.gpus if _same(gpu, rival))
+    spans = sorted(gpu.spans, key=lambda span: -span.seconds)
+    rows = [
+        (
+            text(span.name),
+            text(span.op),
+            text(span.phase),
+            count(span.times),
+            aligned_ms(span.seconds, rival.seconds),
+            percent(span.seconds, rival.seconds),
+            text(span.bound),
+            shown(significant(span.flops / 1e6), span.flops),
+            shown(show_bytes(span.bytes_moved), span.bytes_moved),
+        )
+        for span in spans[:most]
+    ]
+    left = len(spans) - len(rows)
+    return table(
+        "kernels",
+        f"Kernels of {rival.label}, longest first",
+        ("kernel", "operation", "phase", "launches", "ms", "share", "bound by", "MFLOP", "moved"),
+        rows,
+        f"{thousands(left)} shorter kernels are left out." if left else "",
+    )
+
+
+def assumptions_table(profile: RunProfile) -> Table:
+    """Every number the results rest on, by machine, once; an assumption that strategies share is not repeated."""
+    owners = [] if profile.tiled is None else [(profile.tiled.title, profile.tiled.assumptions)]
+    owners += [(gpu.title, gpu.assumptions) for gpu in profile.gpus]
+    rows = {
+        (title, one.name, one.value, one.kind, one.source): None for title, assumptions in owners for one in assumptions
+    }
+    cells = [
+        (text(title), text(name), text(value), text(kind, kind if kind in KINDS else "other"), text(source))
+        for title, name, value, kind, source in rows
+    ]
+    counts = [f"{thousands(sum(row[3].text == kind for row in cells))} {kind}" for kind in KINDS]
+    unknown = sum(row[3].tag == "other" for row in cells)
+    counts += [f"{thousands(unknown)} of another kind"] if unknown else []
+    return table(
+        "assumptions",
+        "The numbers the results rest on",
+        ("machine", "name", "value", "kind", "source"),
+        cells,
+        f"{thousands(len(cells))} numbers: {', '.join(counts)}.",
+    )
+
+
+def _same(gpu: GpuProfile, one: Contender) -> bool:
+    return (gpu.title, gpu.strategy, gpu.precision) == (one.title, one.strategy, one.precision)

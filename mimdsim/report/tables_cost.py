@@ -1,0 +1,136 @@
+"""Tables of time and tiles: phases, supersteps, busiest tiles."""
+
+from __future__ import annotations
+
+from mimdsim.base.units import show_bytes
+from mimdsim.profile import Span, TiledProfile
+from mimdsim.report.contenders import phase_order
+from mimdsim.report.tables import Cell, Table, aligned_ms, count, percent, shown, table, text
+from mimdsim.report.wording import significant, thousands
+
+
+def phases_table(tiled: TiledProfile) -> Table:
+    """Milliseconds per training step by phase and part; the last row is the whole."""
+    total = tiled.seconds_per_training_step
+    rows = []
+    for phase in phase_order(tuple(span.phase for span in tiled.spans)):
+        spans = [span for span in tiled.spans if span.phase == phase]
+        rows.append(_phase_row(tiled, phase, spans, total))
+    host = aligned_ms(tiled.host_exposed_seconds, total)
+    none = aligned_ms(0.0, total)
+    rows.append([text("host"), none, none, none, host, host, percent(tiled.host_exposed_seconds, total), count(0)])
+    whole = _phase_row(tiled, "all", list(tiled.spans), total)
+    whole[4:7] = host, aligned_ms(total, total), percent(total, total)
+    batch = aligned_ms(tiled.host_seconds, total).text
+    return table(
+        "phases",
+        "Milliseconds per training step by phase",
+        ("phase", "compute ms", "exchange ms", "sync ms", "host ms", "total ms", "share", "supersteps run"),
+        rows,
+        f"Host exchange of one batch takes {batch} ms; only the part that compute does not hide is counted.",
+        total=whole,
+    )
+
+
+def supersteps_table(tiled: TiledProfile, most: int) -> Table:
+    """The `most` longest supersteps with all their counts; without operations where the names tell them already."""
+    total = tiled.seconds_per_training_step
+    longest = sorted(tiled.spans, key=lambda span: -span.cycles)
+    headers = (
+        "superstep", "operation", "phase", "times", "compute cycles", "exchange cycles", "sync cycles",
+        "total cycles", "total ms", "share", "balance", "received", "MFLOP", "slowest tile",
+    )  # fmt: skip
+    rows = [
+        (
+            text(span.name),
+            text(span.op),
+            text(span.phase),
+            count(span.times),
+            count(span.compute_cycles),
+            count(span.exchange_cycles),
+            count(span.sync_cycles),
+            count(span.cycles),
+            aligned_ms(tiled.seconds(span.cycles), total),
+            percent(tiled.seconds(span.cycles), total),
+            _balance(span, tiled),
+            shown(show_bytes(span.bytes_received), span.bytes_received),
+            shown(significant(span.flops / 1e6), span.flops),
+            count(span.slowest_tile),
+        )
+        for span in longest[:most]
+    ]
+    told = all(span.op in span.name for span in tiled.spans)
+    kept = [at for at, header in enumerate(headers) if not (told and header == "operation")]
+    left = len(longest) - len(rows)
+    note = f"{thousands(left)} shorter supersteps are left out here; supersteps.csv has all. " if left else ""
+    return table(
+        "supersteps",
+        "Supersteps, longest first; cycles are sums over all executions of one training step",
+        [headers[at] for at in kept],
+        [[row[at] for at in kept] for row in rows],
+        f"{note}Balance: mean busy cycles of the used tiles over the compute cycles, which the slowest tile sets.",
+    )
+
+
+def tiles_table(tiled: TiledProfile, most: int) -> Table:
+    """The `most` busiest tiles."""
+    columns = tiled.tile_columns
+    order = sorted(range(len(columns.busy_cycles)), key=lambda tile: (-columns.busy_cycles[tile], tile))
+    rows = [
+        (
+            count(tile),
+            text(columns.layer[tile] or "–"),
+            count(columns.busy_cycles[tile]),
+            percent(columns.busy_cycles[tile], tiled.cycles),
+            shown(show_bytes(columns.bytes_sent[tile]), columns.bytes_sent[tile]),
+            shown(show_bytes(columns.bytes_received[tile]), columns.bytes_received[tile]),
+            shown(show_bytes(columns.peak_bytes[tile]), columns.peak_bytes[tile]),
+            shown(show_bytes(columns.always_live_bytes[tile]), columns.always_live_bytes[tile]),
+        )
+        for tile in order[:most]
+    ]
+    return table(
+        "tiles",
+        f"The {len(rows)} busiest tiles",
+        ("tile", "layer", "busy cycles", "of all cycles", "sent", "received", "peak memory", "always live"),
+        rows,
+        "tiles.csv has every tile.",
+    )
+
+
+def utilisation_table(tiled: TiledProfile) -> Table:
+    """How well the tiles are used, each measure by its name."""
+    busy = [cycles for cycles in tiled.tile_columns.busy_cycles if cycles]
+    flops = sum(span.flops for span in tiled.spans)
+    seconds = tiled.seconds_per_training_step
+    clock = significant(tiled.clock_hz / 1e9, 4)
+    rate = significant(flops / seconds / 1e12) if seconds else "–"
+    rows = [
+        (text("tiles with work"), text(f"{thousands(len(busy))} of {thousands(tiled.tiles)}")),
+        (text("tile balance (mean over busiest tile)"), text(f"{tiled.tile_balance:.3f}")),
+        (text("time utilisation (busy tile cycles of all)"), text(f"{100 * tiled.time_utilisation:.1f} %")),
+        (text("worker contexts per tile"), text(thousands(tiled.worker_contexts))),
+        (text("cycles of one training step"), text(f"{thousands(tiled.cycles)} at {clock} GHz")),
+        (text("arithmetic rate"), text(f"{rate} TFLOP/s ({significant(flops / 1e9)} GFLOP per training step)")),
+    ]
+    return table("utilisation", "How well the tiles are used", ("measure", "value"), rows)
+
+
+def _phase_row(tiled: TiledProfile, name: str, spans: list[Span], total: float) -> list[Cell]:
+    parts = (
+        tiled.seconds(sum(span.compute_cycles for span in spans)),
+        tiled.seconds(sum(span.exchange_cycles for span in spans)),
+        tiled.seconds(sum(span.sync_cycles for span in spans)),
+        0.0,
+        tiled.seconds(sum(span.cycles for span in spans)),
+    )
+    runs = sum(span.times for span in spans)
+    return [text(name), *(aligned_ms(part, total) for part in parts), percent(parts[-1], total), count(runs)]
+
+
+def _balance(span: Span, tiled: TiledProfile) -> Cell:
+    """Mean busy cycles of the used tiles over the slowest tile's."""
+    if not span.compute_cycles or not tiled.tiles_used:
+        return text("–")
+    balance = span.busy_cycles / tiled.tiles_used / span.compute_cycles
+    return shown(f"{balance:.2f}", balance)

@@ -1,0 +1,68 @@
+"""Tables of learning and spikes."""
+
+from __future__ import annotations
+
+import math
+
+from mimdsim.profile import Activity, Training
+from mimdsim.report.tables import Table, count, percent, shown, table, text
+from mimdsim.report.wording import significant, thousands
+
+
+def training_table(training: Training) -> Table:
+    """What was learnt, as facts."""
+
+    def accuracy(value: float | None) -> str:
+        return "not evaluated" if value is None else f"{100 * value:.1f} %"
+
+    finite = [loss for loss in training.loss if math.isfinite(loss)]
+    test = f"{accuracy(training.test_accuracy)} ({thousands(training.test_samples)} samples)"
+    rows = [
+        (text("training steps"), text(f"{thousands(training.training_steps)} of batch {thousands(training.batch)}")),
+        (text("training samples"), text(thousands(training.samples))),
+        (text("loss, first to last"), text(_first_to_last(training))),
+        (text("lowest loss"), text(significant(min(finite)) if finite else "–")),
+        (text("training accuracy"), text(accuracy(training.train_accuracy))),
+        (text("test accuracy"), text(test)),
+    ]
+    return table("training", "What was learnt", ("measure", "value"), rows)
+
+
+def activity_table(layers: tuple[Activity, ...]) -> Table:
+    """Spikes, list entries, capacity and losses of every layer."""
+    rows = []
+    for layer in layers:
+        spikes, listed = layer.spikes_by_timestep, layer.listed_by_timestep
+        mean = sum(spikes) / len(spikes) if spikes else 0.0
+        entries = sum(listed) / len(listed) if listed else 0.0
+        rows.append(
+            (
+                text(layer.layer),
+                count(layer.neurons),
+                shown(significant(mean), mean),
+                percent(mean, layer.neurons),
+                shown(significant(max(spikes, default=0.0)), max(spikes, default=0.0)),
+                shown(significant(entries), entries),
+                count(layer.capacity),
+                percent(entries, layer.capacity),
+                percent(layer.full_lists, 1.0),
+                count(layer.dropped),
+            )
+        )
+    return table(
+        "activity",
+        "Spikes per timestep and sample, mean over the batch of the recorded training step",
+        (
+            "layer", "neurons", "spikes", "firing share", "peak spikes", "listed", "capacity", "list filled",
+            "full lists", "dropped",
+        ),
+        rows,
+        "Listed: entries that are sent and worked on, those that carry only a gradient included. "
+        "Dropped: spikes beyond the capacity, whole batch and sequence.",
+    )  # fmt: skip
+
+
+def _first_to_last(training: Training) -> str:
+    if not training.loss:
+        return "–"
+    return f"{significant(training.loss[0])} to {significant(training.loss[-1])}"

@@ -1,0 +1,153 @@
+"""What a reader wants to know first: does it fit, how long does it take, who is faster, what wastes time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from mimdsim.base.units import show_bytes
+from mimdsim.profile import RunProfile, TiledProfile
+from mimdsim.report.contenders import Contender, contenders, strongest_gpu
+from mimdsim.report.wording import interval, milliseconds, share, significant, thousands
+
+FULL_LISTS_WARNING = 0.01  # assumed: below one list in a hundred, dropped spikes do not move the accuracy visibly
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """One finding: subject ('memory', 'time', ...), mood ('good', 'bad', 'note') and the sentence."""
+
+    subject: str
+    mood: str
+    text: str
+
+
+def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
+    """The findings of a profile, most important first."""
+    found: list[Verdict] = []
+    others = contenders(profile)
+    if profile.tiled is not None:
+        found += [_memory(profile.tiled), _time(profile.tiled, profile.batch)]
+    rival = strongest_gpu(others)
+    if rival is not None:
+        found.append(_comparison(rival, profile.tiled))
+    found += [
+        Verdict(
+            subject="GPU memory",
+            mood="bad",
+            text=f"{one.label} needs {show_bytes(one.bytes_needed)} of {show_bytes(one.memory_bytes)}: does not fit.",
+        )
+        for one in others
+        if not one.tiled and not one.fits
+    ]
+    found += _training(profile)
+    if profile.tiled is not None and profile.tiled.spans:
+        found += [_bottleneck(profile.tiled), _balance(profile.tiled)]
+    return tuple(found + _spikes(profile))
+
+
+def waiting_cycles(tiled: TiledProfile) -> float:
+    """Compute cycles that perfect balance over the used tiles would save: slowest tile less mean tile, summed."""
+    if not tiled.tiles_used:
+        return 0.0
+    return max(tiled.compute_cycles - sum(span.busy_cycles for span in tiled.spans) / tiled.tiles_used, 0.0)
+
+
+def _memory(tiled: TiledProfile) -> Verdict:
+    memory = tiled.memory
+    peak, limit = show_bytes(memory.peak_bytes), show_bytes(memory.limit_bytes)
+    if memory.peak_bytes <= memory.limit_bytes:
+        used = share(memory.peak_bytes, memory.limit_bytes)
+        text = f"Fits: peak {peak} of {limit} ({used}) on tile {thousands(memory.peak_tile)}."
+        return Verdict(subject="memory", mood="good", text=text)
+    over = show_bytes(memory.peak_bytes - memory.limit_bytes)
+    text = f"Does NOT fit: tile {thousands(memory.peak_tile)} needs {peak} of {limit}, {over} too much."
+    if memory.largest_on_peak_tile:
+        name, category, nbytes = memory.largest_on_peak_tile[0]
+        text += f" Largest there: {name} ({category}), {show_bytes(nbytes)}."
+    return Verdict(subject="memory", mood="bad", text=text)
+
+
+def _time(tiled: TiledProfile, batch: int) -> Verdict:
+    seconds = tiled.seconds_per_training_step
+    rate = f", {significant(batch / seconds)} samples per second" if seconds else ""
+    text = (
+        f"{milliseconds(seconds)} ms per training step (interval {interval(tiled.seconds_low, tiled.seconds_high)} ms)"
+        f"{rate} on {tiled.title}."
+    )
+    return Verdict(subject="time", mood="note", text=text)
+
+
+def _comparison(rival: Contender, tiled: TiledProfile | None) -> Verdict:
+    span = f"{milliseconds(rival.seconds)} ms, interval {interval(rival.low, rival.high)} ms"
+    if tiled is None or not rival.ratio:
+        return Verdict(subject="GPU", mood="note", text=f"Strongest GPU strategy: {rival.label} ({span}).")
+    # neither answer is good or bad: the page takes no side
+    if not rival.decided:
+        text = f"Undecided against the strongest GPU strategy, {rival.label} ({span}): {rival.margin_words}."
+    elif rival.ratio > 1:
+        text = f"The tiled machine is {rival.margin_words} than the strongest GPU strategy, {rival.label} ({span})."
+    else:
+        text = f"The strongest GPU strategy, {rival.label} ({span}), is {rival.margin_words} than the tiled machine."
+    return Verdict(subject="GPU", mood="note", text=text)
+
+
+def _training(profile: RunProfile) -> list[Verdict]:
+    training = profile.training
+    if training is None:
+        return []
+    wrong = next((index for index, loss in enumerate(training.loss) if not math.isfinite(loss)), None)
+    if wrong is not None:
+        text = f"Loss is not finite from training step {thousands(wrong + 1)} on; lower the learning rate."
+        return [Verdict(subject="training", mood="bad", text=text)]
+    trained = f"after {thousands(training.training_steps)} training steps of batch {thousands(training.batch)}"
+    if training.test_accuracy is not None:
+        text = f"Test accuracy {training.test_accuracy:.1%} on {thousands(training.test_samples)} samples {trained}"
+    elif training.train_accuracy is not None:
+        text = f"Training accuracy {training.train_accuracy:.1%} {trained}; no test split was evaluated"
+    elif training.loss:
+        text = f"Last loss {significant(training.loss[-1])} {trained}; no accuracy was evaluated"
+    else:
+        return []
+    return [Verdict(subject="accuracy", mood="note", text=text.replace("%", " %") + ".")]
+
+
+def _bottleneck(tiled: TiledProfile) -> Verdict:
+    parts = (
+        ("compute", tiled.seconds(tiled.compute_cycles)),
+        ("internal exchange", tiled.seconds(tiled.exchange_cycles)),
+        ("sync", tiled.seconds(tiled.sync_cycles)),
+        ("exposed host exchange", tiled.host_exposed_seconds),
+    )
+    total = tiled.seconds_per_training_step
+    name, seconds = max(parts, key=lambda part: part[1])
+    span = max(tiled.spans, key=lambda one: one.cycles)
+    text = (
+        f"{name.capitalize()} takes {share(seconds, total)} of the time; the longest superstep, {span.name} "
+        f"({span.phase}), takes {share(tiled.seconds(span.cycles), total)}."
+    )
+    return Verdict(subject="bottleneck", mood="note", text=text)
+
+
+def _balance(tiled: TiledProfile) -> Verdict:
+    busy = tiled.tile_columns.busy_cycles
+    busiest = max(range(len(busy)), key=lambda tile: busy[tile], default=0)
+    saved = tiled.seconds(waiting_cycles(tiled))
+    text = (
+        f"Tile balance {tiled.tile_balance:.2f} (mean over busiest, tile {thousands(busiest)}); perfect balance in "
+        f"every superstep would save at most {milliseconds(saved)} ms "
+        f"({share(saved, tiled.seconds_per_training_step)})."
+    )
+    return Verdict(subject="balance", mood="note", text=text)
+
+
+def _spikes(profile: RunProfile) -> list[Verdict]:
+    found = []
+    for layer in profile.activity:
+        if layer.dropped or layer.full_lists > FULL_LISTS_WARNING:
+            text = (
+                f"Layer {layer.layer}: {share(layer.full_lists, 1)} of its spike lists are full, "
+                f"{thousands(layer.dropped)} spikes dropped; raise its capacity above {thousands(layer.capacity)}."
+            )
+            found.append(Verdict(subject="spikes", mood="bad", text=text))
+    return found

@@ -1,0 +1,67 @@
+"""Numbers and names for people: thousands separators, three significant digits, units, no control characters."""
+
+from __future__ import annotations
+
+import math
+
+KINDS = ("measured", "published", "derived", "assumed")
+
+
+def thousands(count: float) -> str:
+    """A whole number with separators: '1,472'."""
+    return f"{round(count):,}" if math.isfinite(count) else str(count)  # an integer first: no '-0'
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """`value` to `digits` significant digits, never with an exponent: '6.76', '1,234', '0.0123'."""
+    if not math.isfinite(value):
+        return str(value)
+    if value == 0:
+        return "0"
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])  # after rounding: 9.996 is 10.0, not 10.00
+    decimals = digits - 1 - exponent
+    return f"{value:,.{min(max(decimals, 0), 9)}f}"
+
+
+def milliseconds(seconds: float) -> str:
+    """Seconds as milliseconds without unit, for columns headed ms: '6.76'."""
+    return significant(seconds * 1e3)
+
+
+def aligned_milliseconds(seconds: float, whole: float) -> str:
+    """Milliseconds with as many decimals as give `whole` five digits, so that the parts of `whole` line up."""
+    if not math.isfinite(seconds) or not math.isfinite(whole) or whole <= 0:
+        return milliseconds(seconds)
+    decimals = min(max(4 - math.floor(math.log10(whole * 1e3)), 0), 9)
+    shown = f"{seconds * 1e3:,.{decimals}f}"
+    smallest = f"{10.0**-decimals:.{decimals}f}"
+    return f"<{smallest}" if seconds > 0 and float(shown.replace(",", "")) == 0 else shown
+
+
+def interval(low: float, high: float) -> str:
+    """An interval of seconds in milliseconds: '5.90–8.10'."""
+    return f"{milliseconds(low)}–{milliseconds(high)}"
+
+
+def share(part: float, whole: float) -> str:
+    """`part` of `whole` as a percentage; a dash where there is no whole."""
+    if not whole:
+        return "–"
+    percent = 100 * part / whole
+    if 0 < percent < 0.05:
+        return "<0.1 %"
+    return f"{percent:.1f} %"
+
+
+def plain(text: str) -> str:
+    """`text` on one line without control, bidirectional or unpaired surrogate characters.
+
+    Names come from files that other people write; a terminal or a page must not obey what hides in them.
+    """
+    return "".join(letter if letter.isprintable() else " " if letter.isspace() else "" for letter in text)
+
+
+def clipped(text: str, width: int) -> str:
+    """`text` in at most `width` characters; what is cut is shown by '..'."""
+    text = plain(text)
+    return text if len(text) <= width else text[: max(width - 2, 0)] + ".."

@@ -1,0 +1,126 @@
+"""Any data source of a description, opened as lists of input ids per sample and timestep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mimdsim.base.errors import DescriptionError
+from mimdsim.workload import digits, dvs_gesture, nmnist, shd
+from mimdsim.workload.describe import Data
+from mimdsim.workload.events import POLARITIES, EventLists, Ids, bin_nanoseconds, reduced_grid
+from mimdsim.workload.generated import open_digits, open_randman, open_random
+from mimdsim.workload.recorded import open_dvs_gesture, open_nmnist, open_shd
+
+Progress = Callable[[int, int], None]
+
+SOURCES: dict[str, Callable[[Data, int, Progress], tuple[EventLists, EventLists]]] = {
+    "digits": open_digits,
+    "mnist5k": open_digits,
+    "nmnist": open_nmnist,
+    "shd": open_shd,
+    "dvs_gesture": open_dvs_gesture,
+    "randman": open_randman,
+    "random": open_random,
+}
+CAMERAS = {"nmnist": (nmnist.PIXELS, nmnist.CLASSES), "dvs_gesture": (dvs_gesture.PIXELS, dvs_gesture.CLASSES)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpikeDataset:
+    """Samples as event lists: of every timestep the ascending ids of the inputs that spike.
+
+    `ids` [samples, timesteps, capacity] (uint16 where the inputs allow it, else int32) are valid up to `counts`
+    int32[samples, timesteps]; `labels` int32[samples]; `surplus_events` were left out for lack of capacity.
+    """
+
+    ids: npt.NDArray[np.uint16] | Ids
+    counts: Ids
+    labels: Ids
+    inputs: int
+    classes: int
+    surplus_events: int
+
+    def __post_init__(self) -> None:
+        if self.ids.shape[:2] != self.counts.shape or self.labels.shape != self.ids.shape[:1]:
+            raise ValueError(f"ids {self.ids.shape}, counts {self.counts.shape}, labels {self.labels.shape} disagree")
+
+    @property
+    def samples(self) -> int:
+        """The number of samples."""
+        return int(self.labels.size)
+
+    @property
+    def activity(self) -> float:
+        """The share of inputs that spike in a timestep, mean over samples and timesteps."""
+        return float(self.counts.mean() / self.inputs) if self.counts.size else 0.0
+
+    def batch(self, indices: npt.ArrayLike) -> tuple[Ids, Ids, Ids]:
+        """(ids int32[timesteps, batch, capacity], counts int32[timesteps, batch], labels int32[batch]), C-contiguous.
+
+        Raises IndexError for a sample that is not there.
+        """
+        chosen = np.asarray(indices, dtype=np.int64)
+        if chosen.size and not 0 <= chosen.min() <= chosen.max() < self.samples:
+            raise IndexError(f"samples {chosen.min()} to {chosen.max()} asked for, there are 0 to {self.samples - 1}")
+        ids = np.ascontiguousarray(self.ids[chosen].transpose(1, 0, 2), dtype=np.int32)
+        return ids, np.ascontiguousarray(self.counts[chosen].T), self.labels[chosen]
+
+
+def input_shape(data: Data) -> tuple[int, int]:
+    """(inputs, classes) of a source, known without reading a sample; raises DescriptionError where it cannot be."""
+    if data.source in ("randman", "random"):
+        missing = [key for key in ("inputs", "classes") if not getattr(data, key)]
+        if missing:
+            raise _refused([f"'data.{key}' must be given for source '{data.source}'" for key in missing])
+        return data.inputs, data.classes
+    given = [key for key in ("inputs", "classes") if getattr(data, key)]
+    if given:
+        raise _refused([f"'data.{key}' is fixed by source '{data.source}'; leave it out" for key in given])
+    if data.source == "shd":
+        if data.grid:
+            raise _refused([f"'data.grid' is {data.grid}, but SHD has channels, not pixels; leave it out"])
+        return shd.CHANNELS, shd.CLASSES
+    if data.source in CAMERAS:
+        pixels, classes = CAMERAS[data.source]
+        columns, lines = reduced_grid(pixels, pixels, data.grid)
+        return columns * lines * POLARITIES, classes
+    grid = data.grid or digits.DEFAULT_GRID[data.source]
+    return grid * grid * POLARITIES, digits.CLASSES
+
+
+def open_dataset(data: Data, seed: int, progress: Progress | None = None) -> tuple[SpikeDataset, SpikeDataset]:
+    """The training and the test samples of `data`; the same seed gives the same bytes.
+
+    At most `train_samples` and `test_samples` are read (0: all), an even share of every class, interleaved so that
+    any run of samples holds all classes. Sources without a published split hold back a fifth, or `test_samples`.
+    `progress(done, total)` is called while samples are made, counting anew for the test samples.
+    Raises DataFileError for bad files, MissingExtra for a missing package, DescriptionError for what does not fit.
+    """
+    inputs, classes = input_shape(data)
+    bin_nanoseconds(data.bin_seconds)  # refuses what no bin can be, before any file is read
+    train, test = SOURCES[data.source](data, seed, progress or _silent)
+    return _dataset(train, inputs, classes), _dataset(test, inputs, classes)
+
+
+def _dataset(lists: EventLists, inputs: int, classes: int) -> SpikeDataset:
+    fits_uint16 = inputs <= 1 << 16
+    return SpikeDataset(
+        ids=lists.ids.astype(np.uint16) if fits_uint16 else lists.ids,
+        counts=lists.counts,
+        labels=lists.labels.astype(np.int32),
+        inputs=inputs,
+        classes=classes,
+        surplus_events=lists.surplus,
+    )
+
+
+def _refused(problems: list[str]) -> DescriptionError:
+    return DescriptionError("workload data", problems)
+
+
+def _silent(done: int, total: int) -> None:
+    """Progress that nobody watches."""

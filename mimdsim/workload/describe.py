@@ -1,0 +1,151 @@
+"""The description of a training workload: data, network, training, mapping. Read from `workloads/*.toml`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from mimdsim.base.errors import DescriptionError, suggest
+from mimdsim.base.schema import Section, build, read_toml
+
+MAX_NEURONS = 1 << 24
+
+
+class Data(Section):
+    """Where samples come from and how they become spikes per timestep.
+
+    `bin_seconds` is the width of one timestep for recordings; `input_capacity` the most input ids a timestep keeps
+    (surplus ids are sub-sampled at random). `path` is a user's folder or file; `train_samples` and `test_samples`
+    bound what is read (0 = all there is).
+    """
+
+    source: Literal["digits", "mnist5k", "nmnist", "shd", "dvs_gesture", "randman", "random"]
+    path: str = ""
+    timesteps: int = Field(gt=0, le=100_000)
+    bin_seconds: float = Field(default=1e-3, gt=0)
+    input_capacity: int = Field(gt=0)
+    train_samples: int = Field(default=0, ge=0)
+    test_samples: int = Field(default=0, ge=0)
+    grid: int = Field(default=0, ge=0, le=4096)  # width and height events are reduced to (0 = as recorded)
+    classes: int = Field(default=0, ge=0)  # randman, random
+    inputs: int = Field(default=0, ge=0)  # randman, random
+    manifold_dimensions: int = Field(default=1, gt=0, le=8)  # randman
+    smoothness: float = Field(default=2.0, gt=0)  # randman
+    activity: float = Field(default=0.005, ge=0, le=1)  # random: chance of an input spike per neuron and timestep
+
+
+class Network(Section):
+    """Layers of leaky integrate-and-fire neurons; the output layer has one neuron per class.
+
+    `capacity` lists the spike capacity of every hidden layer and of the output layer; alternatively `activity` is the
+    share of a layer's neurons that fits, turned into 2*floor(activity*neurons/2), at least 2 (authors' rule).
+    """
+
+    hidden: tuple[int, ...]
+    capacity: tuple[int, ...] = ()
+    activity: float = Field(default=0.0, ge=0, le=1)
+    output_capacity: int = Field(default=0, ge=0)  # 0: by the same rule as hidden layers
+    spikes: Literal["sparse", "dense"] = "sparse"
+    decay: float = Field(default=0.95, gt=0, lt=1)
+    current_gain: float = Field(default=10.0, gt=0)
+    threshold: float = 1.0
+    second_threshold: float = 0.9
+    output_second_threshold: float = -100.0
+    surrogate_slope: float = Field(default=10.0, gt=0)
+    reset_gradient: Literal["pass", "mask"] = "pass"
+
+
+class TrainingRecipe(Section):
+    """How weights start and change. Loss: cross-entropy of the spike counts summed over time, mean over the batch."""
+
+    batch: int = Field(gt=0, le=1_000_000)
+    epochs: int = Field(default=1, gt=0)
+    optimiser: Literal["sgd", "adam"] = "adam"
+    learning_rate: float = Field(gt=0)
+    weight_scale: float = Field(default=1.0, gt=0)
+    weight_offset: float = 0.001
+    logit_scale: float = Field(default=1.0, gt=0)
+    max_training_steps: int = Field(default=0, ge=0)  # 0: as many as the epochs hold
+
+
+class Mapping(Section):
+    """Placement choices on a tiled machine; defaults are those of the published system (facts 2.1 to 2.3)."""
+
+    neurons_per_tile: int = Field(default=0, ge=0)  # 0: the smallest multiple of the unit that fits
+    neurons_unit: int = Field(default=2, gt=0)
+    reserved_tiles: int = Field(default=1, ge=0)  # tile 0 keeps loop counters
+    weight_gradient_replicas: int = Field(default=6, gt=0, le=64)
+    states_per_worker: int = Field(default=64, gt=0)
+    reduce_exponent: float = Field(default=0.8, gt=0, le=2)
+
+
+class Workload(Section):
+    """A training workload. `name` is its file's stem."""
+
+    name: str
+    title: str
+    seed: int = Field(default=0, ge=0)
+    data: Data
+    network: Network
+    training: TrainingRecipe
+    mapping: Mapping = Mapping()
+
+    @model_validator(mode="after")
+    def _sizes_agree(self) -> Workload:
+        network = self.network
+        if any(width < 1 or width > MAX_NEURONS for width in network.hidden):
+            raise ValueError(f"network.hidden: every width must be 1 to {MAX_NEURONS}, given {list(network.hidden)}")
+        layers = len(network.hidden) + 1
+        if network.capacity and len(network.capacity) != layers:
+            raise ValueError(
+                f"network.capacity: {len(network.capacity)} given for {layers} layers "
+                f"({len(network.hidden)} hidden and the output layer)"
+            )
+        if not network.capacity and not network.activity:
+            raise ValueError("network: give either 'capacity' (one per layer) or 'activity' (share of neurons)")
+        if any(slots < 1 for slots in network.capacity):
+            raise ValueError("network.capacity: every capacity must be at least 1")
+        return self
+
+
+def capacity_by_activity(activity: float, neurons: int) -> int:
+    """2*floor(activity*neurons/2), at least 2: the authors' rule (facts sparse-snn-on-tiles 4.1)."""
+    return max(2 * int(activity * neurons / 2), 2)
+
+
+def workloads_folder() -> Path:
+    """`workloads/` of the checkout, or of $MIMDSIM_HOME when that is set."""
+    home = os.environ.get("MIMDSIM_HOME")
+    return (Path(home) if home else Path(__file__).resolve().parents[2]) / "workloads"
+
+
+def list_workloads() -> tuple[str, ...]:
+    """The names of the workloads that ship with the project, sorted."""
+    return tuple(sorted(path.stem for path in workloads_folder().glob("*.toml")))
+
+
+def find_workload(name: str) -> Path:
+    """The file of a workload given by name ('digits') or by path ('mine/net.toml')."""
+    if name.endswith(".toml") or "/" in name:
+        return Path(name)
+    if name not in list_workloads():
+        known = list_workloads()
+        raise DescriptionError(f"workload '{name}'", [f"no such workload in workloads/{suggest(name, known)}"])
+    return workloads_folder() / f"{name}.toml"
+
+
+def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
+    """The workload `name`, with `changes` of dotted keys ('training.batch') laid over its description."""
+    path = find_workload(name)
+    table, text = read_toml(path)
+    table.setdefault("name", path.stem)
+    for dotted, value in (changes or {}).items():
+        *sections, key = dotted.split(".")
+        target: Any = table
+        for section in sections:
+            target = target.setdefault(section, {}) if isinstance(target, dict) else {}
+        target[key] = value
+    return build(Workload, table, where=str(path), text=text)

@@ -1,0 +1,143 @@
+"""Address events, and how they become lists of input ids per timestep."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mimdsim.base.errors import DescriptionError
+
+Ints = npt.NDArray[np.int64]
+Ids = npt.NDArray[np.int32]
+
+POLARITIES = 2  # 0 = OFF (darker), 1 = ON (brighter)
+MAX_BIN_SECONDS = 1e6  # assumed: no recording is longer; keeps bin arithmetic far from the end of int64
+_MAX_MICROSECONDS = 1 << 52  # times a thousand this still fits int64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Events:
+    """Events of one recording as int64 columns of equal length.
+
+    `x` is 0..width-1, `y` is 0..height-1, `polarity` is 0 or 1, `t_microseconds` counts from the recording's start.
+    A sensor without polarity (cochlea channels) uses polarity 0 and height 1. Raises ValueError for columns that
+    disagree or leave the sensor: readers refuse bad files before they get here.
+    """
+
+    x: Ints
+    y: Ints
+    polarity: Ints
+    t_microseconds: Ints
+    width: int
+    height: int
+
+    def __post_init__(self) -> None:
+        columns = {"x": self.x, "y": self.y, "polarity": self.polarity, "t_microseconds": self.t_microseconds}
+        for name, column in columns.items():
+            if column.dtype != np.int64 or column.shape != (self.x.size,):
+                raise ValueError(f"{name} is {column.dtype}{list(column.shape)}, not int64[{self.x.size}]")
+        for name, bound in (("x", self.width), ("y", self.height), ("polarity", POLARITIES)):
+            column = columns[name]
+            if column.size and not 0 <= column.min() <= column.max() < bound:
+                raise ValueError(f"{name} has values {column.min()} to {column.max()}, outside 0 to {bound - 1}")
+
+    @property
+    def count(self) -> int:
+        """The number of events."""
+        return int(self.x.size)
+
+
+def reduced_grid(width: int, height: int, grid: int) -> tuple[int, int]:
+    """Width and height after the reduction to `grid` x `grid` (0: as recorded).
+
+    Raises DescriptionError for a grid finer than the sensor: most of its inputs could never spike.
+    """
+    if not grid:
+        return width, height
+    if grid > min(width, height):
+        raise DescriptionError(
+            "workload data",
+            [f"'data.grid' is {grid}, but the sensor has {width} x {height} pixels; give 0 to {min(width, height)}"],
+        )
+    return grid, grid
+
+
+def bin_nanoseconds(bin_seconds: float) -> int:
+    """The width of a timestep in whole nanoseconds; raises DescriptionError outside 1 ns to 1e6 s."""
+    if not (math.isfinite(bin_seconds) and 1e-9 <= bin_seconds <= MAX_BIN_SECONDS):
+        raise DescriptionError(
+            "workload data", [f"'data.bin_seconds' is {bin_seconds}; give 1e-9 to {MAX_BIN_SECONDS:g} seconds"]
+        )
+    return round(bin_seconds * 1e9)
+
+
+def duration_microseconds(timesteps: int, bin_seconds: float) -> int:
+    """The first whole microsecond at or after the last of `timesteps` bins."""
+    return min(-(-timesteps * bin_nanoseconds(bin_seconds) // 1000), _MAX_MICROSECONDS)
+
+
+def pack_rows(
+    rows: Ints, ids: Ints, *, row_count: int, capacity: int, rng: np.random.Generator
+) -> tuple[Ids, Ids, int]:
+    """Lists of at most `capacity` ids a row: (ids int32[row_count, capacity], counts int32[row_count], surplus).
+
+    `rows` and `ids` are pairs sorted by row, then by id, without repeats. Where a row holds more than `capacity` ids a
+    uniformly random subset stays (as the authors of the sparse IPU training code do) and the rest counts as surplus.
+    Ids stay ascending; unused places are 0.
+    """
+    totals = np.bincount(rows, minlength=row_count)
+    surplus = int(np.maximum(totals - capacity, 0).sum())
+    if surplus:
+        crowded = np.flatnonzero(totals[rows] > capacity)
+        shuffled = crowded[np.lexsort((rng.random(crowded.size), rows[crowded]))]
+        kept = np.ones(rows.size, dtype=bool)
+        kept[shuffled[_rank_in_row(rows[shuffled]) >= capacity]] = False
+        rows, ids = rows[kept], ids[kept]
+    packed = np.zeros((row_count, capacity), dtype=np.int32)
+    packed[rows, _rank_in_row(rows)] = ids
+    return packed, np.minimum(totals, capacity).astype(np.int32), surplus
+
+
+def _rank_in_row(rows: Ints) -> Ints:
+    """0, 1, 2, ... within every run of equal `rows`."""
+    if not rows.size:
+        return rows
+    starts = np.flatnonzero(np.r_[True, rows[1:] != rows[:-1]])
+    lengths = np.diff(np.r_[starts, rows.size])
+    return np.arange(rows.size) - np.repeat(starts, lengths)
+
+
+def bin_events(
+    events: Events, *, timesteps: int, bin_seconds: float, grid: int, capacity: int, rng: np.random.Generator
+) -> tuple[Ids, Ids, int]:
+    """Events as input ids per timestep: (ids int32[timesteps, capacity], counts int32[timesteps], surplus).
+
+    The flat id is x + W*y + W*H*polarity, with W and H after the reduction to `grid` (floor(x*grid/width); 0: none).
+    A pixel that fires several times in a bin appears once. Events before 0 or after the last bin are left out.
+    """
+    columns, lines = reduced_grid(events.width, events.height, grid)
+    width_nanoseconds = bin_nanoseconds(bin_seconds)
+    t = events.t_microseconds
+    inside = (t >= 0) & (t < duration_microseconds(timesteps, bin_seconds))
+    # Whole nanoseconds and integer division: an event on the edge of a bin falls into the same bin everywhere.
+    bins = t[inside] * 1000 // width_nanoseconds
+    x = events.x[inside] * columns // events.width
+    y = events.y[inside] * lines // events.height
+    inputs = columns * lines * POLARITIES
+    flat = x + columns * (y + lines * events.polarity[inside])
+    early = bins < timesteps  # the last microsecond may reach past the last bin when bins are not whole microseconds
+    keys = np.unique(bins[early] * inputs + flat[early])
+    return pack_rows(keys // inputs, keys % inputs, row_count=timesteps, capacity=capacity, rng=rng)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventLists:
+    """Samples as a source makes them: ids int32[samples, timesteps, capacity], counts int32[samples, timesteps]."""
+
+    ids: Ids
+    counts: Ids
+    labels: Ints
+    surplus: int

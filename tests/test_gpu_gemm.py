@@ -1,0 +1,166 @@
+"""The matrix product and streaming models: laws, hand-worked values, and measured matrix products."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mimdsim.gpu.elementwise import elementwise_seconds
+from mimdsim.gpu.gemm import SHORTEST_SPLIT, SKINNY, SPLITS, gemm_seconds
+from mimdsim.gpu.references import predict_gemm_row
+from mimdsim.machine import GpuMachine, load_machine
+from mimdsim.machine.gpu import Precision
+
+MEASURED = Path(__file__).resolve().parents[2] / "shared" / "references" / "gemm_measurements.csv"
+extents = st.integers(1, 6000)
+precisions: st.SearchStrategy[Precision] = st.sampled_from(("fp32", "tf32", "fp16"))
+
+
+def gpu(name: str) -> GpuMachine:
+    machine = load_machine(name)
+    assert isinstance(machine, GpuMachine)
+    return machine
+
+
+A100, H100, V100 = gpu("a100"), gpu("h100"), gpu("v100")
+machines = st.sampled_from((A100, H100, V100))
+few = settings(max_examples=60, deadline=None)
+
+
+@few
+@given(machine=machines, m=extents, n=extents, k=extents, grow=st.integers(0, 2000), precision=precisions)
+def test_a_wider_product_is_never_faster(
+    machine: GpuMachine, m: int, n: int, k: int, grow: int, precision: Precision
+) -> None:
+    same_side = (min(m, n) <= SKINNY) == (min(m + grow, n) <= SKINNY)
+    if same_side:  # the fitted DRAM share jumps at 32
+        small, large = (gemm_seconds(machine, wide, n, k, precision=precision).seconds for wide in (m, m + grow))
+        assert large >= small
+        small, large = (gemm_seconds(machine, n, wide, k, precision=precision).seconds for wide in (m, m + grow))
+        assert large >= small
+
+
+@few
+@given(machine=machines, m=extents, n=extents, k=extents, grow=st.integers(0, 2000), precision=precisions)
+def test_a_longer_reduction_is_never_faster_with_the_same_splits(
+    machine: GpuMachine, m: int, n: int, k: int, grow: int, precision: Precision
+) -> None:
+    def splits(length: int) -> int:
+        return sum(length / split >= SHORTEST_SPLIT for split in SPLITS)
+
+    if splits(k) == splits(k + grow):
+        short, long = (gemm_seconds(machine, m, n, length, precision=precision).seconds for length in (k, k + grow))
+        assert long >= short
+
+
+@few
+@given(
+    machine=machines, m=extents, n=extents, k=extents, batch=st.integers(1, 8), precision=precisions,
+    l2_resident=st.booleans(),
+)  # fmt: skip
+def test_no_product_beats_the_roofline(
+    machine: GpuMachine, m: int, n: int, k: int, batch: int, precision: Precision, l2_resident: bool
+) -> None:
+    estimate = gemm_seconds(machine, m, n, k, precision=precision, batch=batch, l2_resident=l2_resident)
+    assert estimate.flops == 2 * m * n * k * batch
+    assert estimate.seconds >= estimate.flops / machine.peak_flops_per_second(precision)
+    memory = machine.memory
+    feed = memory.l2_bytes_per_second if l2_resident else memory.dram_bytes_per_second
+    assert estimate.seconds >= estimate.bytes_moved / feed
+
+
+def test_one_tile_by_hand() -> None:
+    # 32 x 32 x 32 fp32 on an A100: one 32 x 32 tile on one multiprocessor; 65536 flops at 128 flops x 1.41 GHz,
+    # efficiency 16 / 26, latency hiding 0.6 + 0.4 / 16; one wave of 3 us
+    by_hand = 65536 / (128 * 1.41e9 * (16 / 26) * (0.6 + 0.4 / 16)) + 3e-6
+    estimate = gemm_seconds(A100, 32, 32, 32, precision="fp32")
+    assert estimate.seconds == pytest.approx(by_hand, rel=1e-12)
+    assert (estimate.candidate.tile_m, estimate.candidate.tile_n, estimate.candidate.split) == (32, 32, 1)
+    assert estimate.bound == "compute"
+    assert estimate.bytes_moved == 3 * 32 * 32 * 4
+
+
+def test_tf32_without_a_tensor_unit_is_fp32() -> None:
+    assert gemm_seconds(V100, 512, 512, 512, precision="tf32") == gemm_seconds(V100, 512, 512, 512, precision="fp32")
+    assert gemm_seconds(A100, 512, 512, 512, precision="tf32").seconds < (
+        gemm_seconds(A100, 512, 512, 512, precision="fp32").seconds
+    )
+
+
+def test_a_product_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"\(0 x 3\) x \(3 x 2\): every dimension must be at least 1"):
+        gemm_seconds(A100, 0, 2, 3, precision="fp32")
+
+
+def test_streaming_by_hand() -> None:
+    small = elementwise_seconds(A100, 1_000_000, launching="graph")
+    assert small.seconds == pytest.approx(1.3e-6 + 1e6 / 3.9e12)
+    assert small.bound == "launch"
+    large = elementwise_seconds(A100, 1_000_000_000, launching="stream")
+    assert large.seconds == pytest.approx(2.6e-6 + 1e9 / (0.86 * 1555e9))
+    assert large.bound == "memory"
+    in_place = elementwise_seconds(A100, 40_000_000, launching="stream", footprint_bytes=10_000_000)
+    assert in_place.seconds == pytest.approx(2.6e-6 + 4e7 / 3.9e12)
+    with pytest.raises(ValueError, match="must not be negative"):
+        elementwise_seconds(A100, -1, launching="stream")
+
+
+def test_rows_that_cannot_be_computed_say_why() -> None:
+    row = {"gpu": "V100-SXM2", "dtype": "fp32", "batch": "1", "M": "16", "N": "16", "K": "16"}
+    seconds, reason = predict_gemm_row({**row, "includes_host_overhead_us": "~3"})
+    assert seconds == pytest.approx(3e-6 + gemm_seconds(V100, 16, 16, 16, precision="fp32").seconds)
+    assert reason == "v100, compute bound, with 3 us of host overhead"
+    for change, message in (
+        ({"gpu": "IPU(GC200)"}, "is a tiled machine"),
+        ({"gpu": "MI300X"}, "no description of device 'MI300X'"),
+        ({"dtype": "int8"}, "no model for dtype 'int8'"),
+        ({"M": ""}, "row has no M"),
+        ({"M": "many"}, "must be whole numbers"),
+        ({"K": "-1"}, "must be at least 1"),
+        ({"includes_host_overhead_us": "some"}, "'some' is not a number of microseconds"),
+    ):
+        seconds, reason = predict_gemm_row({**row, **change})
+        assert seconds is None
+        assert message in reason
+
+
+# name, which rows, rows, largest mean and largest median deviation allowed; published fit: 6.5, 11.9, 18.0, 8.5, 13.8 %
+SETS: tuple[tuple[str, Callable[[dict[str, str]], bool], int, float, float], ...] = (
+    ("NeuSight V100", lambda r: "V100-PCIE" in r["gpu"] and float(r["time_us"]) < 5000, 200, 0.085, 0.08),
+    ("NeuSight A100", lambda r: "A100-PCIE" in r["gpu"] and float(r["time_us"]) < 5000, 200, 0.14, 0.14),
+    ("NeuSight A100, short", lambda r: "A100-PCIE" in r["gpu"] and float(r["time_us"]) < 500, 50, 0.20, 0.19),
+    ("DeepBench V100", lambda r: r["source"] == "DeepBench" and float(r["time_us"]) < 1000, 50, 0.10, 0.05),
+    ("PopSparse A100", lambda r: r["source"].startswith("PopSparse") and "A100" in r["gpu"], 20, 0.16, 0.16),
+)
+
+
+@pytest.mark.skipif(not MEASURED.exists(), reason="measurements are not beside this checkout")
+@pytest.mark.parametrize(("name", "belongs", "least", "mean_bound", "median_bound"), SETS, ids=[s[0] for s in SETS])
+def test_measured_products(
+    name: str, belongs: Callable[[dict[str, str]], bool], least: int, mean_bound: float, median_bound: float
+) -> None:
+    with MEASURED.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if belongs(row)]
+    assert len(rows) >= least
+    ratios = []
+    for row in rows:
+        seconds, reason = predict_gemm_row(row)
+        assert seconds is not None, reason
+        ratios.append(seconds * 1e6 / float(row["time_us"]))
+    mean = statistics.fmean(abs(ratio - 1) for ratio in ratios)
+    assert mean < mean_bound, f"{name}: mean deviation {mean:.1%}"
+    assert abs(statistics.median(ratios) - 1) < median_bound
+
+
+@pytest.mark.skipif(not MEASURED.exists(), reason="measurements are not beside this checkout")
+def test_every_measured_row_is_computed_or_explained() -> None:
+    with MEASURED.open(newline="") as file:
+        for row in csv.DictReader(file):
+            seconds, reason = predict_gemm_row(row)
+            assert (seconds is None) == row["gpu"].startswith("IPU"), reason
