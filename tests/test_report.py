@@ -123,7 +123,7 @@ def make_assumptions(count: int, machine: str) -> tuple[Assumption, ...]:
             name=f"{machine}.exchange.number_{index}",
             value=f"{4 + index} bytes/cycle",
             kind=KINDS[index % 4],
-            source="Jia et al. 2019, Dissecting the Graphcore IPU, table 4.2, and the tutorial's published profile",
+            source="invented for this test; long enough that the cell of the table has to be folded in two",
         )
         for index in range(count)
     )
@@ -222,6 +222,7 @@ def make_activity(random: np.random.Generator) -> tuple[Activity, ...]:
 
 
 def make_profile() -> RunProfile:
+    """A plausible run. Every number is invented: nothing here says how fast any real machine is."""
     random = np.random.default_rng(7)
     loss = 0.25 + 2.05 * np.exp(-np.arange(1_200) / 260) * random.uniform(0.8, 1.2, 1_200)
     return RunProfile(

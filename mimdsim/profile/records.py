@@ -78,7 +78,9 @@ class MemoryProfile:
     peak_tile: int
     peak_bytes: int
     categories: tuple[str, ...]
-    bytes_by_category_and_tile: tuple[tuple[int, ...], ...]
+    bytes_by_category_and_tile: tuple[tuple[int, ...], ...]  # at the superstep where the fullest tile peaks
+    peak_bytes_by_tile: tuple[int, ...]
+    always_live_bytes_by_tile: tuple[int, ...]
     largest_on_peak_tile: tuple[tuple[str, str, int], ...]  # variable, category, bytes
     liveness: tuple[Liveness, ...]
 
