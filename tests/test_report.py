@@ -100,6 +100,8 @@ def make_memory(random: np.random.Generator) -> MemoryProfile:
         peak_bytes=top,
         categories=CATEGORIES,
         bytes_by_category_and_tile=tuple(tuple(row) for row in table.tolist()),
+        peak_bytes_by_tile=tuple(table.sum(axis=0).tolist()),
+        always_live_bytes_by_tile=tuple(table[0].tolist()),
         largest_on_peak_tile=(
             ("hidden1/weights", "weights", int(table[0, peak])),
             ("hidden1/stash", "stored activations", 31_000),
@@ -500,7 +502,8 @@ def test_empty_machine_is_drawn_without_division_by_zero(profile: RunProfile, tm
     columns = TileColumns(grid_columns=2, busy_cycles=(0, 0), bytes_sent=(0, 0), bytes_received=(0, 0),
                           peak_bytes=(0, 0), always_live_bytes=(0, 0), layer=("", ""))  # fmt: skip
     memory = MemoryProfile(limit_bytes=LIMIT, peak_tile=0, peak_bytes=0, categories=("weights",),
-                           bytes_by_category_and_tile=((0, 0),), largest_on_peak_tile=(), liveness=())  # fmt: skip
+                           bytes_by_category_and_tile=((0, 0),), peak_bytes_by_tile=(0, 0),
+                           always_live_bytes_by_tile=(0, 0), largest_on_peak_tile=(), liveness=())  # fmt: skip
     tiled = dataclasses.replace(
         profile.tiled, tiles=2, tiles_used=0, spans=(), tile_columns=columns, memory=memory, host_exposed_seconds=0.0,
         seconds_low=0.0, seconds_high=0.0,

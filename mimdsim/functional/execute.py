@@ -7,7 +7,7 @@ once. `execute_strictly` gives each vertex only what its tile has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -57,18 +57,24 @@ class Executor:
 
     def run(self, phases: Collection[str] = ALL_PHASES, observe: Observer | None = None) -> None:
         """Run the supersteps of `phases` in program order."""
+        for superstep, t in self.steps(phases):
+            if observe is not None:
+                observe(superstep, t, self)
+
+    def steps(self, phases: Collection[str] = ALL_PHASES) -> Iterator[tuple[Superstep, int]]:
+        """Run one superstep after another; yields each with its timestep when it is done."""
         for item in self.program.body:
             if not isinstance(item, Repeat):
                 if item.phase in phases:
-                    self._superstep(item, 0, observe)
+                    self._superstep(item, 0)
+                    yield item, 0
                 continue
             body = [superstep for superstep in item.body if superstep.phase in phases]
-            if not body:
-                continue
-            order = range(item.times)
+            order = range(item.times if body else 0)
             for t in reversed(order) if item.reverse else order:
                 for superstep in body:
-                    self._superstep(superstep, t, observe)
+                    self._superstep(superstep, t)
+                    yield superstep, t
 
     def activity(self) -> RecordedActivity:
         """Spikes of the last run, from the recorded sequences."""
@@ -80,11 +86,9 @@ class Executor:
 
     # ---- one superstep
 
-    def _superstep(self, superstep: Superstep, t: int, observe: Observer | None) -> None:
+    def _superstep(self, superstep: Superstep, t: int) -> None:
         for call in self._calls[id(superstep)]:
             call(t)
-        if observe is not None:
-            observe(superstep, t, self)
 
     def at(self, name: str, box_entry: str, t: int) -> np.ndarray:
         """The array a field works on: the whole variable, or the timestep its "@t" names (zeros before the first)."""
@@ -121,6 +125,7 @@ class Executor:
         codelet = table.codelet
         boxes = [boxes_of(table, item, self.program.variables[table.operands[item.name]]) for item in codelet.fields]
         constants = [table.constants[name] for name in codelet.constants]
+        columns = [table.columns[name].tolist() for name in codelet.columns]
 
         def call(t: int) -> None:
             for vertex in range(table.vertices):
@@ -133,7 +138,7 @@ class Executor:
                         view.setflags(write=False)
                     views.append(view)
                 try:
-                    codelet.compute(*views, *constants)
+                    codelet.compute(*views, *(column[vertex] for column in columns), *constants)
                 except (IndexError, ValueError) as failure:
                     raise VertexFailure(superstep, table, vertex, t, failure) from failure
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.functional.execute import ALL_PHASES, Executor, Observer, VertexFailure
+from mimdsim.functional.execute import ALL_PHASES, Executor, Observer, VertexFailure, index_of
 from mimdsim.program import Repeat, Superstep, VertexTable
 from mimdsim.program.rows import boxes_of
 from mimdsim.program.verify import vertex_name
@@ -68,10 +68,8 @@ def _run_vertex(
     name = f"superstep '{superstep.name}', timestep {t}: {vertex_name(table, vertex)}"
     try:
         if codelet.form == "vertex":
-            from mimdsim.functional.execute import index_of
-
             views = [s[index_of(item.box, box)] for item, s, box in zip(codelet.fields, seen, boxes, strict=True)]
-            compute(*views, *constants)
+            compute(*views, *(int(table.columns[name][vertex]) for name in codelet.columns), *constants)
         else:
             columns = [np.asarray(table.columns[column][vertex : vertex + 1]) for column in codelet.columns]
             compute(*seen, *columns, *constants)

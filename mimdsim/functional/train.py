@@ -32,6 +32,7 @@ class TrainingLog:
     loss: tuple[float, ...]
     test_accuracy_by_epoch: tuple[float, ...]
     train_accuracy: float | None
+    test_samples: int
     weights: dict[str, np.ndarray]
     activity: RecordedActivity
 
@@ -94,6 +95,7 @@ def train(
     return TrainingLog(
         loss=tuple(losses), test_accuracy_by_epoch=tuple(accuracy),
         train_accuracy=evaluate(executor, network, train_data, limit=1000) if finished else None,
+        test_samples=len(test_data.labels) if test_data is not None and accuracy else 0,
         weights=final, activity=activity,
     )
 

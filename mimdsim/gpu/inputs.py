@@ -25,9 +25,9 @@ def streamed_inputs(graph: Graph) -> tuple[str, ...]:
 
 
 def _events_bytes(value: Value) -> int:
-    """`capacity` ids and two counts for each timestep and sample, as in `SparseSpikes`."""
+    """`capacity` ids and one count for each timestep and sample: a network input has no gradient entries to count."""
     lists = elements(value) // value.shape[-1]
-    return lists * (value.capacity + 2) * NUMBER_BYTES
+    return lists * (value.capacity + 1) * NUMBER_BYTES
 
 
 def _sent_as_events(name: str, value: Value, encoding: InputEncoding) -> bool:

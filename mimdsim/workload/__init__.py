@@ -1,1 +1,10 @@
 """Floor 3: the network to train and the data to train it on."""
+
+from mimdsim.workload.dataset import SpikeDataset, input_shape, open_dataset
+from mimdsim.workload.describe import Workload, find_workload, list_workloads, load_workload
+from mimdsim.workload.network import capacities_of, network_of
+
+__all__ = [
+    "SpikeDataset", "Workload", "capacities_of", "find_workload", "input_shape", "list_workloads", "load_workload",
+    "network_of", "open_dataset",
+]

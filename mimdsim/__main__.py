@@ -1,0 +1,5 @@
+"""`python -m mimdsim`"""
+
+from mimdsim.cli import main
+
+main()

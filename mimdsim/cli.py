@@ -1,0 +1,263 @@
+"""The command line. Everything heavy is imported inside the command that needs it, so `--help` answers at once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mimdsim import __version__
+from mimdsim.base.errors import DescriptionError, MimdsimError
+
+if TYPE_CHECKING:
+    from mimdsim.machine import GpuMachine, MimdMachine
+
+OUT_OF_TOLERANCE = 3
+WORKLOAD = click.argument("workload", default="digits")
+SET = click.option(
+    "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a field, e.g. --set training.epochs=2."
+)
+
+
+class _Commands(click.Group):
+    """Turns a user's mistake into a message and exit code 2; our bugs keep their traceback."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except MimdsimError as mistake:
+            click.echo(f"mimdsim: {mistake}", err=True)
+            context.exit(2)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="mimdsim")
+def main() -> None:
+    """What-if laboratory for processors of many independent tiles.
+
+    WORKLOAD is a name in workloads/ or a TOML file; MACHINE a name in models/ or a TOML file.
+    """
+
+
+@main.command()
+@WORKLOAD
+@click.argument("machine", default="bow")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder to write (default reports/WORKLOAD-MACHINE).")
+@click.option("--gpu", "gpus", multiple=True, default=("a100",), show_default=True, help="GPU to compare with.")
+@click.option("--dump", type=click.Path(path_type=Path), help="Write the program after every compiler pass here.")
+@SET
+def run(
+    workload: str, machine: str, out: Path | None, gpus: tuple[str, ...], dump: Path | None, changes: tuple[str, ...]
+) -> None:
+    """Train WORKLOAD on the tiles of MACHINE, profile it, and write a report."""
+    _run(workload, (machine, *(gpu for gpu in gpus if gpu != "none")), out, dump, changes)
+
+
+@main.command()
+@WORKLOAD
+@click.argument("machines", nargs=-1)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder to write (default reports/WORKLOAD-compared).")
+@SET
+def compare(workload: str, machines: tuple[str, ...], out: Path | None, changes: tuple[str, ...]) -> None:
+    """Compare a tiled machine and GPUs on WORKLOAD (default: bow, a100 and h100)."""
+    chosen = machines or ("bow", "a100", "h100")
+    _run(workload, chosen, out or Path("reports") / f"{Path(workload).stem}-compared", None, changes)
+
+
+def _run(
+    workload_name: str, machine_names: tuple[str, ...], out: Path | None, dump: Path | None, changes: tuple[str, ...]
+) -> None:
+    from mimdsim.machine import MimdMachine, load_machine
+    from mimdsim.profile import save_profile
+    from mimdsim.report import summary_lines, write_report
+    from mimdsim.run import simulate
+    from mimdsim.workload import load_workload
+
+    for_workload, for_machine = _changes(changes)
+    workload = load_workload(workload_name, for_workload)
+    tiled: list[MimdMachine] = []
+    gpus: list[GpuMachine] = []
+    for name in machine_names:
+        machine = load_machine(name, for_machine if not tiled else None)
+        if isinstance(machine, MimdMachine):
+            tiled.append(machine)
+        else:
+            gpus.append(machine)
+    if len(tiled) != 1:
+        raise DescriptionError(
+            "machines", [f"need exactly one tiled machine, given {[machine.name for machine in tiled]}"]
+        )
+    folder = out or Path("reports") / f"{workload.name}-{tiled[0].name}"
+    with _Bars() as bars:
+        made = simulate(workload, tiled[0], tuple(gpus), dump=dump, progress=bars.show)
+    save_profile(folder / "profile.json", made.profile)
+    write_report(made.profile, folder)
+    for line in summary_lines(made.profile):
+        click.echo(line)
+    click.echo(f"\nReport: {folder / 'report.html'}")
+
+
+@main.command()
+@WORKLOAD
+@click.argument("machine", default="bow")
+@click.option(
+    "--set", "axes", multiple=True, required=True, metavar="KEY=V1,V2,...",
+    help="A field of workload or machine and its values; repeat for a grid.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder to write and to resume from.")
+@click.option("--processes", type=click.IntRange(min=1), help="Local processes (default: all processors).")
+@click.option(
+    "--training-steps", default=20, show_default=True, type=click.IntRange(min=0),
+    help="Train so long before spikes are recorded; 0: the workload's whole training.",
+)
+def sweep(
+    workload: str, machine: str, axes: tuple[str, ...], out: Path | None, processes: int | None, training_steps: int
+) -> None:
+    """Time WORKLOAD for every combination of values, e.g. --set tile.worker_contexts=3,6,12."""
+    from mimdsim.sweep import default_processes, parse_axis, points_of, run_sweep, table_lines, write_results
+
+    parsed = [parse_axis(axis) for axis in axes]
+    names = [name for name, _ in parsed]
+    folder = out or Path("reports") / f"{Path(workload).stem}-{Path(machine).stem}-sweep"
+    points = points_of(workload, machine, parsed, training_steps)
+    with _Bars() as bars:
+        rows = run_sweep(points, folder, processes or default_processes(), bars.show)
+    paths = write_results(rows, names, folder)
+    for line in table_lines(rows, names):
+        click.echo(line)
+    click.echo("\nWritten: " + ", ".join(str(path) for path in paths))
+
+
+@main.command()
+@WORKLOAD
+@click.argument("machine", default="bow")
+@click.option("--program", type=click.Path(path_type=Path), help="Python file with build(subject) -> Program.")
+@click.option("--strict", is_flag=True, help="Also run vertex by vertex on poisoned memory (slow).")
+@click.option("--timesteps", default=6, show_default=True, help="Shorten sequences to this; 0 keeps them.")
+@click.option("--batch", default=8, show_default=True, help="Reduce the batch to this; 0 keeps it.")
+@click.option("--references", "references", is_flag=True, help="Hold predictions against published figures instead.")
+@click.option("--data", type=click.Path(path_type=Path), help="N-MNIST folder for the references' activity.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@SET
+@click.pass_context
+def check(
+    context: click.Context, workload: str, machine: str, program: Path | None, strict: bool, timesteps: int,
+    batch: int, references: bool, data: Path | None, as_json: bool, files: tuple[Path, ...], changes: tuple[str, ...],
+) -> None:
+    """Check a mapping: rules, memory, and every value against the graph's meaning.
+
+    With --references, arguments are files of published figures (default: references/ of the project).
+    """
+    if references:
+        code = _check_references(_reference_files(workload, machine, files), data, as_json)
+        context.exit(code)
+    from mimdsim.check.program import check_program, load_build, shrunk
+    from mimdsim.machine import MimdMachine, load_machine
+
+    for_workload, for_machine = _changes(changes)
+    chosen = load_machine(machine, for_machine)
+    if not isinstance(chosen, MimdMachine):
+        raise DescriptionError(f"machine '{machine}'", ["is a GPU; a mapping is checked on a tiled machine"])
+    build = load_build(program) if program else None
+    findings = check_program(shrunk(workload, for_workload, timesteps, batch), chosen, build, strict=strict)
+    if as_json:
+        import dataclasses
+
+        from mimdsim.base.files import dump_json
+
+        click.echo(dump_json([dataclasses.asdict(finding) for finding in findings]), nl=False)
+    else:
+        for finding in findings:
+            click.echo(f"{'ok  ' if finding.passed else 'FAIL'}  {finding.name}: {finding.text}")
+    context.exit(0 if all(finding.passed for finding in findings) else 1)
+
+
+def _reference_files(workload: str, machine: str, files: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The positional arguments of `check --references` are files; the two defaults mean none was given."""
+    named = [Path(text) for text, default in ((workload, "digits"), (machine, "bow")) if text != default]
+    return (*named, *files)
+
+
+def _check_references(files: tuple[Path, ...], data: Path | None, as_json: bool) -> int:
+    from mimdsim.check.references import check_files, default_files, rows_as_json, table
+
+    with _Bars() as bars:
+        rows = check_files(files or default_files(), data, bars.show)
+    if as_json:
+        click.echo(rows_as_json(rows), nl=False)
+    else:
+        for line in table(rows):
+            click.echo(line)
+    return OUT_OF_TOLERANCE if any(row.within is False for row in rows) else 0
+
+
+@main.command()
+@click.argument("profile", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Folder to write (default: beside the profile).")
+def report(profile: Path, out: Path | None) -> None:
+    """Draw the report of a saved profile.json again."""
+    from mimdsim.profile import load_profile
+    from mimdsim.report import summary_lines, write_report
+
+    loaded = load_profile(profile)
+    paths = write_report(loaded, out or profile.parent)
+    for line in summary_lines(loaded):
+        click.echo(line)
+    click.echo(f"\nReport: {paths[0]}")
+
+
+@main.command("list")
+def list_everything() -> None:
+    """Name the workloads and machines that ship with the project."""
+    from mimdsim.machine import list_machines, load_machine
+    from mimdsim.workload import list_workloads, load_workload
+
+    click.echo("workloads")
+    for name in list_workloads():
+        click.echo(f"  {name:<22} {load_workload(name).title}")
+    click.echo("machines")
+    for name in list_machines():
+        click.echo(f"  {name:<22} {load_machine(name).title}")
+
+
+def _changes(texts: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """--set KEY=VALUE options as changes of workload and machine."""
+    from mimdsim.sweep import parse_value, split_changes
+
+    changes: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise DescriptionError(f"--set {text}", ["write  --set section.key=value"])
+        changes[key.strip()] = parse_value(value)
+    return split_changes(changes)
+
+
+class _Bars:
+    """Progress with time left on a terminal, after two seconds; silent elsewhere."""
+
+    def __init__(self) -> None:
+        self._bars: dict[str, Any] = {}
+
+    def __enter__(self) -> _Bars:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for bar in self._bars.values():
+            bar.close()
+
+    def show(self, what: str, done: int, total: int) -> None:
+        if not sys.stderr.isatty() or not total:
+            return
+        from tqdm import tqdm
+
+        if what not in self._bars:
+            self._bars[what] = tqdm(total=total, desc=what, delay=2, leave=False, file=sys.stderr)
+        bar = self._bars[what]
+        bar.update(done - bar.n)
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""The walk of one run: describe -> graph -> compile -> train for real -> time -> compare -> profile."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mimdsim import __version__
+from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
+from mimdsim.compiler import Compiled, MappingOptions, Memory, compile_graph
+from mimdsim.functional import TrainingLog, initial_weights, train
+from mimdsim.graph import SpikingNetwork, training_graph
+from mimdsim.gpu import STRATEGIES, time_on_gpu
+from mimdsim.machine import GpuMachine, MimdMachine
+from mimdsim.profile import (
+    Activity,
+    GpuProfile,
+    Liveness,
+    MemoryProfile,
+    RunProfile,
+    TiledProfile,
+    Training,
+)
+from mimdsim.profile.records import SCHEMA_VERSION
+from mimdsim.program import Program, RecordedActivity
+from mimdsim.program.records import CATEGORIES
+from mimdsim.timing import time_program
+from mimdsim.workload import Workload, network_of, open_dataset
+
+# called with (what is going on, done, total)
+Progress = Callable[[str, int, int], None]
+# every comparison shows the published baseline and a strong one, so that nobody compares with a straw man
+GPU_LINEUP = (
+    ("as_published", "tf32"),
+    ("as_published_synchronised", "tf32"),
+    ("graph_replay", "tf32"),
+    ("hoisted", "tf32"),
+    ("hoisted", "fp16"),
+)
+RASTER_POINTS = 4000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Run:
+    """What one run made: the profile that is written, and the live objects behind it."""
+
+    profile: RunProfile
+    compiled: Compiled
+    log: TrainingLog
+
+
+def silent(_what: str, _done: int, _total: int) -> None:
+    """Progress for nobody."""
+
+
+def options_of(workload: Workload) -> MappingOptions:
+    """The workload's mapping choices in the compiler's own record."""
+    return MappingOptions(**workload.mapping.model_dump())
+
+
+def compile_workload(
+    workload: Workload, machine: MimdMachine, *, dump: Path | None = None, must_fit: bool = True
+) -> Compiled:
+    """The compiled training step of `workload` on `machine`."""
+    network = network_of(workload)
+    graph = training_graph(network)
+    return compile_graph(graph, network, machine, options_of(workload), dump=dump, must_fit=must_fit)
+
+
+def simulate(
+    workload: Workload, machine: MimdMachine, gpus: tuple[GpuMachine, ...] = (), *, dump: Path | None = None,
+    progress: Progress = silent,
+) -> Run:
+    """Train `workload` on simulated tiles and profile one training step; `gpus` are timed on the same graph."""
+    compiled = compile_workload(workload, machine, dump=dump)
+    log = train_workload(workload, compiled, progress)
+    tiled = time_program(
+        compiled.program, machine, log.activity, memory_profile(compiled.program, compiled.memory, machine)
+    )
+    lineup, warnings = time_on_gpus(compiled, gpus)
+    profile = RunProfile(
+        schema_version=SCHEMA_VERSION, tool_version=__version__, config_sha256=config_digest(workload, machine, *gpus),
+        seed=workload.seed, workload=workload.name, workload_title=workload.title, network=compiled.network.title,
+        timesteps=compiled.network.timesteps, batch=compiled.network.batch, tiled=tiled, gpus=lineup,
+        training=training_profile(workload, log, compiled.network.batch),
+        activity=activity_profiles(compiled.network, log.activity), warnings=warnings,
+    )
+    return Run(profile=profile, compiled=compiled, log=log)
+
+
+def train_workload(workload: Workload, compiled: Compiled, progress: Progress = silent) -> TrainingLog:
+    """Open the data and train the compiled program as the workload says."""
+    recipe = workload.training
+    network = compiled.network
+    train_data, test_data = open_dataset(
+        workload.data, workload.seed, lambda done, total: progress("reading data", done, total)
+    )
+    if len(train_data.labels) == 0:
+        raise DescriptionError(f"workload '{workload.name}'", ["its data source holds no training samples"])
+    weights = initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset)
+    return train(
+        compiled.program, network, train_data, test_data, weights=weights, epochs=recipe.epochs,
+        max_training_steps=recipe.max_training_steps, seed=workload.seed,
+        progress=lambda done, total: progress("training", done, total),
+    )
+
+
+def time_on_gpus(compiled: Compiled, gpus: tuple[GpuMachine, ...]) -> tuple[tuple[GpuProfile, ...], tuple[str, ...]]:
+    """The lineup of strategies on every GPU; what a GPU cannot run is told as a warning."""
+    profiles: list[GpuProfile] = []
+    warnings: list[str] = []
+    for gpu in gpus:
+        for strategy, precision in GPU_LINEUP:
+            try:
+                profiles.append(time_on_gpu(compiled.graph, gpu, strategy=strategy, precision=precision))
+            except (DoesNotFit, MappingError, DescriptionError) as refusal:
+                warnings.append(f"{gpu.name}, {strategy}, {precision}: left out, {refusal}")
+    return tuple(profiles), tuple(warnings)
+
+
+def memory_profile(program: Program, memory: Memory, machine: MimdMachine) -> MemoryProfile:
+    """The compiler's memory measurement as profile records."""
+    peak_tile = memory.peak_tile
+    largest = tuple(
+        (name, program.variables[name].category, size) for name, size in memory.largest(peak_tile, 12)
+    )
+    fullest = memory.live.argmax(axis=1)
+    curve = tuple(
+        Liveness(
+            superstep=name, phase=phase, fullest_tile=int(tile), fullest_tile_bytes=int(memory.live[index, tile]),
+            total_bytes=int(memory.live[index].sum()),
+        )
+        for index, (name, phase, tile) in enumerate(zip(memory.names, memory.phases, fullest, strict=True))
+    )
+    return MemoryProfile(
+        limit_bytes=machine.tile.sram_bytes, peak_tile=peak_tile, peak_bytes=memory.peak_bytes, categories=CATEGORIES,
+        bytes_by_category_and_tile=tuple(tuple(row.tolist()) for row in memory.by_category),
+        peak_bytes_by_tile=tuple(memory.peak_by_tile.tolist()), always_live_bytes_by_tile=tuple(memory.always.tolist()),
+        largest_on_peak_tile=largest, liveness=curve,
+    )
+
+
+def training_profile(workload: Workload, log: TrainingLog, batch: int) -> Training:
+    """Loss and accuracies as profile records."""
+    by_epoch = log.test_accuracy_by_epoch
+    return Training(
+        training_steps=len(log.loss), samples=len(log.loss) * batch, batch=batch, loss=log.loss,
+        train_accuracy=log.train_accuracy, test_accuracy=by_epoch[-1] if by_epoch else None,
+        test_samples=log.test_samples, test_accuracy_by_epoch=by_epoch,
+    )
+
+
+def activity_profiles(network: SpikingNetwork, activity: RecordedActivity) -> tuple[Activity, ...]:
+    """Spikes per layer of the recorded training step, the network input first."""
+    sizes = [("input", network.inputs, network.input_capacity)]
+    sizes += [(layer.name, layer.neurons, layer.capacity) for layer in network.layers]
+    profiles = []
+    for name, neurons, capacity in sizes:
+        ids, counts = activity.ids[name], activity.counts[name]
+        t, slot = np.nonzero(np.arange(ids.shape[2]) < counts[:, 0, :1])
+        points = np.column_stack([t, ids[t, 0, slot]])[:RASTER_POINTS]
+        profiles.append(
+            Activity(
+                layer=name, neurons=neurons, capacity=capacity,
+                spikes_by_timestep=tuple(counts[..., 0].mean(axis=1).round(4).tolist()),
+                listed_by_timestep=tuple(counts[..., 1].mean(axis=1).round(4).tolist()),
+                full_lists=float((counts[..., 1] >= capacity).mean().round(6)), dropped=activity.dropped.get(name, 0),
+                raster=tuple((int(when), int(neuron)) for when, neuron in points),
+            )
+        )
+    return tuple(profiles)
+
+
+def config_digest(workload: Workload, *machines: MimdMachine | GpuMachine) -> str:
+    """sha256 of everything that decides a result: the resolved descriptions."""
+    resolved = [workload.model_dump(mode="json"), *(machine.model_dump(mode="json") for machine in machines)]
+    return hashlib.sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()
+
+
+def retime(run_compiled: Compiled, machine: MimdMachine, activity: RecordedActivity) -> TiledProfile:
+    """The same program and spikes on another machine with as many tiles."""
+    program = run_compiled.program
+    return time_program(program, machine, activity, memory_profile(program, run_compiled.memory, machine))
+
+
+__all__ = [
+    "GPU_LINEUP", "STRATEGIES", "Run", "compile_workload", "config_digest", "memory_profile", "options_of", "retime",
+    "simulate", "time_on_gpus", "train_workload",
+]

@@ -1,0 +1,51 @@
+"""The network that a workload describes, in the graph's own records."""
+
+from __future__ import annotations
+
+from mimdsim.graph import Adam, Layer, Sgd, SpikingNetwork
+from mimdsim.graph.neurons import Lif
+from mimdsim.graph.spikes import Selection
+from mimdsim.workload.dataset import input_shape
+from mimdsim.workload.describe import Workload, capacity_by_activity
+
+
+def network_of(workload: Workload) -> SpikingNetwork:
+    """Layers 'hidden0', 'hidden1', ..., 'output' with the workload's constants, batch and timesteps."""
+    network, training = workload.network, workload.training
+    inputs, classes = input_shape(workload.data)
+    widths = (inputs, *network.hidden, classes)
+    capacities = capacities_of(workload)
+    lif = Lif(
+        decay=network.decay, gain=network.current_gain, threshold=network.threshold,
+        reset_gradient=network.reset_gradient,
+    )
+    layers = []
+    for index, (fan_in, neurons) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
+        is_output = index == len(widths) - 2
+        second = network.output_second_threshold if is_output else network.second_threshold
+        selection = Selection(
+            threshold=network.threshold, second_threshold=second, capacity=min(capacities[index], neurons),
+            slope=network.surrogate_slope,
+        )
+        name = "output" if is_output else f"hidden{index}"
+        layers.append(Layer(name=name, inputs=fan_in, neurons=neurons, lif=lif, selection=selection))
+    optimiser = (
+        Adam(learning_rate=training.learning_rate)
+        if training.optimiser == "adam"
+        else Sgd(learning_rate=training.learning_rate)
+    )
+    return SpikingNetwork(
+        layers=tuple(layers), timesteps=workload.data.timesteps, batch=training.batch,
+        input_capacity=workload.data.input_capacity, spikes=network.spikes, logit_scale=training.logit_scale,
+        optimiser=optimiser,
+    )
+
+
+def capacities_of(workload: Workload) -> tuple[int, ...]:
+    """Spike capacity per layer, output layer last."""
+    network = workload.network
+    _, classes = input_shape(workload.data)
+    if network.capacity:
+        return network.capacity
+    hidden = tuple(capacity_by_activity(network.activity, width) for width in network.hidden)
+    return (*hidden, network.output_capacity or capacity_by_activity(network.activity, classes))
