@@ -1,0 +1,204 @@
+"""Predictions beside published figures: one row each, with ratio, tolerance, interval and source.
+
+A file is known by its columns. Nothing is fitted to any row; rows that cannot be computed say why.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mimdsim.base.errors import DataFileError, MimdsimError
+from mimdsim.base.files import dump_json
+from mimdsim.check.published_runs import golden_rows, training_step_rows
+from mimdsim.costs.library.registry import vendor_cycles
+from mimdsim.gpu.references import predict_gemm_row
+
+MAX_REFERENCE_BYTES = 32 << 20
+Progress = Callable[[str, int, int], None]
+Given = dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One published figure. predicted None: cannot be computed, `note` says why. tolerance: relative."""
+
+    file: str
+    name: str
+    unit: str
+    predicted: float | None
+    published: float
+    tolerance: float
+    low: float | None
+    high: float | None
+    source: str
+    note: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        if self.predicted is None or not self.published:
+            return None
+        return self.predicted / self.published
+
+    @property
+    def within(self) -> bool | None:
+        """Whether the prediction is within the tolerance; None when there is none."""
+        return None if self.ratio is None else abs(self.ratio - 1) <= self.tolerance
+
+
+def default_files() -> tuple[Path, ...]:
+    """The tables that the project carries."""
+    folder = Path(__file__).resolve().parents[2] / "references"
+    return tuple(sorted([*folder.glob("*.csv"), *folder.glob("*.json")]))
+
+
+def check_files(files: tuple[Path, ...], data: Path | None, progress: Progress) -> list[Row]:
+    """Rows of all files; raises DataFileError for a file that is missing, too large or of unknown columns."""
+    rows: list[Row] = []
+    for path in files:
+        rows += _check_file(path, data, progress)
+    return rows
+
+
+def _check_file(path: Path, data: Path | None, progress: Progress) -> list[Row]:
+    try:
+        if path.stat().st_size > MAX_REFERENCE_BYTES:
+            raise DataFileError(path, f"is over {MAX_REFERENCE_BYTES} bytes, not a table of figures")
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise DataFileError(path, "no such file; --references takes CSV or JSON tables (references/README.md)") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise DataFileError(path, f"cannot be read as text: {problem}") from None
+    if path.suffix == ".json":
+        try:
+            cases = json.loads(text)
+        except (ValueError, RecursionError) as problem:
+            raise DataFileError(path, f"is not JSON: {problem}") from None
+        return [Row(file=path.name, **row) for row in golden_rows(path, cases)]
+    reader = csv.DictReader(io.StringIO(text))
+    columns = set(reader.fieldnames or ())
+    for needed, predict in FORMATS:
+        if needed <= columns:
+            given = list(reader)
+            for number, row in enumerate(given, start=2):
+                if None in row or None in row.values():
+                    raise DataFileError(path, f"line {number} has not the {len(columns)} columns of the header")
+            return predict(path, given, data, progress)
+    known = "; ".join(", ".join(sorted(needed)) for needed, _ in FORMATS)
+    raise DataFileError(path, f"has the columns {sorted(columns)}; known tables have at least: {known}")
+
+
+def _number(path: Path, line: int, row: Given, column: str) -> float:
+    try:
+        return float(row[column])
+    except ValueError:
+        raise DataFileError(path, f"line {line}, column '{column}': '{row[column]}' is not a number") from None
+
+
+def _vendor_rows(path: Path, given: list[Given], _data: Path | None, _progress: Progress) -> list[Row]:
+    rows = []
+    for line, row in enumerate(given, start=2):
+        cycles: float | None = None
+        note = "no formula for this codelet"
+        try:
+            parameters = dict(part.split("=", 1) for part in row["params"].split(";") if part)
+            found = vendor_cycles(row["codelet"], row["dtype"], parameters)
+            cycles = None if found is None else float(found)
+        except MimdsimError as refusal:
+            note = str(refusal)
+        except ValueError:
+            note = f"params '{row['params']}' are not key=value;..."
+        rows.append(
+            Row(
+                file=path.name, name=f"{row['codelet']} {row['dtype']} {row['params']}", unit=f"{row['scope']} cycles",
+                predicted=cycles, published=_number(path, line, row, "cycles"), tolerance=0.01, low=cycles, high=cycles,
+                source=row.get("vendor_source", ""), note="" if cycles is not None else note,
+            )
+        )
+    return rows
+
+
+def _gemm_rows(path: Path, given: list[Given], _data: Path | None, _progress: Progress) -> list[Row]:
+    rows = []
+    for line, row in enumerate(given, start=2):
+        published = _number(path, line, row, "time_us")
+        seconds, note = predict_gemm_row(row)
+        microseconds = None if seconds is None else 1e6 * seconds
+        shape = f"{row['M']}x{row['N']}x{row['K']}" + (f" batch {row['batch']}" if row["batch"] != "1" else "")
+        rows.append(
+            Row(
+                file=path.name, name=f"{row['gpu']} {row['dtype']} {shape}", unit="us", predicted=microseconds,
+                published=published, tolerance=0.30, low=None if microseconds is None else 0.8 * microseconds,
+                high=None if microseconds is None else 1.2 * microseconds, source=row["source"],
+                note="" if microseconds is not None else note,
+            )
+        )
+    return rows
+
+
+def _gpu_snn_rows(path: Path, given: list[Given], _data: Path | None, _progress: Progress) -> list[Row]:
+    """Named, not predicted: these are eager framework programs, which no lowering strategy describes yet."""
+    return [
+        Row(
+            file=path.name, name=f"{row['gpu']} {row['framework']} {row['metric']} N={row['neurons_or_layers']}", unit="s",
+            predicted=None, published=_number(path, line, row, "value_s"), tolerance=0.25, low=None, high=None,
+            source=row["source"], note="no strategy for eager frameworks yet",
+        )
+        for line, row in enumerate(given, start=2)
+    ]
+
+
+def _training_rows(path: Path, given: list[Given], data: Path | None, progress: Progress) -> list[Row]:
+    return [Row(file=path.name, **row) for row in training_step_rows(path, given, data, progress)]
+
+
+FORMATS: tuple[tuple[set[str], Callable[[Path, list[Given], Path | None, Progress], list[Row]]], ...] = (
+    ({"codelet", "scope", "dtype", "params", "cycles"}, _vendor_rows),
+    ({"gpu", "dtype", "batch", "M", "N", "K", "time_us", "source"}, _gemm_rows),
+    ({"gpu", "framework", "metric", "neurons_or_layers", "value_s", "source"}, _gpu_snn_rows),
+    ({"hidden", "dense", "sparse", "batch", "T", "second_threshold", "ms_total"}, _training_rows),
+)
+
+
+def rows_as_json(rows: list[Row]) -> str:
+    """All rows with ratio and verdict."""
+    listed: list[dict[str, Any]] = [{**asdict(row), "ratio": row.ratio, "within": row.within} for row in rows]
+    return dump_json(listed)
+
+
+def table(rows: list[Row]) -> list[str]:
+    """Aligned lines per file, then what share is within tolerance."""
+    lines: list[str] = []
+    for file in dict.fromkeys(row.file for row in rows):
+        chosen = [row for row in rows if row.file == file]
+        sources = list(dict.fromkeys(row.source for row in chosen))
+        notes = list(dict.fromkeys(row.note for row in chosen if row.note and row.predicted is not None))
+        lines += [file, f"  {'name':<66} {'predicted':>10} {'published':>10} {'ratio':>6} {'tol.':>5}  interval, unit, source"]
+        for row in chosen:
+            name = row.name if len(row.name) <= 66 else row.name[:63] + "..."
+            if row.predicted is None:
+                lines.append(f"  {name:<66} {'-':>10} {row.published:>10.6g} {'-':>6} {'-':>5}  not computed: {row.note}")
+                continue
+            ratio = f"{row.ratio:.3f}" if row.ratio is not None else "-"
+            interval = "" if row.low is None or row.low == row.high else f"[{row.low:.4g}, {row.high:.4g}] "
+            source = f", {row.source}" if len(sources) > 1 else ""
+            lines.append(
+                f"  {name:<66} {row.predicted:>10.6g} {row.published:>10.6g} {ratio:>6} {row.tolerance:>5.0%}  "
+                f"{interval}{row.unit}{source}{'' if row.within else '  OUT'}"
+            )
+        lines += [f"  source: {sources[0]}"] * (len(sources) == 1) + [f"  note: {note}" for note in notes]
+        computed = [row for row in chosen if row.ratio is not None]
+        if computed:
+            inside = sum(row.within is True for row in computed)
+            error = sum(abs(row.ratio - 1) for row in computed if row.ratio is not None) / len(computed)
+            lines.append(
+                f"  {inside} of {len(computed)} within tolerance, mean error {error:.1%}; "
+                f"{len(chosen) - len(computed)} not computed"
+            )
+        lines.append("")
+    return lines
