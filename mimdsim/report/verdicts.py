@@ -144,7 +144,8 @@ def _balance(tiled: TiledProfile) -> Verdict:
 def _spikes(profile: RunProfile) -> list[Verdict]:
     found = []
     for layer in profile.activity:
-        if layer.dropped or layer.full_lists > FULL_LISTS_WARNING:
+        everything_fits = layer.capacity >= layer.neurons  # then a full list is every neuron, and nothing is lost
+        if layer.dropped or (layer.full_lists > FULL_LISTS_WARNING and not everything_fits):
             text = (
                 f"Layer {layer.layer}: {share(layer.full_lists, 1)} of its spike lists are full, "
                 f"{thousands(layer.dropped)} spikes dropped; raise its capacity above {thousands(layer.capacity)}."

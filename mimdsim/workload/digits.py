@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import MissingExtra
+from mimdsim.base.rng import stream
 from mimdsim.workload.events import Ids, Ints, pack_rows
 
 CLASSES = 10
@@ -109,8 +110,10 @@ def _fired(pixels: npt.NDArray[np.uint8], brightest: int, *, timesteps: int, gri
         filmed = _resample(_resample(padded, rows, grid, down).swapaxes(1, 2), columns, grid, across).swapaxes(1, 2)
         level = log_table[filmed // (_FRACTION * _FRACTION)].ravel()  # one fresh column in the order sample, y, x
         if not timestep:
-            memory = level
-            continue  # position 0 only sets what each pixel remembers; the first timestep is the first movement
+            # Position 0 only sets what each pixel remembers: a level that its last event left anywhere within the
+            # threshold. Without that offset all pixels would fire at once where the path closes exactly.
+            memory = level + np.tile(_first_offsets(grid, threshold), len(pixels))
+            continue
         change = level - memory
         fired = np.flatnonzero(np.abs(change) >= threshold)
         sign = np.sign(change[fired])
@@ -120,6 +123,12 @@ def _fired(pixels: npt.NDArray[np.uint8], brightest: int, *, timesteps: int, gri
         row = sample * timesteps + timestep - 1
         found.append((row * 2 + (sign > 0)) * (grid * grid) + pixel)
     return np.sort(np.concatenate(found))
+
+
+def _first_offsets(grid: int, threshold: int) -> npt.NDArray[np.int32]:
+    """int32[grid * grid]: how far each pixel's remembered level is from what it sees first, the same in every film."""
+    draw = stream(0, "event camera", grid).integers(-(threshold // 2), threshold // 2, grid * grid)
+    return draw.astype(np.int32)
 
 
 def saccade_path(timesteps: int) -> list[tuple[float, float]]:

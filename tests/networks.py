@@ -1,0 +1,216 @@
+"""Small networks for tests: sparse inputs, dyadic weights, and one training step by interpreter or by compiled program.
+
+Dyadic weights are multiples of 2^-14 below 4: a float32 sum of up to a hundred of them is exact in any order, so that
+membrane potentials, and with them spikes, can be compared bit for bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mimdsim.compiler import Compiled, MappingOptions, compile_graph
+from mimdsim.functional import Executor, execute_strictly
+from mimdsim.graph import Adam, Layer, Sgd, SparseSpikes, SpikingNetwork, interpret, training_graph
+from mimdsim.graph.neurons import Lif
+from mimdsim.graph.spikes import Selection
+from mimdsim.machine import MimdMachine, load_machine
+
+DYADIC_UNIT = 2.0**-14
+SGD = Sgd(learning_rate=0.01)
+ADAM = Adam(learning_rate=0.01)
+
+
+def machine(tiles: int = 24, contexts: int = 6) -> MimdMachine:
+    """A Mk2 of `tiles` tiles with `contexts` worker contexts each."""
+    made = load_machine("mk2", {"chip.tiles": tiles, "tile.worker_contexts": contexts})
+    assert isinstance(made, MimdMachine)
+    return made
+
+
+def small_network(
+    widths: tuple[int, ...] = (7, 6, 5, 3), *, timesteps: int = 5, batch: int = 3,
+    capacities: tuple[int, ...] | None = None, input_capacity: int = 0, spikes: str = "sparse",
+    reset_gradient: str = "pass", second_threshold: float = 0.5, smooth: bool = False, optimiser: Adam | Sgd = SGD,
+    decay: float = 0.95, gain: float = 10.0, slope: float = 10.0,
+) -> SpikingNetwork:
+    """widths: inputs, hidden layers, classes; capacities: one per layer (as many as neurons when not given)."""
+    fan_outs = widths[1:]
+    names = [f"hidden{index}" for index in range(len(fan_outs) - 1)] + ["output"]
+    layers = []
+    for name, (fan_in, neurons), capacity in zip(names, pairwise(widths), capacities or fan_outs, strict=True):
+        selection = Selection(
+            threshold=1.0, second_threshold=second_threshold, capacity=capacity, slope=slope, smooth=smooth
+        )
+        lif = Lif(decay=decay, gain=gain, threshold=1.0, reset_gradient=reset_gradient)
+        layers.append(Layer(name=name, inputs=fan_in, neurons=neurons, lif=lif, selection=selection))
+    return SpikingNetwork(
+        layers=tuple(layers), timesteps=timesteps, batch=batch, input_capacity=input_capacity or widths[0],
+        spikes=spikes, logit_scale=0.5, optimiser=optimiser,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Given:
+    """What one training step takes. weights and moments by graph input; spikes listed and as 0/1 [T, batch, inputs]."""
+
+    spikes: SparseSpikes
+    dense: np.ndarray
+    labels: np.ndarray
+    arrays: dict[str, np.ndarray]
+    training_step: int = 3
+
+    def for_graph(self, network: SpikingNetwork) -> dict[str, Any]:
+        """Inputs of the interpreter."""
+        dtype = self.arrays[f"w.{network.layers[0].name}"].dtype
+        source = self.spikes if network.spikes == "sparse" else self.dense.astype(dtype)
+        return {"input": source, "labels": self.labels, "training_step": self.training_step, **self.arrays}
+
+    def for_program(self, network: SpikingNetwork) -> dict[str, np.ndarray]:
+        """Inputs of the executor."""
+        values = {"input.ids": self.spikes.ids, "input.counts": self.spikes.counts, "labels": self.labels}
+        if isinstance(network.optimiser, Adam):
+            values["training_step"] = np.array([self.training_step])
+        return values | self.arrays
+
+
+def given_values(
+    network: SpikingNetwork, seed: int, *, dyadic: bool = True, dtype: Any = np.float32, activity: float = 0.4
+) -> Given:
+    """Random weights (and Adam moments), labels and inputs that spike with probability `activity`."""
+    draw = np.random.default_rng(seed)
+    arrays: dict[str, np.ndarray] = {}
+    for layer in network.layers:
+        shape = (layer.inputs, layer.neurons)
+        limit = (6.0 / layer.inputs) ** 0.5
+        weights = draw.uniform(-limit, 2 * limit, shape)
+        if dyadic:
+            weights = np.round(weights / DYADIC_UNIT) * DYADIC_UNIT
+        arrays[f"w.{layer.name}"] = weights.astype(dtype)
+        if isinstance(network.optimiser, Adam):
+            arrays[f"moment1.{layer.name}"] = draw.normal(0, 0.01, shape).astype(dtype)
+            arrays[f"moment2.{layer.name}"] = draw.uniform(1e-4, 1e-3, shape).astype(dtype)
+    shape3 = (network.timesteps, network.batch, network.inputs)
+    dense = draw.random(shape3) < activity
+    dense &= dense.cumsum(axis=2) <= network.input_capacity
+    ids = np.zeros((*shape3[:2], network.input_capacity), np.int32)
+    counts = np.zeros((*shape3[:2], 2), np.int32)
+    for place in np.ndindex(*shape3[:2]):
+        listed = np.flatnonzero(dense[place])
+        ids[place][: listed.size] = listed
+        counts[place] = listed.size
+    labels = draw.integers(0, network.classes, network.batch).astype(np.int32)
+    return Given(
+        spikes=SparseSpikes(ids=ids, counts=counts), dense=dense.astype(np.float64), labels=labels, arrays=arrays
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcome:
+    """One training step by layer: ids [T, batch, capacity] (0 where not listed), listed [T, batch, 2],
+    potentials [T, batch, neurons], gradients and updated weights [inputs, neurons]; loss and counts [batch, classes].
+
+    ids, listed are empty for dense spikes.
+    """
+
+    loss: float
+    counts: np.ndarray
+    ids: dict[str, np.ndarray]
+    listed: dict[str, np.ndarray]
+    potentials: dict[str, np.ndarray]
+    gradients: dict[str, np.ndarray]
+    updated: dict[str, np.ndarray]
+
+
+def _only_listed(ids: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Stale ids beyond the count set to 0."""
+    return np.where(np.arange(ids.shape[-1]) < counts[..., 1:], ids, 0)
+
+
+def gradient_names(network: SpikingNetwork) -> dict[str, str]:
+    """layer -> graph value of its weights' gradient."""
+    outputs = training_graph(network).outputs[2:]
+    return {layer.name: name for layer, name in zip(network.layers, outputs, strict=False)}
+
+
+def interpreted(network: SpikingNetwork, given: Given) -> Outcome:
+    """One training step by the interpreter."""
+    seen: dict[str, list[Any]] = {}
+
+    def observe(name: str, _timestep: int, value: Any) -> None:
+        seen.setdefault(name, []).append(value)
+
+    values = interpret(training_graph(network), given.for_graph(network), observe)
+    names = [layer.name for layer in network.layers]
+    gradients = gradient_names(network)
+    spikes = {name: seen[f"spikes.{name}"] for name in names} if network.spikes == "sparse" else {}
+    listed = {name: np.stack([item.counts for item in items]) for name, items in spikes.items()}
+    ids = {name: np.stack([item.ids for item in items]) for name, items in spikes.items()}
+    return Outcome(
+        loss=float(values["loss"]), counts=values["counts"], listed=listed,
+        ids={name: _only_listed(ids[name], listed[name]) for name in ids},
+        potentials={name: np.stack(seen[f"v.{name}"]) for name in names},
+        gradients={name: values[gradients[name]] for name in names},
+        updated={name: values[f"next.w.{name}"] for name in names},
+    )
+
+
+def compiled(
+    network: SpikingNetwork, *, tiles: int = 24, contexts: int = 6, options: MappingOptions | None = None
+) -> Compiled:
+    """The network's training step on a small machine."""
+    return compile_graph(training_graph(network), network, machine(tiles, contexts), options or MappingOptions())
+
+
+def executed(made: Compiled, given: Given, *, strict: bool = False) -> Outcome:
+    """One training step of a compiled program."""
+    executor = Executor(made.program)
+    executor.write(given.for_program(made.network))
+    if strict:
+        execute_strictly(executor)
+    else:
+        executor.run()
+    return left_in(executor, made)
+
+
+def left_in(executor: Executor, made: Compiled) -> Outcome:
+    """What a training step left in the executor's memory."""
+    names = [layer.name for layer in made.network.layers]
+    gradients = gradient_names(made.network)
+    arrays = executor.arrays
+    sequences = {name: (arrays[f"ids.{name}.sequence"], arrays[f"counts.{name}.sequence"]) for name in names}
+    return Outcome(
+        loss=float(executor.read("loss").mean()), counts=executor.read("counts"),
+        ids={name: _only_listed(ids, counts) for name, (ids, counts) in sequences.items()},
+        listed={name: counts.copy() for name, (_, counts) in sequences.items()},
+        potentials={name: arrays[f"v.{name}.sequence"].copy() for name in names},
+        gradients={name: executor.read(gradients[name]) for name in names},
+        updated={name: executor.read(f"next.w.{name}") for name in names},
+    )
+
+
+def relative_error(value: np.ndarray, expected: np.ndarray) -> float:
+    """Largest deviation relative to the largest expected magnitude; deviations from all zeros count as they are."""
+    scale = float(np.abs(expected).max(initial=0.0)) or 1.0
+    return float(np.abs(value - expected).max(initial=0.0)) / scale
+
+
+def assert_same_spikes(one: Outcome, other: Outcome) -> None:
+    """Ids and counts of every layer and timestep, bit for bit."""
+    for name in one.ids:
+        np.testing.assert_array_equal(one.listed[name], other.listed[name], err_msg=f"counts of {name}")
+        np.testing.assert_array_equal(one.ids[name], other.ids[name], err_msg=f"ids of {name}")
+
+
+def assert_same_bits(one: Outcome, other: Outcome) -> None:
+    """Everything a training step makes, bit for bit."""
+    assert_same_spikes(one, other)
+    assert one.loss == other.loss
+    np.testing.assert_array_equal(one.counts, other.counts)
+    for kind in ("potentials", "gradients", "updated"):
+        first, second = getattr(one, kind), getattr(other, kind)
+        for name in first:
+            np.testing.assert_array_equal(first[name], second[name], err_msg=f"{kind} of {name}")

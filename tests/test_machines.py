@@ -1,0 +1,137 @@
+"""The tiled machines that ship: they load, every number names its source, and mistakes are named with their line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mimdsim.base.errors import DescriptionError
+from mimdsim.base.schema import SOURCE_KINDS
+from mimdsim.machine import GpuMachine, MimdMachine, find_machine, list_machines, load_machine
+
+TILED = ("bow", "c600", "mk1", "mk2", "tiny")
+# tiles, clock in GHz, KiB per tile (Graphcore's product briefs; Jia et al. 2019 for Mk1). tiny is ours.
+PUBLISHED = {"mk1": (1216, 1.6, 256), "mk2": (1472, 1.33, 624), "bow": (1472, 1.85, 624), "tiny": (16, 1.0, 624)}
+SECTIONS = ("chip", "tile", "exchange", "sync", "host")
+
+
+def tiled(name: str, changes: dict[str, object] | None = None) -> MimdMachine:
+    machine = load_machine(name, changes)
+    assert isinstance(machine, MimdMachine)
+    return machine
+
+
+def changed(tmp_path: Path, *changes: tuple[str, str]) -> tuple[Path, str]:
+    """A copy of mk2 with some text replaced, and its text."""
+    text = find_machine("mk2").read_text()
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    return path, text
+
+
+def complaint(tmp_path: Path, *changes: tuple[str, str]) -> str:
+    path, _ = changed(tmp_path, *changes)
+    with pytest.raises(DescriptionError) as caught:
+        load_machine(str(path))
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+def test_what_ships() -> None:
+    machines = {name: load_machine(name) for name in list_machines()}
+    assert all(isinstance(machine, MimdMachine | GpuMachine) for machine in machines.values())
+    assert {name for name, machine in machines.items() if isinstance(machine, MimdMachine)} == set(TILED)
+    assert all(machine.name == name for name, machine in machines.items())
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_constants_are_the_published_ones(name: str) -> None:
+    machine = tiled(name)
+    tiles, clock_ghz, kib = PUBLISHED[name]
+    assert machine.chip.tiles == tiles
+    assert machine.chip.clock_hz == pytest.approx(clock_ghz * 1e9)
+    assert machine.tile.sram_bytes == kib * 1024
+    assert (machine.tile.worker_contexts, machine.tile.issue_cycles) == (6, 6)
+
+
+@pytest.mark.parametrize("name", TILED)
+def test_every_number_names_its_source(name: str) -> None:
+    machine = tiled(name)
+    for section in SECTIONS:
+        part = getattr(machine, section)
+        numbers = set(type(part).model_fields) - {"sources"}
+        assert numbers == set(part.sources), section
+        for field, source in part.sources.items():
+            kind, _, text = source.partition(":")
+            assert kind in SOURCE_KINDS, f"{section}.{field}"
+            assert text.strip(), f"{section}.{field}"
+
+
+def test_a_misspelt_key_is_refused_with_suggestion_and_line(tmp_path: Path) -> None:
+    _, text = changed(tmp_path, ('sram_bytes = "624 KiB"', 'sram_byte = "624 KiB"'))
+    line = next(number for number, row in enumerate(text.splitlines(), start=1) if row.startswith("sram_byte ="))
+    message = complaint(tmp_path, ('sram_bytes = "624 KiB"', 'sram_byte = "624 KiB"'))
+    assert f"unknown key 'tile.sram_byte' (line {line}); did you mean 'sram_bytes'?" in message
+    assert "missing key 'tile.sram_bytes'" in message
+    assert "did you mean 'exchange'?" in complaint(tmp_path, ("[exchange]", "[exchnge]"))
+
+
+def test_decimal_bytes_are_refused(tmp_path: Path) -> None:
+    message = complaint(tmp_path, ('sram_bytes = "624 KiB"', 'sram_bytes = "624 KB"'))
+    assert "'624 KB': 'KB' is ambiguous (1000 or 1024?); write KiB, MiB, GiB or plain bytes" in message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('clock_hz = "1.33 GHz"', 'clock_hz = "1.33 GiB"', "unit 'GiB' does not fit clock_hz"),
+        ("tiles = 1472", 'tiles = "1472 Hz"', "tiles is a plain count and takes no unit"),
+        ("tiles = 1472", "tiles = 0", "greater than 0"),
+        ("tiles = 1472", "tiles = 1472.5", "'chip.tiles' (line 5)"),
+        ('request_seconds = "20 us"', 'request_seconds = "-20 us"', "greater than or equal to 0"),
+        ('kind = "mimd"', 'kind = "cpu"', "must be one of mimd, gpu"),
+        ('sram_bytes = "624 KiB"', "sram_bytes = 624 KiB", "is not TOML"),
+    ],
+)
+def test_wrong_values_are_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    assert problem in complaint(tmp_path, (old, new))
+
+
+def test_a_number_without_source_is_refused(tmp_path: Path) -> None:
+    source = 'tiles = "published: Graphcore GC200; osmarks/ipu-stack topology"\n'
+    assert "'tiles' has no entry in 'sources'" in complaint(tmp_path, (source, ""))
+    unknown = complaint(tmp_path, (source, source.replace("published", "guessed")))
+    assert "sources.tiles: must begin with one of measured, published, derived, assumed" in unknown
+    misspelt = complaint(tmp_path, (source, source.replace("tiles", "tile")))
+    assert "sources: no field 'tile'; did you mean 'tiles'?" in misspelt
+
+
+def test_an_unknown_machine_is_refused_with_a_suggestion(tmp_path: Path) -> None:
+    with pytest.raises(DescriptionError, match=r"no such machine in models/; did you mean 'mk2'\?"):
+        load_machine("mk3x2")
+    with pytest.raises(DescriptionError, match=r"known: .*bow.*tiny"):
+        load_machine("zzzzzz")
+    with pytest.raises(DescriptionError, match="no such file"):
+        load_machine(str(tmp_path / "absent.toml"))
+
+
+def test_a_what_if_change_is_recorded_as_assumed() -> None:
+    machine = tiled("bow", {"tile.sram_bytes": "1248 KiB", "sync.internal_cycles": 10})
+    assert machine.tile.sram_bytes == 1248 * 1024
+    assert machine.tile.sources["sram_bytes"] == "assumed: what-if value 1248 KiB"
+    assert machine.sync.sources["internal_cycles"] == "assumed: what-if value 10"
+    assert machine.chip == tiled("bow").chip  # and nothing else changes
+    assert tiled("bow").tile.sram_bytes == 624 * 1024
+
+
+def test_a_misspelt_what_if_is_refused() -> None:
+    with pytest.raises(DescriptionError, match=r"unknown key 'tile\.sram_byte'.*did you mean 'sram_bytes'\?"):
+        load_machine("bow", {"tile.sram_byte": 1})
+    with pytest.raises(DescriptionError, match=r"unknown field 'clock_hz'; write section\.key"):
+        load_machine("bow", {"clock_hz": 1})
+    with pytest.raises(DescriptionError, match=r"unknown field 'chip\.tiles\.x'; write section\.key"):
+        load_machine("bow", {"chip.tiles.x": 1})
