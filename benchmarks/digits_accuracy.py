@@ -29,7 +29,9 @@ def dense_batch(data: SpikeDataset, indices: np.ndarray) -> tuple[np.ndarray, np
     return spikes, labels
 
 
-def train_dense(network: SpikingNetwork, workload: Workload, train_data: SpikeDataset, test_data: SpikeDataset) -> float:
+def train_dense(
+    network: SpikingNetwork, workload: Workload, train_data: SpikeDataset, test_data: SpikeDataset
+) -> float:
     """Held-out accuracy of the dense network, trained by interpreting its training graph."""
     graph = training_graph(network)
     recipe = workload.training
@@ -77,14 +79,21 @@ def main() -> None:
         program = compile_graph(training_graph(network), network, machine, MappingOptions()).program
         recipe = workload.training
         log = train(
-            program, network, train_data, test_data, epochs=recipe.epochs, max_training_steps=0, seed=workload.seed,
+            program,
+            network,
+            train_data,
+            test_data,
+            epochs=recipe.epochs,
+            max_training_steps=0,
+            seed=workload.seed,
             weights=initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset),
         )
         dense = network_of(load_workload(given.workload, {**changes, "seed": seed, "network.spikes": "dense"}))
         results.append((log.test_accuracy_by_epoch[-1], train_dense(dense, workload, train_data, test_data)))
         print(f"seed {seed}: sparse {results[-1][0]:.4f}  dense {results[-1][1]:.4f}", flush=True)
     sparse, full = np.mean(results, axis=0)
-    print(f"mean over {len(results)}: sparse {sparse:.4f}  dense {full:.4f}  difference {100 * (full - sparse):+.2f} points")
+    gap = 100 * (full - sparse)
+    print(f"mean over {len(results)}: sparse {sparse:.4f}  dense {full:.4f}  difference {gap:+.2f} points")
 
 
 if __name__ == "__main__":

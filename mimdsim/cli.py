@@ -103,13 +103,20 @@ def _run(
 @WORKLOAD
 @click.argument("machine", default="bow")
 @click.option(
-    "--set", "axes", multiple=True, required=True, metavar="KEY=V1,V2,...",
+    "--set",
+    "axes",
+    multiple=True,
+    required=True,
+    metavar="KEY=V1,V2,...",
     help="A field of workload or machine and its values; repeat for a grid.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write and to resume from.")
 @click.option("--processes", type=click.IntRange(min=1), help="Local processes (default: all processors).")
 @click.option(
-    "--training-steps", default=20, show_default=True, type=click.IntRange(min=0),
+    "--training-steps",
+    default=20,
+    show_default=True,
+    type=click.IntRange(min=0),
     help="Train so long before spikes are recorded; 0: the workload's whole training.",
 )
 def sweep(
@@ -144,8 +151,18 @@ def sweep(
 @SET
 @click.pass_context
 def check(
-    context: click.Context, workload: str, machine: str, program: Path | None, strict: bool, timesteps: int,
-    batch: int, references: bool, data: Path | None, as_json: bool, files: tuple[Path, ...], changes: tuple[str, ...],
+    context: click.Context,
+    workload: str,
+    machine: str,
+    program: Path | None,
+    strict: bool,
+    timesteps: int,
+    batch: int,
+    references: bool,
+    data: Path | None,
+    as_json: bool,
+    files: tuple[Path, ...],
+    changes: tuple[str, ...],
 ) -> None:
     """Check a mapping: rules, memory, and every value against the graph's meaning.
 
@@ -258,6 +275,7 @@ class _Bars:
             self._bars[what] = tqdm(total=total, desc=what, delay=2, leave=False, file=sys.stderr)
         bar = self._bars[what]
         bar.update(done - bar.n)
+
 
 if __name__ == "__main__":
     main()

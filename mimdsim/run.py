@@ -14,9 +14,10 @@ from mimdsim import __version__
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
 from mimdsim.compiler import Compiled, MappingOptions, Memory, compile_graph
 from mimdsim.functional import TrainingLog, initial_weights, train
-from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.gpu import STRATEGIES, time_on_gpu
+from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import GpuMachine, MimdMachine
+from mimdsim.machine.gpu import Precision
 from mimdsim.profile import (
     Activity,
     GpuProfile,
@@ -35,7 +36,7 @@ from mimdsim.workload import Workload, network_of, open_dataset
 # called with (what is going on, done, total)
 Progress = Callable[[str, int, int], None]
 # every comparison shows the published baseline and a strong one, so that nobody compares with a straw man
-GPU_LINEUP = (
+GPU_LINEUP: tuple[tuple[str, Precision], ...] = (
     ("as_published", "tf32"),
     ("as_published_synchronised", "tf32"),
     ("graph_replay", "tf32"),
@@ -73,7 +74,11 @@ def compile_workload(
 
 
 def simulate(
-    workload: Workload, machine: MimdMachine, gpus: tuple[GpuMachine, ...] = (), *, dump: Path | None = None,
+    workload: Workload,
+    machine: MimdMachine,
+    gpus: tuple[GpuMachine, ...] = (),
+    *,
+    dump: Path | None = None,
     progress: Progress = silent,
 ) -> Run:
     """Train `workload` on simulated tiles and profile one training step; `gpus` are timed on the same graph."""
@@ -84,11 +89,20 @@ def simulate(
     )
     lineup, warnings = time_on_gpus(compiled, gpus)
     profile = RunProfile(
-        schema_version=SCHEMA_VERSION, tool_version=__version__, config_sha256=config_digest(workload, machine, *gpus),
-        seed=workload.seed, workload=workload.name, workload_title=workload.title, network=compiled.network.title,
-        timesteps=compiled.network.timesteps, batch=compiled.network.batch, tiled=tiled, gpus=lineup,
+        schema_version=SCHEMA_VERSION,
+        tool_version=__version__,
+        config_sha256=config_digest(workload, machine, *gpus),
+        seed=workload.seed,
+        workload=workload.name,
+        workload_title=workload.title,
+        network=compiled.network.title,
+        timesteps=compiled.network.timesteps,
+        batch=compiled.network.batch,
+        tiled=tiled,
+        gpus=lineup,
         training=training_profile(workload, log, compiled.network.batch),
-        activity=activity_profiles(compiled.network, log.activity), warnings=warnings,
+        activity=activity_profiles(compiled.network, log.activity),
+        warnings=warnings,
     )
     return Run(profile=profile, compiled=compiled, log=log)
 
@@ -104,8 +118,14 @@ def train_workload(workload: Workload, compiled: Compiled, progress: Progress = 
         raise DescriptionError(f"workload '{workload.name}'", ["its data source holds no training samples"])
     weights = initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset)
     return train(
-        compiled.program, network, train_data, test_data, weights=weights, epochs=recipe.epochs,
-        max_training_steps=recipe.max_training_steps, seed=workload.seed,
+        compiled.program,
+        network,
+        train_data,
+        test_data,
+        weights=weights,
+        epochs=recipe.epochs,
+        max_training_steps=recipe.max_training_steps,
+        seed=workload.seed,
         progress=lambda done, total: progress("training", done, total),
     )
 
@@ -126,22 +146,28 @@ def time_on_gpus(compiled: Compiled, gpus: tuple[GpuMachine, ...]) -> tuple[tupl
 def memory_profile(program: Program, memory: Memory, machine: MimdMachine) -> MemoryProfile:
     """The compiler's memory measurement as profile records."""
     peak_tile = memory.peak_tile
-    largest = tuple(
-        (name, program.variables[name].category, size) for name, size in memory.largest(peak_tile, 12)
-    )
+    largest = tuple((name, program.variables[name].category, size) for name, size in memory.largest(peak_tile, 12))
     fullest = memory.live.argmax(axis=1)
     curve = tuple(
         Liveness(
-            superstep=name, phase=phase, fullest_tile=int(tile), fullest_tile_bytes=int(memory.live[index, tile]),
+            superstep=name,
+            phase=phase,
+            fullest_tile=int(tile),
+            fullest_tile_bytes=int(memory.live[index, tile]),
             total_bytes=int(memory.live[index].sum()),
         )
         for index, (name, phase, tile) in enumerate(zip(memory.names, memory.phases, fullest, strict=True))
     )
     return MemoryProfile(
-        limit_bytes=machine.tile.sram_bytes, peak_tile=peak_tile, peak_bytes=memory.peak_bytes, categories=CATEGORIES,
+        limit_bytes=machine.tile.sram_bytes,
+        peak_tile=peak_tile,
+        peak_bytes=memory.peak_bytes,
+        categories=CATEGORIES,
         bytes_by_category_and_tile=tuple(tuple(row.tolist()) for row in memory.by_category),
-        peak_bytes_by_tile=tuple(memory.peak_by_tile.tolist()), always_live_bytes_by_tile=tuple(memory.always.tolist()),
-        largest_on_peak_tile=largest, liveness=curve,
+        peak_bytes_by_tile=tuple(memory.peak_by_tile.tolist()),
+        always_live_bytes_by_tile=tuple(memory.always.tolist()),
+        largest_on_peak_tile=largest,
+        liveness=curve,
     )
 
 
@@ -149,9 +175,14 @@ def training_profile(workload: Workload, log: TrainingLog, batch: int) -> Traini
     """Loss and accuracies as profile records."""
     by_epoch = log.test_accuracy_by_epoch
     return Training(
-        training_steps=len(log.loss), samples=len(log.loss) * batch, batch=batch, loss=log.loss,
-        train_accuracy=log.train_accuracy, test_accuracy=by_epoch[-1] if by_epoch else None,
-        test_samples=log.test_samples, test_accuracy_by_epoch=by_epoch,
+        training_steps=len(log.loss),
+        samples=len(log.loss) * batch,
+        batch=batch,
+        loss=log.loss,
+        train_accuracy=log.train_accuracy,
+        test_accuracy=by_epoch[-1] if by_epoch else None,
+        test_samples=log.test_samples,
+        test_accuracy_by_epoch=by_epoch,
     )
 
 
@@ -166,10 +197,13 @@ def activity_profiles(network: SpikingNetwork, activity: RecordedActivity) -> tu
         points = np.column_stack([t, ids[t, 0, slot]])[:RASTER_POINTS]
         profiles.append(
             Activity(
-                layer=name, neurons=neurons, capacity=capacity,
+                layer=name,
+                neurons=neurons,
+                capacity=capacity,
                 spikes_by_timestep=tuple(counts[..., 0].mean(axis=1).round(4).tolist()),
                 listed_by_timestep=tuple(counts[..., 1].mean(axis=1).round(4).tolist()),
-                full_lists=float((counts[..., 1] >= capacity).mean().round(6)), dropped=activity.dropped.get(name, 0),
+                full_lists=float((counts[..., 1] >= capacity).mean().round(6)),
+                dropped=activity.dropped.get(name, 0),
                 raster=tuple((int(when), int(neuron)) for when, neuron in points),
             )
         )
@@ -189,6 +223,15 @@ def retime(run_compiled: Compiled, machine: MimdMachine, activity: RecordedActiv
 
 
 __all__ = [
-    "GPU_LINEUP", "STRATEGIES", "Run", "compile_workload", "config_digest", "memory_profile", "options_of", "retime",
-    "simulate", "time_on_gpus", "train_workload",
+    "GPU_LINEUP",
+    "STRATEGIES",
+    "Run",
+    "compile_workload",
+    "config_digest",
+    "memory_profile",
+    "options_of",
+    "retime",
+    "simulate",
+    "time_on_gpus",
+    "train_workload",
 ]

@@ -34,8 +34,18 @@ WORKLOAD_SECTIONS = ("data", "network", "training", "mapping", "seed")
 MACHINE_SECTIONS = ("chip", "tile", "exchange", "sync", "host")
 MAX_POINTS = 10_000
 RESULTS = (
-    "ms_per_training_step", "ms_low", "ms_high", "compute_cycles", "exchange_cycles", "sync_cycles", "tile_balance",
-    "tiles_used", "neurons_per_tile", "peak_bytes", "limit_bytes", "fits",
+    "ms_per_training_step",
+    "ms_low",
+    "ms_high",
+    "compute_cycles",
+    "exchange_cycles",
+    "sync_cycles",
+    "tile_balance",
+    "tiles_used",
+    "neurons_per_tile",
+    "peak_bytes",
+    "limit_bytes",
+    "fits",
 )
 
 
@@ -92,9 +102,7 @@ def split_changes(changes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
     return workload, machine
 
 
-def points_of(
-    workload: str, machine: str, axes: list[tuple[str, tuple[Any, ...]]], training_steps: int
-) -> list[Point]:
+def points_of(workload: str, machine: str, axes: list[tuple[str, tuple[Any, ...]]], training_steps: int) -> list[Point]:
     """Every combination of the axes' values, checked before anything runs."""
     total = int(np.prod([len(values) for _, values in axes], dtype=np.int64)) if axes else 1
     if total > MAX_POINTS:
@@ -113,7 +121,9 @@ def points_of(
             resolved = build(Workload, table, where=workload)
         points.append(
             Point(
-                changes=tuple(changes.items()), workload=resolved, machine=chosen,
+                changes=tuple(changes.items()),
+                workload=resolved,
+                machine=chosen,
                 activity_key=activity_key(resolved),
             )
         )
@@ -152,7 +162,8 @@ def _in_processes(
 ) -> Iterator[None]:
     if processes <= 1 or len(points) <= 1:
         for point in points:
-            yield work(point, folder)
+            work(point, folder)
+            yield
         return
     with ProcessPoolExecutor(max_workers=min(processes, len(points))) as pool:
         yield from pool.map(work, points, itertools.repeat(folder))
@@ -193,12 +204,18 @@ def _time_point(point: Point, folder: Path) -> None:
         limit = point.machine.tile.sram_bytes
         row = {
             "ms_per_training_step": round(1e3 * profile.seconds_per_training_step, 6),
-            "ms_low": round(1e3 * profile.seconds_low, 6), "ms_high": round(1e3 * profile.seconds_high, 6),
-            "compute_cycles": profile.compute_cycles, "exchange_cycles": profile.exchange_cycles,
-            "sync_cycles": profile.sync_cycles, "tile_balance": round(profile.tile_balance, 4),
-            "tiles_used": profile.tiles_used, "neurons_per_tile": compiled.placement.neurons_per_tile,
-            "peak_bytes": compiled.memory.peak_bytes, "limit_bytes": limit,
-            "fits": compiled.memory.peak_bytes <= limit, "note": "",
+            "ms_low": round(1e3 * profile.seconds_low, 6),
+            "ms_high": round(1e3 * profile.seconds_high, 6),
+            "compute_cycles": profile.compute_cycles,
+            "exchange_cycles": profile.exchange_cycles,
+            "sync_cycles": profile.sync_cycles,
+            "tile_balance": round(profile.tile_balance, 4),
+            "tiles_used": profile.tiles_used,
+            "neurons_per_tile": compiled.placement.neurons_per_tile,
+            "peak_bytes": compiled.memory.peak_bytes,
+            "limit_bytes": limit,
+            "fits": compiled.memory.peak_bytes <= limit,
+            "note": "",
         }
     write_atomically(folder / "points" / f"{point.key}.json", dump_json(row))
 
@@ -256,5 +273,3 @@ def table_lines(rows: list[dict[str, Any]], axes: list[str]) -> list[str]:
 
 def default_processes() -> int:
     return os.cpu_count() or 1
-
-

@@ -22,7 +22,7 @@ from mimdsim.base.rng import stream
 from mimdsim.base.units import show_bytes
 from mimdsim.compiler import Compiled, measure_memory, plan_exchanges
 from mimdsim.functional import Executor, execute_strictly, initial_weights
-from mimdsim.graph import Graph, SpikingNetwork, SparseSpikes, interpret
+from mimdsim.graph import Graph, SparseSpikes, SpikingNetwork, interpret
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Superstep, VertexTable, verify
 from mimdsim.program.rows import boxes_of, describe_box
@@ -87,9 +87,7 @@ def check_program(
     compiled = compile_workload(workload, machine, must_fit=False)
     program = compiled.program
     if build is not None:
-        program = build(
-            Subject(program=program, compiled=compiled, network=compiled.network, machine=machine)
-        )
+        program = build(Subject(program=program, compiled=compiled, network=compiled.network, machine=machine))
         if not isinstance(program, Program):
             raise DescriptionError("build(subject)", [f"must return a Program, returned {type(program).__name__}"])
         if any(step.exchange is None for step, _, _ in program.supersteps()):
@@ -161,8 +159,10 @@ def dyadic_inputs(network: SpikingNetwork, seed: int = 0) -> dict[str, np.ndarra
         counts[where] = count
         ids[where][:count] = np.sort(draw.choice(network.inputs, count, replace=False))
     values: dict[str, np.ndarray] = {
-        "input.ids": ids, "input.counts": np.stack([counts, counts], axis=-1),
-        "labels": draw.integers(0, network.classes, network.batch).astype(np.int32), "training_step": np.array([1]),
+        "input.ids": ids,
+        "input.counts": np.stack([counts, counts], axis=-1),
+        "labels": draw.integers(0, network.classes, network.batch).astype(np.int32),
+        "training_step": np.array([1]),
     }
     for name, weights in initial_weights(network, seed, 4.0, 0.02).items():
         values[name] = (np.round(weights * DYADIC) / DYADIC).astype(np.float32)
@@ -256,9 +256,7 @@ def _writer(executor: Executor, superstep: Superstep, variable: str, where: tupl
     return "no vertex of it (a copy, or an element nobody writes)"
 
 
-def _row_writing(
-    executor: Executor, table: VertexTable, variable: str, where: tuple[int, ...], t: int
-) -> int | None:
+def _row_writing(executor: Executor, table: VertexTable, variable: str, where: tuple[int, ...], t: int) -> int | None:
     for item in table.codelet.fields:
         if not item.writes or table.operands[item.name] != variable:
             continue

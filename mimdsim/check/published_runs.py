@@ -25,7 +25,7 @@ WORKER_CONTEXTS = 6
 MEAN_INPUT_IDS = 12.7  # N-MNIST, 1 ms bins, first 100 ms, at most 32 kept: mean of real recordings
 STEP_TOLERANCE = 0.15
 MACHINE = "bow"
-SOURCE = "log of github.com/jrfinkbeiner/graphcore_snn, 12 September 2022, mean wall time; machine not stated, taken as Bow"
+SOURCE = "log of jrfinkbeiner/graphcore_snn, 12 September 2022, mean wall time; machine not stated, taken as Bow"
 NOTE = "the log ran the per-batch state gradient of its day; this program has the tile-wise one that replaced it"
 
 
@@ -45,10 +45,14 @@ def training_step_rows(
         progress("training steps of published runs", number, len(given))
         yield {
             "name": f"{row['hidden']} hidden, {row['sparse']} of {row['dense']}, th2 {row['second_threshold']}",
-            "unit": "ms", "predicted": round(1e3 * middle.seconds_per_training_step, 4),
-            "published": float(row["ms_total"]), "tolerance": STEP_TOLERANCE,
+            "unit": "ms",
+            "predicted": round(1e3 * middle.seconds_per_training_step, 4),
+            "published": float(row["ms_total"]),
+            "tolerance": STEP_TOLERANCE,
             "low": round(1e3 * min(empty.seconds_low, middle.seconds_low), 4),
-            "high": round(1e3 * max(full.seconds_high, middle.seconds_high), 4), "source": SOURCE, "note": NOTE,
+            "high": round(1e3 * max(full.seconds_high, middle.seconds_high), 4),
+            "source": SOURCE,
+            "note": NOTE,
         }
 
 
@@ -61,13 +65,21 @@ def _workload_of(path: Path, line: int, row: dict[str, str], data: Path | None) 
     except ValueError as problem:
         raise DataFileError(path, f"line {line}: {problem}") from None
     if len(dense) != len(sparse) or len(dense) < 3:
-        raise DataFileError(path, f"line {line}: {len(dense)} dense and {len(sparse)} sparse sizes; need as many, input first")
-    source: dict[str, Any] = {"source": "random", "inputs": dense[0], "classes": dense[-1],
-                              "activity": MEAN_INPUT_IDS / dense[0], "train_samples": batch, "test_samples": 1}
+        sizes = f"{len(dense)} dense and {len(sparse)} sparse sizes"
+        raise DataFileError(path, f"line {line}: {sizes}; need as many, input first")
+    source: dict[str, Any] = {
+        "source": "random",
+        "inputs": dense[0],
+        "classes": dense[-1],
+        "activity": MEAN_INPUT_IDS / dense[0],
+        "train_samples": batch,
+        "test_samples": 1,
+    }
     if data is not None:
         source = {"source": "nmnist", "path": str(data), "train_samples": batch, "test_samples": 1}
     table = {
-        "name": "published", "title": "a published run",
+        "name": "published",
+        "title": "a published run",
         "data": {**source, "timesteps": timesteps, "input_capacity": sparse[0]},
         "network": {"hidden": dense[1:-1], "capacity": sparse[1:], "second_threshold": second},
         "training": {"batch": batch, "learning_rate": 1e-3, "weight_scale": 4.0, "max_training_steps": 1},
@@ -101,8 +113,13 @@ def golden_rows(path: Path, cases: Any) -> Iterator[dict[str, Any]]:
             for index, value in enumerate(published):
                 found = float(predicted[column][index]) if index < len(predicted[column]) else None
                 yield {
-                    "name": f"{'-'.join(map(str, dense))} {column}[{index}]", "unit": column, "predicted": found,
-                    "published": float(value), "tolerance": 0.0, "low": found, "high": found,
+                    "name": f"{'-'.join(map(str, dense))} {column}[{index}]",
+                    "unit": column,
+                    "predicted": found,
+                    "published": float(value),
+                    "tolerance": 0.0,
+                    "low": found,
+                    "high": found,
                     "source": "printed by the authors' program (graphcore_snn, tile_mapping)",
                     "note": "" if found is not None else "more entries than layers",
                 }
@@ -111,7 +128,8 @@ def golden_rows(path: Path, cases: Any) -> Iterator[dict[str, Any]]:
 def golden_columns(dense: list[int], batch: int = 48, tiles: int = 1472) -> dict[str, list[int]]:
     """The printed columns for a network of these widths, two neurons a tile unit, one chip."""
     table = {
-        "name": "golden", "title": "golden mapping",
+        "name": "golden",
+        "title": "golden mapping",
         "data": {"source": "random", "inputs": dense[0], "classes": dense[-1], "timesteps": 2, "input_capacity": 8},
         "network": {"hidden": dense[1:-1], "activity": 0.01},
         "training": {"batch": batch, "learning_rate": 1e-3},

@@ -71,7 +71,7 @@ def _check_file(path: Path, data: Path | None, progress: Progress) -> list[Row]:
             raise DataFileError(path, f"is over {MAX_REFERENCE_BYTES} bytes, not a table of figures")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise DataFileError(path, "no such file; --references takes CSV or JSON tables (references/README.md)") from None
+        raise DataFileError(path, "no such file; --references takes tables as in references/README.md") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise DataFileError(path, f"cannot be read as text: {problem}") from None
     if path.suffix == ".json":
@@ -115,9 +115,16 @@ def _vendor_rows(path: Path, given: list[Given], _data: Path | None, _progress: 
             note = f"params '{row['params']}' are not key=value;..."
         rows.append(
             Row(
-                file=path.name, name=f"{row['codelet']} {row['dtype']} {row['params']}", unit=f"{row['scope']} cycles",
-                predicted=cycles, published=_number(path, line, row, "cycles"), tolerance=0.01, low=cycles, high=cycles,
-                source=row.get("vendor_source", ""), note="" if cycles is not None else note,
+                file=path.name,
+                name=f"{row['codelet']} {row['dtype']} {row['params']}",
+                unit=f"{row['scope']} cycles",
+                predicted=cycles,
+                published=_number(path, line, row, "cycles"),
+                tolerance=0.01,
+                low=cycles,
+                high=cycles,
+                source=row.get("vendor_source", ""),
+                note="" if cycles is not None else note,
             )
         )
     return rows
@@ -132,9 +139,15 @@ def _gemm_rows(path: Path, given: list[Given], _data: Path | None, _progress: Pr
         shape = f"{row['M']}x{row['N']}x{row['K']}" + (f" batch {row['batch']}" if row["batch"] != "1" else "")
         rows.append(
             Row(
-                file=path.name, name=f"{row['gpu']} {row['dtype']} {shape}", unit="us", predicted=microseconds,
-                published=published, tolerance=0.30, low=None if microseconds is None else 0.8 * microseconds,
-                high=None if microseconds is None else 1.2 * microseconds, source=row["source"],
+                file=path.name,
+                name=f"{row['gpu']} {row['dtype']} {shape}",
+                unit="us",
+                predicted=microseconds,
+                published=published,
+                tolerance=0.30,
+                low=None if microseconds is None else 0.8 * microseconds,
+                high=None if microseconds is None else 1.2 * microseconds,
+                source=row["source"],
                 note="" if microseconds is not None else note,
             )
         )
@@ -145,9 +158,16 @@ def _gpu_snn_rows(path: Path, given: list[Given], _data: Path | None, _progress:
     """Named, not predicted: these are eager framework programs, which no lowering strategy describes yet."""
     return [
         Row(
-            file=path.name, name=f"{row['gpu']} {row['framework']} {row['metric']} N={row['neurons_or_layers']}", unit="s",
-            predicted=None, published=_number(path, line, row, "value_s"), tolerance=0.25, low=None, high=None,
-            source=row["source"], note="no strategy for eager frameworks yet",
+            file=path.name,
+            unit="s",
+            name=f"{row['gpu']} {row['framework']} {row['metric']} N={row['neurons_or_layers']}",
+            predicted=None,
+            published=_number(path, line, row, "value_s"),
+            tolerance=0.25,
+            low=None,
+            high=None,
+            source=row["source"],
+            note="no strategy for eager frameworks yet",
         )
         for line, row in enumerate(given, start=2)
     ]
@@ -178,11 +198,13 @@ def table(rows: list[Row]) -> list[str]:
         chosen = [row for row in rows if row.file == file]
         sources = list(dict.fromkeys(row.source for row in chosen))
         notes = list(dict.fromkeys(row.note for row in chosen if row.note and row.predicted is not None))
-        lines += [file, f"  {'name':<66} {'predicted':>10} {'published':>10} {'ratio':>6} {'tol.':>5}  interval, unit, source"]
+        heads = f"  {'name':<66} {'predicted':>10} {'published':>10} {'ratio':>6} {'tol.':>5}"
+        lines += [file, f"{heads}  interval, unit, source"]
         for row in chosen:
             name = row.name if len(row.name) <= 66 else row.name[:63] + "..."
             if row.predicted is None:
-                lines.append(f"  {name:<66} {'-':>10} {row.published:>10.6g} {'-':>6} {'-':>5}  not computed: {row.note}")
+                blank = f"  {name:<66} {'-':>10} {row.published:>10.6g} {'-':>6} {'-':>5}"
+                lines.append(f"{blank}  not computed: {row.note}")
                 continue
             ratio = f"{row.ratio:.3f}" if row.ratio is not None else "-"
             interval = "" if row.low is None or row.low == row.high else f"[{row.low:.4g}, {row.high:.4g}] "

@@ -67,14 +67,18 @@ def _fill_cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: in
 
 
 _FILL = TileFormula(
-    cycles=_fill_cycles, kind="published", source="PopLibs popops Fill cycle estimator (commit 7eac0f2), one per context"
+    cycles=_fill_cycles, kind="published", source="PopLibs popops Fill cycle estimator (7eac0f2), one per context"
 )
 
 
 def _fill(name: str, box: tuple[str, ...], compute: Any) -> Codelet:
     return Codelet(
-        name=name, fields=(Field(name="target", access="write", box=box),), columns=("start", "stop"),
-        compute=compute, cost=_FILL, code_bytes=192,
+        name=name,
+        fields=(Field(name="target", access="write", box=box),),
+        columns=("start", "stop"),
+        compute=compute,
+        cost=_FILL,
+        code_bytes=192,
     )
 
 
@@ -116,6 +120,14 @@ SUM_REPLICAS = Codelet(
 )
 
 CODELETS = (
-    slice_codelet("rows", 0), slice_codelet("rows", -1), slice_codelet("columns", 0), update_codelet("rows"),
-    update_codelet("columns"), FILL_ROWS, FILL_COLUMNS, FILL_REPLICAS, FILL_SLOTS, SUM_REPLICAS,
+    slice_codelet("rows", 0),
+    slice_codelet("rows", -1),
+    slice_codelet("columns", 0),
+    update_codelet("rows"),
+    update_codelet("columns"),
+    FILL_ROWS,
+    FILL_COLUMNS,
+    FILL_REPLICAS,
+    FILL_SLOTS,
+    SUM_REPLICAS,
 )

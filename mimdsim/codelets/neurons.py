@@ -65,7 +65,11 @@ STATE_GRADIENT = Codelet(
 
 def _scale_cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
     return broadcast_scalar_1d_cycles(
-        extents["elements"], op="MULTIPLY", dtype="f32", in_place=True, worker_contexts=worker_contexts,
+        extents["elements"],
+        op="MULTIPLY",
+        dtype="f32",
+        in_place=True,
+        worker_contexts=worker_contexts,
         vector_bytes=vector_bytes,
     )
 

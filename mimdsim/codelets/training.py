@@ -113,7 +113,7 @@ ADAM = Codelet(
     cost=TileFormula(
         cycles=_per_vector(4 + 3 + 10 + 2 * 5 + 2 * 3),  # loads, stores, arithmetic, square roots, divisions
         kind="derived",
-        source="fused element-wise map: 4 loads, 3 stores, 10 vector operations, square root 5 and division 3 per element"
+        source="fused map: 4 loads, 3 stores, 10 vector operations, square root 5 and division 3 per element"
         " (PopLibs operation tables)",
     ),
     flops=(Term(bundles=12, extents=("elements",)),),

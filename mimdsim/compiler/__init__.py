@@ -9,5 +9,12 @@ from mimdsim.compiler.liveness import Memory, measure_memory
 from mimdsim.compiler.placement import MappingOptions, Placement, place
 
 __all__ = [
-    "Compiled", "MappingOptions", "Memory", "Placement", "compile_graph", "measure_memory", "place", "plan_exchanges",
+    "Compiled",
+    "MappingOptions",
+    "Memory",
+    "Placement",
+    "compile_graph",
+    "measure_memory",
+    "place",
+    "plan_exchanges",
 ]

@@ -60,7 +60,12 @@ class Watch:
 
 
 def compile_graph(
-    graph: Graph, network: SpikingNetwork, machine: MimdMachine, options: MappingOptions, *, dump: Path | None = None,
+    graph: Graph,
+    network: SpikingNetwork,
+    machine: MimdMachine,
+    options: MappingOptions,
+    *,
+    dump: Path | None = None,
     must_fit: bool = True,
 ) -> Compiled:
     """The program of a training graph on `machine`.

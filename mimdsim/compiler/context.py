@@ -44,7 +44,13 @@ class Lowering:
     # ---- variables
 
     def variable(
-        self, name: str, shape: tuple[int, ...], dtype: str, mapping: TileMapping, category: str, *,
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: str,
+        mapping: TileMapping,
+        category: str,
+        *,
         persistent: bool = False,
     ) -> str:
         """Declare a variable once; returns its name."""
@@ -76,13 +82,26 @@ class Lowering:
     # ---- supersteps
 
     def emit(
-        self, stage: str, op: str, *, tables: tuple[VertexTable, ...] = (), copies: tuple[Copy, ...] = (),
-        defines: tuple[tuple[str, str], ...] = (), mergeable: bool = True, layer: str = "",
+        self,
+        stage: str,
+        op: str,
+        *,
+        tables: tuple[VertexTable, ...] = (),
+        copies: tuple[Copy, ...] = (),
+        defines: tuple[tuple[str, str], ...] = (),
+        mergeable: bool = True,
+        layer: str = "",
     ) -> None:
         """Append a superstep to the open repeat, or to the program."""
         superstep = Superstep(
-            name=f"{stage} {layer}".strip(), op=op, phase=self.phase, stage=stage, tables=tables, copies=copies,
-            defines=defines, mergeable=mergeable,
+            name=f"{stage} {layer}".strip(),
+            op=op,
+            phase=self.phase,
+            stage=stage,
+            tables=tables,
+            copies=copies,
+            defines=defines,
+            mergeable=mergeable,
         )
         if self.block is None:
             self.body.append(superstep)
@@ -103,9 +122,14 @@ class Lowering:
             for tile in layer.tiles.tolist():
                 layer_of_tile[tile] = layer.name
         return Program(
-            tiles=self.placement.tiles, variables=dict(self.variables), body=tuple(self.body),
-            layers=tuple(layer.name for layer in self.network.layers), inputs=dict(self.inputs),
-            outputs=dict(self.outputs), layer_of_tile=tuple(layer_of_tile), recorded=dict(self.recorded),
+            tiles=self.placement.tiles,
+            variables=dict(self.variables),
+            body=tuple(self.body),
+            layers=tuple(layer.name for layer in self.network.layers),
+            inputs=dict(self.inputs),
+            outputs=dict(self.outputs),
+            layer_of_tile=tuple(layer_of_tile),
+            recorded=dict(self.recorded),
         )
 
 

@@ -47,9 +47,7 @@ def _plan(program: Program, superstep: Superstep) -> Superstep:
     return replace(superstep, exchange=tally.exchange(tuple(deliveries)))
 
 
-def _remote_reads(
-    program: Program, superstep: Superstep
-) -> list[tuple[str, bool, np.ndarray, np.ndarray]]:
+def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, bool, np.ndarray, np.ndarray]]:
     """(variable, timestep axis dropped, tiles, boxes) of the distinct parts that are read away from home."""
     wanted: dict[tuple[str, bool], list[tuple[np.ndarray, np.ndarray]]] = {}
     for table in superstep.tables:
@@ -130,8 +128,11 @@ class _Tally:
 
     def exchange(self, deliveries: tuple[Delivery, ...]) -> Exchange:
         return Exchange(
-            deliveries=deliveries, bytes_sent=self.bytes_sent, bytes_received=self.bytes_received,
-            fragments_sent=self.fragments_sent, fragments_received=self.fragments_received,
+            deliveries=deliveries,
+            bytes_sent=self.bytes_sent,
+            bytes_received=self.bytes_received,
+            fragments_sent=self.fragments_sent,
+            fragments_received=self.fragments_received,
         )
 
 

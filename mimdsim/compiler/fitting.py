@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from mimdsim.base.errors import DoesNotFit
@@ -10,11 +12,15 @@ from mimdsim.compiler.liveness import Memory
 from mimdsim.compiler.placement import MappingOptions, Placement
 from mimdsim.graph import Adam, SpikingNetwork
 from mimdsim.machine import MimdMachine
-from mimdsim.program import Program
+from mimdsim.program import Program, Variable
 
 
 def check_fits(
-    program: Program, memory: Memory, machine: MimdMachine, network: SpikingNetwork, placement: Placement,
+    program: Program,
+    memory: Memory,
+    machine: MimdMachine,
+    network: SpikingNetwork,
+    placement: Placement,
     options: MappingOptions,
 ) -> None:
     """Raise DoesNotFit when a tile needs more than it has: tile, variable, bytes, and three things to change."""
@@ -34,7 +40,8 @@ def check_fits(
         "  three things to change:",
     ]
     for saved, advice in suggestions(program, memory, network, placement, options)[:3]:
-        verdict = "then it fits" if needed - saved <= available else f"still {show_bytes(needed - saved - available)} over"
+        left = needed - saved - available
+        verdict = "then it fits" if left <= 0 else f"still {show_bytes(left)} over"
         lines.append(f"  - {advice}: saves {saved:,} bytes ({show_bytes(saved)}), {verdict}")
     raise DoesNotFit("\n".join(lines))
 
@@ -45,11 +52,9 @@ def suggestions(
     """(bytes saved on the fullest tile, what to type), largest saving first."""
     tile = memory.peak_tile
 
-    def held(matches: object) -> int:
+    def held(matches: Callable[[str, Variable], bool]) -> int:
         return sum(
-            int(row[tile])
-            for name, row in memory.variable_bytes.items()
-            if matches(name, program.variables[name])  # type: ignore[operator]
+            int(row[tile]) for name, row in memory.variable_bytes.items() if matches(name, program.variables[name])
         )
 
     advice: list[tuple[int, str]] = []

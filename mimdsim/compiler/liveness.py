@@ -95,14 +95,18 @@ def measure_memory(program: Program, machine: MimdMachine) -> Memory:
     for category, row in overhead.items():
         by_category[CATEGORIES.index(category)] += row
     return Memory(
-        names=tuple(superstep.name for superstep in supersteps), phases=tuple(step.phase for step in supersteps),
-        live=live, always=always, by_category=by_category, spans=spans, variable_bytes=held, overhead_bytes=overhead,
+        names=tuple(superstep.name for superstep in supersteps),
+        phases=tuple(step.phase for step in supersteps),
+        live=live,
+        always=always,
+        by_category=by_category,
+        spans=spans,
+        variable_bytes=held,
+        overhead_bytes=overhead,
     )
 
 
-def _fixed_bytes(
-    supersteps: list[Superstep], tiles: int, machine: MimdMachine
-) -> tuple[np.ndarray, np.ndarray]:
+def _fixed_bytes(supersteps: list[Superstep], tiles: int, machine: MimdMachine) -> tuple[np.ndarray, np.ndarray]:
     """Vertex state, and code: library and control code, codelets present on a tile, exchange instructions."""
     vertices = np.zeros(tiles, np.int64)
     code = np.full(tiles, machine.tile.code_bytes, np.int64)

@@ -70,14 +70,12 @@ def _apply(low: Lowering, ops: tuple[Operation, ...]) -> None:
         raise MappingError(
             f"operation '{ops[0].name}' of kind '{'+'.join(kinds)}' (layer '{ops[0].layer}') has no lowering to tiles; "
             f"known: {sorted('+'.join(known) for known in RULES)}. Dense spikes run on the GPU side and in the "
-            "interpreter: set network.spikes = \"sparse\" for a tiled machine"
+            'interpreter: set network.spikes = "sparse" for a tiled machine'
         )
     rule(low, ops)
 
 
-def order_in_place(
-    groups: tuple[tuple[Operation, ...], ...], scan: Scan, low: Lowering
-) -> list[tuple[Operation, ...]]:
+def order_in_place(groups: tuple[tuple[Operation, ...], ...], scan: Scan, low: Lowering) -> list[tuple[Operation, ...]]:
     """The body's groups in an order in which values may share storage.
 
     What reads a carry on entry comes before what makes it on leaving when both lie in the same variable, and what else

@@ -44,11 +44,15 @@ def lower_lif(low: Lowering, ops: tuple[Operation, ...]) -> None:
     tiles, columns = tile_sample_columns(placed, low.network.batch)
     ids, counts = low.storage[spikes]
     table = VertexTable(
-        codelet=codelets.LIF_UPDATE, layer=layer.name, tiles=tiles,
-        operands={"v": v, "w": low.storage[weights][0], "ids": ids, "counts": counts}, columns=columns,
+        codelet=codelets.LIF_UPDATE,
+        layer=layer.name,
+        tiles=tiles,
+        operands={"v": v, "w": low.storage[weights][0], "ids": ids, "counts": counts},
+        columns=columns,
         extents={"spikes": Spikes(layer=source, shift=0 if source == "input" else -1), **neuron_extents(columns)},
         constants={
-            "decay": np.float32(constants.decay), "scale": constants.input_scale(np.float32),
+            "decay": np.float32(constants.decay),
+            "scale": constants.input_scale(np.float32),
             "threshold": np.float32(constants.threshold),
         },
     )
@@ -66,16 +70,15 @@ def lower_state_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     g, spikes, v = (low.storage[name] for name in gradient.inputs)
     tiles, columns = tile_sample_columns(placed, low.network.batch)
     table = VertexTable(
-        codelet=codelets.STATE_GRADIENT, layer=layer.name, tiles=tiles,
-        operands={"dv": dv, "v": v[0], "g": g[0], "ids": spikes[0], "counts": spikes[1]}, columns=columns,
+        codelet=codelets.STATE_GRADIENT,
+        layer=layer.name,
+        tiles=tiles,
+        operands={"dv": dv, "v": v[0], "g": g[0], "ids": spikes[0], "counts": spikes[1]},
+        columns=columns,
         extents={"listed": Listed(layer=layer.name), "hits": Hits(layer=layer.name)},
-        constants={
-            "threshold": np.float32(layer.selection.threshold), "slope": np.float32(layer.selection.slope)
-        },
+        constants={"threshold": np.float32(layer.selection.threshold), "slope": np.float32(layer.selection.slope)},
     )
-    low.emit(
-        "state gradient", "select_gradient", tables=(table,), defines=((dv, add.outputs[0]),), layer=layer.name
-    )
+    low.emit("state gradient", "select_gradient", tables=(table,), defines=((dv, add.outputs[0]),), layer=layer.name)
 
 
 def _per_tile(low: Lowering, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -94,8 +97,13 @@ def lower_current_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     low.storage[op.outputs[0]] = (q,)
     tiles, columns, extents = _per_tile(low, layer.name)
     table = VertexTable(
-        codelet=codelets.CURRENT_GRADIENT, layer=layer.name, tiles=tiles, operands={"q": q, "dv": dv},
-        columns=columns, extents=dict(extents), constants={"factor": op.attributes.input_scale(np.float32)},
+        codelet=codelets.CURRENT_GRADIENT,
+        layer=layer.name,
+        tiles=tiles,
+        operands={"q": q, "dv": dv},
+        columns=columns,
+        extents=dict(extents),
+        constants={"factor": op.attributes.input_scale(np.float32)},
     )
     low.emit(
         "scale gradient", op.kind, tables=(table,), defines=((q, op.outputs[0]),), mergeable=False, layer=layer.name
@@ -118,7 +126,12 @@ def lower_decay_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
         operands["v_previous"] = low.storage[op.inputs[1]][0]
         values["threshold"] = np.float32(constants.threshold)
     table = VertexTable(
-        codelet=codelet, layer=layer.name, tiles=tiles, operands=operands, columns=columns, extents=dict(extents),
+        codelet=codelet,
+        layer=layer.name,
+        tiles=tiles,
+        operands=operands,
+        columns=columns,
+        extents=dict(extents),
         constants=values,
     )
     low.emit(

@@ -32,17 +32,20 @@ def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
     per_sample = ROWS * placed.spread
     first = np.arange(batch) * per_sample
     table = VertexTable(
-        codelet=codelets.COMBINE_TILES, layer=name, tiles=placed.combine_tiles,
+        codelet=codelets.COMBINE_TILES,
+        layer=name,
+        tiles=placed.combine_tiles,
         operands={"tile_ids": tile_lists[0], "tile_counts": tile_lists[1], "ids": ids, "counts": counts},
         columns={
-            "sample": np.arange(batch), "first": first, "middle": first + placed.spread, "last": first + per_sample
+            "sample": np.arange(batch),
+            "first": first,
+            "middle": first + placed.spread,
+            "last": first + per_sample,
         },
         extents={"listed": Listed(layer=name), "lists": np.full(batch, per_sample)},
     )
     value = low.values[op.outputs[0]]
-    low.emit(
-        "combine tiles", op.kind, tables=(table,), defines=defines_of((ids, counts), value), layer=name
-    )
+    low.emit("combine tiles", op.kind, tables=(table,), defines=defines_of((ids, counts), value), layer=name)
 
 
 def _emit_flags(low: Lowering, layer: Layer, placed: LayerPlacement, v: str, flags: str) -> None:
@@ -50,10 +53,13 @@ def _emit_flags(low: Lowering, layer: Layer, placed: LayerPlacement, v: str, fla
     batch = low.network.batch
     tile_of_neuron = np.repeat(placed.tiles, placed.stops - placed.starts)
     table = VertexTable(
-        codelet=codelets.FLAG_SPIKES, layer=layer.name, tiles=np.tile(tile_of_neuron, batch),
+        codelet=codelets.FLAG_SPIKES,
+        layer=layer.name,
+        tiles=np.tile(tile_of_neuron, batch),
         operands={"v": v, "flags": flags},
         columns={
-            "sample": np.repeat(np.arange(batch), layer.neurons), "neuron": np.tile(np.arange(layer.neurons), batch)
+            "sample": np.repeat(np.arange(batch), layer.neurons),
+            "neuron": np.tile(np.arange(layer.neurons), batch),
         },
         constants={
             "threshold": np.float32(layer.selection.threshold),
@@ -72,16 +78,15 @@ def _list_variables(low: Lowering, layer: Layer, placed: LayerPlacement) -> tupl
     return ids, counts
 
 
-def _emit_scans(
-    low: Lowering, layer: Layer, placed: LayerPlacement, flags: str
-) -> tuple[str, str]:
+def _emit_scans(low: Lowering, layer: Layer, placed: LayerPlacement, flags: str) -> tuple[str, str]:
     """Workers scan runs of neurons; the workers of a tile are then joined. Returns the variables of the tile lists.
 
     Slots are numbered (sample, row, worker) and (sample, row, part); the first N mod workers get one neuron more.
     """
     name, batch, workers, spread = layer.name, low.network.batch, placed.workers, placed.spread
-    edges = np.concatenate([[0], np.cumsum(np.full(workers, layer.neurons // workers)
-                                          + (np.arange(workers) < layer.neurons % workers))])
+    edges = np.concatenate(
+        [[0], np.cumsum(np.full(workers, layer.neurons // workers) + (np.arange(workers) < layer.neurons % workers))]
+    )
     part_edges = (np.arange(spread + 1) * workers) // spread
     part_of_worker = np.searchsorted(part_edges, np.arange(workers), side="right") - 1
     sample, row, worker = (
@@ -100,11 +105,11 @@ def _emit_scans(
         start, stop = edges[worker[keep]], edges[worker[keep] + 1]
         scans.append(
             VertexTable(
-                codelet=codelets.SCAN_FLAGS, layer=name, tiles=tiles[keep],
+                codelet=codelets.SCAN_FLAGS,
+                layer=name,
+                tiles=tiles[keep],
                 operands={"flags": flags, "worker_ids": worker_ids, "worker_counts": worker_counts},
-                columns={
-                    "row": row[keep], "sample": sample[keep], "start": start, "stop": stop, "slot": slots[keep]
-                },
+                columns={"row": row[keep], "sample": sample[keep], "start": start, "stop": stop, "slot": slots[keep]},
                 extents={"states": stop - start, "hits": Hits(layer=name, which=which)},
                 constants={"capacity": layer.capacity},
             )
@@ -126,14 +131,22 @@ def _emit_scans(
         first, last = part_edges[part[keep]], part_edges[part[keep] + 1]
         combines.append(
             VertexTable(
-                codelet=codelets.COMBINE_WORKERS, layer=name, tiles=tiles[keep],
+                codelet=codelets.COMBINE_WORKERS,
+                layer=name,
+                tiles=tiles[keep],
                 operands={
-                    "worker_ids": worker_ids, "worker_counts": worker_counts, "tile_ids": tile_ids,
+                    "worker_ids": worker_ids,
+                    "worker_counts": worker_counts,
+                    "tile_ids": tile_ids,
                     "tile_counts": tile_counts,
                 },
                 columns={
-                    "first": base + first, "last": base + last, "slot": slots[keep], "sample": sample[keep],
-                    "start": edges[first], "stop": edges[last],
+                    "first": base + first,
+                    "last": base + last,
+                    "slot": slots[keep],
+                    "sample": sample[keep],
+                    "start": edges[first],
+                    "stop": edges[last],
                 },
                 extents={"workers": last - first, "hits": Hits(layer=name, which=which)},
             )
@@ -176,16 +189,23 @@ def lower_weight_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     filled = np.flatnonzero(edges[1:] > edges[:-1])
     replica, tile = (column.ravel() for column in np.meshgrid(filled, np.arange(placed.occupied), indexing="ij"))
     columns = {
-        "replica": replica, "sample_start": edges[replica], "sample_stop": edges[replica + 1],
-        "start": placed.starts[tile], "stop": placed.stops[tile],
+        "replica": replica,
+        "sample_start": edges[replica],
+        "sample_stop": edges[replica + 1],
+        "start": placed.starts[tile],
+        "stop": placed.stops[tile],
     }
     source = low.source_of(layer.name)
     table = VertexTable(
-        codelet=codelets.WEIGHT_GRADIENT, layer=layer.name, tiles=placed.tiles[tile],
-        operands={"dw": dw, "q": low.storage[q][0], "ids": ids, "counts": counts}, columns=columns,
+        codelet=codelets.WEIGHT_GRADIENT,
+        layer=layer.name,
+        tiles=placed.tiles[tile],
+        operands={"dw": dw, "q": low.storage[q][0], "ids": ids, "counts": counts},
+        columns=columns,
         extents={
             "spikes": SpikesOver(layer=source, shift=0 if source == "input" else -1),
-            "samples": columns["sample_stop"] - columns["sample_start"], **neuron_extents(columns),
+            "samples": columns["sample_stop"] - columns["sample_start"],
+            **neuron_extents(columns),
         },
     )
     low.emit("weight gradient", gradient.kind, tables=(table,), layer=layer.name)
@@ -202,16 +222,27 @@ def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     ids, counts = replicate_spikes(low, spikes, layer.name)
     by_tile = np.arange(placed.occupied)
     partial = low.variable(
-        f"partial.{layer.name}", (placed.occupied, batch, capacity), "float32",
-        TileMapping.split(0, placed.tiles, by_tile, by_tile + 1), "gradients",
+        f"partial.{layer.name}",
+        (placed.occupied, batch, capacity),
+        "float32",
+        TileMapping.split(0, placed.tiles, by_tile, by_tile + 1),
+        "gradients",
     )
     tiles, columns = tile_sample_columns(placed, batch)
     columns["part"] = np.tile(by_tile, batch)
     table = VertexTable(
-        codelet=codelets.INPUT_GRADIENT, layer=layer.name, tiles=tiles,
-        operands={"partial": partial, "w": low.storage[weights][0], "q": low.storage[q][0], "ids": ids,
-                  "counts": counts},
-        columns=columns, extents={"listed": Listed(layer=source, shift=-1), **neuron_extents(columns)},
+        codelet=codelets.INPUT_GRADIENT,
+        layer=layer.name,
+        tiles=tiles,
+        operands={
+            "partial": partial,
+            "w": low.storage[weights][0],
+            "q": low.storage[q][0],
+            "ids": ids,
+            "counts": counts,
+        },
+        columns=columns,
+        extents={"listed": Listed(layer=source, shift=-1), **neuron_extents(columns)},
     )
     low.emit("input gradient", op.kind, tables=(table,), layer=layer.name)
     g = low.storage[op.outputs[0]][0]
@@ -237,9 +268,7 @@ def gradient_variable(low: Lowering, name: str, capacity: int) -> str:
     return low.variable(name, (low.network.batch, capacity), "float32", mapping, "gradients")
 
 
-def _emit_reduction(
-    low: Lowering, op: Operation, layer: str, source: str, partial: str, counts: str, g: str
-) -> None:
+def _emit_reduction(low: Lowering, op: Operation, layer: str, source: str, partial: str, counts: str, g: str) -> None:
     index = [placed.name for placed in low.placement.layers].index(layer)
     plan = low.placement.reductions[index]
     assert plan is not None
@@ -253,16 +282,22 @@ def _emit_reduction(
     stage = low.variable(f"stage.{layer}", (plan.groups, batch, capacity), "float32", mapping, "gradients")
     last_group = (plan.groups - 1) * plan.group_size
     tables = []
-    for chosen, parts in ((group < plan.groups - 1, plan.group_size), (group == plan.groups - 1, occupied - last_group)):
+    is_last = group == plan.groups - 1
+    for chosen, parts in ((~is_last, plan.group_size), (is_last, occupied - last_group)):
         if not chosen.any():
             continue
         tables.append(
             VertexTable(
-                codelet=codelets.REDUCE_PARTS, layer=layer, tiles=tiles[chosen],
+                codelet=codelets.REDUCE_PARTS,
+                layer=layer,
+                tiles=tiles[chosen],
                 operands={"partial": partial, "counts": counts, "stage": stage},
                 columns={
-                    "part_start": part_start[chosen], "part_stop": part_stop[chosen], "group": group[chosen],
-                    "sample": sample[chosen], "slot": slot[chosen],
+                    "part_start": part_start[chosen],
+                    "part_stop": part_stop[chosen],
+                    "group": group[chosen],
+                    "sample": sample[chosen],
+                    "slot": slot[chosen],
                 },
                 extents={"parts": Within(layer=source, times=int(parts), shift=-1)},
             )
@@ -271,7 +306,11 @@ def _emit_reduction(
     tiles, columns = gradient_slots(low, capacity)
     outputs = columns["slot_stop"] - columns["slot_start"]
     table = VertexTable(
-        codelet=codelets.REDUCE_GROUPS, layer=layer, tiles=tiles, operands={"stage": stage, "g": g}, columns=columns,
+        codelet=codelets.REDUCE_GROUPS,
+        layer=layer,
+        tiles=tiles,
+        operands={"stage": stage, "g": g},
+        columns=columns,
         extents={"outputs": outputs, "groups": np.full(len(outputs), plan.groups)},
     )
     low.emit("reduce groups", op.kind, tables=(table,), defines=((g, op.outputs[0]),), layer=layer)

@@ -22,7 +22,10 @@ def fill_neurons(low: Lowering, variable: str, layer: str, stage: str) -> None:
     codelet = codelets.FILL_REPLICAS if len(held.shape) == 3 else codelets.FILL_COLUMNS
     rows = int(np.prod(held.shape[:-1]))
     table = VertexTable(
-        codelet=codelet, layer=layer, tiles=placed.tiles, operands={"target": variable},
+        codelet=codelet,
+        layer=layer,
+        tiles=placed.tiles,
+        operands={"target": variable},
         columns={"start": placed.starts, "stop": placed.stops},
         extents={"elements": (placed.stops - placed.starts) * rows},
     )
@@ -33,8 +36,12 @@ def _fill_rows(low: Lowering, variable: str, tiles: np.ndarray, stage: str) -> N
     rows, width = low.variables[variable].shape
     index = np.arange(rows)
     table = VertexTable(
-        codelet=codelets.FILL_ROWS, layer="", tiles=tiles, operands={"target": variable},
-        columns={"start": index, "stop": index + 1}, extents={"elements": np.full(rows, width)},
+        codelet=codelets.FILL_ROWS,
+        layer="",
+        tiles=tiles,
+        operands={"target": variable},
+        columns={"start": index, "stop": index + 1},
+        extents={"elements": np.full(rows, width)},
     )
     low.emit(stage, "zeros", tables=(table,))
 
@@ -42,7 +49,11 @@ def _fill_rows(low: Lowering, variable: str, tiles: np.ndarray, stage: str) -> N
 def _fill_gradient(low: Lowering, variable: str) -> None:
     tiles, columns = gradient_slots(low, low.variables[variable].shape[1])
     table = VertexTable(
-        codelet=codelets.FILL_SLOTS, layer="", tiles=tiles, operands={"target": variable}, columns=columns,
+        codelet=codelets.FILL_SLOTS,
+        layer="",
+        tiles=tiles,
+        operands={"target": variable},
+        columns=columns,
         extents={"elements": columns["slot_stop"] - columns["slot_start"]},
     )
     low.emit("zero adjoints", "zeros", tables=(table,))
@@ -53,8 +64,11 @@ def slice_rows(low: Lowering, sequence: str, now: str, shift: int, tiles: np.nda
     rows, width = low.variables[now].shape
     index = np.arange(rows)
     table = VertexTable(
-        codelet=codelets.slice_codelet("rows", shift), layer="", tiles=tiles,
-        operands={"sequence": sequence, "now": now}, columns={"start": index, "stop": index + 1},
+        codelet=codelets.slice_codelet("rows", shift),
+        layer="",
+        tiles=tiles,
+        operands={"sequence": sequence, "now": now},
+        columns={"start": index, "stop": index + 1},
         extents={"elements": np.full(rows, width)},
     )
     low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
@@ -64,8 +78,11 @@ def slice_neurons(low: Lowering, sequence: str, now: str, shift: int, layer: str
     """now <- sequence[t + shift], one vertex per tile of the layer."""
     placed = low.placed(layer)
     table = VertexTable(
-        codelet=codelets.slice_codelet("columns", shift), layer=layer, tiles=placed.tiles,
-        operands={"sequence": sequence, "now": now}, columns={"start": placed.starts, "stop": placed.stops},
+        codelet=codelets.slice_codelet("columns", shift),
+        layer=layer,
+        tiles=placed.tiles,
+        operands={"sequence": sequence, "now": now},
+        columns={"start": placed.starts, "stop": placed.stops},
         extents={"elements": (placed.stops - placed.starts) * low.network.batch},
     )
     low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
@@ -103,9 +120,7 @@ def lower_forward(low: Lowering, op: Operation, lower_body: object) -> None:
         slice_rows(low, whole, part, 0, low.placement.sample_tiles)
     for enters, layer in previous:
         for source, target in zip((f"ids.{layer}", f"counts.{layer}"), low.storage[enters], strict=True):
-            low.emit(
-                "hand on spikes", "carry", copies=(Copy(source=source, target=target),), layer=layer
-            )
+            low.emit("hand on spikes", "carry", copies=(Copy(source=source, target=target),), layer=layer)
     lower_body(low, scan)  # type: ignore[operator]
     finals = len(scan.carries)
     for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):
@@ -130,15 +145,18 @@ def _declare_final_lists(low: Lowering, layer: str) -> None:
 def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
     """Store a body value into its sequence at t; the sequence's variables."""
     network = low.network
-    kind, layer = value.name.split(".", 1)
+    layer = value.name.split(".", 1)[1]
     if value.form == "sparse":
         sequence = low.spikes(f"{layer}.sequence", value.capacity, 1, network.timesteps)
         for now, whole in zip(low.storage[value.name], sequence, strict=True):
             rows, width = low.variables[now].shape
             index = np.arange(rows)
             table = VertexTable(
-                codelet=codelets.update_codelet("rows"), layer=layer, tiles=low.placement.sample_tiles,
-                operands={"now": now, "sequence": whole}, columns={"start": index, "stop": index + 1},
+                codelet=codelets.update_codelet("rows"),
+                layer=layer,
+                tiles=low.placement.sample_tiles,
+                operands={"now": now, "sequence": whole},
+                columns={"start": index, "stop": index + 1},
                 extents={"elements": np.full(rows, width)},
             )
             low.emit(f"stash {now}", "stash", tables=(table,), mergeable=False)
@@ -147,7 +165,9 @@ def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
     whole = low.variable(f"{value.name}.sequence", shape, "float32", low.by_neuron(layer, 2), "neuron states")
     placed = low.placed(layer)
     table = VertexTable(
-        codelet=codelets.update_codelet("columns"), layer=layer, tiles=placed.tiles,
+        codelet=codelets.update_codelet("columns"),
+        layer=layer,
+        tiles=placed.tiles,
         operands={"now": low.storage[value.name][0], "sequence": whole},
         columns={"start": placed.starts, "stop": placed.stops},
         extents={"elements": (placed.stops - placed.starts) * network.batch},
@@ -221,8 +241,11 @@ def _sum_replicas(low: Lowering, outer: str, layer: str) -> None:
     )
     elements = (placed.stops - placed.starts) * fan_in
     table = VertexTable(
-        codelet=codelets.SUM_REPLICAS, layer=layer, tiles=placed.tiles,
-        operands={"replicas": dw, "total": gradient}, columns={"start": placed.starts, "stop": placed.stops},
+        codelet=codelets.SUM_REPLICAS,
+        layer=layer,
+        tiles=placed.tiles,
+        operands={"replicas": dw, "total": gradient},
+        columns={"start": placed.starts, "stop": placed.stops},
         extents={"elements": elements, "replicas": np.full(len(elements), replicas)},
     )
     low.emit("sum replicas", "add", tables=(table,), defines=((gradient, outer),), layer=layer)

@@ -25,11 +25,12 @@ def lower_counts(low: Lowering, ops: tuple[Operation, ...]) -> None:
     ids, counts = low.storage[op.inputs[0]]
     tiles, index = _samples(low)
     table = VertexTable(
-        codelet=codelets.COUNT_SPIKES, layer=op.layer, tiles=tiles,
-        operands={"ids": ids, "counts": counts, "totals": totals}, columns={"sample": index},
-        extents={
-            "timesteps": np.full(batch, low.network.timesteps), "classes": np.full(batch, classes)
-        },
+        codelet=codelets.COUNT_SPIKES,
+        layer=op.layer,
+        tiles=tiles,
+        operands={"ids": ids, "counts": counts, "totals": totals},
+        columns={"sample": index},
+        extents={"timesteps": np.full(batch, low.network.timesteps), "classes": np.full(batch, classes)},
     )
     low.emit("count spikes", op.kind, tables=(table,), defines=((totals, op.outputs[0]),))
 
@@ -46,9 +47,12 @@ def lower_cross_entropy(low: Lowering, ops: tuple[Operation, ...]) -> None:
     tiles, index = _samples(low)
     totals, labels = (low.storage[name][0] for name in loss.inputs)
     table = VertexTable(
-        codelet=codelets.CROSS_ENTROPY, layer=loss.layer, tiles=tiles,
+        codelet=codelets.CROSS_ENTROPY,
+        layer=loss.layer,
+        tiles=tiles,
         operands={"totals": totals, "labels": labels, "losses": losses, "gradient": d_counts},
-        columns={"sample": index}, extents={"classes": np.full(batch, classes)},
+        columns={"sample": index},
+        extents={"classes": np.full(batch, classes)},
         constants={"scale": float(loss.attributes.scale)},
     )
     low.emit("cross-entropy", loss.kind, tables=(table,), defines=((d_counts, gradient.outputs[0]),))
@@ -66,12 +70,12 @@ def lower_counts_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     low.storage[op.outputs[0]] = (g,)
     tiles, index = _samples(low)
     table = VertexTable(
-        codelet=codelets.LIST_COUNT_GRADIENT, layer=op.layer, tiles=tiles,
+        codelet=codelets.LIST_COUNT_GRADIENT,
+        layer=op.layer,
+        tiles=tiles,
         operands={"ids": ids, "counts": counts, "gradient": low.storage[gradient][0], "g": g},
         columns={"sample": index},
-        extents={
-            "timesteps": np.full(network.batch, network.timesteps), "capacity": np.full(network.batch, capacity)
-        },
+        extents={"timesteps": np.full(network.batch, network.timesteps), "capacity": np.full(network.batch, capacity)},
     )
     low.emit("list gradient", op.kind, tables=(table,), defines=((g, op.outputs[0]),))
 
@@ -88,10 +92,12 @@ def lower_update(low: Lowering, ops: tuple[Operation, ...]) -> None:
         codelet = codelets.ADAM
         operands = dict(zip(("w", "gradient", "m", "v", "progress"), names, strict=True))
         constants: dict[str, object] = {
-            "rate": float(optimiser.learning_rate), "beta1": float(optimiser.beta1), "beta2": float(optimiser.beta2),
+            "rate": float(optimiser.learning_rate),
+            "beta1": float(optimiser.beta1),
+            "beta2": float(optimiser.beta2),
             "epsilon": float(optimiser.epsilon),
         }
-        made = (operands["w"], operands["m"], operands["v"])
+        made: tuple[str, ...] = (operands["w"], operands["m"], operands["v"])
     else:
         codelet = codelets.SGD
         operands = dict(zip(("w", "gradient"), names, strict=True))
@@ -101,8 +107,13 @@ def lower_update(low: Lowering, ops: tuple[Operation, ...]) -> None:
         low.storage[value] = (variable,)
         low.outputs[value] = variable
     table = VertexTable(
-        codelet=codelet, layer=op.layer, tiles=placed.tiles, operands=operands, columns=columns,
-        extents={"elements": (placed.stops - placed.starts) * fan_in}, constants=constants,
+        codelet=codelet,
+        layer=op.layer,
+        tiles=placed.tiles,
+        operands=operands,
+        columns=columns,
+        extents={"elements": (placed.stops - placed.starts) * fan_in},
+        constants=constants,
     )
     low.emit("update weights", op.kind, tables=(table,), defines=((made[0], op.outputs[0]),), layer=op.layer)
 

@@ -1,6 +1,6 @@
 """Where neurons, spike selection and reductions go: the mapping rules of the published system, general in all sizes.
 
-Source: github.com/jrfinkbeiner/graphcore_snn (keras_train_util_ipu.py, poplar_code_stateBasedReset.cpp, commit 0d81a25);
+Source: jrfinkbeiner/graphcore_snn (keras_train_util_ipu.py, poplar_code_stateBasedReset.cpp, commit 0d81a25);
 two mappings that the authors' program printed are reproduced exactly (references/tile_mapping_golden.json).
 """
 
@@ -96,8 +96,13 @@ def place(network: SpikingNetwork, tiles: int, worker_contexts: int, options: Ma
         numbers = slot + np.arange(batch * 2 * spread)
         layers.append(
             LayerPlacement(
-                name=layer.name, first_tile=tile, last_tile=tile + count, tiles=tile + np.arange(count), starts=starts,
-                stops=np.minimum(starts + per_tile, layer.neurons), spread=spread,
+                name=layer.name,
+                first_tile=tile,
+                last_tile=tile + count,
+                tiles=tile + np.arange(count),
+                starts=starts,
+                stops=np.minimum(starts + per_tile, layer.neurons),
+                spread=spread,
                 workers=min(worker_contexts * spread, layer.neurons),
                 selection_tiles=(numbers * tiles // slots).reshape(batch, 2, spread),
             )
@@ -105,7 +110,10 @@ def place(network: SpikingNetwork, tiles: int, worker_contexts: int, options: Ma
         tile, slot = tile + count, slot + len(numbers)
     usable_tiles = np.arange(options.reserved_tiles, tiles)
     return Placement(
-        tiles=tiles, neurons_per_tile=per_tile, layers=tuple(layers), usable_tiles=usable_tiles,
+        tiles=tiles,
+        neurons_per_tile=per_tile,
+        layers=tuple(layers),
+        usable_tiles=usable_tiles,
         reductions=_reductions(network, layers, usable, options),
         sample_tiles=usable_tiles[(np.arange(batch) * len(usable_tiles)) // batch],
     )
@@ -164,8 +172,11 @@ def _reductions(
         groups = layer.occupied // group_size
         placed.append(
             ReducePlacement(
-                tiles=tiles, first_tile=min(first, options.reserved_tiles + usable - tiles), group_size=group_size,
-                groups=groups, per_tile=-(-groups * batch * capacity // tiles),
+                tiles=tiles,
+                first_tile=min(first, options.reserved_tiles + usable - tiles),
+                group_size=group_size,
+                groups=groups,
+                per_tile=-(-groups * batch * capacity // tiles),
             )
         )
         first += tiles

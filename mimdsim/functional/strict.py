@@ -20,9 +20,7 @@ from mimdsim.program.verify import vertex_name
 INTEGER_POISON = -(2**30)  # as an index it leaves every array, also counted from the end
 
 
-def execute_strictly(
-    executor: Executor, phases: Collection[str] = ALL_PHASES, observe: Observer | None = None
-) -> None:
+def execute_strictly(executor: Executor, phases: Collection[str] = ALL_PHASES, observe: Observer | None = None) -> None:
     """Run the program of `executor` on its arrays; raises MappingError that names the vertex that broke a rule."""
     for item in executor.program.body:
         times = item.times if isinstance(item, Repeat) else 1

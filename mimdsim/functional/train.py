@@ -19,7 +19,9 @@ Progress = Callable[[int, int], None]
 class Samples(Protocol):
     """What training needs of a data set."""
 
-    labels: np.ndarray
+    @property
+    def labels(self) -> np.ndarray:
+        """int64[samples]"""
 
     def batch(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """ids int32[timesteps, batch, capacity], counts int32[timesteps, batch], labels int32[batch]."""
@@ -56,8 +58,16 @@ def load_batch(executor: Executor, data: Samples, indices: np.ndarray) -> np.nda
 
 
 def train(
-    program: Program, network: SpikingNetwork, train_data: Samples, test_data: Samples | None, *,
-    weights: dict[str, np.ndarray], epochs: int, max_training_steps: int, seed: int, evaluate_each_epoch: bool = True,
+    program: Program,
+    network: SpikingNetwork,
+    train_data: Samples,
+    test_data: Samples | None,
+    *,
+    weights: dict[str, np.ndarray],
+    epochs: int,
+    max_training_steps: int,
+    seed: int,
+    evaluate_each_epoch: bool = True,
     progress: Progress | None = None,
 ) -> TrainingLog:
     """Train for `epochs` (or `max_training_steps` when positive) and record the activity of the last training step."""
@@ -93,15 +103,17 @@ def train(
     finished = total >= per_epoch and evaluate_each_epoch
     assert activity is not None
     return TrainingLog(
-        loss=tuple(losses), test_accuracy_by_epoch=tuple(accuracy),
+        loss=tuple(losses),
+        test_accuracy_by_epoch=tuple(accuracy),
         train_accuracy=evaluate(executor, network, train_data, limit=1000) if finished else None,
         test_samples=len(test_data.labels) if test_data is not None and accuracy else 0,
-        weights=final, activity=activity,
+        weights=final,
+        activity=activity,
     )
 
 
 def evaluate(executor: Executor, network: SpikingNetwork, data: Samples, limit: int = 0) -> float:
-    """Share of samples whose label's output neuron fired most (ties go to the lowest class); forward supersteps only."""
+    """Share of samples whose label's output neuron fired most (ties: lowest class); runs forward supersteps only."""
     samples = min(len(data.labels), limit) if limit else len(data.labels)
     right = 0
     for first in range(0, samples, network.batch):

@@ -23,9 +23,7 @@ class Zeros:
 def _zeros(zeros: Zeros, reference: np.ndarray) -> tuple[Any]:
     if zeros.form == "sparse":
         batch = zeros.shape[0]
-        return (
-            SparseSpikes(ids=np.zeros((batch, zeros.capacity), np.int32), counts=np.zeros((batch, 2), np.int32)),
-        )
+        return (SparseSpikes(ids=np.zeros((batch, zeros.capacity), np.int32), counts=np.zeros((batch, 2), np.int32)),)
     shape = zeros.shape if not zeros.capacity else (*zeros.shape[:-1], zeros.capacity)
     return (np.zeros(shape, reference.dtype),)
 
@@ -68,9 +66,7 @@ DENSE = (
     ),
     OpDef(
         name="zeros",
-        shapes=lambda _, zeros: (
-            ("", Value(name="", shape=zeros.shape, form=zeros.form, capacity=zeros.capacity)),
-        ),
+        shapes=lambda _, zeros: (("", Value(name="", shape=zeros.shape, form=zeros.form, capacity=zeros.capacity)),),
         evaluate=_zeros,
         flops=no_flops,
     ),

@@ -70,9 +70,7 @@ def _accumulate(
     for name, part in zip(names, parts, strict=True):
         if part is not None:
             known = cotangents.get(name)
-            cotangents[name] = (
-                part if known is None else where.one("add", (known, part), f"d.{name}.sum", layer=layer)
-            )
+            cotangents[name] = part if known is None else where.one("add", (known, part), f"d.{name}.sum", layer=layer)
 
 
 def _cotangent_of(name: str, value: Value) -> Value:
@@ -111,9 +109,8 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
         if leaving is None:
             continue
         value = body.value(carry.leaves)
-        start = build.one(
-            "zeros", (reference,), f"d.{carry.leaves}.start", attributes=Zeros(shape=value.shape, capacity=value.capacity)
-        )
+        zeros = Zeros(shape=value.shape, capacity=value.capacity)
+        start = build.one("zeros", (reference,), f"d.{carry.leaves}.start", attributes=zeros)
         carries.append(Carry(enters=entering[carry.leaves], leaves=leaving))
         starts.append(start)
     sums: list[str] = []
@@ -132,9 +129,7 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
     outer_sequence |= dict(zip(grown.attributes.stacked, grown.outputs[finals:], strict=True))
     offset = len(scan.carries)
     outer_sequence |= {s.inside: op.inputs[offset + index] for index, s in enumerate(scan.slices)}
-    constant_of = {
-        name: op.inputs[offset + len(scan.slices) + index] for index, name in enumerate(scan.constants)
-    }
+    constant_of = {name: op.inputs[offset + len(scan.slices) + index] for index, name in enumerate(scan.constants)}
     reads = [*stacked_slices, *((outer_sequence[name], item) for name, item in back.slices)]
     transposed = Scan(
         body=without_unused(inner.graph(tuple(carry.leaves for carry in carries))),
@@ -164,11 +159,21 @@ def _with_stash(build: GraphBuilder, op: Operation, stash: list[str]) -> Operati
         )
         names.append(unique)
     attributes = Scan(
-        body=scan.body, timesteps=scan.timesteps, reverse=scan.reverse, carries=scan.carries, slices=scan.slices,
-        constants=scan.constants, stacked=(*scan.stacked, *extra),
+        body=scan.body,
+        timesteps=scan.timesteps,
+        reverse=scan.reverse,
+        carries=scan.carries,
+        slices=scan.slices,
+        constants=scan.constants,
+        stacked=(*scan.stacked, *extra),
     )
     grown = Operation(
-        name=op.name, kind=op.kind, inputs=op.inputs, outputs=(*op.outputs, *names), phase=op.phase, layer=op.layer,
+        name=op.name,
+        kind=op.kind,
+        inputs=op.inputs,
+        outputs=(*op.outputs, *names),
+        phase=op.phase,
+        layer=op.layer,
         attributes=attributes,
     )
     build.operations[build.operations.index(op)] = grown

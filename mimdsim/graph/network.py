@@ -62,8 +62,8 @@ def training_graph(network: SpikingNetwork) -> Graph:
     """Forward scan, loss, backward scan and update of one training step.
 
     Inputs: 'input' (spikes [timesteps, batch, inputs]), 'labels' [batch], 'training_step', 'w.<layer>' and, with Adam,
-    'moment1.<layer>', 'moment2.<layer>'. Outputs: 'loss', 'counts' [batch, classes], the gradient of each weight, and the updated
-    'w.<layer>' (and moments).
+    'moment1.<layer>', 'moment2.<layer>'. Outputs: 'loss', 'counts' [batch, classes], the gradient of each weight, and
+    the updated 'w.<layer>' (and moments).
     """
     graph = forward_graph(network)
     weights = tuple(f"w.{layer.name}" for layer in network.layers)
@@ -108,7 +108,9 @@ def forward_graph(network: SpikingNetwork) -> Graph:
     for layer in network.layers[:-1]:
         body.declare(
             Value(
-                name=f"spikes.{layer.name}.previous", shape=(batch, layer.neurons), form=form,
+                name=f"spikes.{layer.name}.previous",
+                shape=(batch, layer.neurons),
+                form=form,
                 capacity=layer.capacity if sparse else 0,
             )
         )
@@ -124,8 +126,12 @@ def forward_graph(network: SpikingNetwork) -> Graph:
         source = f"spikes.{name}.previous"
     carries += [Carry(enters=f"{spikes}.previous", leaves=spikes) for spikes in emitted[:-1]]
     scan = Scan(
-        body=body.graph(tuple(carry.leaves for carry in carries)), timesteps=network.timesteps, reverse=False,
-        carries=tuple(carries), slices=(Slice(inside="input.now"),), constants=tuple(constants),
+        body=body.graph(tuple(carry.leaves for carry in carries)),
+        timesteps=network.timesteps,
+        reverse=False,
+        carries=tuple(carries),
+        slices=(Slice(inside="input.now"),),
+        constants=tuple(constants),
         stacked=(emitted[-1],),
     )
     return _with_loss(network, scan)
@@ -136,8 +142,10 @@ def _with_loss(network: SpikingNetwork, scan: Scan) -> Graph:
     sparse = network.spikes == "sparse"
     build.declare(
         Value(
-            name="input", shape=(network.timesteps, network.batch, network.inputs),
-            form="sparse" if sparse else "array", capacity=network.input_capacity if sparse else 0,
+            name="input",
+            shape=(network.timesteps, network.batch, network.inputs),
+            form="sparse" if sparse else "array",
+            capacity=network.input_capacity if sparse else 0,
         )
     )
     build.declare(Value(name="labels", shape=(network.batch,)))

@@ -1,7 +1,7 @@
 """The leaky integrate-and-fire neuron (facts: Finkbeiner et al. 2024, arXiv 2311.04386, equations of the fused layer).
 
-    v[t] = 0            + (1 - decay) * gain * current[t]   if v[t-1] > threshold   (hard reset, state-based)
-    v[t] = decay*v[t-1] + (1 - decay) * gain * current[t]   otherwise
+v[t] = 0            + (1 - decay) * gain * current[t]   if v[t-1] > threshold   (hard reset, state-based)
+v[t] = decay*v[t-1] + (1 - decay) * gain * current[t]   otherwise
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mimdsim.graph.records import Operation, Value
 
 @dataclass(frozen=True, kw_only=True)
 class Lif:
-    """Constants of a layer. reset_gradient 'pass': dv/dv_prev = decay always (as published); 'mask': 0 after a spike."""
+    """Constants of a layer. reset_gradient 'pass': dv/dv_prev = decay (as published); 'mask': 0 after a spike."""
 
     decay: float
     gain: float

@@ -147,14 +147,17 @@ class GraphBuilder:
         outputs = []
         for suffix, value in made:
             unique = self.fresh(f"{name}.{suffix}" if suffix else name)
-            self.values[unique] = Value(
-                name=unique, shape=value.shape, form=value.form, capacity=value.capacity
-            )
+            self.values[unique] = Value(name=unique, shape=value.shape, form=value.form, capacity=value.capacity)
             outputs.append(unique)
         self.operations.append(
             Operation(
-                name=self._fresh_operation(name), kind=kind, inputs=inputs, outputs=tuple(outputs), phase=self.phase,
-                layer=layer, attributes=attributes,
+                name=self._fresh_operation(name),
+                kind=kind,
+                inputs=inputs,
+                outputs=tuple(outputs),
+                phase=self.phase,
+                layer=layer,
+                attributes=attributes,
             )
         )
         return tuple(outputs)

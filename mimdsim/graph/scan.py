@@ -21,9 +21,7 @@ def _scan_shapes(values: tuple[Value, ...], scan: Scan) -> tuple[tuple[str, Valu
     stacks = []
     for name in scan.stacked:
         inside = scan.body.value(name)
-        stacked = Value(
-            name="", shape=(scan.timesteps, *inside.shape), form=inside.form, capacity=inside.capacity
-        )
+        stacked = Value(name="", shape=(scan.timesteps, *inside.shape), form=inside.form, capacity=inside.capacity)
         stacks.append((name, stacked))
     return (*finals, *stacks)
 
@@ -92,9 +90,7 @@ def without_unused(graph: Graph) -> Graph:
         if wanted & set(op.outputs):
             kept.append(op)
             wanted |= set(op.inputs)
-    return Graph(
-        inputs=graph.inputs, outputs=graph.outputs, operations=tuple(reversed(kept)), values=graph.values
-    )
+    return Graph(inputs=graph.inputs, outputs=graph.outputs, operations=tuple(reversed(kept)), values=graph.values)
 
 
 def carry_names(name: str) -> Carry:

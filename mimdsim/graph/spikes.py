@@ -108,7 +108,10 @@ def _synapse_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, .
     )
     source = build.forward_value(spikes)
     d_spikes = build.one(
-        "synapse_spike_gradient", (q, build.saved(spikes), build.saved(weights)), f"{layer}.d_input", layer=layer,
+        "synapse_spike_gradient",
+        (q, build.saved(spikes), build.saved(weights)),
+        f"{layer}.d_input",
+        layer=layer,
         attributes=source.capacity,
     )
     return d_spikes, d_weights
@@ -121,9 +124,7 @@ def _weight_gradient(shape: tuple[int, int], q: np.ndarray, spikes: SparseSpikes
     return (gradient,)
 
 
-def _spike_gradient(
-    capacity: int, q: np.ndarray, spikes: SparseSpikes, weights: np.ndarray
-) -> tuple[np.ndarray]:
+def _spike_gradient(capacity: int, q: np.ndarray, spikes: SparseSpikes, weights: np.ndarray) -> tuple[np.ndarray]:
     gradient = np.zeros((q.shape[0], capacity), q.dtype)
     for sample in range(q.shape[0]):
         count = spikes.counts[sample, 1]

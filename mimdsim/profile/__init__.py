@@ -13,8 +13,8 @@ from mimdsim.profile.records import (
     MemoryProfile,
     RunProfile,
     Span,
-    TiledProfile,
     TileColumns,
+    TiledProfile,
     Training,
 )
 from mimdsim.profile.store import load_profile, save_profile

@@ -13,8 +13,8 @@ from mimdsim.program.codelet import (
     SpikesOver,
     Term,
     TileFormula,
-    WorkerBundles,
     Within,
+    WorkerBundles,
 )
 from mimdsim.program.mapping import TileMapping
 from mimdsim.program.records import (

@@ -137,7 +137,8 @@ class Codelet:
     compute: form 'table' is called once for all vertices of a table as compute(*arrays, *columns, *constants) with the
     whole arrays of the variables (a "@t" axis already taken) and the table's `columns` in the given order; form
     'vertex' is called per vertex as compute(*views, *columns, *constants) with exactly the boxes of its fields (an
-    axis given by one index is dropped) and the vertex's own integers. Both write in place. cost without source does not build. flops: floating-point operations, in the same terms as bundles.
+    axis given by one index is dropped) and the vertex's own integers. Both write in place.
+    A cost without source does not build. flops: floating-point operations, in the same terms as bundles.
     """
 
     name: str

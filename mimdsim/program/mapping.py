@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-
 REPLICATED = -1
 FLAT = -2
 

@@ -15,8 +15,16 @@ from mimdsim.program.codelet import Codelet, Recorded
 from mimdsim.program.mapping import TileMapping
 
 CATEGORIES = (
-    "weights", "weight gradients", "optimiser", "neuron states", "spike ids", "gradients", "spike selection",
-    "exchange buffers", "vertices", "code",
+    "weights",
+    "weight gradients",
+    "optimiser",
+    "neuron states",
+    "spike ids",
+    "gradients",
+    "spike selection",
+    "exchange buffers",
+    "vertices",
+    "code",
 )
 
 

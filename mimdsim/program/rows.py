@@ -1,4 +1,4 @@
-"""Boxes of vertices as integer columns, and where their elements lie. Shared by the verifier and the exchange planner."""
+"""Boxes of vertices as integer columns, and where their elements lie; for the verifier and the exchange planner."""
 
 from __future__ import annotations
 

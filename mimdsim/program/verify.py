@@ -58,8 +58,12 @@ def vertex_name(table: VertexTable, vertex: int) -> str:
 
 def _problem(rule: str, superstep: Superstep, table: VertexTable, vertex: int, text: str) -> Problem:
     return Problem(
-        rule=rule, superstep=superstep.name, codelet=table.codelet.name, vertex=vertex,
-        tile=int(table.tiles[vertex]), message=f"superstep '{superstep.name}': {vertex_name(table, vertex)} {text}",
+        rule=rule,
+        superstep=superstep.name,
+        codelet=table.codelet.name,
+        vertex=vertex,
+        tile=int(table.tiles[vertex]),
+        message=f"superstep '{superstep.name}': {vertex_name(table, vertex)} {text}",
     )
 
 
@@ -67,11 +71,9 @@ def _first(mask: np.ndarray) -> int:
     return int(np.flatnonzero(mask)[0])
 
 
-def _check_table(
-    program: Program, superstep: Superstep, table: VertexTable, tiles: int, times: int
-) -> list[Problem]:
+def _check_table(program: Program, superstep: Superstep, table: VertexTable, tiles: int, times: int) -> list[Problem]:
     problems: list[Problem] = []
-    outside = (table.tiles < 0) | (table.tiles >= tiles)
+    outside = np.asarray((table.tiles < 0) | (table.tiles >= tiles))
     if outside.any():
         text = f"but the machine has tiles 0 to {tiles - 1}; map it to fewer tiles or choose a larger machine"
         return [_problem("tile exists", superstep, table, _first(outside), text)]

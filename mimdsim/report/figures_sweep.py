@@ -34,8 +34,14 @@ def draw_sweep(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> Figure | 
             x = [row[first] if numeric else names.index(str(row[first])) for row in line]
             middle = [row["ms_per_training_step"] for row in line]
             speed.plot(x, middle, color=colour, linewidth=1.5, label=label or None)
-            speed.fill_between(x, [row["ms_low"] for row in line], [row["ms_high"] for row in line], color=colour,
-                               alpha=0.13, linewidth=0)
+            speed.fill_between(
+                x,
+                [row["ms_low"] for row in line],
+                [row["ms_high"] for row in line],
+                color=colour,
+                alpha=0.13,
+                linewidth=0,
+            )
             kib = [row["peak_bytes"] / 1024 for row in line]
             memory.plot(x, kib, color=colour, linewidth=1.5)
             for panel, values in ((speed, middle), (memory, kib)):
@@ -45,8 +51,9 @@ def draw_sweep(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> Figure | 
         limits = sorted({row["limit_bytes"] / 1024 for row in timed})
         if len(limits) == 1:
             memory.axhline(limits[0], color=VERMILLION, linewidth=1.2, linestyle="--")
-            memory.text(0.01, limits[0], " limit", color=VERMILLION, va="bottom",
-                        transform=memory.get_yaxis_transform())
+            memory.text(
+                0.01, limits[0], " limit", color=VERMILLION, va="bottom", transform=memory.get_yaxis_transform()
+            )
         for panel in (speed, memory):
             panel.set_xlabel(first)
             panel.grid(True)

@@ -20,7 +20,8 @@ def time_program(
 ) -> TiledProfile:
     """Cycles of every superstep of one training step of `program` on `machine`, with the spikes of `activity`."""
     barrel = Barrel(
-        contexts=machine.tile.worker_contexts, issue_cycles=machine.tile.issue_cycles,
+        contexts=machine.tile.worker_contexts,
+        issue_cycles=machine.tile.issue_cycles,
         vector_bytes=machine.tile.vector_bytes,
     )
     loads = program_loads(program, activity, barrel)
@@ -34,7 +35,10 @@ def time_program(
         volume = 0
         if exchange is not None:
             endpoint = endpoint_cycles(
-                exchange.bytes_sent, exchange.bytes_received, exchange.fragments_sent, exchange.fragments_received,
+                exchange.bytes_sent,
+                exchange.bytes_received,
+                exchange.fragments_sent,
+                exchange.fragments_received,
                 machine.exchange,
             )
             moving = exchange_phase_cycles(endpoint, machine.exchange)
@@ -51,9 +55,17 @@ def time_program(
         )
         spans.append(
             Span(
-                name=superstep.name, op=superstep.op, phase=superstep.phase, times=times, compute_cycles=load.cycles,
-                exchange_cycles=moving * times, sync_cycles=waiting * times, busy_cycles=int(load.busy.sum()),
-                bytes_received=volume, flops=load.flops, slowest_tile=load.slowest_tile,
+                name=superstep.name,
+                op=superstep.op,
+                phase=superstep.phase,
+                times=times,
+                compute_cycles=load.cycles,
+                exchange_cycles=moving * times,
+                sync_cycles=waiting * times,
+                busy_cycles=int(load.busy.sum()),
+                bytes_received=volume,
+                flops=load.flops,
+                slowest_tile=load.slowest_tile,
             )
         )
     spans += _loop_spans(program, machine)
@@ -64,16 +76,28 @@ def time_program(
     cycles = sum(span.cycles for span in spans)
     exposed = host_exposed_seconds(stream, cycles / clock, machine.host.prefetch_depth)
     return TiledProfile(
-        machine=machine.name, title=machine.title, clock_hz=clock, tiles=program.tiles,
-        tiles_used=int((busy > 0).sum()), worker_contexts=machine.tile.worker_contexts, spans=tuple(spans),
+        machine=machine.name,
+        title=machine.title,
+        clock_hz=clock,
+        tiles=program.tiles,
+        tiles_used=int((busy > 0).sum()),
+        worker_contexts=machine.tile.worker_contexts,
+        spans=tuple(spans),
         tile_columns=TileColumns(
-            grid_columns=machine.chip.grid_columns, busy_cycles=tuple(busy.tolist()), bytes_sent=tuple(sent.tolist()),
+            grid_columns=machine.chip.grid_columns,
+            busy_cycles=tuple(busy.tolist()),
+            bytes_sent=tuple(sent.tolist()),
             bytes_received=tuple(received.tolist()),
-            peak_bytes=memory.peak_bytes_by_tile, always_live_bytes=memory.always_live_bytes_by_tile,
+            peak_bytes=memory.peak_bytes_by_tile,
+            always_live_bytes=memory.always_live_bytes_by_tile,
             layer=program.layer_of_tile or ("",) * program.tiles,
         ),
-        memory=memory, host_seconds=stream, host_exposed_seconds=exposed, seconds_low=low / clock + exposed,
-        seconds_high=high / clock + exposed, assumptions=machine_assumptions(machine) + codelet_assumptions(program),
+        memory=memory,
+        host_seconds=stream,
+        host_exposed_seconds=exposed,
+        seconds_low=low / clock + exposed,
+        seconds_high=high / clock + exposed,
+        assumptions=machine_assumptions(machine) + codelet_assumptions(program),
     )
 
 
@@ -84,9 +108,17 @@ def _loop_spans(program: Program, machine: MimdMachine) -> list[Span]:
         if isinstance(item, Repeat) and item.body:
             spans.append(
                 Span(
-                    name=f"loop control {item.body[0].phase}", op="repeat", phase=item.body[0].phase, times=item.times,
-                    compute_cycles=0, exchange_cycles=0, sync_cycles=machine.sync.loop_cycles * item.times,
-                    busy_cycles=0, bytes_received=0, flops=0, slowest_tile=0,
+                    name=f"loop control {item.body[0].phase}",
+                    op="repeat",
+                    phase=item.body[0].phase,
+                    times=item.times,
+                    compute_cycles=0,
+                    exchange_cycles=0,
+                    sync_cycles=machine.sync.loop_cycles * item.times,
+                    busy_cycles=0,
+                    bytes_received=0,
+                    flops=0,
+                    slowest_tile=0,
                 )
             )
     return spans
@@ -114,7 +146,9 @@ def machine_assumptions(machine: MimdMachine) -> tuple[Assumption, ...]:
             kind, _, source = text.partition(":")
             found.append(
                 Assumption(
-                    name=f"{section_name}.{field}", value=f"{getattr(section, field):g}", kind=kind,
+                    name=f"{section_name}.{field}",
+                    value=f"{getattr(section, field):g}",
+                    kind=kind,
                     source=source.strip(),
                 )
             )

@@ -74,12 +74,13 @@ def program_loads(program: Program, activity: RecordedActivity, barrel: Barrel) 
         if isinstance(item, Repeat):
             loads += _stretch(program, item.body, item.times, activity, barrel)
     tops = _tops(program)
-    single = {id(step): load for stretch in tops for step, load in zip(
-        stretch, _stretch(program, tuple(stretch), 1, activity, barrel), strict=True)}
+    single = {
+        id(step): load
+        for stretch in tops
+        for step, load in zip(stretch, _stretch(program, tuple(stretch), 1, activity, barrel), strict=True)
+    }
     repeated = iter(loads)
-    return tuple(
-        single[id(step)] if id(step) in single else next(repeated) for step, _, _ in program.supersteps()
-    )
+    return tuple(single[id(step)] if id(step) in single else next(repeated) for step, _, _ in program.supersteps())
 
 
 def _tops(program: Program) -> list[list[Superstep]]:
@@ -110,8 +111,11 @@ def _stretch(
         busy = np.rint(cycles.sum(axis=0)).astype(np.int64)
         loads.append(
             SuperstepLoad(
-                cycles_by_execution=np.rint(after).astype(np.int64) - np.rint(before).astype(np.int64), busy=busy,
-                slowest_tile=int(busy.argmax()), flops=flops, uncertainty=uncertainty,
+                cycles_by_execution=np.rint(after).astype(np.int64) - np.rint(before).astype(np.int64),
+                busy=busy,
+                slowest_tile=int(busy.argmax()),
+                flops=flops,
+                uncertainty=uncertainty,
             )
         )
         before = after
@@ -144,7 +148,7 @@ def _tile_cycles(
     if bundles is not None:
         by_context = bundles.reshape(times, tiles, barrel.contexts)
         cycles += np.maximum(barrel.issue_cycles * by_context.max(axis=2), by_context.sum(axis=2))
-    return cycles, int(round(flops)), doubt / weight if weight else 0.0
+    return cycles, round(flops), doubt / weight if weight else 0.0
 
 
 def _cells(table: VertexTable, contexts: int) -> np.ndarray:
@@ -208,7 +212,11 @@ def _split(table: VertexTable, term: Term) -> tuple[np.ndarray, Recorded | None]
 
 
 def add_recorded(
-    load: np.ndarray, cell: np.ndarray, weight: np.ndarray, table: VertexTable, extent: Recorded,
+    load: np.ndarray,
+    cell: np.ndarray,
+    weight: np.ndarray,
+    table: VertexTable,
+    extent: Recorded,
     activity: RecordedActivity,
 ) -> None:
     """load[t, cell] += weight * extent at t, for every vertex."""

@@ -5,6 +5,13 @@ from mimdsim.workload.describe import Workload, find_workload, list_workloads, l
 from mimdsim.workload.network import capacities_of, network_of
 
 __all__ = [
-    "SpikeDataset", "Workload", "capacities_of", "find_workload", "input_shape", "list_workloads", "load_workload",
-    "network_of", "open_dataset",
+    "SpikeDataset",
+    "Workload",
+    "capacities_of",
+    "find_workload",
+    "input_shape",
+    "list_workloads",
+    "load_workload",
+    "network_of",
+    "open_dataset",
 ]

@@ -84,9 +84,7 @@ def read_labels(recording: Path) -> tuple[Gesture, ...]:
             raise DataFileError(path, f"class {label} is outside 1 to {CLASSES}", byte_offset=offset)
         if start >= end:
             raise DataFileError(path, f"gesture starts at {start} us and ends at {end} us", byte_offset=offset)
-        gestures.append(
-            Gesture(recording=recording, label=label - 1, start_microseconds=start, end_microseconds=end)
-        )
+        gestures.append(Gesture(recording=recording, label=label - 1, start_microseconds=start, end_microseconds=end))
     return tuple(gestures)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from mimdsim.graph import Adam, Layer, Sgd, SpikingNetwork
 from mimdsim.graph.neurons import Lif
 from mimdsim.graph.spikes import Selection
@@ -16,15 +18,19 @@ def network_of(workload: Workload) -> SpikingNetwork:
     widths = (inputs, *network.hidden, classes)
     capacities = capacities_of(workload)
     lif = Lif(
-        decay=network.decay, gain=network.current_gain, threshold=network.threshold,
+        decay=network.decay,
+        gain=network.current_gain,
+        threshold=network.threshold,
         reset_gradient=network.reset_gradient,
     )
     layers = []
-    for index, (fan_in, neurons) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
+    for index, (fan_in, neurons) in enumerate(itertools.pairwise(widths)):
         is_output = index == len(widths) - 2
         second = network.output_second_threshold if is_output else network.second_threshold
         selection = Selection(
-            threshold=network.threshold, second_threshold=second, capacity=min(capacities[index], neurons),
+            threshold=network.threshold,
+            second_threshold=second,
+            capacity=min(capacities[index], neurons),
             slope=network.surrogate_slope,
         )
         name = "output" if is_output else f"hidden{index}"
@@ -35,8 +41,12 @@ def network_of(workload: Workload) -> SpikingNetwork:
         else Sgd(learning_rate=training.learning_rate)
     )
     return SpikingNetwork(
-        layers=tuple(layers), timesteps=workload.data.timesteps, batch=training.batch,
-        input_capacity=workload.data.input_capacity, spikes=network.spikes, logit_scale=training.logit_scale,
+        layers=tuple(layers),
+        timesteps=workload.data.timesteps,
+        batch=training.batch,
+        input_capacity=workload.data.input_capacity,
+        spikes=network.spikes,
+        logit_scale=training.logit_scale,
         optimiser=optimiser,
     )
 

@@ -53,9 +53,7 @@ def open_dvs_gesture(data: Data, seed: int, progress: Progress) -> tuple[EventLi
     def cut(wanted: Iterable[tuple[int, dvs_gesture.Gesture]]) -> Iterator[tuple[int, Events]]:
         for _, group in groupby(wanted, key=lambda item: item[1].recording):
             places, gestures = zip(*group, strict=True)
-            yield from zip(
-                places, dvs_gesture.read_gestures(gestures, duration_microseconds=duration), strict=True
-            )
+            yield from zip(places, dvs_gesture.read_gestures(gestures, duration_microseconds=duration), strict=True)
 
     def made(split: Literal["train", "test"], limit: int) -> EventLists:
         gestures = dvs_gesture.list_gestures(_folder(data, dvs_gesture.LAYOUT), split)
