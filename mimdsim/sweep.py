@@ -14,6 +14,7 @@ import itertools
 import json
 import os
 import tomllib
+import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -141,10 +142,12 @@ def run_sweep(
 ) -> list[dict[str, Any]]:
     """Results of every point in order; computes what `folder` does not hold yet."""
     folder.mkdir(parents=True, exist_ok=True)
-    first: dict[str, Point] = {}
+    roomiest: dict[str, Point] = {}  # values do not depend on the machine, but some machines have too few tiles
     for point in points:
-        first.setdefault(point.activity_key, point)
-    waiting = [point for key, point in first.items() if not (folder / "activity" / f"{key}.npz").exists()]
+        known = roomiest.setdefault(point.activity_key, point)
+        if point.machine.chip.tiles > known.machine.chip.tiles:
+            roomiest[point.activity_key] = point
+    waiting = [point for key, point in roomiest.items() if not (folder / "activity" / f"{key}.npz").exists()]
     for done, _ in enumerate(_in_processes(_record, waiting, folder, processes), start=1):
         progress("recording spikes", done, len(waiting))
     open_points = [point for point in points if not (folder / "points" / f"{point.key}.json").exists()]
@@ -171,7 +174,10 @@ def _in_processes(
 
 def _record(point: Point, folder: Path) -> None:
     """Train and keep the spikes of the last training step; memory limits do not matter for values."""
-    compiled = compile_workload(point.workload, point.machine, must_fit=False)
+    try:
+        compiled = compile_workload(point.workload, point.machine, must_fit=False)
+    except DoesNotFit:
+        return  # too few tiles even on the largest machine: every point of this activity says so
     log = train_workload(point.workload, compiled)
     arrays: dict[str, np.ndarray] = {}
     for layer, ids in log.activity.ids.items():
@@ -187,19 +193,19 @@ def load_activity(path: Path) -> RecordedActivity:
         with np.load(path, allow_pickle=False) as stored:
             ids = {name.removeprefix("ids."): stored[name] for name in stored.files if name.startswith("ids.")}
             counts = {name.removeprefix("counts."): stored[name] for name in stored.files if name.startswith("counts.")}
-    except (OSError, ValueError, EOFError, KeyError) as problem:
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as problem:
         raise DataFileError(path, f"is no recorded activity ({problem}); delete it to record again") from None
     return RecordedActivity(ids=ids, counts=counts, dropped={})
 
 
 def _time_point(point: Point, folder: Path) -> None:
-    activity = load_activity(folder / "activity" / f"{point.activity_key}.npz")
     try:
         compiled = compile_workload(point.workload, point.machine, must_fit=False)
     except DoesNotFit as refusal:  # too few tiles: nothing to time
         row: dict[str, Any] = dict.fromkeys(RESULTS)
         row |= {"fits": False, "note": str(refusal)}
     else:
+        activity = load_activity(folder / "activity" / f"{point.activity_key}.npz")
         profile = retime(compiled, point.machine, activity)
         limit = point.machine.tile.sram_bytes
         row = {

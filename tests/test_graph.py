@@ -33,7 +33,9 @@ def central_differences(graph: Graph, inputs: dict[str, Any], name: str, step: f
 
 @pytest.mark.parametrize("widths", [(4, 3), (4, 5, 3), (3, 4, 3, 2)])
 def test_gradients_are_finite_differences_of_the_smooth_spike(widths: tuple[int, ...]) -> None:
-    network = small_network(widths, spikes="dense", smooth=True, reset_gradient="mask", timesteps=6)
+    network = small_network(
+        widths, spikes="dense", smooth=True, reset_gradient="mask", timesteps=6, gain=20.0, slope=1.0
+    )
     given = given_values(network, 1, dyadic=False, dtype=np.float64)
     outcome = interpreted(network, given)
     graph, inputs = forward_graph(network), given.for_graph(network)

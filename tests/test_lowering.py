@@ -117,27 +117,27 @@ def test_execution_is_interpretation_within_rounding_on_ordinary_weights(
 
 
 def test_a_potential_on_the_threshold_may_flip_and_little_else_changes() -> None:
-    """One hidden neuron sums 40 weights of 0.1: in the order of ids, and pairwise in the interpreter."""
-    network = small_network((40, 200, 6), timesteps=8, batch=8, gain=20.0, second_threshold=0.9)
-    values = given_values(network, 5, dyadic=False)
+    """One hidden neuron sums 40 weights of 0.1 once: in the order of ids on tiles, by BLAS in the dense interpreter."""
+    network = small_network((40, 300, 6), timesteps=8, batch=8, gain=5.0, second_threshold=-100.0)
+    values = given_values(network, 5, dyadic=False, activity=0.2)
     values.arrays["w.hidden0"][:, 7] = 0.1
-    ids = np.broadcast_to(np.arange(40, dtype=np.int32), values.spikes.ids.shape[:2] + (40,)).copy()
-    values = replace(
-        values, spikes=SparseSpikes(ids=ids, counts=np.full_like(values.spikes.counts, 40)),
-        dense=np.ones_like(values.dense),
-    )  # fmt: skip
-    reached = interpreted(network, values).potentials["hidden0"][0, 0, 7]
+    values.arrays["w.output"] *= 0.5
+    values.spikes.ids[0, 0] = np.arange(40)
+    values.spikes.counts[0, 0] = 40
+    values.dense[0, 0] = 1.0
+    dense = replace(network, spikes="dense")
+    reached = interpreted(dense, values).potentials["hidden0"][0, 0, 7]
     other = executed(compiled(network), values).potentials["hidden0"][0, 0, 7]
-    assert reached != other
+    if reached == other:
+        pytest.skip("this machine's BLAS sums in the order of ids")
     hidden, output = network.layers
     threshold = float(min(reached, other))  # one of the two is above it
     changed = replace(
-        hidden, lif=replace(hidden.lif, threshold=threshold),
-        selection=replace(hidden.selection, threshold=threshold, second_threshold=0.9 * threshold),
-    )  # fmt: skip
+        hidden, lif=replace(hidden.lif, threshold=threshold), selection=replace(hidden.selection, threshold=threshold)
+    )
     network = replace(network, layers=(changed, output))
-    found, expected = executed(compiled(network), values), interpreted(network, values)
-    assert assert_close_but_for_rounding(network, found, expected) > 0
+    expected = interpreted(replace(network, spikes="dense"), values)
+    assert assert_close_but_for_rounding(network, executed(compiled(network), values), expected) > 0
 
 
 @pytest.mark.parametrize("optimiser", [SGD, ADAM], ids=["sgd", "adam"])
@@ -270,6 +270,7 @@ def test_a_batch_of_one_whose_first_layer_lies_on_the_sample_tile() -> None:
 def test_every_neuron_is_listed_when_selection_is_spread_over_tiles(neurons: int, states_per_worker: int) -> None:
     network = small_network((4, neurons, 3), timesteps=2, batch=2, second_threshold=-100.0)
     values = given_values(network, 13)
+    values.arrays["w.hidden0"][:] = -1.0  # nothing fires, everything is a gradient entry
     options = MappingOptions(states_per_worker=states_per_worker)
     found = executed(compiled(network, options=options), values)
     assert_same_spikes(found, interpreted(network, values))

@@ -12,7 +12,7 @@ import typing
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 
 from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.base.units import parse_quantity
@@ -26,19 +26,14 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    @model_validator(mode="before")
+    @field_validator("*", mode="before")
     @classmethod
-    def _units_to_base(cls, values: Any) -> Any:
-        if not isinstance(values, dict):
-            return values
-        converted: dict[str, Any] = {}
-        for key, value in values.items():
-            field = cls.model_fields.get(key)
-            if isinstance(value, str) and field is not None and _is_number(field.annotation):
-                number = parse_quantity(value, key)
-                value = int(number) if number.is_integer() else number
-            converted[key] = value
-        return converted
+    def _unit_to_base(cls, value: Any, about: ValidationInfo) -> Any:
+        key = about.field_name
+        if isinstance(value, str) and key is not None and _is_number(cls.model_fields[key].annotation):
+            number = parse_quantity(value, key)
+            return int(number) if number.is_integer() else number
+        return value
 
 
 class SourcedSection(Section):

@@ -67,7 +67,7 @@ def _problem(rule: str, superstep: Superstep, table: VertexTable, vertex: int, t
     )
 
 
-def _first(mask: np.ndarray) -> int:
+def _first(mask: np.ndarray | np.bool_) -> int:
     return int(np.flatnonzero(mask)[0])
 
 

@@ -1,0 +1,148 @@
+"""Checks: the compiled program is right; three published defects are found and named; references are held."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from test_run import mimdsim
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared" / "references"
+FOUR = ("--set", "mapping.neurons_per_tile=4")
+
+
+def test_the_compiled_program_is_right() -> None:
+    output = mimdsim("check", "digits", "bow", *FOUR)
+    assert "FAIL" not in output
+    assert "every superstep agrees with the interpreter" in output
+
+
+@pytest.mark.slow
+def test_the_compiled_program_is_right_vertex_by_vertex() -> None:
+    small = (
+        "--set",
+        "network.hidden=[24, 16]",
+        "--set",
+        "network.capacity=[6, 4, 10]",
+        "--timesteps",
+        "3",
+        "--batch",
+        "4",
+    )
+    output = mimdsim("check", "digits", "bow", "--strict", *small)
+    assert "also strictly" in output
+
+
+@pytest.mark.parametrize(
+    ("file", "arguments", "message"),
+    [
+        ("defect_1_current_buffer", FOUR, "vertex 0 of LifUpdate (hidden0) on tile 1 left its slices: index 2"),
+        (
+            "defect_2_input_gradient",
+            FOUR,
+            "vertex 0 of InputGradient (output) on tile 97 leaves partial.output[0, 0, 0]",
+        ),
+        ("defect_4_batch_split", ("--batch", "8"), "of WeightGradient (output) on tile"),
+    ],
+)
+def test_a_published_defect_is_found_and_its_vertex_named(file: str, arguments: tuple[str, ...], message: str) -> None:
+    output = mimdsim("check", "digits", "bow", "--program", str(ROOT / f"examples/{file}.py"), *arguments, code=1)
+    assert message in output
+
+
+@pytest.mark.parametrize(
+    ("file", "arguments"), [("defect_1_current_buffer", ()), ("defect_4_batch_split", ("--batch", "6"))]
+)
+def test_where_a_defect_does_no_harm_the_check_passes(file: str, arguments: tuple[str, ...]) -> None:
+    """Two neurons a tile start at an even neuron, but only the first tile stays in the buffer; six divides the batch."""
+    narrow = (
+        "--set",
+        "network.hidden=[2, 2]",
+        "--set",
+        "network.capacity=[2, 2, 2]",
+        "--set",
+        "mapping.neurons_per_tile=2",
+    )
+    code = 0 if file == "defect_4_batch_split" else 1  # the output layer has tiles beyond the first two neurons
+    mimdsim("check", "digits", "bow", "--program", str(ROOT / f"examples/{file}.py"), *narrow, *arguments, code=code)
+
+
+def test_findings_as_json() -> None:
+    findings = json.loads(mimdsim("check", "digits", "bow", "--json"))
+    assert [finding["name"] for finding in findings] == ["rules", "memory", "values", "gradients"]
+    assert all(finding["passed"] for finding in findings)
+
+
+def test_a_program_file_without_build_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("x = 1\n")
+    assert "defines no function build" in mimdsim("check", "digits", "bow", "--program", str(path), code=2)
+    path.write_text("def build(subject):\n    return 3\n")
+    assert "must return a Program, returned int" in mimdsim("check", "digits", "bow", "--program", str(path), code=2)
+
+
+def test_a_program_that_breaks_a_rule_is_not_run(tmp_path: Path) -> None:
+    path = tmp_path / "moved.py"
+    path.write_text(
+        "import dataclasses\n"
+        "def build(subject):\n"
+        "    def move(step):\n"
+        "        tables = tuple(dataclasses.replace(t, tiles=(t.tiles + 1)) if t.codelet.name == 'LifUpdate' else t\n"
+        "                       for t in step.tables)\n"
+        "        return dataclasses.replace(step, tables=tables)\n"
+        "    return subject.program.map_supersteps(move)\n"
+    )
+    output = mimdsim("check", "digits", "bow", "--program", str(path), code=1)
+    assert "vertex 0 of LifUpdate (hidden0) on tile 2 writes v.hidden0[0, 0:2], which lies on tile 1" in output
+    assert "not run" in output
+
+
+def test_vendor_points_and_printed_mappings_are_reproduced() -> None:
+    files = [str(ROOT / "references" / name) for name in ("vendor_cycle_estimates.csv", "tile_mapping_golden.json")]
+    rows = json.loads(mimdsim("check", "--references", "--json", *files))
+    assert len(rows) > 200
+    assert all(row["within"] for row in rows)
+
+
+@pytest.mark.slow
+def test_published_training_times_are_predicted_and_named_when_out(tmp_path: Path) -> None:
+    lines = (ROOT / "references/ipu_training_step_ms.csv").read_text().splitlines()
+    path = tmp_path / "two.csv"
+    path.write_text("\n".join([lines[0], lines[2], lines[8]]) + "\n")
+    output = mimdsim("check", "--references", str(path), code=3)
+    assert "OUT" in output
+    assert "not computed" not in output
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="needs the folder of outside references")
+def test_gpu_tables_are_read_and_rows_that_cannot_be_computed_say_why() -> None:
+    rows = json.loads(mimdsim("check", "--references", "--json", str(SHARED / "gpu_snn_measurements.csv")))
+    assert rows
+    assert all(row["predicted"] is None and row["note"] for row in rows)
+    text = mimdsim("check", "--references", str(SHARED / "gemm_measurements.csv"), code=3)
+    assert "is a tiled machine" in text
+    assert "within tolerance" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("x.csv", "a,b\n1,2\n", "known tables have at least"),
+        ("x.json", "{", "is not JSON"),
+        ("x.json", "[1]", "is no list of mappings"),
+        ("x.csv", "codelet,scope,dtype,params,cycles\npopops::Fill,worker,f32,n=16,many\n", "'many' is not a number"),
+        ("x.csv", "codelet,scope,dtype,params,cycles\npopops::Fill,worker\n", "line 2 has not the 5 columns"),
+    ],
+)
+def test_a_bad_reference_file_is_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    assert message in mimdsim("check", "--references", str(path), code=2)
+
+
+def test_an_unknown_codelet_is_named_and_not_guessed(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("codelet,scope,dtype,params,cycles\npopops::Nonsense,worker,f32,n=16,10\n")
+    assert "not computed: no formula for this codelet" in mimdsim("check", "--references", str(path))

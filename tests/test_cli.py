@@ -1,0 +1,88 @@
+"""The command line: quick help, and a message with a way out for every mistake."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_run import mimdsim
+
+FAST = ("--set", "training.max_training_steps=1", "--set", "data.train_samples=48", "--set", "data.test_samples=1")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from click.testing import CliRunner; from mimdsim.cli import main; "
+        "assert CliRunner().invoke(main, ['--help']).exit_code == 0; "
+        "print([name for name in ('numpy', 'numba', 'matplotlib', 'pydantic', 'networkx') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_list_names_workloads_and_machines() -> None:
+    output = mimdsim("list")
+    assert "digits" in output
+    assert "bow" in output
+    assert "a100" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "digitz"), "did you mean 'digits'?"),
+        (("run", "digits", "bov"), "did you mean 'bow'?"),
+        (("run", "digits", "bow", "--set", "training.batchs=3"), "did you mean 'batch'?"),
+        (("run", "digits", "bow", "--set", "tile.sram_byte=3"), "did you mean 'sram_bytes'?"),
+        (("run", "digits", "bow", "--set", "tiles.sram_bytes=3"), "did you mean 'tile'?"),
+        (("run", "digits", "bow", "--set", "training.batch"), "--set section.key=value"),
+        (("run", "digits", "bow", "--set", "tile.sram_bytes=624 KB"), "ambiguous (1000 or 1024?)"),
+        (("run", "digits", "bow", "--set", "training.batch=0"), "greater than 0"),
+        (("run", "digits", "a100"), "exactly one tiled machine"),
+        (("run", "digits", "bow", "--set", "tile.sram_bytes=32 KiB"), "three things to change"),
+        (("run", "digits", "bow", "--set", "chip.tiles=3"), "tiles are usable"),
+        (("run", "digits", "bow", "--set", "network.spikes=dense"), "has no lowering to tiles"),
+        (("run", "nmnist-2", "bow", "--set", "data.path=/nonexistent"), "/nonexistent"),
+        (("sweep", "digits", "bow", "--set", "tile=3"), "section.key"),
+        (("sweep", "digits", "a100", "--set", "chip.clock_hz=1"), "is a GPU"),
+        (("sweep", "digits", "bow", "--set", "tile.sram_bytes="), "write  --set"),
+        (("check", "digits", "a100"), "is a GPU"),
+        (("check", "digits", "bow", "--program", "none.py"), "no such file"),
+        (("check", "--references", "none.csv"), "no such file"),
+    ],
+    ids=lambda value: " ".join(value[:3]) if isinstance(value, tuple) else "",
+)
+def test_a_mistake_is_explained(arguments: tuple[str, ...], message: str) -> None:
+    output = mimdsim(*arguments, *(FAST if arguments[0] == "run" else ()), code=2)
+    assert message in output
+    assert "Traceback" not in output
+
+
+def test_what_does_not_fit_is_refused_with_tile_variable_bytes_and_savings() -> None:
+    output = mimdsim("run", "digits", "bow", "--set", "tile.sram_bytes=64 KiB", *FAST, code=2)
+    assert "needs" in output
+    assert "and has 65,536 (64.0 KiB)" in output
+    assert "largest there: " in output
+    assert output.count("saves") == 3
+
+
+def test_every_problem_of_a_description_is_told_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'title = "x"\n[data]\nsource = "digits"\ntimesteps = -1\ninput_capacity = 4\n'
+        '[network]\nhiden = [3]\nhidden = [3]\nactivity = 0.1\n[training]\nbatch = 2\nlearning_rate = "fast"\n'
+    )
+    output = mimdsim("run", str(path), code=2)
+    assert "3 problems" in output
+    assert "'data.timesteps' (line 4)" in output
+    assert "unknown key 'network.hiden' (line 7); did you mean 'hidden'?" in output
+    assert "learning_rate" in output
+
+
+def test_dump_writes_the_program_after_every_pass(tmp_path: Path) -> None:
+    mimdsim("run", "digits", "bow", "--out", str(tmp_path / "out"), "--dump", str(tmp_path / "dump"), *FAST)
+    names = sorted(path.name for path in (tmp_path / "dump").iterdir())
+    assert names == ["02_lower.txt", "03_merge_supersteps.txt", "04_plan_exchanges.txt"]
+    assert "LIF update" in (tmp_path / "dump" / "04_plan_exchanges.txt").read_text()

@@ -1,0 +1,191 @@
+"""Codelets: what does not build, costs and sources of all, and the per-vertex form."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from networks import Outcome, assert_same_bits, assert_same_spikes, compiled, executed, given_values, small_network
+
+from mimdsim.base.errors import MappingError
+from mimdsim.codelets import CODELETS
+from mimdsim.codelets.neurons import DECAY_GRADIENT, LIF_UPDATE
+from mimdsim.codelets.spikes import COMBINE_TILES, FLAG_SPIKES
+from mimdsim.compiler import Compiled
+from mimdsim.functional.execute import VertexFailure
+from mimdsim.program import Codelet, Field, Term, TileFormula, WorkerBundles
+from mimdsim.program.codelet import UNCERTAINTY, now_shift
+
+NETWORK = small_network((6, 5, 3), timesteps=3, batch=3, capacities=(4, 3))
+
+
+def nothing(*_arrays: Any) -> None:
+    """Computes nothing."""
+
+
+def codelet(**changes: Any) -> Codelet:
+    given: dict[str, Any] = {
+        "name": "Try", "fields": (Field(name="x", access="read", box=(":",)),), "columns": (), "compute": nothing,
+        "cost": WorkerBundles(fixed=1, terms=(), kind="assumed", source="a guess"),
+    }  # fmt: skip
+    return Codelet(**(given | changes))
+
+
+def test_a_codelet_without_a_source_does_not_build() -> None:
+    with pytest.raises(ValueError, match="codelet 'Try': its cost names no source"):
+        codelet(cost=WorkerBundles(fixed=1, terms=(), kind="assumed", source=""))
+    with pytest.raises(ValueError, match="codelet 'Try': its cost names no source"):
+        codelet(cost=TileFormula(cycles=nothing, kind="assumed", source=""))
+
+
+def test_a_codelet_of_unknown_kind_or_form_does_not_build() -> None:
+    with pytest.raises(ValueError, match="kind of source 'heard' must be one of measured, published, derived, assumed"):
+        codelet(cost=WorkerBundles(fixed=1, terms=(), kind="heard", source="someone"))
+    with pytest.raises(ValueError, match="form 'row' must be 'table' or 'vertex'"):
+        codelet(form="row")
+    with pytest.raises(ValueError, match="field 'x': access 'see' must be one of read, write, update"):
+        Field(name="x", access="see", box=(":",))
+
+
+class Eights(dict[str, np.ndarray]):
+    """Every extent is 8."""
+
+    def __missing__(self, name: str) -> np.ndarray:
+        return np.full(2, 8)
+
+
+@pytest.mark.parametrize("name", sorted(CODELETS))
+def test_every_codelet_costs_something_and_says_where_that_comes_from(name: str) -> None:
+    record = CODELETS[name]
+    assert record.name == name
+    assert record.cost.source
+    assert record.cost.kind in UNCERTAINTY
+    assert record.code_bytes > 0
+    if isinstance(record.cost, WorkerBundles):
+        assert record.cost.fixed > 0
+        assert all(term.bundles > 0 and term.extents for term in record.cost.terms)
+    else:
+        cycles = np.asarray(record.cost.cycles(Eights(), 6, 8))
+        assert (cycles > 0).all()
+        more = {name: 4 * column for name, column in Eights(elements=np.full(2, 8), outputs=np.full(2, 8)).items()}
+        assert (np.asarray(record.cost.cycles(Eights(more), 6, 8)) > cycles).all()
+    assert all(isinstance(term, Term) and term.bundles > 0 for term in record.flops)
+
+
+@pytest.mark.parametrize("name", sorted(CODELETS))
+def test_boxes_name_columns_of_their_codelet(name: str) -> None:
+    record = CODELETS[name]
+    assert any(item.writes for item in record.fields)
+    for item in record.fields:
+        entries = [entry for entry in item.box if entry != ":" and now_shift(entry) is None]
+        assert set(":".join(entries).split(":")) - {""} <= set(record.columns), item.name
+
+
+def with_codelet(record: Codelet) -> tuple[Outcome, Outcome]:
+    """The training step with `record` in the place of its namesake, and without."""
+    made, values = compiled(NETWORK), given_values(NETWORK, 1)
+    changed: Compiled = replace(made, program=made.program.with_codelet(record.name, record))
+    return executed(changed, values), executed(made, values)
+
+
+def test_per_vertex_form_gets_views_columns_and_constants() -> None:
+    seen: list[tuple[tuple[int, ...], int, int, float]] = []
+
+    def decay(dv: np.ndarray, start: int, stop: int, factor: float) -> None:
+        seen.append((dv.shape, start, stop, float(factor)))
+        dv *= factor
+
+    one, other = with_codelet(replace(DECAY_GRADIENT, form="vertex", compute=decay))
+    assert_same_bits(one, other)
+    layer_tiles = sum(-(-layer.neurons // 2) for layer in NETWORK.layers)
+    assert len(seen) == NETWORK.timesteps * layer_tiles
+    for shape, start, stop, factor in seen:
+        assert shape == (NETWORK.batch, stop - start)
+        assert type(start) is int
+        assert factor == float(np.float32(NETWORK.layers[0].lif.decay))
+
+
+def test_per_vertex_form_drops_the_axis_of_a_single_index() -> None:
+    def lif(
+        v: np.ndarray, w: np.ndarray, ids: np.ndarray, counts: np.ndarray, sample: int, start: int, stop: int,
+        decay: np.float32, scale: np.float32, threshold: np.float32,
+    ) -> None:  # fmt: skip
+        assert 0 <= sample < NETWORK.batch
+        assert v.shape == (stop - start,)
+        assert ids.ndim == counts.ndim == 1
+        kept = np.where(v > threshold, np.float32(0), decay * v)
+        v[:] = kept + scale * w[ids[: counts[0]]].sum(axis=0)
+
+    one, other = with_codelet(replace(LIF_UPDATE, form="vertex", compute=lif))
+    assert_same_spikes(one, other)
+    assert other.counts.sum() > 0
+
+
+def test_a_box_of_single_indices_stays_writable() -> None:
+    def flag(v: np.ndarray, flags: np.ndarray, _sample: int, _neuron: int, threshold: float, second: float) -> None:
+        assert v.shape == (1,)
+        assert flags.shape == (2,)
+        flags[0], flags[1] = v[0] > threshold, second < v[0] <= threshold
+
+    assert_same_bits(*with_codelet(replace(FLAG_SPIKES, form="vertex", compute=flag)))
+
+
+def test_per_vertex_form_is_the_same_in_strict_execution() -> None:
+    def decay(dv: np.ndarray, _start: int, _stop: int, factor: float) -> None:
+        dv *= factor
+
+    made, values = compiled(NETWORK), given_values(NETWORK, 2)
+    record = replace(DECAY_GRADIENT, form="vertex", compute=decay)
+    changed = replace(made, program=made.program.with_codelet("DecayGradient", record))
+    assert_same_bits(executed(changed, values, strict=True), executed(made, values))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_index_beyond_the_view_names_the_vertex(strict: bool) -> None:
+    def beyond(dv: np.ndarray, start: int, stop: int, factor: float) -> None:
+        if start == 4:
+            dv[:, stop - start] *= factor
+
+    made, values = compiled(NETWORK), given_values(NETWORK, 1)
+    record = replace(DECAY_GRADIENT, form="vertex", compute=beyond)
+    changed = replace(made, program=made.program.with_codelet("DecayGradient", record))
+    pattern = r"superstep 'decay gradient hidden0', timestep 2: vertex 2 of DecayGradient \(hidden0\) on tile 3 left"
+    with pytest.raises(VertexFailure, match=pattern) as failure:
+        executed(changed, values, strict=strict)
+    assert (failure.value.vertex, failure.value.tile) == (2, 3)
+
+
+def test_writing_what_may_only_be_read_names_the_vertex() -> None:
+    def write_ids(
+        tile_ids: np.ndarray, _tile_counts: np.ndarray, _ids: np.ndarray, _counts: np.ndarray, *_columns: int
+    ) -> None:
+        tile_ids[:] = 0
+
+    with pytest.raises(VertexFailure, match=r"vertex 0 of CombineTiles \(\w+\) on tile \d+ left.*read-only"):
+        with_codelet(replace(COMBINE_TILES, form="vertex", compute=write_ids))
+
+
+def test_an_absent_codelet_cannot_be_replaced() -> None:
+    with pytest.raises(KeyError, match="no vertex of codelet 'Adam' in the program; it has .*'LifUpdate'"):
+        compiled(NETWORK).program.with_codelet("Adam", CODELETS["Adam"])
+
+
+@pytest.mark.parametrize("field", ["start", "elsewhere"])
+def test_strict_execution_finds_a_table_codelet_that_leaves_its_slices(field: str) -> None:
+    """`start`: scales the neuron before its own (poison); `elsewhere`: writes it."""
+
+    def leave(dv: np.ndarray, start: np.ndarray, stop: np.ndarray, factor: float) -> None:
+        for first, last in zip(start, stop, strict=True):
+            if field == "start" and first > 0:
+                dv[:, first:last] *= dv[:, first - 1 : first]
+            elif first > 0:
+                dv[:, first - 1] = factor
+
+    made, values = compiled(NETWORK), given_values(NETWORK, 1)
+    record = replace(DECAY_GRADIENT, compute=leave)
+    changed = replace(made, program=made.program.with_codelet("DecayGradient", record))
+    pattern = "poison reached 'dv'" if field == "start" else "writes 'dv.output' outside its slice"
+    with pytest.raises(MappingError, match=rf"vertex 1 of DecayGradient \(output\) on tile 5 .*{pattern}"):
+        executed(changed, values, strict=True)

@@ -1,0 +1,97 @@
+"""One run, whole: files, determinism, and what the page is drawn from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mimdsim.cli import main
+from mimdsim.profile import load_profile
+
+SHORT = ("--set", "training.max_training_steps=2", "--set", "data.train_samples=96", "--set", "data.test_samples=48")
+
+
+def mimdsim(*arguments: str, code: int = 0) -> str:
+    """Output of a command, its exit code checked."""
+    result = CliRunner().invoke(main, list(arguments), catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("run")
+    mimdsim("run", "digits", "bow", "--out", str(made), *SHORT)
+    return made
+
+
+def test_run_writes_page_figures_tables_and_profile(folder: Path) -> None:
+    names = {path.name for path in folder.iterdir()}
+    assert {"report.html", "profile.json", "tiles.csv", "supersteps.csv", "liveness.csv", "figures"} <= names
+    assert (folder / "report.html").stat().st_size < 5 << 20
+    assert not list(folder.rglob("*.tmp"))
+
+
+def test_same_seed_same_bytes(folder: Path, tmp_path: Path) -> None:
+    mimdsim("run", "digits", "bow", "--out", str(tmp_path), *SHORT)
+    assert (tmp_path / "profile.json").read_bytes() == (folder / "profile.json").read_bytes()
+
+
+def test_another_seed_gives_another_profile(folder: Path, tmp_path: Path) -> None:
+    mimdsim("run", "digits", "bow", "--out", str(tmp_path), *SHORT, "--set", "seed=7")
+    assert (tmp_path / "profile.json").read_bytes() != (folder / "profile.json").read_bytes()
+
+
+def test_profile_adds_up(folder: Path) -> None:
+    profile = load_profile(folder / "profile.json")
+    tiled = profile.tiled
+    assert tiled is not None
+    assert tiled.seconds_low < tiled.seconds_per_training_step < tiled.seconds_high
+    # time is the sum of its parts, and no tile is busy for longer than the chip computes
+    assert tiled.cycles == tiled.compute_cycles + tiled.exchange_cycles + tiled.sync_cycles
+    assert max(tiled.tile_columns.busy_cycles) <= tiled.compute_cycles
+    assert sum(tiled.tile_columns.busy_cycles) == sum(span.busy_cycles for span in tiled.spans)
+    assert sum(tiled.tile_columns.bytes_received) == sum(span.bytes_received for span in tiled.spans)
+    assert tiled.memory.peak_bytes == max(tiled.tile_columns.peak_bytes)
+    assert {assumption.kind for assumption in tiled.assumptions} <= {"measured", "published", "derived", "assumed"}
+    assert all(assumption.source for assumption in tiled.assumptions)
+
+
+def test_gpu_side_shows_the_published_and_the_strong_baseline(folder: Path) -> None:
+    strategies = {gpu.strategy for gpu in load_profile(folder / "profile.json").gpus}
+    assert {"as_published", "as_published_synchronised", "graph_replay", "hoisted"} <= strategies
+
+
+def test_report_is_drawn_from_the_profile_alone(folder: Path, tmp_path: Path) -> None:
+    output = mimdsim("report", str(folder / "profile.json"), "--out", str(tmp_path))
+    assert (tmp_path / "report.html").read_bytes() == (folder / "report.html").read_bytes()
+    assert "ms per training step" in output
+
+
+def test_compare_puts_machines_side_by_side(tmp_path: Path) -> None:
+    mimdsim("compare", "digits", "mk2", "h100", "v100", "--out", str(tmp_path), *SHORT)
+    profile = load_profile(tmp_path / "profile.json")
+    assert profile.tiled is not None
+    assert profile.tiled.machine == "mk2"
+    assert {gpu.machine for gpu in profile.gpus} == {"h100", "v100"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("not json", "is not JSON"),
+        (json.dumps({"schema_version": 99}), "has schema_version 99"),
+        (json.dumps({"schema_version": 1, "seed": 0}), "field"),
+    ],
+)
+def test_a_bad_profile_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "profile.json"
+    path.write_text(text)
+    assert message in mimdsim("report", str(path), code=2)
+
+
+def test_a_missing_profile_is_refused(tmp_path: Path) -> None:
+    assert "no such profile" in mimdsim("report", str(tmp_path / "none.json"), code=2)

@@ -1,0 +1,94 @@
+"""Sweeps: grids, re-timing without re-running, resuming, table and figure."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from test_run import mimdsim
+
+from mimdsim.base.errors import DataFileError, DescriptionError
+from mimdsim.sweep import load_activity, parse_axis, points_of
+
+SMALL = ("--training-steps", "1", "--processes", "1")
+
+
+def read(folder: Path) -> list[dict[str, str]]:
+    with (folder / "sweep.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_grid_of_machine_fields_records_spikes_once(tmp_path: Path) -> None:
+    axes = ("--set", "exchange.bytes_per_cycle=2,4,8", "--set", "sync.internal_cycles=50,126")
+    mimdsim("sweep", "digits", "bow", *axes, *SMALL, "--out", str(tmp_path))
+    rows = read(tmp_path)
+    assert len(rows) == 6
+    assert len(list((tmp_path / "activity").iterdir())) == 1
+    assert (tmp_path / "sweep.png").stat().st_size > 1000
+    # more bandwidth is never slower, and neither changes compute
+    for sync in ("50", "126"):
+        chosen = [row for row in rows if row["sync.internal_cycles"] == sync]
+        cycles = [int(row["exchange_cycles"]) for row in chosen]
+        assert cycles == sorted(cycles, reverse=True)
+        assert cycles[0] > cycles[-1]
+    assert len({row["compute_cycles"] for row in rows}) == 1
+
+
+def test_resume_computes_only_what_is_missing(tmp_path: Path) -> None:
+    mimdsim("sweep", "digits", "bow", "--set", "chip.clock_hz=1 GHz,2 GHz", *SMALL, "--out", str(tmp_path))
+    first = {path: path.stat().st_mtime_ns for path in (tmp_path / "points").iterdir()}
+    mimdsim("sweep", "digits", "bow", "--set", "chip.clock_hz=1 GHz,2 GHz,4 GHz", *SMALL, "--out", str(tmp_path))
+    assert len(list((tmp_path / "points").iterdir())) == 3
+    assert all(path.stat().st_mtime_ns == time for path, time in first.items())
+    slow, middle, fast = (float(row["ms_per_training_step"]) for row in read(tmp_path))
+    assert slow == pytest.approx(2 * middle, rel=1e-6)
+    assert middle == pytest.approx(2 * fast, rel=1e-6)
+
+
+def test_fields_that_change_spikes_are_run_again(tmp_path: Path) -> None:
+    mimdsim("sweep", "digits", "bow", "--set", "training.batch=24,48", *SMALL, "--out", str(tmp_path))
+    assert len(list((tmp_path / "activity").iterdir())) == 2
+
+
+def test_points_that_do_not_fit_stay_in_the_table(tmp_path: Path) -> None:
+    axes = ("--set", "chip.tiles=3,200,1472", "--set", "tile.sram_bytes=32 KiB,624 KiB")
+    output = mimdsim("sweep", "digits", "bow", *axes, *SMALL, "--out", str(tmp_path))
+    rows = read(tmp_path)
+    assert [row["fits"] for row in rows] == ["False", "False", "False", "True", "False", "True"]
+    assert "tiles are usable" in rows[0]["note"]
+    assert "KiB over" in output
+    assert "no tiles" in output
+
+
+def test_several_processes_give_the_same_table(tmp_path: Path) -> None:
+    for name, processes in (("one", "1"), ("two", "2")):
+        arguments = ("--set", "tile.worker_contexts=3,6", "--training-steps", "1", "--processes", processes)
+        mimdsim("sweep", "digits", "bow", *arguments, "--out", str(tmp_path / name))
+    assert (tmp_path / "one" / "sweep.csv").read_bytes() == (tmp_path / "two" / "sweep.csv").read_bytes()
+
+
+def test_axis_values_may_be_lists_units_and_words() -> None:
+    assert parse_axis("network.hidden=[64, 32],[128]") == ("network.hidden", ([64, 32], [128]))
+    assert parse_axis("tile.sram_bytes=256 KiB,624 KiB") == ("tile.sram_bytes", ("256 KiB", "624 KiB"))
+    assert parse_axis("training.optimiser=adam,sgd") == ("training.optimiser", ("adam", "sgd"))
+
+
+def test_too_many_points_are_refused() -> None:
+    values = tuple(range(1, 102))
+    with pytest.raises(DescriptionError, match="give fewer values"):
+        points_of("digits", "bow", [("training.batch", values), ("data.timesteps", values)], 1)
+
+
+def test_damaged_activity_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "activity.npz"
+    path.write_bytes(b"PK\x03\x04 no archive")
+    with pytest.raises(DataFileError, match="delete it to record again"):
+        load_activity(path)
+
+
+def test_damaged_points_are_refused(tmp_path: Path) -> None:
+    arguments = ("sweep", "digits", "bow", "--set", "chip.clock_hz=1 GHz", *SMALL, "--out", str(tmp_path))
+    mimdsim(*arguments)
+    next((tmp_path / "points").iterdir()).write_text("{}")
+    assert "lacks results" in mimdsim(*arguments, code=2)
