@@ -11,6 +11,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 
 from mimdsim.compiler import Compiled, MappingOptions, compile_graph
 from mimdsim.functional import Executor, execute_strictly
@@ -51,6 +53,31 @@ def small_network(
         layers=tuple(layers), timesteps=timesteps, batch=batch, input_capacity=input_capacity or widths[0],
         spikes=spikes, logit_scale=0.5, optimiser=optimiser,
     )
+
+
+SMALL = settings(
+    max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], database=None
+)
+
+
+@st.composite
+def networks(draw: Any, hidden: int = 3, widest: int = 10) -> SpikingNetwork:
+    """Networks of 1 to `hidden` hidden layers. Batches from 2: a batch of one is a case of its own below."""
+    count = draw(st.integers(1, hidden))
+    widths = tuple(draw(st.lists(st.integers(1, widest), min_size=count + 2, max_size=count + 2)))
+    return small_network(
+        widths, timesteps=draw(st.integers(1, 5)), batch=draw(st.integers(2, 8)),
+        capacities=tuple(draw(st.integers(1, width)) for width in widths[1:]),
+        input_capacity=draw(st.integers(1, widths[0])), reset_gradient=draw(st.sampled_from(["pass", "mask"])),
+        second_threshold=draw(st.sampled_from([-100.0, 0.5, 0.9, 1.0])),
+        optimiser=draw(st.sampled_from([SGD, ADAM])),
+    )  # fmt: skip
+
+
+MAPPINGS = st.builds(
+    MappingOptions, neurons_per_tile=st.sampled_from([2, 4, 0]), weight_gradient_replicas=st.integers(1, 6)
+)
+SEEDS = st.integers(0, 2**31)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -168,7 +168,7 @@ def test_writing_what_may_only_be_read_names_the_vertex() -> None:
 
 
 def test_an_absent_codelet_cannot_be_replaced() -> None:
-    with pytest.raises(KeyError, match="no vertex of codelet 'Adam' in the program; it has .*'LifUpdate'"):
+    with pytest.raises(KeyError, match=r"no vertex of codelet 'Adam' in the program; it has .*'LifUpdate'"):
         compiled(NETWORK).program.with_codelet("Adam", CODELETS["Adam"])
 
 

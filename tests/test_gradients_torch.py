@@ -19,7 +19,7 @@ FLOAT32_TOLERANCE = 1e-5
 def superspike(selection: Any) -> Any:
     """Spike with gradient 1 / (slope*|v - threshold| + 1)^2 where v is above the second threshold, 0 below."""
 
-    class Spike(torch.autograd.Function):  # type: ignore[misc, name-defined]
+    class Spike(torch.autograd.Function):  # type: ignore[name-defined]
         @staticmethod
         def forward(context: Any, v: Any) -> Any:
             context.save_for_backward(v)

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings
 from networks import (
     ADAM,
+    MAPPINGS,
+    SEEDS,
     SGD,
+    SMALL,
     Outcome,
     assert_same_bits,
     assert_same_spikes,
@@ -19,6 +21,7 @@ from networks import (
     executed,
     given_values,
     interpreted,
+    networks,
     relative_error,
     small_network,
 )
@@ -28,33 +31,8 @@ from mimdsim.compiler import MappingOptions
 from mimdsim.functional import Executor, initial_weights, train
 from mimdsim.functional.train import dropped_spikes
 from mimdsim.graph import SpikingNetwork
-from mimdsim.graph.records import SparseSpikes
 
 TOLERANCE = 1e-5
-SMALL = settings(
-    max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], database=None
-)
-
-
-@st.composite
-def networks(draw: Any, hidden: int = 3, widest: int = 10) -> SpikingNetwork:
-    """Networks of 1 to `hidden` hidden layers. Batches from 2: a batch of one is a case of its own below."""
-    count = draw(st.integers(1, hidden))
-    widths = tuple(draw(st.lists(st.integers(1, widest), min_size=count + 2, max_size=count + 2)))
-    return small_network(
-        widths, timesteps=draw(st.integers(1, 5)), batch=draw(st.integers(2, 8)),
-        capacities=tuple(draw(st.integers(1, width)) for width in widths[1:]),
-        input_capacity=draw(st.integers(1, widths[0])), reset_gradient=draw(st.sampled_from(["pass", "mask"])),
-        second_threshold=draw(st.sampled_from([-100.0, 0.5, 0.9, 1.0])),
-        optimiser=draw(st.sampled_from([SGD, ADAM])),
-    )  # fmt: skip
-
-
-MAPPINGS = st.builds(
-    MappingOptions, neurons_per_tile=st.sampled_from([2, 4, 0]), weight_gradient_replicas=st.integers(1, 6)
-)
-SEEDS = st.integers(0, 2**31)
-
 
 def gradient_error(one: Outcome, other: Outcome) -> float:
     """The largest over the layers."""
@@ -80,7 +58,7 @@ def test_execution_is_interpretation_on_dyadic_weights(
 
 
 def flips(network: SpikingNetwork, one: Outcome, other: Outcome) -> np.ndarray:
-    """Potentials less threshold of the first timestep at which a neuron is on another side of a threshold in the two."""
+    """|potential - threshold| where the two are on different sides of it, at the first timestep that has any."""
     distances: list[tuple[int, float]] = []
     for layer in network.layers:
         for threshold in (layer.selection.threshold, layer.selection.second_threshold):
@@ -215,7 +193,8 @@ def test_a_second_training_step_starts_from_clean_states() -> None:
 
 def test_a_dense_network_is_refused_with_the_operation_named() -> None:
     network = small_network(spikes="dense")
-    with pytest.raises(MappingError, match=r"operation 'current\.hidden0' of kind 'matmul'.*network\.spikes = \"sparse\""):
+    refusal = r"operation 'current\.hidden0' of kind 'matmul'.*set network\.spikes = \"sparse\" for a tiled machine"
+    with pytest.raises(MappingError, match=refusal):
         compiled(network)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,9 @@ import pytest
 
 from mimdsim.base.errors import DoesNotFit
 from mimdsim.compiler import Compiled, Memory
-from mimdsim.compiler.fitting import suggestions
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program.records import CATEGORIES
-from mimdsim.run import compile_workload, options_of
+from mimdsim.run import compile_workload
 from mimdsim.workload import load_workload
 
 KIB = 1024
@@ -36,7 +36,7 @@ def frozen(changes: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in changes.items())
 
 
-@lru_cache(maxsize=None)
+@cache
 def _compiled(name: str, changes: tuple[tuple[str, Any], ...], on: str, tiles: int) -> Compiled:
     target = machine(on, chip__tiles=tiles) if tiles else machine(on)
     return compile_workload(load_workload(name, dict(changes)), target, must_fit=False)
@@ -187,8 +187,8 @@ def test_more_tiles_never_hold_more_data(optimiser: str, capacity: list[int]) ->
 
 @pytest.mark.xfail(
     strict=True,
-    reason="more tiles at equal neurons per tile mean more fragments to receive (exchange code) and other codelets on a "
-    "tile: 10 -> 12 tiles add 196 bytes of code and vertices; the law of DESIGN holds for data only",
+    reason="compiler/liveness.py _fixed_bytes: at equal neurons per tile more tiles mean more fragments to receive "
+    "(exchange code) and other codelets on a tile, 10 -> 12 tiles add 196 bytes; data alone keeps the law",
 )
 @pytest.mark.parametrize("optimiser", ["adam", "sgd"])
 def test_more_tiles_never_need_more_peak_bytes(optimiser: str) -> None:
@@ -199,7 +199,7 @@ def test_more_tiles_never_need_more_peak_bytes(optimiser: str) -> None:
 
 def test_more_tiles_need_hardly_more_peak_bytes() -> None:
     peaks = [compiled("nmnist-2-random", SMALL, "tiny", tiles).memory.peak_bytes for tiles in LADDER]
-    assert all(after <= 1.01 * before for before, after in zip(peaks[:-1], peaks[1:], strict=True))
+    assert all(after <= 1.01 * before for before, after in pairwise(peaks))
 
 
 # ---- the savings that the message claims
@@ -218,14 +218,13 @@ def change_of(advice: str, name: str) -> dict[str, Any] | None:
 def claims(case: str) -> list[tuple[str, int, int]]:
     """(advice, bytes it claims to save, bytes it saves) for whatever the message of a case can be held to."""
     name, changes, on, _ = TIGHT[case]
-    before = compiled(name, changes, on)
-    options = options_of(load_workload(name, changes))
+    before = compiled(name, changes, on).memory.peak_bytes
     found = []
-    for claimed, advice in suggestions(before.program, before.memory, before.network, before.placement, options)[:3]:
-        change = change_of(advice, name)
+    for line in filter(None, map(ADVICE.search, refusal(*TIGHT[case]).splitlines())):
+        change = change_of(line[1], name)
         if change is not None:
-            after = compiled(name, {**changes, **change}, on)
-            found.append((advice, claimed, before.memory.peak_bytes - after.memory.peak_bytes))
+            after = compiled(name, {**changes, **change}, on).memory.peak_bytes
+            found.append((line[1], int(line[2].replace(",", "")), before - after))
     return found
 
 
@@ -250,23 +249,15 @@ def test_claimed_savings_are_true(case: str) -> None:
         assert claimed == pytest.approx(saved, rel=0.30), advice
 
 
-@pytest.mark.parametrize("case", ["large input", "many neurons a tile", "small memory", "long sequence, large batch"])
-def test_replicas_and_optimiser_save_what_is_claimed(case: str) -> None:
-    """The two that do not depend on the batch, wherever they stand in the list, while weight gradients are live."""
-    name, changes, on, _ = TIGHT[case]
-    before = compiled(name, changes, on)
-    options = options_of(load_workload(name, changes))
-    found = {}
-    for claimed, advice in suggestions(before.program, before.memory, before.network, before.placement, options):
-        change = change_of(advice, name) or {}
-        if "mapping.weight_gradient_replicas" in change or "training.optimiser" in change:
-            after = compiled(name, {**changes, **change}, on).memory.peak_bytes
-            assert after < before.memory.peak_bytes
-            found[advice] = (claimed, before.memory.peak_bytes - after)
-    assert len(found) == (1 if load_workload(name, changes).training.optimiser == "sgd" else 2)
-    for advice, (claimed, saved) in found.items():
-        assert saved - claimed < 512 + 0.02 * saved, advice  # the rest is a codelet or vertex less
-        assert claimed <= saved, advice
+@pytest.mark.parametrize(("case", "number"), [("large input", 2), ("many neurons a tile", 1), ("small memory", 2)])
+def test_replicas_and_optimiser_save_what_is_claimed(case: str, number: int) -> None:
+    """The two that do not depend on the batch: true to the byte but for a vertex field or a codelet less."""
+    found = [
+        claim for claim in claims(case) if claim[0].startswith(("mapping.weight_gradient", "training.optimiser"))
+    ]
+    assert len(found) == number
+    for advice, claimed, saved in found:
+        assert 0 <= saved - claimed < 512, advice
 
 
 @pytest.mark.parametrize(
@@ -289,6 +280,19 @@ def test_whether_it_then_fits_is_true(case: str, change: dict[str, Any]) -> None
     assert found is not None
     limit = machine(on, tile__sram_bytes=sram_bytes).tile.sram_bytes
     assert (found[4] == "then it fits") == (compiled(name, {**changes, **change}, on).memory.peak_bytes <= limit)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="compiler/fitting.py suggestions: the saving of half the batch is claimed too large (see above)",
+)
+def test_half_the_batch_is_not_promised_to_fit_when_it_does_not() -> None:
+    name, changes, on, _ = TIGHT["long sequence"]
+    limit = "488 KiB"
+    half = compiled(name, {**changes, "training.batch": 24}, on).memory.peak_bytes
+    assert half > machine(on, tile__sram_bytes=limit).tile.sram_bytes
+    lines = refusal(name, changes, on, limit).splitlines()
+    assert not any("training.batch" in line and "then it fits" in line for line in lines)
 
 
 @pytest.mark.xfail(

@@ -155,7 +155,7 @@ def test_laws(
         assert layer.starts[0] == 0
         assert layer.stops[-1] == width.neurons
         assert (layer.starts[1:] == layer.stops[:-1]).all()
-        assert 1 <= (layer.stops - layer.starts).min()
+        assert (layer.stops - layer.starts).min() >= 1
         assert (layer.stops - layer.starts).max() <= placement.neurons_per_tile
         assert layer.selection_tiles.shape == (batch, 2, layer.spread)
         assert 0 <= layer.selection_tiles.min() <= layer.selection_tiles.max() < tiles

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
-from networks import compiled, small_network
-from test_lowering import MAPPINGS, SMALL, networks
+from networks import MAPPINGS, SMALL, compiled, networks, small_network
 
 from mimdsim.compiler import MappingOptions, plan_exchanges
 from mimdsim.graph import SpikingNetwork
@@ -191,7 +190,8 @@ def test_a_box_that_does_not_fit_the_variable() -> None:
     def swap(table: VertexTable) -> VertexTable:
         return replace(table, operands=table.operands | {"v": "labels"})
 
-    assert "has not the 1 axes of 'labels'" in only_problem(changed_tables("LifUpdate", swap), "box fits variable").message
+    problem = only_problem(changed_tables("LifUpdate", swap), "box fits variable")
+    assert "has not the 1 axes of 'labels'" in problem.message
 
 
 # ---- exchanges

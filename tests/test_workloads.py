@@ -1,4 +1,4 @@
-"""The workloads that ship: they load, their sizes follow the published rules, and mistakes are named with their line."""
+"""The workloads that ship: they load, their sizes follow the published rules, and mistakes are named with line."""
 
 from __future__ import annotations
 
@@ -203,7 +203,8 @@ def with_line(tmp_path: Path, line: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("given", "seconds"), [('"1 ms"', 1e-3), ('"250 us"', 250e-6), ("0.002", 2e-3), ('"0.002"', 2e-3), ('"1e6 ns"', 1e-3)]
+    ("given", "seconds"),
+    [('"1 ms"', 1e-3), ('"250 us"', 250e-6), ("0.002", 2e-3), ('"0.002"', 2e-3), ('"1e6 ns"', 1e-3)],
 )
 def test_a_number_may_carry_its_unit(tmp_path: Path, given: str, seconds: float) -> None:
     workload = load_workload(str(with_line(tmp_path, f"bin_seconds = {given}")))

@@ -101,21 +101,21 @@ class _Tally:
         if mapping.is_replicated:
             mapping = TileMapping.on(int(mapping.tiles[0]), 0, shape[0])
         _, mapping, tiles, boxes = to_runs(mapping, tiles, boxes, shape)
+        tiles, boxes, extra = _away_from_home(mapping, tiles, boxes)
+        if not len(tiles):
+            return
         axis = mapping.axis
         lengths = boxes[:, :, 1] - boxes[:, :, 0]
         across = np.prod(np.delete(lengths, axis, axis=1), axis=1, dtype=np.int64)  # elements per index of the axis
         runs = _runs_beside(boxes, shape if boxes.shape[1] == len(shape) else (int(np.prod(shape)),), axis)
-        local = local_overlap(mapping, tiles, boxes)
-        travelling = lengths[:, axis] > local
-        np.add.at(self.bytes_received, tiles, (lengths[:, axis] - local) * across * variable.item_bytes)
+        np.add.at(self.bytes_received, tiles, lengths[:, axis] * across * variable.item_bytes)
         first = np.searchsorted(mapping.stops, boxes[:, axis, 0], side="right")
         last = np.searchsorted(mapping.starts, boxes[:, axis, 1], side="left")
-        own = local > 0
-        np.add.at(self.fragments_received, tiles, np.where(travelling, (last - first - own) * runs, 0))
-        _, once = np.unique(boxes[travelling].reshape(int(travelling.sum()), -1), axis=0, return_index=True)
-        sent = np.flatnonzero(travelling)[once]
-        extent = int(mapping.stops.max(initial=0))
-        per_index = np.zeros(extent + 1, np.int64)
+        np.add.at(self.fragments_received, tiles, (last - first) * runs)
+        candidates = np.flatnonzero(extra)
+        _, once = np.unique(boxes[candidates].reshape(len(candidates), -1), axis=0, return_index=True)
+        sent = candidates[once]
+        per_index = np.zeros(int(mapping.stops.max()) + 1, np.int64)
         np.add.at(per_index, boxes[sent, axis, 0], across[sent])
         np.add.at(per_index, boxes[sent, axis, 1], -across[sent])
         running = np.concatenate([[0], np.cumsum(np.cumsum(per_index)[:-1])])
@@ -134,6 +134,38 @@ class _Tally:
             fragments_sent=self.fragments_sent,
             fragments_received=self.fragments_received,
         )
+
+
+def _away_from_home(
+    mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(tiles, boxes, whether to count as sent) without what the receiving tile holds itself.
+
+    Only boxes that reach home are cut at intervals; their pieces travel in the multicast of the whole box when some
+    other tile wants all of it.
+    """
+    axis = mapping.axis
+    local = local_overlap(mapping, tiles, boxes)
+    home = local > 0
+    if not home.any():
+        return tiles, boxes, np.ones(len(tiles), bool)
+    near_tiles, near = tiles[home], boxes[home]
+    first = np.searchsorted(mapping.stops, near[:, axis, 0], side="right")
+    count = np.searchsorted(mapping.starts, near[:, axis, 1], side="left") - first
+    row = np.repeat(np.arange(len(near)), count)
+    interval = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    away = mapping.tiles[interval] != near_tiles[row]
+    row, interval = row[away], interval[away]
+    pieces = near[row]
+    pieces[:, axis, 0] = np.maximum(pieces[:, axis, 0], mapping.starts[interval])
+    pieces[:, axis, 1] = np.minimum(pieces[:, axis, 1], mapping.stops[interval])
+    whole = {box.tobytes() for box in boxes[~home]}
+    alone = np.array([box.tobytes() not in whole for box in near], bool)
+    return (
+        np.concatenate([tiles[~home], near_tiles[row]]),
+        np.concatenate([boxes[~home], pieces]),
+        np.concatenate([np.ones(int((~home).sum()), bool), alone[row]]),
+    )
 
 
 def _runs_beside(boxes: np.ndarray, shape: tuple[int, ...], axis: int) -> np.ndarray:
