@@ -235,10 +235,13 @@ def test_exchange_is_linear() -> None:
     executions = sum(span.times for span in none.spans if span.exchange_cycles)
     assert executions > 0
     assert timed(exchange__fixed_cycles=50).exchange_cycles == none.exchange_cycles + 50 * executions
-    free: dict[str, Any] = {"exchange__fixed_cycles": 0, "exchange__send_fragment_cycles": 0, "exchange__receive_fragment_cycles": 0}
+    free: dict[str, Any] = {
+        "exchange__fixed_cycles": 0, "exchange__send_fragment_cycles": 0, "exchange__receive_fragment_cycles": 0
+    }
     assert timed(exchange__bytes_per_cycle=2, **free).exchange_cycles == 2 * timed(**free).exchange_cycles
     assert timed(exchange__bytes_per_cycle=1, **free).exchange_cycles == 4 * timed(**free).exchange_cycles
-    wire: dict[str, Any] = {"exchange__fixed_cycles": 0, "exchange__bytes_per_cycle": 1e12}  # one cycle a phase at most, hidden
+    # so wide that the wire takes one cycle a phase at most, hidden by the fragments
+    wire: dict[str, Any] = {"exchange__fixed_cycles": 0, "exchange__bytes_per_cycle": 1e12}
     fragments = [
         timed(exchange__send_fragment_cycles=cost, exchange__receive_fragment_cycles=cost, **wire).exchange_cycles
         for cost in (2, 4, 6)
