@@ -89,9 +89,8 @@ def main() -> None:
     simulated = 1e3 * profile.seconds_per_training_step
     print(f"{workload.name}: {network.title}, batch {network.batch}, {network.timesteps} timesteps")
     print(f"compile                     {compile_seconds:8.3f} s")
-    print(
-        f"execute one training step   {execute_seconds:8.3f} s   {events / execute_seconds / 1e6:.0f} M synaptic events/s"
-    )
+    rate = events / execute_seconds / 1e6
+    print(f"execute one training step   {execute_seconds:8.3f} s   {rate:.0f} M synaptic events/s")
     print(f"time it, first              {first_seconds:8.3f} s")
     print(f"time it on another machine  {1e3 * again_seconds:8.2f} ms")
     print(f"peak memory                 {peak:8.2f} GiB")

@@ -31,7 +31,7 @@ from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.records import CATEGORIES
 from mimdsim.timing import time_program
-from mimdsim.workload import Workload, network_of, open_dataset
+from mimdsim.workload import SpikeDataset, Workload, network_of, open_dataset
 
 # called with (what is going on, done, total)
 Progress = Callable[[str, int, int], None]
@@ -83,7 +83,8 @@ def simulate(
 ) -> Run:
     """Train `workload` on simulated tiles and profile one training step; `gpus` are timed on the same graph."""
     compiled = compile_workload(workload, machine, dump=dump)
-    log = train_workload(workload, compiled, progress)
+    data = open_data(workload, progress)
+    log = train_workload(workload, compiled, data, progress)
     tiled = time_program(
         compiled.program, machine, log.activity, memory_profile(compiled.program, compiled.memory, machine)
     )
@@ -102,31 +103,49 @@ def simulate(
         gpus=lineup,
         training=training_profile(workload, log, compiled.network.batch),
         activity=activity_profiles(compiled.network, log.activity),
-        warnings=warnings,
+        warnings=surplus_warning(workload, data[0]) + warnings,
     )
     return Run(profile=profile, compiled=compiled, log=log)
 
 
-def train_workload(workload: Workload, compiled: Compiled, progress: Progress = silent) -> TrainingLog:
-    """Open the data and train the compiled program as the workload says."""
-    recipe = workload.training
-    network = compiled.network
+def open_data(workload: Workload, progress: Progress = silent) -> tuple[SpikeDataset, SpikeDataset]:
+    """Training and test samples; raises DescriptionError when there is nothing to train on."""
     train_data, test_data = open_dataset(
         workload.data, workload.seed, lambda done, total: progress("reading data", done, total)
     )
     if len(train_data.labels) == 0:
         raise DescriptionError(f"workload '{workload.name}'", ["its data source holds no training samples"])
+    return train_data, test_data
+
+
+def train_workload(
+    workload: Workload, compiled: Compiled, data: tuple[SpikeDataset, SpikeDataset], progress: Progress = silent
+) -> TrainingLog:
+    """Train the compiled program as the workload says."""
+    recipe = workload.training
+    network = compiled.network
     weights = initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset)
     return train(
         compiled.program,
         network,
-        train_data,
-        test_data,
+        *data,
         weights=weights,
         epochs=recipe.epochs,
         max_training_steps=recipe.max_training_steps,
         seed=workload.seed,
         progress=lambda done, total: progress("training", done, total),
+    )
+
+
+def surplus_warning(workload: Workload, data: SpikeDataset) -> tuple[str, ...]:
+    """Whether input events beyond the input capacity were left out of the training samples."""
+    kept = int(data.counts.sum(dtype=np.int64))
+    if not data.surplus_events:
+        return ()
+    share = data.surplus_events / (kept + data.surplus_events)
+    return (
+        f"{data.surplus_events:,} of {kept + data.surplus_events:,} input events ({share:.1%}) were beyond the input "
+        f"capacity of {workload.data.input_capacity} per timestep and left out at random: raise data.input_capacity",
     )
 
 
@@ -229,6 +248,7 @@ __all__ = [
     "compile_workload",
     "config_digest",
     "memory_profile",
+    "open_data",
     "options_of",
     "retime",
     "simulate",

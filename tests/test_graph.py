@@ -188,7 +188,6 @@ def copying_graph(network: SpikingNetwork) -> Graph:
     return build.graph(("loss",))
 
 
-@pytest.mark.xfail(strict=True, reason="differentiate drops the gradient through an operation without a vjp silently")
 def test_an_operation_without_a_gradient_rule_is_refused_or_differentiated() -> None:
     network = small_network((4, 3), spikes="dense", smooth=True, reset_gradient="mask", timesteps=3)
     graph = copying_graph(network)

@@ -35,8 +35,11 @@ def placed(name: str, tiles: int = TILES, **options: Any) -> Placement:
 
 def small_network(hidden: list[int], classes: int, batch: int, capacity: int) -> SpikingNetwork:
     changes = {
-        "network.hidden": hidden, "network.capacity": [capacity] * (len(hidden) + 1), "data.classes": classes,
-        "data.inputs": 20, "training.batch": batch,
+        "network.hidden": hidden,
+        "network.capacity": [capacity] * (len(hidden) + 1),
+        "data.classes": classes,
+        "data.inputs": 20,
+        "training.batch": batch,
     }
     return network_of(load_workload("nmnist-2-random", changes))
 
@@ -88,7 +91,8 @@ def test_combine_tiles_of_the_first_layer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("neurons", "spread"), [(1466, 4), (734, 2), (732, 2), (10, 1), (1, 1), (6 * 64, 1), (8 * 64, 2), (7 * 64, 1)]
+    ("neurons", "spread"),
+    [(1466, 4), (734, 2), (732, 2), (10, 1), (1, 1), (6 * 64, 1), (8 * 64, 2), (7 * 64, 1), (480, 1), (481, 2)],
 )
 def test_selection_spread(neurons: int, spread: int) -> None:
     assert selection_spread(neurons, CONTEXTS, 64) == spread
@@ -137,8 +141,13 @@ def test_asked_neurons_per_tile_are_kept() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    hidden=st.lists(st.integers(1, 300), min_size=1, max_size=4), classes=st.integers(1, 20), batch=st.integers(1, 50),
-    capacity=st.integers(1, 12), tiles=st.integers(6, 400), contexts=st.integers(1, 8), reserved=st.integers(0, 1),
+    hidden=st.lists(st.integers(1, 300), min_size=1, max_size=4),
+    classes=st.integers(1, 20),
+    batch=st.integers(1, 50),
+    capacity=st.integers(1, 12),
+    tiles=st.integers(6, 400),
+    contexts=st.integers(1, 8),
+    reserved=st.integers(0, 1),
 )
 def test_laws(
     hidden: list[int], classes: int, batch: int, capacity: int, tiles: int, contexts: int, reserved: int

@@ -10,9 +10,7 @@ from mimdsim.workload import randman
 from mimdsim.workload.dataset import open_dataset
 from mimdsim.workload.describe import Data
 
-DATA = Data(
-    source="randman", timesteps=50, input_capacity=24, inputs=40, classes=4, train_samples=160, test_samples=40
-)
+DATA = Data(source="randman", timesteps=50, input_capacity=24, inputs=40, classes=4, train_samples=160, test_samples=40)
 
 
 def test_number_of_terms() -> None:

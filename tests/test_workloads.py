@@ -22,7 +22,10 @@ SIZED_BY_RULE = {  # name -> (hidden layers, neurons per tile, activity)
     **{f"multi-neuron-{unit}": (unit // 2 * 3, unit, 0.05) for unit in (2, 4, 8, 16)},
 }
 WEIGHTS = {  # totals worked out by hand from the published sizes; the multi-neuron ones in millions to two places
-    "nmnist-2": 5_553_208, "nmnist-3": 4_181_908, "nmnist-4": 3_316_196, "nmnist-5": 2_740_072,
+    "nmnist-2": 5_553_208,
+    "nmnist-3": 4_181_908,
+    "nmnist-4": 3_316_196,
+    "nmnist-5": 2_740_072,
     "nmnist-2-random": 5_553_208,
 }
 MILLIONS = {"multi-neuron-2": 2.60, "multi-neuron-4": 5.48, "multi-neuron-8": 11.24, "multi-neuron-16": 22.76}
@@ -140,7 +143,7 @@ def test_titles_tell_workloads_apart() -> None:
 
 def test_random_input_is_as_sparse_as_the_recordings() -> None:
     data = load_workload("nmnist-2-random").data
-    assert data.activity * data.inputs == pytest.approx(12.7, rel=1e-3)  # mean ids per 1 ms bin of N-MNIST
+    assert data.activity * data.inputs == pytest.approx(12.7, rel=1e-3)  # ids per 1 ms bin, see the file
     plain, random = (load_workload(name) for name in ("nmnist-2", "nmnist-2-random"))
     assert network_of(plain) == network_of(random)
 

@@ -18,7 +18,7 @@ from mimdsim.base.schema import build
 from mimdsim.compiler import Compiled, MappingOptions, place
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import RecordedActivity
-from mimdsim.run import compile_workload, retime, train_workload
+from mimdsim.run import compile_workload, open_data, retime, train_workload
 from mimdsim.workload import Workload, network_of
 
 WORKER_CONTEXTS = 6
@@ -38,7 +38,7 @@ def training_step_rows(
     for number, row in enumerate(given, start=1):
         workload = _workload_of(path, number + 1, row, data)
         compiled = compile_workload(workload, machine, must_fit=False)
-        log = train_workload(workload, compiled)
+        log = train_workload(workload, compiled, open_data(workload))
         middle = retime(compiled, machine, log.activity)
         empty = retime(compiled, machine, _same_counts(compiled, log.activity, full=False))
         full = retime(compiled, machine, _same_counts(compiled, log.activity, full=True))

@@ -16,7 +16,7 @@ from mimdsim.compiler.liveness import Memory, measure_memory
 from mimdsim.compiler.lower import lower
 from mimdsim.compiler.merge import merge_supersteps
 from mimdsim.compiler.placement import MappingOptions, Placement, place
-from mimdsim.graph import Graph, SpikingNetwork
+from mimdsim.graph import Graph, SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, verify
 from mimdsim.program.listing import listing
@@ -84,7 +84,11 @@ def compile_graph(
         raise MappingError("\n".join(problem.message for problem in problems))
     memory = watch("measure memory", measure_memory, program, machine)
     if must_fit:
-        check_fits(program, memory, machine, network, placement, options)
+
+        def peak_of(changed: SpikingNetwork, other: MappingOptions) -> int:
+            return compile_graph(training_graph(changed), changed, machine, other, must_fit=False).memory.peak_bytes
+
+        check_fits(program, memory, machine, network, options, peak_of)
     return Compiled(
         graph=graph, network=network, program=program, placement=placement, memory=memory, pass_seconds=watch.seconds
     )

@@ -1,7 +1,7 @@
 """Plan exchanges: what every superstep must deliver, and the bytes and fragments that makes at every tile.
 
-A part that several tiles read is sent once. Parts that a tile already holds do not travel. Bytes sent count every
-element of an interval once per distinct part that covers it; parts of one variable are disjoint in compiled programs.
+Parts are cut where the sending tile changes. A piece that several tiles read is sent once; pieces that a tile holds
+itself do not travel. Pieces of one tile that overlap without being equal are counted as sent separately.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from mimdsim.program.mapping import FLAT
 from mimdsim.program.rows import (
     boxes_of,
     distinct,
+    first_of_each,
     is_local,
-    local_overlap,
     spatial_mapping,
     spatial_shape,
     takes_timestep,
@@ -101,30 +101,17 @@ class _Tally:
         if mapping.is_replicated:
             mapping = TileMapping.on(int(mapping.tiles[0]), 0, shape[0])
         _, mapping, tiles, boxes = to_runs(mapping, tiles, boxes, shape)
-        tiles, boxes, extra = _away_from_home(mapping, tiles, boxes)
+        tiles, boxes, interval = _cut_at_intervals(mapping, tiles, boxes)
         if not len(tiles):
             return
-        axis = mapping.axis
-        lengths = boxes[:, :, 1] - boxes[:, :, 0]
-        across = np.prod(np.delete(lengths, axis, axis=1), axis=1, dtype=np.int64)  # elements per index of the axis
-        runs = _runs_beside(boxes, shape if boxes.shape[1] == len(shape) else (int(np.prod(shape)),), axis)
-        np.add.at(self.bytes_received, tiles, lengths[:, axis] * across * variable.item_bytes)
-        first = np.searchsorted(mapping.stops, boxes[:, axis, 0], side="right")
-        last = np.searchsorted(mapping.starts, boxes[:, axis, 1], side="left")
-        np.add.at(self.fragments_received, tiles, (last - first) * runs)
-        candidates = np.flatnonzero(extra)
-        _, once = np.unique(boxes[candidates].reshape(len(candidates), -1), axis=0, return_index=True)
-        sent = candidates[once]
-        per_index = np.zeros(int(mapping.stops.max()) + 1, np.int64)
-        np.add.at(per_index, boxes[sent, axis, 0], across[sent])
-        np.add.at(per_index, boxes[sent, axis, 1], -across[sent])
-        running = np.concatenate([[0], np.cumsum(np.cumsum(per_index)[:-1])])
-        held = running[mapping.stops] - running[mapping.starts]
-        np.add.at(self.bytes_sent, mapping.tiles, held * variable.item_bytes)
-        per_interval = np.zeros(len(mapping.tiles) + 1, np.int64)
-        np.add.at(per_interval, first[sent], runs[sent])
-        np.add.at(per_interval, last[sent], -runs[sent])
-        np.add.at(self.fragments_sent, mapping.tiles, np.cumsum(per_interval)[:-1])
+        runs = _runs_beside(boxes, shape if boxes.shape[1] == len(shape) else (int(np.prod(shape)),), mapping.axis)
+        volume = np.prod(boxes[:, :, 1] - boxes[:, :, 0], axis=1, dtype=np.int64) * variable.item_bytes
+        np.add.at(self.bytes_received, tiles, volume)
+        np.add.at(self.fragments_received, tiles, runs)
+        sent = first_of_each(boxes.reshape(len(boxes), -1))
+        sender = mapping.tiles[interval[sent]]
+        np.add.at(self.bytes_sent, sender, volume[sent])
+        np.add.at(self.fragments_sent, sender, runs[sent])
 
     def exchange(self, deliveries: tuple[Delivery, ...]) -> Exchange:
         return Exchange(
@@ -136,36 +123,21 @@ class _Tally:
         )
 
 
-def _away_from_home(
+def _cut_at_intervals(
     mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(tiles, boxes, whether to count as sent) without what the receiving tile holds itself.
-
-    Only boxes that reach home are cut at intervals; their pieces travel in the multicast of the whole box when some
-    other tile wants all of it.
-    """
+    """(tiles, boxes, interval of the mapping) of the pieces, without those that the receiving tile holds itself."""
     axis = mapping.axis
-    local = local_overlap(mapping, tiles, boxes)
-    home = local > 0
-    if not home.any():
-        return tiles, boxes, np.ones(len(tiles), bool)
-    near_tiles, near = tiles[home], boxes[home]
-    first = np.searchsorted(mapping.stops, near[:, axis, 0], side="right")
-    count = np.searchsorted(mapping.starts, near[:, axis, 1], side="left") - first
-    row = np.repeat(np.arange(len(near)), count)
+    first = np.searchsorted(mapping.stops, boxes[:, axis, 0], side="right")
+    count = np.searchsorted(mapping.starts, boxes[:, axis, 1], side="left") - first
+    row = np.repeat(np.arange(len(boxes)), count)
     interval = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-    away = mapping.tiles[interval] != near_tiles[row]
+    away = mapping.tiles[interval] != tiles[row]
     row, interval = row[away], interval[away]
-    pieces = near[row]
+    pieces = boxes[row]
     pieces[:, axis, 0] = np.maximum(pieces[:, axis, 0], mapping.starts[interval])
     pieces[:, axis, 1] = np.minimum(pieces[:, axis, 1], mapping.stops[interval])
-    whole = {box.tobytes() for box in boxes[~home]}
-    alone = np.array([box.tobytes() not in whole for box in near], bool)
-    return (
-        np.concatenate([tiles[~home], near_tiles[row]]),
-        np.concatenate([boxes[~home], pieces]),
-        np.concatenate([np.ones(int((~home).sum()), bool), alone[row]]),
-    )
+    return tiles[row], pieces, interval
 
 
 def _runs_beside(boxes: np.ndarray, shape: tuple[int, ...], axis: int) -> np.ndarray:

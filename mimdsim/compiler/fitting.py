@@ -1,18 +1,20 @@
-"""A program that does not fit is refused with the numbers, and with what would save how much."""
+"""A program that does not fit is refused with the numbers, and with what would save how much: each remedy is tried."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import numpy as np
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from mimdsim.base.errors import DoesNotFit
 from mimdsim.base.units import show_bytes
 from mimdsim.compiler.liveness import Memory
-from mimdsim.compiler.placement import MappingOptions, Placement
-from mimdsim.graph import Adam, SpikingNetwork
+from mimdsim.compiler.placement import MappingOptions
+from mimdsim.graph import Adam, Layer, Sgd, SpikingNetwork
 from mimdsim.machine import MimdMachine
-from mimdsim.program import Program, Variable
+from mimdsim.program import Program
+
+# peak bytes of the fullest tile when a changed network is compiled with changed options
+PeakOf = Callable[[SpikingNetwork, MappingOptions], int]
 
 
 def check_fits(
@@ -20,8 +22,8 @@ def check_fits(
     memory: Memory,
     machine: MimdMachine,
     network: SpikingNetwork,
-    placement: Placement,
     options: MappingOptions,
+    peak_of: PeakOf,
 ) -> None:
     """Raise DoesNotFit when a tile needs more than it has: tile, variable, bytes, and three things to change."""
     available = machine.tile.sram_bytes
@@ -37,52 +39,58 @@ def check_fits(
         f"{over} of {program.tiles} tiles are over.",
         f"  largest there: {name}, {size:,} bytes ({program.variables[name].category}), "
         f"in superstep '{memory.names[memory.peak_superstep]}'",
-        "  three things to change:",
+        "  three things to change (each tried on its own):",
     ]
-    for saved, advice in suggestions(program, memory, network, placement, options)[:3]:
+    savings = [(needed - peak_of(other, chosen), advice) for advice, other, chosen in remedies(network, options)]
+    for saved, advice in sorted(savings, key=lambda item: -item[0])[:3]:
         left = needed - saved - available
         verdict = "then it fits" if left <= 0 else f"still {show_bytes(left)} over"
         lines.append(f"  - {advice}: saves {saved:,} bytes ({show_bytes(saved)}), {verdict}")
     raise DoesNotFit("\n".join(lines))
 
 
-def suggestions(
-    program: Program, memory: Memory, network: SpikingNetwork, placement: Placement, options: MappingOptions
-) -> list[tuple[int, str]]:
-    """(bytes saved on the fullest tile, what to type), largest saving first."""
-    tile = memory.peak_tile
-
-    def held(matches: Callable[[str, Variable], bool]) -> int:
-        return sum(
-            int(row[tile]) for name, row in memory.variable_bytes.items() if matches(name, program.variables[name])
-        )
-
-    advice: list[tuple[int, str]] = []
+def remedies(network: SpikingNetwork, options: MappingOptions) -> Iterator[tuple[str, SpikingNetwork, MappingOptions]]:
+    """(what to type, the changed network, the changed options)."""
     replicas = options.weight_gradient_replicas
-    dw = held(lambda name, _: name.startswith("dw."))
     if replicas > 1:
         fewer = max(1, replicas // 3)
-        text = f"mapping.weight_gradient_replicas = {fewer} instead of {replicas} (fewer contexts add in parallel)"
-        advice.append((dw - dw * fewer // replicas, text))
+        advice = f"mapping.weight_gradient_replicas = {fewer} instead of {replicas} (fewer contexts add in parallel)"
+        yield advice, network, replace(options, weight_gradient_replicas=fewer)
     if isinstance(network.optimiser, Adam):
-        moments = held(lambda _, variable: variable.category == "optimiser")
-        advice.append((moments, 'training.optimiser = "sgd" instead of "adam"'))
-    by_fan_in = held(lambda _, variable: variable.category in ("weights", "weight gradients", "optimiser"))
-    layer = program.layer_of_tile[tile]
-    if network.layers and layer == network.layers[0].name:
-        text = "a smaller input: data.grid at 3/4 of the width and height (7/16 fewer inputs)"
-        advice.append((by_fan_in * 7 // 16, text))
-    if placement.neurons_per_tile > options.neurons_unit:
-        text = (
-            f"half the neurons per tile ({placement.neurons_per_tile} now): narrower network.hidden, "
-            "or a machine with twice the tiles"
+        sgd = Sgd(learning_rate=network.optimiser.learning_rate)
+        yield 'training.optimiser = "sgd" instead of "adam"', replace(network, optimiser=sgd), options
+    first = network.layers[0]
+    inputs = first.inputs * 9 // 16  # 3/4 of the width and height of a sensor
+    if inputs:
+        smaller = replace(
+            network,
+            layers=(replace(first, inputs=inputs), *network.layers[1:]),
+            input_capacity=min(network.input_capacity, inputs),
         )
-        advice.append((by_fan_in // 2, text))
-    sequences = held(lambda name, _: name.endswith(".sequence"))
-    advice.append((sequences // 2, f"data.timesteps = {network.timesteps // 2} instead of {network.timesteps}"))
-    per_batch = held(lambda _, variable: network.batch in variable.shape) + int(
-        np.asarray(memory.overhead_bytes["exchange buffers"])[tile]
+        yield f"{inputs:,} inputs instead of {first.inputs:,} (3/4 of a sensor's width and height)", smaller, options
+    if network.timesteps > 1:
+        half = network.timesteps // 2
+        yield f"data.timesteps = {half} instead of {network.timesteps}", replace(network, timesteps=half), options
+    if network.batch > 1:
+        half = network.batch // 2
+        yield f"training.batch = {half} instead of {network.batch}", replace(network, batch=half), options
+    if len(network.layers) > 1:
+        narrow = [max(1, layer.neurons // 2) for layer in network.layers[:-1]]
+        widths = ", ".join(str(width) for width in narrow)
+        advice = f"network.hidden = [{widths}], half as wide"
+        yield advice, replace(network, layers=_narrowed(network.layers, narrow)), options
+
+
+def _narrowed(layers: tuple[Layer, ...], hidden: list[int]) -> tuple[Layer, ...]:
+    """The layers with new hidden widths; capacities stay unless they exceed the width."""
+    widths = [*hidden, layers[-1].neurons]
+    inputs = [layers[0].inputs, *hidden]
+    return tuple(
+        replace(
+            layer,
+            inputs=fan_in,
+            neurons=width,
+            selection=replace(layer.selection, capacity=min(layer.selection.capacity, width)),
+        )
+        for layer, fan_in, width in zip(layers, inputs, widths, strict=True)
     )
-    advice.append((per_batch // 2, f"training.batch = {network.batch // 2} instead of {network.batch}"))
-    advice = [(saved, text) for saved, text in advice if saved > 0]
-    return sorted(advice, key=lambda item: -item[0])

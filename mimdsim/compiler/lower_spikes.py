@@ -121,7 +121,8 @@ def _emit_scans(low: Lowering, layer: Layer, placed: LayerPlacement, flags: str)
     tiles = placed.selection_tiles[sample, row, part]
     slots = np.arange(len(sample))
     mapping = TileMapping.split(0, tiles, slots, slots + 1)
-    per_tile = int(min(layer.capacity, -(-layer.neurons // spread)))
+    scanned = edges[part_edges[1:]] - edges[part_edges[:-1]]  # neurons per tile; not always ceil(neurons / spread)
+    per_tile = int(min(layer.capacity, scanned.max()))
     tile_ids = low.variable(f"tile_ids.{name}", (len(slots), per_tile), "int32", mapping, selection)
     tile_counts = low.variable(f"tile_counts.{name}", (len(slots),), "int32", mapping, selection)
     combines = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mimdsim.graph.definition import Vjp
 from mimdsim.graph.dense import Zeros
 from mimdsim.graph.operations import OPERATIONS, builder
 from mimdsim.graph.records import Carry, Graph, GraphBuilder, Operation, Scan, Slice, Value
@@ -51,9 +52,7 @@ def differentiate(graph: Graph, loss: str, wrt: Sequence[str]) -> tuple[Graph, d
         given = tuple(cotangents.get(name) for name in op.outputs)
         if op.outputs != (loss,) and not any(given):
             continue
-        rule = OPERATIONS[op.kind].vjp
-        if rule is None:
-            continue
+        rule = _rule_of(op)
         build.phase = "loss" if op.phase == "loss" else "backward"
         _accumulate(outer, cotangents, op.inputs, rule(outer, op, given), op.layer)
     build.phase = "backward"
@@ -62,6 +61,13 @@ def differentiate(graph: Graph, loss: str, wrt: Sequence[str]) -> tuple[Graph, d
         raise ValueError(f"the loss '{loss}' does not depend on {missing}")
     gradients = {name: cotangents[name] for name in wrt}
     return build.graph((*graph.outputs, *gradients.values())), gradients
+
+
+def _rule_of(op: Operation) -> Vjp:
+    rule = OPERATIONS[op.kind].vjp
+    if rule is None:
+        raise ValueError(f"operation '{op.name}' of kind '{op.kind}' has no gradient rule, but the loss depends on it")
+    return rule
 
 
 def _accumulate(
@@ -82,6 +88,9 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
     """Append the reversed scan for `op` and replace `op` by one that also stacks the stash."""
     scan: Scan = op.attributes
     body = scan.body
+    used = [name for name in op.outputs[: len(scan.carries)] if name in cotangents]
+    if used:
+        raise ValueError(f"scan '{op.name}': a loss on final carries ({used}) has no gradient rule; stack them instead")
     inner = builder("backward")
     back = BodyBackward(scan=scan, build=inner)
     inside: dict[str, str] = {}
@@ -98,9 +107,8 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
     entering = dict(inside)
     for step in reversed(body.operations):
         given = tuple(inside.get(name) for name in step.outputs)
-        rule = OPERATIONS[step.kind].vjp
-        if rule is not None and any(given):
-            _accumulate(back, inside, step.inputs, rule(back, step, given), step.layer)
+        if any(given):
+            _accumulate(back, inside, step.inputs, _rule_of(step)(back, step, given), step.layer)
     carries: list[Carry] = []
     starts: list[str] = []
     reference = op.inputs[-1]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mimdsim.graph.definition import OpDef
-from mimdsim.graph.records import Carry, Graph, GraphBuilder, Operation, Scan, Slice, Value
+from mimdsim.graph.records import Graph, GraphBuilder, Operation, Scan, Slice, Value
 
 
 def _scan_shapes(values: tuple[Value, ...], scan: Scan) -> tuple[tuple[str, Value], ...]:
@@ -55,7 +55,6 @@ class BodyBackward:
     stash: list[str] = field(default_factory=list)  # forward body values to be stacked
     slices: list[tuple[str, Slice]] = field(default_factory=list)  # forward body value -> how it is read
     constants: list[str] = field(default_factory=list)
-    sequences: list[str] = field(default_factory=list)  # forward slices that are read again
 
     def forward_value(self, name: str) -> Value:
         return self.scan.body.value(name)
@@ -91,8 +90,3 @@ def without_unused(graph: Graph) -> Graph:
             kept.append(op)
             wanted |= set(op.inputs)
     return Graph(inputs=graph.inputs, outputs=graph.outputs, operations=tuple(reversed(kept)), values=graph.values)
-
-
-def carry_names(name: str) -> Carry:
-    """The backward carry of a forward carry that leaves as `name`."""
-    return Carry(enters=f"d.{name}", leaves=f"d.{name}.previous")

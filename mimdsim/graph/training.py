@@ -80,7 +80,9 @@ def _cross_entropy(logits: Logits, counts: np.ndarray, labels: np.ndarray) -> tu
     return (np.mean(np.log(np.exp(shifted).sum(axis=1)) - chosen),)
 
 
-def _cross_entropy_vjp(build: Backward, op: Operation, _cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
+def _cross_entropy_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    if cotangents[0] is not None:
+        raise ValueError("cross_entropy must be the loss itself: its gradient rule takes no factor")
     inputs = tuple(build.saved(name) for name in op.inputs)
     gradient = build.one("cross_entropy_gradient", inputs, "loss.d_counts", layer=op.layer, attributes=op.attributes)
     return gradient, None

@@ -21,7 +21,7 @@ def lif_update(v, w, ids, counts, sample, start, stop, decay, scale, threshold):
             u = v[b, n]
             kept = u * decay
             if u > threshold:
-                kept = kept * 0
+                kept = v.dtype.type(0)
             v[b, n] = kept + scale * current[n - first]
 
 

@@ -123,6 +123,14 @@ def distinct(tiles: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 def sorted_unique(rows: np.ndarray) -> np.ndarray:
     """Distinct rows of a non-negative integer matrix in lexicographic order."""
+    chosen: np.ndarray = rows[first_of_each(rows)]
+    return chosen
+
+
+def first_of_each(rows: np.ndarray) -> np.ndarray:
+    """Index of the first occurrence of every distinct row of a non-negative integer matrix, in lexicographic order."""
+    if not len(rows):
+        return np.zeros(0, np.int64)
     radix = rows.max(axis=0).astype(object) + 1
     total = 1
     for extent in radix:
@@ -131,9 +139,10 @@ def sorted_unique(rows: np.ndarray) -> np.ndarray:
         keys = np.zeros(len(rows), np.int64)
         for column, extent in zip(rows.T, radix, strict=True):
             keys = keys * int(extent) + column
-        _, first = np.unique(keys, return_index=True)
-        return rows[first]
-    return np.unique(rows, axis=0)
+        first: np.ndarray = np.unique(keys, return_index=True)[1]
+        return first
+    by_rows: np.ndarray = np.unique(rows, axis=0, return_index=True)[1]
+    return by_rows
 
 
 def _join_runs(rows: np.ndarray, start: int) -> np.ndarray:

@@ -84,8 +84,9 @@ def _check_table(program: Program, superstep: Superstep, table: VertexTable, til
             problems.append(_problem("variable exists", superstep, table, 0, text))
             continue
         variable = program.variables[name]
-        if takes_timestep(item) and times == 1 and variable.shape[0] != 1:
-            text = f"takes the timestep of '{name}' outside a repeat"
+        if takes_timestep(item) and times != variable.shape[0]:
+            where = "outside a repeat" if times == 1 else f"in a repeat of {times} timesteps"
+            text = f"takes the timestep of '{name}' {where}; it has {variable.shape[0]}"
             problems.append(_problem("timestep in repeat", superstep, table, 0, text))
             continue
         try:
@@ -97,11 +98,15 @@ def _check_table(program: Program, superstep: Superstep, table: VertexTable, til
         beyond = ((boxes[:, :, 0] < 0) | (boxes[:, :, 1] > shape) | (boxes[:, :, 1] < boxes[:, :, 0])).any(axis=1)
         if beyond.any():
             row = _first(beyond)
-            text = f"touches {describe_box(name, boxes[row])}, outside the variable's shape {list(shape)}"
+            text = f"touches {describe_box(name, boxes[row])}, outside the variable's shape {shape.tolist()}"
             problems.append(_problem("box inside variable", superstep, table, row, text))
             continue
         mapping = spatial_mapping(variable, takes_timestep(item))
         remote = ~is_local(mapping, table.tiles, boxes, spatial_shape(variable, item))
+        if item.writes and mapping.is_replicated and len(mapping.tiles) > 1:
+            text = f"writes one replica of '{name}', which {len(mapping.tiles)} tiles hold; the others would stay old"
+            problems.append(_problem("writes are local", superstep, table, 0, text))
+            continue
         if not remote.any():
             continue
         if item.writes:

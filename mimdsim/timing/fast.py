@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mimdsim.base.errors import MappingError
 from mimdsim.costs.fabric import endpoint_cycles, exchange_phase_cycles, host_exposed_seconds
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Assumption, MemoryProfile, Span, TileColumns, TiledProfile
@@ -19,6 +20,11 @@ def time_program(
     program: Program, machine: MimdMachine, activity: RecordedActivity, memory: MemoryProfile
 ) -> TiledProfile:
     """Cycles of every superstep of one training step of `program` on `machine`, with the spikes of `activity`."""
+    if program.tiles > machine.chip.tiles:
+        raise MappingError(
+            f"the program is placed on {program.tiles} tiles, {machine.name} has {machine.chip.tiles}: compile it for "
+            "this machine"
+        )
     barrel = Barrel(
         contexts=machine.tile.worker_contexts,
         issue_cycles=machine.tile.issue_cycles,

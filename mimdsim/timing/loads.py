@@ -69,6 +69,13 @@ class SuperstepLoad:
 @lru_cache(maxsize=8)
 def program_loads(program: Program, activity: RecordedActivity, barrel: Barrel) -> tuple[SuperstepLoad, ...]:
     """One load per superstep in program order. Raises MappingError when activity lacks a layer the program needs."""
+    for layer, (ids_name, _) in program.recorded.items():
+        batch = program.variables[ids_name].shape[1]
+        if layer in activity.counts and activity.counts[layer].shape[1] != batch:
+            raise MappingError(
+                f"recorded activity has a batch of {activity.counts[layer].shape[1]}, the program {batch}: "
+                "record it with a run of the same batch"
+            )
     loads: list[SuperstepLoad] = []
     for item in program.body:
         if isinstance(item, Repeat):
@@ -102,7 +109,7 @@ def _stretch(
     before = np.zeros(times)
     loads = []
     for superstep in body:
-        if superstep.exchange is not None:
+        if superstep.exchange is not None and superstep.exchange.bytes_received.any():
             since_sync[:] = 0
             before = np.zeros(times)
         cycles, flops, uncertainty = _tile_cycles(program, superstep, times, activity, barrel)
@@ -227,6 +234,16 @@ def add_recorded(
         )
     times = load.shape[0]
     counts = _shifted(activity.counts[extent.layer], extent.shift, times)
+    samples = 1 + max(
+        int(table.columns[name].max(initial=0)) - (name == "sample_stop")
+        for name in ("sample", "sample_stop")
+        if name in table.columns
+    )
+    if samples > counts.shape[1]:
+        raise MappingError(
+            f"recorded activity has a batch of {counts.shape[1]}, the program has {samples} samples: "
+            "record it with a run of the same batch"
+        )
     spikes, listed = np.ascontiguousarray(counts[..., 0]), np.ascontiguousarray(counts[..., 1])
     columns = {name: np.ascontiguousarray(column, np.int64) for name, column in table.columns.items()}
     if isinstance(extent, SpikesOver):
@@ -254,7 +271,9 @@ def _shifted(sequence: np.ndarray, shift: int, times: int) -> np.ndarray:
     if shift == 0:
         return sequence
     moved = np.zeros_like(sequence)
-    moved[-shift:] = sequence[:shift]
+    source = np.arange(times) + shift
+    inside = (source >= 0) & (source < times)
+    moved[inside] = sequence[source[inside]]
     return moved
 
 
