@@ -90,7 +90,9 @@ def networks(draw: Any, hidden: int = 3, widest: int = 10) -> SpikingNetwork:
 
 
 MAPPINGS = st.builds(
-    MappingOptions, neurons_per_tile=st.sampled_from([2, 4, 0]), weight_gradient_replicas=st.integers(1, 6),
+    MappingOptions,
+    neurons_per_tile=st.sampled_from([2, 4, 0]),
+    weight_gradient_replicas=st.integers(1, 6),
     states_per_worker=st.sampled_from([1, 2, 3, 64]),
 )
 SEEDS = st.integers(0, 2**31)

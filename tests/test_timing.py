@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,9 @@ def vertex_cost(table: VertexTable, vertex: int, t: int, activity: RecordedActiv
             for name, column in table.extents.items()
             if isinstance(column, np.ndarray)
         }
-        return float(np.asarray(cost.cycles(own, barrel.contexts, barrel.vector_bytes)).reshape(-1)[0])
+        working = min(barrel.contexts, barrel.issue_cycles)  # a library starts no context that adds no throughput
+        once = float(np.asarray(cost.cycles(own, working, barrel.vector_bytes)).reshape(-1)[0])
+        return once * barrel.issue_cycles / working
     total = cost.fixed
     for term in cost.terms:
         turns = 1.0
@@ -385,3 +388,12 @@ def test_activity_of_another_batch_is_refused() -> None:
 def test_retiming_on_a_machine_of_another_number_of_tiles_is_refused() -> None:
     with pytest.raises(MimdsimError):
         timed(chip__tiles=8)
+
+
+def test_more_worker_contexts_are_never_slower() -> None:
+    run = tiny_run()
+    seconds = [
+        timed(run.log.activity, tile__worker_contexts=contexts).seconds_per_training_step for contexts in range(1, 13)
+    ]
+    assert all(after <= 1.0001 * before for before, after in pairwise(seconds))
+    assert seconds[0] > 1.5 * seconds[5]

@@ -57,7 +57,7 @@ def draw_sweep(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> Figure | 
         for panel in (speed, memory):
             panel.set_xlabel(first)
             panel.grid(True)
-            panel.set_ylim(bottom=0)
+            panel.set_ylim(0, 1.08 * panel.get_ylim()[1])
             if not numeric:
                 panel.set_xticks(range(len(names)), names)
         speed.set_ylabel("ms per training step (band: interval)")

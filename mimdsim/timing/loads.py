@@ -141,7 +141,7 @@ def _tile_cycles(
         codelet = table.codelet
         if isinstance(codelet.cost, TileFormula):
             extents = {name: column for name, column in table.extents.items() if isinstance(column, np.ndarray)}
-            cost = np.asarray(codelet.cost.cycles(extents, barrel.contexts, barrel.vector_bytes), np.float64)
+            cost = library_cycles(codelet.cost, extents, barrel)
             np.add.at(library[0], table.tiles, np.broadcast_to(cost, table.tiles.shape))
             size = float(np.sum(cost)) * times
         else:
@@ -156,6 +156,18 @@ def _tile_cycles(
         by_context = bundles.reshape(times, tiles, barrel.contexts)
         cycles += np.maximum(barrel.issue_cycles * by_context.max(axis=2), by_context.sum(axis=2))
     return cycles, round(flops), doubt / weight if weight else 0.0
+
+
+def library_cycles(cost: TileFormula, extents: dict[str, np.ndarray], barrel: Barrel) -> np.ndarray:
+    """float64[vertices]: tile cycles of library vertices, which spread their work over the contexts themselves.
+
+    The vendor's formulas multiply the longest worker by its six contexts, which there is also the issue interval.
+    Fewer contexts leave issue slots empty; more than the interval add no throughput, and a library would not start
+    them (derived).
+    """
+    working = min(barrel.contexts, barrel.issue_cycles)
+    cycles = np.asarray(cost.cycles(extents, working, barrel.vector_bytes), np.float64)
+    return cycles * barrel.issue_cycles / working
 
 
 def _cells(table: VertexTable, contexts: int) -> np.ndarray:
