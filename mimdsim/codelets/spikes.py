@@ -172,8 +172,8 @@ REDUCE_GROUPS = Codelet(
     compute=numerics.reduce_groups,
     cost=TileFormula(
         cycles=_reduce_groups_cycles,
-        kind="published",
-        source="PopLibs popops strided reduction cycle estimator (commit 7eac0f2)",
+        kind="derived",
+        source="PopLibs popops strided reduction per worker (commit 7eac0f2), spread over the contexts, 11 to launch",
     ),
     flops=(Term(bundles=1, extents=("outputs", "groups")),),
     code_bytes=320,

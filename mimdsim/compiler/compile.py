@@ -74,7 +74,8 @@ def compile_graph(
     breaks a rule of the machine (which would be a bug of the compiler).
     """
     watch = Watch(dump)
-    contexts = machine.tile.worker_contexts
+    # more contexts than the issue interval add no throughput: work is spread as for so many
+    contexts = min(machine.tile.worker_contexts, machine.tile.issue_cycles)
     placement = watch("place", place, network, machine.chip.tiles, contexts, options)
     program = watch("lower", lower, graph, network, placement, options)
     program = watch("merge supersteps", merge_supersteps, program)

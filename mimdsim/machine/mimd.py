@@ -24,14 +24,13 @@ class Tile(SourcedSection):
     """One tile: its memory and its barrel of worker contexts.
 
     A worker context issues at most one instruction bundle every `issue_cycles` (strict round robin). A vector is
-    `vector_bytes` wide; local memory moves `memcpy_bytes_per_cycle` with all contexts copying.
+    `vector_bytes` wide: library vertices use it, the codelets of the sparse layer are written for pairs of floats.
     """
 
     sram_bytes: int = Field(gt=0)
     worker_contexts: int = Field(gt=0, le=64)
     issue_cycles: int = Field(gt=0)
     vector_bytes: int = Field(gt=0)
-    memcpy_bytes_per_cycle: float = Field(gt=0)
     code_bytes: int = Field(ge=0)  # library and control code that every tile holds
 
 

@@ -109,7 +109,8 @@ class Term:
 class WorkerBundles:
     """Cost of a vertex that one worker context runs: fixed + sum of the terms, in instruction bundles.
 
-    A context issues one bundle every `worker_contexts` cycles. At most one extent of a term may depend on activity.
+    A context issues at most one bundle every `issue_cycles` of its tile. At most one extent of a term may depend on
+    activity.
     """
 
     fixed: float

@@ -14,6 +14,9 @@ from mimdsim.timing.loads import Barrel, program_loads
 
 EXCHANGE_UNCERTAINTY = UNCERTAINTY["derived"]  # the endpoint model is measured, its fixed part derived from profiles
 SYNC_UNCERTAINTY = UNCERTAINTY["derived"]
+# Published training times of the sparse layer lie 1.2 to 2.4 times above this model (mimdsim check --references). The
+# gap is not explained, so it is not put into the estimate; it is put into the upper end of every interval.
+UNEXPLAINED_RATIO = 2.4
 
 
 def time_program(
@@ -81,6 +84,7 @@ def time_program(
     stream = input_bytes(program) / machine.host.bytes_per_second + machine.host.request_seconds
     cycles = sum(span.cycles for span in spans)
     exposed = host_exposed_seconds(stream, cycles / clock, machine.host.prefetch_depth)
+    high = max(high, UNEXPLAINED_RATIO * cycles)
     return TiledProfile(
         machine=machine.name,
         title=machine.title,
@@ -108,7 +112,7 @@ def time_program(
 
 
 def _loop_spans(program: Program, machine: MimdMachine) -> list[Span]:
-    """Control of every repeat, once per timestep."""
+    """Control of every repeat, once per timestep: counting on one tile, and the sync by which all learn of it."""
     spans = []
     for item in program.body:
         if isinstance(item, Repeat) and item.body:
@@ -120,7 +124,7 @@ def _loop_spans(program: Program, machine: MimdMachine) -> list[Span]:
                     times=item.times,
                     compute_cycles=0,
                     exchange_cycles=0,
-                    sync_cycles=machine.sync.loop_cycles * item.times,
+                    sync_cycles=(machine.sync.loop_cycles + machine.sync.internal_cycles) * item.times,
                     busy_cycles=0,
                     bytes_received=0,
                     flops=0,
@@ -145,7 +149,14 @@ def input_bytes(program: Program) -> int:
 
 def machine_assumptions(machine: MimdMachine) -> tuple[Assumption, ...]:
     """Every number of the machine with its source."""
-    found = []
+    found = [
+        Assumption(
+            name="upper end of the interval",
+            value=f"at least {UNEXPLAINED_RATIO:g} times the estimate",
+            kind="measured",
+            source="published training times of the sparse layer are 1.2 to 2.4 times this model's (references/)",
+        )
+    ]
     for section_name in ("chip", "tile", "exchange", "sync", "host"):
         section = getattr(machine, section_name)
         for field, text in section.sources.items():

@@ -137,6 +137,7 @@ def _tile_cycles(
     library = np.zeros((1, tiles))
     bundles: np.ndarray | None = None
     flops, doubt, weight = 0.0, 0.0, 0.0
+    dealt = np.zeros(tiles, np.int64)  # vertices dealt to the contexts of each tile so far, by earlier tables
     for table in superstep.tables:
         codelet = table.codelet
         if isinstance(codelet.cost, TileFormula):
@@ -145,7 +146,8 @@ def _tile_cycles(
             np.add.at(library[0], table.tiles, np.broadcast_to(cost, table.tiles.shape))
             size = float(np.sum(cost)) * times
         else:
-            load = _bundles(table, codelet.cost, times, activity, barrel.contexts, tiles)
+            load = _bundles(table, codelet.cost, times, activity, barrel.contexts, dealt)
+            dealt += np.bincount(table.tiles, minlength=tiles)
             bundles = load if bundles is None else bundles + load
             size = float(load.sum())
         flops += _flops(table, times, activity, tiles)
@@ -170,21 +172,22 @@ def library_cycles(cost: TileFormula, extents: dict[str, np.ndarray], barrel: Ba
     return cycles * barrel.issue_cycles / working
 
 
-def _cells(table: VertexTable, contexts: int) -> np.ndarray:
+def _cells(table: VertexTable, contexts: int, dealt: np.ndarray) -> np.ndarray:
     """int64[vertices]: tile * contexts + context; the vertices of a tile are dealt out in turn."""
     order = np.argsort(table.tiles, kind="stable")
     ordered = table.tiles[order]
     turn = np.arange(len(ordered)) - np.searchsorted(ordered, ordered, side="left")
     cell = np.empty(len(ordered), np.int64)
-    cell[order] = ordered * contexts + turn % contexts
+    cell[order] = ordered * contexts + (dealt[ordered] + turn) % contexts
     return cell
 
 
 def _bundles(
-    table: VertexTable, cost: WorkerBundles, times: int, activity: RecordedActivity, contexts: int, tiles: int
+    table: VertexTable, cost: WorkerBundles, times: int, activity: RecordedActivity, contexts: int, dealt: np.ndarray
 ) -> np.ndarray:
     """float64[times, tiles * contexts]: bundles in every cell."""
-    cell = _cells(table, contexts)
+    tiles = len(dealt)
+    cell = _cells(table, contexts, dealt)
     constant = np.full(table.vertices, float(cost.fixed))
     load = np.zeros((times, tiles * contexts))
     for term in cost.terms:
