@@ -94,6 +94,7 @@ MAPPINGS = st.builds(
     neurons_per_tile=st.sampled_from([2, 4, 0]),
     weight_gradient_replicas=st.integers(1, 6),
     states_per_worker=st.sampled_from([1, 2, 3, 64]),
+    state_gradient=st.sampled_from(["tilewise", "per_batch"]),
 )
 SEEDS = st.integers(0, 2**31)
 

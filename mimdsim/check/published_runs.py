@@ -26,7 +26,7 @@ MEAN_INPUT_IDS = 12.7  # N-MNIST, 1 ms bins, first 100 ms, at most 32 kept: mean
 STEP_TOLERANCE = 0.15
 MACHINE = "bow"
 SOURCE = "log of jrfinkbeiner/graphcore_snn, 12 September 2022, mean wall time; machine not stated, taken as Bow"
-NOTE = "the log ran the per-batch state gradient of its day; this program has the tile-wise one that replaced it"
+NOTE = "with the per-batch state gradient of the log's day (mapping.state_gradient); see README for what is left out"
 
 
 def training_step_rows(
@@ -83,6 +83,7 @@ def _workload_of(path: Path, line: int, row: dict[str, str], data: Path | None) 
         "data": {**source, "timesteps": timesteps, "input_capacity": sparse[0]},
         "network": {"hidden": dense[1:-1], "capacity": sparse[1:], "second_threshold": second},
         "training": {"batch": batch, "learning_rate": 1e-3, "weight_scale": 4.0, "max_training_steps": 1},
+        "mapping": {"state_gradient": "per_batch"},
     }
     return build(Workload, table, where=f"{path}, line {line}")
 

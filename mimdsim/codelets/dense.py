@@ -86,6 +86,16 @@ FILL_ROWS = _fill("FillRows", ("start:stop", ":"), numerics.fill_rows)
 FILL_COLUMNS = _fill("FillColumns", (":", "start:stop"), numerics.fill_matrix_columns)
 FILL_REPLICAS = _fill("FillReplicas", (":", ":", "start:stop"), numerics.fill_columns)
 
+FILL_VECTOR = Codelet(
+    name="FillVector",
+    fields=(Field(name="target", access="write", box=("start:stop",)),),
+    columns=("start", "stop"),
+    constants=("value",),
+    compute=numerics.fill_vector,
+    cost=_FILL,
+    code_bytes=192,
+)
+
 FILL_SLOTS = Codelet(
     name="FillSlots",
     fields=(Field(name="target", access="write", box=("sample", "slot_start:slot_stop")),),
@@ -129,5 +139,6 @@ CODELETS = (
     FILL_COLUMNS,
     FILL_REPLICAS,
     FILL_SLOTS,
+    FILL_VECTOR,
     SUM_REPLICAS,
 )

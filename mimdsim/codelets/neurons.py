@@ -63,6 +63,31 @@ STATE_GRADIENT = Codelet(
 )
 
 
+STATE_GRADIENT_ROW = Codelet(
+    name="StateGradientRow",
+    fields=(
+        Field(name="row", access="write", box=("sample", ":")),
+        Field(name="dv", access="read", box=("sample", ":")),
+        Field(name="v", access="read", box=("sample", ":")),
+        Field(name="threshold", access="read", box=(":",)),
+        Field(name="g", access="read", box=("sample", ":")),
+        Field(name="ids", access="read", box=("sample", ":")),
+        Field(name="counts", access="read", box=("sample", ":")),
+    ),
+    columns=("sample",),
+    constants=("slope",),
+    compute=numerics.state_gradient_rows,
+    cost=WorkerBundles(
+        fixed=overhead_bundles(scalars=2, vectors=7),
+        terms=(Term(bundles=50, extents=("listed",)),),  # gather, surrogate with a division, scatter-add
+        kind="derived",
+        source=f"{SOURCE}; about 50 per listed id; the row itself arrives by exchange and is updated in place",
+    ),
+    flops=(Term(bundles=6, extents=("listed",)),),
+    code_bytes=768,
+)
+
+
 def _scale_cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
     return broadcast_scalar_1d_cycles(
         extents["elements"],
@@ -119,4 +144,4 @@ CURRENT_GRADIENT = Codelet(
     code_bytes=256,
 )
 
-CODELETS = (LIF_UPDATE, STATE_GRADIENT, DECAY_GRADIENT, MASKED_DECAY_GRADIENT, CURRENT_GRADIENT)
+CODELETS = (LIF_UPDATE, STATE_GRADIENT, STATE_GRADIENT_ROW, DECAY_GRADIENT, MASKED_DECAY_GRADIENT, CURRENT_GRADIENT)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.codelets import neurons as codelets
+from mimdsim.codelets.dense import FILL_VECTOR
 from mimdsim.compiler.context import Lowering
 from mimdsim.compiler.placement import LayerPlacement
-from mimdsim.graph import Operation
+from mimdsim.graph import Layer, Operation
 from mimdsim.graph.neurons import Lif
-from mimdsim.program import Hits, Listed, Spikes, VertexTable
+from mimdsim.program import Copy, Hits, Listed, Spikes, TileMapping, VertexTable
 
 FLOATS_PER_PAIR = 2  # the published codelets work on pairs of neurons (float2)
 
@@ -68,6 +69,9 @@ def lower_state_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     dv = low.storage[held][0]
     low.storage[add.outputs[0]] = (dv,)
     g, spikes, v = (low.storage[name] for name in gradient.inputs)
+    if low.options.state_gradient == "per_batch":
+        _lower_state_gradient_rows(low, layer, dv, {"v": v[0], "g": g[0], "ids": spikes[0], "counts": spikes[1]})
+        return
     tiles, columns = tile_sample_columns(placed, low.network.batch)
     table = VertexTable(
         codelet=codelets.STATE_GRADIENT,
@@ -79,6 +83,43 @@ def lower_state_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
         constants={"threshold": np.float32(layer.selection.threshold), "slope": np.float32(layer.selection.slope)},
     )
     low.emit("state gradient", "select_gradient", tables=(table,), defines=((dv, add.outputs[0]),), layer=layer.name)
+
+
+def _lower_state_gradient_rows(low: Lowering, layer: Layer, dv: str, operands: dict[str, str]) -> None:
+    """One vertex per sample on whole rows, gathered from and scattered back to the neuron tiles."""
+    placed = low.placed(layer.name)
+    name, samples = layer.name, np.arange(low.network.batch)
+    mapping = TileMapping.split(0, placed.combine_tiles, samples, samples + 1)
+    shape = (len(samples), layer.neurons)
+    row = low.variable(f"dv_row.{name}", shape, "float32", mapping, "gradients")
+    table = VertexTable(
+        codelet=codelets.STATE_GRADIENT_ROW,
+        layer=name,
+        tiles=placed.combine_tiles,
+        operands={"row": row, "dv": dv, "threshold": f"threshold.{name}", **operands},
+        columns={"sample": samples},
+        extents={"listed": Listed(layer=name)},
+        constants={"slope": np.float32(layer.selection.slope)},
+    )
+    low.emit("state gradient", "select_gradient", tables=(table,), layer=name)
+    low.emit("scatter state gradient", "select_gradient", copies=(Copy(source=row, target=dv),), layer=name)
+
+
+def declare_thresholds(low: Lowering, layer: str) -> None:
+    """The layer's thresholds as a variable, for vertices that work on rows of all neurons."""
+    placed = low.placed(layer)
+    width = low.layer(layer).neurons
+    name = low.variable(f"threshold.{layer}", (width,), "float32", low.by_neuron(layer, 0), "neuron states")
+    table = VertexTable(
+        codelet=FILL_VECTOR,
+        layer=layer,
+        tiles=placed.tiles,
+        operands={"target": name},
+        columns={"start": placed.starts, "stop": placed.stops},
+        extents={"elements": placed.stops - placed.starts},
+        constants={"value": np.float32(low.layer(layer).selection.threshold)},
+    )
+    low.emit("set thresholds", "zeros", tables=(table,), layer=layer)
 
 
 def _per_tile(low: Lowering, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:

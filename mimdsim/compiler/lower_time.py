@@ -10,6 +10,7 @@ import numpy as np
 
 from mimdsim.codelets import dense as codelets
 from mimdsim.compiler.context import Lowering
+from mimdsim.compiler.lower_neurons import declare_thresholds
 from mimdsim.compiler.lower_spikes import gradient_slots, gradient_variable
 from mimdsim.graph import Operation, Scan, Value
 from mimdsim.program import Copy, TileMapping, VertexTable
@@ -196,6 +197,8 @@ def lower_backward(low: Lowering, op: Operation, lower_body: object) -> None:
             layer = carry.enters.split(".", 2)[2]
             name = low.variable(f"dv.{layer}", value.shape, "float32", low.by_neuron(layer, 1), "gradients")
             fill_neurons(low, name, layer, "zero adjoints")
+            if low.options.state_gradient == "per_batch":
+                declare_thresholds(low, layer)
         low.storage[carry.enters] = (name,)
         low.storage[carry.leaves] = (name,)
     offset = len(scan.carries)

@@ -24,6 +24,7 @@ class MappingOptions:
     weight_gradient_replicas: int = 6
     states_per_worker: int = 64
     reduce_exponent: float = 0.8
+    state_gradient: str = "tilewise"  # or "per_batch": one vertex per sample and layer on whole rows, as until 2022
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

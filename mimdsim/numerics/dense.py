@@ -43,6 +43,14 @@ def fill_matrix_columns(target, start, stop):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
+def fill_vector(target, start, stop, value):  # type: ignore[no-untyped-def]
+    """target[range] = value."""
+    for i in range(len(start)):
+        for n in range(start[i], stop[i]):
+            target[n] = value
+
+
+@numba.njit(cache=True, nogil=True)
 def fill_rows(target, start, stop):  # type: ignore[no-untyped-def]
     """target[rows] = 0."""
     for i in range(len(start)):

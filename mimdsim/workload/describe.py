@@ -80,6 +80,7 @@ class Mapping(Section):
     weight_gradient_replicas: int = Field(default=6, gt=0, le=64)
     states_per_worker: int = Field(default=64, gt=0)
     reduce_exponent: float = Field(default=0.8, gt=0, le=2)
+    state_gradient: Literal["tilewise", "per_batch"] = "tilewise"
 
 
 class Workload(Section):
