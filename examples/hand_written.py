@@ -52,7 +52,7 @@ SMOOTH = Codelet(
 )
 
 
-def build() -> Program:
+def make_program() -> Program:
     """Cells on four tiles, two vertices a tile; the outermost cells are kept."""
     edges = np.arange(TILES + 1) * CELLS // TILES
     mapping = TileMapping.split(0, np.arange(TILES), edges[:-1], edges[1:])
@@ -83,7 +83,7 @@ def build() -> Program:
 
 
 def main() -> None:
-    program = build()
+    program = make_program()
     machine = load_machine("tiny", {"chip.tiles": TILES})
     problems = verify(program, machine.chip.tiles)
     print("rules:", "kept" if not problems else problems[0].message)

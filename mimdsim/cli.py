@@ -63,16 +63,20 @@ def run(
 def compare(workload: str, machines: tuple[str, ...], out: Path | None, changes: tuple[str, ...]) -> None:
     """Compare a tiled machine and GPUs on WORKLOAD (default: bow, a100 and h100)."""
     chosen = machines or ("bow", "a100", "h100")
+    if len(chosen) == 1:
+        chosen = (*chosen, "a100")
     _run(workload, chosen, out or Path("reports") / f"{Path(workload).stem}-compared", None, changes)
 
 
 def _run(
     workload_name: str, machine_names: tuple[str, ...], out: Path | None, dump: Path | None, changes: tuple[str, ...]
 ) -> None:
+    from mimdsim.base.files import writable_folder
     from mimdsim.machine import MimdMachine, load_machine
     from mimdsim.profile import save_profile
     from mimdsim.report import summary_lines, write_report
     from mimdsim.run import simulate
+    from mimdsim.sweep import load_tiled
     from mimdsim.workload import load_workload
 
     for_workload, for_machine = _changes(changes)
@@ -80,16 +84,23 @@ def _run(
     tiled: list[MimdMachine] = []
     gpus: list[GpuMachine] = []
     for name in machine_names:
-        machine = load_machine(name, for_machine if not tiled else None)
+        machine = load_machine(name)
         if isinstance(machine, MimdMachine):
+            machine = load_tiled(name, for_machine)
             tiled.append(machine)
         else:
             gpus.append(machine)
     if len(tiled) != 1:
         raise DescriptionError(
-            "machines", [f"need exactly one tiled machine, given {[machine.name for machine in tiled]}"]
+            "machines",
+            [
+                f"need exactly one tiled machine, given {[machine.name for machine in tiled]}; GPUs go to run --gpu or "
+                "to compare; two tiled machines are compared by two runs, or by a sweep of the field that differs"
+            ],
         )
-    folder = out or Path("reports") / f"{workload.name}-{tiled[0].name}"
+    folder = writable_folder(out or Path("reports") / f"{workload.name}-{tiled[0].name}")
+    if dump is not None:
+        writable_folder(dump)
     with _Bars() as bars:
         made = simulate(workload, tiled[0], tuple(gpus), dump=dump, progress=bars.show)
     save_profile(folder / "profile.json", made.profile)
@@ -134,7 +145,9 @@ def sweep(
     paths = write_results(rows, names, folder)
     for line in table_lines(rows, names):
         click.echo(line)
-    click.echo("\nWritten: " + ", ".join(str(path) for path in paths))
+    length = f"after {training_steps} training steps" if training_steps else "after the whole training"
+    click.echo(f"\nSpikes recorded {length} (--training-steps). The same command again goes on where this one stopped.")
+    click.echo("Written: " + ", ".join(str(path) for path in paths))
 
 
 @main.command()
@@ -172,14 +185,17 @@ def check(
         code = _check_references(_reference_files(workload, machine, files), data, as_json)
         context.exit(code)
     from mimdsim.check.program import check_program, load_build, shrunk
-    from mimdsim.machine import MimdMachine, load_machine
+    from mimdsim.sweep import load_tiled
+    from mimdsim.workload import load_workload
 
+    if files:
+        raise DescriptionError("check", [f"unexpected arguments {[str(name) for name in files]} without --references"])
     for_workload, for_machine = _changes(changes)
-    chosen = load_machine(machine, for_machine)
-    if not isinstance(chosen, MimdMachine):
-        raise DescriptionError(f"machine '{machine}'", ["is a GPU; a mapping is checked on a tiled machine"])
+    chosen = load_tiled(machine, for_machine)
     build = load_build(program) if program else None
-    findings = check_program(shrunk(workload, for_workload, timesteps, batch), chosen, build, strict=strict)
+    whole = load_workload(workload, for_workload)
+    small = shrunk(workload, for_workload, timesteps, batch)
+    findings = check_program(small, whole, chosen, build, strict=strict)
     if as_json:
         import dataclasses
 
@@ -187,6 +203,7 @@ def check(
 
         click.echo(dump_json([dataclasses.asdict(finding) for finding in findings]), nl=False)
     else:
+        click.echo(f"at {small.data.timesteps} timesteps and batch {small.training.batch}; memory in full")
         for finding in findings:
             click.echo(f"{'ok  ' if finding.passed else 'FAIL'}  {finding.name}: {finding.text}")
     context.exit(0 if all(finding.passed for finding in findings) else 1)

@@ -18,13 +18,14 @@ import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mimdsim.base.errors import DataFileError, DescriptionError, DoesNotFit, suggest
-from mimdsim.base.files import dump_json, write_atomically
+from mimdsim.base.files import dump_json, writable_folder, write_atomically
 from mimdsim.base.schema import build
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import RecordedActivity
@@ -61,7 +62,29 @@ class Point:
 
     @property
     def key(self) -> str:
-        return hashlib.sha256(f"{config_digest(self.workload, self.machine)}{self.activity_key}".encode()).hexdigest()
+        decides = f"{config_digest(self.workload, self.machine)}{self.activity_key}{code_digest()}"
+        return hashlib.sha256(decides.encode()).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def code_digest() -> str:
+    """Digest of this package's sources: points of another version are not taken for this one's."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def data_digest(path: str) -> str:
+    """Digest of names, sizes and times of the files under `path`; '' without a path."""
+    if not path:
+        return ""
+    digest = hashlib.sha256()
+    root = Path(path)
+    for file in sorted([root, *root.rglob("*")] if root.exists() else []):
+        about = file.stat()
+        digest.update(f"{file}{about.st_size}{about.st_mtime_ns}".encode())
+    return digest.hexdigest()
 
 
 def parse_value(text: str) -> Any:
@@ -84,7 +107,10 @@ def parse_axis(text: str) -> tuple[str, tuple[Any, ...]]:
             parts.append("")
         else:
             parts[-1] += character
-    return key.strip(), tuple(parse_value(part.strip()) for part in parts if part.strip())
+    found = tuple(parse_value(part.strip()) for part in parts if part.strip())
+    if not found:
+        raise DescriptionError(f"--set {text}", ["no value given; write  --set section.key=value,value,..."])
+    return key.strip(), found
 
 
 def split_changes(changes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -105,6 +131,11 @@ def split_changes(changes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
 
 def points_of(workload: str, machine: str, axes: list[tuple[str, tuple[Any, ...]]], training_steps: int) -> list[Point]:
     """Every combination of the axes' values, checked before anything runs."""
+    names = [name for name, _ in axes]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DescriptionError("sweep", [f"{', '.join(repeated)} given twice; write all its values in one --set"])
+    load_tiled(machine)  # says that a GPU is none before its fields are looked for
     total = int(np.prod([len(values) for _, values in axes], dtype=np.int64)) if axes else 1
     if total > MAX_POINTS:
         raise DescriptionError("sweep", [f"{total} points; at most {MAX_POINTS}: give fewer values"])
@@ -113,9 +144,7 @@ def points_of(workload: str, machine: str, axes: list[tuple[str, tuple[Any, ...]
         changes = dict(zip((key for key, _ in axes), values, strict=True))
         for_workload, for_machine = split_changes(changes)
         resolved = load_workload(workload, for_workload)
-        chosen = load_machine(machine, for_machine)
-        if not isinstance(chosen, MimdMachine):
-            raise DescriptionError(f"machine '{machine}'", ["is a GPU; sweep a tiled machine, compare with GPUs"])
+        chosen = load_tiled(machine, for_machine)
         if training_steps:
             table = resolved.model_dump(mode="json")
             table["training"] |= {"max_training_steps": training_steps}
@@ -131,17 +160,29 @@ def points_of(workload: str, machine: str, axes: list[tuple[str, tuple[Any, ...]
     return points
 
 
+def load_tiled(name: str, changes: dict[str, Any] | None = None) -> MimdMachine:
+    """A tiled machine; raises DescriptionError for a GPU."""
+    loaded = load_machine(name)
+    if isinstance(loaded, MimdMachine):
+        loaded = load_machine(name, changes)
+    if not isinstance(loaded, MimdMachine):
+        raise DescriptionError(f"machine '{name}'", ["is a GPU; give a tiled machine here (GPUs: run --gpu, compare)"])
+    return loaded
+
+
 def activity_key(workload: Workload) -> str:
-    """Digest of what decides the spikes: everything but mapping and titles (mapping moves only rounding)."""
+    """Digest of what decides the spikes: sources, data files, and all of the workload but mapping and titles (mapping
+    moves only rounding)."""
     table = workload.model_dump(mode="json", exclude={"mapping", "title", "name"})
-    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:24]
+    decides = json.dumps(table, sort_keys=True) + data_digest(workload.data.path) + code_digest()
+    return hashlib.sha256(decides.encode()).hexdigest()[:24]
 
 
 def run_sweep(
     points: list[Point], folder: Path, processes: int, progress: Callable[[str, int, int], None]
 ) -> list[dict[str, Any]]:
     """Results of every point in order; computes what `folder` does not hold yet."""
-    folder.mkdir(parents=True, exist_ok=True)
+    writable_folder(folder)
     roomiest: dict[str, Point] = {}  # values do not depend on the machine, but some machines have too few tiles
     for point in points:
         known = roomiest.setdefault(point.activity_key, point)

@@ -16,7 +16,7 @@ FOUR = ("--set", "mapping.neurons_per_tile=4")
 def test_the_compiled_program_is_right() -> None:
     output = mimdsim("check", "digits", "bow", *FOUR)
     assert "FAIL" not in output
-    assert "every superstep agrees with the interpreter" in output
+    assert "variables agree, superstep by superstep, with the interpreter" in output
 
 
 @pytest.mark.slow
@@ -71,7 +71,7 @@ def test_where_a_defect_does_no_harm_the_check_passes(file: str, arguments: tupl
 
 def test_findings_as_json() -> None:
     findings = json.loads(mimdsim("check", "digits", "bow", "--json"))
-    assert [finding["name"] for finding in findings] == ["rules", "memory", "values", "gradients"]
+    assert [finding["name"] for finding in findings] == ["rules", "memory", "values", "gradients", "time"]
     assert all(finding["passed"] for finding in findings)
 
 
@@ -113,7 +113,7 @@ def test_published_training_times_are_predicted_and_named_when_out(tmp_path: Pat
     path.write_text("\n".join([lines[0], lines[2], lines[8]]) + "\n")
     output = mimdsim("check", "--references", str(path), code=3)
     assert "OUT" in output
-    assert "not computed" not in output
+    assert "not computed:" not in output
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="needs the folder of outside references")
@@ -146,3 +146,67 @@ def test_an_unknown_codelet_is_named_and_not_guessed(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("codelet,scope,dtype,params,cycles\npopops::Nonsense,worker,f32,n=16,10\n")
     assert "not computed: no formula for this codelet" in mimdsim("check", "--references", str(path))
+
+
+def test_memory_is_checked_in_full_length_and_batch() -> None:
+    output = mimdsim("check", "digits", "bow", "--set", "tile.sram_bytes=100 KiB", code=1)
+    assert "FAIL  memory: fullest tile" in output
+    assert "of 100.0 KiB; over by" in output
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def build(subject:\n", "cannot be imported: SyntaxError"),
+        ("def build(subject):\n    return 1 / 0\n", "raised ZeroDivisionError: division by zero"),
+        (
+            "def build(subject):\n    return subject.program.with_codelet('LifUpdat', None)\n",
+            "did you mean 'LifUpdate'?",
+        ),
+        ("import sys\nsys.exit(0)\n", "cannot be imported: SystemExit"),
+    ],
+)
+def test_a_program_file_that_fails_is_explained(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    assert message in mimdsim("check", "digits", "bow", "--program", str(path), code=2)
+
+
+def test_a_codelet_that_raises_names_its_vertex(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import dataclasses\n"
+        "from mimdsim.codelets.neurons import LIF_UPDATE\n"
+        "def broken(*given):\n    raise KeyError('lost')\n"
+        "def build(subject):\n"
+        "    changed = dataclasses.replace(LIF_UPDATE, form='vertex', compute=broken)\n"
+        "    return subject.program.with_codelet('LifUpdate', changed)\n"
+    )
+    output = mimdsim("check", "digits", "bow", "--program", str(path), code=1)
+    assert "vertex 0 of LifUpdate (hidden0) on tile 1 raised KeyError" in output
+
+
+def test_a_program_in_which_nothing_can_be_compared_does_not_pass(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import dataclasses\n"
+        "def build(subject):\n"
+        "    return subject.program.map_supersteps(\n"
+        "        lambda step: dataclasses.replace(step, name='x ' + step.name, defines=()))\n"
+    )
+    assert "nothing was compared" in mimdsim("check", "digits", "bow", "--program", str(path), code=1)
+
+
+def test_a_cheaper_codelet_is_timed_beside_the_compiled_one(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import dataclasses\n"
+        "from mimdsim.codelets.spikes import FLAG_SPIKES\n"
+        "def build(subject):\n"
+        "    cost = dataclasses.replace(FLAG_SPIKES.cost, fixed=FLAG_SPIKES.cost.fixed - 6)\n"
+        "    changed = dataclasses.replace(FLAG_SPIKES, cost=cost)\n"
+        "    return subject.program.with_codelet('FlagSpikes', changed)\n"
+    )
+    output = mimdsim("check", "digits", "bow", "--program", str(path))
+    assert "cycles a training step, the compiled program takes" in output
+    assert "(-" in output.splitlines()[-1]

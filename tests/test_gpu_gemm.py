@@ -41,9 +41,9 @@ def test_a_wider_product_is_never_faster(
     same_side = (min(m, n) <= SKINNY) == (min(m + grow, n) <= SKINNY)
     if same_side:  # the fitted DRAM share jumps at 32
         small, large = (gemm_seconds(machine, wide, n, k, precision=precision).seconds for wide in (m, m + grow))
-        assert large >= small
+        assert large >= small * (1 - 1e-12)  # sums in another order
         small, large = (gemm_seconds(machine, n, wide, k, precision=precision).seconds for wide in (m, m + grow))
-        assert large >= small
+        assert large >= small * (1 - 1e-12)  # sums in another order
 
 
 @few

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import pickle
 from pathlib import Path
 
 import pytest
 from test_run import mimdsim
 
-from mimdsim.base.errors import DataFileError, DescriptionError
+from mimdsim.base.errors import DataFileError, DescriptionError, MissingExtra
 from mimdsim.sweep import load_activity, parse_axis, points_of
 
 SMALL = ("--training-steps", "1", "--processes", "1")
@@ -92,3 +93,36 @@ def test_damaged_points_are_refused(tmp_path: Path) -> None:
     mimdsim(*arguments)
     next((tmp_path / "points").iterdir()).write_text("{}")
     assert "lacks results" in mimdsim(*arguments, code=2)
+
+
+def test_a_field_given_twice_is_refused() -> None:
+    arguments = ("--set", "tile.worker_contexts=3", "--set", "tile.worker_contexts=6")
+    assert "given twice" in mimdsim("sweep", "digits", "bow", *arguments, code=2)
+
+
+def test_errors_of_worker_processes_arrive_whole(tmp_path: Path) -> None:
+    """DescriptionError, DataFileError and MissingExtra take other arguments than their text."""
+    for error in (
+        DescriptionError("here", ["one", "two"]),
+        DataFileError("x.bin", "is short", byte_offset=7),
+        MissingExtra("h5py", "data", "reading SHD files"),
+    ):
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    arguments = ("--set", "seed=1,2", "--processes", "2", "--out", str(tmp_path))
+    output = mimdsim("sweep", "nmnist-2", "bow", *arguments, code=2)
+    assert "data/nmnist" in output
+
+
+def test_an_output_that_is_no_folder_is_refused_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file", tmp_path / "file" / "sub"):
+        assert "choose another" in mimdsim("run", "digits", "bow", "--out", str(out), code=2)
+        assert "choose another" in mimdsim("sweep", "digits", "bow", "--set", "seed=1", "--out", str(out), code=2)
+
+
+def test_points_of_other_sources_are_not_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ("sweep", "digits", "bow", "--set", "chip.clock_hz=1 GHz", *SMALL, "--out", str(tmp_path))
+    mimdsim(*arguments)
+    monkeypatch.setattr("mimdsim.sweep.code_digest", lambda: "another version")
+    mimdsim(*arguments)
+    assert len(list((tmp_path / "points").iterdir())) == 2

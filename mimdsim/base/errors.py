@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from functools import partial
+from typing import Any
 
 
 class MimdsimError(Exception):
@@ -24,6 +26,9 @@ class DescriptionError(MimdsimError):
         count = len(self.problems)
         super().__init__(f"{where}: {count} problem{'s' if count != 1 else ''}\n{lines}")
 
+    def __reduce__(self) -> tuple[Any, ...]:  # an error of a worker process must reach the parent whole
+        return type(self), (self.where, self.problems)
+
 
 class DataFileError(MimdsimError):
     """An event or reference file is missing, truncated, corrupt or out of range."""
@@ -32,7 +37,11 @@ class DataFileError(MimdsimError):
         self.path = str(path)
         self.byte_offset = byte_offset
         at = "" if byte_offset is None else f" at byte {byte_offset}"
+        self.reason = reason
         super().__init__(f"{path}{at}: {reason}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), byte_offset=self.byte_offset), (self.path, self.reason)
 
 
 class DoesNotFit(MimdsimError):
@@ -47,7 +56,11 @@ class MissingExtra(MimdsimError):
     """An optional package is needed for what was asked."""
 
     def __init__(self, package: str, extra: str, purpose: str):
+        self.given = package, extra, purpose
         super().__init__(f"{purpose} needs the package '{package}': type  pip install 'mimdsim[{extra}]'")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.given
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from mimdsim.base.errors import MimdsimError
+
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write to a temporary name beside `path`, then rename: a reader never sees half a file."""
@@ -18,6 +20,18 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def writable_folder(path: Path) -> Path:
+    """`path` as a folder that exists and can be written; raises MimdsimError before any work is done in vain."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / f".{os.getpid()}.tmp"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as problem:
+        raise MimdsimError(f"{path}: cannot be written as a folder ({problem.strerror}); choose another") from None
+    return path
 
 
 def dump_json(value: Any) -> str:

@@ -24,7 +24,7 @@ SOURCE_KINDS = ("measured", "published", "derived", "assumed")
 class Section(BaseModel):
     """A table of a description: frozen, no unknown keys, units in strings understood."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -33,6 +33,8 @@ class Section(BaseModel):
         if isinstance(value, str) and key is not None and _is_number(cls.model_fields[key].annotation):
             number = parse_quantity(value, key)
             return int(number) if number.is_integer() else number
+        if isinstance(value, bool) and key is not None and _is_number(cls.model_fields[key].annotation):
+            raise ValueError("is a truth value; a number is needed")
         return value
 
 
@@ -93,7 +95,7 @@ def build(model: type[S], table: dict[str, Any], *, where: str, text: str = "") 
 
 def _explain(model: type[BaseModel], error: Any, text: str) -> str:
     path = tuple(error["loc"])
-    dotted = ".".join(str(part) for part in path) or "file"
+    dotted = ".".join(str(part) for part in path) or "as a whole"
     line = _line_of(path, text)
     at = f" (line {line})" if line else ""
     message = str(error["msg"]).removeprefix("Value error, ")

@@ -67,9 +67,9 @@ STATE_GRADIENT_ROW = Codelet(
     name="StateGradientRow",
     fields=(
         Field(name="row", access="write", box=("sample", ":")),
-        Field(name="dv", access="read", box=("sample", ":")),
-        Field(name="v", access="read", box=("sample", ":")),
-        Field(name="threshold", access="read", box=(":",)),
+        Field(name="dv", access="read", box=("sample", ":"), one_row=True),
+        Field(name="v", access="read", box=("sample", ":"), one_row=True),
+        Field(name="threshold", access="read", box=(":",), one_row=True),
         Field(name="g", access="read", box=("sample", ":")),
         Field(name="ids", access="read", box=("sample", ":")),
         Field(name="counts", access="read", box=("sample", ":")),

@@ -32,7 +32,7 @@ FLAG_SPIKES = Codelet(
 SCAN_FLAGS = Codelet(
     name="ScanFlags",
     fields=(
-        Field(name="flags", access="read", box=("row", "sample", "start:stop")),
+        Field(name="flags", access="read", box=("row", "sample", "start:stop"), one_row=True),
         Field(name="worker_ids", access="write", box=("slot", ":")),
         Field(name="worker_counts", access="write", box=("slot",)),
     ),

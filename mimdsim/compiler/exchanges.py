@@ -44,6 +44,7 @@ def _plan(program: Program, superstep: Superstep) -> Superstep:
         tally.count(source, drop, tiles, boxes)
     if not deliveries:
         return replace(superstep, exchange=None)
+    _count_arranged(program, superstep, tally.fragments_arranged)
     return replace(superstep, exchange=tally.exchange(tuple(deliveries)))
 
 
@@ -70,6 +71,23 @@ def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, boo
     return parts
 
 
+def _count_arranged(program: Program, superstep: Superstep, arranged: np.ndarray) -> None:
+    """Add the pieces that must be put into one row, vertex by vertex: boxes of `one_row` fields from several tiles."""
+    for table in superstep.tables:
+        for item in table.codelet.fields:
+            variable = program.variables[table.operands[item.name]]
+            if not item.one_row or variable.mapping.is_replicated:
+                continue
+            shape = spatial_shape(variable, item)
+            mapping = spatial_mapping(variable, takes_timestep(item))
+            boxes = boxes_of(table, item, variable)
+            row, mapping, _, runs = to_runs(mapping, table.tiles, boxes, shape)
+            first = np.searchsorted(mapping.stops, runs[:, mapping.axis, 0], side="right")
+            last = np.searchsorted(mapping.starts, runs[:, mapping.axis, 1], side="left")
+            pieces = np.bincount(row, weights=last - first, minlength=table.vertices).astype(np.int64)
+            np.add.at(arranged, table.tiles, np.where(pieces > 1, pieces, 0))
+
+
 def _copy_parts(
     source: Variable, target: Variable, drop_source: bool, drop_target: bool
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -93,6 +111,7 @@ class _Tally:
         self.bytes_received = np.zeros(tiles, np.int64)
         self.fragments_sent = np.zeros(tiles, np.int64)
         self.fragments_received = np.zeros(tiles, np.int64)
+        self.fragments_arranged = np.zeros(tiles, np.int64)
 
     def count(self, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray) -> None:
         """Add the parts `boxes` of `variable` wanted on `tiles`."""
@@ -120,6 +139,7 @@ class _Tally:
             bytes_received=self.bytes_received,
             fragments_sent=self.fragments_sent,
             fragments_received=self.fragments_received,
+            fragments_arranged=self.fragments_arranged,
         )
 
 

@@ -139,7 +139,7 @@ class Executor:
                     views.append(view)
                 try:
                     codelet.compute(*views, *(column[vertex] for column in columns), *constants)
-                except (IndexError, ValueError) as failure:
+                except Exception as failure:  # whatever a user's codelet raises
                     raise VertexFailure(superstep, table, vertex, t, failure) from failure
 
         return call
@@ -162,9 +162,9 @@ class VertexFailure(MappingError):
 
     def __init__(self, superstep: Superstep, table: VertexTable, vertex: int, t: int, failure: Exception):
         self.vertex, self.tile = vertex, int(table.tiles[vertex])
-        super().__init__(
-            f"superstep '{superstep.name}', timestep {t}: {vertex_name(table, vertex)} left its slices: {failure}"
-        )
+        left = isinstance(failure, (IndexError, ValueError))
+        what = "left its slices" if left else f"raised {type(failure).__name__}"
+        super().__init__(f"superstep '{superstep.name}', timestep {t}: {vertex_name(table, vertex)} {what}: {failure}")
 
 
 def index_of(box: tuple[str, ...], bounds: np.ndarray) -> tuple[Any, ...]:

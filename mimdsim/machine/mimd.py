@@ -30,7 +30,7 @@ class Tile(SourcedSection):
     sram_bytes: int = Field(gt=0)
     worker_contexts: int = Field(gt=0, le=64)
     issue_cycles: int = Field(gt=0)
-    vector_bytes: int = Field(gt=0)
+    vector_bytes: int = Field(ge=4, multiple_of=4)
     code_bytes: int = Field(ge=0)  # library and control code that every tile holds
 
 
@@ -38,7 +38,8 @@ class Exchange(SourcedSection):
     """The on-chip exchange fabric, an endpoint model.
 
     A phase costs fixed_cycles + max(bytes / bytes_per_cycle, control instructions) at the busiest tile, where every
-    fragment costs its tile control instructions on the way out and on the way in.
+    fragment costs its tile control instructions on the way out and on the way in. Fragments that a codelet needs as one
+    row are copied together on the receiving tile, `arrange_fragment_bundles` each, the contexts sharing them.
     """
 
     bytes_per_cycle: float = Field(gt=0)
@@ -46,6 +47,7 @@ class Exchange(SourcedSection):
     send_fragment_cycles: float = Field(ge=0)
     receive_fragment_cycles: float = Field(ge=0)
     fragment_code_bytes: int = Field(ge=0)
+    arrange_fragment_bundles: float = Field(ge=0)
 
 
 class Sync(SourcedSection):

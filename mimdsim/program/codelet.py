@@ -10,10 +10,13 @@ A field's `box` says which part of a variable a vertex touches, one entry per ax
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from mimdsim.base.errors import MappingError
 
 ACCESS = ("read", "write", "update")
 # relative uncertainty of a cost by the kind of its source; widens the interval of every total (assumed: our judgement)
@@ -23,11 +26,16 @@ _NOW = re.compile(r"^@t([+-]\d+)?$")
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """An edge of a vertex: name, access ('read', 'write', 'update' = both) and box."""
+    """An edge of a vertex: name, access ('read', 'write', 'update' = both) and box.
+
+    one_row: the codelet walks the box as one row in memory, so that pieces gathered from several tiles are first
+    arranged into a row by a copy on the tile.
+    """
 
     name: str
     access: str
     box: tuple[str, ...]
+    one_row: bool = False
 
     def __post_init__(self) -> None:
         if self.access not in ACCESS:
@@ -153,14 +161,19 @@ class Codelet:
     code_bytes: int = 512
 
     def __post_init__(self) -> None:
+        bundles = [*(term.bundles for term in self.flops)]
+        if isinstance(self.cost, WorkerBundles):
+            bundles += [self.cost.fixed, *(term.bundles for term in self.cost.terms)]
+        if any(not 0 <= number < math.inf for number in bundles):
+            raise MappingError(f"codelet '{self.name}': bundles and flops must be finite and not negative: {bundles}")
         if not self.cost.source:
-            raise ValueError(f"codelet '{self.name}': its cost names no source")
+            raise MappingError(f"codelet '{self.name}': its cost names no source")
         if self.cost.kind not in UNCERTAINTY:
-            raise ValueError(
+            raise MappingError(
                 f"codelet '{self.name}': kind of source '{self.cost.kind}' must be one of {', '.join(UNCERTAINTY)}"
             )
         if self.form not in ("table", "vertex"):
-            raise ValueError(f"codelet '{self.name}': form '{self.form}' must be 'table' or 'vertex'")
+            raise MappingError(f"codelet '{self.name}': form '{self.form}' must be 'table' or 'vertex'")
 
     def field(self, name: str) -> Field:
         return next(item for item in self.fields if item.name == name)

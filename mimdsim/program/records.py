@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from mimdsim.base.errors import MappingError, suggest
 from mimdsim.program.codelet import Codelet, Recorded
 from mimdsim.program.mapping import TileMapping
 
@@ -123,7 +124,7 @@ class Exchange:
     """What one exchange phase delivers, and what that means at every tile (int64[tiles] each).
 
     A part wanted by several tiles is sent once (multicast) and received by each. A fragment is a run of elements that
-    lie together on the sending tile.
+    lie together on the sending tile. Arranged fragments are copied into rows on the receiving tile (`Field.one_row`).
     """
 
     deliveries: tuple[Delivery, ...]
@@ -131,6 +132,7 @@ class Exchange:
     bytes_received: np.ndarray
     fragments_sent: np.ndarray
     fragments_received: np.ndarray
+    fragments_arranged: np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -194,7 +196,7 @@ class Program:
         return replace(self, body=tuple(body))
 
     def with_codelet(self, name: str, codelet: Codelet) -> Program:
-        """The program with every vertex of codelet `name` computed by `codelet` instead; raises KeyError if none is."""
+        """The program with vertices of codelet `name` computed by `codelet`; raises MappingError if there are none."""
         found = False
 
         def change(superstep: Superstep) -> Superstep:
@@ -209,7 +211,7 @@ class Program:
         changed = self.map_supersteps(change)
         if not found:
             known = sorted({table.codelet.name for step, _, _ in self.supersteps() for table in step.tables})
-            raise KeyError(f"no vertex of codelet '{name}' in the program; it has {known}")
+            raise MappingError(f"no vertex of codelet '{name}' in the program{suggest(name, known)}")
         return changed
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mimdsim.base.errors import MappingError
 from mimdsim.program.mapping import FLAT, TileMapping
 from mimdsim.program.records import Delivery, Program, Superstep, VertexTable
 from mimdsim.program.rows import (
@@ -41,6 +42,8 @@ class Problem:
 def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
     """Every broken rule (at most MAX_PROBLEMS), in program order; empty when the program is sound."""
     problems: list[Problem] = []
+    if not any(True for _ in program.supersteps()):
+        raise MappingError("the program has no superstep")
     for superstep, times, _ in program.supersteps():
         for table in superstep.tables:
             problems += _check_table(program, superstep, table, tiles, times)

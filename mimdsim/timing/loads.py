@@ -4,6 +4,7 @@ A tile's worker contexts issue in strict round robin, each at most one bundle ev
 are dealt to the contexts in turn. A compute set takes a tile
 
     max(issue_cycles * longest context, all bundles together)  +  cycles of its library vertices
+    + arranged fragments * arrange_fragment_bundles, the contexts sharing them
 
 and tiles that are not synchronised go on without waiting: between two syncs the chip takes the longest *sum*.
 The result depends on the machine only through contexts, issue and vector width, and is kept for re-timing.
@@ -45,6 +46,7 @@ class Barrel:
     contexts: int
     issue_cycles: int
     vector_bytes: int
+    arrange_fragment_bundles: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -153,6 +155,12 @@ def _tile_cycles(
         flops += _flops(table, times, activity, tiles)
         doubt += size * UNCERTAINTY[codelet.cost.kind]
         weight += size
+    if superstep.exchange is not None and superstep.exchange.fragments_arranged.any():
+        arranging = superstep.exchange.fragments_arranged * barrel.arrange_fragment_bundles
+        arranging = arranging * barrel.issue_cycles / min(barrel.contexts, barrel.issue_cycles)
+        library[0] += arranging
+        doubt += float(arranging.sum()) * times * UNCERTAINTY["derived"]
+        weight += float(arranging.sum()) * times
     cycles = np.broadcast_to(library, (times, tiles)).copy()
     if bundles is not None:
         by_context = bundles.reshape(times, tiles, barrel.contexts)

@@ -12,6 +12,7 @@ from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.base.schema import Section, build, read_toml
 
 MAX_NEURONS = 1 << 24
+FILE_SOURCES = ("nmnist", "shd", "dvs_gesture")
 
 
 class Data(Section):
@@ -97,6 +98,13 @@ class Workload(Section):
     @model_validator(mode="after")
     def _sizes_agree(self) -> Workload:
         network = self.network
+        if network.second_threshold >= network.threshold:
+            raise ValueError(
+                f"network.second_threshold: {network.second_threshold:g} must be below the threshold "
+                f"{network.threshold:g}, or no neuron between them gets a gradient"
+            )
+        if self.data.path and self.data.source not in FILE_SOURCES:
+            raise ValueError(f"data.path: source '{self.data.source}' reads no files; leave it out")
         if any(width < 1 or width > MAX_NEURONS for width in network.hidden):
             raise ValueError(f"network.hidden: every width must be 1 to {MAX_NEURONS}, given {list(network.hidden)}")
         layers = len(network.hidden) + 1
@@ -148,5 +156,7 @@ def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
         target: Any = table
         for section in sections:
             target = target.setdefault(section, {}) if isinstance(target, dict) else {}
+        if not isinstance(target, dict):
+            raise DescriptionError(str(path), [f"unknown field '{dotted}'; write section.key, e.g. training.batch"])
         target[key] = value
     return build(Workload, table, where=str(path), text=text)
