@@ -16,6 +16,7 @@ from mimdsim.report.wording import clipped, plain, significant, thousands
 
 WIDTH = 110
 LONGEST = 5
+SHORTEST_NAME = 12
 PLAIN_SIGNS = str.maketrans({"–": "-", "×": "x", "★": "*", "·": "|"})  # a console may know ASCII only
 
 
@@ -87,8 +88,10 @@ def _section(title: str, content: Table, *headers: str) -> Iterator[str]:
     rows = [list(headers)] + [[plain(row[column].text) for column in columns] for row in content.rows]
     widths = [max(len(row[at]) for row in rows) for at in range(len(columns))]
     texts = [at for at, column in enumerate(columns) if not right[column]]
+    names = texts[:-1]  # the last words of a row are its verdict
     while sum(widths) + 2 * len(widths) > WIDTH:  # numbers are never cut, the longest names are
-        widest = max(texts, key=lambda at: widths[at])
+        roomy = [at for at in names if widths[at] > SHORTEST_NAME]
+        widest = max(roomy or texts, key=lambda at: widths[at])
         widths[widest] -= 1
     for row in rows:
         cells = (clipped(cell, width) for cell, width in zip(row, widths, strict=True))
