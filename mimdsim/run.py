@@ -14,7 +14,7 @@ from mimdsim import __version__
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
 from mimdsim.compiler import Compiled, MappingOptions, Memory, compile_graph
 from mimdsim.functional import TrainingLog, initial_weights, train
-from mimdsim.gpu import STRATEGIES, time_on_gpu
+from mimdsim.gpu import time_on_gpu
 from mimdsim.gpu.inputs import InputEncoding
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import GpuMachine, MimdMachine
@@ -261,7 +261,6 @@ def retime(run_compiled: Compiled, machine: MimdMachine, activity: RecordedActiv
 
 __all__ = [
     "GPU_LINEUP",
-    "STRATEGIES",
     "Run",
     "compile_workload",
     "config_digest",

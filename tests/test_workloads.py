@@ -10,16 +10,26 @@ from typing import Any
 import pytest
 
 from mimdsim.base.errors import DescriptionError
+from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.run import compile_workload
 from mimdsim.workload import capacities_of, find_workload, input_shape, list_workloads, load_workload, network_of
 
 TILES = 1471  # of a chip of 1,472, tile 0 reserved (github.com/jrfinkbeiner/graphcore_snn, benchmarking_script.py)
 SIZED_BY_RULE = {  # name -> (hidden layers, neurons per tile, activity)
     **{f"nmnist-{layers}": (layers, 2, 0.01) for layers in (2, 3, 4, 5)},
     "nmnist-2-random": (2, 2, 0.01),
-    **{f"shd-{layers}": (layers, 2, 0.01) for layers in (2, 3)},
-    "dvs-gesture-2": (2, 2, 0.01),
+    **{f"shd-{layers}": (layers, 2, 0.01) for layers in (2, 3, 4, 5)},
+    **{f"dvs-gesture-{layers}": (layers, 2, 0.01) for layers in (2, 3, 4, 5)},
     "dvs-gesture-64": (2, 2, 0.01),
     **{f"multi-neuron-{unit}": (unit // 2 * 3, unit, 0.05) for unit in (2, 4, 8, 16)},
+    **{f"multi-neuron-{unit}-base2": (unit, unit, 0.05) for unit in (2, 4, 8)},  # 16 does not fit
+    **{f"multi-neuron-{unit}-base4": (unit * 2, unit, 0.05) for unit in (2, 4, 8, 16)},
+}
+SIZED_BY_HAND = {  # the authors' training scripts: widths and capacities, input first
+    "nmnist-train": ((2312, 1470, 1460, 10), (64, 64, 64, 10)),
+    "dvs-gesture-train": ((4608, 1470, 1076, 384, 11), (96, 64, 64, 64, 10)),
+    "random-4": ((2312, 1024, 1024, 512, 128, 8), (32, 32, 32, 16, 8, 4)),
+    "randman": ((128, 256, 256, 256, 64, 10), (64, 16, 16, 16, 8, 10)),
 }
 WEIGHTS = {  # totals worked out by hand from the published sizes; the multi-neuron ones in millions to two places
     "nmnist-2": 5_553_208,
@@ -28,7 +38,19 @@ WEIGHTS = {  # totals worked out by hand from the published sizes; the multi-neu
     "nmnist-5": 2_740_072,
     "nmnist-2-random": 5_553_208,
 }
-MILLIONS = {"multi-neuron-2": 2.60, "multi-neuron-4": 5.48, "multi-neuron-8": 11.24, "multi-neuron-16": 22.76}
+MILLIONS = {
+    "multi-neuron-2": 2.60,
+    "multi-neuron-4": 5.48,
+    "multi-neuron-8": 11.24,
+    "multi-neuron-16": 22.76,
+    "multi-neuron-2-base2": 3.19,
+    "multi-neuron-4-base2": 7.50,
+    "multi-neuron-8-base2": 16.14,
+    "multi-neuron-2-base4": 2.13,
+    "multi-neuron-4-base4": 4.29,
+    "multi-neuron-8-base4": 8.61,
+    "multi-neuron-16-base4": 17.26,
+}
 RECIPES = {  # name -> timesteps, batch, input capacity, optimiser, learning rate
     **{f"nmnist-{layers}": (100, 48, 32, "adam", 1e-3) for layers in (2, 3, 4, 5)},
     **{f"shd-{layers}": (100, 48, 48, "adam", 1e-3) for layers in (2, 3)},
@@ -49,7 +71,24 @@ def weights_of(name: str) -> int:
 
 
 def test_what_ships() -> None:
-    assert set(list_workloads()) == {*SIZED_BY_RULE, "digits", "mnist5k", "randman"}
+    assert set(list_workloads()) == {*SIZED_BY_RULE, *SIZED_BY_HAND, "digits", "mnist5k"}
+
+
+@pytest.mark.parametrize("name", SIZED_BY_HAND)
+def test_sizes_of_the_training_scripts(name: str) -> None:
+    workload = load_workload(name)
+    network = network_of(workload)
+    widths, capacities = SIZED_BY_HAND[name]
+    assert (network.inputs, *(layer.neurons for layer in network.layers)) == widths
+    assert (workload.data.input_capacity, *capacities_of(workload)) == capacities
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in list_workloads() if name != "dvs-gesture-64"])
+def test_every_workload_but_the_one_that_must_not_fits(name: str) -> None:
+    machine = load_machine("bow")
+    assert isinstance(machine, MimdMachine)
+    compile_workload(load_workload(name), machine)
 
 
 @pytest.mark.parametrize("name", list_workloads())

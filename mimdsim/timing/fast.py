@@ -154,8 +154,9 @@ def machine_assumptions(machine: MimdMachine) -> tuple[Assumption, ...]:
         Assumption(
             name="upper end of the interval",
             value=f"at least {UNEXPLAINED_RATIO:g} times the estimate",
-            kind="measured",
-            source="published training times of the sparse layer are 0.9 to 1.25 times this model's (references/)",
+            kind="derived",
+            source="published training times of the sparse layer are 0.9 to 1.25 times this model's "
+            "with the per-batch state gradient (references/)",
         )
     ]
     for section_name in ("chip", "tile", "exchange", "sync", "host"):
