@@ -32,6 +32,8 @@ class Tile(SourcedSection):
     issue_cycles: int = Field(gt=0)
     vector_bytes: int = Field(ge=4, multiple_of=4)
     code_bytes: int = Field(ge=0)  # library and control code that every tile holds
+    copy_bytes_per_cycle: float = Field(gt=0)  # a copy on the tile that all contexts share
+    compiled_dual_issue: float = Field(ge=0, le=1)  # share of pairable instructions a C++ compiler issues together
 
 
 class Exchange(SourcedSection):
@@ -40,9 +42,14 @@ class Exchange(SourcedSection):
     A phase costs fixed_cycles + max(bytes / bytes_per_cycle, control instructions) at the busiest tile, where every
     fragment costs its tile control instructions on the way out and on the way in. Fragments that a codelet needs as one
     row are copied together on the receiving tile, `arrange_fragment_bundles` each, the contexts sharing them.
+    `tiles_per_bus` neighbours share their buses: what all of them receive alike arrives that many times as fast.
+    model: "endpoint" as above; "planner" leaves the control instructions out, as the vendor's planners do.
     """
 
+    model: Literal["endpoint", "planner"]
     bytes_per_cycle: float = Field(gt=0)
+    tiles_per_bus: int = Field(ge=1, le=2)
+    route_cycles: int = Field(ge=0)
     fixed_cycles: int = Field(ge=0)
     send_fragment_cycles: float = Field(ge=0)
     receive_fragment_cycles: float = Field(ge=0)
@@ -51,9 +58,10 @@ class Exchange(SourcedSection):
 
 
 class Sync(SourcedSection):
-    """Barriers: on the chip, and the control overhead of one turn of a loop on the device."""
+    """Barriers: on the chip, over all chips, and the control overhead of one turn of a loop on the device."""
 
     internal_cycles: int = Field(ge=0)
+    external_cycles: int = Field(ge=0)
     loop_cycles: int = Field(ge=0)
 
 
@@ -63,6 +71,22 @@ class Host(SourcedSection):
     bytes_per_second: float = Field(gt=0)
     request_seconds: float = Field(ge=0)
     prefetch_depth: int = Field(ge=0)
+
+
+class Links(SourcedSection):
+    """Links between the chips that run one program.
+
+    Every edge of the topology has `links_per_edge` links, each with bytes_per_second in either direction. A global
+    exchange phase costs fixed_seconds, hop_seconds for every edge of the longest route, and the bytes of the fullest
+    edge.
+    """
+
+    chips: int = Field(gt=0, le=256)
+    topology: Literal["line", "ring", "ladder", "torus", "all_to_all"]
+    links_per_edge: int = Field(gt=0)
+    bytes_per_second: float = Field(gt=0)
+    fixed_seconds: float = Field(ge=0)
+    hop_seconds: float = Field(ge=0)
 
 
 class MimdMachine(Section):
@@ -76,3 +100,4 @@ class MimdMachine(Section):
     exchange: Exchange
     sync: Sync
     host: Host
+    links: Links

@@ -159,14 +159,14 @@ def machine_assumptions(machine: MimdMachine) -> tuple[Assumption, ...]:
             "with the per-batch state gradient (references/)",
         )
     ]
-    for section_name in ("chip", "tile", "exchange", "sync", "host"):
+    for section_name in ("chip", "tile", "exchange", "sync", "host", "links"):
         section = getattr(machine, section_name)
         for field, text in section.sources.items():
             kind, _, source = text.partition(":")
             found.append(
                 Assumption(
                     name=f"{section_name}.{field}",
-                    value=f"{getattr(section, field):g}",
+                    value=f"{value:g}" if isinstance(value := getattr(section, field), int | float) else str(value),
                     kind=kind,
                     source=source.strip(),
                 )
