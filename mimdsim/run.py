@@ -184,16 +184,17 @@ def memory_profile(program: Program, memory: Memory, machine: MimdMachine) -> Me
     """The compiler's memory measurement as profile records."""
     peak_tile = memory.peak_tile
     largest = tuple((name, program.variables[name].category, size) for name, size in memory.largest(peak_tile, 12))
-    fullest = memory.live.argmax(axis=1)
     curve = tuple(
         Liveness(
             superstep=name,
             phase=phase,
             fullest_tile=int(tile),
-            fullest_tile_bytes=int(memory.live[index, tile]),
-            total_bytes=int(memory.live[index].sum()),
+            fullest_tile_bytes=int(fullest),
+            total_bytes=int(total),
         )
-        for index, (name, phase, tile) in enumerate(zip(memory.names, memory.phases, fullest, strict=True))
+        for name, phase, tile, fullest, total in zip(
+            memory.names, memory.phases, memory.fullest_tile, memory.fullest_bytes, memory.total_bytes, strict=True
+        )
     )
     return MemoryProfile(
         limit_bytes=machine.tile.sram_bytes,

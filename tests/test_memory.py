@@ -129,6 +129,12 @@ def test_shipped_workloads_fit(name: str) -> None:
 
 # ---- laws of the measurement
 
+
+def live(memory: Memory) -> np.ndarray:
+    """int64[supersteps, tiles], added up anew for every superstep."""
+    return np.stack([memory.live_at(index) for index in range(len(memory.names))])
+
+
 MEASURED = [
     ("nmnist-4", {}, "bow"),
     ("dvs-gesture-64", {}, "bow"),
@@ -142,9 +148,9 @@ def test_categories_add_up_to_the_live_bytes_at_the_peak(name: str, changes: dic
     memory = compiled(name, changes, on).memory
     assert memory.by_category.shape[0] == len(CATEGORIES)
     assert memory.by_category[:, memory.peak_tile].sum() == memory.peak_bytes
-    np.testing.assert_array_equal(memory.by_category.sum(axis=0), memory.live[memory.peak_superstep])
+    np.testing.assert_array_equal(memory.by_category.sum(axis=0), memory.live_at(memory.peak_superstep))
     assert memory.by_category.min() >= 0
-    assert memory.live.max() == memory.peak_bytes == memory.peak_by_tile[memory.peak_tile]
+    assert live(memory).max() == memory.peak_bytes == memory.peak_by_tile[memory.peak_tile]
 
 
 @pytest.mark.parametrize(("name", "changes", "on"), MEASURED)
@@ -156,10 +162,10 @@ def test_persistent_variables_live_everywhere(name: str, changes: dict[str, Any]
     assert kinds == ({"weights", "optimiser"} if changes.get("training.optimiser") != "sgd" else {"weights"})
     for key in persistent:
         assert memory.spans[key] == (0, last)
-    held = sum(memory.variable_bytes[key] for key in persistent)
-    fixed = memory.overhead_bytes["vertices"] + memory.overhead_bytes["code"]
+    held = sum(memory.bytes_of(key) for key in persistent)
+    fixed = memory.vertices + memory.code
     np.testing.assert_array_equal(memory.always, held + fixed)
-    assert (memory.live >= memory.always).all()
+    assert (live(memory) >= memory.always).all()
     assert (memory.always >= machine(on).tile.code_bytes).all()
 
 
@@ -172,7 +178,7 @@ def test_persistent_variables_outlive_their_last_use() -> None:
     ends = {key: memory.spans[key][1] for key in memory.spans}
     assert all(ends[key] == last for key, variable in program.variables.items() if variable.persistent)
     assert all(ends[key] < last - 1 for key, variable in program.variables.items() if not variable.persistent)
-    np.testing.assert_array_equal(memory.live[last], memory.always)
+    np.testing.assert_array_equal(memory.live_at(last), memory.always)
 
 
 @pytest.mark.parametrize(("name", "changes", "on"), MEASURED)
@@ -181,30 +187,30 @@ def test_live_bytes_are_those_of_the_spans(name: str, changes: dict[str, Any], o
     made = compiled(name, changes, on)
     memory = made.memory
     for index, (superstep, _, _) in enumerate(made.program.supersteps()):
-        total = memory.overhead_bytes["vertices"] + memory.overhead_bytes["code"]
-        for key, row in memory.variable_bytes.items():
+        total = memory.vertices + memory.code
+        for key, row in ((key, memory.bytes_of(key)) for key in memory.held):
             first, final = memory.spans[key]
             if first <= index <= final:
                 total = total + row
         if superstep.exchange is not None and not superstep.copies:
             total = total + superstep.exchange.bytes_received
-        np.testing.assert_array_equal(memory.live[index], total)
+        np.testing.assert_array_equal(memory.live_at(index), total)
 
 
 def test_every_byte_of_weights_lies_on_some_tile() -> None:
     made = compiled("nmnist-4")
     for layer in made.network.layers:
-        assert made.memory.variable_bytes[f"w.{layer.name}"].sum() == layer.inputs * layer.neurons * 4
-        assert made.memory.variable_bytes[f"dw.{layer.name}"].sum() == 6 * layer.inputs * layer.neurons * 4
+        assert made.memory.bytes_of(f"w.{layer.name}").sum() == layer.inputs * layer.neurons * 4
+        assert made.memory.bytes_of(f"dw.{layer.name}").sum() == 6 * layer.inputs * layer.neurons * 4
 
 
 def data_peak_bytes(memory: Memory) -> int:
     """The most that variables take of a tile, without vertices, code and exchange buffers."""
-    live = np.zeros_like(memory.live)
-    for key, row in memory.variable_bytes.items():
+    total = np.zeros((len(memory.names), len(memory.always)), np.int64)
+    for key, row in ((key, memory.bytes_of(key)) for key in memory.held):
         first, last = memory.spans[key]
-        live[first : last + 1] += row
-    return int(live.max())
+        total[first : last + 1] += row
+    return int(total.max())
 
 
 @pytest.mark.parametrize("capacity", [[4, 4, 3], [18, 18, 3]])

@@ -84,7 +84,7 @@ def test_compare_puts_machines_side_by_side(tmp_path: Path) -> None:
     [
         ("not json", "is not JSON"),
         (json.dumps({"schema_version": 99}), "has schema_version 99"),
-        (json.dumps({"schema_version": 1, "seed": 0}), "field"),
+        (json.dumps({"schema_version": SCHEMA_VERSION, "seed": 0}), "field"),
     ],
 )
 def test_a_bad_profile_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -1,7 +1,6 @@
 """Plan exchanges: what every superstep must deliver, and the bytes and fragments that makes at every tile.
 
-Parts are cut where the sending tile changes. A piece that several tiles read is sent once; pieces that a tile holds
-itself do not travel. Pieces of one tile that overlap without being equal are counted as sent separately.
+How bytes and fragments are counted: `tally.py`.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from mimdsim.program import Delivery, Exchange, Program, Superstep, TileMapping, Variable
+from mimdsim.compiler.tally import Tally
+from mimdsim.program import Delivery, Program, Superstep, Variable
 from mimdsim.program.mapping import FLAT
 from mimdsim.program.rows import (
     boxes_of,
     distinct,
-    first_of_each,
     is_local,
     spatial_mapping,
     spatial_shape,
@@ -31,7 +30,7 @@ def plan_exchanges(program: Program) -> Program:
 
 
 def _plan(program: Program, superstep: Superstep) -> Superstep:
-    tally = _Tally(program.tiles)
+    tally = Tally(program.tiles, program.chips)
     deliveries: list[Delivery] = []
     for name, drop, tiles, boxes in _remote_reads(program, superstep):
         deliveries.append(Delivery(variable=name, tiles=tiles, boxes=boxes))
@@ -44,7 +43,7 @@ def _plan(program: Program, superstep: Superstep) -> Superstep:
         tally.count(source, drop, tiles, boxes)
     if not deliveries:
         return replace(superstep, exchange=None)
-    _count_arranged(program, superstep, tally.fragments_arranged)
+    _count_arranged(program, superstep, tally)
     return replace(superstep, exchange=tally.exchange(tuple(deliveries)))
 
 
@@ -71,7 +70,7 @@ def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, boo
     return parts
 
 
-def _count_arranged(program: Program, superstep: Superstep, arranged: np.ndarray) -> None:
+def _count_arranged(program: Program, superstep: Superstep, tally: Tally) -> None:
     """Add the pieces that must be put into one row, vertex by vertex: boxes of `one_row` fields from several tiles."""
     for table in superstep.tables:
         for item in table.codelet.fields:
@@ -85,7 +84,10 @@ def _count_arranged(program: Program, superstep: Superstep, arranged: np.ndarray
             first = np.searchsorted(mapping.stops, runs[:, mapping.axis, 0], side="right")
             last = np.searchsorted(mapping.starts, runs[:, mapping.axis, 1], side="left")
             pieces = np.bincount(row, weights=last - first, minlength=table.vertices).astype(np.int64)
-            np.add.at(arranged, table.tiles, np.where(pieces > 1, pieces, 0))
+            rows = pieces > 1
+            volume = np.prod(boxes[rows, :, 1] - boxes[rows, :, 0], axis=1, dtype=np.int64) * variable.item_bytes
+            np.add.at(tally.total["fragments_arranged"], table.tiles[rows], pieces[rows])
+            np.add.at(tally.total["bytes_arranged"], table.tiles[rows], volume)
 
 
 def _copy_parts(
@@ -101,73 +103,3 @@ def _copy_parts(
     if not mapping.is_replicated:
         boxes[:, mapping.axis, 0], boxes[:, mapping.axis, 1] = mapping.starts, mapping.stops
     return mapping.tiles, boxes
-
-
-class _Tally:
-    """Bytes and fragments at every tile."""
-
-    def __init__(self, tiles: int):
-        self.bytes_sent = np.zeros(tiles, np.int64)
-        self.bytes_received = np.zeros(tiles, np.int64)
-        self.fragments_sent = np.zeros(tiles, np.int64)
-        self.fragments_received = np.zeros(tiles, np.int64)
-        self.fragments_arranged = np.zeros(tiles, np.int64)
-
-    def count(self, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray) -> None:
-        """Add the parts `boxes` of `variable` wanted on `tiles`."""
-        shape = variable.shape[1:] if drop else variable.shape
-        mapping = spatial_mapping(variable, drop)
-        if mapping.is_replicated:
-            mapping = TileMapping.on(int(mapping.tiles[0]), 0, shape[0])
-        _, mapping, tiles, boxes = to_runs(mapping, tiles, boxes, shape)
-        tiles, boxes, interval = _cut_at_intervals(mapping, tiles, boxes)
-        if not len(tiles):
-            return
-        runs = _runs_beside(boxes, shape if boxes.shape[1] == len(shape) else (int(np.prod(shape)),), mapping.axis)
-        volume = np.prod(boxes[:, :, 1] - boxes[:, :, 0], axis=1, dtype=np.int64) * variable.item_bytes
-        np.add.at(self.bytes_received, tiles, volume)
-        np.add.at(self.fragments_received, tiles, runs)
-        sent = first_of_each(boxes.reshape(len(boxes), -1))
-        sender = mapping.tiles[interval[sent]]
-        np.add.at(self.bytes_sent, sender, volume[sent])
-        np.add.at(self.fragments_sent, sender, runs[sent])
-
-    def exchange(self, deliveries: tuple[Delivery, ...]) -> Exchange:
-        return Exchange(
-            deliveries=deliveries,
-            bytes_sent=self.bytes_sent,
-            bytes_received=self.bytes_received,
-            fragments_sent=self.fragments_sent,
-            fragments_received=self.fragments_received,
-            fragments_arranged=self.fragments_arranged,
-        )
-
-
-def _cut_at_intervals(
-    mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(tiles, boxes, interval of the mapping) of the pieces, without those that the receiving tile holds itself."""
-    axis = mapping.axis
-    first = np.searchsorted(mapping.stops, boxes[:, axis, 0], side="right")
-    count = np.searchsorted(mapping.starts, boxes[:, axis, 1], side="left") - first
-    row = np.repeat(np.arange(len(boxes)), count)
-    interval = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-    away = mapping.tiles[interval] != tiles[row]
-    row, interval = row[away], interval[away]
-    pieces = boxes[row]
-    pieces[:, axis, 0] = np.maximum(pieces[:, axis, 0], mapping.starts[interval])
-    pieces[:, axis, 1] = np.minimum(pieces[:, axis, 1], mapping.stops[interval])
-    return tiles[row], pieces, interval
-
-
-def _runs_beside(boxes: np.ndarray, shape: tuple[int, ...], axis: int) -> np.ndarray:
-    """int64[rows]: separate runs per interval of the mapped axis, whose own part counts as whole."""
-    runs = np.ones(len(boxes), np.int64)
-    joined = np.ones(len(boxes), bool)
-    for other in range(boxes.shape[1] - 1, -1, -1):
-        length = boxes[:, other, 1] - boxes[:, other, 0]
-        whole = np.ones(len(boxes), bool) if other == axis else length == shape[other]
-        extent = np.ones(len(boxes), np.int64) if other == axis else length
-        runs = np.where(joined, runs, runs * extent)
-        joined &= whole
-    return runs

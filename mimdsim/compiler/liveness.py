@@ -19,24 +19,27 @@ from mimdsim.program.rows import takes_timestep
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Memory:
-    """Bytes on tiles. by_category int64[categories, tiles] at the superstep where the fullest tile peaks.
+    """Bytes on tiles, kept for the tiles that hold something.
 
-    names, live int64[supersteps, tiles]; always int64[tiles]; spans: variable -> (first, last) superstep.
+    Per superstep: names, phases, fullest_tile, fullest_bytes, total_bytes. Per tile: peak_by_tile, always int64[tiles].
+    by_category int64[categories, tiles] at peak_superstep, where the fullest tile peaks; spans: variable -> (first, last)
+    superstep; held: variable -> (tiles, bytes); buffers: superstep -> (tiles, bytes) of what its exchange brings.
     """
 
     names: tuple[str, ...]
     phases: tuple[str, ...]
-    live: np.ndarray
+    fullest_tile: np.ndarray
+    fullest_bytes: np.ndarray
+    total_bytes: np.ndarray
+    peak_by_tile: np.ndarray
+    peak_superstep: int
     always: np.ndarray
+    vertices: np.ndarray
+    code: np.ndarray
     by_category: np.ndarray
     spans: dict[str, tuple[int, int]]
-    variable_bytes: dict[str, np.ndarray]
-    overhead_bytes: dict[str, np.ndarray]  # 'vertices', 'code', 'exchange buffers' at the peak
-
-    @property
-    def peak_by_tile(self) -> np.ndarray:
-        peak: np.ndarray = self.live.max(axis=0)
-        return peak
+    held: dict[str, tuple[np.ndarray, np.ndarray]]
+    buffers: dict[int, tuple[np.ndarray, np.ndarray]]
 
     @property
     def peak_tile(self) -> int:
@@ -46,19 +49,35 @@ class Memory:
     def peak_bytes(self) -> int:
         return int(self.peak_by_tile.max())
 
-    @property
-    def peak_superstep(self) -> int:
-        return int(self.live[:, self.peak_tile].argmax())
+    def bytes_of(self, name: str) -> np.ndarray:
+        """int64[tiles]: what a variable takes on every tile."""
+        spread = np.zeros(len(self.always), np.int64)
+        tiles, size = self.held[name]
+        spread[tiles] = size
+        return spread
+
+    def live_at(self, index: int) -> np.ndarray:
+        """int64[tiles]: bytes in use in superstep `index`."""
+        live = self.vertices + self.code
+        for name, (first, last) in self.spans.items():
+            if first <= index <= last:
+                tiles, size = self.held[name]
+                live[tiles] += size
+        if index in self.buffers:
+            tiles, size = self.buffers[index]
+            live[tiles] += size
+        return live
 
     def largest(self, tile: int, count: int) -> list[tuple[str, int]]:
         """The variables that take most of a tile at the peak superstep."""
-        at = self.peak_superstep
-        held = [
-            (name, int(held[tile]))
-            for name, held in self.variable_bytes.items()
-            if held[tile] and self.spans[name][0] <= at <= self.spans[name][1]
-        ]
-        return sorted(held, key=lambda item: (-item[1], item[0]))[:count]
+        found = []
+        for name, (first, last) in self.spans.items():
+            if first <= self.peak_superstep <= last:
+                tiles, size = self.held[name]
+                at = int(np.searchsorted(tiles, tile))
+                if at < len(tiles) and tiles[at] == tile and size[at]:
+                    found.append((name, int(size[at])))
+        return sorted(found, key=lambda item: (-item[1], item[0]))[:count]
 
 
 def measure_memory(program: Program, machine: MimdMachine) -> Memory:
@@ -68,42 +87,66 @@ def measure_memory(program: Program, machine: MimdMachine) -> Memory:
     tiles = program.tiles
     vertices, code = _fixed_bytes(supersteps, tiles, machine)
     always = vertices + code
-    change = np.zeros((len(supersteps) + 1, tiles), np.int64)
-    held: dict[str, np.ndarray] = {}
-    for name, variable in program.variables.items():
-        if name not in spans:
-            continue
-        held[name] = variable.mapping.bytes_by_tile(variable.shape, variable.item_bytes, tiles)
-        first, last = spans[name]
-        change[first] += held[name]
-        change[last + 1] -= held[name]
+    begins: dict[int, list[str]] = {}
+    ends: dict[int, list[str]] = {}
+    held: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    for name, (first, last) in spans.items():
+        variable = program.variables[name]
+        held[name] = variable.mapping.held_bytes(variable.shape, variable.item_bytes)
+        begins.setdefault(first, []).append(name)
+        ends.setdefault(last, []).append(name)
         if variable.persistent:
-            always = always + held[name]
-    live = np.cumsum(change[:-1], axis=0) + vertices + code
-    buffers = np.zeros_like(live)
-    for index, superstep in enumerate(supersteps):
-        if superstep.exchange is not None and not superstep.copies:
-            buffers[index] = superstep.exchange.bytes_received
-    live += buffers
-    at = int(live.max(axis=1).argmax())
-    overhead = {"exchange buffers": buffers[at], "vertices": vertices, "code": code}
-    by_category = np.zeros((len(CATEGORIES), tiles), np.int64)
-    for name, row in held.items():
-        first, last = spans[name]
-        if first <= at <= last:
-            by_category[CATEGORIES.index(program.variables[name].category)] += row
-    for category, row in overhead.items():
-        by_category[CATEGORIES.index(category)] += row
-    return Memory(
+            always[held[name][0]] += held[name][1]
+    buffers = {
+        index: (superstep.exchange.tiles, superstep.exchange.column("bytes_received"))
+        for index, superstep in enumerate(supersteps)
+        if superstep.exchange is not None and not superstep.copies
+    }
+    live = vertices + code
+    peak_by_tile = np.zeros(tiles, np.int64)
+    curve = np.zeros((3, len(supersteps)), np.int64)
+    for index in range(len(supersteps)):
+        for name in begins.get(index, ()):
+            live[held[name][0]] += held[name][1]
+        where, extra = buffers.get(index, (np.zeros(0, np.int64), np.zeros(0, np.int64)))
+        live[where] += extra
+        np.maximum(peak_by_tile, live, out=peak_by_tile)
+        curve[:, index] = live.argmax(), live.max(), live.sum()
+        live[where] -= extra
+        for name in ends.get(index, ()):
+            live[held[name][0]] -= held[name][1]
+    memory = Memory(
         names=tuple(superstep.name for superstep in supersteps),
         phases=tuple(step.phase for step in supersteps),
-        live=live,
+        fullest_tile=curve[0],
+        fullest_bytes=curve[1],
+        total_bytes=curve[2],
+        peak_by_tile=peak_by_tile,
+        peak_superstep=int(curve[1].argmax()),
         always=always,
-        by_category=by_category,
+        vertices=vertices,
+        code=code,
+        by_category=np.zeros((len(CATEGORIES), tiles), np.int64),
         spans=spans,
-        variable_bytes=held,
-        overhead_bytes=overhead,
+        held=held,
+        buffers=buffers,
     )
+    _fill_categories(memory, program)
+    return memory
+
+
+def _fill_categories(memory: Memory, program: Program) -> None:
+    """Bytes by category and tile at the superstep where the fullest tile peaks."""
+    at = memory.peak_superstep
+    table = memory.by_category
+    for name, (first, last) in memory.spans.items():
+        if first <= at <= last:
+            tiles, size = memory.held[name]
+            table[CATEGORIES.index(program.variables[name].category)][tiles] += size
+    tiles, size = memory.buffers.get(at, (np.zeros(0, np.int64), np.zeros(0, np.int64)))
+    table[CATEGORIES.index("exchange buffers")][tiles] += size
+    table[CATEGORIES.index("vertices")] += memory.vertices
+    table[CATEGORIES.index("code")] += memory.code
 
 
 def _fixed_bytes(supersteps: list[Superstep], tiles: int, machine: MimdMachine) -> tuple[np.ndarray, np.ndarray]:
@@ -114,14 +157,14 @@ def _fixed_bytes(supersteps: list[Superstep], tiles: int, machine: MimdMachine) 
     sizes: dict[str, int] = {}
     for superstep in supersteps:
         for table in superstep.tables:
-            count = np.bincount(table.tiles, minlength=tiles)
-            vertices += count * table.codelet.vertex_state_bytes
+            np.add.at(vertices, table.tiles, table.codelet.vertex_state_bytes)
             name = table.codelet.name
-            present[name] = present.get(name, np.zeros(tiles, bool)) | (count > 0)
+            present.setdefault(name, np.zeros(tiles, bool))[table.tiles] = True
             sizes[name] = table.codelet.code_bytes
-        if superstep.exchange is not None:
-            fragments = superstep.exchange.fragments_sent + superstep.exchange.fragments_received
-            code += fragments * machine.exchange.fragment_code_bytes
+        exchange = superstep.exchange
+        if exchange is not None:
+            fragments = exchange.column("fragments_sent") + exchange.column("fragments_received")
+            code[exchange.tiles] += fragments * machine.exchange.fragment_code_bytes
     for name, mask in present.items():
         code += mask * sizes[name]
     return vertices, code

@@ -1,10 +1,13 @@
-"""Exchange and sync: the endpoint model.
+"""Exchange and sync on a chip: the endpoint model, and the vendor's planner model beside it.
 
-    phase = fixed + max over tiles of max( max(bytes sent, bytes received) / bytes_per_cycle,
-                                           control instructions for the fragments sent and received )
+    endpoint: phase = fixed + route + max over tiles of max( wire, control instructions for the fragments )
+    planner:  phase = fixed + route + max over tiles of wire
+    wire = max(bytes sent, bytes received) / bytes_per_cycle
 
-Source: C600 stack measurements (osmarks/ipu-stack, within 3 % of two measured phases) and the profile-derived fixed
-part of an exchange on Mk1 (thorbenlouw/lbm-graphcore); send and receive overlap (full duplex).
+Neighbours on one bus take what both receive alike at the rate of both; a tile whose neighbour does nothing in the phase
+has both buses to receive on. Sources: C600 stack measurements (osmarks/ipu-stack cost.rs, within 3 % of two measured
+phases; send and receive overlap), PopLibs planners (getTilesPerSharedExchangeBus), and the profile-derived fixed part of
+an exchange on Mk1 (thorbenlouw/lbm-graphcore).
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.machine.mimd import Exchange as Fabric
+from mimdsim.program import Exchange
 
 
 def endpoint_cycles(
@@ -20,17 +24,53 @@ def endpoint_cycles(
     fragments_sent: np.ndarray,
     fragments_received: np.ndarray,
     fabric: Fabric,
+    bytes_saved: np.ndarray | int = 0,
 ) -> np.ndarray:
-    """int64[tiles]: cycles in which each tile takes part in one exchange phase, without the fixed part."""
-    wire = np.maximum(bytes_sent, bytes_received) / fabric.bytes_per_cycle
+    """int64[tiles]: cycles in which each tile takes part in one exchange phase, without the fixed part.
+
+    bytes_saved: of the bytes received, those that the neighbour's bus carries.
+    """
+    wire = np.maximum(bytes_sent, bytes_received - bytes_saved) / fabric.bytes_per_cycle
+    if fabric.model == "planner":
+        return np.ceil(wire).astype(np.int64)
     control = fragments_sent * fabric.send_fragment_cycles + fragments_received * fabric.receive_fragment_cycles
     return np.ceil(np.maximum(wire, control)).astype(np.int64)
+
+
+def bytes_by_neighbour(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> np.ndarray | int:
+    """int64[taking part]: received bytes that arrive over the neighbour's bus."""
+    if fabric.tiles_per_bus == 1:
+        return 0
+    tiles = exchange.tiles
+    within = tiles % tiles_per_chip
+    partner = tiles - within + (within ^ 1)
+    at = np.minimum(np.searchsorted(tiles, partner), len(tiles) - 1)
+    # the last tile of an odd chip has no neighbour
+    idle = (tiles[at] != partner) & (within ^ 1 < tiles_per_chip)
+    return np.where(idle, exchange.column("bytes_received"), exchange.column("bytes_shared")) // 2
+
+
+def phase_cycles(exchange: Exchange, fabric: Fabric, tiles_per_chip: int, chips: int) -> np.ndarray:
+    """int64[chips]: cycles of one exchange phase on every chip, 0 where nothing moves."""
+    busiest = np.zeros(chips, np.int64)
+    if not len(exchange.tiles):
+        return busiest
+    cycles = endpoint_cycles(
+        exchange.column("bytes_sent"),
+        exchange.column("bytes_received"),
+        exchange.column("fragments_sent"),
+        exchange.column("fragments_received"),
+        fabric,
+        bytes_by_neighbour(exchange, fabric, tiles_per_chip),
+    )
+    np.maximum.at(busiest, exchange.tiles // tiles_per_chip, cycles)
+    return np.where(busiest > 0, busiest + fabric.fixed_cycles + fabric.route_cycles, 0)
 
 
 def exchange_phase_cycles(tile_cycles: np.ndarray, fabric: Fabric) -> int:
     """Cycles of the whole phase: nobody goes on before the busiest tile is done. 0 when nothing moves."""
     busiest = int(tile_cycles.max(initial=0))
-    return fabric.fixed_cycles + busiest if busiest else 0
+    return fabric.fixed_cycles + fabric.route_cycles + busiest if busiest else 0
 
 
 def host_exposed_seconds(stream_seconds: float, device_seconds: float, prefetch_depth: int) -> float:

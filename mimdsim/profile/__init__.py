@@ -7,6 +7,7 @@ somebody else made.
 from mimdsim.profile.records import (
     Activity,
     Assumption,
+    Doubt,
     GpuProfile,
     KernelSpan,
     Liveness,
@@ -22,6 +23,7 @@ from mimdsim.profile.store import load_profile, save_profile
 __all__ = [
     "Activity",
     "Assumption",
+    "Doubt",
     "GpuProfile",
     "KernelSpan",
     "Liveness",

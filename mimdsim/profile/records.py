@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 PHASES = ("input", "forward", "loss", "backward", "update")
 
 
@@ -26,7 +26,8 @@ class Span:
     """One superstep of the program, summed over its `times` executions in one training step.
 
     compute_cycles: slowest tile of each execution, summed. busy_cycles: cycles in which a tile had work, summed over
-    tiles and executions. bytes_received: over all tiles and executions.
+    tiles and executions. bytes_received: over all tiles and executions. link_cycles: the part of exchange_cycles that
+    goes over links between chips. With several chips a superstep counts where its chip is the slowest between barriers.
     """
 
     name: str
@@ -40,10 +41,21 @@ class Span:
     bytes_received: int
     flops: int
     slowest_tile: int
+    link_cycles: int = 0
 
     @property
     def cycles(self) -> int:
         return self.compute_cycles + self.exchange_cycles + self.sync_cycles
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doubt:
+    """A part of the cycles that shares a source: how many cycles, and what they add to the half width of the interval."""
+
+    name: str
+    kind: str
+    cycles: int
+    half_width_cycles: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +147,9 @@ class TiledProfile:
     seconds_low: float  # interval of seconds_per_training_step
     seconds_high: float
     assumptions: tuple[Assumption, ...]
+    doubts: tuple[Doubt, ...] = ()  # what the interval is made of, widest first
+    exchange_cycles_other_model: int = 0  # by the exchange model that is not selected
+    chips: int = 1
 
     def seconds(self, cycles: float) -> float:
         """Cycles of this machine's clock in seconds."""

@@ -107,10 +107,15 @@ Recorded = Spikes | Listed | SpikesOver | Hits | Within
 
 @dataclass(frozen=True, kw_only=True)
 class Term:
-    """`bundles` for every turn of a loop nest: the product of the named extents."""
+    """`bundles` for every turn of a loop nest: the product of the named extents.
+
+    Counted with every instruction alone, as compiled C++ issues them; `pairable` of them could go into the bundle of
+    another one. The machine's tile.compiled_dual_issue says which share of those does.
+    """
 
     bundles: float
     extents: tuple[str, ...]
+    pairable: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,17 +65,22 @@ class TileMapping:
     def is_replicated(self) -> bool:
         return self.axis == REPLICATED
 
+    def held_bytes(self, shape: tuple[int, ...], item_bytes: int) -> tuple[np.ndarray, np.ndarray]:
+        """(tiles, bytes) of a variable of `shape`, only the tiles that hold some of it, ascending."""
+        whole = int(np.prod(shape, dtype=np.int64))
+        if self.is_replicated:
+            return self.tiles, np.full(len(self.tiles), whole * item_bytes)
+        each = item_bytes if self.axis == FLAT else whole // max(shape[self.axis], 1) * item_bytes
+        tiles, which = np.unique(self.tiles, return_inverse=True)
+        held = np.zeros(len(tiles), np.int64)
+        np.add.at(held, which, (self.stops - self.starts) * each)
+        return tiles, held
+
     def bytes_by_tile(self, shape: tuple[int, ...], item_bytes: int, tiles: int) -> np.ndarray:
         """int64[tiles]: bytes of a variable of `shape` on every tile."""
         held = np.zeros(tiles, np.int64)
-        if self.is_replicated:
-            held[self.tiles] = int(np.prod(shape, dtype=np.int64)) * item_bytes
-            return held
-        if self.axis == FLAT:
-            np.add.at(held, self.tiles, (self.stops - self.starts) * item_bytes)
-            return held
-        row = int(np.prod(shape, dtype=np.int64)) // max(shape[self.axis], 1) * item_bytes
-        np.add.at(held, self.tiles, (self.stops - self.starts) * row)
+        holders, size = self.held_bytes(shape, item_bytes)
+        held[holders] = size
         return held
 
     def owner(self, index: int) -> int:

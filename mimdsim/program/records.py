@@ -119,20 +119,72 @@ class Delivery:
     boxes: np.ndarray
 
 
+EXCHANGE_COLUMNS = (
+    "bytes_sent",
+    "bytes_received",
+    "bytes_shared",
+    "fragments_sent",
+    "fragments_received",
+    "fragments_arranged",
+    "bytes_arranged",
+)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exchange:
-    """What one exchange phase delivers, and what that means at every tile (int64[tiles] each).
+    """What one exchange phase delivers, and what that means at the tiles that take part.
 
-    A part wanted by several tiles is sent once (multicast) and received by each. A fragment is a run of elements that
-    lie together on the sending tile. Arranged fragments are copied into rows on the receiving tile (`Field.one_row`).
+    columns int64[len(EXCHANGE_COLUMNS), taking part], one column per tile of `tiles`; the properties of the same names
+    are int64[total_tiles]. A part wanted by several tiles is sent once (multicast) and received by each; what a tile
+    receives alike with its neighbour on the same bus (tile XOR 1) is also in bytes_shared. A fragment is a run of
+    elements that lie together on the sending tile. Arranged fragments are copied into rows on the receiving tile
+    (`Field.one_row`), with all the bytes of those rows. link_bytes int64[chips, chips]: from chip, to chip.
     """
 
     deliveries: tuple[Delivery, ...]
-    bytes_sent: np.ndarray
-    bytes_received: np.ndarray
-    fragments_sent: np.ndarray
-    fragments_received: np.ndarray
-    fragments_arranged: np.ndarray
+    total_tiles: int
+    tiles: np.ndarray
+    columns: np.ndarray
+    link_bytes: np.ndarray | None = None
+
+    def column(self, name: str) -> np.ndarray:
+        """int64[taking part]: a column by name, for the tiles of `tiles`."""
+        chosen: np.ndarray = self.columns[EXCHANGE_COLUMNS.index(name)]
+        return chosen
+
+    def _everywhere(self, name: str) -> np.ndarray:
+        spread = np.zeros(self.total_tiles, np.int64)
+        spread[self.tiles] = self.column(name)
+        return spread
+
+    @property
+    def bytes_sent(self) -> np.ndarray:
+        return self._everywhere("bytes_sent")
+
+    @property
+    def bytes_received(self) -> np.ndarray:
+        return self._everywhere("bytes_received")
+
+    @property
+    def fragments_sent(self) -> np.ndarray:
+        return self._everywhere("fragments_sent")
+
+    @property
+    def fragments_received(self) -> np.ndarray:
+        return self._everywhere("fragments_received")
+
+    @property
+    def fragments_arranged(self) -> np.ndarray:
+        return self._everywhere("fragments_arranged")
+
+    @property
+    def bytes_arranged(self) -> np.ndarray:
+        return self._everywhere("bytes_arranged")
+
+    @property
+    def moves(self) -> bool:
+        """Whether anything travels at all."""
+        return bool(self.column("bytes_received").any())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -165,7 +217,8 @@ class Repeat:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Program:
-    """A lowered training step. `tiles` is how many tiles it was placed on; `inputs` names what the host writes."""
+    """A lowered training step. `tiles` is how many tiles it was placed on, over all chips; tile numbers run on from chip
+    to chip. `inputs` names what the host writes."""
 
     tiles: int
     variables: dict[str, Variable]
@@ -175,6 +228,11 @@ class Program:
     outputs: dict[str, str]  # graph value -> variable
     layer_of_tile: tuple[str, ...] = ()
     recorded: dict[str, tuple[str, str]] = field(default_factory=dict)  # layer -> sequences of ids and counts
+    chips: int = 1
+
+    @property
+    def tiles_per_chip(self) -> int:
+        return self.tiles // self.chips
 
     def supersteps(self) -> Iterator[tuple[Superstep, int, bool]]:
         """Each superstep once, in program order, with its repeat count and whether time runs backwards."""

@@ -42,3 +42,8 @@ def stream_training_steps(
     env.process(chip())
     env.run()
     return tuple(ends)
+
+
+def global_exchange_seconds(traffic: Any, links: Any) -> float:
+    """Replaced when the links land."""
+    raise NotImplementedError

@@ -1,19 +1,21 @@
-"""The fast path: cycle sums of one training step on one chip."""
+"""The fast path: cycle sums of one training step, over all chips."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.costs.fabric import endpoint_cycles, exchange_phase_cycles, host_exposed_seconds
+from mimdsim.costs.fabric import host_exposed_seconds
 from mimdsim.machine import MimdMachine
-from mimdsim.profile import Assumption, MemoryProfile, Span, TileColumns, TiledProfile
+from mimdsim.profile import Assumption, Doubt, MemoryProfile, Span, TileColumns, TiledProfile
 from mimdsim.program import Program, RecordedActivity, Repeat
 from mimdsim.program.codelet import UNCERTAINTY
-from mimdsim.timing.loads import Barrel, program_loads
+from mimdsim.timing.loads import Barrel, SuperstepLoad, program_loads
+from mimdsim.timing.path import PathPart, critical_path
 
-EXCHANGE_UNCERTAINTY = UNCERTAINTY["derived"]  # the endpoint model is measured, its fixed part derived from profiles
-SYNC_UNCERTAINTY = UNCERTAINTY["derived"]
+EXCHANGE_KIND = "derived"  # the endpoint model is measured, its fixed part derived from profiles
+SYNC_KIND = "derived"
+LOOP_KIND = "assumed"
 # Published training times of the sparse layer are 0.9 to 1.25 times this model's (mimdsim check --references --data,
 # natural activity). What is not explained is not put into the estimate but into the upper end of every interval.
 UNEXPLAINED_RATIO = 1.25
@@ -22,75 +24,55 @@ UNEXPLAINED_RATIO = 1.25
 def time_program(
     program: Program, machine: MimdMachine, activity: RecordedActivity, memory: MemoryProfile
 ) -> TiledProfile:
-    """Cycles of every superstep of one training step of `program` on `machine`, with the spikes of `activity`."""
-    if program.tiles > machine.chip.tiles:
-        raise MappingError(
-            f"the program is placed on {program.tiles} tiles, {machine.name} has {machine.chip.tiles}: compile it for "
-            "this machine"
-        )
-    barrel = Barrel(
-        contexts=machine.tile.worker_contexts,
-        issue_cycles=machine.tile.issue_cycles,
-        vector_bytes=machine.tile.vector_bytes,
-        arrange_fragment_bundles=machine.exchange.arrange_fragment_bundles,
-    )
-    loads = program_loads(program, activity, barrel)
+    """Cycles of every superstep of one training step of `program` on `machine`, with the spikes of `activity`.
+
+    Raises MappingError when the machine has not the tiles or chips of the program.
+    """
+    _check_machine(program, machine)
+    loads = program_loads(program, activity, barrel_of(machine))
+    path = critical_path(program, machine, loads)
     spans: list[Span] = []
     busy = np.zeros(program.tiles, np.int64)
     sent, received = np.zeros(program.tiles, np.int64), np.zeros(program.tiles, np.int64)
-    low, high = 0.0, 0.0
-    for (superstep, times, _), load in zip(program.supersteps(), loads, strict=True):
+    for (superstep, times, _), load, part in zip(program.supersteps(), loads, path, strict=True):
         exchange = superstep.exchange
-        moving = 0
         volume = 0
         if exchange is not None:
-            endpoint = endpoint_cycles(
-                exchange.bytes_sent,
-                exchange.bytes_received,
-                exchange.fragments_sent,
-                exchange.fragments_received,
-                machine.exchange,
-            )
-            moving = exchange_phase_cycles(endpoint, machine.exchange)
-            volume = int(exchange.bytes_received.sum()) * times
-            sent += exchange.bytes_sent * times
-            received += exchange.bytes_received * times
-        waiting = machine.sync.internal_cycles if moving else 0
-        busy += load.busy
-        low += load.cycles * (1 - load.uncertainty) + times * (
-            moving * (1 - EXCHANGE_UNCERTAINTY) + waiting * (1 - SYNC_UNCERTAINTY)
-        )
-        high += load.cycles * (1 + load.uncertainty) + times * (
-            moving * (1 + EXCHANGE_UNCERTAINTY) + waiting * (1 + SYNC_UNCERTAINTY)
-        )
+            volume = int(exchange.column("bytes_received").sum()) * times
+            sent[exchange.tiles] += exchange.column("bytes_sent") * times
+            received[exchange.tiles] += exchange.column("bytes_received") * times
+        busy[load.first_tile : load.first_tile + len(load.busy_part)] += load.busy_part
         spans.append(
             Span(
                 name=superstep.name,
                 op=superstep.op,
                 phase=superstep.phase,
                 times=times,
-                compute_cycles=load.cycles,
-                exchange_cycles=moving * times,
-                sync_cycles=waiting * times,
-                busy_cycles=int(load.busy.sum()),
+                compute_cycles=part.compute,
+                exchange_cycles=part.exchange,
+                sync_cycles=part.sync,
+                busy_cycles=int(load.busy_part.sum()),
                 bytes_received=volume,
                 flops=load.flops,
                 slowest_tile=load.slowest_tile,
+                link_cycles=part.link,
             )
         )
     spans += _loop_spans(program, machine)
     loops = sum(span.sync_cycles for span in spans[len(loads) :])
-    low, high = low + loops * (1 - UNCERTAINTY["assumed"]), high + loops * (1 + UNCERTAINTY["assumed"])
+    doubts = what_is_doubted(loads, path, loops)
     clock = machine.chip.clock_hz
     stream = input_bytes(program) / machine.host.bytes_per_second + machine.host.request_seconds
     cycles = sum(span.cycles for span in spans)
     exposed = host_exposed_seconds(stream, cycles / clock, machine.host.prefetch_depth)
-    high = max(high, UNEXPLAINED_RATIO * cycles)
+    off = sum(doubt.half_width_cycles for doubt in doubts)
+    high = max(cycles + off, UNEXPLAINED_RATIO * cycles)
     return TiledProfile(
         machine=machine.name,
         title=machine.title,
         clock_hz=clock,
         tiles=program.tiles,
+        chips=program.chips,
         tiles_used=int((busy > 0).sum()),
         worker_contexts=machine.tile.worker_contexts,
         spans=tuple(spans),
@@ -106,15 +88,67 @@ def time_program(
         memory=memory,
         host_seconds=stream,
         host_exposed_seconds=exposed,
-        seconds_low=low / clock + exposed,
+        seconds_low=(cycles - off) / clock + exposed,
         seconds_high=high / clock + exposed,
+        doubts=doubts,
+        exchange_cycles_other_model=_other_model_cycles(program, machine, loads),
         assumptions=machine_assumptions(machine) + codelet_assumptions(program),
     )
+
+
+def barrel_of(machine: MimdMachine) -> Barrel:
+    """What compute cycles depend on in the machine's tiles."""
+    return Barrel(
+        contexts=machine.tile.worker_contexts,
+        issue_cycles=machine.tile.issue_cycles,
+        vector_bytes=machine.tile.vector_bytes,
+        arrange_fragment_bundles=machine.exchange.arrange_fragment_bundles,
+        copy_bytes_per_cycle=machine.tile.copy_bytes_per_cycle,
+        compiled_dual_issue=machine.tile.compiled_dual_issue,
+    )
+
+
+def _check_machine(program: Program, machine: MimdMachine) -> None:
+    if program.tiles_per_chip > machine.chip.tiles or program.chips > machine.links.chips:
+        raise MappingError(
+            f"the program is placed on {program.chips} chip(s) of {program.tiles_per_chip} tiles, {machine.name} has "
+            f"{machine.links.chips} of {machine.chip.tiles}: compile it for this machine"
+        )
+
+
+def _other_model_cycles(program: Program, machine: MimdMachine, loads: tuple[SuperstepLoad, ...]) -> int:
+    """Exchange cycles by the exchange model that is not selected."""
+    other = "planner" if machine.exchange.model == "endpoint" else "endpoint"
+    changed = machine.model_copy(update={"exchange": machine.exchange.model_copy(update={"model": other})})
+    return sum(part.exchange for part in critical_path(program, changed, loads))
+
+
+def what_is_doubted(loads: tuple[SuperstepLoad, ...], path: tuple[PathPart, ...], loops: int) -> tuple[Doubt, ...]:
+    """What the half width of the interval is made of, widest first."""
+    cycles: dict[tuple[str, str], float] = {}
+
+    def add(name: str, kind: str, more: float) -> None:
+        cycles[name, kind] = cycles.get((name, kind), 0.0) + more
+
+    for load, part in zip(loads, path, strict=True):
+        for name, kind, share in load.parts:
+            add(name, kind, part.compute * share)
+        add("exchange on the chip", EXCHANGE_KIND, part.exchange - part.link)
+        add("exchange over links", EXCHANGE_KIND, part.link)
+        add("sync", SYNC_KIND, part.sync)
+    add("loop control", LOOP_KIND, loops)
+    doubts = [
+        Doubt(name=name, kind=kind, cycles=round(size), half_width_cycles=round(size * UNCERTAINTY[kind]))
+        for (name, kind), size in cycles.items()
+        if size > 0
+    ]
+    return tuple(sorted(doubts, key=lambda doubt: (-doubt.half_width_cycles, doubt.name)))
 
 
 def _loop_spans(program: Program, machine: MimdMachine) -> list[Span]:
     """Control of every repeat, once per timestep: counting on one tile, and the sync by which all learn of it."""
     spans = []
+    sync = machine.sync.internal_cycles if program.chips == 1 else machine.sync.external_cycles
     for item in program.body:
         if isinstance(item, Repeat) and item.body:
             spans.append(
@@ -125,7 +159,7 @@ def _loop_spans(program: Program, machine: MimdMachine) -> list[Span]:
                     times=item.times,
                     compute_cycles=0,
                     exchange_cycles=0,
-                    sync_cycles=(machine.sync.loop_cycles + machine.sync.internal_cycles) * item.times,
+                    sync_cycles=(machine.sync.loop_cycles + sync) * item.times,
                     busy_cycles=0,
                     bytes_received=0,
                     flops=0,

@@ -4,10 +4,11 @@ A tile's worker contexts issue in strict round robin, each at most one bundle ev
 are dealt to the contexts in turn. A compute set takes a tile
 
     max(issue_cycles * longest context, all bundles together)  +  cycles of its library vertices
-    + arranged fragments * arrange_fragment_bundles, the contexts sharing them
+    + arranged fragments * arrange_fragment_bundles, the contexts sharing them, + arranged bytes at the copy's rate
 
-and tiles that are not synchronised go on without waiting: between two syncs the chip takes the longest *sum*.
-The result depends on the machine only through contexts, issue and vector width, and is kept for re-timing.
+and tiles that are not synchronised go on without waiting: between two syncs a chip takes the longest *sum*. An exchange
+synchronises the chips whose tiles take part, one over links all of them.
+The result depends on the machine only through what `Barrel` holds, and is kept for re-timing.
 """
 
 from __future__ import annotations
@@ -18,25 +19,9 @@ from functools import lru_cache
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.numerics import loads as numerics
-from mimdsim.program import (
-    Hits,
-    Listed,
-    Program,
-    RecordedActivity,
-    Repeat,
-    Spikes,
-    SpikesOver,
-    Superstep,
-    Term,
-    TileFormula,
-    VertexTable,
-    Within,
-    WorkerBundles,
-)
-from mimdsim.program.codelet import UNCERTAINTY, Recorded
-
-RECORDED = (Spikes, Listed, SpikesOver, Hits, Within)
+from mimdsim.program import Exchange, Program, RecordedActivity, Repeat, Superstep, TileFormula, VertexTable, WorkerBundles
+from mimdsim.program.codelet import UNCERTAINTY
+from mimdsim.timing.extents import add_recorded, split_extents
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,25 +32,45 @@ class Barrel:
     issue_cycles: int
     vector_bytes: int
     arrange_fragment_bundles: float
+    copy_bytes_per_cycle: float = 8.0
+    compiled_dual_issue: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SuperstepLoad:
     """Compute of one superstep over all its executions, in tile cycles.
 
-    cycles_by_execution: what it adds to the critical path in each; busy int64[tiles]; flops over all executions;
-    uncertainty: relative, weighted by the busy cycles of its codelets.
+    cycles_by_execution int64[times, chips]: what it adds to the critical path of each chip; busy_part int64[tiles from
+    first_tile on]; flops over all executions; parts: (what costs, kind of source, share of the busy cycles).
     """
 
     cycles_by_execution: np.ndarray
-    busy: np.ndarray
-    slowest_tile: int
+    first_tile: int
+    busy_part: np.ndarray
+    total_tiles: int
     flops: int
-    uncertainty: float
+    parts: tuple[tuple[str, str, float], ...]
+
+    @property
+    def uncertainty(self) -> float:
+        """Relative, of the compute cycles."""
+        return sum(share * UNCERTAINTY[kind] for _, kind, share in self.parts)
 
     @property
     def cycles(self) -> int:
-        return int(self.cycles_by_execution.sum())
+        """On the slowest chip of every execution."""
+        return int(self.cycles_by_execution.max(axis=1).sum())
+
+    @property
+    def busy(self) -> np.ndarray:
+        """int64[total_tiles]"""
+        spread = np.zeros(self.total_tiles, np.int64)
+        spread[self.first_tile : self.first_tile + len(self.busy_part)] = self.busy_part
+        return spread
+
+    @property
+    def slowest_tile(self) -> int:
+        return self.first_tile + int(self.busy_part.argmax()) if len(self.busy_part) else 0
 
 
 @lru_cache(maxsize=8)
@@ -103,69 +108,104 @@ def _tops(program: Program) -> list[list[Superstep]]:
     return runs
 
 
+def synchronised_chips(program: Program, superstep: Superstep) -> np.ndarray:
+    """bool[chips]: the chips that wait for all their tiles before this superstep."""
+    exchange = superstep.exchange
+    synced = np.zeros(program.chips, bool)
+    if exchange is not None and exchange.moves:
+        synced[exchange.tiles // program.tiles_per_chip] = True
+        synced |= exchange.link_bytes is not None
+    return synced
+
+
 def _stretch(
     program: Program, body: tuple[Superstep, ...], times: int, activity: RecordedActivity, barrel: Barrel
 ) -> list[SuperstepLoad]:
     """Loads of consecutive supersteps; each turn of a repeat begins with a sync."""
+    per_chip = program.tiles_per_chip
     since_sync = np.zeros((times, program.tiles), np.float64)
-    before = np.zeros(times)
+    longest = np.zeros((times, program.chips))
     loads = []
     for superstep in body:
-        if superstep.exchange is not None and superstep.exchange.bytes_received.any():
-            since_sync[:] = 0
-            before = np.zeros(times)
-        cycles, flops, uncertainty = _tile_cycles(program, superstep, times, activity, barrel)
-        since_sync += cycles
-        after = since_sync.max(axis=1)
-        busy = np.rint(cycles.sum(axis=0)).astype(np.int64)
+        for chip in np.flatnonzero(synchronised_chips(program, superstep)):
+            since_sync[:, chip * per_chip : (chip + 1) * per_chip] = 0
+            longest[:, chip] = 0
+        first, cycles, flops, parts = _tile_cycles(program, superstep, times, activity, barrel)
+        last = first + cycles.shape[1]
+        since_sync[:, first:last] += cycles
+        after = longest.copy()
+        for chip in range(first // per_chip, -(-last // per_chip)):
+            reached = since_sync[:, max(first, chip * per_chip) : min(last, (chip + 1) * per_chip)]
+            after[:, chip] = np.maximum(after[:, chip], reached.max(axis=1))
         loads.append(
             SuperstepLoad(
-                cycles_by_execution=np.rint(after).astype(np.int64) - np.rint(before).astype(np.int64),
-                busy=busy,
-                slowest_tile=int(busy.argmax()),
+                cycles_by_execution=np.rint(after).astype(np.int64) - np.rint(longest).astype(np.int64),
+                first_tile=first,
+                busy_part=np.rint(cycles.sum(axis=0)).astype(np.int64),
+                total_tiles=program.tiles,
                 flops=flops,
-                uncertainty=uncertainty,
+                parts=parts,
             )
         )
-        before = after
+        longest = after
     return loads
+
+
+def _tile_range(superstep: Superstep) -> tuple[int, int]:
+    """First tile and one past the last that compute or arrange in a superstep; (0, 0) when none does."""
+    tiles = [table.tiles for table in superstep.tables if table.vertices]
+    if superstep.exchange is not None:
+        tiles.append(superstep.exchange.tiles[superstep.exchange.column("fragments_arranged") > 0])
+    bounds = [(int(column.min()), int(column.max()) + 1) for column in tiles if len(column)]
+    return (min(low for low, _ in bounds), max(high for _, high in bounds)) if bounds else (0, 0)
 
 
 def _tile_cycles(
     program: Program, superstep: Superstep, times: int, activity: RecordedActivity, barrel: Barrel
-) -> tuple[np.ndarray, int, float]:
-    """float64[times, tiles] cycles, flops, relative uncertainty of one superstep."""
-    tiles = program.tiles
+) -> tuple[int, np.ndarray, int, tuple[tuple[str, str, float], ...]]:
+    """(first tile, float64[times, tiles from there] cycles, flops, parts by share) of one superstep."""
+    first, last = _tile_range(superstep)
+    tiles = last - first
     library = np.zeros((1, tiles))
     bundles: np.ndarray | None = None
-    flops, doubt, weight = 0.0, 0.0, 0.0
+    flops = 0.0
+    weights: dict[tuple[str, str], float] = {}
     dealt = np.zeros(tiles, np.int64)  # vertices dealt to the contexts of each tile so far, by earlier tables
     for table in superstep.tables:
         codelet = table.codelet
+        on = table.tiles - first
         if isinstance(codelet.cost, TileFormula):
             extents = {name: column for name, column in table.extents.items() if isinstance(column, np.ndarray)}
             cost = library_cycles(codelet.cost, extents, barrel)
-            np.add.at(library[0], table.tiles, np.broadcast_to(cost, table.tiles.shape))
+            np.add.at(library[0], on, np.broadcast_to(cost, on.shape))
             size = float(np.sum(cost)) * times
         else:
-            load = _bundles(table, codelet.cost, times, activity, barrel.contexts, dealt)
-            dealt += np.bincount(table.tiles, minlength=tiles)
+            load = _bundles(table, codelet.cost, times, activity, barrel, on, dealt)
+            dealt += np.bincount(on, minlength=tiles)
             bundles = load if bundles is None else bundles + load
             size = float(load.sum())
-        flops += _flops(table, times, activity, tiles)
-        doubt += size * UNCERTAINTY[codelet.cost.kind]
-        weight += size
-    if superstep.exchange is not None and superstep.exchange.fragments_arranged.any():
-        arranging = superstep.exchange.fragments_arranged * barrel.arrange_fragment_bundles
-        arranging = arranging * barrel.issue_cycles / min(barrel.contexts, barrel.issue_cycles)
-        library[0] += arranging
-        doubt += float(arranging.sum()) * times * UNCERTAINTY["derived"]
-        weight += float(arranging.sum()) * times
+        flops += _flops(table, times, activity)
+        part = (f"codelet {codelet.name}", codelet.cost.kind)
+        weights[part] = weights.get(part, 0.0) + size
+    if superstep.exchange is not None and superstep.exchange.column("fragments_arranged").any():
+        arranging = _arranging_cycles(superstep.exchange, barrel)
+        np.add.at(library[0], superstep.exchange.tiles[arranging > 0] - first, arranging[arranging > 0])
+        weights["arranging rows", "derived"] = float(arranging.sum()) * times
     cycles = np.broadcast_to(library, (times, tiles)).copy()
     if bundles is not None:
         by_context = bundles.reshape(times, tiles, barrel.contexts)
         cycles += np.maximum(barrel.issue_cycles * by_context.max(axis=2), by_context.sum(axis=2))
-    return cycles, round(flops), doubt / weight if weight else 0.0
+    whole = sum(weights.values())
+    parts = tuple((name, kind, weight / whole) for (name, kind), weight in weights.items() if weight)
+    return first, cycles, round(flops), parts
+
+
+def _arranging_cycles(exchange: Exchange, barrel: Barrel) -> np.ndarray:
+    """float64[taking part]: cycles to copy gathered pieces into rows, pieces and bytes."""
+    pieces = exchange.column("fragments_arranged") * barrel.arrange_fragment_bundles
+    volume = exchange.column("bytes_arranged") / barrel.copy_bytes_per_cycle
+    cycles: np.ndarray = (pieces + volume) * barrel.issue_cycles / min(barrel.contexts, barrel.issue_cycles)
+    return cycles
 
 
 def library_cycles(cost: TileFormula, extents: dict[str, np.ndarray], barrel: Barrel) -> np.ndarray:
@@ -180,10 +220,10 @@ def library_cycles(cost: TileFormula, extents: dict[str, np.ndarray], barrel: Ba
     return cycles * barrel.issue_cycles / working
 
 
-def _cells(table: VertexTable, contexts: int, dealt: np.ndarray) -> np.ndarray:
+def _cells(on: np.ndarray, contexts: int, dealt: np.ndarray) -> np.ndarray:
     """int64[vertices]: tile * contexts + context; the vertices of a tile are dealt out in turn."""
-    order = np.argsort(table.tiles, kind="stable")
-    ordered = table.tiles[order]
+    order = np.argsort(on, kind="stable")
+    ordered = on[order]
     turn = np.arange(len(ordered)) - np.searchsorted(ordered, ordered, side="left")
     cell = np.empty(len(ordered), np.int64)
     cell[order] = ordered * contexts + (dealt[ordered] + turn) % contexts
@@ -191,15 +231,21 @@ def _cells(table: VertexTable, contexts: int, dealt: np.ndarray) -> np.ndarray:
 
 
 def _bundles(
-    table: VertexTable, cost: WorkerBundles, times: int, activity: RecordedActivity, contexts: int, dealt: np.ndarray
+    table: VertexTable,
+    cost: WorkerBundles,
+    times: int,
+    activity: RecordedActivity,
+    barrel: Barrel,
+    on: np.ndarray,
+    dealt: np.ndarray,
 ) -> np.ndarray:
-    """float64[times, tiles * contexts]: bundles in every cell."""
-    tiles = len(dealt)
-    cell = _cells(table, contexts, dealt)
+    """float64[times, tiles * contexts]: bundles in every cell; `on` counts tiles from the first of the superstep."""
+    tiles, contexts = len(dealt), barrel.contexts
+    cell = _cells(on, contexts, dealt)
     constant = np.full(table.vertices, float(cost.fixed))
     load = np.zeros((times, tiles * contexts))
     for term in cost.terms:
-        static, recorded = _split(table, term)
+        static, recorded = split_extents(table, term, term.bundles - barrel.compiled_dual_issue * term.pairable)
         if recorded is None:
             constant += static
         else:
@@ -208,10 +254,10 @@ def _bundles(
     return load
 
 
-def _flops(table: VertexTable, times: int, activity: RecordedActivity, tiles: int) -> float:
+def _flops(table: VertexTable, times: int, activity: RecordedActivity) -> float:
     total = 0.0
     for term in table.codelet.flops:
-        static, recorded = _split(table, term)
+        static, recorded = split_extents(table, term, term.bundles)
         if recorded is None:
             total += float(static.sum()) * times
         else:
@@ -219,93 +265,3 @@ def _flops(table: VertexTable, times: int, activity: RecordedActivity, tiles: in
             add_recorded(load, np.zeros(table.vertices, np.int64), static, table, recorded, activity)
             total += float(load.sum())
     return total
-
-
-def _split(table: VertexTable, term: Term) -> tuple[np.ndarray, Recorded | None]:
-    """(bundles times the static extents per vertex, the recorded extent if there is one)."""
-    static = np.full(table.vertices, float(term.bundles))
-    recorded: Recorded | None = None
-    for name in term.extents:
-        if name not in table.extents:
-            raise MappingError(
-                f"codelet '{table.codelet.name}' ({table.layer}): its cost needs the extent '{name}', "
-                f"the table gives {sorted(table.extents)}"
-            )
-        extent = table.extents[name]
-        if isinstance(extent, RECORDED):
-            if recorded is not None:
-                raise MappingError(f"codelet '{table.codelet.name}': a cost term has two extents that depend on spikes")
-            recorded = extent
-        else:
-            static = static * np.asarray(extent)
-    return static, recorded
-
-
-def add_recorded(
-    load: np.ndarray,
-    cell: np.ndarray,
-    weight: np.ndarray,
-    table: VertexTable,
-    extent: Recorded,
-    activity: RecordedActivity,
-) -> None:
-    """load[t, cell] += weight * extent at t, for every vertex."""
-    if extent.layer not in activity.counts:
-        raise MappingError(
-            f"recorded activity has no layer '{extent.layer}' (it has {sorted(activity.counts)}): "
-            "record it with a run of the same network"
-        )
-    times = load.shape[0]
-    counts = _shifted(activity.counts[extent.layer], extent.shift, times)
-    samples = 1 + max(
-        int(table.columns[name].max(initial=0)) - (name == "sample_stop")
-        for name in ("sample", "sample_stop")
-        if name in table.columns
-    )
-    if samples > counts.shape[1]:
-        raise MappingError(
-            f"recorded activity has a batch of {counts.shape[1]}, the program has {samples} samples: "
-            "record it with a run of the same batch"
-        )
-    spikes, listed = np.ascontiguousarray(counts[..., 0]), np.ascontiguousarray(counts[..., 1])
-    columns = {name: np.ascontiguousarray(column, np.int64) for name, column in table.columns.items()}
-    if isinstance(extent, SpikesOver):
-        running = np.zeros((times, spikes.shape[1] + 1), np.int64)
-        np.cumsum(spikes, axis=1, out=running[:, 1:])
-        numerics.add_by_count_over(load, cell, weight, columns["sample_start"], columns["sample_stop"], running)
-    elif isinstance(extent, Within):
-        scaled = weight * extent.times
-        numerics.add_if_within(load, cell, scaled, columns["sample"], columns["slot"], listed)
-    elif isinstance(extent, Hits):
-        ids = _shifted(activity.ids[extent.layer], extent.shift, times)
-        first = spikes if extent.which == "gradient" else np.zeros_like(spikes)
-        last = spikes if extent.which == "spikes" else listed
-        owner = _owner(columns, int(max(ids.max(initial=0) + 1, columns["stop"].max(initial=0))), ids.shape[1])
-        numerics.add_by_hit(load, cell, weight, owner, np.ascontiguousarray(ids), first, last)
-    else:
-        chosen = spikes if isinstance(extent, Spikes) else listed
-        numerics.add_by_count(load, cell, weight, columns["sample"], chosen)
-
-
-def _shifted(sequence: np.ndarray, shift: int, times: int) -> np.ndarray:
-    """The sequence at t + shift, zero before the first timestep."""
-    if len(sequence) != times:
-        raise MappingError(f"recorded activity has {len(sequence)} timesteps, the program repeats {times}")
-    if shift == 0:
-        return sequence
-    moved = np.zeros_like(sequence)
-    source = np.arange(times) + shift
-    inside = (source >= 0) & (source < times)
-    moved[inside] = sequence[source[inside]]
-    return moved
-
-
-def _owner(columns: dict[str, np.ndarray], neurons: int, batch: int) -> np.ndarray:
-    """int64[batch, neurons]: the vertex whose sample and range hold a neuron, -1 where none does."""
-    owner = np.full((batch, neurons), -1, np.int64)
-    start, stop = columns["start"], columns["stop"]
-    lengths = stop - start
-    vertex = np.repeat(np.arange(len(start)), lengths)
-    neuron = np.arange(len(vertex)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + start[vertex]
-    owner[columns["sample"][vertex], neuron] = vertex
-    return owner
