@@ -122,7 +122,7 @@ def test_gpu_tables_are_read_and_rows_that_cannot_be_computed_say_why() -> None:
     assert rows
     assert all(row["predicted"] is None and row["note"] for row in rows)
     text = mimdsim("check", "--references", str(SHARED / "gemm_measurements.csv"), code=3)
-    assert "is a tiled machine" in text
+    assert "IPU(GC200) FP16 4096x1024x1024" in text
     assert "within tolerance" in text
 
 

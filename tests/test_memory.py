@@ -71,7 +71,7 @@ TIGHT: dict[str, tuple[str, dict[str, Any], str, str]] = {  # workload, changes,
     "large input": ("dvs-gesture-64", {}, "bow", "624 KiB"),
     "many neurons a tile": ("multi-neuron-16", BASE_2, "bow", "624 KiB"),
     "large batch": ("nmnist-2-random", {**SMALL, "training.batch": 200}, "tiny", "48 KiB"),
-    "long sequence": ("nmnist-2", {"data.timesteps": 800}, "bow", "624 KiB"),
+    "long sequence": ("nmnist-2", {"data.timesteps": 1600}, "bow", "624 KiB"),
     "long sequence, large batch": (
         "nmnist-2-random",
         {**SMALL, "data.timesteps": 100, "training.batch": 60},
@@ -289,7 +289,7 @@ def test_replicas_and_optimiser_save_what_is_claimed(case: str, number: int) -> 
         ("large input", {"data.grid": 48}),
         ("many neurons a tile", {"mapping.weight_gradient_replicas": 2}),
         ("many neurons a tile", {"training.batch": 12}),
-        ("long sequence", {"data.timesteps": 400}),
+        ("long sequence", {"data.timesteps": 800}),
         ("long sequence, large batch", {"data.timesteps": 50}),
     ],
 )

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from mimdsim.cli import main
 from mimdsim.profile import load_profile
+from mimdsim.profile.records import SCHEMA_VERSION
 
 SHORT = ("--set", "training.max_training_steps=2", "--set", "data.train_samples=96", "--set", "data.test_samples=48")
 

@@ -175,7 +175,9 @@ def test_a_read_while_written() -> None:
 def test_a_timestep_outside_a_repeat() -> None:
     body: list[Superstep | Repeat] = []
     for item in PROGRAM.body:
-        body += [item.body[0], item] if isinstance(item, Repeat) and not item.reverse else [item]
+        if isinstance(item, Repeat) and not item.reverse:
+            body.append(next(step for step in item.body if step.name == "slice ids.input"))
+        body.append(item)
     problem = only_problem(replace(PROGRAM, body=tuple(body)), "timestep in repeat")
     assert "takes the timestep of 'ids.input.sequence' outside a repeat" in problem.message
 

@@ -16,6 +16,8 @@ from typing import Any
 from mimdsim.base.errors import DataFileError, MimdsimError
 from mimdsim.base.files import dump_json
 from mimdsim.check.published_runs import golden_rows, training_step_rows
+from mimdsim.check.stencil import stencil_rows
+from mimdsim.check.tiled_products import NEEDED, predict_tiled_gemm_row, predict_tiled_product
 from mimdsim.costs.library.registry import vendor_cycles
 from mimdsim.gpu.references import predict_gemm_row
 
@@ -134,7 +136,7 @@ def _gemm_rows(path: Path, given: list[Given], _data: Path | None, _progress: Pr
     rows = []
     for line, row in enumerate(given, start=2):
         published = _number(path, line, row, "time_us")
-        seconds, note = predict_gemm_row(row)
+        seconds, note = (predict_tiled_gemm_row if row["gpu"].startswith("IPU") else predict_gemm_row)(row)
         microseconds = None if seconds is None else 1e6 * seconds
         shape = f"{row['M']}x{row['N']}x{row['K']}" + (f" batch {row['batch']}" if row["batch"] != "1" else "")
         rows.append(
@@ -149,6 +151,28 @@ def _gemm_rows(path: Path, given: list[Given], _data: Path | None, _progress: Pr
                 high=None if microseconds is None else 1.2 * microseconds,
                 source=row["source"],
                 note="" if microseconds is not None else note,
+            )
+        )
+    return rows
+
+
+def _tiled_product_rows(path: Path, given: list[Given], _data: Path | None, _progress: Progress) -> list[Row]:
+    rows = []
+    for line, row in enumerate(given, start=2):
+        predicted, low, high, note = predict_tiled_product(row)
+        rows.append(
+            Row(
+                file=path.name,
+                name=f"{row['operation']} {row['machine']} {row['dtype']} {row['m']}x{row['k']}x{row['n']} "
+                f"{row['variant']} {row['metric']}",
+                unit=row["unit"],
+                predicted=predicted,
+                published=_number(path, line, row, "value"),
+                tolerance=_number(path, line, row, "tolerance") if row.get("tolerance") else 0.15,
+                low=None if predicted is None else low,
+                high=None if predicted is None else high,
+                source=row.get("source", ""),
+                note=note,
             )
         )
     return rows
@@ -177,11 +201,17 @@ def _training_rows(path: Path, given: list[Given], data: Path | None, progress: 
     return [Row(file=path.name, **row) for row in training_step_rows(path, given, data, progress)]
 
 
+def _stencil_rows(path: Path, given: list[Given], _data: Path | None, _progress: Progress) -> list[Row]:
+    return [Row(file=path.name, **row) for row in stencil_rows(path, given)]
+
+
 FORMATS: tuple[tuple[set[str], Callable[[Path, list[Given], Path | None, Progress], list[Row]]], ...] = (
     ({"codelet", "scope", "dtype", "params", "cycles"}, _vendor_rows),
     ({"gpu", "dtype", "batch", "M", "N", "K", "time_us", "source"}, _gemm_rows),
+    (NEEDED, _tiled_product_rows),
     ({"gpu", "framework", "metric", "neurons_or_layers", "value_s", "source"}, _gpu_snn_rows),
     ({"hidden", "dense", "sparse", "batch", "T", "second_threshold", "ms_total"}, _training_rows),
+    ({"chips", "type", "phase", "cycles", "tolerance", "source"}, _stencil_rows),
 )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from mimdsim.costs.library.casts import fill_cycles
+from mimdsim.costs.library.random_numbers import uniform_cycles
 from mimdsim.costs.library.slices import dynamic_slice_1d_cycles
 from mimdsim.numerics import dense as numerics
 from mimdsim.program import Codelet, Field, Term, TileFormula
@@ -26,19 +28,41 @@ _SLICE = TileFormula(
 )
 
 
+BOXES: dict[str, tuple[str, ...]] = {
+    "rows": ("start:stop", ":"),
+    "columns": (":", "start:stop"),
+    "slots": ("sample", "slot_start:slot_stop"),
+}
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "rows": ("start", "stop"),
+    "columns": ("start", "stop"),
+    "slots": ("sample", "slot_start", "slot_stop"),
+}
+MOVES: dict[str, Callable[..., None]] = {
+    "rows": numerics.move_rows,
+    "columns": numerics.move_columns,
+    "slots": numerics.move_slots,
+}
+OFFSET = Field(name="timestep", access="read", box=("chip",))
+
+
 @lru_cache(maxsize=64)
 def slice_codelet(along: str, shift: int) -> Codelet:
-    """DynamicSlice of a sequence at t + shift into a variable, split along 'rows' or 'columns'."""
+    """DynamicSlice of a sequence at t + shift into a variable, split along 'rows', 'columns' or 'slots'.
+
+    Its offset lies on one tile and goes to all: every slice is an exchange of its own, as in the library.
+    """
     now = "@t" if shift == 0 else f"@t{shift:+d}"
-    box = ("start:stop", ":") if along == "rows" else (":", "start:stop")
+    box = BOXES[along]
     return Codelet(
         name=f"DynamicSlice{along.capitalize()}" + (f"({shift:+d})" if shift else ""),
         fields=(
             Field(name="sequence", access="read", box=(now, *box)),
             Field(name="now", access="write", box=box),
+            OFFSET,
         ),
-        columns=("start", "stop"),
-        compute=numerics.move_rows if along == "rows" else numerics.move_columns,
+        columns=COLUMNS[along],
+        compute=MOVES[along],
         cost=_SLICE,
         code_bytes=320,
     )
@@ -46,16 +70,17 @@ def slice_codelet(along: str, shift: int) -> Codelet:
 
 @lru_cache(maxsize=64)
 def update_codelet(along: str) -> Codelet:
-    """DynamicUpdateSlice of a variable into a sequence at t, split along 'rows' or 'columns'."""
-    box = ("start:stop", ":") if along == "rows" else (":", "start:stop")
+    """DynamicUpdateSlice of a variable into a sequence at t, split along 'rows', 'columns' or 'slots'."""
+    box = BOXES[along]
     return Codelet(
         name=f"DynamicUpdate{along.capitalize()}",
         fields=(
             Field(name="now", access="read", box=box),
             Field(name="sequence", access="write", box=("@t", *box)),
+            OFFSET,
         ),
-        columns=("start", "stop"),
-        compute=numerics.move_rows if along == "rows" else numerics.move_columns,
+        columns=COLUMNS[along],
+        compute=MOVES[along],
         cost=_SLICE,
         code_bytes=320,
     )
@@ -106,6 +131,75 @@ FILL_SLOTS = Codelet(
 )
 
 
+SCALAR_ADD_CYCLES = 11 + 6 * (58 + 7)  # one integer on one tile: launch, prologue, one add
+SCALAR_ADD = TileFormula(
+    cycles=lambda extents, *_: SCALAR_ADD_CYCLES * extents["one"],
+    kind="published",
+    source="PopLibs popops BinaryOp1DInPlace ADD int of one element (commit 7eac0f2), six contexts started",
+)
+
+COUNT_TIMESTEP = Codelet(
+    name="CountTimestep",
+    fields=(Field(name="timestep", access="update", box=("chip",)),),
+    columns=("chip",),
+    constants=("by",),
+    compute=numerics.count_on,
+    cost=SCALAR_ADD,
+    code_bytes=192,
+)
+
+OFFSET_FROM = Codelet(
+    name="PreviousTimestep",
+    fields=(
+        Field(name="previous", access="write", box=("chip",)),
+        Field(name="timestep", access="read", box=("chip",)),
+    ),
+    columns=("chip",),
+    constants=("by",),
+    compute=numerics.offset_from,
+    cost=SCALAR_ADD,
+    code_bytes=192,
+)
+
+COPY_CYCLES = 288  # launch and rendezvous of a copy by six contexts
+
+
+def _copy_cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+    return COPY_CYCLES + 4 * np.asarray(extents["elements"]) // vector_bytes
+
+
+COPY_COLUMNS = Codelet(
+    name="CopyColumns",
+    fields=(
+        Field(name="source", access="read", box=(":", "start:stop")),
+        Field(name="target", access="write", box=(":", "start:stop")),
+    ),
+    columns=("start", "stop"),
+    compute=numerics.copy_columns,
+    cost=TileFormula(
+        cycles=_copy_cycles,
+        kind="derived",
+        source="six-worker copy measured on a C600, 288 cycles and one per 8 bytes (osmarks/ipu-stack cost.rs)",
+    ),
+    code_bytes=192,
+)
+
+RANDOM_OFFSETS = Codelet(
+    name="RandomOffsets",
+    fields=(Field(name="offsets", access="update", box=("slot",)),),
+    columns=("slot",),
+    compute=numerics.random_offsets,
+    cost=TileFormula(
+        cycles=lambda extents, contexts, vector: uniform_cycles(
+            extents["one"], worker_contexts=contexts, vector_bytes=vector
+        ),
+        kind="published",
+        source="PopLibs poprand Uniform cycle estimator (commit 7eac0f2)",
+    ),
+    code_bytes=256,
+)
+
+
 def _sum_cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
     """Contiguous partials per worker: one 64-bit load-and-add per vector and replica, 3 bundles to store a vector."""
     vectors = -(-np.asarray(extents["elements"]) // (worker_contexts * (vector_bytes // 4)))
@@ -131,14 +225,19 @@ SUM_REPLICAS = Codelet(
 
 CODELETS = (
     slice_codelet("rows", 0),
-    slice_codelet("rows", -1),
+    slice_codelet("slots", 0),
+    slice_codelet("slots", -1),
     slice_codelet("columns", 0),
-    update_codelet("rows"),
+    update_codelet("slots"),
     update_codelet("columns"),
     FILL_ROWS,
     FILL_COLUMNS,
     FILL_REPLICAS,
     FILL_SLOTS,
     FILL_VECTOR,
+    COUNT_TIMESTEP,
+    OFFSET_FROM,
+    COPY_COLUMNS,
+    RANDOM_OFFSETS,
     SUM_REPLICAS,
 )

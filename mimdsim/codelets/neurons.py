@@ -8,8 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from mimdsim.codelets.launch import SOURCE, overhead_bundles
-from mimdsim.costs.library.elementwise import broadcast_scalar_1d_cycles
+from mimdsim.codelets.launch import (
+    SOURCE,
+    SURROGATE_BUNDLES,
+    SURROGATE_PAIRABLE,
+    SURROGATE_SOURCE,
+    overhead_bundles,
+)
+from mimdsim.costs.library.broadcasts import bias_add_cycles
 from mimdsim.numerics import neurons as numerics
 from mimdsim.program import Codelet, Field, Term, TileFormula, WorkerBundles
 
@@ -27,7 +33,8 @@ LIF_UPDATE = Codelet(
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=3, vectors=4),
         terms=(
-            Term(bundles=4, extents=("spikes", "pairs")),  # load id, load a weight pair, add; the loop reloads
+            # load id, load a weight pair, add; the loop reloads
+            Term(bundles=4, extents=("spikes", "pairs"), pairable=1),
             Term(bundles=15, extents=("neurons",)),  # compare, select, multiply, add, store
         ),
         kind="derived",
@@ -53,10 +60,11 @@ STATE_GRADIENT = Codelet(
         fixed=overhead_bundles(scalars=4, vectors=5),
         terms=(
             Term(bundles=4, extents=("listed",)),  # load id, subtract the tile's start, compare, branch
-            Term(bundles=50, extents=("hits",)),  # surrogate with a division, multiply, add, store
+            # load the state and the threshold of the neuron, then the surrogate
+            Term(bundles=2 + SURROGATE_BUNDLES, extents=("hits",), pairable=SURROGATE_PAIRABLE),
         ),
         kind="derived",
-        source=f"{SOURCE}; 4 per listed id, 40 to 60 per id that lies on the tile",
+        source=f"{SOURCE}; 4 per listed id; per id that lies on the tile: {SURROGATE_SOURCE}",
     ),
     flops=(Term(bundles=6, extents=("hits",)),),
     code_bytes=768,
@@ -79,9 +87,12 @@ STATE_GRADIENT_ROW = Codelet(
     compute=numerics.state_gradient_rows,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=2, vectors=7),
-        terms=(Term(bundles=50, extents=("listed",)),),  # gather, surrogate with a division, scatter-add
+        terms=(
+            # load id, state and threshold, count and branch; then the surrogate
+            Term(bundles=5 + SURROGATE_BUNDLES, extents=("listed",), pairable=SURROGATE_PAIRABLE),
+        ),
         kind="derived",
-        source=f"{SOURCE}; about 50 per listed id; the row itself arrives by exchange and is updated in place",
+        source=f"{SOURCE}; {SURROGATE_SOURCE}; the row itself arrives by exchange and is updated in place",
     ),
     flops=(Term(bundles=6, extents=("listed",)),),
     code_bytes=768,
@@ -89,26 +100,24 @@ STATE_GRADIENT_ROW = Codelet(
 
 
 def _scale_cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-    return broadcast_scalar_1d_cycles(
-        extents["elements"],
-        op="MULTIPLY",
-        dtype="f32",
-        in_place=True,
-        worker_contexts=worker_contexts,
-        vector_bytes=vector_bytes,
-    )
+    return bias_add_cycles(extents["samples"], extents["neurons"], worker_contexts=worker_contexts)
 
 
-SCALE_SOURCE = "PopLibs popops BroadcastScalar1D MULTIPLY cycle estimator (commit 7eac0f2)"
+SCALE_SOURCE = (
+    "PopLibs popops BroadcastVectorInner1D cycle estimator (commit 7eac0f2): one factor per neuron, samples as blocks; "
+    "a multiply loops like an add"
+)
 
 DECAY_GRADIENT = Codelet(
     name="DecayGradient",
-    fields=(Field(name="dv", access="update", box=(":", "start:stop")),),
+    fields=(
+        Field(name="dv", access="update", box=(":", "start:stop")),
+        Field(name="decay", access="read", box=("start:stop",)),
+    ),
     columns=("start", "stop"),
-    constants=("factor",),
     compute=numerics.scale_in_place,
     cost=TileFormula(cycles=_scale_cycles, kind="published", source=SCALE_SOURCE),
-    flops=(Term(bundles=1, extents=("elements",)),),
+    flops=(Term(bundles=1, extents=("samples", "neurons")),),
     code_bytes=256,
 )
 
@@ -116,31 +125,31 @@ MASKED_DECAY_GRADIENT = Codelet(
     name="MaskedDecayGradient",
     fields=(
         Field(name="dv", access="update", box=(":", "start:stop")),
+        Field(name="decay", access="read", box=("start:stop",)),
         Field(name="v_previous", access="read", box=(":", "start:stop")),
     ),
     columns=("start", "stop"),
-    constants=("factor", "threshold"),
+    constants=("threshold",),
     compute=numerics.scale_unless_spiked,
     cost=TileFormula(
         cycles=lambda extents, contexts, vector: 2 * _scale_cycles(extents, contexts, vector),
         kind="assumed",
-        source="twice a scalar multiply: one pass to compare and select, one to multiply",
+        source="twice a multiply: one pass to compare and select, one to multiply",
     ),
-    flops=(Term(bundles=2, extents=("elements",)),),
+    flops=(Term(bundles=2, extents=("samples", "neurons")),),
     code_bytes=320,
 )
 
 CURRENT_GRADIENT = Codelet(
     name="CurrentGradient",
     fields=(
-        Field(name="q", access="write", box=(":", "start:stop")),
-        Field(name="dv", access="read", box=(":", "start:stop")),
+        Field(name="q", access="update", box=(":", "start:stop")),
+        Field(name="gain", access="read", box=("start:stop",)),
     ),
     columns=("start", "stop"),
-    constants=("factor",),
-    compute=numerics.scale_columns,
+    compute=numerics.scale_in_place,
     cost=TileFormula(cycles=_scale_cycles, kind="published", source=SCALE_SOURCE),
-    flops=(Term(bundles=1, extents=("elements",)),),
+    flops=(Term(bundles=1, extents=("samples", "neurons")),),
     code_bytes=256,
 )
 

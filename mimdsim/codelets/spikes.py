@@ -102,7 +102,7 @@ WEIGHT_GRADIENT = Codelet(
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=3, vectors=4),
         terms=(
-            Term(bundles=7, extents=("spikes", "pairs")),  # load id, load, add, store; the loop reloads
+            Term(bundles=7, extents=("spikes", "pairs"), pairable=1),  # load id, load, add, store; the loop reloads
             Term(bundles=8, extents=("samples",)),
         ),
         kind="derived",
@@ -125,7 +125,7 @@ INPUT_GRADIENT = Codelet(
     compute=numerics.input_gradient,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=2, vectors=5),
-        terms=(Term(bundles=7, extents=("listed", "pairs")),),
+        terms=(Term(bundles=7, extents=("listed", "pairs"), pairable=2),),  # load id, load, multiply, add, store
         kind="derived",
         source=f"{SOURCE}; about 7 per listed id and neuron pair where aliasing cannot be excluded",
     ),
@@ -144,9 +144,9 @@ REDUCE_PARTS = Codelet(
     compute=numerics.reduce_parts,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=2, vectors=3),
-        terms=(Term(bundles=2, extents=("parts",)),),  # load, add; auto-vectorised by the compiler
+        terms=(Term(bundles=1, extents=("parts",), pairable=0.5),),  # a pair of parts: load, add
         kind="derived",
-        source=f"{SOURCE}; load and add per part, nothing when the slot is not listed",
+        source=f"{SOURCE}; load and add per pair of parts, vectorised by the compiler; nothing when not listed",
     ),
     flops=(Term(bundles=1, extents=("parts",)),),
     code_bytes=256,

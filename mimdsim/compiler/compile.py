@@ -76,11 +76,11 @@ def compile_graph(
     watch = Watch(dump)
     # more contexts than the issue interval add no throughput: work is spread as for so many
     contexts = min(machine.tile.worker_contexts, machine.tile.issue_cycles)
-    placement = watch("place", place, network, machine.chip.tiles, contexts, options)
+    placement = watch("place", place, network, machine.chip.tiles, contexts, options, machine.links.chips)
     program = watch("lower", lower, graph, network, placement, options)
     program = watch("merge supersteps", merge_supersteps, program)
     program = watch("plan exchanges", plan_exchanges, program)
-    problems = watch("verify", verify, program, machine.chip.tiles)
+    problems = watch("verify", verify, program, machine.chip.tiles * machine.links.chips)
     if problems:
         raise MappingError("\n".join(problem.message for problem in problems))
     memory = watch("measure memory", measure_memory, program, machine)

@@ -6,9 +6,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mimdsim.codelets.dense import FILL_VECTOR
 from mimdsim.compiler.placement import LayerPlacement, MappingOptions, Placement
 from mimdsim.graph import Layer, SpikingNetwork, Value
 from mimdsim.program import Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
+from mimdsim.program.mapping import FLAT, PER_TIMESTEP
+
+LINEAR_ELEMENTS = 32  # of 4 bytes: the library maps linearly in runs of at least 128 bytes a tile (poputil)
 
 
 @dataclass
@@ -70,14 +74,70 @@ class Lowering:
         index = np.arange(self.network.batch)
         return TileMapping.split(axis, self.placement.sample_tiles, index, index + 1)
 
-    def spikes(self, name: str, capacity: int, mapping_axis: int, timesteps: int = 0) -> tuple[str, str]:
-        """Ids and counts of sparse spikes, by sample; a whole sequence when `timesteps` is given."""
-        lead = (timesteps,) if timesteps else ()
-        mapping = self.by_sample(mapping_axis)
-        batch = self.network.batch
-        ids = self.variable(f"ids.{name}", (*lead, batch, capacity), "int32", mapping, "spike ids")
-        counts = self.variable(f"counts.{name}", (*lead, batch, 2), "int32", mapping, "spike ids")
+    def chip_of(self, layer: str) -> int:
+        """The chip of a layer; the input is on the chip of the first layer."""
+        return self.placement.layers[0].chip if layer == "input" else self.placed(layer).chip
+
+    def slots(self, width: int, chip: int, least: int = 1) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Tiles and (sample, slot_start, slot_stop) of runs of a [batch, width] variable, spread over a chip's tiles.
+
+        A run stays within a sample and has at least `least` elements where the sample has them.
+        """
+        batch, usable = self.network.batch, self.placement.usable_on(chip)
+        run = min(width, max(least, -(-batch * width // len(usable))))
+        runs = -(-width // run)
+        sample, part = (column.ravel() for column in np.meshgrid(np.arange(batch), np.arange(runs), indexing="ij"))
+        start = part * run
+        # far more runs than tiles share tiles in turn
+        tiles = usable[(np.arange(len(sample)) * len(usable)) // len(sample)]
+        return tiles, {"sample": sample, "slot_start": start, "slot_stop": np.minimum(start + run, width)}
+
+    def spread(
+        self,
+        name: str,
+        width: int,
+        dtype: str,
+        category: str,
+        chip: int,
+        *,
+        timesteps: int = 0,
+        least: int = 1,
+    ) -> str:
+        """A [batch, width] variable, or a sequence of it, in runs over a chip's tiles as `slots` says."""
+        tiles, columns = self.slots(width, chip, least)
+        offset = columns["sample"] * width
+        axis = PER_TIMESTEP if timesteps else FLAT
+        mapping = TileMapping.split(axis, tiles, offset + columns["slot_start"], offset + columns["slot_stop"])
+        shape = (timesteps, self.network.batch, width) if timesteps else (self.network.batch, width)
+        return self.variable(name, shape, dtype, mapping, category)
+
+    def spikes(self, name: str, capacity: int, chip: int, *, timesteps: int = 0, least: int = 1) -> tuple[str, str]:
+        """Ids and counts of sparse spikes spread over a chip; a whole sequence when `timesteps` is given."""
+        ids = self.spread(f"ids.{name}", capacity, "int32", "spike ids", chip, timesteps=timesteps, least=least)
+        counts = self.spread(f"counts.{name}", 2, "int32", "spike ids", chip, timesteps=timesteps, least=least)
         return ids, counts
+
+    def constant(self, name: str, layer: str, value: float) -> str:
+        """A float per neuron of `layer`, set once, in runs over its chip as the library maps constants."""
+        width = self.layer(layer).neurons
+        usable = self.placement.usable_on(self.chip_of(layer))
+        run = max(LINEAR_ELEMENTS, -(-width // len(usable)))
+        starts = np.arange(0, width, run)
+        stops = np.minimum(starts + run, width)
+        tiles = usable[: len(starts)]
+        mapping = TileMapping.split(0, tiles, starts, stops)
+        held = self.variable(f"{name}.{layer}", (width,), "float32", mapping, "neuron states")
+        table = VertexTable(
+            codelet=FILL_VECTOR,
+            layer=layer,
+            tiles=tiles,
+            operands={"target": held},
+            columns={"start": starts, "stop": stops},
+            extents={"elements": stops - starts},
+            constants={"value": value},
+        )
+        self.emit("set constants", "zeros", tables=(table,), layer=layer)
+        return held
 
     # ---- supersteps
 
@@ -130,6 +190,7 @@ class Lowering:
             outputs=dict(self.outputs),
             layer_of_tile=tuple(layer_of_tile),
             recorded=dict(self.recorded),
+            chips=self.placement.chips,
         )
 
 

@@ -14,6 +14,7 @@ from mimdsim.program import Delivery, Program, Superstep, Variable
 from mimdsim.program.mapping import FLAT
 from mimdsim.program.rows import (
     boxes_of,
+    boxes_of_runs,
     distinct,
     is_local,
     spatial_mapping,
@@ -96,10 +97,10 @@ def _copy_parts(
     """What each tile of the target must receive."""
     shape = source.shape[1:] if drop_source else source.shape
     mapping = spatial_mapping(target, drop_target)
+    if mapping.axis == FLAT:
+        return boxes_of_runs(mapping, shape)
     whole = np.array([[0, extent] for extent in shape], np.int64)
     boxes = np.repeat(whole[None], len(mapping.tiles), axis=0)
-    if mapping.axis == FLAT:
-        raise ValueError(f"copy into '{target.name}': a flat mapping cannot be the target of a copy")
     if not mapping.is_replicated:
         boxes[:, mapping.axis, 0], boxes[:, mapping.axis, 1] = mapping.starts, mapping.stops
     return mapping.tiles, boxes

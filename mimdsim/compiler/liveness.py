@@ -22,8 +22,8 @@ class Memory:
     """Bytes on tiles, kept for the tiles that hold something.
 
     Per superstep: names, phases, fullest_tile, fullest_bytes, total_bytes. Per tile: peak_by_tile, always int64[tiles].
-    by_category int64[categories, tiles] at peak_superstep, where the fullest tile peaks; spans: variable -> (first, last)
-    superstep; held: variable -> (tiles, bytes); buffers: superstep -> (tiles, bytes) of what its exchange brings.
+    by_category int64[categories, tiles] at peak_superstep, where the fullest tile peaks; spans: variable -> (first,
+    last) superstep; held: variable -> (tiles, bytes); buffers: superstep -> (tiles, bytes) of what its exchange brings.
     """
 
     names: tuple[str, ...]

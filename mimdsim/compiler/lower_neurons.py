@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.codelets import neurons as codelets
-from mimdsim.codelets.dense import FILL_VECTOR
+from mimdsim.codelets.dense import COPY_COLUMNS, FILL_VECTOR
 from mimdsim.compiler.context import Lowering
 from mimdsim.compiler.placement import LayerPlacement
 from mimdsim.graph import Layer, Operation
@@ -122,10 +122,19 @@ def declare_thresholds(low: Lowering, layer: str) -> None:
     low.emit("set thresholds", "zeros", tables=(table,), layer=layer)
 
 
+def declare_constants(low: Lowering, layer: str) -> None:
+    """decay and gain of the layer's neurons as variables, where the library puts constants: not with the neurons."""
+    lif = low.layer(layer).lif
+    low.constant("decay", layer, float(np.float32(lif.decay)))
+    low.constant("gain", layer, float(lif.input_scale(np.float32)))
+
+
 def _per_tile(low: Lowering, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
     placed = low.placed(layer)
     columns = {"start": placed.starts, "stop": placed.stops}
-    return placed.tiles, columns, {"elements": (placed.stops - placed.starts) * low.network.batch}
+    neurons = placed.stops - placed.starts
+    samples = np.full(placed.occupied, low.network.batch)
+    return placed.tiles, columns, {"neurons": neurons, "samples": samples, "elements": neurons * samples}
 
 
 def lower_current_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -137,14 +146,22 @@ def lower_current_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     q = low.variable(f"q.{layer.name}", shape, "float32", low.by_neuron(layer.name, 1), "gradients")
     low.storage[op.outputs[0]] = (q,)
     tiles, columns, extents = _per_tile(low, layer.name)
+    copied = VertexTable(
+        codelet=COPY_COLUMNS,
+        layer=layer.name,
+        tiles=tiles,
+        operands={"source": dv, "target": q},
+        columns=columns,
+        extents=dict(extents),
+    )
+    low.emit("copy adjoint", op.kind, tables=(copied,), mergeable=False, layer=layer.name)
     table = VertexTable(
         codelet=codelets.CURRENT_GRADIENT,
         layer=layer.name,
         tiles=tiles,
-        operands={"q": q, "dv": dv},
+        operands={"q": q, "gain": f"gain.{layer.name}"},
         columns=columns,
         extents=dict(extents),
-        constants={"factor": op.attributes.input_scale(np.float32)},
     )
     low.emit(
         "scale gradient", op.kind, tables=(table,), defines=((q, op.outputs[0]),), mergeable=False, layer=layer.name
@@ -159,8 +176,8 @@ def lower_decay_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     dv = low.storage[op.inputs[0]][0]
     low.storage[op.outputs[0]] = (dv,)
     tiles, columns, extents = _per_tile(low, layer.name)
-    operands = {"dv": dv}
-    values: dict[str, object] = {"factor": np.float32(constants.decay)}
+    operands = {"dv": dv, "decay": f"decay.{layer.name}"}
+    values: dict[str, object] = {}
     codelet = codelets.DECAY_GRADIENT
     if len(op.inputs) == 2:
         codelet = codelets.MASKED_DECAY_GRADIENT

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.codelets import spikes as codelets
+from mimdsim.codelets.dense import RANDOM_OFFSETS
 from mimdsim.compiler.context import Lowering, defines_of
 from mimdsim.compiler.lower_neurons import neuron_extents, tile_sample_columns
 from mimdsim.compiler.placement import LayerPlacement
@@ -26,6 +27,7 @@ def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
         f"flags.{name}", (ROWS, batch, layer.neurons), "int32", low.by_neuron(name, 2), "spike selection"
     )
     _emit_flags(low, layer, placed, v, flags)
+    _emit_random_offsets(low, layer, placed)
     tile_lists = _emit_scans(low, layer, placed, flags)
     ids, counts = _list_variables(low, layer, placed)
     low.storage[op.outputs[0]] = (ids, counts)
@@ -67,6 +69,23 @@ def _emit_flags(low: Lowering, layer: Layer, placed: LayerPlacement, v: str, fla
         },
     )
     low.emit("flag spikes", "select_spikes", tables=(table,), layer=layer.name)
+
+
+def _emit_random_offsets(low: Lowering, layer: Layer, placed: LayerPlacement) -> None:
+    """A random offset per selecting tile, drawn every timestep. The published scan draws and ignores it."""
+    tiles = placed.selection_tiles.ravel()
+    slots = np.arange(len(tiles))
+    mapping = TileMapping.split(0, tiles, slots, slots + 1)
+    offsets = low.variable(f"offsets.{layer.name}", (len(slots),), "int32", mapping, "spike selection")
+    table = VertexTable(
+        codelet=RANDOM_OFFSETS,
+        layer=layer.name,
+        tiles=tiles,
+        operands={"offsets": offsets},
+        columns={"slot": slots},
+        extents={"one": np.ones_like(slots)},
+    )
+    low.emit("random offsets", "select_spikes", tables=(table,), mergeable=False, layer=layer.name)
 
 
 def _list_variables(low: Lowering, layer: Layer, placed: LayerPlacement) -> tuple[str, str]:
@@ -250,23 +269,10 @@ def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     _emit_reduction(low, op, layer.name, source, partial, low.storage[spikes][1], g)
 
 
-def gradient_slots(low: Lowering, capacity: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Tiles and (sample, slot_start, slot_stop) of the vertices that hold a gradient per listed id, evenly spread."""
-    batch, usable = low.network.batch, low.placement.usable_tiles
-    run = -(-batch * capacity // len(usable))
-    runs = -(-capacity // run)
-    sample, part = (column.ravel() for column in np.meshgrid(np.arange(batch), np.arange(runs), indexing="ij"))
-    start = part * run
-    tiles = usable[(np.arange(len(sample)) * len(usable)) // len(sample)]
-    return tiles, {"sample": sample, "slot_start": start, "slot_stop": np.minimum(start + run, capacity)}
-
-
-def gradient_variable(low: Lowering, name: str, capacity: int) -> str:
-    """A [batch, capacity] gradient per listed id, spread as `gradient_slots` says."""
-    tiles, columns = gradient_slots(low, capacity)
-    offset = columns["sample"] * capacity
-    mapping = TileMapping.split(FLAT, tiles, offset + columns["slot_start"], offset + columns["slot_stop"])
-    return low.variable(name, (low.network.batch, capacity), "float32", mapping, "gradients")
+def gradient_chip(low: Lowering, layer: str) -> int:
+    """The chip that reads the spikes of `layer` and sums up their gradients: that of the next layer."""
+    names = [placed.name for placed in low.placement.layers]
+    return low.placement.layers[min(names.index(layer) + 1, len(names) - 1)].chip
 
 
 def _emit_reduction(low: Lowering, op: Operation, layer: str, source: str, partial: str, counts: str, g: str) -> None:
@@ -304,7 +310,7 @@ def _emit_reduction(low: Lowering, op: Operation, layer: str, source: str, parti
             )
         )
     low.emit("reduce parts", op.kind, tables=tuple(tables), layer=layer)
-    tiles, columns = gradient_slots(low, capacity)
+    tiles, columns = low.slots(capacity, low.chip_of(layer))
     outputs = columns["slot_stop"] - columns["slot_start"]
     table = VertexTable(
         codelet=codelets.REDUCE_GROUPS,

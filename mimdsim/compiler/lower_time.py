@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.codelets import dense as codelets
-from mimdsim.compiler.context import Lowering
-from mimdsim.compiler.lower_neurons import declare_thresholds
-from mimdsim.compiler.lower_spikes import gradient_slots, gradient_variable
+from mimdsim.compiler.context import LINEAR_ELEMENTS, Lowering
+from mimdsim.compiler.lower_neurons import declare_constants, declare_thresholds
+from mimdsim.compiler.lower_spikes import gradient_chip
 from mimdsim.graph import Operation, Scan, Value
 from mimdsim.program import Copy, TileMapping, VertexTable
 
@@ -47,8 +47,8 @@ def _fill_rows(low: Lowering, variable: str, tiles: np.ndarray, stage: str) -> N
     low.emit(stage, "zeros", tables=(table,))
 
 
-def _fill_gradient(low: Lowering, variable: str) -> None:
-    tiles, columns = gradient_slots(low, low.variables[variable].shape[1])
+def _fill_slots(low: Lowering, variable: str, chip: int, stage: str, least: int = 1) -> None:
+    tiles, columns = low.slots(low.variables[variable].shape[1], chip, least)
     table = VertexTable(
         codelet=codelets.FILL_SLOTS,
         layer="",
@@ -57,10 +57,76 @@ def _fill_gradient(low: Lowering, variable: str) -> None:
         columns=columns,
         extents={"elements": columns["slot_stop"] - columns["slot_start"]},
     )
-    low.emit("zero adjoints", "zeros", tables=(table,))
+    low.emit(stage, "zeros", tables=(table,))
 
 
-def slice_rows(low: Lowering, sequence: str, now: str, shift: int, tiles: np.ndarray) -> None:
+def _counters(low: Lowering, phase: str, first: int) -> None:
+    """The timestep as a variable, one per chip on its first tile, set to `first`; slices read it as their offset."""
+    chips = np.arange(low.placement.chips)
+    tiles = chips * low.placement.tiles_per_chip
+    mapping = TileMapping.split(0, tiles, chips, chips + 1)
+    for name in ("timestep", "timestep.previous"):
+        low.variable(name, (len(chips),), "int32", mapping, "neuron states")
+    table = VertexTable(
+        codelet=codelets.FILL_VECTOR,
+        layer="",
+        tiles=tiles,
+        operands={"target": "timestep"},
+        columns={"start": chips, "stop": chips + 1},
+        extents={"elements": np.ones_like(chips)},
+        constants={"value": first},
+    )
+    low.emit(f"set timestep {phase}", "zeros", tables=(table,))
+
+
+def _count(low: Lowering, by: int) -> None:
+    """One scalar addition per chip on one tile, and a second one backward for the timestep before."""
+    chips = np.arange(low.placement.chips)
+    tiles = chips * low.placement.tiles_per_chip
+    ones = np.ones_like(chips)
+    count = VertexTable(
+        codelet=codelets.COUNT_TIMESTEP,
+        layer="",
+        tiles=tiles,
+        operands={"timestep": "timestep"},
+        columns={"chip": chips},
+        extents={"one": ones},
+        constants={"by": by},
+    )
+    low.emit("count timestep", "count", tables=(count,), mergeable=False)
+    if by > 0:
+        return
+    previous = VertexTable(
+        codelet=codelets.OFFSET_FROM,
+        layer="",
+        tiles=tiles,
+        operands={"previous": "timestep.previous", "timestep": "timestep"},
+        columns={"chip": chips},
+        extents={"one": ones},
+        constants={"by": -1},
+    )
+    low.emit("previous timestep", "count", tables=(previous,), mergeable=False)
+
+
+def _offset(shift: int) -> str:
+    return "timestep.previous" if shift else "timestep"
+
+
+def slice_slots(low: Lowering, sequence: str, now: str, shift: int, chip: int) -> None:
+    """now <- sequence[t + shift] on the tiles of a chip that hold both."""
+    tiles, columns = low.slots(low.variables[now].shape[1], chip)
+    table = VertexTable(
+        codelet=codelets.slice_codelet("slots", shift),
+        layer="",
+        tiles=tiles,
+        operands={"sequence": sequence, "now": now, "timestep": _offset(shift)},
+        columns={**columns, "chip": np.full(len(tiles), chip)},
+        extents={"elements": columns["slot_stop"] - columns["slot_start"]},
+    )
+    low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
+
+
+def slice_rows(low: Lowering, sequence: str, now: str, shift: int, tiles: np.ndarray, chip: int) -> None:
     """now <- sequence[t + shift], one vertex per sample."""
     rows, width = low.variables[now].shape
     index = np.arange(rows)
@@ -68,8 +134,8 @@ def slice_rows(low: Lowering, sequence: str, now: str, shift: int, tiles: np.nda
         codelet=codelets.slice_codelet("rows", shift),
         layer="",
         tiles=tiles,
-        operands={"sequence": sequence, "now": now},
-        columns={"start": index, "stop": index + 1},
+        operands={"sequence": sequence, "now": now, "timestep": _offset(shift)},
+        columns={"start": index, "stop": index + 1, "chip": np.full(rows, chip)},
         extents={"elements": np.full(rows, width)},
     )
     low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
@@ -82,8 +148,8 @@ def slice_neurons(low: Lowering, sequence: str, now: str, shift: int, layer: str
         codelet=codelets.slice_codelet("columns", shift),
         layer=layer,
         tiles=placed.tiles,
-        operands={"sequence": sequence, "now": now},
-        columns={"start": placed.starts, "stop": placed.stops},
+        operands={"sequence": sequence, "now": now, "timestep": _offset(shift)},
+        columns={"start": placed.starts, "stop": placed.stops, "chip": np.full(placed.occupied, placed.chip)},
         extents={"elements": (placed.stops - placed.starts) * low.network.batch},
     )
     low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
@@ -101,24 +167,28 @@ def lower_forward(low: Lowering, op: Operation, lower_body: object) -> None:
         value = scan.body.value(carry.enters)
         layer = carry.leaves.split(".", 1)[1]
         if value.form == "sparse":
-            storage = low.spikes(f"{layer}.in", value.capacity, 0)
+            chip = gradient_chip(low, layer)
+            storage = low.spikes(f"{layer}.in", value.capacity, chip, least=LINEAR_ELEMENTS)
             low.storage[carry.enters] = storage
-            _fill_rows(low, storage[1], low.placement.sample_tiles, "zero spikes")
+            _fill_slots(low, storage[1], chip, "zero spikes", LINEAR_ELEMENTS)
             previous.append((carry.enters, layer))
             _declare_final_lists(low, layer)
         else:
             v = low.variable(carry.leaves, value.shape, "float32", low.by_neuron(layer, 1), "neuron states")
             low.storage[carry.enters] = (v,)
             fill_neurons(low, v, layer, "zero states")
-    sequence = low.spikes("input.sequence", network.input_capacity, 1, network.timesteps)
+    home = low.chip_of("input")
+    sequence = low.spikes("input.sequence", network.input_capacity, home, timesteps=network.timesteps)
     low.inputs["input.ids"], low.inputs["input.counts"] = sequence
     low.storage["input"] = sequence
     low.recorded["input"] = sequence
-    now = low.spikes("input", network.input_capacity, 0)
+    now = low.spikes("input", network.input_capacity, home)
     low.storage["input.now"] = now
+    _counters(low, "forward", -1)
     low.open_repeat()
+    _count(low, 1)
     for whole, part in zip(sequence, now, strict=True):
-        slice_rows(low, whole, part, 0, low.placement.sample_tiles)
+        slice_slots(low, whole, part, 0, home)
     for enters, layer in previous:
         for source, target in zip((f"ids.{layer}", f"counts.{layer}"), low.storage[enters], strict=True):
             low.emit("hand on spikes", "carry", copies=(Copy(source=source, target=target),), layer=layer)
@@ -148,17 +218,17 @@ def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
     network = low.network
     layer = value.name.split(".", 1)[1]
     if value.form == "sparse":
-        sequence = low.spikes(f"{layer}.sequence", value.capacity, 1, network.timesteps)
+        chip = low.chip_of(layer)
+        sequence = low.spikes(f"{layer}.sequence", value.capacity, chip, timesteps=network.timesteps)
         for now, whole in zip(low.storage[value.name], sequence, strict=True):
-            rows, width = low.variables[now].shape
-            index = np.arange(rows)
+            tiles, columns = low.slots(low.variables[now].shape[1], chip)
             table = VertexTable(
-                codelet=codelets.update_codelet("rows"),
+                codelet=codelets.update_codelet("slots"),
                 layer=layer,
-                tiles=low.placement.sample_tiles,
-                operands={"now": now, "sequence": whole},
-                columns={"start": index, "stop": index + 1},
-                extents={"elements": np.full(rows, width)},
+                tiles=tiles,
+                operands={"now": now, "sequence": whole, "timestep": "timestep"},
+                columns={**columns, "chip": np.full(len(tiles), chip)},
+                extents={"elements": columns["slot_stop"] - columns["slot_start"]},
             )
             low.emit(f"stash {now}", "stash", tables=(table,), mergeable=False)
         return sequence
@@ -169,8 +239,8 @@ def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
         codelet=codelets.update_codelet("columns"),
         layer=layer,
         tiles=placed.tiles,
-        operands={"now": low.storage[value.name][0], "sequence": whole},
-        columns={"start": placed.starts, "stop": placed.stops},
+        operands={"now": low.storage[value.name][0], "sequence": whole, "timestep": "timestep"},
+        columns={"start": placed.starts, "stop": placed.stops, "chip": np.full(placed.occupied, placed.chip)},
         extents={"elements": (placed.stops - placed.starts) * network.batch},
     )
     low.emit(f"stash {value.name}", "stash", tables=(table,), mergeable=False)
@@ -191,18 +261,23 @@ def lower_backward(low: Lowering, op: Operation, lower_body: object) -> None:
             )
             fill_neurons(low, name, layer, "zero weight gradients")
         elif value.capacity:
-            name = gradient_variable(low, f"g.{carry.enters.split('.', 2)[2]}", value.capacity)
-            _fill_gradient(low, name)
+            layer = carry.enters.split(".", 2)[2]
+            chip = gradient_chip(low, layer)
+            name = low.spread(f"g.{layer}", value.capacity, "float32", "gradients", chip)
+            _fill_slots(low, name, chip, "zero adjoints")
         else:
             layer = carry.enters.split(".", 2)[2]
             name = low.variable(f"dv.{layer}", value.shape, "float32", low.by_neuron(layer, 1), "gradients")
             fill_neurons(low, name, layer, "zero adjoints")
+            declare_constants(low, layer)
             if low.options.state_gradient == "per_batch":
                 declare_thresholds(low, layer)
         low.storage[carry.enters] = (name,)
         low.storage[carry.leaves] = (name,)
     offset = len(scan.carries)
+    _counters(low, "backward", scan.timesteps)
     low.open_repeat()
+    _count(low, -1)
     for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
         _slice_saved(low, scan.body.value(item.inside), low.storage[outer], item.shift)
     for inside, outer in zip(scan.constants, op.inputs[offset + len(scan.slices) :], strict=True):
@@ -218,15 +293,16 @@ def lower_backward(low: Lowering, op: Operation, lower_body: object) -> None:
 def _slice_saved(low: Lowering, value: Value, sequence: tuple[str, ...], shift: int) -> None:
     """The current timestep of a stashed sequence, in variables of its own."""
     if value.form == "sparse":
-        now = low.spikes(value.name, value.capacity, 0)
+        chip = low.chip_of(sequence[0].split(".")[1])
+        now = low.spikes(value.name, value.capacity, chip)
         low.storage[value.name] = now
         for whole, part in zip(sequence, now, strict=True):
-            slice_rows(low, whole, part, shift, low.placement.sample_tiles)
+            slice_slots(low, whole, part, shift, chip)
     elif value.capacity:
         batch = low.network.batch
         now_g = low.variable(value.name, (batch, value.capacity), "float32", low.by_sample(0), "gradients")
         low.storage[value.name] = (now_g,)
-        slice_rows(low, sequence[0], now_g, shift, low.placement.sample_tiles)
+        slice_rows(low, sequence[0], now_g, shift, low.placement.sample_tiles, low.placement.layers[-1].chip)
     else:
         layer = sequence[0].split(".", 1)[1].removesuffix(".sequence")
         now_v = low.variable(value.name, value.shape, "float32", low.by_neuron(layer, 1), "neuron states")

@@ -6,9 +6,8 @@ those that read what it writes. Library calls stay supersteps of their own, as i
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import replace
-
-import networkx as nx
 
 from mimdsim.program import Program, Repeat, Superstep
 
@@ -42,24 +41,75 @@ def touched(superstep: Superstep) -> tuple[set[str], set[str]]:
     return reads, writes
 
 
-def _merge_stretch(stretch: list[Superstep]) -> list[Superstep]:
-    waits = nx.DiGraph()
-    waits.add_nodes_from(range(len(stretch)))
-    sets = [touched(superstep) for superstep in stretch]
-    for later, (reads, writes) in enumerate(sets):
-        for earlier in range(later):
-            read_before, written_before = sets[earlier]
-            if (written_before & (reads | writes)) or (read_before & writes):
-                waits.add_edge(earlier, later)
-    depth: dict[int, int] = {}
-    for node in nx.topological_sort(waits):
-        depth[node] = 1 + max((depth[before] for before in waits.predecessors(node)), default=-1)
-    groups: dict[tuple[int, str], list[int]] = {}
+def _waits(stretch: list[Superstep]) -> list[set[int]]:
+    """For every superstep the earlier ones it waits for: writers of what it touches, readers of what it writes."""
+    written: dict[str, int] = {}
+    read_since: dict[str, list[int]] = {}
+    waits: list[set[int]] = []
     for node, superstep in enumerate(stretch):
-        key = (depth[node], superstep.stage if superstep.mergeable else f"{superstep.stage}#{node}")
+        reads, writes = touched(superstep)
+        before = {written[name] for name in reads | writes if name in written}
+        before |= {reader for name in writes for reader in read_since.get(name, ())}
+        waits.append(before - {node})
+        for name in reads - writes:
+            read_since.setdefault(name, []).append(node)
+        for name in writes:
+            written[name] = node
+            read_since[name] = []
+    return waits
+
+
+def _merge_stretch(stretch: list[Superstep]) -> list[Superstep]:
+    """Supersteps of one stage that do not wait for each other become one.
+
+    They are scheduled greedily: a group runs when all of it is ready, in the order of its first superstep; when none
+    is ready as a whole, the first that is ready in part goes on without the rest.
+    """
+    waits = _waits(stretch)
+    rank: list[tuple[str, int]] = []  # the stage, and how many of the same stage lie on the way to it
+    ways: list[dict[str, int]] = []
+    for node, superstep in enumerate(stretch):
+        way: dict[str, int] = {}
+        for earlier in waits[node]:
+            for stage, count in ways[earlier].items():
+                way[stage] = max(way.get(stage, 0), count)
+        stage = superstep.stage if superstep.mergeable else f"{superstep.stage}#{node}"
+        rank.append((stage, way.get(stage, 0)))
+        way[stage] = way.get(stage, 0) + 1
+        ways.append(way)
+    groups: dict[tuple[str, int], list[int]] = {}
+    for node, key in enumerate(rank):
         groups.setdefault(key, []).append(node)
-    ordered = sorted(groups.items(), key=lambda entry: (entry[0][0], entry[1][0]))
-    return [_join([stretch[node] for node in nodes]) for _, nodes in ordered]
+    missing = [len(before) for before in waits]
+    followers: list[list[int]] = [[] for _ in stretch]
+    for node, before in enumerate(waits):
+        for earlier in before:
+            followers[earlier].append(node)
+    ready_of = {key: sum(missing[node] == 0 for node in nodes) for key, nodes in groups.items()}
+    first = {key: nodes[0] for key, nodes in groups.items()}
+    whole = [(first[key], key) for key, nodes in groups.items() if ready_of[key] == len(nodes)]
+    heapq.heapify(whole)
+    made = []
+    while groups:
+        if whole:
+            _, key = heapq.heappop(whole)
+        else:
+            key = min((key for key in groups if ready_of[key]), key=lambda key: first[key])
+        nodes = [node for node in groups[key] if missing[node] == 0]
+        left = [node for node in groups[key] if missing[node] > 0]
+        made.append(_join([stretch[node] for node in nodes]))
+        if left:
+            groups[key], ready_of[key], first[key] = left, 0, left[0]
+        else:
+            del groups[key]
+        for node in nodes:
+            for later in followers[node]:
+                missing[later] -= 1
+                if missing[later] == 0:
+                    ready_of[rank[later]] += 1
+                    if ready_of[rank[later]] == len(groups[rank[later]]):
+                        heapq.heappush(whole, (first[rank[later]], rank[later]))
+    return made
 
 
 def _join(parts: list[Superstep]) -> Superstep:

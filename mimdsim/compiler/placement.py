@@ -31,10 +31,12 @@ class MappingOptions:
 class LayerPlacement:
     """One layer: neurons start..stop of `tiles[k]`; the tiles that select its spikes, in slots of (sample, row, part).
 
-    spread: tiles per sample and threshold row; workers: scanning workers per sample and row, over all its tiles.
+    Tile numbers run on over the chips. spread: tiles per sample and threshold row; workers: scanning workers per sample
+    and row, over all its tiles.
     """
 
     name: str
+    chip: int
     first_tile: int
     last_tile: int  # one past
     tiles: np.ndarray
@@ -71,67 +73,109 @@ class ReducePlacement:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Placement:
-    """The placement of a network on one chip. sample_tiles: where per-sample data lies, int64[batch]."""
+    """The placement of a network: `tiles` over all `chips`. sample_tiles: where per-sample data lies, int64[batch]."""
 
     tiles: int
+    chips: int
     neurons_per_tile: int
     layers: tuple[LayerPlacement, ...]
     reductions: tuple[ReducePlacement | None, ...]
     sample_tiles: np.ndarray
-    usable_tiles: np.ndarray
+    reserved_tiles: int
+
+    @property
+    def tiles_per_chip(self) -> int:
+        return self.tiles // self.chips
+
+    @property
+    def usable_tiles(self) -> np.ndarray:
+        """Every tile but the reserved ones."""
+        return np.arange(self.reserved_tiles, self.tiles)
+
+    def usable_on(self, chip: int) -> np.ndarray:
+        """The tiles of a chip that may hold data; the first chip reserves some for control."""
+        first = chip * self.tiles_per_chip + (self.reserved_tiles if chip == 0 else 0)
+        return np.arange(first, (chip + 1) * self.tiles_per_chip)
 
 
-def place(network: SpikingNetwork, tiles: int, worker_contexts: int, options: MappingOptions) -> Placement:
-    """Place `network` on `tiles` tiles; raises DoesNotFit with the numbers when there are too few."""
+def place(
+    network: SpikingNetwork, tiles: int, worker_contexts: int, options: MappingOptions, chips: int = 1
+) -> Placement:
+    """Place `network` on `chips` chips of `tiles` tiles; raises DoesNotFit with the numbers when there are too few.
+
+    Layers follow each other in order; one that does not fit into the rest of a chip begins the next chip.
+    """
     widths = [layer.neurons for layer in network.layers]
-    usable = tiles - options.reserved_tiles
-    per_tile = _neurons_per_tile(widths, usable, options)
+    per_tile = _neurons_per_tile(widths, tiles, chips, options)
+    firsts = _first_tiles(widths, per_tile, tiles, chips, options.reserved_tiles)
+    assert firsts is not None
     batch = network.batch
     spreads = [selection_spread(width, worker_contexts, options.states_per_worker) for width in widths]
-    slots = batch * 2 * sum(spreads)
+    on_chip = [first // tiles for first in firsts]
+    slots_of_chip = [
+        batch * 2 * sum(spread for spread, chip in zip(spreads, on_chip, strict=True) if chip == number)
+        for number in range(chips)
+    ]
+    slot = [0] * chips
     layers = []
-    tile, slot = options.reserved_tiles, 0
-    for layer, spread in zip(network.layers, spreads, strict=True):
+    for layer, spread, first, chip in zip(network.layers, spreads, firsts, on_chip, strict=True):
         count = -(-layer.neurons // per_tile)
         starts = np.arange(count) * per_tile
-        numbers = slot + np.arange(batch * 2 * spread)
+        numbers = slot[chip] + np.arange(batch * 2 * spread)
+        slot[chip] += len(numbers)
         layers.append(
             LayerPlacement(
                 name=layer.name,
-                first_tile=tile,
-                last_tile=tile + count,
-                tiles=tile + np.arange(count),
+                chip=chip,
+                first_tile=first,
+                last_tile=first + count,
+                tiles=first + np.arange(count),
                 starts=starts,
                 stops=np.minimum(starts + per_tile, layer.neurons),
                 spread=spread,
                 workers=min(worker_contexts * spread, layer.neurons),
-                selection_tiles=(numbers * tiles // slots).reshape(batch, 2, spread),
+                selection_tiles=(chip * tiles + numbers * tiles // slots_of_chip[chip]).reshape(batch, 2, spread),
             )
         )
-        tile, slot = tile + count, slot + len(numbers)
-    usable_tiles = np.arange(options.reserved_tiles, tiles)
+    last = layers[-1].chip
+    usable = np.arange(last * tiles + (options.reserved_tiles if last == 0 else 0), (last + 1) * tiles)
     return Placement(
-        tiles=tiles,
+        tiles=tiles * chips,
+        chips=chips,
         neurons_per_tile=per_tile,
         layers=tuple(layers),
-        usable_tiles=usable_tiles,
-        reductions=_reductions(network, layers, usable, options),
-        sample_tiles=usable_tiles[(np.arange(batch) * len(usable_tiles)) // batch],
+        reductions=_reductions(network, layers, tiles, options),
+        sample_tiles=usable[(np.arange(batch) * len(usable)) // batch],
+        reserved_tiles=options.reserved_tiles,
     )
 
 
-def _neurons_per_tile(widths: list[int], usable: int, options: MappingOptions) -> int:
+def _first_tiles(widths: list[int], per_tile: int, tiles: int, chips: int, reserved: int) -> list[int] | None:
+    """The first tile of every layer, or None when the layers do not fit."""
+    firsts, tile = [], reserved
+    for width in widths:
+        count = -(-width // per_tile)
+        if tile % tiles + count > tiles or tile == (tile // tiles) * tiles + tiles:
+            tile = (tile // tiles + 1) * tiles
+        if count > tiles - (reserved if tile == reserved else 0) or tile + count > tiles * chips:
+            return None
+        firsts.append(tile)
+        tile += count
+    return firsts
+
+
+def _neurons_per_tile(widths: list[int], tiles: int, chips: int, options: MappingOptions) -> int:
     """The smallest multiple of the unit for which all layers fit, or the one asked for."""
-
-    def needed(per_tile: int) -> int:
-        return sum(-(-width // per_tile) for width in widths)
-
+    reserved = options.reserved_tiles
+    usable = tiles * chips - reserved
     asked = options.neurons_per_tile
+    where = f"{usable} are usable" + (f" on {chips} chips, and no layer may straddle two" if chips > 1 else "")
     if asked:
-        if needed(asked) > usable:
+        if _first_tiles(widths, asked, tiles, chips, reserved) is None:
+            needed = sum(-(-width // asked) for width in widths)
             raise DoesNotFit(
-                f"with {asked} neurons per tile the {len(widths)} layers need {needed(asked)} tiles, "
-                f"{usable} are usable: raise mapping.neurons_per_tile, or set it to 0 to let the compiler choose"
+                f"with {asked} neurons per tile the {len(widths)} layers need {needed} tiles, "
+                f"{where}: raise mapping.neurons_per_tile, or set it to 0 to let the compiler choose"
             )
         return asked
     if len(widths) > usable:
@@ -140,7 +184,7 @@ def _neurons_per_tile(widths: list[int], usable: int, options: MappingOptions) -
             "use a machine with more tiles (chip.tiles) or fewer layers (network.hidden)"
         )
     per_tile = options.neurons_unit
-    while needed(per_tile) > usable:
+    while _first_tiles(widths, per_tile, tiles, chips, reserved) is None:
         per_tile += options.neurons_unit
     return per_tile
 
@@ -155,30 +199,30 @@ def selection_spread(neurons: int, worker_contexts: int, states_per_worker: int)
 
 
 def _reductions(
-    network: SpikingNetwork, layers: list[LayerPlacement], usable: int, options: MappingOptions
+    network: SpikingNetwork, layers: list[LayerPlacement], tiles: int, options: MappingOptions
 ) -> tuple[ReducePlacement | None, ...]:
-    """For every layer but the first: tiles by work^0.8 of occupied tiles times capacity of the layer before."""
+    """For every layer but the first, on its own chip: tiles by work^0.8 of occupied tiles times capacity before it."""
     batch = network.batch
-    capacities = [layer.capacity for layer in network.layers[:-1]]
-    work = [
-        int(layer.occupied**options.reduce_exponent * capacity * batch)
-        for layer, capacity in zip(layers[1:], capacities, strict=True)
-    ]
-    total = sum(work) or 1
-    first = options.reserved_tiles
-    placed: list[ReducePlacement | None] = [None]
-    for layer, capacity, share in zip(layers[1:], capacities, work, strict=True):
-        tiles = max(1, share * usable // total)
-        group_size = max(1, min(batch // 2, layer.occupied))
-        groups = layer.occupied // group_size
-        placed.append(
-            ReducePlacement(
-                tiles=tiles,
-                first_tile=min(first, options.reserved_tiles + usable - tiles),
+    placed: list[ReducePlacement | None] = [None] * len(layers)
+    work = [0] * len(layers)
+    for index in range(1, len(layers)):
+        capacity = network.layers[index - 1].capacity
+        work[index] = int(layers[index].occupied ** options.reduce_exponent * capacity * batch)
+    for chip in sorted({layer.chip for layer in layers}):
+        on_chip = [index for index in range(1, len(layers)) if layers[index].chip == chip]
+        total = sum(work[index] for index in on_chip) or 1
+        first = begin = chip * tiles + (options.reserved_tiles if chip == 0 else 0)
+        usable = (chip + 1) * tiles - begin
+        for index in on_chip:
+            count = max(1, work[index] * usable // total)
+            group_size = max(1, min(batch // 2, layers[index].occupied))
+            groups = layers[index].occupied // group_size
+            placed[index] = ReducePlacement(
+                tiles=count,
+                first_tile=min(first, begin + usable - count),
                 group_size=group_size,
                 groups=groups,
-                per_tile=-(-groups * batch * capacity // tiles),
+                per_tile=-(-groups * batch * network.layers[index - 1].capacity // count),
             )
-        )
-        first += tiles
+            first += count
     return tuple(placed)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.program import Delivery, Exchange, TileMapping, Variable
+from mimdsim.program.mapping import FLAT
 from mimdsim.program.records import EXCHANGE_COLUMNS
 from mimdsim.program.rows import first_of_each, spatial_mapping, to_runs
 
@@ -33,9 +34,8 @@ class Tally:
         piece_box, pieces, sender = _cut_at_intervals(mapping, box, runs)
         if not len(pieces):
             return
-        fragments = _runs_beside(
-            pieces, shape if pieces.shape[1] == len(shape) else (int(np.prod(shape)),), mapping.axis
-        )
+        flat_shape = shape if pieces.shape[1] == len(shape) else (int(np.prod(shape)),)
+        fragments = _runs_beside(pieces, flat_shape, mapping.axis)
         volume = np.prod(pieces[:, :, 1] - pieces[:, :, 0], axis=1, dtype=np.int64) * variable.item_bytes
         own = _OwnPieces(piece_box, sender, volume, fragments, self.tiles)
         own_bytes, own_fragments = own.of(which, tiles)
@@ -45,7 +45,9 @@ class Tally:
         np.add.at(self.total["bytes_received"], tiles, received)
         np.add.at(self.total["fragments_received"], tiles, box_fragments[which] - own_fragments)
         self._count_shared(which, tiles, received, box_bytes, own)
-        self._count_sent(which, tiles, piece_box, pieces, sender, volume, fragments)
+        self._count_sent(
+            which, tiles, piece_box, pieces, sender, volume, fragments, shape=flat_shape, item_bytes=variable.item_bytes
+        )
 
     def _nearest_replica(self, mapping: TileMapping, shape: tuple[int, ...]) -> TileMapping:
         """A replicated variable is sent by its first holder."""
@@ -77,6 +79,9 @@ class Tally:
         sender: np.ndarray,
         volume: np.ndarray,
         fragments: np.ndarray,
+        *,
+        shape: tuple[int, ...],
+        item_bytes: int,
     ) -> None:
         """Every piece once at its sender if another tile wants it, and once over the links to every other chip."""
         readers = np.bincount(which, minlength=int(piece_box.max()) + 1)[piece_box]
@@ -101,8 +106,27 @@ class Tally:
         if len(piece):
             rows = np.column_stack([flat[piece], target])
             once = first_of_each(rows)
-            pair = (sender[piece[once]] // per_chip, target[once])
-            np.add.at(self.link_bytes, pair, volume[piece[once]])
+            self._count_links(pieces[piece[once]], sender[piece[once]] // per_chip, target[once], shape, item_bytes)
+
+    def _count_links(
+        self, pieces: np.ndarray, chip: np.ndarray, target: np.ndarray, shape: tuple[int, ...], item_bytes: int
+    ) -> None:
+        """Every element once per pair of chips, however many boxes on the target chip share it."""
+        if pieces.shape[1] == 1:
+            row, starts, stops = np.arange(len(pieces)), pieces[:, 0, 0], pieces[:, 0, 1]
+        else:
+            whole = TileMapping(axis=FLAT, tiles=np.zeros(1, np.int64), starts=np.zeros(1), stops=np.ones(1))
+            row, _, _, runs = to_runs(whole, chip, pieces, shape)
+            starts, stops = runs[:, 0, 0], runs[:, 0, 1]
+        pair = chip[row] * self.chips + target[row]
+        order = np.lexsort((starts, pair))
+        pair, starts, stops = pair[order], starts[order], stops[order]
+        extent = int(stops.max()) + 1
+        reached = np.maximum.accumulate(pair * extent + stops)  # pairs ascend, so that no pair reaches into the next
+        begin = pair * extent + starts
+        fresh = pair * extent + stops - np.maximum(begin, np.concatenate([[0], reached[:-1]]))
+        fresh = np.maximum(fresh, 0)
+        np.add.at(self.link_bytes, (pair // self.chips, pair % self.chips), fresh * item_bytes)
 
     def exchange(self, deliveries: tuple[Delivery, ...]) -> Exchange:
         """The record, with only the tiles that take part."""

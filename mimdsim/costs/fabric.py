@@ -4,10 +4,10 @@
     planner:  phase = fixed + route + max over tiles of wire
     wire = max(bytes sent, bytes received) / bytes_per_cycle
 
-Neighbours on one bus take what both receive alike at the rate of both; a tile whose neighbour does nothing in the phase
-has both buses to receive on. Sources: C600 stack measurements (osmarks/ipu-stack cost.rs, within 3 % of two measured
-phases; send and receive overlap), PopLibs planners (getTilesPerSharedExchangeBus), and the profile-derived fixed part of
-an exchange on Mk1 (thorbenlouw/lbm-graphcore).
+Neighbours on one bus take what both receive alike at the rate of both; a tile whose neighbour does nothing in the
+phase has both buses to receive on. Sources: C600 stack measurements (osmarks/ipu-stack cost.rs, within 3 % of two
+measured phases; send and receive overlap), PopLibs planners (getTilesPerSharedExchangeBus), and the profile-derived
+fixed part of an exchange on Mk1 (thorbenlouw/lbm-graphcore).
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from mimdsim.base.schema import Section, SourcedSection
+from mimdsim.machine.matrix_unit import MatrixUnit
 
 
 class Chip(SourcedSection):
@@ -101,3 +102,4 @@ class MimdMachine(Section):
     sync: Sync
     host: Host
     links: Links
+    matrix: MatrixUnit | None = None

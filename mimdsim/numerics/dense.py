@@ -6,8 +6,8 @@ import numba
 
 
 @numba.njit(cache=True, nogil=True)
-def move_rows(source, target, start, stop):  # type: ignore[no-untyped-def]
-    """target[rows] = source[rows]."""
+def move_rows(source, target, timestep, start, stop):  # type: ignore[no-untyped-def]
+    """target[rows] = source[rows]; `timestep` says which of a sequence, the caller has taken it."""
     for i in range(len(start)):
         for row in range(start[i], stop[i]):
             for k in range(source.shape[1]):
@@ -15,7 +15,7 @@ def move_rows(source, target, start, stop):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def move_columns(source, target, start, stop):  # type: ignore[no-untyped-def]
+def move_columns(source, target, timestep, start, stop):  # type: ignore[no-untyped-def]
     """target[:, columns] = source[:, columns]."""
     for row in range(source.shape[0]):
         for i in range(len(start)):
@@ -77,3 +77,41 @@ def fill_slots(target, sample, slot_start, slot_stop):  # type: ignore[no-untype
     for i in range(len(sample)):
         for k in range(slot_start[i], slot_stop[i]):
             target[sample[i], k] = 0
+
+
+@numba.njit(cache=True, nogil=True)
+def move_slots(source, target, timestep, sample, slot_start, slot_stop):  # type: ignore[no-untyped-def]
+    """target[sample, slots] = source[sample, slots]."""
+    for i in range(len(sample)):
+        for k in range(slot_start[i], slot_stop[i]):
+            target[sample[i], k] = source[sample[i], k]
+
+
+@numba.njit(cache=True, nogil=True)
+def copy_columns(source, target, start, stop):  # type: ignore[no-untyped-def]
+    """target[:, columns] = source[:, columns]."""
+    for row in range(source.shape[0]):
+        for i in range(len(start)):
+            for n in range(start[i], stop[i]):
+                target[row, n] = source[row, n]
+
+
+@numba.njit(cache=True, nogil=True)
+def count_on(timestep, chip, by):  # type: ignore[no-untyped-def]
+    """timestep[chip] += by."""
+    for i in range(len(chip)):
+        timestep[chip[i]] += by
+
+
+@numba.njit(cache=True, nogil=True)
+def offset_from(previous, timestep, chip, by):  # type: ignore[no-untyped-def]
+    """previous[chip] = timestep[chip] + by."""
+    for i in range(len(chip)):
+        previous[chip[i]] = timestep[chip[i]] + by
+
+
+@numba.njit(cache=True, nogil=True)
+def random_offsets(offsets, slot):  # type: ignore[no-untyped-def]
+    """offsets[slot] = the next number of a linear congruential sequence of its own."""
+    for i in range(len(slot)):
+        offsets[slot[i]] = (offsets[slot[i]] * 1103 + 12345 + slot[i]) & 0x7FFF

@@ -53,30 +53,21 @@ def state_gradient_rows(row, dv, v, threshold, g, ids, counts, sample, slope):  
 
 
 @numba.njit(cache=True, nogil=True)
-def scale_columns(target, source, start, stop, factor):  # type: ignore[no-untyped-def]
-    """target[:, n] = source[:, n] * factor."""
+def scale_in_place(target, factor, start, stop):  # type: ignore[no-untyped-def]
+    """target[:, n] *= factor[n]."""
     for i in range(len(start)):
         for b in range(target.shape[0]):
             for n in range(start[i], stop[i]):
-                target[b, n] = source[b, n] * factor
+                target[b, n] = target[b, n] * factor[n]
 
 
 @numba.njit(cache=True, nogil=True)
-def scale_in_place(target, start, stop, factor):  # type: ignore[no-untyped-def]
-    """target[:, n] *= factor."""
-    for i in range(len(start)):
-        for b in range(target.shape[0]):
-            for n in range(start[i], stop[i]):
-                target[b, n] = target[b, n] * factor
-
-
-@numba.njit(cache=True, nogil=True)
-def scale_unless_spiked(target, v_previous, start, stop, factor, threshold):  # type: ignore[no-untyped-def]
-    """target[:, n] *= factor, or 0 where v_previous > threshold: the gradient masked by the reset."""
+def scale_unless_spiked(target, factor, v_previous, start, stop, threshold):  # type: ignore[no-untyped-def]
+    """target[:, n] *= factor[n], or 0 where v_previous > threshold: the gradient masked by the reset."""
     for i in range(len(start)):
         for b in range(target.shape[0]):
             for n in range(start[i], stop[i]):
                 if v_previous[b, n] > threshold:
                     target[b, n] = 0
                 else:
-                    target[b, n] = target[b, n] * factor
+                    target[b, n] = target[b, n] * factor[n]

@@ -50,7 +50,7 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class Doubt:
-    """A part of the cycles that shares a source: how many cycles, and what they add to the half width of the interval."""
+    """Cycles that share a source: how many, and what they add to the half width of the interval."""
 
     name: str
     kind: str

@@ -8,14 +8,16 @@ import numpy as np
 
 REPLICATED = -1
 FLAT = -2
+PER_TIMESTEP = -3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TileMapping:
     """Elements `starts[k]` to `stops[k]` along `axis` lie on `tiles[k]`; intervals ascend and do not overlap.
 
-    axis FLAT: intervals count elements of the whole variable in C order. axis REPLICATED: every tile of `tiles` holds
-    the whole variable; starts and stops are then empty.
+    axis FLAT: intervals count elements of the whole variable in C order. axis PER_TIMESTEP: the first axis is time, and
+    every timestep is spread like a FLAT variable of the other axes. axis REPLICATED: every tile of `tiles` holds the
+    whole variable; starts and stops are then empty.
     """
 
     axis: int
@@ -70,7 +72,11 @@ class TileMapping:
         whole = int(np.prod(shape, dtype=np.int64))
         if self.is_replicated:
             return self.tiles, np.full(len(self.tiles), whole * item_bytes)
-        each = item_bytes if self.axis == FLAT else whole // max(shape[self.axis], 1) * item_bytes
+        each = item_bytes
+        if self.axis == PER_TIMESTEP:
+            each *= shape[0]
+        elif self.axis != FLAT:
+            each *= whole // max(shape[self.axis], 1)
         tiles, which = np.unique(self.tiles, return_inverse=True)
         held = np.zeros(len(tiles), np.int64)
         np.add.at(held, which, (self.stops - self.starts) * each)

@@ -217,8 +217,11 @@ class Repeat:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Program:
-    """A lowered training step. `tiles` is how many tiles it was placed on, over all chips; tile numbers run on from chip
-    to chip. `inputs` names what the host writes."""
+    """A lowered training step.
+
+    `tiles` is how many tiles it was placed on, over all chips; tile numbers run on from chip to chip. `inputs` names
+    what the host writes.
+    """
 
     tiles: int
     variables: dict[str, Variable]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.program.codelet import Field, now_shift
-from mimdsim.program.mapping import FLAT, TileMapping
+from mimdsim.program.mapping import FLAT, PER_TIMESTEP, TileMapping
 from mimdsim.program.records import Variable, VertexTable
 
 
@@ -22,9 +22,21 @@ def spatial_shape(variable: Variable, field: Field) -> tuple[int, ...]:
 def spatial_mapping(variable: Variable, drop_axis: bool) -> TileMapping:
     """The mapping with its axis counted without the timestep axis."""
     mapping = variable.mapping
+    if mapping.axis == PER_TIMESTEP:
+        return _flat_mapping(mapping, variable.shape, drop_axis)
     if not drop_axis or mapping.axis < 0:
         return mapping
     return TileMapping(axis=mapping.axis - 1, tiles=mapping.tiles, starts=mapping.starts, stops=mapping.stops)
+
+
+def _flat_mapping(mapping: TileMapping, shape: tuple[int, ...], drop_axis: bool) -> TileMapping:
+    """A PER_TIMESTEP mapping as a FLAT one: of one timestep, or of the whole sequence."""
+    if drop_axis:
+        return TileMapping(axis=FLAT, tiles=mapping.tiles, starts=mapping.starts, stops=mapping.stops)
+    times, each = shape[0], int(np.prod(shape[1:], dtype=np.int64))
+    offset = np.repeat(np.arange(times) * each, len(mapping.tiles))
+    starts, stops = np.tile(mapping.starts, times) + offset, np.tile(mapping.stops, times) + offset
+    return TileMapping.split(FLAT, np.tile(mapping.tiles, times), starts, stops)
 
 
 def boxes_of(table: VertexTable, field: Field, variable: Variable) -> np.ndarray:
@@ -77,6 +89,23 @@ def to_runs(
         number //= lengths[row, axis]
     stop = start + lengths[row, last] * strides[last]
     return row, along_elements, tiles[row], np.stack([start, stop], axis=1)[:, None, :]
+
+
+def boxes_of_runs(mapping: TileMapping, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """(tiles, boxes) of a FLAT mapping's intervals, cut where the last axis of `shape` ends."""
+    width = shape[-1]
+    first, last = mapping.starts // width, (mapping.stops - 1) // width
+    count = last - first + 1
+    run = np.repeat(np.arange(len(count)), count)
+    row = first[run] + np.arange(len(run)) - np.repeat(np.cumsum(count) - count, count)
+    boxes = np.empty((len(run), len(shape), 2), np.int64)
+    boxes[:, -1, 0] = np.maximum(mapping.starts[run] - row * width, 0)
+    boxes[:, -1, 1] = np.minimum(mapping.stops[run] - row * width, width)
+    for axis in range(len(shape) - 2, -1, -1):
+        boxes[:, axis, 0] = row % shape[axis]
+        boxes[:, axis, 1] = boxes[:, axis, 0] + 1
+        row = row // shape[axis]
+    return mapping.tiles[run], boxes
 
 
 def local_overlap(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray) -> np.ndarray:

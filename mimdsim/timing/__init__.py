@@ -1,10 +1,18 @@
 """Floor 5: the timing engine. Tells time for a program and recorded activity; knows nothing of values or compilers.
 
-loads -> fast (cycle sums of one chip) -> event (host and chip as processes; equal where nothing contends).
+loads -> path (chips between barriers) -> fast (the profile); event: host, chips and links as processes, equal to the
+closed forms where nothing contends.
 """
 
-from mimdsim.timing.event import stream_training_steps
+from mimdsim.timing.event import ChipRun, global_exchange_seconds, run_chips, stream_training_steps
 from mimdsim.timing.fast import time_program
 from mimdsim.timing.loads import program_loads
 
-__all__ = ["program_loads", "stream_training_steps", "time_program"]
+__all__ = [
+    "ChipRun",
+    "global_exchange_seconds",
+    "program_loads",
+    "run_chips",
+    "stream_training_steps",
+    "time_program",
+]

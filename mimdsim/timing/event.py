@@ -1,14 +1,25 @@
-"""The event path: host and chip as simpy processes over a bounded queue of prefetched batches.
+"""The event path: host and chips as simpy processes, over a queue of prefetched batches and over links.
 
 One process a chip, never a process a tile. Where nothing contends it agrees with the closed form of the fast path.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Generator
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import simpy
+
+from mimdsim.base.errors import MappingError
+from mimdsim.costs.links import edge_bytes_per_second, link_start_seconds, moving_bytes
+from mimdsim.machine.mimd import Links
+from mimdsim.machine.topology import Edge, route
+
+Process = Generator[Any, Any, None]
+Rank = tuple[int, int, int, int]
 
 
 def stream_training_steps(
@@ -23,14 +34,14 @@ def stream_training_steps(
     ready = simpy.Store(env, capacity=max(1, prefetch_depth))
     asked = simpy.Store(env)
 
-    def host() -> Generator[Any, Any, None]:
+    def host() -> Process:
         for number in range(training_steps):
             if prefetch_depth == 0:
                 yield asked.get()
             yield env.timeout(stream_seconds)
             yield ready.put(number)
 
-    def chip() -> Generator[Any, Any, None]:
+    def chip() -> Process:
         for number in range(training_steps):
             if prefetch_depth == 0:
                 yield asked.put(number)
@@ -44,6 +55,177 @@ def stream_training_steps(
     return tuple(ends)
 
 
-def global_exchange_seconds(traffic: Any, links: Any) -> float:
-    """Replaced when the links land."""
-    raise NotImplementedError
+@dataclass(frozen=True, kw_only=True)
+class ChipRun:
+    """What several chips took together. For every chip: compute + waiting + sync + exchange = end."""
+
+    end_seconds: float
+    waiting_seconds: tuple[float, ...]  # of each chip, for the slowest one before the global exchanges
+    sync_seconds: float
+    exchange_seconds: float  # of all global exchanges, the same for all chips
+
+
+def global_exchange_seconds(traffic: np.ndarray, links: Links) -> float:
+    """Seconds of one global exchange, message by message; 0 when nothing moves.
+
+    traffic: int64[chips, chips], bytes from chip `row` to chip `column`; errors as `costs.links.edge_bytes`. All
+    messages wait for the fixed part and the hops of the longest route. Then every chip asks for all its messages at
+    once (assumed: one DMA for every link out of a chip). A message starts when every directed edge of its route is free
+    and holds them all for its bytes over the bandwidth of an edge (cut through); none holds an edge while it waits for
+    another, so that nothing can lock up. Of those that could start, the one with the most bytes goes first, then the
+    one with the longest route, then by distance in chip numbers (assumed: what a compiler could set out; the order in
+    real machines is not public). Equal to `link_phase_seconds` where no edge is used twice, else never less.
+    """
+    still = np.zeros((1, links.chips))
+    given = np.asarray(traffic)[None]
+    return run_chips(compute_seconds=still, traffic=given, links=links, external_sync_seconds=0.0).end_seconds
+
+
+def run_chips(
+    *, compute_seconds: np.ndarray, traffic: np.ndarray, links: Links, external_sync_seconds: float
+) -> ChipRun:
+    """Chips that compute, sync and exchange, segment after segment; everybody goes on when the exchange is over.
+
+    compute_seconds: float[segments, chips], one segment's own time of each chip, internal exchanges and syncs included.
+    traffic: int64[segments, chips, chips], bytes of the global exchange that ends each segment, as in
+    `global_exchange_seconds`. Every segment pays the external sync, also where nothing moves after it. Without
+    contention the end is the sum over segments of slowest chip + sync + `link_phase_seconds`.
+    Raises MappingError where shapes do not match the machine's chips or a number is negative or not finite.
+    """
+    compute = np.asarray(compute_seconds, float)
+    _check_segments(compute, np.asarray(traffic), links, external_sync_seconds)
+    outgoing = [_messages(matrix, links) for matrix in traffic]
+    starts = [link_start_seconds(matrix, links) for matrix in traffic]
+    env = simpy.Environment()
+    edges = _Edges(env)
+    everybody = _Barrier(env, links.chips)
+    waiting = [0.0] * links.chips
+    exchanging = [0.0] * links.chips
+
+    def send(message: _Message) -> Process:
+        yield edges.take(message)
+        yield env.timeout(message.seconds)
+        edges.release(message)
+
+    def chip(number: int) -> Process:
+        for own, messages, start_seconds in zip(compute[:, number].tolist(), outgoing, starts, strict=True):
+            yield env.timeout(own)
+            arrived = env.now
+            yield everybody.arrive()
+            waiting[number] += env.now - arrived
+            yield env.timeout(external_sync_seconds)
+            synced = env.now
+            yield env.timeout(start_seconds)
+            yield env.all_of([env.process(send(message)) for message in messages[number]])
+            yield everybody.arrive()
+            exchanging[number] += env.now - synced
+
+    for number in range(links.chips):
+        env.process(chip(number))
+    env.run()
+    return ChipRun(
+        end_seconds=float(env.now),
+        waiting_seconds=tuple(waiting),
+        sync_seconds=len(compute) * external_sync_seconds,
+        exchange_seconds=exchanging[0],
+    )
+
+
+class _Barrier:
+    """Lets nobody on before all have arrived; used again and again."""
+
+    def __init__(self, env: simpy.Environment, parties: int):
+        self._env = env
+        self._parties = parties
+        self._arrived = 0
+        self._open = env.event()
+
+    def arrive(self) -> simpy.Event:
+        """An event that happens when the last one arrives."""
+        self._arrived += 1
+        opened = self._open
+        if self._arrived == self._parties:
+            self._arrived, self._open = 0, self._env.event()
+            opened.succeed()
+        return opened
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Message:
+    rank: Rank  # less goes first; no two messages of an exchange have the same
+    edges: tuple[Edge, ...]
+    seconds: float
+
+
+Asked = tuple[Rank, _Message, simpy.Event]
+
+
+class _Edges:
+    """Gives messages all the directed edges of their routes at once, in order of rank among those that can start."""
+
+    def __init__(self, env: simpy.Environment):
+        self._env = env
+        self._busy: set[Edge] = set()
+        self._open: list[Asked] = []  # to be looked at when this instant is over
+        self._parked: defaultdict[Edge, list[Asked]] = defaultdict(list)
+
+    def take(self, message: _Message) -> simpy.Event:
+        """An event that happens when the message has its route."""
+        taken = self._env.event()
+        self._look_again([(message.rank, message, taken)])
+        return taken
+
+    def release(self, message: _Message) -> None:
+        self._busy.difference_update(message.edges)
+        self._look_again([asked for edge in message.edges for asked in self._parked.pop(edge, [])])
+
+    def _look_again(self, asked: list[Asked]) -> None:
+        # one decision for all that asks and ends in the same instant, else the first chip to be simulated would win
+        if asked and not self._open:
+            self._env.timeout(0).callbacks.append(self._decide)
+        self._open += asked
+
+    def _decide(self, _: simpy.Event) -> None:
+        asked, self._open = sorted(self._open, key=lambda each: each[0]), []
+        for rank, message, taken in asked:
+            blocked = next((edge for edge in message.edges if edge in self._busy), None)
+            if blocked is None:
+                self._busy.update(message.edges)
+                taken.succeed()
+            else:  # nothing can change for it before this edge is free
+                self._parked[blocked].append((rank, message, taken))
+
+
+def _messages(traffic: np.ndarray, links: Links) -> list[list[_Message]]:
+    """The messages of every chip."""
+    moving = moving_bytes(traffic, links)
+    bandwidth = edge_bytes_per_second(links)
+    found: list[list[_Message]] = [[] for _ in range(links.chips)]
+    for source, target in np.argwhere(moving).tolist():
+        nbytes, edges = int(moving[source, target]), route(links, source, target)
+        rank = (-nbytes, -len(edges), (target - source) % links.chips, source)
+        found[source].append(_Message(rank=rank, edges=edges, seconds=nbytes / bandwidth))
+    return found
+
+
+def _check_segments(compute: np.ndarray, traffic: np.ndarray, links: Links, external_sync_seconds: float) -> None:
+    """Raises MappingError; what stands in the traffic is checked where it is read."""
+    if compute.ndim != 2 or compute.shape[1] != links.chips:
+        raise MappingError(
+            f"run of chips: compute_seconds has the shape {compute.shape}, the machine has {links.chips} chips; "
+            f"give seconds of each segment and chip, shape (segments, {links.chips})"
+        )
+    if traffic.ndim != 3 or len(traffic) != len(compute):
+        raise MappingError(
+            f"run of chips: traffic has the shape {traffic.shape} for {len(compute)} segments; "
+            "give bytes of each segment from each chip to each chip, "
+            f"shape ({len(compute)}, {links.chips}, {links.chips})"
+        )
+    if not (np.isfinite(compute) & (compute >= 0)).all():
+        segment, chip = np.argwhere(~(np.isfinite(compute) & (compute >= 0)))[0]
+        raise MappingError(
+            f"run of chips: chip {chip} computes for {compute[segment, chip]} seconds in segment {segment}; "
+            "give 0 or more"
+        )
+    if not (np.isfinite(external_sync_seconds) and external_sync_seconds >= 0):
+        raise MappingError(f"run of chips: an external sync of {external_sync_seconds} seconds; give 0 or more")

@@ -193,8 +193,10 @@ def machine_assumptions(machine: MimdMachine) -> tuple[Assumption, ...]:
             "with the per-batch state gradient (references/)",
         )
     ]
-    for section_name in ("chip", "tile", "exchange", "sync", "host", "links"):
+    for section_name in ("chip", "tile", "exchange", "sync", "host", "links", "matrix"):
         section = getattr(machine, section_name)
+        if section is None:
+            continue
         for field, text in section.sources.items():
             kind, _, source = text.partition(":")
             found.append(

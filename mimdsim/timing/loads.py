@@ -19,7 +19,16 @@ from functools import lru_cache
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.program import Exchange, Program, RecordedActivity, Repeat, Superstep, TileFormula, VertexTable, WorkerBundles
+from mimdsim.program import (
+    Exchange,
+    Program,
+    RecordedActivity,
+    Repeat,
+    Superstep,
+    TileFormula,
+    VertexTable,
+    WorkerBundles,
+)
 from mimdsim.program.codelet import UNCERTAINTY
 from mimdsim.timing.extents import add_recorded, split_extents
 
@@ -127,7 +136,7 @@ def _stretch(
     longest = np.zeros((times, program.chips))
     loads = []
     for superstep in body:
-        for chip in np.flatnonzero(synchronised_chips(program, superstep)):
+        for chip in np.flatnonzero(synchronised_chips(program, superstep)).tolist():
             since_sync[:, chip * per_chip : (chip + 1) * per_chip] = 0
             longest[:, chip] = 0
         first, cycles, flops, parts = _tile_cycles(program, superstep, times, activity, barrel)

@@ -1,7 +1,7 @@
 """The critical path over chips: between two barriers the slowest chip decides, chip by chip its own supersteps.
 
-A superstep that moves bytes over links synchronises all chips; every turn of a repeat begins with a barrier. Between
-barriers chips run on their own, each with the syncs of its own exchanges.
+A superstep that moves bytes over links synchronises all chips, once; every turn of a repeat begins with a barrier.
+Between barriers chips run on their own, each with the syncs of its own exchanges.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 from mimdsim.costs.fabric import phase_cycles
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Repeat, Superstep
-from mimdsim.timing.loads import SuperstepLoad, synchronised_chips
 from mimdsim.timing.event import global_exchange_seconds
+from mimdsim.timing.loads import SuperstepLoad, synchronised_chips
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,8 @@ def _stretch_parts(
                 segment = []
                 seconds = global_exchange_seconds(exchange.link_bytes, machine.links)
                 fixed[index] = machine.sync.external_cycles, round(seconds * machine.chip.clock_hz)
-        sync = np.where(synchronised_chips(program, superstep) & (moving > 0), machine.sync.internal_cycles, 0)
+        inside = synchronised_chips(program, superstep) & (moving > 0) & (index not in fixed)
+        sync = np.where(inside, machine.sync.internal_cycles, 0)
         segment.append(_Member(index=index, compute=load.cycles_by_execution, exchange=moving, sync=sync))
     _close(segment, times, found)
     parts = []

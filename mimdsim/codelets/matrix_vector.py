@@ -1,0 +1,86 @@
+"""The vertices of Graphcore's matrix-vector tutorial, each written twice: compiled from C++, and in assembler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mimdsim.program import Codelet, Field, Term, WorkerBundles
+
+
+def _dot(row: np.ndarray, vector: np.ndarray, partial: np.ndarray) -> None:
+    partial[:] = np.dot(row, vector)
+
+
+def _total(partials: np.ndarray, out: np.ndarray) -> None:
+    out[:] = partials.sum(dtype=np.float32)
+
+
+def _place(stream: np.ndarray, matrix: np.ndarray) -> None:
+    matrix[:] = stream
+
+
+PLACE = Codelet(
+    name="PlaceStream",
+    fields=(
+        Field(name="stream", access="read", box=("row", "begin:end")),
+        Field(name="matrix", access="write", box=("row", "begin:end")),
+    ),
+    columns=(),
+    compute=_place,
+    form="vertex",
+    cost=WorkerBundles(
+        fixed=0, terms=(), kind="derived", source="no vertex on the machine: the exchange writes pieces into place"
+    ),
+    code_bytes=0,
+)
+
+# C++: 4 loads (pointers of a, b and out, length), sum = 0, test for an empty loop, start of the loop, then store,
+# result and exit. Assembler: 5 bundles, the tutorial's own assumption.
+_CPP_FIXED, _ASSEMBLER_FIXED = 10, 5
+_CPP_SOURCE = (
+    "compiled loop of graphcore/examples tut6 matrix-mul-codelets.cpp, every instruction alone: load, load, multiply, "
+    "add for a product and load, add for a sum"
+)
+_ASSEMBLER_SOURCE = "setPerfEstimate of graphcore/examples tut6.cpp: 5 cycles and one for two floats"
+
+
+def _variant(name: str, fields: tuple[Field, ...], compute: Any, extent: str, compiled: float | None) -> Codelet:
+    """compiled: bundles for an element in C++; None: one bundle for two floats in assembler."""
+    per_turn, fixed = (compiled, _CPP_FIXED) if compiled is not None else (1.0, _ASSEMBLER_FIXED)
+    turns = extent if compiled is not None else f"{extent}_pairs"
+    return Codelet(
+        name=f"{name}<{'c++' if compiled is not None else 'assembler'}>",
+        fields=fields,
+        columns=(),
+        compute=compute,
+        form="vertex",
+        cost=WorkerBundles(
+            fixed=fixed,
+            terms=(Term(bundles=per_turn, extents=(turns,)),),
+            kind="derived" if compiled is not None else "published",
+            source=_CPP_SOURCE if compiled is not None else _ASSEMBLER_SOURCE,
+        ),
+        flops=(Term(bundles=2 if name == "DotProduct" else 1, extents=(extent,)),),
+        code_bytes=128,
+    )
+
+
+_DOT_FIELDS = (
+    Field(name="row", access="read", box=("row", "begin:end")),
+    Field(name="vector", access="read", box=("begin:end",)),
+    Field(name="partial", access="write", box=("row", "segment")),
+)
+_SUM_FIELDS = (
+    Field(name="partials", access="read", box=("row", ":")),
+    Field(name="out", access="write", box=("row",)),
+)
+DOT_PRODUCT = {
+    "c++": _variant("DotProduct", _DOT_FIELDS, _dot, "elements", 4.0),
+    "assembler": _variant("DotProduct", _DOT_FIELDS, _dot, "elements", None),
+}
+ROW_SUM = {
+    "c++": _variant("RowSum", _SUM_FIELDS, _total, "partials", 2.0),
+    "assembler": _variant("RowSum", _SUM_FIELDS, _total, "partials", None),
+}

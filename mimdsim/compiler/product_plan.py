@@ -1,0 +1,245 @@
+"""The plan of a dense product: how rows, inner dimension and columns are split over tiles and over time.
+
+C[m, n] = A[m, k] B[k, n]. A is the operand that the matrix units hold as coefficients (PopLibs' weights), the columns
+of B are the positions that stream past them. Rows are cut into groups of as many rows as there are units, the inner
+dimension into groups of as many inputs as a pass takes. As in PopLibs' convolution planner (lib/poplin/ConvModel.cpp),
+every split of the three extents, and serial steps over the rows when memory is short, is priced with the cycles of the
+program it leads to, compute and exchange added up; the lowest wins.
+
+Left out of the vendor's model: transforms of the operands (they are stored as the plan wants them, as
+createMatMulInput does), dynamic slices of serial steps (the steps are written out), reductions in several stages (they
+save code, not cycles), serial splits of the inner dimension.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.errors import DescriptionError, DoesNotFit
+from mimdsim.base.units import show_bytes
+from mimdsim.codelets.products import partial_product_cycles, partial_sum_cycles
+from mimdsim.compiler.product_exchange import control_cycles, operand_phase_cycles, phase_cycles
+from mimdsim.costs.library.casts import cast_1d_cycles
+from mimdsim.machine import MimdMachine
+from mimdsim.machine.matrix_unit import MatrixUnit
+
+ITEM_BYTES = {"f16": 2, "f32": 4}
+# Share of a tile's memory for operands and sums in flight: availableMemoryProportion of PopLibs (MatMul.cpp), default.
+MEMORY_SHARE = 0.6
+MAX_EXTENT = 1 << 24
+MAX_STEPS = 64
+CODELET_BYTES, STEP_BYTES = 1536, 64  # the two codelets of a tile, and the state of the two vertices of a step
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProductPlan:
+    """Splits of a product and the cycles they lead to.
+
+    steps: serial steps over the rows; row_splits, inner_splits, column_splits: tiles along each extent; row_groups,
+    inner_groups: groups of one tile in one step; columns: positions of one tile. *_piece: elements of an operand that
+    one tile holds of each block; share: elements of C that one tile sums. Cycles are those of all steps.
+    """
+
+    m: int
+    k: int
+    n: int
+    dtype: str
+    partials_dtype: str
+    units: int
+    channels: int
+    steps: int
+    row_splits: int
+    inner_splits: int
+    column_splits: int
+    row_groups: int
+    inner_groups: int
+    columns: int
+    left_piece: int
+    right_piece: int
+    share: int
+    multiply_cycles: int
+    sum_cycles: int
+    operand_exchange_cycles: int
+    sum_exchange_cycles: int
+    sync_cycles: int
+    tile_bytes: int
+
+    @property
+    def tiles(self) -> int:
+        return self.row_splits * self.inner_splits * self.column_splits
+
+    @property
+    def rows(self) -> int:
+        """Rows of one tile in one step, padding included."""
+        return self.row_groups * self.units
+
+    @property
+    def inner(self) -> int:
+        """Extent of the inner dimension on one tile, padding included."""
+        return self.inner_groups * self.channels
+
+    @property
+    def compute_cycles(self) -> int:
+        return self.multiply_cycles + self.sum_cycles
+
+    @property
+    def exchange_cycles(self) -> int:
+        return self.operand_exchange_cycles + self.sum_exchange_cycles
+
+    @property
+    def cycles(self) -> int:
+        """Compute, exchange and syncs, one after the other."""
+        return self.compute_cycles + self.exchange_cycles + self.sync_cycles
+
+
+def plan_product(
+    machine: MimdMachine,
+    m: int,
+    k: int,
+    n: int,
+    dtype: str,
+    partials_dtype: str | None = None,
+    memory_share: float = MEMORY_SHARE,
+) -> ProductPlan:
+    """The plan with the fewest cycles of C[m, n] = A[m, k] B[k, n] on one chip of `machine`.
+
+    dtype "f16" or "f32"; partials_dtype as dtype unless given. Raises DescriptionError for a bad shape, format or a
+    machine without [matrix], DoesNotFit when no split fits the memory.
+    """
+    partials_dtype = dtype if partials_dtype is None else partials_dtype
+    unit = _check(machine, {"m": m, "k": k, "n": n}, dtype, partials_dtype, memory_share)
+    found = _candidates(machine, unit, m, k, n, dtype, partials_dtype)
+    fits = (found["in_flight"] <= memory_share * machine.tile.sram_bytes) & (
+        found["tile_bytes"] <= machine.tile.sram_bytes
+    )
+    if not fits.any():
+        least, flying = int(found["tile_bytes"].min()), int(found["in_flight"].min())
+        sram = machine.tile.sram_bytes
+        raise DoesNotFit(
+            f"product {m} x {k} x {n} ({dtype}): no split over {machine.chip.tiles} tiles of {machine.name} fits; of "
+            f"the {show_bytes(sram)} of a tile the smallest needs {show_bytes(least)} in all and {show_bytes(flying)} "
+            f"for operands and sums in flight, which may take {show_bytes(int(memory_share * sram))}: take smaller "
+            "extents, f16, a larger memory_share or a larger machine"
+        )
+    cycles = found["multiply_cycles"] + found["sum_cycles"] + found["sync_cycles"]
+    cycles = cycles + found["operand_exchange_cycles"] + found["sum_exchange_cycles"]
+    # equal cycles: fewer tiles, then fewer bytes
+    best = np.lexsort((found["tile_bytes"], found["tiles"], np.where(fits, cycles, np.iinfo(np.int64).max)))[0]
+    chosen = {item.name: int(found[item.name][best]) for item in fields(ProductPlan) if item.name in found}
+    given = {"m": m, "k": k, "n": n, "dtype": dtype, "partials_dtype": partials_dtype}
+    units, channels = unit.units(dtype, partials_dtype), unit.channels(dtype)
+    return ProductPlan(**given, units=units, channels=channels, **chosen)  # type: ignore[arg-type]
+
+
+def _check(
+    machine: MimdMachine, extents: dict[str, int], dtype: str, partials_dtype: str, memory_share: float
+) -> MatrixUnit:
+    problems = [
+        f"'{name}' is {extent!r}; a whole number from 1 to {MAX_EXTENT} is needed"
+        for name, extent in extents.items()
+        if isinstance(extent, bool) or not isinstance(extent, int | np.integer) or not 1 <= extent <= MAX_EXTENT
+    ]
+    for name, given in (("dtype", dtype), ("partials_dtype", partials_dtype)):
+        if given not in ITEM_BYTES:
+            problems.append(f"'{name}' is {given!r}; write f16 or f32")
+    if (dtype, partials_dtype) == ("f32", "f16"):
+        problems.append("'partials_dtype' is f16 for data in f32; sums are never narrower than the data, write f32")
+    if not 0 < memory_share <= 1:
+        problems.append(f"'memory_share' is {memory_share!r}; it must be above 0 and at most 1")
+    if machine.matrix is None:
+        problems.append(f"machine '{machine.name}' has no matrix unit; add a [matrix] section to its description")
+    if problems:
+        raise DescriptionError("product of matrices", problems)
+    assert machine.matrix is not None
+    return machine.matrix
+
+
+def split_choices(parts: int, most: int) -> np.ndarray:
+    """int64: the fewest splits for every largest share of `parts`, and the fewest even ones, up to `most` splits."""
+    splits = np.arange(1, min(parts, most) + 1)
+    keys = -(-parts // splits) * 2 + splits % 2
+    return np.sort(splits[np.unique(keys, return_index=True)[1]])
+
+
+def _splits(groups: int, inner_groups: int, n: int, tiles: int) -> tuple[np.ndarray, ...]:
+    """(steps, row, inner, column splits) of every candidate; every step but the last of the rows is full."""
+    inner, columns = (axis.ravel() for axis in np.meshgrid(split_choices(inner_groups, tiles), split_choices(n, tiles)))
+    kept = inner * columns <= tiles
+    inner, columns = inner[kept], columns[kept]
+    found = []
+    steps = 1
+    while steps <= min(MAX_STEPS, groups):
+        for rows in split_choices(-(-groups // steps), tiles):
+            taken = inner * columns * rows <= tiles
+            share = -(-groups // (rows * steps))
+            if share * (rows * steps - 1) >= groups and steps > 1:
+                continue
+            count = int(taken.sum())
+            found.append(np.stack([np.full(count, steps), np.full(count, rows), inner[taken], columns[taken]]))
+        steps *= 2
+    return tuple(np.concatenate(found, axis=1).astype(np.int64))
+
+
+def _candidates(
+    machine: MimdMachine, unit: MatrixUnit, m: int, k: int, n: int, dtype: str, partials_dtype: str
+) -> dict[str, Any]:
+    """Columns of a table with one row for every split, named as the fields of ProductPlan."""
+    units, channels = unit.units(dtype, partials_dtype), unit.channels(dtype)
+    size, sum_size = ITEM_BYTES[dtype], ITEM_BYTES[partials_dtype]
+    groups, inner_total = -(-m // units), -(-k // channels)
+    steps, rows, inner, columns = _splits(groups, inner_total, n, machine.chip.tiles)
+    row_groups, inner_groups, positions = -(-groups // (rows * steps)), -(-inner_total // inner), -(-n // columns)
+    sums = row_groups * units * positions
+    left = -(-row_groups * units * inner_groups * channels // columns)  # every block lies evenly on its readers
+    right = -(-inner_groups * channels * positions // rows)
+    share = -(-sums // inner)
+    reduced, casts = inner > 1, (inner == 1) & (dtype != partials_dtype)
+    exchange, fabric = operand_phase_cycles(machine, left * size, right * size, rows, columns), machine.exchange
+    sum_bytes = (inner - 1) * share * sum_size
+    sum_wire = phase_cycles(
+        machine, sum_bytes / fabric.bytes_per_cycle, (inner - 1) * control_cycles(machine, 1, 1), sum_bytes > 0
+    )
+    contexts = min(machine.tile.worker_contexts, machine.tile.issue_cycles)
+    scale = machine.tile.issue_cycles / contexts
+    shared = (dtype, partials_dtype, units, channels, unit.coefficient_load_bytes_per_cycle)
+    multiply = partial_product_cycles(positions, row_groups, inner_groups, shared=shared, worker_contexts=contexts)
+    formats: dict[str, Any] = {"worker_contexts": contexts, "vector_bytes": machine.tile.vector_bytes}
+    adding = np.zeros_like(sums)
+    adding[reduced] = partial_sum_cycles(
+        share[reduced], inner[reduced], dtype=partials_dtype, out_dtype=dtype, **formats
+    )
+    if dtype != partials_dtype:
+        adding = np.where(casts, cast_1d_cycles(sums, source=partials_dtype, target=dtype, **formats), adding)
+    phases = (exchange > 0).astype(np.int64) + (sum_wire > 0)
+    # What lies on a tile all the time: its pieces of both operands and of the result. In flight, as PopLibs counts it:
+    # whole blocks of the operands, and sums. On top of the pieces come only the other pieces of the blocks, or of sums.
+    resident = steps * left * size + right * size + steps * share * size
+    sums_bytes = inner * share * sum_size
+    in_flight = columns * left * size + rows * right * size + sums_bytes
+    own_sums = np.where(reduced | casts, sums_bytes, 0)
+    arriving = np.maximum((columns - 1) * left * size + (rows - 1) * right * size, sum_bytes)
+    exchange_code = steps * (rows + columns + 2 * inner + 4) * fabric.fragment_code_bytes
+    code = machine.tile.code_bytes + CODELET_BYTES + steps * STEP_BYTES + exchange_code
+    return {
+        "steps": steps,
+        "row_splits": rows,
+        "inner_splits": inner,
+        "column_splits": columns,
+        "row_groups": row_groups,
+        "inner_groups": inner_groups,
+        "columns": positions,
+        "left_piece": left,
+        "right_piece": right,
+        "share": share,
+        "tiles": rows * inner * columns,
+        "multiply_cycles": np.rint(steps * multiply * scale).astype(np.int64),
+        "sum_cycles": np.rint(steps * adding * scale).astype(np.int64),
+        "operand_exchange_cycles": steps * exchange,
+        "sum_exchange_cycles": steps * sum_wire,
+        "sync_cycles": steps * phases * machine.sync.internal_cycles,
+        "in_flight": in_flight,
+        "tile_bytes": resident + own_sums + arriving + code,
+    }

@@ -1,0 +1,222 @@
+"""The program of a planned product: serial steps of operand exchange, partial product, sum exchange and sum.
+
+Operands and result are stored as the plan wants them, a piece a row of a two-dimensional variable; `arranged` and
+`result_of` convert. Tiles are numbered rows first, then columns, then the inner dimension: neighbours on one bus want
+the same block of B.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mimdsim.base.errors import DescriptionError, MappingError
+from mimdsim.codelets.products import NUMPY, cast_codelet, product_codelet, sum_codelet
+from mimdsim.compiler.exchanges import plan_exchanges
+from mimdsim.compiler.product_plan import ProductPlan
+from mimdsim.machine import MimdMachine
+from mimdsim.program import Program, Superstep, TileMapping, Variable, VertexTable
+from mimdsim.program.codelet import Recorded
+
+
+def product_program(plan: ProductPlan, machine: MimdMachine) -> Program:
+    """The program of `plan` on `machine`, exchanges planned; inputs "a" and "b", output "c", all arranged.
+
+    Raises DescriptionError when the machine is not the one of the plan: too few tiles, other matrix units.
+    """
+    load_bytes = _check(plan, machine)
+    row, column, inner = _places(plan)
+    tile = np.arange(plan.tiles)
+    size = plan.tiles * plan.steps
+    out_place = _block(plan, row, column) * plan.inner_splits + inner
+    sums_apart = plan.inner_splits > 1 or plan.dtype != plan.partials_dtype
+    left_place = _left_block(plan, row, inner) * plan.column_splits + column
+    right_place = _right_block(plan, column, inner) * plan.row_splits + row
+    variables = {
+        "a": _variable("a", (size, plan.left_piece), plan.dtype, "weights", _steps(plan, left_place)),
+        "b": _variable("b", (plan.tiles, plan.right_piece), plan.dtype, "neuron states", _inverse(right_place)),
+        "c": _variable("c", (size, plan.share), plan.dtype, "neuron states", _steps(plan, out_place)),
+    }
+    if sums_apart:
+        shape = (plan.tiles, plan.share * plan.inner_splits)
+        variables["sums"] = _variable("sums", shape, plan.partials_dtype, "exchange buffers", _inverse(out_place))
+    multiply = product_codelet(plan.dtype, plan.partials_dtype, plan.units, plan.channels, load_bytes)
+    body: list[Superstep] = []
+    whole = np.full(plan.tiles, 1)
+    for number in range(plan.steps):
+        base = number * plan.tiles
+        left_start = base + _left_block(plan, row, inner) * plan.column_splits
+        right_start = _right_block(plan, column, inner) * plan.row_splits
+        table = VertexTable(
+            codelet=multiply,
+            layer="",
+            tiles=tile,
+            operands={"left": "a", "right": "b", "partial": "sums" if sums_apart else "c"},
+            columns={
+                "left_start": left_start,
+                "left_stop": left_start + plan.column_splits,
+                "right_start": right_start,
+                "right_stop": right_start + plan.row_splits,
+                "sums": out_place if sums_apart else base + out_place,
+                "rows": whole * plan.rows,
+                "inner": whole * plan.inner,
+                "positions": whole * plan.columns,
+            },
+            extents={
+                "positions": whole * plan.columns,
+                "out_groups": whole * plan.row_groups,
+                "in_groups": whole * plan.inner_groups,
+                "products": _true_products(plan, number, row, column, inner),
+            },
+        )
+        body.append(_superstep(f"multiply {number}", "multiply", table))
+        if sums_apart:
+            body.append(_superstep(f"add {number}", "add", _finish(plan, base, out_place, inner)))
+    program = Program(
+        tiles=plan.tiles,
+        variables=variables,
+        body=tuple(body),
+        layers=(),
+        inputs={"a": "a", "b": "b"},
+        outputs={"c": "c"},
+    )
+    return plan_exchanges(program)
+
+
+def arranged(plan: ProductPlan, a: np.ndarray, b: np.ndarray) -> dict[str, np.ndarray]:
+    """The inputs of the program from A [m, k] and B [k, n]; what the plan pads is zero.
+
+    Raises MappingError for matrices of another shape than the plan's.
+    """
+    for name, given, wanted in (("A", np.shape(a), (plan.m, plan.k)), ("B", np.shape(b), (plan.k, plan.n))):
+        if given != wanted:
+            raise MappingError(f"{name} has shape {given}, the plan multiplies {wanted}")
+    blocks = plan.steps * plan.row_splits
+    left: np.ndarray = np.zeros((blocks * plan.rows, plan.inner_splits * plan.inner), NUMPY[plan.dtype])
+    left[: plan.m, : plan.k] = a
+    left = left.reshape(plan.steps, plan.row_splits, plan.rows, plan.inner_splits, plan.inner)
+    left = left.transpose(0, 3, 1, 2, 4).reshape(plan.steps * plan.inner_splits * plan.row_splits, -1)
+    right: np.ndarray = np.zeros((plan.inner_splits * plan.inner, plan.column_splits * plan.columns), NUMPY[plan.dtype])
+    right[: plan.k, : plan.n] = b
+    right = right.reshape(plan.inner_splits, plan.inner, plan.column_splits, plan.columns)
+    right = right.transpose(0, 2, 1, 3).reshape(plan.inner_splits * plan.column_splits, -1)
+    return {
+        "a": _pieces(left, plan.column_splits, plan.left_piece),
+        "b": _pieces(right, plan.row_splits, plan.right_piece),
+    }
+
+
+def result_of(plan: ProductPlan, c: np.ndarray) -> np.ndarray:
+    """C [m, n] from the output of the program."""
+    blocks = c.reshape(plan.steps, plan.column_splits, plan.row_splits, plan.inner_splits * plan.share)
+    blocks = blocks[..., : plan.rows * plan.columns].reshape(*blocks.shape[:3], plan.rows, plan.columns)
+    whole = blocks.transpose(0, 2, 3, 1, 4).reshape(
+        plan.steps * plan.row_splits * plan.rows, plan.column_splits * plan.columns
+    )
+    return np.ascontiguousarray(whole[: plan.m, : plan.n])
+
+
+def _check(plan: ProductPlan, machine: MimdMachine) -> int:
+    problems = []
+    if plan.tiles > machine.chip.tiles:
+        problems.append(f"the plan takes {plan.tiles} tiles, {machine.name} has {machine.chip.tiles}: plan it anew")
+    unit = machine.matrix
+    if unit is None:
+        problems.append(f"machine '{machine.name}' has no matrix unit; add a [matrix] section to its description")
+    elif (plan.units, plan.channels) != (
+        unit.units(plan.dtype, plan.partials_dtype),
+        unit.channels(plan.dtype),
+    ):
+        problems.append(f"the plan is for other matrix units than those of {machine.name}: plan it anew")
+    if problems:
+        raise DescriptionError("product of matrices", problems)
+    assert unit is not None
+    return unit.coefficient_load_bytes_per_cycle
+
+
+def _places(plan: ProductPlan) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(row, column, inner split) of every tile."""
+    tile = np.arange(plan.tiles)
+    rest = tile // plan.row_splits
+    return tile % plan.row_splits, rest % plan.column_splits, rest // plan.column_splits
+
+
+def _left_block(plan: ProductPlan, row: np.ndarray, inner: np.ndarray) -> np.ndarray:
+    return inner * plan.row_splits + row
+
+
+def _right_block(plan: ProductPlan, column: np.ndarray, inner: np.ndarray) -> np.ndarray:
+    return inner * plan.column_splits + column
+
+
+def _block(plan: ProductPlan, row: np.ndarray, column: np.ndarray) -> np.ndarray:
+    return column * plan.row_splits + row
+
+
+def _inverse(place: np.ndarray) -> np.ndarray:
+    """The tile of every place."""
+    tiles = np.empty_like(place)
+    tiles[place] = np.arange(len(place))
+    return tiles
+
+
+def _steps(plan: ProductPlan, place: np.ndarray) -> np.ndarray:
+    return np.tile(_inverse(place), plan.steps)
+
+
+def _variable(name: str, shape: tuple[int, int], dtype: str, category: str, tiles: np.ndarray) -> Variable:
+    starts = np.arange(shape[0])
+    mapping = TileMapping(axis=0, tiles=tiles, starts=starts, stops=starts + 1)
+    return Variable(name=name, shape=shape, dtype=NUMPY[dtype], mapping=mapping, category=category)
+
+
+def _pieces(blocks: np.ndarray, readers: int, piece: int) -> np.ndarray:
+    """Every block cut into one piece for each of its readers."""
+    padded = np.zeros((len(blocks), readers * piece), blocks.dtype)
+    padded[:, : blocks.shape[1]] = blocks
+    return padded.reshape(-1, piece)
+
+
+def _true_products(
+    plan: ProductPlan, number: int, row: np.ndarray, column: np.ndarray, inner: np.ndarray
+) -> np.ndarray:
+    """int64[tiles]: multiply-adds without those of the padding."""
+    first = (number * plan.row_splits + row) * plan.rows
+    rows = np.clip(plan.m - first, 0, plan.rows)
+    columns = np.clip(plan.n - column * plan.columns, 0, plan.columns)
+    return rows * columns * np.clip(plan.k - inner * plan.inner, 0, plan.inner)
+
+
+def _finish(plan: ProductPlan, base: int, place: np.ndarray, inner: np.ndarray) -> VertexTable:
+    """Add the sums of the tiles that share a block, or only cast them."""
+    tile = np.arange(plan.tiles)
+    extents: dict[str, np.ndarray | Recorded] = {
+        "outputs": np.full(plan.tiles, plan.share),
+        "partials": np.full(plan.tiles, plan.inner_splits),
+    }
+    if plan.inner_splits == 1:
+        return VertexTable(
+            codelet=cast_codelet(plan.dtype, plan.partials_dtype),
+            layer="",
+            tiles=tile,
+            operands={"sums": "sums", "total": "c"},
+            columns={"sums": place, "place": base + place},
+            extents=extents,
+        )
+    return VertexTable(
+        codelet=sum_codelet(plan.dtype, plan.partials_dtype),
+        layer="",
+        tiles=tile,
+        operands={"partials": "sums", "total": "c"},
+        columns={
+            "sums_start": place - inner,
+            "sums_stop": place - inner + plan.inner_splits,
+            "share_start": inner * plan.share,
+            "share_stop": (inner + 1) * plan.share,
+            "place": base + place,
+        },
+        extents=extents,
+    )
+
+
+def _superstep(name: str, stage: str, table: VertexTable) -> Superstep:
+    return Superstep(name=name, op="product", phase="forward", stage=stage, tables=(table,), mergeable=False)

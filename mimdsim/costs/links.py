@@ -1,0 +1,83 @@
+"""Links between chips: the bytes of every edge, and the closed form of a global exchange.
+
+    phase = fixed + hop * edges of the longest route + bytes of the fullest directed edge / bandwidth of an edge
+
+An edge carries links_per_edge * bytes_per_second in either direction at once. Messages cut through the chips between
+source and target, and a chip may send over all its edges together. The form is assumed, a lower bound of any schedule
+over these edges; the numbers and their sources stand in the machine description.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError
+from mimdsim.machine.mimd import Links
+from mimdsim.machine.topology import Edge, next_chips, route_lengths
+
+
+def edge_bytes(traffic: np.ndarray, links: Links) -> dict[Edge, int]:
+    """Bytes over every directed edge (from chip, to chip) that carries any, sorted by edge.
+
+    traffic: int64[chips, chips], bytes from chip `row` to chip `column`; what a chip keeps (the diagonal) takes no
+    link. Raises MappingError where the traffic is not a matrix of whole bytes for the machine's chips.
+    """
+    carried = _carried(traffic, links)
+    return {(int(a), int(b)): int(carried[a, b]) for a, b in zip(*np.nonzero(carried), strict=True)}
+
+
+def link_phase_seconds(traffic: np.ndarray, links: Links) -> float:
+    """Seconds of one global exchange by the closed form; 0 when nothing moves. Traffic and errors as `edge_bytes`."""
+    carried = _carried(traffic, links)
+    fullest = int(carried.max(initial=0))
+    if fullest == 0:
+        return 0.0
+    return link_start_seconds(traffic, links) + fullest / edge_bytes_per_second(links)
+
+
+def link_start_seconds(traffic: np.ndarray, links: Links) -> float:
+    """Seconds of one global exchange before its bytes: the fixed part and the hops; 0 when nothing moves."""
+    moving = moving_bytes(traffic, links) > 0
+    if not moving.any():
+        return 0.0
+    return links.fixed_seconds + links.hop_seconds * int(route_lengths(links)[moving].max())
+
+
+def edge_bytes_per_second(links: Links) -> float:
+    """Bandwidth of one directed edge: all its links together."""
+    return links.links_per_edge * links.bytes_per_second
+
+
+def moving_bytes(traffic: np.ndarray, links: Links) -> np.ndarray:
+    """int64[chips, chips]: the traffic that takes a link, that is with an empty diagonal. Errors as `edge_bytes`."""
+    given = np.asarray(traffic)
+    if given.shape != (links.chips, links.chips):
+        raise MappingError(
+            f"global exchange: traffic has the shape {given.shape}, the machine has {links.chips} chips; "
+            f"give bytes from each chip to each chip, shape ({links.chips}, {links.chips})"
+        )
+    if not np.issubdtype(given.dtype, np.integer):
+        raise MappingError(f"global exchange: traffic is of type {given.dtype}; give whole bytes as int64")
+    if given.min(initial=0) < 0:
+        source, target = np.argwhere(given < 0)[0]
+        raise MappingError(
+            f"global exchange: {given[source, target]} bytes from chip {source} to chip {target}; give 0 or more"
+        )
+    moving = given.astype(np.int64)
+    np.fill_diagonal(moving, 0)
+    return moving
+
+
+def _carried(traffic: np.ndarray, links: Links) -> np.ndarray:
+    """int64[chips, chips]: bytes over the directed edge from chip `row` to chip `column`."""
+    moving = moving_bytes(traffic, links)
+    following = next_chips(links)
+    carried = np.zeros_like(moving)
+    here, target = np.nonzero(moving)
+    nbytes = moving[here, target]
+    while here.size:  # all messages go one edge on at a time
+        after = following[here, target]
+        np.add.at(carried, (here, after), nbytes)
+        onward = after != target
+        here, target, nbytes = after[onward], target[onward], nbytes[onward]
+    return carried

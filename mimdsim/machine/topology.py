@@ -1,0 +1,151 @@
+"""Which chips have an edge between them, and the route of a message from chip to chip.
+
+Chips stand on a grid and are numbered in a snake (left to right, then right to left), so that chip c always has an edge
+to chip c + 1: consecutive layers of a network lie next to each other. Two columns make a ladder:
+
+    line  0 - 1 - 2 - 3        ladder  0 - 1        torus  0 - 1 - 2    each row and
+    ring  the same, and 3 - 0          |   |               |   |   |    column closed
+                                       3 - 2               5 - 4 - 3    to a ring
+                                       |   |               |   |   |
+                                       4 - 5               6 - 7 - 8
+
+A torus is as near to a square as its number of chips divides, so a prime number of chips makes a ring. An edge stands
+for `links_per_edge` links in either direction; where a ring has two chips its two edges are one.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import networkx as nx
+import numpy as np
+
+from mimdsim.base.errors import MappingError
+from mimdsim.machine.mimd import Links
+
+Edge = tuple[int, int]  # directed: from chip, to chip
+
+
+def topology_graph(links: Links) -> nx.Graph:
+    """Undirected graph of the chips 0..chips-1; an edge for every pair of chips with links between them.
+
+    It is made anew at every call: the caller may change it.
+    """
+    return _graph(links.topology, links.chips)
+
+
+def route(links: Links, source: int, target: int) -> tuple[Edge, ...]:
+    """Directed edges of one shortest route from chip `source` to chip `target`, always the same; () to itself.
+
+    Along the row first, then along the column (where the last row of a ladder lacks a chip, the other way round). Half
+    way round a ring, chips at even places go up and those at odd places down: neither direction is fuller by rule.
+    Raises MappingError for a chip that does not exist.
+    """
+    for role, chip in (("source", source), ("target", target)):
+        if not 0 <= chip < links.chips:
+            raise MappingError(
+                f"route: {role} is chip {chip}, the machine has chips 0 to {links.chips - 1}; "
+                "give a chip in that range or set links.chips higher"
+            )
+    return _route(links.topology, links.chips, int(source), int(target))
+
+
+def next_chips(links: Links) -> np.ndarray:
+    """int64[chips, chips], read-only: the chip after `row` on the route from chip `row` to chip `column`."""
+    return _next_chips(links.topology, links.chips)
+
+
+def route_lengths(links: Links) -> np.ndarray:
+    """int64[chips, chips], read-only: edges of the route from chip `row` to chip `column`."""
+    return _lengths(links.topology, links.chips)
+
+
+# The caches are keyed by the plain fields that routes depend on: a Links record holds a dict and has no hash.
+
+
+@lru_cache(maxsize=65_536)
+def _route(topology: str, chips: int, source: int, target: int) -> tuple[Edge, ...]:
+    following = _next_chips(topology, chips)
+    edges: list[Edge] = []
+    here = source
+    while here != target:
+        after = int(following[here, target])
+        edges.append((here, after))
+        here = after
+    return tuple(edges)
+
+
+@lru_cache(maxsize=64)
+def _next_chips(topology: str, chips: int) -> np.ndarray:
+    lengths = _lengths(topology, chips)
+    if topology == "all_to_all":
+        following = np.tile(np.arange(chips), (chips, 1))
+    else:
+        graph = _graph(topology, chips)
+        rows, columns = _extents(topology, chips)
+        following = np.tile(np.arange(chips)[:, None], (1, chips))
+        for chip in range(chips):
+            # least wanted first: the most wanted neighbour that is one edge nearer to the target has the last word
+            for neighbour in sorted(graph[chip], key=lambda n: _rank(chip, n, rows, columns), reverse=True):
+                following[chip, lengths[neighbour] == lengths[chip] - 1] = neighbour
+    following.setflags(write=False)
+    return following
+
+
+@lru_cache(maxsize=64)
+def _lengths(topology: str, chips: int) -> np.ndarray:
+    if topology == "all_to_all":
+        lengths = 1 - np.eye(chips, dtype=np.int64)
+    else:
+        lengths = np.zeros((chips, chips), np.int64)
+        for source, found in nx.all_pairs_shortest_path_length(_graph(topology, chips)):
+            for target, edges in found.items():
+                lengths[source, target] = edges
+    lengths.setflags(write=False)
+    return lengths
+
+
+def _rank(chip: int, neighbour: int, rows: int, columns: int) -> tuple[bool, bool]:
+    """Less is wanted more: first a neighbour in the same row, then the one in this chip's direction round a ring."""
+    (row, column), (row_after, column_after) = _place(chip, columns), _place(neighbour, columns)
+    if row == row_after:
+        up, at = (column_after - column) % columns == 1, column
+    else:
+        up, at = (row_after - row) % rows == 1, row
+    return row != row_after, up != (at % 2 == 0)
+
+
+def _graph(topology: str, chips: int) -> nx.Graph:
+    if topology == "all_to_all":
+        return nx.complete_graph(chips)
+    rows, columns = _extents(topology, chips)
+    closed = topology in ("ring", "torus")
+    chip_at = {_place(chip, columns): chip for chip in range(chips)}
+    graph = nx.Graph()
+    graph.add_nodes_from(range(chips))
+    for (row, column), chip in chip_at.items():
+        for down, right in ((0, 1), (1, 0)):
+            place = (row + down, column + right)
+            if closed:
+                place = (place[0] % rows, place[1] % columns)
+            neighbour = chip_at.get(place, chip)  # beyond the border, or a place that the last row lacks
+            if neighbour != chip:
+                graph.add_edge(chip, neighbour)
+    return graph
+
+
+def _extents(topology: str, chips: int) -> tuple[int, int]:
+    """(rows, columns) of the grid that the chips stand on; only a ladder's last row may lack a chip."""
+    if topology in ("line", "ring"):
+        return 1, chips
+    if topology == "ladder":
+        return -(-chips // 2), 2
+    rows = next(number for number in range(math.isqrt(chips), 0, -1) if chips % number == 0)
+    return rows, chips // rows
+
+
+def _place(chip: int, columns: int) -> tuple[int, int]:
+    """(row, column) of a chip in snake order."""
+    row, along = divmod(chip, columns)
+    return row, along if row % 2 == 0 else columns - 1 - along
