@@ -16,6 +16,8 @@ from typing import Any
 from mimdsim.base.errors import DataFileError, MimdsimError
 from mimdsim.base.files import dump_json
 from mimdsim.check.published_runs import golden_rows, training_step_rows
+from mimdsim.check.sparse_products import COLUMNS as SPARSE_COLUMNS
+from mimdsim.check.sparse_products import sparse_product_rows
 from mimdsim.check.stencil import stencil_rows
 from mimdsim.check.tiled_products import NEEDED, predict_tiled_gemm_row, predict_tiled_product
 from mimdsim.costs.library.registry import vendor_cycles
@@ -205,6 +207,10 @@ def _stencil_rows(path: Path, given: list[Given], _data: Path | None, _progress:
     return [Row(file=path.name, **row) for row in stencil_rows(path, given)]
 
 
+def _sparse_rows(path: Path, given: list[Given], _data: Path | None, progress: Progress) -> list[Row]:
+    return [Row(file=path.name, **row) for row in sparse_product_rows(path, given, progress)]
+
+
 FORMATS: tuple[tuple[set[str], Callable[[Path, list[Given], Path | None, Progress], list[Row]]], ...] = (
     ({"codelet", "scope", "dtype", "params", "cycles"}, _vendor_rows),
     ({"gpu", "dtype", "batch", "M", "N", "K", "time_us", "source"}, _gemm_rows),
@@ -212,6 +218,7 @@ FORMATS: tuple[tuple[set[str], Callable[[Path, list[Given], Path | None, Progres
     ({"gpu", "framework", "metric", "neurons_or_layers", "value_s", "source"}, _gpu_snn_rows),
     ({"hidden", "dense", "sparse", "batch", "T", "second_threshold", "ms_total"}, _training_rows),
     ({"chips", "type", "phase", "cycles", "tolerance", "source"}, _stencil_rows),
+    (SPARSE_COLUMNS, _sparse_rows),
 )
 
 

@@ -113,17 +113,22 @@ def local_overlap(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray) ->
     if mapping.is_replicated:
         holds = np.isin(tiles, mapping.tiles)
         return np.where(holds, np.iinfo(np.int64).max, 0)
-    low, high = boxes[:, mapping.axis, 0], boxes[:, mapping.axis, 1]
     order = np.argsort(mapping.tiles, kind="stable")
-    owner = mapping.tiles[order]
-    starts, stops = mapping.starts[order], mapping.stops[order]
+    owner, starts, stops = mapping.tiles[order], mapping.starts[order], mapping.stops[order]
+    before = np.concatenate([[0], np.cumsum(stops - starts)])  # indices held by the intervals before each one
+    extent = int(max(stops.max(initial=0), boxes[:, mapping.axis].max(initial=0))) + 1
+    keys = owner * extent + starts
     first = np.searchsorted(owner, tiles, side="left")
-    last = np.searchsorted(owner, tiles, side="right")
-    overlap = np.zeros(len(tiles), np.int64)
-    for turn in range(int((last - first).max(initial=0))):
-        at = np.minimum(first + turn, len(owner) - 1)
-        part = np.minimum(high, stops[at]) - np.maximum(low, starts[at])
-        overlap += np.where(first + turn < last, np.maximum(part, 0), 0)
+
+    def held_below(bound: np.ndarray) -> np.ndarray:
+        """How many indices under `bound` lie on the row's own tile."""
+        at = np.searchsorted(keys, tiles * extent + bound, side="right") - 1
+        inside = at >= first
+        at = np.maximum(at, 0)
+        part = np.minimum(bound, stops[at]) - starts[at]
+        return np.where(inside, before[at] - before[np.minimum(first, len(owner))] + part, 0)
+
+    overlap: np.ndarray = held_below(boxes[:, mapping.axis, 1]) - held_below(boxes[:, mapping.axis, 0])
     return overlap
 
 

@@ -189,10 +189,9 @@ def _tile_cycles(
             np.add.at(library[0], on, np.broadcast_to(cost, on.shape))
             size = float(np.sum(cost)) * times
         else:
-            load = _bundles(table, codelet.cost, times, activity, barrel, on, dealt)
-            dealt += np.bincount(on, minlength=tiles)
-            bundles = load if bundles is None else bundles + load
-            size = float(load.sum())
+            if bundles is None:
+                bundles = np.zeros((times, tiles * barrel.contexts))
+            size = _add_bundles(bundles, table, codelet.cost, activity, barrel, on, dealt)
         flops += _flops(table, times, activity)
         part = (f"codelet {codelet.name}", codelet.cost.kind)
         weights[part] = weights.get(part, 0.0) + size
@@ -239,28 +238,35 @@ def _cells(on: np.ndarray, contexts: int, dealt: np.ndarray) -> np.ndarray:
     return cell
 
 
-def _bundles(
+def _add_bundles(
+    bundles: np.ndarray,
     table: VertexTable,
     cost: WorkerBundles,
-    times: int,
     activity: RecordedActivity,
     barrel: Barrel,
     on: np.ndarray,
     dealt: np.ndarray,
-) -> np.ndarray:
-    """float64[times, tiles * contexts]: bundles in every cell; `on` counts tiles from the first of the superstep."""
-    tiles, contexts = len(dealt), barrel.contexts
-    cell = _cells(on, contexts, dealt)
+) -> float:
+    """Add the bundles of a table to its cells of `bundles` [times, tiles * contexts]; returns their sum.
+
+    `on` counts tiles from the first of the superstep; `dealt` goes on by the table's vertices.
+    """
+    if not table.vertices:
+        return 0.0
+    contexts, first, last = barrel.contexts, int(on.min()), int(on.max()) + 1
+    cell = _cells(on - first, contexts, dealt[first:last])
+    dealt[first:last] += np.bincount(on - first, minlength=last - first)
     constant = np.full(table.vertices, float(cost.fixed))
-    load = np.zeros((times, tiles * contexts))
+    load = np.zeros((len(bundles), (last - first) * contexts))
     for term in cost.terms:
         static, recorded = split_extents(table, term, term.bundles - barrel.compiled_dual_issue * term.pairable)
         if recorded is None:
             constant += static
         else:
             add_recorded(load, cell, static, table, recorded, activity)
-    load += np.bincount(cell, weights=constant, minlength=tiles * contexts)
-    return load
+    load += np.bincount(cell, weights=constant, minlength=load.shape[1])
+    bundles[:, first * contexts : last * contexts] += load
+    return float(load.sum())
 
 
 def _flops(table: VertexTable, times: int, activity: RecordedActivity) -> float:
