@@ -13,6 +13,7 @@ import pytest
 
 from mimdsim.base.errors import DoesNotFit
 from mimdsim.compiler import Compiled, Memory, measure_memory
+from mimdsim.graph import Adam
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import Superstep
 from mimdsim.program.records import CATEGORIES
@@ -107,6 +108,44 @@ def test_dvs_gesture_at_64_is_refused_with_the_numbers() -> None:
 
 def test_dvs_gesture_at_48_is_accepted() -> None:
     compile_workload(load_workload("dvs-gesture-2"), machine())
+
+
+def derived_bytes(made: Compiled, replicas: int) -> int:
+    """The fullest tile by its arrays alone, backward (states, ids) or when the replicas are summed (one more gradient).
+
+    Code and vertices are not in it, as in the authors' own reckoning.
+    """
+    network, per_tile = made.network, made.placement.neurons_per_tile
+    fullest = 0
+    for index, layer in enumerate(network.layers):
+        listed = network.input_capacity if index == 0 else network.layers[index - 1].capacity
+        weights = layer.inputs * per_tile * 4
+        arrays = 1 + replicas + (2 if isinstance(network.optimiser, Adam) else 0)
+        states = network.timesteps * network.batch * per_tile * 4 + network.batch * per_tile * 2 * 4
+        ids = (2 + (index > 0)) * network.batch * listed * 4
+        fullest = max(fullest, weights * arrays + states + ids, weights * (arrays + 1))
+    return fullest
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("dvs-gesture-64", {}), ("dvs-gesture-2", {}), ("nmnist-2", {}), ("nmnist-4", {}), ("multi-neuron-16", {}),
+     ("multi-neuron-16", "base 2"), ("multi-neuron-8", {}), ("multi-neuron-8-base2", {})],
+)  # fmt: skip
+def test_the_fullest_tile_is_as_derived(name: str, changes: dict[str, Any] | str) -> None:
+    """Data within 10 % of the derived bytes; with code and vertices never less."""
+    made = compiled(name, BASE_2 if changes == "base 2" else {})
+    memory, derived = made.memory, derived_bytes(made, 6)
+    data = memory.peak_bytes - int(memory.code[memory.peak_tile] + memory.vertices[memory.peak_tile])
+    assert data == pytest.approx(derived, rel=0.10)
+    assert memory.peak_bytes > 0.9 * derived
+
+
+def test_code_beyond_the_executable_region_is_refused() -> None:
+    with pytest.raises(
+        DoesNotFit, match=r"executable region of bow: tile \d+ .* bytes of code .*the region has 65,536"
+    ):
+        compile_workload(load_workload("nmnist-4"), machine("bow", tile__executable_bytes="64 KiB"))
 
 
 def test_16_neurons_a_tile_with_six_replicas_are_refused() -> None:

@@ -26,6 +26,7 @@ def check_fits(
     peak_of: PeakOf,
 ) -> None:
     """Raise DoesNotFit when a tile needs more than it has: tile, variable, bytes, and three things to change."""
+    _check_executable(program, memory, machine)
     available = machine.tile.sram_bytes
     needed = memory.peak_bytes
     if needed <= available:
@@ -47,6 +48,19 @@ def check_fits(
         verdict = "then it fits" if left <= 0 else f"still {show_bytes(left)} over"
         lines.append(f"  - {advice}: saves {saved:,} bytes ({show_bytes(saved)}), {verdict}")
     raise DoesNotFit("\n".join(lines))
+
+
+def _check_executable(program: Program, memory: Memory, machine: MimdMachine) -> None:
+    """Code and vertex state must lie in the executable region of a tile."""
+    needed = memory.code + memory.vertices
+    tile, limit = int(needed.argmax()), machine.tile.executable_bytes
+    if int(needed[tile]) > limit:
+        raise DoesNotFit(
+            f"code and vertex state do not fit the executable region of {machine.name}: tile {tile} "
+            f"({program.layer_of_tile[tile] or 'no neurons'}) needs {int(memory.code[tile]):,} bytes of code and "
+            f"{int(memory.vertices[tile]):,} of vertex state, the region has {limit:,} ({show_bytes(limit)}): take a "
+            "smaller batch or capacity, fewer layers, or fewer weight gradient replicas"
+        )
 
 
 def remedies(network: SpikingNetwork, options: MappingOptions) -> Iterator[tuple[str, SpikingNetwork, MappingOptions]]:

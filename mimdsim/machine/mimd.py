@@ -29,6 +29,7 @@ class Tile(SourcedSection):
     """
 
     sram_bytes: int = Field(gt=0)
+    executable_bytes: int = Field(gt=0)  # the part that may hold code and vertex state; the rest is interleaved
     worker_contexts: int = Field(gt=0, le=64)
     issue_cycles: int = Field(gt=0)
     vector_bytes: int = Field(ge=4, multiple_of=4)

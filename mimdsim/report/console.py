@@ -9,6 +9,7 @@ from mimdsim.profile import RunProfile, TiledProfile
 from mimdsim.report.tables import Table
 from mimdsim.report.tables_comparison import assumptions_table, comparison_table
 from mimdsim.report.tables_cost import phases_table, supersteps_table
+from mimdsim.report.tables_doubts import doubts_table
 from mimdsim.report.tables_learning import activity_table
 from mimdsim.report.tables_memory import categories_table, liveness_table
 from mimdsim.report.verdicts import verdicts
@@ -61,6 +62,11 @@ def _of_tiled(tiled: TiledProfile) -> Iterator[str]:
         f"The {min(LONGEST, len(tiled.spans))} longest supersteps", supersteps_table(tiled, LONGEST),
         "superstep", "phase", "times", "compute cycles", "exchange cycles", "sync cycles", "share", "slowest tile",
     )  # fmt: skip
+    if tiled.doubts:
+        doubts = doubts_table(tiled, LONGEST)
+        columns = ("part", "kind of source", "of all cycles", "plus or minus ms", "of the width")
+        yield from _section("What widens the interval most", doubts, *columns)
+        yield from _wrapped("  ", plain(doubts.note))
     yield ""
     yield (
         f"Tiles: {thousands(tiled.tiles_used)} of {thousands(tiled.tiles)} used, "

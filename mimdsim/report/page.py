@@ -18,6 +18,7 @@ from mimdsim.report.tables_comparison import (
     phase_comparison_table,
 )
 from mimdsim.report.tables_cost import phases_table, supersteps_table, tiles_table, utilisation_table
+from mimdsim.report.tables_doubts import doubts_table
 from mimdsim.report.tables_learning import activity_table, training_table
 from mimdsim.report.tables_memory import categories_table, liveness_table, variables_table
 from mimdsim.report.verdicts import verdicts
@@ -100,7 +101,9 @@ def sections(profile: RunProfile) -> tuple[Section, ...]:
         Section(
             key="time",
             title="Where the time goes",
-            tables=(phases_table(tiled), supersteps_table(tiled, PAGE_ROWS)) if tiled else (),
+            tables=(phases_table(tiled), supersteps_table(tiled, PAGE_ROWS), doubts_table(tiled, PAGE_ROWS))
+            if tiled
+            else (),
             missing=no_tiles,
         ),
         Section(

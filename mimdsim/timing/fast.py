@@ -16,9 +16,6 @@ from mimdsim.timing.path import PathPart, critical_path
 EXCHANGE_KIND = "derived"  # the endpoint model is measured, its fixed part derived from profiles
 SYNC_KIND = "derived"
 LOOP_KIND = "assumed"
-# Published training times of the sparse layer are 0.9 to 1.25 times this model's (mimdsim check --references --data,
-# natural activity). What is not explained is not put into the estimate but into the upper end of every interval.
-UNEXPLAINED_RATIO = 1.25
 
 
 def time_program(
@@ -66,7 +63,6 @@ def time_program(
     cycles = sum(span.cycles for span in spans)
     exposed = host_exposed_seconds(stream, cycles / clock, machine.host.prefetch_depth)
     off = sum(doubt.half_width_cycles for doubt in doubts)
-    high = max(cycles + off, UNEXPLAINED_RATIO * cycles)
     return TiledProfile(
         machine=machine.name,
         title=machine.title,
@@ -89,7 +85,7 @@ def time_program(
         host_seconds=stream,
         host_exposed_seconds=exposed,
         seconds_low=(cycles - off) / clock + exposed,
-        seconds_high=high / clock + exposed,
+        seconds_high=(cycles + off) / clock + exposed,
         doubts=doubts,
         exchange_cycles_other_model=_other_model_cycles(program, machine, loads),
         assumptions=machine_assumptions(machine) + codelet_assumptions(program),
@@ -184,15 +180,7 @@ def input_bytes(program: Program) -> int:
 
 def machine_assumptions(machine: MimdMachine) -> tuple[Assumption, ...]:
     """Every number of the machine with its source."""
-    found = [
-        Assumption(
-            name="upper end of the interval",
-            value=f"at least {UNEXPLAINED_RATIO:g} times the estimate",
-            kind="derived",
-            source="published training times of the sparse layer are 0.9 to 1.25 times this model's "
-            "with the per-batch state gradient (references/)",
-        )
-    ]
+    found = []
     for section_name in ("chip", "tile", "exchange", "sync", "host", "links", "matrix"):
         section = getattr(machine, section_name)
         if section is None:

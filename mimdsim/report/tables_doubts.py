@@ -1,0 +1,44 @@
+"""What the interval of a tiled machine is made of, and what the other exchange model would say."""
+
+from __future__ import annotations
+
+from mimdsim.profile import TiledProfile
+from mimdsim.report.tables import Table, aligned_ms, count, percent, shown, table, text
+from mimdsim.report.wording import significant, thousands
+
+
+def doubts_table(tiled: TiledProfile, most: int) -> Table:
+    """The `most` parts of the cycles that widen the interval most, and the exchange model that was not selected."""
+    width = sum(doubt.half_width_cycles for doubt in tiled.doubts) or 1
+    total = tiled.seconds_per_training_step
+    rows = [
+        (
+            text(doubt.name),
+            text(doubt.kind),
+            count(doubt.cycles),
+            percent(doubt.cycles, tiled.cycles or 1),
+            aligned_ms(tiled.seconds(doubt.half_width_cycles), total),
+            shown(f"{100 * doubt.half_width_cycles / width:.0f} %", doubt.half_width_cycles),
+        )
+        for doubt in tiled.doubts[:most]
+    ]
+    left = len(tiled.doubts) - len(rows)
+    return table(
+        "doubts",
+        "What the interval is made of, widest first",
+        ("part", "kind of source", "cycles", "of all cycles", "plus or minus ms", "of the width"),
+        rows,
+        (f"{thousands(left)} smaller parts are left out. " if left > 0 else "") + _other_model(tiled),
+    )
+
+
+def _other_model(tiled: TiledProfile) -> str:
+    ours, other = tiled.exchange_cycles, tiled.exchange_cycles_other_model
+    if not ours or not other:
+        return ""
+    change = 100 * (other / ours - 1)
+    milliseconds = significant(1e3 * tiled.seconds(other - ours))
+    return (
+        f"By the other exchange model (exchange.model) the exchanges would take {thousands(other)} cycles instead of "
+        f"{thousands(ours)} ({change:+.0f} %, {milliseconds} ms)."
+    )
