@@ -15,7 +15,7 @@ from mimdsim.codelets.neurons import DECAY_GRADIENT, LIF_UPDATE
 from mimdsim.codelets.spikes import COMBINE_TILES, FLAG_SPIKES
 from mimdsim.compiler import Compiled
 from mimdsim.functional.execute import VertexFailure
-from mimdsim.program import Codelet, Field, Term, TileFormula, WorkerBundles
+from mimdsim.program import Codelet, Field, Term, TileFormula, WorkerBundles, shared_bundles
 from mimdsim.program.codelet import UNCERTAINTY, now_shift
 
 NETWORK = small_network((6, 5, 3), timesteps=3, batch=3, capacities=(4, 3))
@@ -195,3 +195,19 @@ def test_strict_execution_finds_a_table_codelet_that_leaves_its_slices(field: st
     pattern = "poison reached 'dv'" if field == "start" else "writes 'dv.output' outside its slice"
     with pytest.raises(MappingError, match=rf"vertex 1 of DecayGradient \(output\) on tile 5 .*{pattern}"):
         executed(changed, values, strict=True)
+
+
+def test_a_multi_vertex_splits_one_extent_over_the_contexts() -> None:
+    cost = shared_bundles(
+        supervisor_cycles=11,
+        fixed=20,
+        terms=(Term(bundles=3, extents=("rows", "columns")), Term(bundles=2, extents=("columns",))),
+        split="rows",
+        kind="assumed",
+        source="a test",
+    )
+    extents = {"rows": np.array([12, 13, 0]), "columns": np.array([5, 5, 5])}
+    # 12 rows over 6 contexts are 2 each, 13 are 3 for the longest
+    expected = [11 + 6 * (20 + 3 * 2 * 5 + 10), 11 + 6 * (20 + 3 * 3 * 5 + 10), 11 + 6 * (20 + 10)]
+    assert cost.cycles(extents, 6, 8).tolist() == expected
+    assert cost.cycles(extents, 1, 8).tolist()[0] == 11 + 20 + 3 * 12 * 5 + 10

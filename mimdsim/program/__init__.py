@@ -15,6 +15,7 @@ from mimdsim.program.codelet import (
     TileFormula,
     Within,
     WorkerBundles,
+    shared_bundles,
 )
 from mimdsim.program.mapping import TileMapping
 from mimdsim.program.records import (
@@ -51,5 +52,6 @@ __all__ = [
     "VertexTable",
     "Within",
     "WorkerBundles",
+    "shared_bundles",
     "verify",
 ]

@@ -144,6 +144,31 @@ class TileFormula:
     source: str
 
 
+def shared_bundles(
+    *, supervisor_cycles: int, fixed: float, terms: tuple[Term, ...], split: str, kind: str, source: str
+) -> TileFormula:
+    """Cost of a vertex that the supervisor splits over all worker contexts (a MultiVertex).
+
+    Every context takes its share of the extent `split`, rounded up, and all the others whole:
+
+        cycles = supervisor_cycles + contexts * (fixed + sum of the terms with extent `split` divided by contexts)
+
+    The supervisor launches the contexts (11 to 13 cycles in PopLibs) and waits for the longest. Extents are int columns
+    of the table, none may depend on activity.
+    """
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
+        worker: Any = fixed + 0 * extents[split]
+        for term in terms:
+            turns: Any = term.bundles
+            for name in term.extents:
+                turns = turns * (-(-extents[name] // worker_contexts) if name == split else extents[name])
+            worker = worker + turns
+        return supervisor_cycles + worker_contexts * worker
+
+    return TileFormula(cycles=cycles, kind=kind, source=source)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Codelet:
     """What a vertex computes and costs.
