@@ -104,11 +104,11 @@ Made by `python benchmarks/timestep_break_down.py --data N-MNIST --page docs/tim
 networks on Bow with natural activity, at their smallest and largest hidden capacity. All numbers are tile cycles of one
 timestep, forward and backward together; the last column is what one more slot of capacity costs.
 
-How to read it. At small capacity the timestep is a fixed cost: about a third of a hundred small library programs
-(slices, updates, scalings), each with a sync, an exchange of its own and a launch, and the per-batch state gradient,
+How to read it. At small capacity the timestep is a fixed cost: some 35 small library programs for three layers (slices,
+updates, scalings), each with a sync, an exchange of its own and a launch, and above all the per-batch state gradient,
 whose rows are gathered from all tiles of a layer in pieces of eight bytes. What grows with the capacity is: weight and
-input gradient (seven bundles per id and pair of neurons on the neuron tiles), the sums of input gradients over tiles, and
-two broadcasts of ids to every neuron tile, which the wire's 4 bytes a cycle bound.
+input gradient (seven bundles per id and pair of neurons on the neuron tiles), the sums of input gradients over tiles,
+and two broadcasts of ids to every neuron tile, which the wire's 4 bytes a cycle bound.
 
 The tile-wise state gradient (the default here, and the authors' final version) scans every listed id on every tile
 instead: no rows are gathered, so the fixed part falls, and the scan adds to the slope. No published time of it is

@@ -106,7 +106,7 @@ def simulate(
         gpus=lineup,
         training=training_profile(workload, log, compiled.network.batch),
         activity=activity_profiles(compiled.network, log.activity),
-        warnings=surplus_warning(workload, data[0]) + beyond_sources(machine) + warnings,
+        warnings=surplus_warning(workload, data[0]) + beyond_sources(machine) + half_warning(workload) + warnings,
     )
     return Run(profile=profile, compiled=compiled, log=log)
 
@@ -159,6 +159,16 @@ def beyond_sources(machine: MimdMachine) -> tuple[str, ...]:
     return (
         f"{machine.chip.tiles:,} tiles: the costs of sync and exchange were taken from chips of at most "
         f"{SOURCED_TILES:,} tiles and do not grow with distance; set sync.internal_cycles and exchange.fixed_cycles",
+    )
+
+
+def half_warning(workload: Workload) -> tuple[str, ...]:
+    """Said when values have the bytes and cycles of half but not its arithmetic."""
+    if workload.mapping.value_bytes == 4:
+        return ()
+    return (
+        "mapping.value_bytes = 2: memory, exchange and cycles are those of half, values are computed in float32; loss "
+        "and accuracy do not show what half arithmetic does to them",
     )
 
 

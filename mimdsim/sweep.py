@@ -29,7 +29,7 @@ from mimdsim.base.files import dump_json, writable_folder, write_atomically
 from mimdsim.base.schema import build
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import RecordedActivity
-from mimdsim.run import compile_workload, config_digest, open_data, retime, train_workload
+from mimdsim.run import compile_workload, config_digest, half_warning, open_data, retime, train_workload
 from mimdsim.workload import Workload, load_workload
 
 WORKLOAD_SECTIONS = ("data", "network", "training", "mapping", "seed")
@@ -215,11 +215,14 @@ def _in_processes(
 
 def _record(point: Point, folder: Path) -> None:
     """Train and keep the spikes of the last training step; memory limits do not matter for values."""
+    # spikes are the same wherever they are selected, and the last tiles are too few for some of the points
+    anywhere = point.workload.mapping.model_copy(update={"selection_tiles": "published"})
+    workload = point.workload.model_copy(update={"mapping": anywhere})
     try:
-        compiled = compile_workload(point.workload, point.machine, must_fit=False)
+        compiled = compile_workload(workload, point.machine, must_fit=False)
     except DoesNotFit:
         return  # too few tiles even on the largest machine: every point of this activity says so
-    log = train_workload(point.workload, compiled, open_data(point.workload))
+    log = train_workload(workload, compiled, open_data(workload))
     arrays: dict[str, np.ndarray] = {}
     for layer, ids in log.activity.ids.items():
         arrays[f"ids.{layer}"], arrays[f"counts.{layer}"] = ids, log.activity.counts[layer]
@@ -262,7 +265,7 @@ def _time_point(point: Point, folder: Path) -> None:
             "peak_bytes": compiled.memory.peak_bytes,
             "limit_bytes": limit,
             "fits": compiled.memory.peak_bytes <= limit,
-            "note": "",
+            "note": "; ".join(half_warning(point.workload)),
         }
     write_atomically(folder / "points" / f"{point.key}.json", dump_json(row))
 

@@ -14,18 +14,27 @@ from mimdsim.costs.library.slices import dynamic_slice_1d_cycles
 from mimdsim.numerics import dense as numerics
 from mimdsim.program import Codelet, Field, Term, TileFormula
 
+FORMATS = {1: "u8", 2: "f16", 4: "f32"}  # the library's cycles go by the bytes of an element
 
-def _slice_cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-    return dynamic_slice_1d_cycles(
-        extents["elements"], 1, dtype="f32", worker_contexts=worker_contexts, vector_bytes=vector_bytes
+
+@lru_cache(maxsize=8)
+def slice_formula(item_bytes: int) -> TileFormula:
+    """Slice or update of elements of `item_bytes`."""
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        return dynamic_slice_1d_cycles(
+            extents["elements"],
+            1,
+            dtype=FORMATS[item_bytes],
+            worker_contexts=worker_contexts,
+            vector_bytes=vector_bytes,
+        )
+
+    return TileFormula(
+        cycles=cycles,
+        kind="published",
+        source="PopLibs popops DynamicSlice1D / UpdateSlice1D cycle estimator (commit 7eac0f2)",
     )
-
-
-_SLICE = TileFormula(
-    cycles=_slice_cycles,
-    kind="published",
-    source="PopLibs popops DynamicSlice1D / UpdateSlice1D cycle estimator (commit 7eac0f2)",
-)
 
 
 BOXES: dict[str, tuple[str, ...]] = {
@@ -63,7 +72,7 @@ def slice_codelet(along: str, shift: int) -> Codelet:
         ),
         columns=COLUMNS[along],
         compute=MOVES[along],
-        cost=_SLICE,
+        cost=slice_formula(4),
         code_bytes=320,
     )
 
@@ -81,19 +90,22 @@ def update_codelet(along: str) -> Codelet:
         ),
         columns=COLUMNS[along],
         compute=MOVES[along],
-        cost=_SLICE,
+        cost=slice_formula(4),
         code_bytes=320,
     )
 
 
-def _fill_cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-    per_worker = -(-np.asarray(extents["elements"]) // worker_contexts)
-    return worker_contexts * fill_cycles(per_worker, dtype="f32", vector_bytes=vector_bytes)
+@lru_cache(maxsize=8)
+def fill_formula(item_bytes: int) -> TileFormula:
+    """Equal values in elements of `item_bytes`."""
 
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        per_worker = -(-np.asarray(extents["elements"]) // worker_contexts)
+        return worker_contexts * fill_cycles(per_worker, dtype=FORMATS[item_bytes], vector_bytes=vector_bytes)
 
-_FILL = TileFormula(
-    cycles=_fill_cycles, kind="published", source="PopLibs popops Fill cycle estimator (7eac0f2), one per context"
-)
+    return TileFormula(
+        cycles=cycles, kind="published", source="PopLibs popops Fill cycle estimator (7eac0f2), one per context"
+    )
 
 
 def _fill(name: str, box: tuple[str, ...], compute: Any) -> Codelet:
@@ -102,7 +114,7 @@ def _fill(name: str, box: tuple[str, ...], compute: Any) -> Codelet:
         fields=(Field(name="target", access="write", box=box),),
         columns=("start", "stop"),
         compute=compute,
-        cost=_FILL,
+        cost=fill_formula(4),
         code_bytes=192,
     )
 
@@ -117,7 +129,7 @@ FILL_VECTOR = Codelet(
     columns=("start", "stop"),
     constants=("value",),
     compute=numerics.fill_vector,
-    cost=_FILL,
+    cost=fill_formula(4),
     code_bytes=192,
 )
 
@@ -126,7 +138,7 @@ FILL_SLOTS = Codelet(
     fields=(Field(name="target", access="write", box=("sample", "slot_start:slot_stop")),),
     columns=("sample", "slot_start", "slot_stop"),
     compute=numerics.fill_slots,
-    cost=_FILL,
+    cost=fill_formula(4),
     code_bytes=192,
 )
 
@@ -164,8 +176,18 @@ OFFSET_FROM = Codelet(
 COPY_CYCLES = 288  # launch and rendezvous of a copy by six contexts
 
 
-def _copy_cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-    return COPY_CYCLES + 4 * np.asarray(extents["elements"]) // vector_bytes
+@lru_cache(maxsize=8)
+def copy_formula(item_bytes: int) -> TileFormula:
+    """Copy of elements of `item_bytes` on a tile."""
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        return COPY_CYCLES + item_bytes * np.asarray(extents["elements"]) // vector_bytes
+
+    return TileFormula(
+        cycles=cycles,
+        kind="derived",
+        source="six-worker copy measured on a C600, 288 cycles and one per 8 bytes (osmarks/ipu-stack cost.rs)",
+    )
 
 
 COPY_COLUMNS = Codelet(
@@ -176,11 +198,7 @@ COPY_COLUMNS = Codelet(
     ),
     columns=("start", "stop"),
     compute=numerics.copy_columns,
-    cost=TileFormula(
-        cycles=_copy_cycles,
-        kind="derived",
-        source="six-worker copy measured on a C600, 288 cycles and one per 8 bytes (osmarks/ipu-stack cost.rs)",
-    ),
+    cost=copy_formula(4),
     code_bytes=192,
 )
 
@@ -200,10 +218,22 @@ RANDOM_OFFSETS = Codelet(
 )
 
 
-def _sum_cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-    """Contiguous partials per worker: one 64-bit load-and-add per vector and replica, 3 bundles to store a vector."""
-    vectors = -(-np.asarray(extents["elements"]) // (worker_contexts * (vector_bytes // 4)))
-    return 11 + worker_contexts * (16 + vectors * (extents["replicas"] + 3))
+@lru_cache(maxsize=8)
+def sum_formula(item_bytes: int) -> TileFormula:
+    """Contiguous partials per worker: one 64-bit load-and-add per vector and replica, 3 bundles to store a vector; 6
+    for halves, whose accumulators take three more to read and convert (strided reduction: 8 instead of 5)."""
+    store = {4: 3, 2: 6}[item_bytes]
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        vectors = -(-np.asarray(extents["elements"]) // (worker_contexts * (vector_bytes // item_bytes)))
+        return 11 + worker_contexts * (16 + vectors * (extents["replicas"] + store))
+
+    return TileFormula(
+        cycles=cycles,
+        kind="derived",
+        source="PopLibs inner-loop templates: one accumulate per 64 bits and partial, "
+        f"{'three' if store == 3 else 'six'} bundles per stored vector",
+    )
 
 
 SUM_REPLICAS = Codelet(
@@ -214,11 +244,7 @@ SUM_REPLICAS = Codelet(
     ),
     columns=("start", "stop"),
     compute=numerics.sum_replicas,
-    cost=TileFormula(
-        cycles=_sum_cycles,
-        kind="derived",
-        source="PopLibs inner-loop templates: one accumulate per 64 bits and partial, three bundles per stored vector",
-    ),
+    cost=sum_formula(4),
     flops=(Term(bundles=1, extents=("elements", "replicas")),),
     code_bytes=320,
 )

@@ -20,6 +20,14 @@ SURROGATE_SOURCE = (
     "loads, multiply, add, store, four reloads; 20 to 80 are compatible with the source, hundreds if pow were double"
 )
 
+# Tiles store 32 bits at least. One byte or half into its word, compiled: word address, load the word, shift of the
+# element (2), shifted mask, clear, shifted value, or; the store itself is counted where a whole word would be.
+SUBWORD_STORE_BUNDLES = 1 + 1 + 2 + 1 + 1 + 1 + 1
+SUBWORD_STORE_SOURCE = (
+    f"{SUBWORD_STORE_BUNDLES} to put it into its word (instruction count of our own: tiles store 32 bits at least; "
+    "PopLibs MultiUpdateAdd counts 20 for a half merged on its own, 3 for a whole word, commit 7eac0f2)"
+)
+
 
 def overhead_bundles(scalars: int, vectors: int) -> float:
     """Bundles of a vertex outside its loops."""

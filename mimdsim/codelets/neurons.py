@@ -6,7 +6,11 @@ how it is placed on tiles in compiler/lower_neurons.py.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from mimdsim.codelets.launch import (
     SOURCE,
@@ -42,6 +46,24 @@ LIF_UPDATE = Codelet(
     ),
     flops=(Term(bundles=1, extents=("spikes", "neurons")), Term(bundles=3, extents=("neurons",))),
     code_bytes=640,
+)
+
+LIF_UPDATE_DENSE = replace(
+    LIF_UPDATE,
+    name="LifUpdateDense",
+    fields=(*LIF_UPDATE.fields[:2], Field(name="row", access="read", box=("sample", ":"))),
+    compute=numerics.lif_update_dense,
+    cost=WorkerBundles(
+        fixed=overhead_bundles(scalars=3, vectors=3),
+        terms=(
+            Term(bundles=4.5, extents=("inputs",)),  # load the byte, branch, count
+            # the row of weights by the count, load a weight pair, add; the loop reloads
+            Term(bundles=4, extents=("spikes", "pairs"), pairable=1),
+            Term(bundles=15, extents=("neurons",)),
+        ),
+        kind="derived",
+        source=f"{SOURCE}; the update from listed ids, with 4-5 per byte looked at as in the scan of flags",
+    ),
 )
 
 STATE_GRADIENT = Codelet(
@@ -99,14 +121,43 @@ STATE_GRADIENT_ROW = Codelet(
 )
 
 
-def _scale_cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-    return bias_add_cycles(extents["samples"], extents["neurons"], worker_contexts=worker_contexts)
+def _scale_cycles(extents: dict[str, Any], worker_contexts: int, item_bytes: int) -> Any:
+    samples, neurons = extents["samples"], extents["neurons"]
+    if item_bytes == 4:
+        return bias_add_cycles(samples, neurons, worker_contexts=worker_contexts)
+    samples, neurons = np.broadcast_arrays(samples, neurons)
+    cycles = np.zeros(neurons.shape, np.int64)
+    for width in np.unique(neurons).tolist():  # the library chooses another loop for each width of halves
+        rows = neurons == width
+        cycles[rows] = bias_add_cycles(samples[rows], width, dtype="f16", worker_contexts=worker_contexts)
+    return cycles
 
 
 SCALE_SOURCE = (
     "PopLibs popops BroadcastVectorInner1D cycle estimator (commit 7eac0f2): one factor per neuron, samples as blocks; "
     "a multiply loops like an add"
 )
+
+
+@lru_cache(maxsize=8)
+def scale_formula(item_bytes: int) -> TileFormula:
+    """One factor per neuron, values of `item_bytes`."""
+    return TileFormula(
+        cycles=lambda extents, contexts, _: _scale_cycles(extents, contexts, item_bytes),
+        kind="published",
+        source=SCALE_SOURCE,
+    )
+
+
+@lru_cache(maxsize=8)
+def masked_scale_formula(item_bytes: int) -> TileFormula:
+    """One factor per neuron, nothing where the neuron was reset."""
+    return TileFormula(
+        cycles=lambda extents, contexts, _: 2 * _scale_cycles(extents, contexts, item_bytes),
+        kind="assumed",
+        source="twice a multiply: one pass to compare and select, one to multiply",
+    )
+
 
 DECAY_GRADIENT = Codelet(
     name="DecayGradient",
@@ -116,7 +167,7 @@ DECAY_GRADIENT = Codelet(
     ),
     columns=("start", "stop"),
     compute=numerics.scale_in_place,
-    cost=TileFormula(cycles=_scale_cycles, kind="published", source=SCALE_SOURCE),
+    cost=scale_formula(4),
     flops=(Term(bundles=1, extents=("samples", "neurons")),),
     code_bytes=256,
 )
@@ -131,11 +182,7 @@ MASKED_DECAY_GRADIENT = Codelet(
     columns=("start", "stop"),
     constants=("threshold",),
     compute=numerics.scale_unless_spiked,
-    cost=TileFormula(
-        cycles=lambda extents, contexts, vector: 2 * _scale_cycles(extents, contexts, vector),
-        kind="assumed",
-        source="twice a multiply: one pass to compare and select, one to multiply",
-    ),
+    cost=masked_scale_formula(4),
     flops=(Term(bundles=2, extents=("samples", "neurons")),),
     code_bytes=320,
 )
@@ -148,9 +195,17 @@ CURRENT_GRADIENT = Codelet(
     ),
     columns=("start", "stop"),
     compute=numerics.scale_in_place,
-    cost=TileFormula(cycles=_scale_cycles, kind="published", source=SCALE_SOURCE),
+    cost=scale_formula(4),
     flops=(Term(bundles=1, extents=("samples", "neurons")),),
     code_bytes=256,
 )
 
-CODELETS = (LIF_UPDATE, STATE_GRADIENT, STATE_GRADIENT_ROW, DECAY_GRADIENT, MASKED_DECAY_GRADIENT, CURRENT_GRADIENT)
+CODELETS = (
+    LIF_UPDATE,
+    LIF_UPDATE_DENSE,
+    STATE_GRADIENT,
+    STATE_GRADIENT_ROW,
+    DECAY_GRADIENT,
+    MASKED_DECAY_GRADIENT,
+    CURRENT_GRADIENT,
+)

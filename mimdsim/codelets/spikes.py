@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.launch import LAUNCH_BUNDLES, SOURCE, overhead_bundles
+from mimdsim.codelets.launch import (
+    LAUNCH_BUNDLES,
+    SOURCE,
+    SUBWORD_STORE_BUNDLES,
+    SUBWORD_STORE_SOURCE,
+    overhead_bundles,
+)
 from mimdsim.numerics import spikes as numerics
 from mimdsim.program import Codelet, Field, Term, TileFormula, WorkerBundles
 
@@ -89,6 +96,30 @@ COMBINE_TILES = Codelet(
     code_bytes=384,
 )
 
+ROW_VECTOR = 8  # neurons of a dense row that one 64-bit store clears
+
+SPIKES_TO_DENSE = Codelet(
+    name="SpikesToDense",
+    fields=(
+        Field(name="row", access="write", box=("sample", ":")),
+        Field(name="ids", access="read", box=("sample", ":")),
+        Field(name="counts", access="read", box=("sample", ":")),
+    ),
+    columns=("sample",),
+    compute=numerics.spikes_to_dense,
+    cost=WorkerBundles(
+        fixed=overhead_bundles(scalars=1, vectors=3),
+        terms=(
+            Term(bundles=3, extents=("vectors",)),  # store, next address, branch
+            # load id, count, branch, then a byte into its word
+            Term(bundles=4 + SUBWORD_STORE_BUNDLES, extents=("spikes",)),
+        ),
+        kind="derived",
+        source=f"instruction count of our own: 3 per 64 bits cleared, 4 per spike and {SUBWORD_STORE_SOURCE}",
+    ),
+    code_bytes=320,
+)
+
 WEIGHT_GRADIENT = Codelet(
     name="WeightGradient",
     fields=(
@@ -153,13 +184,23 @@ REDUCE_PARTS = Codelet(
 )
 
 
-def _reduce_groups_cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+@lru_cache(maxsize=8)
+def reduce_groups_formula(item_bytes: int) -> TileFormula:
     """Strided reduction (PopLibs STRIDED estimate per worker) with the outputs of the vertex over the contexts."""
-    outputs, groups = extents["outputs"], extents["groups"]
-    per_worker = -(-outputs // worker_contexts)
-    # 16 to set up; every pair of outputs: 3 + 5 to store + 3 to start the inner loop + one add per further partial
-    worker = 16 + -(-per_worker // (vector_bytes // 4)) * (3 + 5 + 3 + (groups - 1))
-    return 11 + worker_contexts * np.asarray(worker)  # 11: supervisor part of a popops vertex
+    store = {4: 5, 2: 8}[item_bytes]
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        outputs, groups = extents["outputs"], extents["groups"]
+        per_worker = -(-outputs // worker_contexts)
+        # 16 to set up; every vector of outputs: 3 + store + 3 to start the inner loop + one add per further partial
+        worker = 16 + -(-per_worker // (vector_bytes // item_bytes)) * (3 + store + 3 + (groups - 1))
+        return 11 + worker_contexts * np.asarray(worker)  # 11: supervisor part of a popops vertex
+
+    return TileFormula(
+        cycles=cycles,
+        kind="derived",
+        source="PopLibs popops strided reduction per worker (commit 7eac0f2), spread over the contexts, 11 to launch",
+    )
 
 
 REDUCE_GROUPS = Codelet(
@@ -170,11 +211,7 @@ REDUCE_GROUPS = Codelet(
     ),
     columns=("sample", "slot_start", "slot_stop"),
     compute=numerics.reduce_groups,
-    cost=TileFormula(
-        cycles=_reduce_groups_cycles,
-        kind="derived",
-        source="PopLibs popops strided reduction per worker (commit 7eac0f2), spread over the contexts, 11 to launch",
-    ),
+    cost=reduce_groups_formula(4),
     flops=(Term(bundles=1, extents=("outputs", "groups")),),
     code_bytes=320,
 )
@@ -184,6 +221,7 @@ CODELETS = (
     SCAN_FLAGS,
     COMBINE_WORKERS,
     COMBINE_TILES,
+    SPIKES_TO_DENSE,
     WEIGHT_GRADIENT,
     INPUT_GRADIENT,
     REDUCE_PARTS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -74,14 +75,38 @@ UPDATE_FIELDS = (
 )
 
 
-def _per_vector(bundles: float) -> Any:
+def _per_vector(bundles: float, item_bytes: int) -> Any:
     """A fused element-wise expression: `bundles` per 64-bit vector and worker, plus prologue and supervisor part."""
 
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        vectors = -(-np.asarray(extents["elements"]) // (worker_contexts * (vector_bytes // 4)))
+        vectors = -(-np.asarray(extents["elements"]) // (worker_contexts * (vector_bytes // item_bytes)))
         return np.ceil(11 + worker_contexts * (29 + bundles * vectors)).astype(np.int64)
 
     return cycles
+
+
+@lru_cache(maxsize=8)
+def sgd_formula(item_bytes: int) -> TileFormula:
+    """One scaled add of elements of `item_bytes`."""
+    return TileFormula(
+        cycles=_per_vector(3, item_bytes),
+        kind="derived",
+        source="PopLibs scaled add: 3 bundles per 64-bit vector (commit 7eac0f2)",
+    )
+
+
+@lru_cache(maxsize=8)
+def adam_formula(item_bytes: int) -> TileFormula:
+    """The whole update in one pass; square roots and divisions go one by one, of floats, and halves are converted."""
+    elements = 8 // item_bytes
+    conversions = 2 * elements if item_bytes == 2 else 0  # under the root and out of the quotient, two at a time
+    loads_stores_arithmetic = 4 + 3 + 10
+    return TileFormula(
+        cycles=_per_vector(loads_stores_arithmetic + elements * 5 + elements * 3 + conversions // 2, item_bytes),
+        kind="derived",
+        source="fused map: 4 loads, 3 stores, 10 vector operations, square root 5 and division 3 per element"
+        " (PopLibs operation tables)" + (", conversions to float and back, two at a time" if conversions else ""),
+    )
 
 
 SGD = Codelet(
@@ -90,11 +115,7 @@ SGD = Codelet(
     columns=("start", "stop"),
     constants=("rate",),
     compute=numerics.sgd,
-    cost=TileFormula(
-        cycles=_per_vector(3),
-        kind="derived",
-        source="PopLibs scaled add: 3 bundles per 64-bit vector (commit 7eac0f2)",
-    ),
+    cost=sgd_formula(4),
     flops=(Term(bundles=2, extents=("elements",)),),
     code_bytes=320,
 )
@@ -110,12 +131,7 @@ ADAM = Codelet(
     columns=("start", "stop"),
     constants=("rate", "beta1", "beta2", "epsilon"),
     compute=numerics.adam,
-    cost=TileFormula(
-        cycles=_per_vector(4 + 3 + 10 + 2 * 5 + 2 * 3),  # loads, stores, arithmetic, square roots, divisions
-        kind="derived",
-        source="fused map: 4 loads, 3 stores, 10 vector operations, square root 5 and division 3 per element"
-        " (PopLibs operation tables)",
-    ),
+    cost=adam_formula(4),
     flops=(Term(bundles=12, extents=("elements",)),),
     code_bytes=640,
 )

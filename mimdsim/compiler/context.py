@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mimdsim.codelets.dense import FILL_VECTOR
+from mimdsim.codelets.formats import in_format
 from mimdsim.compiler.placement import LayerPlacement, MappingOptions, Placement
 from mimdsim.graph import Layer, SpikingNetwork, Value
 from mimdsim.program import Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP
 
-LINEAR_ELEMENTS = 32  # of 4 bytes: the library maps linearly in runs of at least 128 bytes a tile (poputil)
+LINEAR_BYTES = 128  # the library maps linearly in runs of at least 128 bytes a tile (poputil)
+WORD_BYTES = 4  # tiles store and exchange whole words
 
 
 @dataclass
@@ -56,13 +58,28 @@ class Lowering:
         category: str,
         *,
         persistent: bool = False,
+        stored_bytes: int = 0,
     ) -> str:
-        """Declare a variable once; returns its name."""
+        """Declare a variable once; returns its name.
+
+        It is stored in `stored_bytes` where these are given, else float32 as the options say and others as they are.
+        """
         if name not in self.variables:
+            stored = stored_bytes or self.value_bytes(dtype)
             self.variables[name] = Variable(
-                name=name, shape=shape, dtype=dtype, mapping=mapping, category=category, persistent=persistent
+                name=name,
+                shape=shape,
+                dtype=dtype,
+                mapping=mapping,
+                category=category,
+                persistent=persistent,
+                stored_bytes=0 if stored == np.dtype(dtype).itemsize else stored,
             )
         return name
+
+    def value_bytes(self, dtype: str) -> int:
+        """Bytes of one element of `dtype` in tile memory."""
+        return self.options.value_bytes if dtype == "float32" else int(np.dtype(dtype).itemsize)
 
     def by_neuron(self, layer: str, axis: int) -> TileMapping:
         """Split along `axis` as the layer's neurons are."""
@@ -78,19 +95,30 @@ class Lowering:
         """The chip of a layer; the input is on the chip of the first layer."""
         return self.placement.layers[0].chip if layer == "input" else self.placed(layer).chip
 
-    def slots(self, width: int, chip: int, least: int = 1) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def slots(
+        self, width: int, chip: int, item_bytes: int, least_bytes: int = WORD_BYTES
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Tiles and (sample, slot_start, slot_stop) of runs of a [batch, width] variable, spread over a chip's tiles.
 
-        A run stays within a sample and has at least `least` elements where the sample has them.
+        A run stays within a sample, is of whole words and has at least `least_bytes` where the sample has them.
         """
         batch, usable = self.network.batch, self.placement.usable_on(chip)
-        run = min(width, max(least, -(-batch * width // len(usable))))
+        word = max(1, WORD_BYTES // item_bytes)
+        run = -(-batch * width // (len(usable) * word)) * word
+        run = min(width, max(1, least_bytes // item_bytes, run))
         runs = -(-width // run)
         sample, part = (column.ravel() for column in np.meshgrid(np.arange(batch), np.arange(runs), indexing="ij"))
         start = part * run
         # far more runs than tiles share tiles in turn
         tiles = usable[(np.arange(len(sample)) * len(usable)) // len(sample)]
         return tiles, {"sample": sample, "slot_start": start, "slot_stop": np.minimum(start + run, width)}
+
+    def slots_of(
+        self, variable: str, chip: int, least_bytes: int = WORD_BYTES
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """`slots` of a declared variable of [batch, width]."""
+        held = self.variables[variable]
+        return self.slots(held.shape[-1], chip, held.item_bytes, least_bytes)
 
     def spread(
         self,
@@ -101,27 +129,39 @@ class Lowering:
         chip: int,
         *,
         timesteps: int = 0,
-        least: int = 1,
+        least_bytes: int = WORD_BYTES,
     ) -> str:
         """A [batch, width] variable, or a sequence of it, in runs over a chip's tiles as `slots` says."""
-        tiles, columns = self.slots(width, chip, least)
+        tiles, columns = self.slots(width, chip, self.value_bytes(dtype), least_bytes)
         offset = columns["sample"] * width
         axis = PER_TIMESTEP if timesteps else FLAT
         mapping = TileMapping.split(axis, tiles, offset + columns["slot_start"], offset + columns["slot_stop"])
         shape = (timesteps, self.network.batch, width) if timesteps else (self.network.batch, width)
         return self.variable(name, shape, dtype, mapping, category)
 
-    def spikes(self, name: str, capacity: int, chip: int, *, timesteps: int = 0, least: int = 1) -> tuple[str, str]:
+    def spikes(
+        self, name: str, capacity: int, chip: int, *, timesteps: int = 0, least_bytes: int = WORD_BYTES
+    ) -> tuple[str, str]:
         """Ids and counts of sparse spikes spread over a chip; a whole sequence when `timesteps` is given."""
-        ids = self.spread(f"ids.{name}", capacity, "int32", "spike ids", chip, timesteps=timesteps, least=least)
-        counts = self.spread(f"counts.{name}", 2, "int32", "spike ids", chip, timesteps=timesteps, least=least)
+        ids, counts = (
+            self.spread(
+                f"{what}.{name}",
+                width,
+                self.options.id_dtype,
+                "spike ids",
+                chip,
+                timesteps=timesteps,
+                least_bytes=least_bytes,
+            )
+            for what, width in (("ids", capacity), ("counts", 2))
+        )
         return ids, counts
 
     def constant(self, name: str, layer: str, value: float) -> str:
         """A float per neuron of `layer`, set once, in runs over its chip as the library maps constants."""
         width = self.layer(layer).neurons
         usable = self.placement.usable_on(self.chip_of(layer))
-        run = max(LINEAR_ELEMENTS, -(-width // len(usable)))
+        run = max(LINEAR_BYTES // self.value_bytes("float32"), -(-width // len(usable)))
         starts = np.arange(0, width, run)
         stops = np.minimum(starts + run, width)
         tiles = usable[: len(starts)]
@@ -152,7 +192,8 @@ class Lowering:
         mergeable: bool = True,
         layer: str = "",
     ) -> None:
-        """Append a superstep to the open repeat, or to the program."""
+        """Append a superstep to the open repeat, or to the program; codelets get the number formats of the options."""
+        tables = tuple(self._in_format(table) for table in tables)
         superstep = Superstep(
             name=f"{stage} {layer}".strip(),
             op=op,
@@ -167,6 +208,13 @@ class Lowering:
             self.body.append(superstep)
         else:
             self.block.append(superstep)
+
+    def _in_format(self, table: VertexTable) -> VertexTable:
+        """The table with its codelet for the formats chosen; library vertices by the variable they move first."""
+        moved = self.variables[table.operands[table.codelet.fields[0].name]].item_bytes
+        ids, values = self.options.id_bytes, self.options.value_bytes
+        changed = in_format(table.codelet, id_bytes=ids, value_bytes=values, moved_bytes=moved)
+        return table if changed is table.codelet else table.with_codelet(changed)
 
     def open_repeat(self) -> None:
         self.block = []

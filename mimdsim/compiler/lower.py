@@ -8,14 +8,14 @@ from __future__ import annotations
 import networkx as nx
 
 from mimdsim.base.errors import MappingError
-from mimdsim.compiler import lower_neurons, lower_spikes, lower_training
+from mimdsim.compiler import lower_neurons, lower_selection, lower_spikes, lower_training
 from mimdsim.compiler.context import Lowering
 from mimdsim.compiler.lower_time import lower_backward, lower_forward
 from mimdsim.compiler.placement import MappingOptions, Placement
 from mimdsim.graph import Adam, Graph, Operation, Scan, SpikingNetwork
 from mimdsim.program import Program, TileMapping
 
-RULES = {**lower_neurons.RULES, **lower_spikes.RULES, **lower_training.RULES}
+RULES = {**lower_neurons.RULES, **lower_selection.RULES, **lower_spikes.RULES, **lower_training.RULES}
 OVERWRITES = ("lif_state_gradient",)  # write their result over their first input
 FUSED = tuple(kinds for kinds in RULES if len(kinds) == 2)
 

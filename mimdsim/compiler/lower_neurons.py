@@ -7,12 +7,13 @@ import numpy as np
 from mimdsim.codelets import neurons as codelets
 from mimdsim.codelets.dense import COPY_COLUMNS, FILL_VECTOR
 from mimdsim.compiler.context import Lowering
-from mimdsim.compiler.placement import LayerPlacement
+from mimdsim.compiler.placement import VECTOR_BYTES, LayerPlacement
 from mimdsim.graph import Layer, Operation
 from mimdsim.graph.neurons import Lif
 from mimdsim.program import Copy, Hits, Listed, Spikes, TileMapping, VertexTable
+from mimdsim.program.codelet import Recorded
 
-FLOATS_PER_PAIR = 2  # the published codelets work on pairs of neurons (float2)
+VECTOR_NAMES = {4: "pairs", 2: "quads"}  # of neurons: the published codelets load 64 bits, two floats or four halves
 
 
 def tile_sample_columns(placed: LayerPlacement, batch: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -26,14 +27,15 @@ def tile_sample_columns(placed: LayerPlacement, batch: int) -> tuple[np.ndarray,
     return tiles, columns
 
 
-def neuron_extents(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """neurons and pairs of neurons of each vertex."""
+def neuron_extents(low: Lowering, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """neurons and vectors of neurons ('pairs' of floats, 'quads' of halves) of each vertex."""
     neurons = columns["stop"] - columns["start"]
-    return {"neurons": neurons, "pairs": -(-neurons // FLOATS_PER_PAIR)}
+    value_bytes = low.options.value_bytes
+    return {"neurons": neurons, VECTOR_NAMES[value_bytes]: -(-neurons // (VECTOR_BYTES // value_bytes))}
 
 
 def lower_lif(low: Lowering, ops: tuple[Operation, ...]) -> None:
-    """synapse + lif: the current is summed from listed ids and integrated in the same vertex."""
+    """synapse + lif: the current is summed from listed ids, or a dense row, and integrated in the same vertex."""
     synapse, lif = ops
     layer = low.layer(lif.layer)
     placed = low.placed(layer.name)
@@ -43,14 +45,25 @@ def lower_lif(low: Lowering, ops: tuple[Operation, ...]) -> None:
     low.storage[lif.outputs[0]] = (v,)
     source = low.source_of(layer.name)
     tiles, columns = tile_sample_columns(placed, low.network.batch)
-    ids, counts = low.storage[spikes]
+    held = low.storage[spikes]
+    extents: dict[str, np.ndarray | Recorded] = {
+        "spikes": Spikes(layer=source, shift=0 if source == "input" else -1),
+        **neuron_extents(low, columns),
+    }
+    dense = len(held) == 1  # a row of all neurons instead of ids and counts
+    if dense:
+        extents["inputs"] = np.full(len(tiles), layer.inputs)
     table = VertexTable(
-        codelet=codelets.LIF_UPDATE,
+        codelet=codelets.LIF_UPDATE_DENSE if dense else codelets.LIF_UPDATE,
         layer=layer.name,
         tiles=tiles,
-        operands={"v": v, "w": low.storage[weights][0], "ids": ids, "counts": counts},
+        operands={
+            "v": v,
+            "w": low.storage[weights][0],
+            **dict(zip(("row",) if dense else ("ids", "counts"), held, strict=True)),
+        },
         columns=columns,
-        extents={"spikes": Spikes(layer=source, shift=0 if source == "input" else -1), **neuron_extents(columns)},
+        extents=extents,
         constants={
             "decay": np.float32(constants.decay),
             "scale": constants.input_scale(np.float32),

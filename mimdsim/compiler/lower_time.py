@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.codelets import dense as codelets
-from mimdsim.compiler.context import LINEAR_ELEMENTS, Lowering
+from mimdsim.compiler.context import LINEAR_BYTES, WORD_BYTES, Lowering
 from mimdsim.compiler.lower_neurons import declare_constants, declare_thresholds
+from mimdsim.compiler.lower_selection import handed_on, list_variables
 from mimdsim.compiler.lower_spikes import gradient_chip
 from mimdsim.graph import Operation, Scan, Value
 from mimdsim.program import Copy, TileMapping, VertexTable
@@ -47,8 +48,8 @@ def _fill_rows(low: Lowering, variable: str, tiles: np.ndarray, stage: str) -> N
     low.emit(stage, "zeros", tables=(table,))
 
 
-def _fill_slots(low: Lowering, variable: str, chip: int, stage: str, least: int = 1) -> None:
-    tiles, columns = low.slots(low.variables[variable].shape[1], chip, least)
+def _fill_slots(low: Lowering, variable: str, chip: int, stage: str, least_bytes: int = WORD_BYTES) -> None:
+    tiles, columns = low.slots_of(variable, chip, least_bytes)
     table = VertexTable(
         codelet=codelets.FILL_SLOTS,
         layer="",
@@ -114,7 +115,7 @@ def _offset(shift: int) -> str:
 
 def slice_slots(low: Lowering, sequence: str, now: str, shift: int, chip: int) -> None:
     """now <- sequence[t + shift] on the tiles of a chip that hold both."""
-    tiles, columns = low.slots(low.variables[now].shape[1], chip)
+    tiles, columns = low.slots_of(now, chip)
     table = VertexTable(
         codelet=codelets.slice_codelet("slots", shift),
         layer="",
@@ -167,12 +168,8 @@ def lower_forward(low: Lowering, op: Operation, lower_body: object) -> None:
         value = scan.body.value(carry.enters)
         layer = carry.leaves.split(".", 1)[1]
         if value.form == "sparse":
-            chip = gradient_chip(low, layer)
-            storage = low.spikes(f"{layer}.in", value.capacity, chip, least=LINEAR_ELEMENTS)
-            low.storage[carry.enters] = storage
-            _fill_slots(low, storage[1], chip, "zero spikes", LINEAR_ELEMENTS)
+            _declare_carried_spikes(low, carry.enters, value, layer)
             previous.append((carry.enters, layer))
-            _declare_final_lists(low, layer)
         else:
             v = low.variable(carry.leaves, value.shape, "float32", low.by_neuron(layer, 1), "neuron states")
             low.storage[carry.enters] = (v,)
@@ -190,7 +187,7 @@ def lower_forward(low: Lowering, op: Operation, lower_body: object) -> None:
     for whole, part in zip(sequence, now, strict=True):
         slice_slots(low, whole, part, 0, home)
     for enters, layer in previous:
-        for source, target in zip((f"ids.{layer}", f"counts.{layer}"), low.storage[enters], strict=True):
+        for source, target in zip(handed_on(low, layer), low.storage[enters], strict=True):
             low.emit("hand on spikes", "carry", copies=(Copy(source=source, target=target),), layer=layer)
     lower_body(low, scan)  # type: ignore[operator]
     finals = len(scan.carries)
@@ -201,16 +198,21 @@ def lower_forward(low: Lowering, op: Operation, lower_body: object) -> None:
     low.close_repeat(scan.timesteps, scan.reverse)
 
 
-def _declare_final_lists(low: Lowering, layer: str) -> None:
-    """Ids and counts a layer leaves, known before the body writes them because the carry reads them first; no spikes
-    have been emitted before the first timestep."""
-    placed = low.placed(layer)
-    index = np.arange(low.network.batch)
-    mapping = TileMapping.split(0, placed.combine_tiles, index, index + 1)
-    capacity = low.layer(layer).capacity
-    low.variable(f"ids.{layer}", (len(index), capacity), "int32", mapping, "spike ids")
-    low.variable(f"counts.{layer}", (len(index), 2), "int32", mapping, "spike ids")
-    _fill_rows(low, f"counts.{layer}", placed.combine_tiles, "zero spikes")
+def _declare_carried_spikes(low: Lowering, enters: str, value: Value, layer: str) -> None:
+    """Slots that the next layer reads, and what a layer leaves for them, known before the body writes it because the
+    carry reads it first; no spikes have been emitted before the first timestep."""
+    chip = gradient_chip(low, layer)
+    if low.options.spike_exchange == "dense":
+        width = low.layer(layer).neurons
+        row = low.spread(f"row.{layer}.in", width, "uint8", "spike ids", chip, least_bytes=LINEAR_BYTES)
+        low.storage[enters] = (row,)
+    else:
+        low.storage[enters] = low.spikes(f"{layer}.in", value.capacity, chip, least_bytes=LINEAR_BYTES)
+    # of ids and counts, only the counts need a value
+    _fill_slots(low, low.storage[enters][-1], chip, "zero spikes", LINEAR_BYTES)
+    list_variables(low, layer)
+    leaves = handed_on(low, layer)
+    _fill_rows(low, leaves[-1], low.placed(layer).combine_tiles, "zero spikes")
 
 
 def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
@@ -221,7 +223,7 @@ def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
         chip = low.chip_of(layer)
         sequence = low.spikes(f"{layer}.sequence", value.capacity, chip, timesteps=network.timesteps)
         for now, whole in zip(low.storage[value.name], sequence, strict=True):
-            tiles, columns = low.slots(low.variables[now].shape[1], chip)
+            tiles, columns = low.slots_of(now, chip)
             table = VertexTable(
                 codelet=codelets.update_codelet("slots"),
                 layer=layer,

@@ -6,17 +6,33 @@ two mappings that the authors' program printed are reproduced exactly (reference
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.base.errors import DoesNotFit
+from mimdsim.base.errors import DoesNotFit, MappingError, suggest
 from mimdsim.graph import SpikingNetwork
+
+MOST_SHORT_IDS = 2**16 - 1  # neurons whose ids and counts fit two bytes
+VECTOR_BYTES = 8  # of the published codelets: a pair of floats, or four halves
+CHOICES: dict[str, tuple[str | int, ...]] = {
+    "state_gradient": ("tilewise", "per_batch"),
+    "id_bytes": (4, 2),
+    "value_bytes": (4, 2),
+    "spike_exchange": ("ids", "dense"),
+    "selection_tiles": ("published", "last"),
+    "reduce_rule": ("work", "even"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class MappingOptions:
-    """Choices of placement and lowering; defaults are the published ones."""
+    """Choices of placement and lowering; defaults are the published ones. Raises MappingError for an unknown one.
+
+    With value_bytes = 2 values have the bytes and cycles of half and are computed in float32: what half arithmetic does
+    to a loss is not shown.
+    """
 
     neurons_per_tile: int = 0  # 0: the smallest multiple of neurons_unit that fits
     neurons_unit: int = 2
@@ -25,6 +41,34 @@ class MappingOptions:
     states_per_worker: int = 64
     reduce_exponent: float = 0.8
     state_gradient: str = "tilewise"  # or "per_batch": one vertex per sample and layer on whole rows, as until 2022
+    id_bytes: int = 4  # of ids and counts of spikes; 2: uint16
+    value_bytes: int = 4  # of weights, states, gradients and moments
+    spike_exchange: str = "ids"  # to the next layer; or "dense": a row of one byte per neuron
+    selection_tiles: str = "published"  # spread over the chip; or "last": one tile per sample and layer, from the end
+    reduce_rule: str = "work"  # or "even": every layer but the first gets as many tiles
+
+    def __post_init__(self) -> None:
+        for name, known in CHOICES.items():
+            given = getattr(self, name)
+            if given not in known:
+                hint = suggest(str(given), [str(word) for word in known])
+                raise MappingError(f"mapping.{name} = {given!r} is no choice{hint}")
+        vector = VECTOR_BYTES // self.value_bytes
+        if self.value_bytes == 2 and self.neurons_per_tile % vector:
+            raise MappingError(
+                f"mapping.neurons_per_tile = {self.neurons_per_tile} must be a multiple of {vector} with "
+                "mapping.value_bytes = 2, as vertices work on four halves at a time; 0 lets the compiler choose"
+            )
+
+    @property
+    def id_dtype(self) -> str:
+        """numpy's name of the format of ids and counts."""
+        return "int32" if self.id_bytes == 4 else "uint16"
+
+    @property
+    def tile_unit(self) -> int:
+        """Neurons per tile come in multiples of this: the unit asked for, and whole vectors of halves."""
+        return self.neurons_unit if self.value_bytes == 4 else math.lcm(self.neurons_unit, VECTOR_BYTES // 2)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,6 +149,7 @@ def place(
 
     Layers follow each other in order; one that does not fit into the rest of a chip begins the next chip.
     """
+    _check_ids(network, options)
     widths = [layer.neurons for layer in network.layers]
     per_tile = _neurons_per_tile(widths, tiles, chips, options)
     firsts = _first_tiles(widths, per_tile, tiles, chips, options.reserved_tiles)
@@ -112,17 +157,26 @@ def place(
     batch = network.batch
     spreads = [selection_spread(width, worker_contexts, options.states_per_worker) for width in widths]
     on_chip = [first // tiles for first in firsts]
+    last_tiles = options.selection_tiles == "last"
+    if last_tiles:
+        spreads = [1] * len(widths)
+        _check_last_tiles(network, on_chip, tiles)
     slots_of_chip = [
         batch * 2 * sum(spread for spread, chip in zip(spreads, on_chip, strict=True) if chip == number)
         for number in range(chips)
     ]
     slot = [0] * chips
-    layers = []
+    layers: list[LayerPlacement] = []
     for layer, spread, first, chip in zip(network.layers, spreads, firsts, on_chip, strict=True):
         count = -(-layer.neurons // per_tile)
         starts = np.arange(count) * per_tile
         numbers = slot[chip] + np.arange(batch * 2 * spread)
         slot[chip] += len(numbers)
+        if last_tiles:
+            place_on_chip = 1 + sum(other.chip == chip for other in layers)
+            selecting = np.repeat(tiles - place_on_chip * batch + np.arange(batch), 2)
+        else:
+            selecting = numbers * tiles // slots_of_chip[chip]
         layers.append(
             LayerPlacement(
                 name=layer.name,
@@ -134,7 +188,7 @@ def place(
                 stops=np.minimum(starts + per_tile, layer.neurons),
                 spread=spread,
                 workers=min(worker_contexts * spread, layer.neurons),
-                selection_tiles=(chip * tiles + numbers * tiles // slots_of_chip[chip]).reshape(batch, 2, spread),
+                selection_tiles=(chip * tiles + selecting).reshape(batch, 2, spread),
             )
         )
     last = layers[-1].chip
@@ -148,6 +202,29 @@ def place(
         sample_tiles=usable[(np.arange(batch) * len(usable)) // batch],
         reserved_tiles=options.reserved_tiles,
     )
+
+
+def _check_ids(network: SpikingNetwork, options: MappingOptions) -> None:
+    """Raise MappingError when ids or counts of a layer or of the input do not fit their format."""
+    if options.id_bytes != 2:
+        return
+    widths = {"input": network.inputs} | {f"layer '{layer.name}'": layer.neurons for layer in network.layers}
+    for where, width in widths.items():
+        if width > MOST_SHORT_IDS:
+            raise MappingError(
+                f"{where} has {width:,} neurons; ids of two bytes reach {MOST_SHORT_IDS:,}: set mapping.id_bytes = 4"
+            )
+
+
+def _check_last_tiles(network: SpikingNetwork, on_chip: list[int], tiles: int) -> None:
+    """Raise DoesNotFit when one tile per sample and layer are more than a chip has (authors' rule: L*B < tiles)."""
+    most = max(on_chip.count(chip) for chip in on_chip)
+    if most * network.batch >= tiles:
+        raise DoesNotFit(
+            f"{most} layers times {network.batch} samples select spikes on {most * network.batch} tiles of their own, "
+            f"and a chip of {tiles} must have more than these: "
+            'set mapping.selection_tiles = "published", or lower training.batch'
+        )
 
 
 def _first_tiles(widths: list[int], per_tile: int, tiles: int, chips: int, reserved: int) -> list[int] | None:
@@ -183,9 +260,9 @@ def _neurons_per_tile(widths: list[int], tiles: int, chips: int, options: Mappin
             f"{len(widths)} layers need at least one tile each, {usable} tiles are usable: "
             "use a machine with more tiles (chip.tiles) or fewer layers (network.hidden)"
         )
-    per_tile = options.neurons_unit
+    per_tile = options.tile_unit
     while _first_tiles(widths, per_tile, tiles, chips, reserved) is None:
-        per_tile += options.neurons_unit
+        per_tile += options.tile_unit
     return per_tile
 
 
@@ -201,13 +278,20 @@ def selection_spread(neurons: int, worker_contexts: int, states_per_worker: int)
 def _reductions(
     network: SpikingNetwork, layers: list[LayerPlacement], tiles: int, options: MappingOptions
 ) -> tuple[ReducePlacement | None, ...]:
-    """For every layer but the first, on its own chip: tiles by work^0.8 of occupied tiles times capacity before it."""
+    """For every layer but the first, on its own chip: tiles by work^0.8 of occupied tiles times capacity before it, or
+    as many for each.
+
+    A tile gets whole words of sums: with halves an even number of vertices.
+    """
+    word = 4 // options.value_bytes
     batch = network.batch
     placed: list[ReducePlacement | None] = [None] * len(layers)
     work = [0] * len(layers)
     for index in range(1, len(layers)):
         capacity = network.layers[index - 1].capacity
         work[index] = int(layers[index].occupied ** options.reduce_exponent * capacity * batch)
+        if options.reduce_rule == "even":
+            work[index] = 1
     for chip in sorted({layer.chip for layer in layers}):
         on_chip = [index for index in range(1, len(layers)) if layers[index].chip == chip]
         total = sum(work[index] for index in on_chip) or 1
@@ -222,7 +306,7 @@ def _reductions(
                 first_tile=min(first, begin + usable - count),
                 group_size=group_size,
                 groups=groups,
-                per_tile=-(-groups * batch * network.layers[index - 1].capacity // count),
+                per_tile=-(-groups * batch * network.layers[index - 1].capacity // (count * word)) * word,
             )
             first += count
     return tuple(placed)

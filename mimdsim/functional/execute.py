@@ -77,11 +77,11 @@ class Executor:
                     yield superstep, t
 
     def activity(self) -> RecordedActivity:
-        """Spikes of the last run, from the recorded sequences."""
+        """Spikes of the last run, from the recorded sequences; int32 in whatever format the program lists them."""
         ids, counts = {}, {}
         for layer, (ids_name, counts_name) in self.program.recorded.items():
-            ids[layer] = self.arrays[ids_name].copy()
-            counts[layer] = self.arrays[counts_name].copy()
+            ids[layer] = self.arrays[ids_name].astype(np.int32)
+            counts[layer] = self.arrays[counts_name].astype(np.int32)
         return RecordedActivity(ids=ids, counts=counts, dropped={})
 
     # ---- one superstep

@@ -92,4 +92,7 @@ def _run_vertex(
 
 
 def _poison(array: np.ndarray) -> Any:
-    return np.nan if array.dtype.kind == "f" else INTEGER_POISON if array.dtype.itemsize >= 4 else 0
+    if array.dtype.kind == "f":
+        return np.nan
+    # the largest number of a short format: an id or a count that leaves arrays of fewer elements, a flag that is set
+    return INTEGER_POISON if array.dtype.itemsize >= 4 else np.iinfo(array.dtype).max if array.dtype.kind == "u" else 0

@@ -7,6 +7,17 @@ import numpy as np
 
 
 @numba.njit(cache=True, nogil=True)
+def _integrate(v, current, b, first, last, decay, scale, threshold):  # type: ignore[no-untyped-def]
+    """v[b, n] <- (0 if v > threshold else decay*v) + scale * current, for n from first to last - 1."""
+    for n in range(first, last):
+        u = v[b, n]
+        kept = u * decay
+        if u > threshold:
+            kept = v.dtype.type(0)
+        v[b, n] = kept + scale * current[n - first]
+
+
+@numba.njit(cache=True, nogil=True)
 def lif_update(v, w, ids, counts, sample, start, stop, decay, scale, threshold):  # type: ignore[no-untyped-def]
     """v[b, n] <- (0 if v > threshold else decay*v) + scale * sum of w[id, n] over the true spikes of sample b."""
     current = np.zeros(max(1, (stop - start).max()), v.dtype)
@@ -17,12 +28,21 @@ def lif_update(v, w, ids, counts, sample, start, stop, decay, scale, threshold):
             row = ids[b, k]
             for n in range(first, last):
                 current[n - first] += w[row, n]
-        for n in range(first, last):
-            u = v[b, n]
-            kept = u * decay
-            if u > threshold:
-                kept = v.dtype.type(0)
-            v[b, n] = kept + scale * current[n - first]
+        _integrate(v, current, b, first, last, decay, scale, threshold)
+
+
+@numba.njit(cache=True, nogil=True)
+def lif_update_dense(v, w, row, sample, start, stop, decay, scale, threshold):  # type: ignore[no-untyped-def]
+    """`lif_update` from a row of zeros and ones; in ascending order of neurons, as ids are listed."""
+    current = np.zeros(max(1, (stop - start).max()), v.dtype)
+    for i in range(len(sample)):
+        b, first, last = sample[i], start[i], stop[i]
+        current[: last - first] = 0
+        for k in range(row.shape[1]):
+            if row[b, k] != 0:
+                for n in range(first, last):
+                    current[n - first] += w[k, n]
+        _integrate(v, current, b, first, last, decay, scale, threshold)
 
 
 @numba.njit(cache=True, nogil=True)

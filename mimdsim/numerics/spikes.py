@@ -69,6 +69,17 @@ def combine_tiles(tile_ids, tile_counts, ids, counts, sample, first, middle, las
 
 
 @numba.njit(cache=True, nogil=True)
+def spikes_to_dense(row, ids, counts, sample):  # type: ignore[no-untyped-def]
+    """row[b] = 1 at the true spikes of sample b, else 0."""
+    for i in range(len(sample)):
+        b = sample[i]
+        for n in range(row.shape[1]):
+            row[b, n] = 0
+        for k in range(counts[b, 0]):
+            row[b, ids[b, k]] = 1
+
+
+@numba.njit(cache=True, nogil=True)
 def weight_gradient(dw, q, ids, counts, replica, sample_start, sample_stop, start, stop):  # type: ignore[no-untyped-def]
     """dw[replica, id, n] += q[b, n] for the true spikes of the vertex's samples."""
     for i in range(len(replica)):

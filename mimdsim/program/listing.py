@@ -20,9 +20,10 @@ def listing(program: Program) -> str:
         mapping = variable.mapping
         where = "replicated" if mapping.is_replicated else f"axis {mapping.axis}"
         shape = "x".join(str(extent) for extent in variable.shape)
+        stored = f" in {variable.stored_bytes} bytes" if variable.stored_bytes else ""
         lines.append(
-            f"  {name}: {variable.dtype}[{shape}] {variable.category}, {where} over {len(set(mapping.tiles.tolist()))}"
-            " tiles"
+            f"  {name}: {variable.dtype}[{shape}]{stored} {variable.category}, {where} over "
+            f"{len(set(mapping.tiles.tolist()))} tiles"
         )
     return "\n".join(lines) + "\n"
 

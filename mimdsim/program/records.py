@@ -34,6 +34,8 @@ class Variable:
     """A typed tensor that lives on tiles.
 
     category is one of CATEGORIES. Persistent variables keep their value between training steps (weights, optimiser).
+    stored_bytes: bytes of an element in tile memory and on the wire where that is not what `dtype` takes (0: it is);
+    its values are computed in `dtype` all the same.
     """
 
     name: str
@@ -42,14 +44,17 @@ class Variable:
     mapping: TileMapping
     category: str
     persistent: bool = False
+    stored_bytes: int = 0
 
     def __post_init__(self) -> None:
         if self.category not in CATEGORIES:
             raise ValueError(f"variable '{self.name}': category '{self.category}' must be one of {CATEGORIES}")
+        if self.stored_bytes < 0:
+            raise ValueError(f"variable '{self.name}': stored_bytes {self.stored_bytes} must not be negative")
 
     @property
     def item_bytes(self) -> int:
-        return int(np.dtype(self.dtype).itemsize)
+        return self.stored_bytes or int(np.dtype(self.dtype).itemsize)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

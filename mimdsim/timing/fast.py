@@ -88,7 +88,7 @@ def time_program(
         seconds_high=(cycles + off) / clock + exposed,
         doubts=doubts,
         exchange_cycles_other_model=_other_model_cycles(program, machine, loads),
-        assumptions=machine_assumptions(machine) + codelet_assumptions(program),
+        assumptions=machine_assumptions(machine) + format_assumptions(program) + codelet_assumptions(program),
     )
 
 
@@ -196,6 +196,21 @@ def machine_assumptions(machine: MimdMachine) -> tuple[Assumption, ...]:
                 )
             )
     return tuple(found)
+
+
+def format_assumptions(program: Program) -> tuple[Assumption, ...]:
+    """Said when values are counted in another format than the one they are computed in."""
+    formats = {(held.dtype, held.stored_bytes) for held in program.variables.values() if held.stored_bytes}
+    return tuple(
+        Assumption(
+            name=f"{dtype} in {stored} bytes",
+            value=f"bytes and cycles of {stored}-byte values, computed in {dtype}",
+            kind="assumed",
+            source=f"spikes, loss and accuracy are those of {dtype}; what rounding to {stored} bytes does to them is "
+            "not simulated",
+        )
+        for dtype, stored in sorted(formats)
+    )
 
 
 def codelet_assumptions(program: Program) -> tuple[Assumption, ...]:

@@ -12,6 +12,7 @@ from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.base.schema import Section, build, read_toml
 
 MAX_NEURONS = 1 << 24
+MOST_SHORT_IDS = (1 << 16) - 1
 FILE_SOURCES = ("nmnist", "shd", "dvs_gesture")
 
 
@@ -73,7 +74,15 @@ class TrainingRecipe(Section):
 
 
 class Mapping(Section):
-    """Placement choices on a tiled machine; defaults are those of the published system (facts 2.1 to 2.3)."""
+    """Placement and number formats on a tiled machine; defaults are those of the published system (github.com/
+    jrfinkbeiner/graphcore_snn, commit 0d81a25).
+
+    `id_bytes`: ids and counts of spikes as int32 or uint16 (at most 65,535 neurons). `value_bytes` 2: weights, states,
+    gradients and moments take the bytes and cycles of half; they are still computed in float32. `spike_exchange`: what
+    the next layer receives, ids and counts or a row of one byte per neuron. `selection_tiles`: spread over the chip, or
+    the last tiles, one per sample and layer, as in the authors' older operation. `reduce_rule`: tiles that add up input
+    gradients by work, or the same number for every layer.
+    """
 
     neurons_per_tile: int = Field(default=0, ge=0)  # 0: the smallest multiple of the unit that fits
     neurons_unit: int = Field(default=2, gt=0)
@@ -82,6 +91,20 @@ class Mapping(Section):
     states_per_worker: int = Field(default=64, gt=0)
     reduce_exponent: float = Field(default=0.8, gt=0, le=2)
     state_gradient: Literal["tilewise", "per_batch"] = "tilewise"
+    id_bytes: Literal[4, 2] = 4
+    value_bytes: Literal[4, 2] = 4
+    spike_exchange: Literal["ids", "dense"] = "ids"
+    selection_tiles: Literal["published", "last"] = "published"
+    reduce_rule: Literal["work", "even"] = "work"
+
+    @model_validator(mode="after")
+    def _whole_vectors(self) -> Mapping:
+        if self.value_bytes == 2 and self.neurons_per_tile % 4:
+            raise ValueError(
+                f"mapping.neurons_per_tile: {self.neurons_per_tile} must be a multiple of 4 with value_bytes = 2, as "
+                "vertices work on four halves at a time; 0 lets the compiler choose"
+            )
+        return self
 
 
 class Workload(Section):
@@ -107,6 +130,11 @@ class Workload(Section):
             raise ValueError(f"data.path: source '{self.data.source}' reads no files; leave it out")
         if any(width < 1 or width > MAX_NEURONS for width in network.hidden):
             raise ValueError(f"network.hidden: every width must be 1 to {MAX_NEURONS}, given {list(network.hidden)}")
+        if self.mapping.id_bytes == 2 and max(network.hidden, default=0) > MOST_SHORT_IDS:
+            raise ValueError(
+                f"mapping.id_bytes: ids of two bytes reach {MOST_SHORT_IDS:,}, a hidden layer has "
+                f"{max(network.hidden):,} neurons; leave id_bytes at 4"
+            )
         layers = len(network.hidden) + 1
         if network.capacity and len(network.capacity) != layers:
             raise ValueError(

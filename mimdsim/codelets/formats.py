@@ -1,0 +1,131 @@
+"""Codelets on numbers of two bytes: half values, and ids and counts as uint16.
+
+Records of the families are written for four bytes a number. Here stands what two bytes change in their cost; what they
+compute stays, as half values are computed in float32 (`Variable.stored_bytes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from mimdsim.base.errors import MappingError
+from mimdsim.codelets import dense, neurons, spikes, training
+from mimdsim.codelets.launch import SUBWORD_STORE_BUNDLES, SUBWORD_STORE_SOURCE
+from mimdsim.program import Codelet, Term, TileFormula, WorkerBundles
+
+# A surrogate in half: threshold, state, incoming gradient and adjoint to float, the sum back to half; division is a
+# float operation (PopLibs operation tables).
+SURROGATE_CONVERSIONS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What two bytes add to a vertex in C++: bundles per vertex, terms, and why. times: factor of its loops."""
+
+    why: str
+    fixed: float = 0.0
+    more: tuple[Term, ...] = ()
+    times: float = 1.0
+
+
+_SURROGATE = f"half: {SURROGATE_CONVERSIONS} conversions per surrogate, {SUBWORD_STORE_SOURCE}"
+_AN_ID = f"ids of two bytes: for every id {SUBWORD_STORE_SOURCE}"
+
+# Loads and adds of 64 bits take four halves where they took two floats: `pairs` become `quads`. The end of the LIF
+# update keeps its bundles per neuron (two halves make the word it stores).
+HALF = {
+    neurons.LIF_UPDATE.name: Change(why="half: a quad where a pair was"),
+    neurons.LIF_UPDATE_DENSE.name: Change(why="half: a quad where a pair was"),
+    neurons.STATE_GRADIENT.name: Change(
+        more=(Term(bundles=SURROGATE_CONVERSIONS + SUBWORD_STORE_BUNDLES, extents=("hits",)),), why=_SURROGATE
+    ),
+    neurons.STATE_GRADIENT_ROW.name: Change(
+        more=(Term(bundles=SURROGATE_CONVERSIONS + SUBWORD_STORE_BUNDLES, extents=("listed",)),), why=_SURROGATE
+    ),
+    spikes.WEIGHT_GRADIENT.name: Change(why="half: a quad where a pair was"),
+    spikes.INPUT_GRADIENT.name: Change(
+        more=(
+            Term(bundles=2, extents=("listed", "quads")),  # two lanes more to add up
+            Term(bundles=SUBWORD_STORE_BUNDLES, extents=("listed",)),
+        ),
+        why=f"half: a quad where a pair was, 2 to add up its lanes, per id {SUBWORD_STORE_SOURCE}",
+    ),
+    spikes.REDUCE_PARTS.name: Change(
+        times=0.5,
+        fixed=2 + SUBWORD_STORE_BUNDLES,
+        why=f"half: four parts a load and add, 2 to add up the lanes, {SUBWORD_STORE_SOURCE}",
+    ),
+    training.CROSS_ENTROPY.name: Change(
+        more=(Term(bundles=1 + SUBWORD_STORE_BUNDLES, extents=("classes",)),),
+        why=f"half: per class a conversion and {SUBWORD_STORE_SOURCE}",
+    ),
+    training.LIST_COUNT_GRADIENT.name: Change(
+        more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("timesteps", "capacity")),),
+        why=f"half: per slot {SUBWORD_STORE_SOURCE}",
+    ),
+}
+SHORT_IDS = {
+    spikes.SCAN_FLAGS.name: Change(more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("hits",)),), why=_AN_ID),
+    spikes.COMBINE_WORKERS.name: Change(more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("hits",)),), why=_AN_ID),
+    spikes.COMBINE_TILES.name: Change(
+        fixed=2 * SUBWORD_STORE_BUNDLES,  # both counts
+        more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("listed",)),),
+        why=_AN_ID,
+    ),
+}
+# library vertices: the formula for any bytes of an element, by the formula for four
+FORMULAS: dict[TileFormula, Callable[[int], TileFormula]] = {
+    formula(4): formula
+    for formula in (
+        dense.slice_formula,
+        dense.fill_formula,
+        dense.copy_formula,
+        dense.sum_formula,
+        neurons.scale_formula,
+        neurons.masked_scale_formula,
+        spikes.reduce_groups_formula,
+        training.sgd_formula,
+        training.adam_formula,
+    )
+}
+
+
+@lru_cache(maxsize=512)
+def in_format(codelet: Codelet, *, id_bytes: int, value_bytes: int, moved_bytes: int) -> Codelet:
+    """The codelet for ids of `id_bytes` and values of `value_bytes`; the same one where nothing changes.
+
+    Library vertices go by `moved_bytes`, of an element of the variable they work on: raises MappingError for one
+    without a cost in these bytes.
+    """
+    cost = codelet.cost
+    if isinstance(cost, TileFormula):
+        if moved_bytes == 4:
+            return codelet
+        if cost not in FORMULAS:
+            raise MappingError(f"codelet '{codelet.name}' has no cost for elements of {moved_bytes} byte(s)")
+        return replace(codelet, name=f"{codelet.name}<{moved_bytes} bytes>", cost=FORMULAS[cost](moved_bytes))
+    if value_bytes == 2 and codelet.name in HALF:
+        cost = _changed(cost, HALF[codelet.name])
+        return replace(codelet, name=f"{codelet.name}<half>", cost=cost)
+    if id_bytes == 2 and codelet.name in SHORT_IDS:
+        return replace(codelet, name=f"{codelet.name}<short ids>", cost=_changed(cost, SHORT_IDS[codelet.name]))
+    return codelet
+
+
+def _changed(cost: WorkerBundles, change: Change) -> WorkerBundles:
+    terms = tuple(
+        Term(
+            bundles=change.times * term.bundles,
+            extents=tuple("quads" if name == "pairs" else name for name in term.extents),
+            pairable=change.times * term.pairable,
+        )
+        for term in cost.terms
+    )
+    return WorkerBundles(
+        fixed=cost.fixed + change.fixed,
+        terms=terms + change.more,
+        kind=cost.kind,
+        source=f"{cost.source}; {change.why}",
+    )

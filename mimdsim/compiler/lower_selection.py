@@ -1,0 +1,221 @@
+"""Spike selection on tiles: flags, worker scans and two combines, then a dense row where the next layer reads one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mimdsim.codelets import spikes as codelets
+from mimdsim.codelets.dense import RANDOM_OFFSETS
+from mimdsim.compiler.context import WORD_BYTES, Lowering, defines_of
+from mimdsim.compiler.placement import LayerPlacement
+from mimdsim.graph import Layer, Operation
+from mimdsim.program import Hits, Listed, Spikes, TileMapping, VertexTable
+
+ROWS = 2  # flag rows: true spikes, gradient entries
+
+
+def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """select_spikes: dense flags on the neuron tiles -> scans and combines on the selection tiles -> ids and counts."""
+    (op,) = ops
+    layer = low.layer(op.layer)
+    placed = low.placed(layer.name)
+    name, batch = layer.name, low.network.batch
+    v = low.storage[op.inputs[0]][0]
+    flags = low.variable(
+        f"flags.{name}", (ROWS, batch, layer.neurons), "int32", low.by_neuron(name, 2), "spike selection"
+    )
+    _emit_flags(low, layer, placed, v, flags)
+    _emit_random_offsets(low, layer, placed)
+    tile_lists = _emit_scans(low, layer, placed, flags)
+    ids, counts = list_variables(low, name)
+    low.storage[op.outputs[0]] = (ids, counts)
+    per_sample = ROWS * placed.spread
+    first = np.arange(batch) * per_sample
+    table = VertexTable(
+        codelet=codelets.COMBINE_TILES,
+        layer=name,
+        tiles=placed.combine_tiles,
+        operands={"tile_ids": tile_lists[0], "tile_counts": tile_lists[1], "ids": ids, "counts": counts},
+        columns={
+            "sample": np.arange(batch),
+            "first": first,
+            "middle": first + placed.spread,
+            "last": first + per_sample,
+        },
+        extents={"listed": Listed(layer=name), "lists": np.full(batch, per_sample)},
+    )
+    value = low.values[op.outputs[0]]
+    low.emit("combine tiles", op.kind, tables=(table,), defines=defines_of((ids, counts), value), layer=name)
+    if low.options.spike_exchange == "dense" and name != low.network.layers[-1].name:
+        _emit_row(low, layer, placed, ids, counts)
+
+
+def _emit_flags(low: Lowering, layer: Layer, placed: LayerPlacement, v: str, flags: str) -> None:
+    """One vertex per neuron and sample (as published), samples outermost."""
+    batch = low.network.batch
+    tile_of_neuron = np.repeat(placed.tiles, placed.stops - placed.starts)
+    table = VertexTable(
+        codelet=codelets.FLAG_SPIKES,
+        layer=layer.name,
+        tiles=np.tile(tile_of_neuron, batch),
+        operands={"v": v, "flags": flags},
+        columns={
+            "sample": np.repeat(np.arange(batch), layer.neurons),
+            "neuron": np.tile(np.arange(layer.neurons), batch),
+        },
+        constants={
+            "threshold": np.float32(layer.selection.threshold),
+            "second_threshold": np.float32(layer.selection.second_threshold),
+        },
+    )
+    low.emit("flag spikes", "select_spikes", tables=(table,), layer=layer.name)
+
+
+def _emit_random_offsets(low: Lowering, layer: Layer, placed: LayerPlacement) -> None:
+    """A random offset per selecting tile, drawn every timestep. The published scan draws and ignores it."""
+    tiles = placed.selection_tiles.ravel()
+    slots = np.arange(len(tiles))
+    mapping = TileMapping.split(0, tiles, slots, slots + 1)
+    offsets = low.variable(f"offsets.{layer.name}", (len(slots),), "int32", mapping, "spike selection")
+    table = VertexTable(
+        codelet=RANDOM_OFFSETS,
+        layer=layer.name,
+        tiles=tiles,
+        operands={"offsets": offsets},
+        columns={"slot": slots},
+        extents={"one": np.ones_like(slots)},
+    )
+    low.emit("random offsets", "select_spikes", tables=(table,), mergeable=False, layer=layer.name)
+
+
+def list_variables(low: Lowering, layer: str) -> tuple[str, str]:
+    """Final ids and counts of a layer, each sample on its combine tile."""
+    index = np.arange(low.network.batch)
+    mapping = TileMapping.split(0, low.placed(layer).combine_tiles, index, index + 1)
+    shape, dtype = (len(index), low.layer(layer).capacity), low.options.id_dtype
+    ids = low.variable(f"ids.{layer}", shape, dtype, mapping, "spike ids")
+    counts = low.variable(f"counts.{layer}", (len(index), 2), dtype, mapping, "spike ids")
+    return ids, counts
+
+
+def handed_on(low: Lowering, layer: str) -> tuple[str, ...]:
+    """What the next layer receives of a layer's spikes: ids and counts, or a row of one byte per neuron."""
+    if low.options.spike_exchange == "ids":
+        return list_variables(low, layer)
+    index = np.arange(low.network.batch)
+    mapping = TileMapping.split(0, low.placed(layer).combine_tiles, index, index + 1)
+    shape = (len(index), low.layer(layer).neurons)
+    return (low.variable(f"row.{layer}", shape, "uint8", mapping, "spike ids"),)
+
+
+def _emit_row(low: Lowering, layer: Layer, placed: LayerPlacement, ids: str, counts: str) -> None:
+    """The emitted true spikes of each sample as a row of zeros and ones, where the final list lies."""
+    (row,) = handed_on(low, layer.name)
+    samples = np.arange(low.network.batch)
+    table = VertexTable(
+        codelet=codelets.SPIKES_TO_DENSE,
+        layer=layer.name,
+        tiles=placed.combine_tiles,
+        operands={"row": row, "ids": ids, "counts": counts},
+        columns={"sample": samples},
+        extents={
+            "spikes": Spikes(layer=layer.name),
+            "vectors": np.full(len(samples), -(-layer.neurons // codelets.ROW_VECTOR)),
+        },
+    )
+    low.emit("spikes to dense", "select_spikes", tables=(table,), layer=layer.name)
+
+
+def _whole_words(low: Lowering, ids: int) -> int:
+    """Room for `ids` in whole words: what two contexts of a tile write must not share one (nor may their counts)."""
+    word = WORD_BYTES // low.options.id_bytes
+    return -(-ids // word) * word
+
+
+def _emit_scans(low: Lowering, layer: Layer, placed: LayerPlacement, flags: str) -> tuple[str, str]:
+    """Workers scan runs of neurons; the workers of a tile are then joined. Returns the variables of the tile lists.
+
+    Slots are numbered (sample, row, worker) and (sample, row, part); the first N mod workers get one neuron more.
+    """
+    name, batch, workers, spread = layer.name, low.network.batch, placed.workers, placed.spread
+    edges = np.concatenate(
+        [[0], np.cumsum(np.full(workers, layer.neurons // workers) + (np.arange(workers) < layer.neurons % workers))]
+    )
+    part_edges = (np.arange(spread + 1) * workers) // spread
+    part_of_worker = np.searchsorted(part_edges, np.arange(workers), side="right") - 1
+    sample, row, worker = (
+        column.ravel() for column in np.meshgrid(np.arange(batch), np.arange(ROWS), np.arange(workers), indexing="ij")
+    )
+    tiles = placed.selection_tiles[sample, row, part_of_worker[worker]]
+    slots = np.arange(len(sample))
+    per_worker = _whole_words(low, int(min(layer.capacity, (edges[1:] - edges[:-1]).max())))
+    mapping = TileMapping.split(0, tiles, slots, slots + 1)
+    selection = "spike selection"
+    worker_ids = low.variable(f"worker_ids.{name}", (len(slots), per_worker), low.options.id_dtype, mapping, selection)
+    worker_counts = low.variable(
+        f"worker_counts.{name}", (len(slots),), low.options.id_dtype, mapping, selection, stored_bytes=WORD_BYTES
+    )
+    scans = []
+    for chosen, which in ((0, "spikes"), (1, "gradient")):
+        keep = row == chosen
+        start, stop = edges[worker[keep]], edges[worker[keep] + 1]
+        scans.append(
+            VertexTable(
+                codelet=codelets.SCAN_FLAGS,
+                layer=name,
+                tiles=tiles[keep],
+                operands={"flags": flags, "worker_ids": worker_ids, "worker_counts": worker_counts},
+                columns={"row": row[keep], "sample": sample[keep], "start": start, "stop": stop, "slot": slots[keep]},
+                extents={"states": stop - start, "hits": Hits(layer=name, which=which)},
+                constants={"capacity": layer.capacity},
+            )
+        )
+    low.emit("scan flags", "select_spikes", tables=tuple(scans), layer=name)
+    sample, row, part = (
+        column.ravel() for column in np.meshgrid(np.arange(batch), np.arange(ROWS), np.arange(spread), indexing="ij")
+    )
+    tiles = placed.selection_tiles[sample, row, part]
+    slots = np.arange(len(sample))
+    mapping = TileMapping.split(0, tiles, slots, slots + 1)
+    scanned = edges[part_edges[1:]] - edges[part_edges[:-1]]  # neurons per tile; not always ceil(neurons / spread)
+    per_tile = _whole_words(low, int(min(layer.capacity, scanned.max())))
+    tile_ids = low.variable(f"tile_ids.{name}", (len(slots), per_tile), low.options.id_dtype, mapping, selection)
+    tile_counts = low.variable(
+        f"tile_counts.{name}", (len(slots),), low.options.id_dtype, mapping, selection, stored_bytes=WORD_BYTES
+    )
+    combines = []
+    for chosen, which in ((0, "spikes"), (1, "gradient")):
+        keep = row == chosen
+        base = (sample[keep] * ROWS + row[keep]) * workers
+        first, last = part_edges[part[keep]], part_edges[part[keep] + 1]
+        combines.append(
+            VertexTable(
+                codelet=codelets.COMBINE_WORKERS,
+                layer=name,
+                tiles=tiles[keep],
+                operands={
+                    "worker_ids": worker_ids,
+                    "worker_counts": worker_counts,
+                    "tile_ids": tile_ids,
+                    "tile_counts": tile_counts,
+                },
+                columns={
+                    "first": base + first,
+                    "last": base + last,
+                    "slot": slots[keep],
+                    "sample": sample[keep],
+                    "start": edges[first],
+                    "stop": edges[last],
+                },
+                extents={"workers": last - first, "hits": Hits(layer=name, which=which)},
+            )
+        )
+    low.emit("combine workers", "select_spikes", tables=tuple(combines), layer=name)
+    return tile_ids, tile_counts
+
+
+RULES: dict[tuple[str, ...], Callable[[Lowering, tuple[Operation, ...]], None]] = {
+    ("select_spikes",): lower_selection,
+}
