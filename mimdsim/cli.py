@@ -159,6 +159,7 @@ def sweep(
 @click.option("--batch", default=8, show_default=True, help="Reduce the batch to this; 0 keeps it.")
 @click.option("--references", "references", is_flag=True, help="Hold predictions against published figures instead.")
 @click.option("--data", type=click.Path(path_type=Path), help="N-MNIST folder for the references' activity.")
+@click.option("--page", type=click.Path(path_type=Path), metavar="FILE.md", help="Also write the references as a page.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @SET
@@ -173,6 +174,7 @@ def check(
     batch: int,
     references: bool,
     data: Path | None,
+    page: Path | None,
     as_json: bool,
     files: tuple[Path, ...],
     changes: tuple[str, ...],
@@ -182,8 +184,10 @@ def check(
     With --references, arguments are files of published figures (default: references/ of the project).
     """
     if references:
-        code = _check_references(_reference_files(workload, machine, files), data, as_json)
+        code = _check_references(_reference_files(workload, machine, files), data, page, as_json)
         context.exit(code)
+    if page:
+        raise DescriptionError("check", [f"--page {page} is for --references; add it"])
     from mimdsim.check.program import check_program, load_build, shrunk
     from mimdsim.sweep import load_tiled
     from mimdsim.workload import load_workload
@@ -215,11 +219,18 @@ def _reference_files(workload: str, machine: str, files: tuple[Path, ...]) -> tu
     return (*named, *files)
 
 
-def _check_references(files: tuple[Path, ...], data: Path | None, as_json: bool) -> int:
-    from mimdsim.check.references import check_files, default_files, rows_as_json, table
+def _check_references(files: tuple[Path, ...], data: Path | None, page: Path | None, as_json: bool) -> int:
+    from mimdsim.base.files import writable_folder
+    from mimdsim.check.page import write_page
+    from mimdsim.check.reference_table import table
+    from mimdsim.check.references import check_files, default_files, rows_as_json
 
+    if page:
+        writable_folder(page.parent)  # before a minute of work
     with _Bars() as bars:
         rows = check_files(files or default_files(), data, bars.show)
+    if page:
+        write_page(page, rows, with_data=data is not None, files=tuple(path.name for path in files))
     if as_json:
         click.echo(rows_as_json(rows), nl=False)
     else:

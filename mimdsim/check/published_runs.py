@@ -2,11 +2,13 @@
 
 The log's spike counts are not known. They are taken from a run of the same network with the log's initial weights
 (uniform in +-4*sqrt(6/inputs)) on N-MNIST recordings when a folder is given, else on random input with the recordings'
-mean activity (12.7 ids per millisecond, at most 32); zero and full lists give the interval.
+mean activity (12.7 ids per millisecond, at most 32); zero and full lists give the interval. After the runs come the
+figures that follow from several of them, and what the tile-wise state gradient would take: see published_means.py.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import numpy as np
 
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.schema import build
+from mimdsim.check.published_means import Prediction, Run, mean_rows, slope_rows, tilewise_rows
 from mimdsim.compiler import Compiled, MappingOptions, place
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import RecordedActivity
@@ -22,38 +25,85 @@ from mimdsim.run import compile_workload, open_data, retime, train_workload
 from mimdsim.workload import Workload, network_of
 
 WORKER_CONTEXTS = 6
+TILEWISE = {"state_gradient": "tilewise"}
 MEAN_INPUT_IDS = 12.7  # N-MNIST, 1 ms bins, first 100 ms, at most 32 kept: mean of real recordings
 STEP_TOLERANCE = 0.15
 MACHINE = "bow"
 SOURCE = "log of jrfinkbeiner/graphcore_snn, 12 September 2022, mean wall time; machine not stated, taken as Bow"
 NOTE = "with the per-batch state gradient of the log's day (mapping.state_gradient); see README for what is left out"
+ACTIVITY = {False: "activity of random input", True: "activity of N-MNIST recordings"}
 
 
 def training_step_rows(
     path: Path, given: list[dict[str, str]], data: Path | None, progress: Callable[[str, int, int], None]
 ) -> Iterator[dict[str, Any]]:
-    """Rows for every measured configuration."""
+    """Rows for every measured run, then those of configurations with several runs, slopes, and the other gradient."""
     machine = load_machine(MACHINE)
     assert isinstance(machine, MimdMachine)
+    runs = []
+    activities: dict[tuple[str, ...], tuple[Workload, list[RecordedActivity]]] = {}
     for number, row in enumerate(given, start=1):
         workload = _workload_of(path, number + 1, row, data)
         compiled = compile_workload(workload, machine, must_fit=False)
         log = train_workload(workload, compiled, open_data(workload))
-        middle = retime(compiled, machine, log.activity)
-        empty = retime(compiled, machine, _same_counts(compiled, log.activity, full=False))
-        full = retime(compiled, machine, _same_counts(compiled, log.activity, full=True))
+        run = _run_of(path, number + 1, row, _predicted(compiled, machine, log.activity))
+        runs.append(run)
+        activities.setdefault(run.configuration, (workload, []))[1].append(log.activity)
         progress("training steps of published runs", number, len(given))
         yield {
-            "name": f"{row['hidden']} hidden, {row['sparse']} of {row['dense']}, th2 {row['second_threshold']}",
-            "unit": "ms",
-            "predicted": round(1e3 * middle.seconds_per_training_step, 4),
-            "published": float(row["ms_total"]),
+            **_shared(data),
+            **run.predicted.columns(),
+            "name": f"{run.title}, th2 {row['second_threshold']}",
+            "kind": "one run",
+            "published": run.total,
             "tolerance": STEP_TOLERANCE,
-            "low": round(1e3 * min(empty.seconds_low, middle.seconds_low), 4),
-            "high": round(1e3 * max(full.seconds_high, middle.seconds_high), 4),
-            "source": SOURCE,
-            "note": NOTE,
+            **run.second(),
         }
+    tilewise: dict[tuple[str, ...], list[Prediction]] = {}
+    for configuration, (workload, recorded) in activities.items():
+        other = workload.model_copy(update={"mapping": workload.mapping.model_copy(update=TILEWISE)})
+        compiled = compile_workload(other, machine, must_fit=False)
+        tilewise[configuration] = [_predicted(compiled, machine, activity) for activity in recorded]
+    for fields in (*mean_rows(runs, STEP_TOLERANCE), *slope_rows(runs), *tilewise_rows(runs, tilewise)):
+        yield {**_shared(data), **fields}
+
+
+def _shared(data: Path | None) -> dict[str, str]:
+    return {"unit": "ms", "source": SOURCE, "note": f"{NOTE}; {ACTIVITY[data is not None]}"}
+
+
+def _predicted(compiled: Compiled, machine: MimdMachine, activity: RecordedActivity) -> Prediction:
+    """Milliseconds of a training step; low and high with empty and full lists, where they are further out."""
+    middle = retime(compiled, machine, activity)
+    empty = retime(compiled, machine, _same_counts(compiled, activity, full=False))
+    full = retime(compiled, machine, _same_counts(compiled, activity, full=True))
+    return Prediction(
+        middle=1e3 * middle.seconds_per_training_step,
+        low=1e3 * min(empty.seconds_low, middle.seconds_low),
+        high=1e3 * max(full.seconds_high, middle.seconds_high),
+    )
+
+
+def _run_of(path: Path, line: int, row: dict[str, str], predicted: Prediction) -> Run:
+    times: list[float | None] = []
+    for column in ("ms_total", "ms_keras", "max_activity"):
+        text = row.get(column, "")
+        try:
+            value = float(text) if text else None
+        except ValueError:
+            value = math.nan
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise DataFileError(path, f"line {line}, column '{column}': '{text}' is no number above 0")
+        times.append(value)
+    total, keras, activity = times
+    assert total is not None  # _workload_of has read it
+    return Run(
+        configuration=(row["hidden"], row["dense"], row["sparse"], row["batch"], row["T"]),
+        activity=activity,
+        total=total,
+        keras=keras,
+        predicted=predicted,
+    )
 
 
 def _workload_of(path: Path, line: int, row: dict[str, str], data: Path | None) -> Workload:
@@ -123,6 +173,7 @@ def golden_rows(path: Path, cases: Any) -> Iterator[dict[str, Any]]:
                     "high": found,
                     "source": "printed by the authors' program (graphcore_snn, tile_mapping)",
                     "note": "" if found is not None else "more entries than layers",
+                    "kind": "tile mapping",
                 }
 
 

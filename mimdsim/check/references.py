@@ -30,24 +30,39 @@ Given = dict[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One published figure. predicted None: cannot be computed, `note` says why. tolerance: relative."""
+    """One published figure. predicted None: cannot be computed, `note` says why. tolerance: relative.
+
+    published None: nothing was published beside which the prediction could stand, `note` says what it is for.
+    kind: which rows of a file are summed up together. noise: standard error of `published` in `unit`, where several
+    runs tell it. second: the same figure as published by another clock, named second_name; never decides `within`.
+    """
 
     file: str
     name: str
     unit: str
     predicted: float | None
-    published: float
+    published: float | None
     tolerance: float
     low: float | None
     high: float | None
     source: str
     note: str = ""
+    kind: str = ""
+    noise: float | None = None
+    second: float | None = None
+    second_name: str = ""
 
     @property
     def ratio(self) -> float | None:
         if self.predicted is None or not self.published:
             return None
         return self.predicted / self.published
+
+    @property
+    def second_ratio(self) -> float | None:
+        if self.predicted is None or not self.second:
+            return None
+        return self.predicted / self.second
 
     @property
     def within(self) -> bool | None:
@@ -129,6 +144,7 @@ def _vendor_rows(path: Path, given: list[Given], _data: Path | None, _progress: 
                 high=cycles,
                 source=row.get("vendor_source", ""),
                 note="" if cycles is not None else note,
+                kind=f"{row['scope']} cycles",
             )
         )
     return rows
@@ -153,6 +169,7 @@ def _gemm_rows(path: Path, given: list[Given], _data: Path | None, _progress: Pr
                 high=None if microseconds is None else 1.2 * microseconds,
                 source=row["source"],
                 note="" if microseconds is not None else note,
+                kind=f"{row['gpu']} {row['dtype']}",
             )
         )
     return rows
@@ -175,6 +192,7 @@ def _tiled_product_rows(path: Path, given: list[Given], _data: Path | None, _pro
                 high=None if predicted is None else high,
                 source=row.get("source", ""),
                 note=note,
+                kind=f"{row['operation']} {row['metric']}",
             )
         )
     return rows
@@ -194,6 +212,7 @@ def _gpu_snn_rows(path: Path, given: list[Given], _data: Path | None, _progress:
             high=None,
             source=row["source"],
             note="no strategy for eager frameworks yet",
+            kind=row["metric"],
         )
         for line, row in enumerate(given, start=2)
     ]
@@ -223,41 +242,8 @@ FORMATS: tuple[tuple[set[str], Callable[[Path, list[Given], Path | None, Progres
 
 
 def rows_as_json(rows: list[Row]) -> str:
-    """All rows with ratio and verdict."""
-    listed: list[dict[str, Any]] = [{**asdict(row), "ratio": row.ratio, "within": row.within} for row in rows]
+    """All rows with ratios and verdict."""
+    listed: list[dict[str, Any]] = [
+        {**asdict(row), "ratio": row.ratio, "second_ratio": row.second_ratio, "within": row.within} for row in rows
+    ]
     return dump_json(listed)
-
-
-def table(rows: list[Row]) -> list[str]:
-    """Aligned lines per file, then what share is within tolerance."""
-    lines: list[str] = []
-    for file in dict.fromkeys(row.file for row in rows):
-        chosen = [row for row in rows if row.file == file]
-        sources = list(dict.fromkeys(row.source for row in chosen))
-        notes = list(dict.fromkeys(row.note for row in chosen if row.note and row.predicted is not None))
-        heads = f"  {'name':<66} {'predicted':>10} {'published':>10} {'ratio':>6} {'tol.':>5}"
-        lines += [file, f"{heads}  interval, unit, source"]
-        for row in chosen:
-            name = row.name if len(row.name) <= 66 else row.name[:63] + "..."
-            if row.predicted is None:
-                blank = f"  {name:<66} {'-':>10} {row.published:>10.6g} {'-':>6} {'-':>5}"
-                lines.append(f"{blank}  not computed: {row.note}")
-                continue
-            ratio = f"{row.ratio:.3f}" if row.ratio is not None else "-"
-            interval = "" if row.low is None or row.low == row.high else f"[{row.low:.4g}, {row.high:.4g}] "
-            source = f", {row.source}" if len(sources) > 1 else ""
-            lines.append(
-                f"  {name:<66} {row.predicted:>10.6g} {row.published:>10.6g} {ratio:>6} {row.tolerance:>5.0%}  "
-                f"{interval}{row.unit}{source}{'' if row.within else '  OUT'}"
-            )
-        lines += [f"  source: {sources[0]}"] * (len(sources) == 1) + [f"  note: {note}" for note in notes]
-        computed = [row for row in chosen if row.ratio is not None]
-        if computed:
-            inside = sum(row.within is True for row in computed)
-            error = sum(abs(row.ratio - 1) for row in computed if row.ratio is not None) / len(computed)
-            lines.append(
-                f"  {inside} of {len(computed)} within tolerance, mean error {error:.1%}; "
-                f"{len(chosen) - len(computed)} not computed"
-            )
-        lines.append("")
-    return lines

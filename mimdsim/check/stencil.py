@@ -55,6 +55,7 @@ def stencil_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]
                 "high": None,
                 "source": row["source"],
                 "note": note,
+                "kind": row["phase"],
             }
         )
     return rows
