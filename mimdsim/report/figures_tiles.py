@@ -30,18 +30,23 @@ def draw_tile_map(profile: RunProfile) -> Figure | None:
     rows = -(-len(columns.busy_cycles) // columns.grid_columns)
     aspect = min(max(rows / columns.grid_columns, 0.15), 2.0)
     wide = 2 if with_layers else 1
-    figure, axes = panels(2, wide, height=1.1 + (4.3 if with_layers else 9.0) * aspect, height_ratios=(20, 1))
+    figure, axes = panels(2, wide, height=1.5 + (4.3 if with_layers else 9.0) * aspect, height_ratios=(20, 1))
     image = axes[0].imshow(_grid(columns, np.asarray(columns.busy_cycles, float)), cmap="cividis", vmin=0)
     figure.colorbar(image, cax=axes[wide], orientation="horizontal", ticks=MaxNLocator(nbins=5))
     axes[wide].xaxis.set_major_formatter(FuncFormatter(lambda cycles, _: thousands(cycles)))
     axes[wide].set_xlabel("busy cycles per training step")
     _plain_map(axes[0], columns.grid_columns, f"Busy cycles of the {thousands(tiled.tiles)} tiles")
+    chips = [chip * tiled.tiles / tiled.chips / columns.grid_columns - 0.5 for chip in range(1, tiled.chips)]
+    for edge in chips:
+        axes[0].axhline(edge, color="white", linewidth=2)
     if with_layers:
         numbers = {name: index for index, name in enumerate(names)}
         layers = np.asarray([numbers.get(name, np.nan) for name in columns.layer], float)
         palette = ListedColormap(LAYER_COLOURS[: len(names)])
         axes[1].imshow(_grid(columns, layers), cmap=palette, vmin=-0.5, vmax=len(names) - 0.5, interpolation="nearest")
         _plain_map(axes[1], columns.grid_columns, "Layer that each tile works for")
+        for edge in chips:
+            axes[1].axhline(edge, color="white", linewidth=2)
         axes[3].set_axis_off()
         axes[3].legend(
             [Patch(color=LAYER_COLOURS[index]) for index in range(len(names))],

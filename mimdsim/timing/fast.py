@@ -65,7 +65,7 @@ def time_program(
     off = sum(doubt.half_width_cycles for doubt in doubts)
     return TiledProfile(
         machine=machine.name,
-        title=machine.title,
+        title=machine.title if program.chips == 1 else f"{program.chips} chips, each {machine.title}",
         clock_hz=clock,
         tiles=program.tiles,
         chips=program.chips,
