@@ -40,13 +40,13 @@ def add_recorded(
     extent: Recorded,
     activity: RecordedActivity,
 ) -> None:
-    """load[t, cell] += weight * extent at t, for every vertex."""
+    """load[cell, t] += weight * extent at t, for every vertex."""
     if extent.layer not in activity.counts:
         raise MappingError(
             f"recorded activity has no layer '{extent.layer}' (it has {sorted(activity.counts)}): "
             "record it with a run of the same network"
         )
-    times = load.shape[0]
+    times = load.shape[1]
     counts = _shifted(activity.counts[extent.layer], extent.shift, times)
     samples = 1 + max(
         int(table.columns[name].max(initial=0)) - (name == "sample_stop")
@@ -61,12 +61,12 @@ def add_recorded(
     spikes, listed = np.ascontiguousarray(counts[..., 0]), np.ascontiguousarray(counts[..., 1])
     columns = {name: np.ascontiguousarray(column, np.int64) for name, column in table.columns.items()}
     if isinstance(extent, SpikesOver):
-        running = np.zeros((times, spikes.shape[1] + 1), np.int64)
-        np.cumsum(spikes, axis=1, out=running[:, 1:])
+        running = np.zeros((spikes.shape[1] + 1, times))
+        np.cumsum(spikes.T, axis=0, out=running[1:])
         numerics.add_by_count_over(load, cell, weight, columns["sample_start"], columns["sample_stop"], running)
     elif isinstance(extent, Within):
         scaled = weight * extent.times
-        numerics.add_if_within(load, cell, scaled, columns["sample"], columns["slot"], listed)
+        numerics.add_if_within(load, cell, scaled, columns["sample"], columns["slot"], np.ascontiguousarray(listed.T))
     elif isinstance(extent, Hits):
         ids = _shifted(activity.ids[extent.layer], extent.shift, times)
         first = spikes if extent.which == "gradient" else np.zeros_like(spikes)
@@ -75,7 +75,8 @@ def add_recorded(
         numerics.add_by_hit(load, cell, weight, owner, np.ascontiguousarray(ids), first, last)
     else:
         chosen = spikes if isinstance(extent, Spikes) else listed
-        numerics.add_by_count(load, cell, weight, columns["sample"], chosen)
+        by_sample = np.ascontiguousarray(chosen.T, np.float64)
+        numerics.add_by_count(load, cell, weight, columns["sample"], by_sample)
 
 
 def _shifted(sequence: np.ndarray, shift: int, times: int) -> np.ndarray:

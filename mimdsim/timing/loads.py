@@ -19,6 +19,7 @@ from functools import lru_cache
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.numerics import loads as numerics
 from mimdsim.program import (
     Exchange,
     Program,
@@ -132,25 +133,25 @@ def _stretch(
 ) -> list[SuperstepLoad]:
     """Loads of consecutive supersteps; each turn of a repeat begins with a sync."""
     per_chip = program.tiles_per_chip
-    since_sync = np.zeros((times, program.tiles), np.float64)
-    longest = np.zeros((times, program.chips))
+    since_sync = np.zeros((program.tiles, times), np.float64)
+    longest = np.zeros((program.chips, times))
     loads = []
     for superstep in body:
         for chip in np.flatnonzero(synchronised_chips(program, superstep)).tolist():
-            since_sync[:, chip * per_chip : (chip + 1) * per_chip] = 0
-            longest[:, chip] = 0
+            since_sync[chip * per_chip : (chip + 1) * per_chip] = 0
+            longest[chip] = 0
         first, cycles, flops, parts = _tile_cycles(program, superstep, times, activity, barrel)
-        last = first + cycles.shape[1]
-        since_sync[:, first:last] += cycles
+        last = first + len(cycles)
+        since_sync[first:last] += cycles
         after = longest.copy()
         for chip in range(first // per_chip, -(-last // per_chip)):
-            reached = since_sync[:, max(first, chip * per_chip) : min(last, (chip + 1) * per_chip)]
-            after[:, chip] = np.maximum(after[:, chip], reached.max(axis=1))
+            reached = since_sync[max(first, chip * per_chip) : min(last, (chip + 1) * per_chip)]
+            after[chip] = np.maximum(after[chip], reached.max(axis=0))
         loads.append(
             SuperstepLoad(
-                cycles_by_execution=np.rint(after).astype(np.int64) - np.rint(longest).astype(np.int64),
+                cycles_by_execution=(np.rint(after) - np.rint(longest)).astype(np.int64).T,
                 first_tile=first,
-                busy_part=np.rint(cycles.sum(axis=0)).astype(np.int64),
+                busy_part=np.rint(cycles.sum(axis=1)).astype(np.int64),
                 total_tiles=program.tiles,
                 flops=flops,
                 parts=parts,
@@ -172,10 +173,10 @@ def _tile_range(superstep: Superstep) -> tuple[int, int]:
 def _tile_cycles(
     program: Program, superstep: Superstep, times: int, activity: RecordedActivity, barrel: Barrel
 ) -> tuple[int, np.ndarray, int, tuple[tuple[str, str, float], ...]]:
-    """(first tile, float64[times, tiles from there] cycles, flops, parts by share) of one superstep."""
+    """(first tile, float64[tiles from there, times] cycles, flops, parts by share) of one superstep."""
     first, last = _tile_range(superstep)
     tiles = last - first
-    library = np.zeros((1, tiles))
+    library = np.zeros(tiles)
     bundles: np.ndarray | None = None
     flops = 0.0
     weights: dict[tuple[str, str], float] = {}
@@ -186,23 +187,22 @@ def _tile_cycles(
         if isinstance(codelet.cost, TileFormula):
             extents = {name: column for name, column in table.extents.items() if isinstance(column, np.ndarray)}
             cost = library_cycles(codelet.cost, extents, barrel)
-            np.add.at(library[0], on, np.broadcast_to(cost, on.shape))
+            np.add.at(library, on, np.broadcast_to(cost, on.shape))
             size = float(np.sum(cost)) * times
         else:
             if bundles is None:
-                bundles = np.zeros((times, tiles * barrel.contexts))
+                bundles = np.zeros((tiles * barrel.contexts, times))
             size = _add_bundles(bundles, table, codelet.cost, activity, barrel, on, dealt)
         flops += _flops(table, times, activity)
         part = (f"codelet {codelet.name}", codelet.cost.kind)
         weights[part] = weights.get(part, 0.0) + size
     if superstep.exchange is not None and superstep.exchange.column("fragments_arranged").any():
         arranging = _arranging_cycles(superstep.exchange, barrel)
-        np.add.at(library[0], superstep.exchange.tiles[arranging > 0] - first, arranging[arranging > 0])
+        np.add.at(library, superstep.exchange.tiles[arranging > 0] - first, arranging[arranging > 0])
         weights["arranging rows", "derived"] = float(arranging.sum()) * times
-    cycles = np.broadcast_to(library, (times, tiles)).copy()
+    cycles = np.broadcast_to(library[:, None], (tiles, times)).copy()
     if bundles is not None:
-        by_context = bundles.reshape(times, tiles, barrel.contexts)
-        cycles += np.maximum(barrel.issue_cycles * by_context.max(axis=2), by_context.sum(axis=2))
+        numerics.add_barrel(cycles, bundles, barrel.contexts, barrel.issue_cycles)
     whole = sum(weights.values())
     parts = tuple((name, kind, weight / whole) for (name, kind), weight in weights.items() if weight)
     return first, cycles, round(flops), parts
@@ -247,7 +247,7 @@ def _add_bundles(
     on: np.ndarray,
     dealt: np.ndarray,
 ) -> float:
-    """Add the bundles of a table to its cells of `bundles` [times, tiles * contexts]; returns their sum.
+    """Add the bundles of a table to its cells of `bundles` [tiles * contexts, times]; returns their sum.
 
     `on` counts tiles from the first of the superstep; `dealt` goes on by the table's vertices.
     """
@@ -257,16 +257,16 @@ def _add_bundles(
     cell = _cells(on - first, contexts, dealt[first:last])
     dealt[first:last] += np.bincount(on - first, minlength=last - first)
     constant = np.full(table.vertices, float(cost.fixed))
-    load = np.zeros((len(bundles), (last - first) * contexts))
+    load = bundles[first * contexts : last * contexts]
+    before = float(load.sum())
     for term in cost.terms:
         static, recorded = split_extents(table, term, term.bundles - barrel.compiled_dual_issue * term.pairable)
         if recorded is None:
             constant += static
         else:
             add_recorded(load, cell, static, table, recorded, activity)
-    load += np.bincount(cell, weights=constant, minlength=load.shape[1])
-    bundles[:, first * contexts : last * contexts] += load
-    return float(load.sum())
+    load += np.bincount(cell, weights=constant, minlength=len(load))[:, None]
+    return float(load.sum()) - before
 
 
 def _flops(table: VertexTable, times: int, activity: RecordedActivity) -> float:
@@ -276,7 +276,7 @@ def _flops(table: VertexTable, times: int, activity: RecordedActivity) -> float:
         if recorded is None:
             total += float(static.sum()) * times
         else:
-            load = np.zeros((times, 1))
+            load = np.zeros((1, times))
             add_recorded(load, np.zeros(table.vertices, np.int64), static, table, recorded, activity)
             total += float(load.sum())
     return total
