@@ -117,7 +117,10 @@ class ReducePlacement:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Placement:
-    """The placement of a network: `tiles` over all `chips`. sample_tiles: where per-sample data lies, int64[batch]."""
+    """The placement of a network: `tiles` over all `chips` up to the last one that holds a layer.
+
+    sample_tiles: where per-sample data lies, int64[batch].
+    """
 
     tiles: int
     chips: int
@@ -147,7 +150,8 @@ def place(
 ) -> Placement:
     """Place `network` on `chips` chips of `tiles` tiles; raises DoesNotFit with the numbers when there are too few.
 
-    Layers follow each other in order; one that does not fit into the rest of a chip begins the next chip.
+    Layers follow each other in order; one that does not fit into the rest of a chip begins the next chip. Chips after
+    the last layer are left out of the placement.
     """
     _check_ids(network, options)
     widths = [layer.neurons for layer in network.layers]
@@ -194,8 +198,8 @@ def place(
     last = layers[-1].chip
     usable = np.arange(last * tiles + (options.reserved_tiles if last == 0 else 0), (last + 1) * tiles)
     return Placement(
-        tiles=tiles * chips,
-        chips=chips,
+        tiles=tiles * (last + 1),
+        chips=last + 1,
         neurons_per_tile=per_tile,
         layers=tuple(layers),
         reductions=_reductions(network, layers, tiles, options),
@@ -232,7 +236,7 @@ def _first_tiles(widths: list[int], per_tile: int, tiles: int, chips: int, reser
     firsts, tile = [], reserved
     for width in widths:
         count = -(-width // per_tile)
-        if tile % tiles + count > tiles or tile == (tile // tiles) * tiles + tiles:
+        if tile % tiles + count > tiles:
             tile = (tile // tiles + 1) * tiles
         if count > tiles - (reserved if tile == reserved else 0) or tile + count > tiles * chips:
             return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from mimdsim.program.codelet import Field, now_shift
@@ -49,7 +51,7 @@ def boxes_of(table: VertexTable, field: Field, variable: Variable) -> np.ndarray
     where = f"codelet '{table.codelet.name}', field '{field.name}'"
     if len(entries) != len(shape):
         raise ValueError(f"{where}: box {field.box} has not the {len(variable.shape)} axes of '{variable.name}'")
-    boxes = np.empty((table.vertices, len(shape), 2), np.int64)
+    boxes = np.empty((len(shape), 2, table.vertices), np.int64).transpose(2, 0, 1)  # bounds lie together: used by axis
     for axis, (entry, extent) in enumerate(zip(entries, shape, strict=True)):
         if entry == ":":
             boxes[:, axis] = 0, extent
@@ -137,9 +139,19 @@ def is_local(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: 
     if mapping.is_replicated:
         return local_overlap(mapping, tiles, boxes) > 0
     row, mapping, run_tiles, runs = to_runs(mapping, tiles, boxes, shape)
-    wanted = runs[:, mapping.axis, 1] - runs[:, mapping.axis, 0]
+    start, stop = runs[:, mapping.axis, 0], runs[:, mapping.axis, 1]
+    at = np.maximum(np.searchsorted(mapping.starts, start, side="right") - 1, 0)
+    begins_here = (mapping.tiles[at] == run_tiles) & (mapping.starts[at] <= start) & (start < mapping.stops[at])
+    run_local = begins_here & (stop <= mapping.stops[at])
+    # only a run that begins on its tile and goes on beyond the interval, or an empty one, needs a closer look
+    open_still = np.flatnonzero((begins_here & ~run_local) | (stop <= start))
+    if len(open_still):
+        overlap = local_overlap(mapping, run_tiles[open_still], runs[open_still])
+        run_local[open_still] = overlap >= (stop - start)[open_still]
+    if len(row) == len(tiles):  # a run each
+        return run_local
     local = np.ones(len(tiles), bool)
-    np.logical_and.at(local, row, local_overlap(mapping, run_tiles, runs) >= wanted)
+    local[row[~run_local]] = False
     return local
 
 
@@ -157,32 +169,49 @@ def distinct(tiles: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 def sorted_unique(rows: np.ndarray) -> np.ndarray:
     """Distinct rows of a non-negative integer matrix in lexicographic order."""
-    chosen: np.ndarray = rows[first_of_each(rows)]
-    return chosen
+    found = _keys(rows)
+    if found is None:
+        chosen: np.ndarray = np.unique(rows, axis=0)
+        return chosen
+    keys, radix = found
+    keys = np.sort(keys)
+    keys = keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys
+    distinct_rows = np.empty((len(keys), rows.shape[1]), rows.dtype)
+    for column in range(rows.shape[1] - 1, -1, -1):
+        keys, distinct_rows[:, column] = np.divmod(keys, radix[column])
+    return distinct_rows
 
 
 def first_of_each(rows: np.ndarray) -> np.ndarray:
     """Index of the first occurrence of every distinct row of a non-negative integer matrix, in lexicographic order."""
+    found = _keys(rows)
+    if found is None:
+        by_rows: np.ndarray = np.unique(rows, axis=0, return_index=True)[1]
+        return by_rows
+    first: np.ndarray = np.unique(found[0], return_index=True)[1]
+    return first
+
+
+def _keys(rows: np.ndarray) -> tuple[np.ndarray, list[int]] | None:
+    """(int64 keys in the lexicographic order of the rows, radix of every column), None where there are no such keys."""
     if not len(rows):
-        return np.zeros(0, np.int64)
-    radix = rows.max(axis=0).astype(object) + 1
-    total = 1
-    for extent in radix:
-        total *= int(extent)
-    if total < 2**63:
-        keys = np.zeros(len(rows), np.int64)
-        for column, extent in zip(rows.T, radix, strict=True):
-            keys = keys * int(extent) + column
-        first: np.ndarray = np.unique(keys, return_index=True)[1]
-        return first
-    by_rows: np.ndarray = np.unique(rows, axis=0, return_index=True)[1]
-    return by_rows
+        return np.zeros(0, np.int64), [1] * rows.shape[1]
+    if rows.min() < 0:
+        return None
+    radix = [int(extent) + 1 for extent in rows.max(axis=0)]
+    if math.prod(radix) >= 2**63:
+        return None
+    keys = np.zeros(len(rows), np.int64)
+    for column, extent in zip(rows.T, radix, strict=True):
+        keys = keys * extent + column
+    return keys, radix
 
 
 def _join_runs(rows: np.ndarray, start: int) -> np.ndarray:
     """Join rows that differ only in [start, start+1] and touch there."""
     others = np.delete(rows, [start, start + 1], axis=1)
-    order = np.lexsort((rows[:, start], *others.T[::-1]))
+    found = _keys(np.column_stack([others, rows[:, start]]))
+    order = np.lexsort((rows[:, start], *others.T[::-1])) if found is None else np.argsort(found[0], kind="stable")
     rows, others = rows[order], others[order]
     begins = np.ones(len(rows), bool)
     begins[1:] = np.any(others[1:] != others[:-1], axis=1) | (rows[1:, start] != rows[:-1, start + 1])

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.program.codelet import Field
 from mimdsim.program.mapping import FLAT, TileMapping
-from mimdsim.program.records import Delivery, Program, Superstep, VertexTable
+from mimdsim.program.records import Delivery, Program, Superstep, Variable, VertexTable
 from mimdsim.program.rows import (
     boxes_of,
     describe_box,
@@ -25,6 +26,7 @@ from mimdsim.program.rows import (
 )
 
 MAX_PROBLEMS = 20
+Boxes = dict[tuple[int, str], np.ndarray]  # by (identity of the table, field), kept while a superstep is checked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +47,10 @@ def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
     if not any(True for _ in program.supersteps()):
         raise MappingError("the program has no superstep")
     for superstep, times, _ in program.supersteps():
+        kept: Boxes = {}
         for table in superstep.tables:
-            problems += _check_table(program, superstep, table, tiles, times)
-        problems += _check_writes(program, superstep)
+            problems += _check_table(program, superstep, table, tiles, times, kept)
+        problems += _check_writes(program, superstep, kept)
         if len(problems) >= MAX_PROBLEMS:
             break
     return tuple(problems[:MAX_PROBLEMS])
@@ -74,7 +77,17 @@ def _first(mask: np.ndarray | np.bool_) -> int:
     return int(np.flatnonzero(mask)[0])
 
 
-def _check_table(program: Program, superstep: Superstep, table: VertexTable, tiles: int, times: int) -> list[Problem]:
+def _boxes_once(table: VertexTable, field: Field, variable: Variable, kept: Boxes) -> np.ndarray:
+    """`boxes_of`, made once for all checks of a superstep."""
+    key = (id(table), field.name)
+    if key not in kept:
+        kept[key] = boxes_of(table, field, variable)
+    return kept[key]
+
+
+def _check_table(
+    program: Program, superstep: Superstep, table: VertexTable, tiles: int, times: int, kept: Boxes
+) -> list[Problem]:
     problems: list[Problem] = []
     outside = np.asarray((table.tiles < 0) | (table.tiles >= tiles))
     if outside.any():
@@ -93,14 +106,14 @@ def _check_table(program: Program, superstep: Superstep, table: VertexTable, til
             problems.append(_problem("timestep in repeat", superstep, table, 0, text))
             continue
         try:
-            boxes = boxes_of(table, item, variable)
+            boxes = _boxes_once(table, item, variable, kept)
         except ValueError as mismatch:
             problems.append(_problem("box fits variable", superstep, table, 0, f"cannot be placed: {mismatch}"))
             continue
         shape = np.array(spatial_shape(variable, item))
-        beyond = ((boxes[:, :, 0] < 0) | (boxes[:, :, 1] > shape) | (boxes[:, :, 1] < boxes[:, :, 0])).any(axis=1)
-        if beyond.any():
-            row = _first(beyond)
+        low, high = boxes[:, :, 0], boxes[:, :, 1]
+        if (low < 0).any() or (high > shape).any() or (high < low).any():
+            row = _first(((low < 0) | (high > shape) | (high < low)).any(axis=1))
             text = f"touches {describe_box(name, boxes[row])}, outside the variable's shape {shape.tolist()}"
             problems.append(_problem("box inside variable", superstep, table, row, text))
             continue
@@ -163,7 +176,7 @@ def _contained(delivery: Delivery, tiles: np.ndarray, boxes: np.ndarray) -> np.n
     return inside
 
 
-def _check_writes(program: Program, superstep: Superstep) -> list[Problem]:
+def _check_writes(program: Program, superstep: Superstep, kept: Boxes) -> list[Problem]:
     """Rule 5, per variable written in the superstep."""
     written: dict[str, list[tuple[VertexTable, np.ndarray]]] = {}
     read: dict[str, list[tuple[VertexTable, np.ndarray]]] = {}
@@ -173,7 +186,7 @@ def _check_writes(program: Program, superstep: Superstep) -> list[Problem]:
             if variable is None:
                 continue
             try:
-                boxes = boxes_of(table, item, variable)
+                boxes = _boxes_once(table, item, variable, kept)
             except ValueError:
                 continue  # reported by _check_table
             if item.writes:

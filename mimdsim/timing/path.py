@@ -67,7 +67,9 @@ def _stretch_parts(
             if exchange.link_bytes is not None:
                 _close(segment, times, found)
                 segment = []
-                seconds = global_exchange_seconds(exchange.link_bytes, machine.links)
+                traffic = np.zeros((machine.links.chips, machine.links.chips), np.int64)  # chips left over are silent
+                traffic[: program.chips, : program.chips] = exchange.link_bytes
+                seconds = global_exchange_seconds(traffic, machine.links)
                 fixed[index] = machine.sync.external_cycles, round(seconds * machine.chip.clock_hz)
         inside = synchronised_chips(program, superstep) & (moving > 0) & (index not in fixed)
         sync = np.where(inside, machine.sync.internal_cycles, 0)

@@ -2,12 +2,14 @@
 
 from mimdsim.workload.dataset import SpikeDataset, input_shape, open_dataset
 from mimdsim.workload.describe import Workload, find_workload, list_workloads, load_workload
+from mimdsim.workload.filled import filled_activity
 from mimdsim.workload.network import capacities_of, network_of
 
 __all__ = [
     "SpikeDataset",
     "Workload",
     "capacities_of",
+    "filled_activity",
     "find_workload",
     "input_shape",
     "list_workloads",

@@ -1,0 +1,466 @@
+"""Programs over several chips: the same values, whole layers, what crosses the links, and the time of it all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from networks import (
+    ADAM,
+    SEEDS,
+    SMALL,
+    assert_same_bits,
+    assert_same_spikes,
+    executed,
+    given_values,
+    interpreted,
+    networks,
+    relative_error,
+    small_network,
+)
+
+from mimdsim.base.errors import DoesNotFit, MappingError
+from mimdsim.compiler import Compiled, MappingOptions, compile_graph, measure_memory, place, plan_exchanges
+from mimdsim.graph import SpikingNetwork, training_graph
+from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.profile import TiledProfile
+from mimdsim.program import Copy, Program, Repeat, Superstep, TileMapping, Variable, verify
+from mimdsim.program.rows import spatial_mapping
+from mimdsim.run import memory_profile
+from mimdsim.timing import time_program
+from mimdsim.timing.event import run_chips
+from mimdsim.timing.fast import barrel_of
+from mimdsim.timing.loads import program_loads, synchronised_chips
+from mimdsim.workload import filled_activity
+
+TOLERANCE = 1e-5
+
+
+def machine(chips: int, tiles: int, **changes: Any) -> MimdMachine:
+    """The tiny machine with `chips` chips of `tiles` tiles."""
+    given = {"links.chips": chips, "chip.tiles": tiles} | {
+        key.replace("__", "."): value for key, value in changes.items()
+    }
+    made = load_machine("tiny", given)
+    assert isinstance(made, MimdMachine)
+    return made
+
+
+def compiled(network: SpikingNetwork, chips: int, tiles: int, **options: Any) -> Compiled:
+    return compile_graph(training_graph(network), network, machine(chips, tiles), MappingOptions(**options))
+
+
+def timed(made: Compiled, on: MimdMachine, share: float = 0.5) -> TiledProfile:
+    activity = filled_activity(made.network, share)
+    return time_program(made.program, on, activity, memory_profile(made.program, made.memory, on))
+
+
+def chips_of(made: Compiled) -> list[int]:
+    return [layer.chip for layer in made.placement.layers]
+
+
+# ---- values
+
+
+@st.composite
+def machines_for(draw: Any, network: SpikingNetwork) -> tuple[int, int, dict[str, Any]]:
+    """(chips, tiles, options) that hold `network`, as few tiles as the layers allow so that chips are needed."""
+    per_tile = draw(st.sampled_from([2, 4]))
+    needed = [-(-layer.neurons // per_tile) for layer in network.layers]
+    tiles = max(needed) + draw(st.integers(0, 3)) + 1
+    options = {
+        "neurons_per_tile": per_tile,
+        "weight_gradient_replicas": draw(st.integers(1, 6)),
+        "states_per_worker": draw(st.sampled_from([1, 3, 64])),
+        "state_gradient": draw(st.sampled_from(["tilewise", "per_batch"])),
+    }
+    for chips in (1, 2, 3, 4):
+        try:
+            place(network, tiles, 6, MappingOptions(**options), chips)
+        except DoesNotFit:
+            continue
+        return draw(st.integers(chips, 4)), tiles, options
+    raise AssertionError("a chip for every layer must be enough")
+
+
+@settings(SMALL, max_examples=60)
+@given(data=st.data(), network=networks(), seed=SEEDS)
+def test_execution_on_several_chips_is_interpretation(data: st.DataObject, network: SpikingNetwork, seed: int) -> None:
+    chips, tiles, options = data.draw(machines_for(network))
+    made = compiled(network, chips, tiles, **options)
+    assert verify(made.program, made.program.tiles) == ()
+    values = given_values(network, seed)
+    found, expected = executed(made, values), interpreted(network, values)
+    assert_same_spikes(found, expected)
+    np.testing.assert_array_equal(found.counts, expected.counts)
+    for name, potential in expected.potentials.items():
+        np.testing.assert_array_equal(found.potentials[name], potential)
+        assert relative_error(found.gradients[name], expected.gradients[name]) < TOLERANCE
+        assert relative_error(found.updated[name], expected.updated[name]) < TOLERANCE
+    for layer in made.placement.layers:  # whole layers, with all that belongs to them on their chip
+        assert set((layer.tiles // tiles).tolist()) == {layer.chip}
+        assert set((layer.selection_tiles // tiles).ravel().tolist()) == {layer.chip}
+    assert chips_of(made) == sorted(chips_of(made))
+    for plan, layer in zip(made.placement.reductions, made.placement.layers, strict=True):
+        assert plan is None or plan.first_tile // tiles == (plan.first_tile + plan.tiles - 1) // tiles == layer.chip
+
+
+@pytest.mark.parametrize("chips", [2, 3])
+@pytest.mark.parametrize("state_gradient", ["tilewise", "per_batch"])
+def test_strict_execution_on_several_chips_gives_the_same_bits(chips: int, state_gradient: str) -> None:
+    network = small_network((5, 5, 6, 3), timesteps=4, batch=3, capacities=(3, 3, 3), optimiser=ADAM)
+    values = given_values(network, 6, dyadic=False)
+    made = compiled(network, chips, {2: 6, 3: 4}[chips], neurons_per_tile=2, state_gradient=state_gradient)
+    assert len(set(chips_of(made))) == chips
+    fast = executed(made, values)
+    assert max(np.abs(gradient).max() for gradient in fast.gradients.values()) > 0
+    assert_same_bits(executed(made, values, strict=True), fast)
+
+
+def test_the_number_of_chips_changes_no_spike() -> None:
+    network = small_network((20, 16, 16, 16, 4), timesteps=6, batch=4, capacities=(8, 8, 8, 4))
+    values = given_values(network, 7)
+    one = executed(compiled(network, 1, 40, neurons_per_tile=2), values)
+    assert one.counts.sum() > 0
+    for chips, tiles in ((2, 18), (3, 10), (4, 9)):
+        made = compiled(network, chips, tiles, neurons_per_tile=2)
+        assert max(chips_of(made)) == chips - 1
+        assert_same_spikes(executed(made, values), one)
+
+
+# ---- placement
+
+
+def test_a_layer_that_needs_a_whole_chip_leaves_the_first_one_empty() -> None:
+    network = small_network((6, 8, 3), timesteps=3)
+    made = compiled(network, 3, 4, neurons_per_tile=2)  # 4 tiles; the first chip has 3 beside its reserved one
+    assert chips_of(made) == [1, 2]
+    values = given_values(network, 3)
+    assert_same_spikes(executed(made, values), interpreted(network, values))
+
+
+def test_a_layer_wider_than_a_chip_is_refused() -> None:
+    network = small_network((6, 10, 3))
+    said = (
+        r"with 2 neurons per tile the 2 layers need 7 tiles, 15 are usable on 4 chips, and no layer may straddle two: "
+        r"raise mapping.neurons_per_tile, or set it to 0"
+    )
+    with pytest.raises(DoesNotFit, match=said):
+        compiled(network, 4, 4, neurons_per_tile=2)
+    assert compiled(network, 4, 4).placement.neurons_per_tile == 4  # let the compiler choose
+
+
+def test_layers_that_would_straddle_are_refused_though_tiles_would_do() -> None:
+    network = small_network((6, 6, 6, 6))  # 3 tiles each: 5 a chip hold only one of them
+    with pytest.raises(DoesNotFit, match="the 3 layers need 9 tiles, 9 are usable on 2 chips, and no layer may"):
+        compiled(network, 2, 5, neurons_per_tile=2)
+    assert chips_of(compiled(network, 3, 5, neurons_per_tile=2)) == [0, 1, 2]
+
+
+# ---- what crosses the links
+
+
+@lru_cache(maxsize=4)
+def two_chips() -> Compiled:
+    """7-6-5-3, capacities 4, 3, 3, batch 3, 5 timesteps: the first hidden layer on one chip, the rest on the other."""
+    made = compiled(small_network((7, 6, 5, 3), capacities=(4, 3, 3)), 2, 6, neurons_per_tile=2)
+    assert chips_of(made) == [0, 1, 1]
+    return made
+
+
+def linked(program: Program) -> dict[str, np.ndarray]:
+    """Link bytes of one execution of every superstep that uses links."""
+    return {
+        superstep.name: superstep.exchange.link_bytes
+        for superstep, _, _ in program.supersteps()
+        if superstep.exchange is not None and superstep.exchange.link_bytes is not None
+    }
+
+
+def test_link_bytes_of_two_chips_by_hand() -> None:
+    """Batch 3: ids 3 x 4 and counts 3 x 2 go up, twice (forward; for gradients, which then need the counts again);
+    3 x 4 gradients come down. All of 4 bytes."""
+    lists, counts, gradients = 3 * 4 * 4, 3 * 2 * 4, 3 * 4 * 4
+    found = linked(two_chips().program)
+    assert {name: matrix.tolist() for name, matrix in found.items()} == {
+        "hand on spikes": [[0, lists + counts], [0, 0]],
+        "replicate ids": [[0, lists + counts], [0, 0]],
+        "state gradient": [[0, 0], [gradients, 0]],
+        "reduce parts": [[0, counts], [0, 0]],
+    }
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_only_boundary_ids_counts_and_gradients_cross(optimiser: str) -> None:
+    network = small_network((7, 6, 6, 6, 3), capacities=(4, 5, 2, 3))
+    network = replace(network, optimiser=ADAM) if optimiser == "adam" else network
+    made = compiled(network, 4, 4, neurons_per_tile=2)
+    assert chips_of(made) == [0, 1, 2, 3]
+    crossing: set[str] = set()
+    for superstep, _, _ in made.program.supersteps():
+        if superstep.exchange is None or superstep.exchange.link_bytes is None:
+            continue
+        assert superstep.phase in ("forward", "backward")
+        sources, targets = np.nonzero(superstep.exchange.link_bytes)
+        up = superstep.name != "state gradient"
+        assert (targets - sources == (1 if up else -1)).all()  # the next layer is on the next chip
+        for delivery in superstep.exchange.deliveries:
+            if slow_link_bytes(made.program, superstep, delivery.variable).any():
+                crossing.add(delivery.variable.split(".")[0])
+    assert crossing == {"ids", "counts", "g"}
+
+
+def element_tiles(variable: Variable, drop: bool) -> np.ndarray:
+    """int64, shape of the variable without time: the tile that holds (or sends) each element."""
+    shape = variable.shape[1:] if drop else variable.shape
+    mapping = spatial_mapping(variable, drop)
+    if mapping.is_replicated:
+        return np.full(shape, mapping.tiles[0])
+    flat = mapping.axis < 0
+    held = np.full(int(np.prod(shape)) if flat else shape[mapping.axis], -1)
+    for tile, start, stop in zip(mapping.tiles, mapping.starts, mapping.stops, strict=True):
+        held[start:stop] = tile
+    if flat:
+        return held.reshape(shape)
+    beside = [1] * len(shape)
+    beside[mapping.axis] = -1
+    return np.broadcast_to(held.reshape(beside), shape)
+
+
+def slow_link_bytes(program: Program, superstep: Superstep, only: str = "") -> np.ndarray:
+    """Element by element: what each chip must have from each other chip, once however many of its tiles read it."""
+    assert superstep.exchange is not None
+    per_chip = program.tiles_per_chip
+    total = np.zeros((program.chips, program.chips), np.int64)
+    wanted: dict[tuple[str, bool, int], np.ndarray] = {}
+    for delivery in superstep.exchange.deliveries:
+        if only and delivery.variable != only:
+            continue
+        variable = program.variables[delivery.variable]
+        drop = delivery.boxes.shape[1] < len(variable.shape)
+        for tile, box in zip(delivery.tiles.tolist(), delivery.boxes.tolist(), strict=True):
+            key = (delivery.variable, drop, tile // per_chip)
+            wished = wanted.setdefault(key, np.zeros(variable.shape[1:] if drop else variable.shape, bool))
+            wished[tuple(slice(*bounds) for bounds in box)] = True
+    for (name, drop, chip), wished in wanted.items():
+        holders = element_tiles(program.variables[name], drop)[wished] // per_chip
+        for source in range(program.chips):
+            if source != chip:
+                total[source, chip] += int((holders == source).sum()) * program.variables[name].item_bytes
+    return total
+
+
+@settings(SMALL, max_examples=25)
+@given(data=st.data(), network=networks())
+def test_link_bytes_are_the_elements_another_chip_wants(data: st.DataObject, network: SpikingNetwork) -> None:
+    chips, tiles, options = data.draw(machines_for(network))
+    program = compiled(network, chips, tiles, **options).program
+    for superstep, _, _ in program.supersteps():
+        exchange = superstep.exchange
+        if exchange is None:
+            continue
+        expected = slow_link_bytes(program, superstep)
+        found = np.zeros_like(expected) if exchange.link_bytes is None else exchange.link_bytes
+        np.testing.assert_array_equal(found, expected, err_msg=superstep.name)
+        assert (exchange.link_bytes is None) == (not expected.any())
+        # what a chip sends over links some of its tiles send; what it gets over links some of its tiles receive
+        sent = exchange.bytes_sent.reshape(program.chips, -1).sum(axis=1)
+        received = exchange.bytes_received.reshape(program.chips, -1).sum(axis=1)
+        assert (found.max(axis=1) <= sent).all()
+        assert (found.sum(axis=0) <= received).all()
+        assert (np.diag(found) == 0).all()
+
+
+def test_a_network_that_fits_one_chip_uses_no_links() -> None:
+    made = compiled(small_network((7, 6, 5, 3)), 3, 24, neurons_per_tile=2)
+    assert set(chips_of(made)) == {0}
+    assert linked(made.program) == {}
+    assert sum(span.link_cycles for span in timed(made, machine(3, 24)).spans) == 0
+
+
+# ---- time
+
+
+def segments_of(made: Compiled, on: MimdMachine, share: float) -> tuple[np.ndarray, np.ndarray]:
+    """(float[segments, chips] cycles of each chip alone, int64[segments, chips, chips] bytes at the end of each).
+
+    Turn by turn: a segment ends before a superstep that uses links, and where a turn of a repeat begins.
+    """
+    program = made.program
+    loads = iter(program_loads(program, filled_activity(made.network, share), barrel_of(on)))
+    size = on.links.chips
+    own: list[np.ndarray] = [np.zeros(size)]
+    traffic: list[np.ndarray] = []
+
+    def close(matrix: np.ndarray | None) -> None:
+        moved = np.zeros((size, size), np.int64)
+        if matrix is not None:
+            moved[: len(matrix), : len(matrix)] = matrix
+        traffic.append(moved)
+        own.append(np.zeros(size))
+
+    for item in program.body:
+        body = list(item.body) if isinstance(item, Repeat) else [item]
+        found = [next(loads) for _ in body]
+        for t in range(item.times if isinstance(item, Repeat) else 1):
+            if isinstance(item, Repeat):
+                close(None)
+            for superstep, load in zip(body, found, strict=True):
+                exchange = superstep.exchange
+                uses_links = exchange is not None and exchange.link_bytes is not None
+                if exchange is not None and uses_links:
+                    close(exchange.link_bytes)
+                for chip in range(program.chips):
+                    tiles = slice(chip * program.tiles_per_chip, (chip + 1) * program.tiles_per_chip)
+                    own[-1][chip] += load.cycles_by_execution[t, chip]
+                    if exchange is None or not (exchange.bytes_sent[tiles] + exchange.bytes_received[tiles]).any():
+                        continue
+                    wire = np.maximum(exchange.bytes_sent[tiles], exchange.bytes_received[tiles])
+                    control = 2 * (exchange.fragments_sent[tiles] + exchange.fragments_received[tiles])
+                    own[-1][chip] += np.ceil(np.maximum(wire / on.exchange.bytes_per_cycle, control)).max()
+                    own[-1][chip] += on.exchange.fixed_cycles + (0 if uses_links else on.sync.internal_cycles)
+        if isinstance(item, Repeat):
+            close(None)
+    close(None)
+    return np.array(own[:-1]), np.array(traffic)
+
+
+# no bus shared: the test knows how tiles share one only from the tally
+BARE: dict[str, Any] = {"exchange__tiles_per_bus": 1, "sync__external_cycles": 0, "sync__loop_cycles": 0}
+NETWORKS = {
+    "two": ((7, 6, 5, 3), 2, 6),
+    "three": ((7, 6, 5, 3), 3, 4),
+    "four": ((12, 8, 8, 8, 4), 4, 5),
+    "alternating": ((30, 4, 16, 4, 16, 3), 3, 11),  # now one chip is the slowest, now another
+}
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_critical_path_is_that_of_chips_as_processes(name: str, share: float) -> None:
+    widths, chips, tiles = NETWORKS[name]
+    on = machine(chips, tiles, **BARE)
+    made = compiled(small_network(widths), chips, tiles, neurons_per_tile=2)
+    assert max(chips_of(made)) == chips - 1
+    own, traffic = segments_of(made, on, share)
+    run = run_chips(compute_seconds=own / on.chip.clock_hz, traffic=traffic, links=on.links, external_sync_seconds=0.0)
+    profile = timed(made, on, share)
+    exchanges = int((traffic.sum(axis=(1, 2)) > 0).sum())
+    assert exchanges == 4 * 5  # four supersteps in each of five timesteps
+    assert profile.cycles == pytest.approx(run.end_seconds * on.chip.clock_hz, abs=exchanges)  # links: whole cycles
+    assert max(run.waiting_seconds) > 0
+
+
+def test_external_syncs_are_paid_per_global_exchange_and_turn() -> None:
+    made = two_chips()
+    none, some = (timed(made, machine(2, 6, sync__external_cycles=cycles)) for cycles in (0, 1000))
+    assert some.cycles - none.cycles == 1000 * (4 * 5 + 2 * 5)
+    assert some.sync_cycles - none.sync_cycles == some.cycles - none.cycles
+
+
+def test_one_chip_of_many_is_as_fast_as_the_machine_with_one() -> None:
+    network = small_network((7, 6, 5, 3))
+    alone = timed(compiled(network, 1, 24, neurons_per_tile=2), machine(1, 24))
+    among = timed(compiled(network, 4, 24, neurons_per_tile=2), machine(4, 24))
+    for part in ("compute_cycles", "exchange_cycles", "sync_cycles", "host_exposed_seconds"):
+        assert getattr(among, part) == getattr(alone, part), part
+    assert among.seconds_per_training_step == alone.seconds_per_training_step
+
+
+def test_a_chip_that_is_not_used_changes_nothing() -> None:
+    made = two_chips()
+    used = timed(made, machine(2, 6))
+    for topology in ("line", "ladder", "all_to_all"):
+        more = compiled(made.network, 4, 6, neurons_per_tile=2)
+        assert timed(more, machine(4, 6, links__topology=topology)).cycles == used.cycles
+        # the program of two chips on a machine with more of them
+        assert timed(made, machine(4, 6, links__topology=topology)).cycles == used.cycles
+
+
+def test_fewer_chips_than_the_program_has_are_refused() -> None:
+    with pytest.raises(MappingError, match=r"placed on 2 chip\(s\) of 6 tiles, tiny has 1 of 6: compile it for this"):
+        timed(two_chips(), machine(1, 6))
+
+
+def test_more_and_faster_links_are_never_slower() -> None:
+    made = two_chips()
+
+    def link_cycles(**changes: Any) -> int:
+        return sum(span.link_cycles for span in timed(made, machine(2, 6, **changes)).spans)
+
+    def cycles(**changes: Any) -> int:
+        return timed(made, machine(2, 6, **changes)).cycles
+
+    by_number = [cycles(links__links_per_edge=number) for number in (1, 2, 4, 8)]
+    assert by_number == sorted(by_number, reverse=True)
+    assert by_number[0] > by_number[-1]
+    by_rate = [cycles(links__bytes_per_second=rate) for rate in (1e7, 1e8, 1e9, 1e12)]
+    assert by_rate == sorted(by_rate, reverse=True)
+    for field in ("fixed_seconds", "hop_seconds"):
+        slower = [cycles(**{f"links__{field}": seconds}) for seconds in (0, 1e-6, 1e-5)]
+        assert slower == sorted(slower)
+        assert slower[0] < slower[-1]
+    # bytes alone: 72 + 72 + 48 + 24 a timestep at a byte a cycle
+    assert link_cycles(links__fixed_seconds=0, links__hop_seconds=0) == 5 * (72 + 72 + 48 + 24)
+
+
+def copies_between(*moves: tuple[int, int], chips: int = 3, tiles: int = 2, nbytes: int = 4000) -> Program:
+    """One superstep that copies `nbytes` from the first tile of a chip to the first tile of another, for every move."""
+    variables, copies = {}, []
+    for number, ends in enumerate(moves):
+        names = [f"{side}{number}" for side in ("source", "target")]
+        for name, chip in zip(names, ends, strict=True):
+            variables[name] = Variable(
+                name=name,
+                shape=(nbytes // 4,),
+                dtype="float32",
+                mapping=TileMapping.on(chip * tiles, 0, nbytes // 4),
+                category="gradients",
+            )
+        copies.append(Copy(source=names[0], target=names[1]))
+    step = Superstep(name="move", op="copy", phase="forward", stage="move", copies=tuple(copies))
+    program = Program(
+        tiles=chips * tiles, variables=variables, body=(step,), layers=(), inputs={}, outputs={}, chips=chips
+    )
+    return plan_exchanges(program)
+
+
+def moving_cycles(program: Program, **changes: Any) -> int:
+    on = machine(3, 2, links__topology="line", links__hop_seconds=0, **changes)
+    memory = measure_memory(program, on)
+    profile = time_program(program, on, filled_activity(small_network(), 0), memory_profile(program, memory, on))
+    return sum(span.link_cycles for span in profile.spans)
+
+
+def test_two_messages_over_one_edge_take_longer() -> None:
+    fixed = 1270  # 1.27 us at 1 GHz; a byte a cycle over a link
+    assert moving_cycles(copies_between((0, 2))) == fixed + 4000
+    assert moving_cycles(copies_between((1, 2))) == fixed + 4000
+    assert moving_cycles(copies_between((0, 2), (1, 2))) == fixed + 8000  # both over the edge from 1 to 2
+    assert moving_cycles(copies_between((0, 1), (1, 2))) == fixed + 4000  # an edge each
+    assert moving_cycles(copies_between((0, 2), (2, 0))) == fixed + 4000  # a direction each
+    assert moving_cycles(copies_between((0, 2), (1, 2)), links__links_per_edge=2) == fixed + 4000
+
+
+def test_a_chip_that_only_arranges_waits_for_nobody() -> None:
+    """Rows put together from what a tile holds itself need no sync, whatever happens on other chips."""
+    program = copies_between((0, 1), chips=3)
+    (superstep,) = (step for step, _, _ in program.supersteps())
+    exchange = superstep.exchange
+    assert exchange is not None
+    local = np.zeros((len(exchange.columns), 1), np.int64)
+    local[5] = 3  # fragments arranged
+    inside = replace(
+        exchange,
+        tiles=np.append(exchange.tiles, 4),
+        columns=np.hstack([exchange.columns, local]),
+        link_bytes=None,
+    )
+    waiting = synchronised_chips(program, replace(superstep, exchange=inside))
+    assert waiting.tolist() == [True, True, False]
+    assert synchronised_chips(program, replace(superstep, exchange=exchange)).all()  # over links: all of them
