@@ -382,6 +382,19 @@ def test_a_chip_that_is_not_used_changes_nothing() -> None:
         assert timed(made, machine(4, 6, links__topology=topology)).cycles == used.cycles
 
 
+def test_when_every_sync_is_one_of_all_chips_library_programs_follow_each_other() -> None:
+    made = two_chips()
+    own, every = timed(made, machine(2, 6)), timed(made, machine(2, 6, sync__scope="all"))
+    assert every.cycles > own.cycles
+    one = compiled(small_network((7, 6, 5, 3)), 1, 24, neurons_per_tile=2)
+    assert timed(one, machine(1, 24, sync__scope="all")).cycles == timed(one, machine(1, 24)).cycles
+    moving = sum(times for step, times, _ in made.program.supersteps() if step.exchange and step.exchange.moves)
+    executions = moving + sum(span.times for span in every.spans if span.op == "repeat")
+    longer = timed(made, machine(2, 6, sync__scope="all", sync__external_cycles=1200, sync__internal_cycles=0))
+    before = timed(made, machine(2, 6, sync__scope="all", sync__external_cycles=200, sync__internal_cycles=0))
+    assert longer.sync_cycles - before.sync_cycles == 1000 * executions
+
+
 def test_fewer_chips_than_the_program_has_are_refused() -> None:
     with pytest.raises(MappingError, match=r"placed on 2 chip\(s\) of 6 tiles, tiny has 1 of 6: compile it for this"):
         timed(two_chips(), machine(1, 6))

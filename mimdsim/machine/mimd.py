@@ -60,8 +60,13 @@ class Exchange(SourcedSection):
 
 
 class Sync(SourcedSection):
-    """Barriers: on the chip, over all chips, and the control overhead of one turn of a loop on the device."""
+    """Barriers: on the chip, over all chips, and the control overhead of one turn of a loop on the device.
 
+    scope: who waits when the tiles of one chip exchange: "chip", they alone, or "all", every chip of the program, so
+    that library programs of different chips follow each other.
+    """
+
+    scope: Literal["chip", "all"]
     internal_cycles: int = Field(ge=0)
     external_cycles: int = Field(ge=0)
     loop_cycles: int = Field(ge=0)

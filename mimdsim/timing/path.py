@@ -1,6 +1,7 @@
 """The critical path over chips: between two barriers the slowest chip decides, chip by chip its own supersteps.
 
-A superstep that moves bytes over links synchronises all chips, once; every turn of a repeat begins with a barrier.
+A superstep that moves bytes over links synchronises all chips, once; every turn of a repeat begins with a barrier. With
+sync.scope = "all" every superstep that exchanges does.
 Between barriers chips run on their own, each with the syncs of its own exchanges.
 """
 
@@ -71,6 +72,10 @@ def _stretch_parts(
                 traffic[: program.chips, : program.chips] = exchange.link_bytes
                 seconds = global_exchange_seconds(traffic, machine.links)
                 fixed[index] = machine.sync.external_cycles, round(seconds * machine.chip.clock_hz)
+            elif program.chips > 1 and machine.sync.scope == "all" and moving.any():
+                _close(segment, times, found)
+                segment = []
+                fixed[index] = machine.sync.external_cycles, 0
         inside = synchronised_chips(program, superstep) & (moving > 0) & (index not in fixed)
         sync = np.where(inside, machine.sync.internal_cycles, 0)
         segment.append(_Member(index=index, compute=load.cycles_by_execution, exchange=moving, sync=sync))
