@@ -54,9 +54,10 @@ def profile_of(name: str, capacity: int, state_gradient: str, data: str) -> Tile
         "training.max_training_steps": 1,
         "mapping.state_gradient": state_gradient,
     }
-    source = (
-        {"data.source": "nmnist", "data.path": data} if data else {"data.source": "random", "data.activity": 0.0055}
-    )
+    source: dict[str, Any] = {"data.source": "nmnist", "data.path": data}
+    if not data:  # as many ids per timestep as the recordings have
+        source = {"data.source": "random", "data.path": "", "data.inputs": 2312, "data.classes": 10}
+        source["data.activity"] = 12.7 / 2312
     workload = load_workload(name, {**changes, **source, "data.train_samples": 48, "data.test_samples": 1})
     compiled = compile_workload(workload, machine, must_fit=False)
     log = train_workload(workload, compiled, open_data(workload))
