@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -239,6 +240,26 @@ def test_dvs_gesture_refuses_bad_recordings(tmp_path: Path) -> None:
     ):
         recording.write_bytes(content)
         refused(lambda: read_all(tmp_path), text, offset)
+
+
+def test_dvs_gesture_bounds_what_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows that overlap could hold every event many times over."""
+    packet = aedat_packet([(x, 1, 1, 100) for x in range(100)])
+    write_gestures(tmp_path, labels="1,100,2000\n" * 64, packets=packet * 3)
+    assert [events.count for events in read_all(tmp_path)] == [300] * 64
+    monkeypatch.setattr(dvs_gesture, "MAX_HELD_EVENTS", 64 * 300 - 1)
+    refused(lambda: read_all(tmp_path), "has over 19199 events in the windows of its labels, which may overlap")
+    monkeypatch.setattr(dvs_gesture, "MAX_GESTURE_EVENTS", 299)
+    refused(lambda: read_all(tmp_path), "has over 299 events in 100 to 2000 us; lower 'data.timesteps'")
+
+
+def test_dvs_gesture_of_tiny_packets_is_read_in_time(tmp_path: Path) -> None:
+    """Empty packets and packets of one event, with as many windows as there may be: windows are not compared anew."""
+    tiny = aedat_packet([]) + aedat_packet([(1, 1, 1, 100)])
+    write_gestures(tmp_path, labels="1,100,2000\n" * 64, packets=tiny * 5000)
+    began = time.perf_counter()
+    assert [events.count for events in read_all(tmp_path)] == [5000] * 64
+    assert time.perf_counter() - began < 5  # 3 million comparisons of windows took over 10 s
 
 
 def test_dvs_gesture_refuses_bad_lists(tmp_path: Path) -> None:

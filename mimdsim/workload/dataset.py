@@ -11,9 +11,11 @@ import numpy.typing as npt
 from mimdsim.base.errors import DescriptionError
 from mimdsim.workload import digits, dvs_gesture, nmnist, shd
 from mimdsim.workload.describe import Data
+from mimdsim.workload.event_file import sensor_of
+from mimdsim.workload.event_filters import cropped_grid
 from mimdsim.workload.events import POLARITIES, EventLists, Ids, bin_nanoseconds, reduced_grid
 from mimdsim.workload.generated import open_digits, open_randman, open_random
-from mimdsim.workload.recorded import open_dvs_gesture, open_nmnist, open_shd
+from mimdsim.workload.recorded import open_dvs_gesture, open_events, open_nmnist, open_shd
 
 Progress = Callable[[int, int], None]
 
@@ -23,6 +25,7 @@ SOURCES: dict[str, Callable[[Data, int, Progress], tuple[EventLists, EventLists]
     "nmnist": open_nmnist,
     "shd": open_shd,
     "dvs_gesture": open_dvs_gesture,
+    "events": open_events,
     "randman": open_randman,
     "random": open_random,
 }
@@ -72,6 +75,14 @@ class SpikeDataset:
 
 def input_shape(data: Data) -> tuple[int, int]:
     """(inputs, classes) of a source, known without reading a sample; raises DescriptionError where it cannot be."""
+    if data.source != "events" and data.sensor:
+        raise _refused([f"'data.sensor' is for source 'events', not for '{data.source}'; leave it out"])
+    if data.source not in CAMERAS and not data.sensor:
+        given = [key for key in ("crop", "denoise_seconds") if getattr(data, key)]
+        if given:
+            raise _refused([f"'data.{key}' needs recordings with pixels; leave it out" for key in given])
+    if data.source == "events":
+        return _events_shape(data)
     if data.source in ("randman", "random"):
         missing = [key for key in ("inputs", "classes") if not getattr(data, key)]
         if missing:
@@ -86,10 +97,20 @@ def input_shape(data: Data) -> tuple[int, int]:
         return shd.CHANNELS, shd.CLASSES
     if data.source in CAMERAS:
         pixels, classes = CAMERAS[data.source]
-        columns, lines = reduced_grid(pixels, pixels, data.grid)
+        columns, lines = reduced_grid(*cropped_grid(pixels, pixels, data.crop), data.grid)
         return columns * lines * POLARITIES, classes
     grid = data.grid or digits.DEFAULT_GRID[data.source]
     return grid * grid * POLARITIES, digits.CLASSES
+
+
+def _events_shape(data: Data) -> tuple[int, int]:
+    sensor = sensor_of(data)
+    if sensor.by_unit:
+        if data.grid:
+            raise _refused([f"'data.grid' is {data.grid}, but 'data.inputs' gives units, not pixels; leave it out"])
+        return sensor.inputs, data.classes
+    columns, lines = reduced_grid(*cropped_grid(sensor.width, sensor.height, data.crop), data.grid)
+    return columns * lines * sensor.polarities, data.classes
 
 
 def open_dataset(data: Data, seed: int, progress: Progress | None = None) -> tuple[SpikeDataset, SpikeDataset]:

@@ -13,7 +13,7 @@ from mimdsim.base.schema import Section, build, read_toml
 
 MAX_NEURONS = 1 << 24
 MOST_SHORT_IDS = (1 << 16) - 1
-FILE_SOURCES = ("nmnist", "shd", "dvs_gesture")
+FILE_SOURCES = ("nmnist", "shd", "dvs_gesture", "events")
 
 
 class Data(Section):
@@ -21,19 +21,24 @@ class Data(Section):
 
     `bin_seconds` is the width of one timestep for recordings; `input_capacity` the most input ids a timestep keeps
     (surplus ids are sub-sampled at random). `path` is a user's folder or file; `train_samples` and `test_samples`
-    bound what is read (0 = all there is).
+    bound what is read (0 = all there is). Recordings are freed of noise, then cropped, reduced and binned.
     """
 
-    source: Literal["digits", "mnist5k", "nmnist", "shd", "dvs_gesture", "randman", "random"]
+    source: Literal["digits", "mnist5k", "nmnist", "shd", "dvs_gesture", "events", "randman", "random"]
     path: str = ""
     timesteps: int = Field(gt=0, le=100_000)
     bin_seconds: float = Field(default=1e-3, gt=0)
     input_capacity: int = Field(gt=0)
     train_samples: int = Field(default=0, ge=0)
     test_samples: int = Field(default=0, ge=0)
+    denoise_seconds: float = Field(
+        default=0.0, ge=0, le=1e6
+    )  # how old a neighbour's event may be (0 = keep all events)
+    crop: int = Field(default=0, ge=0, le=4096)  # width and height of the middle that is kept (0 = all)
     grid: int = Field(default=0, ge=0, le=4096)  # width and height events are reduced to (0 = as recorded)
-    classes: int = Field(default=0, ge=0)  # randman, random
-    inputs: int = Field(default=0, ge=0)  # randman, random
+    sensor: tuple[int, ...] = ()  # events: width, height, polarities
+    classes: int = Field(default=0, ge=0)  # events, randman, random
+    inputs: int = Field(default=0, ge=0)  # events (units without a place), randman, random
     manifold_dimensions: int = Field(default=1, gt=0, le=8)  # randman
     smoothness: float = Field(default=2.0, gt=0)  # randman
     activity: float = Field(default=0.005, ge=0, le=1)  # random: chance of an input spike per neuron and timestep

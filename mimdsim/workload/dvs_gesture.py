@@ -30,6 +30,9 @@ POLARITY_TIME_OFFSET = 4
 MAX_PACKET_BYTES = 64 << 20  # assumed: published packets are far smaller; bounds what one header can ask for
 MAX_TEXT_BYTES = 1 << 16  # assumed: label and trial lists are a few kB
 MAX_GESTURES = 64  # assumed: the published recordings have 11 or 12 rows each
+MAX_GESTURE_EVENTS = 1 << 22  # assumed: some ten times what a published gesture has; bounds the memory of one
+MAX_HELD_EVENTS = 1 << 25  # assumed: windows of a bad label file may overlap, and hold every event many times
+_EVENTS_AT_ONCE = 1 << 16  # packets are put together up to about so many: windows are compared once for all of them
 CSV_HEADER = "class,startTime_usec,endTime_usec"
 LAYOUT = "trials_to_train.txt, trials_to_test.txt, userNN_<light>.aedat and userNN_<light>_labels.csv, as published"
 _RECORDING_NAME = re.compile(r"[A-Za-z0-9_]+\.aedat")  # a bare name: a list must not lead out of its folder
@@ -92,12 +95,14 @@ def read_gestures(gestures: Sequence[Gesture], *, duration_microseconds: int) ->
     """The events of `gestures`, all of one recording, in order; only the first `duration_microseconds` of each.
 
     Times count from the start of the gesture. The file is read packet by packet, once; held are 8 bytes per event
-    of the windows asked for. Raises DataFileError for a damaged file, or a gesture during which nothing was recorded.
+    of the windows asked for. Raises DataFileError for a damaged file, a gesture during which nothing was recorded, one
+    of over MAX_GESTURE_EVENTS, or over MAX_HELD_EVENTS in all.
     """
     path = gestures[0].recording
     words: list[list[Ints]] = [[] for _ in gestures]
     seen = [False] * len(gestures)
-    for data, t in read_packets(path):
+    held = [0] * len(gestures)
+    for data, t in _gathered(read_packets(path)):
         for place, gesture in enumerate(gestures):
             since = t - gesture.start_microseconds
             during = (since >= 0) & (t < gesture.end_microseconds)
@@ -105,6 +110,8 @@ def read_gestures(gestures: Sequence[Gesture], *, duration_microseconds: int) ->
             during &= since < duration_microseconds
             if during.any():
                 words[place].append(_pack(data[during], since[during]))
+                held[place] += words[place][-1].size
+                _refuse_too_many(path, gesture, held[place], sum(held))
     for place, gesture in enumerate(gestures):
         if not seen[place]:
             window = f"{gesture.start_microseconds} to {gesture.end_microseconds} us"
@@ -119,6 +126,32 @@ def read_gestures(gestures: Sequence[Gesture], *, duration_microseconds: int) ->
             width=PIXELS,
             height=PIXELS,
         )
+
+
+def _gathered(packets: Iterator[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
+    """The same events in fewer pieces."""
+    words: list[Ints] = []
+    times: list[Ints] = []
+    waiting = 0
+    for data, t in packets:
+        if not t.size:
+            continue
+        words.append(data)
+        times.append(t)
+        waiting += t.size
+        if waiting >= _EVENTS_AT_ONCE:
+            yield np.concatenate(words), np.concatenate(times)
+            words, times, waiting = [], [], 0
+    if waiting:
+        yield np.concatenate(words), np.concatenate(times)
+
+
+def _refuse_too_many(path: Path, gesture: Gesture, held: int, in_all: int) -> None:
+    window = f"{gesture.start_microseconds} to {gesture.end_microseconds} us"
+    if held > MAX_GESTURE_EVENTS:
+        raise DataFileError(path, f"has over {MAX_GESTURE_EVENTS} events in {window}; lower 'data.timesteps'")
+    if in_all > MAX_HELD_EVENTS:
+        raise DataFileError(path, f"has over {MAX_HELD_EVENTS} events in the windows of its labels, which may overlap")
 
 
 def _pack(data: Ints, since: Ints) -> Ints:

@@ -9,11 +9,12 @@ from typing import Literal
 
 import numpy as np
 
-from mimdsim.base.errors import DescriptionError
+from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.rng import stream
-from mimdsim.workload import dvs_gesture, nmnist, shd
-from mimdsim.workload.choose import limited, refuse_too_large
+from mimdsim.workload import dvs_gesture, event_file, nmnist, shd
+from mimdsim.workload.choose import held_out, limited, refuse_too_large
 from mimdsim.workload.describe import Data
+from mimdsim.workload.event_filters import centre_cropped, denoised
 from mimdsim.workload.events import EventLists, Events, Ints, bin_events, duration_microseconds
 
 Progress = Callable[[int, int], None]
@@ -23,7 +24,7 @@ def open_nmnist(data: Data, seed: int, progress: Progress) -> tuple[EventLists, 
     """Training and test samples of a folder of N-MNIST recordings."""
 
     def made(split: Literal["Train", "Test"], limit: int) -> EventLists:
-        files = nmnist.list_recordings(_folder(data, nmnist.LAYOUT), split)
+        files = nmnist.list_recordings(_path(data, f"a folder with {nmnist.LAYOUT}"), split)
         labels = np.array([label for _, label in files])
         chosen = limited(labels, limit, seed, split)
         recordings = ((place, nmnist.read_recording(files[sample][0])) for place, sample in enumerate(chosen.tolist()))
@@ -36,7 +37,7 @@ def open_shd(data: Data, seed: int, progress: Progress) -> tuple[EventLists, Eve
     """Training and test samples of a folder with the two SHD files."""
 
     def made(name: str, limit: int) -> EventLists:
-        path = _folder(data, shd.LAYOUT) / name
+        path = _path(data, f"a folder with {shd.LAYOUT}") / name
         labels = shd.read_labels(path)
         chosen = limited(labels, limit, seed, name)
         places = np.argsort(chosen, kind="stable")  # read in the order of the file, put where the seeded order wants it
@@ -56,7 +57,7 @@ def open_dvs_gesture(data: Data, seed: int, progress: Progress) -> tuple[EventLi
             yield from zip(places, dvs_gesture.read_gestures(gestures, duration_microseconds=duration), strict=True)
 
     def made(split: Literal["train", "test"], limit: int) -> EventLists:
-        gestures = dvs_gesture.list_gestures(_folder(data, dvs_gesture.LAYOUT), split)
+        gestures = dvs_gesture.list_gestures(_path(data, f"a folder with {dvs_gesture.LAYOUT}"), split)
         labels = np.array([gesture.label for gesture in gestures])
         chosen = limited(labels, limit, seed, split)
         places = np.argsort(chosen, kind="stable").tolist()  # gestures of one recording stand together in the list
@@ -66,9 +67,40 @@ def open_dvs_gesture(data: Data, seed: int, progress: Progress) -> tuple[EventLi
     return made("train", data.train_samples), made("test", data.test_samples)
 
 
-def _folder(data: Data, layout: str) -> Path:
+def open_events(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:
+    """Training and test samples of an event file with or without a split, or of a folder with two event files."""
+    path, sensor = _path(data, event_file.LAYOUT), event_file.sensor_of(data)
+
+    def cut(file: event_file.EventFile, chosen: Ints, name: str) -> EventLists:
+        places = np.argsort(chosen, kind="stable")  # read in the order of the file, put where the seeded order wants it
+        recordings = zip(places.tolist(), file.samples(chosen[places].tolist()), strict=True)
+        return _binned(data, recordings, file.labels[chosen], seed, name, progress)
+
+    def half_of(name: str, limit: int) -> EventLists:
+        with event_file.EventFile(event_file.half(path, name), sensor=sensor, classes=data.classes) as file:
+            if file.split is not None:
+                raise DataFileError(file.path, "has 'split', but is one of two files; leave it out")
+            return cut(file, limited(file.labels, limit, seed, name), name)
+
+    if path.is_dir():
+        return half_of("train", data.train_samples), half_of("test", data.test_samples)
+    with event_file.EventFile(path, sensor=sensor, classes=data.classes) as file:
+        if file.split is None:
+            train, test = held_out(file.labels, data, seed)
+        else:
+            members = [np.flatnonzero(file.split == half) for half in (0, 1)]
+            train, test = (
+                of[limited(file.labels[of], limit, seed, name)]
+                for of, limit, name in zip(
+                    members, (data.train_samples, data.test_samples), ("train", "test"), strict=True
+                )
+            )
+        return cut(file, train, "train"), cut(file, test, "test")
+
+
+def _path(data: Data, layout: str) -> Path:
     if not data.path:
-        problem = f"'data.path' must name a folder with {layout}; source '{data.source}' reads your own files"
+        problem = f"'data.path' must name {layout}; source '{data.source}' reads your own files"
         raise DescriptionError("workload data", [problem])
     return Path(data.path).expanduser()
 
@@ -83,7 +115,7 @@ def _binned(
     surplus = 0
     for done, (place, events) in enumerate(recordings, start=1):
         ids[place], counts[place], extra = bin_events(
-            events,
+            centre_cropped(denoised(events, data.denoise_seconds), data.crop),
             timesteps=data.timesteps,
             bin_seconds=data.bin_seconds,
             grid=data.grid,

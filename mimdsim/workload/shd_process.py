@@ -1,56 +1,29 @@
 """The process that opens SHD files: started by `shd.py`, fed requests on standard input, answering in frames.
 
-Why a process: the HDF5 library may crash or search without end in a damaged file, and nothing inside a Python process
-can survive that. A request is one JSON line [path, samples or null]. A frame is its kind (one letter), its length and
-its content: L labels, T seconds and U channels of one sample, E the reason of a refusal, Z the end of the answer.
-
-A file may hold nothing but plain lists: what could make HDF5 open another file or load a filter plug-in is refused.
+Requests and frames are those of `hdf5_serving.py`. Wanted are sample numbers, or null for labels only; frames are L
+labels, T seconds and U channels of one sample.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import struct
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError
+from mimdsim.workload.hdf5_serving import Frames, plain_dataset, serve
 
-FRAME = struct.Struct("<cQ")
 CHANNELS = 700
 CLASSES = 20
 MAX_SAMPLES = 1 << 20  # assumed: the published files have 8,156 and 2,264
 MAX_SAMPLE_SECONDS = 60.0  # assumed: the published samples end before 1.4 s
-MAX_MEMORY_BYTES = 4 << 30  # assumed: far more than a sample needs; a damaged file can ask for anything
-# Filters that HDF5 has built in: deflate 1, shuffle 2, fletcher32 3, szip 4, nbit 5, scale-offset 6 (HDF5 reference,
-# H5Zpublic.h). Any other number would be looked for among plug-ins, which are code.
-BUILT_IN_FILTERS = frozenset(range(1, 7))
+EXPECTED = "/labels, /spikes/times, /spikes/units"
 
 
-def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answer requests until there are no more."""
-    _limit_memory()
-    for request in requests:
-        path, chosen = json.loads(request)
-        try:
-            for kind, content in read(Path(path), chosen):
-                answers.write(FRAME.pack(kind, len(content)) + content)
-            kind, content = b"Z", b""
-        except DataFileError as problem:
-            kind, content = b"E", str(problem).removeprefix(f"{path}: ").encode(errors="replace")
-        except Exception as problem:  # what h5py raises on damaged files differs with the place of the damage
-            kind, content = b"E", f"is damaged or not HDF5: {problem}; fetch it again".encode(errors="replace")
-        answers.write(FRAME.pack(kind, len(content)) + content)
-        answers.flush()
-
-
-def read(path: Path, chosen: list[int] | None) -> Iterator[tuple[bytes, bytes]]:
+def read(path: Path, chosen: list[int] | None) -> Frames:
     """Frames: the labels, then seconds (float64) and channels (int64) of every chosen sample."""
     import h5py
 
@@ -105,41 +78,14 @@ def _plain(path: Path, file: Any, name: str, *, kinds: str, lists: bool) -> Any:
     """The data set `name`, if it is numbers (or lists of numbers) stored in this very file."""
     import h5py
 
-    group = file
-    for part in name.split("/"):
-        link = group.get(part, getlink=True) if isinstance(group, h5py.Group) else None
-        if link is None:
-            raise DataFileError(path, f"has no data set /{name}; expected are /labels, /spikes/times, /spikes/units")
-        if not isinstance(link, h5py.HardLink):
-            raise DataFileError(path, f"/{name} is a link to somewhere else, which is not followed")
-        group = group[part]
-    if not isinstance(group, h5py.Dataset):
-        raise DataFileError(path, f"/{name} is not a data set")
-    if group.is_virtual or group.external:
-        raise DataFileError(path, f"/{name} keeps its values in other files, which are not opened")
-    settings = group.id.get_create_plist()
-    filters = {settings.get_filter(index)[0] for index in range(settings.get_nfilters())}
-    if not filters <= BUILT_IN_FILTERS:
-        raise DataFileError(path, f"/{name} is packed with filter {min(filters - BUILT_IN_FILTERS)}, a plug-in")
-    if group.chunks and math.prod(group.chunks) > MAX_SAMPLES:
-        raise DataFileError(path, f"/{name} is stored in chunks of {math.prod(group.chunks)}, over {MAX_SAMPLES}")
-    element = h5py.check_vlen_dtype(group.dtype)
-    number = element if lists else group.dtype
+    found = plain_dataset(path, file, name, expected=EXPECTED)
+    element = h5py.check_vlen_dtype(found.dtype)
+    number = element if lists else found.dtype
     if not isinstance(number, np.dtype) or number.kind not in kinds or (element is not None) != lists:
         expected = {"f": "real numbers", "iu": "integers"}[kinds]
         raise DataFileError(path, f"/{name} does not hold {'lists of ' if lists else ''}{expected}")
-    return group
-
-
-def _limit_memory() -> None:
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = MAX_MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MAX_MEMORY_BYTES, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    return found
 
 
 if __name__ == "__main__":
-    serve(sys.stdin.buffer, sys.stdout.buffer)
+    serve(sys.stdin.buffer, sys.stdout.buffer, read)
