@@ -109,7 +109,9 @@ How to read it. At small capacity the timestep is a fixed cost: some 35 small li
 updates, scalings), each with a sync, an exchange of its own and a launch, and above all the per-batch state gradient,
 whose rows are gathered from all tiles of a layer in pieces of eight bytes. What grows with the capacity is: weight and
 input gradient (seven bundles per id and pair of neurons on the neuron tiles), the sums of input gradients over tiles,
-and two broadcasts of ids to every neuron tile, which the wire's 4 bytes a cycle bound.
+and two broadcasts of ids to every neuron tile, which the wire's 4 bytes a cycle bound: neighbours share their buses
+and would take the same list twice as fast, but the pair that straddles two layers receives two lists and sets the
+phase.
 
 The tile-wise state gradient (the default here, and the authors' final version) scans every listed id on every tile
 instead: no rows are gathered, so the fixed part falls, and the scan adds to the slope. No published time of it is

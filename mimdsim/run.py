@@ -106,7 +106,11 @@ def simulate(
         gpus=lineup,
         training=training_profile(workload, log, compiled.network.batch),
         activity=activity_profiles(compiled.network, log.activity),
-        warnings=surplus_warning(workload, data[0]) + beyond_sources(machine) + half_warning(workload) + warnings,
+        warnings=surplus_warning(workload, data[0])
+        + beyond_sources(machine)
+        + unused_chips(compiled, machine)
+        + half_warning(workload)
+        + warnings,
     )
     return Run(profile=profile, compiled=compiled, log=log)
 
@@ -149,6 +153,17 @@ def surplus_warning(workload: Workload, data: SpikeDataset) -> tuple[str, ...]:
     return (
         f"{data.surplus_events:,} of {kept + data.surplus_events:,} input events ({share:.1%}) were beyond the input "
         f"capacity of {workload.data.input_capacity} per timestep and left out at random: raise data.input_capacity",
+    )
+
+
+def unused_chips(compiled: Compiled, machine: MimdMachine) -> tuple[str, ...]:
+    """Said when the layers fit fewer chips than the machine has."""
+    used, asked = compiled.placement.chips, machine.links.chips
+    if used >= asked:
+        return ()
+    return (
+        f"{used} of {asked} chips used: the layers fit, in order, with {compiled.placement.neurons_per_tile} neurons a "
+        "tile; to spread them further lower mapping.neurons_unit or mapping.neurons_per_tile, or widen the network",
     )
 
 

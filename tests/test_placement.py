@@ -187,3 +187,8 @@ def test_two_placements_are_the_same() -> None:
     for one, other in zip(first.layers, second.layers, strict=True):
         np.testing.assert_array_equal(one.tiles, other.tiles)
         np.testing.assert_array_equal(one.selection_tiles, other.selection_tiles)
+
+
+def test_reserving_every_tile_is_refused() -> None:
+    with pytest.raises(DoesNotFit, match=r"mapping.reserved_tiles = 24 leaves none of the 24 tiles"):
+        place(small_network([6, 5], 3, 3, 3), 24, 6, MappingOptions(reserved_tiles=24))

@@ -359,3 +359,34 @@ def test_a_write_to_one_replica() -> None:
     replicated = TileMapping.replicated(np.arange(TILES))
     labels = replace(PROGRAM.variables["v.hidden0"], mapping=replicated)
     assert verify(replace(PROGRAM, variables=PROGRAM.variables | {"v.hidden0": labels}), TILES) != ()
+
+
+def test_what_two_vertices_of_a_tile_share_arrives_once() -> None:
+    """One tile wants [0, 50) and [10, 60) of a remote variable: 60 elements travel, not 100."""
+    reader = Codelet(
+        name="Read",
+        fields=(
+            Field(name="out", access="write", box=("slot",)),
+            Field(name="x", access="read", box=("start:stop",)),
+        ),
+        columns=("slot", "start", "stop"),
+        compute=lambda *_: None,
+        cost=WorkerBundles(fixed=1, terms=(), kind="assumed", source="a test"),
+    )
+    table = VertexTable(
+        codelet=reader,
+        layer="",
+        tiles=np.array([1, 1]),
+        operands={"x": "x", "out": "out"},
+        columns={"slot": np.array([0, 1]), "start": np.array([0, 10]), "stop": np.array([50, 60])},
+    )
+    variables = {
+        "x": Variable(name="x", shape=(100,), dtype="float32", mapping=TileMapping.on(0, 0, 100), category="gradients"),
+        "out": Variable(name="out", shape=(2,), dtype="float32", mapping=TileMapping.on(1, 0, 2), category="gradients"),
+    }
+    step = Superstep(name="read", op="read", phase="forward", stage="read", tables=(table,))
+    program = Program(tiles=2, variables=variables, body=(step,), layers=(), inputs={}, outputs={})
+    exchange = next(plan_exchanges(program).supersteps())[0].exchange
+    assert exchange is not None
+    assert exchange.bytes_received.tolist() == [0, 240]
+    assert exchange.bytes_sent.tolist() == [240, 0]

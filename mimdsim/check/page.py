@@ -17,8 +17,9 @@ TITLE = "Predicted and measured"
 LAST = "What is out and which term would have to be wrong"
 HOW_TO_READ = """\
 Every figure of the tables below was published or measured by others; beside it stands what mimdsim computes for the \
-same thing. No number of the model was chosen to bring a row closer; where a table is not independent of the model in \
-some point, its section says so. *Ratio* is predicted over published. A row is *within* when the ratio is off 1 by no \
+same thing. Nothing is fitted to a row. Where a number or a choice of the model was taken from a table, or made \
+looking at it, the table's section says so: such rows show that the model hangs together, not that it foresees. \
+*Ratio* is predicted over published. A row is *within* when the ratio is off 1 by no \
 more than the *tolerance*, which belongs to the table and not to the prediction; else it is **OUT**: it is shown all \
 the same, and the last section says which term would have to be wrong. *Interval* is how far the prediction itself \
 could be off by the certainty of the numbers that go into it; where a table has none, a dash stands. *Error* in the \

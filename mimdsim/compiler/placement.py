@@ -155,6 +155,11 @@ def place(
     """
     _check_ids(network, options)
     widths = [layer.neurons for layer in network.layers]
+    if options.reserved_tiles >= tiles:
+        raise DoesNotFit(
+            f"mapping.reserved_tiles = {options.reserved_tiles} leaves none of the {tiles} tiles of the first chip: "
+            "lower it"
+        )
     per_tile = _neurons_per_tile(widths, tiles, chips, options)
     firsts = _first_tiles(widths, per_tile, tiles, chips, options.reserved_tiles)
     assert firsts is not None

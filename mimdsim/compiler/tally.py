@@ -1,8 +1,8 @@
-"""Count what an exchange means at every tile: bytes and fragments sent, received, shared with a bus neighbour, linked.
+"""Count what an exchange means at every tile: bytes and fragments sent, received, shared on a bus, linked.
 
-Parts are cut into pieces where the sending tile changes. A piece that several tiles read is sent once; pieces that a
-tile holds itself do not travel. Pieces of one tile that overlap without being equal are counted as sent separately. The
-same box wanted by many tiles is cut once, so that a broadcast costs as much as its pieces, not pieces times tiles.
+Parts are cut into pieces where the sending tile changes. What several tiles read is sent once, element by element, in
+as many fragments as there are different pieces; pieces that a tile holds itself do not travel. The same box wanted by
+many tiles is cut once, so that a broadcast costs as much as its pieces, not pieces times tiles.
 """
 
 from __future__ import annotations
@@ -25,10 +25,26 @@ class Tally:
 
     def count(self, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray) -> None:
         """Add the parts `boxes` of `variable` wanted on `tiles`, a timestep axis dropped or not."""
-        shape = variable.shape[1:] if drop else variable.shape
         mapping = spatial_mapping(variable, drop)
         if mapping.is_replicated:
-            mapping = self._nearest_replica(mapping, shape)
+            self._count_replicas(variable, drop, tiles, boxes)
+            return
+        self._count(mapping, variable, drop, tiles, boxes)
+
+    def _count_replicas(self, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray) -> None:
+        """A replicated variable is sent by its first holder on the reader's chip, else by the first of all."""
+        per_chip = self.tiles // self.chips
+        extent = (variable.shape[1:] if drop else variable.shape)[0]
+        for chip in np.unique(tiles // per_chip).tolist():
+            holders = variable.mapping.tiles[variable.mapping.tiles // per_chip == chip]
+            sender = int(holders[0] if len(holders) else variable.mapping.tiles[0])
+            here = tiles // per_chip == chip
+            self._count(TileMapping.on(sender, 0, extent), variable, drop, tiles[here], boxes[here])
+
+    def _count(
+        self, mapping: TileMapping, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray
+    ) -> None:
+        shape = variable.shape[1:] if drop else variable.shape
         which, distinct = _distinct_boxes(boxes)
         box, mapping, _, runs = to_runs(mapping, np.zeros(len(distinct), np.int64), distinct, shape)
         piece_box, pieces, sender = _cut_at_intervals(mapping, box, runs)
@@ -48,10 +64,6 @@ class Tally:
         self._count_sent(
             which, tiles, piece_box, pieces, sender, volume, fragments, shape=flat_shape, item_bytes=variable.item_bytes
         )
-
-    def _nearest_replica(self, mapping: TileMapping, shape: tuple[int, ...]) -> TileMapping:
-        """A replicated variable is sent by its first holder."""
-        return TileMapping.on(int(mapping.tiles[0]), 0, shape[0])
 
     def _count_shared(
         self, which: np.ndarray, tiles: np.ndarray, received: np.ndarray, box_bytes: np.ndarray, own: _OwnPieces
@@ -90,7 +102,8 @@ class Tally:
         flat = np.column_stack([pieces.reshape(len(pieces), -1), sender])
         wanted = np.flatnonzero(readers > 0)
         first = wanted[first_of_each(flat[wanted])]
-        np.add.at(self.total["bytes_sent"], sender[first], volume[first])
+        owner, fresh = _fresh_elements(pieces[first], sender[first], shape)
+        np.add.at(self.total["bytes_sent"], owner, fresh * item_bytes)
         np.add.at(self.total["fragments_sent"], sender[first], fragments[first])
         if self.chips == 1:
             return
@@ -112,20 +125,7 @@ class Tally:
         self, pieces: np.ndarray, chip: np.ndarray, target: np.ndarray, shape: tuple[int, ...], item_bytes: int
     ) -> None:
         """Every element once per pair of chips, however many boxes on the target chip share it."""
-        if pieces.shape[1] == 1:
-            row, starts, stops = np.arange(len(pieces)), pieces[:, 0, 0], pieces[:, 0, 1]
-        else:
-            whole = TileMapping(axis=FLAT, tiles=np.zeros(1, np.int64), starts=np.zeros(1), stops=np.ones(1))
-            row, _, _, runs = to_runs(whole, chip, pieces, shape)
-            starts, stops = runs[:, 0, 0], runs[:, 0, 1]
-        pair = chip[row] * self.chips + target[row]
-        order = np.lexsort((starts, pair))
-        pair, starts, stops = pair[order], starts[order], stops[order]
-        extent = int(stops.max()) + 1
-        reached = np.maximum.accumulate(pair * extent + stops)  # pairs ascend, so that no pair reaches into the next
-        begin = pair * extent + starts
-        fresh = pair * extent + stops - np.maximum(begin, np.concatenate([[0], reached[:-1]]))
-        fresh = np.maximum(fresh, 0)
+        pair, fresh = _fresh_elements(pieces, chip * self.chips + target, shape)
         np.add.at(self.link_bytes, (pair // self.chips, pair % self.chips), fresh * item_bytes)
 
     def exchange(self, deliveries: tuple[Delivery, ...]) -> Exchange:
@@ -139,6 +139,26 @@ class Tally:
             columns=table[:, taking_part],
             link_bytes=self.link_bytes if self.link_bytes.any() else None,
         )
+
+
+def _fresh_elements(pieces: np.ndarray, group: np.ndarray, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """(group, elements) of runs, every element counted once per group however many pieces of the group share it."""
+    if not len(pieces):
+        return group, np.zeros(0, np.int64)
+    if pieces.shape[1] == 1:
+        row, starts, stops = np.arange(len(pieces)), pieces[:, 0, 0], pieces[:, 0, 1]
+    else:
+        whole = TileMapping(axis=FLAT, tiles=np.zeros(1, np.int64), starts=np.zeros(1), stops=np.ones(1))
+        row, _, _, runs = to_runs(whole, group, pieces, shape)
+        starts, stops = runs[:, 0, 0], runs[:, 0, 1]
+    group = group[row]
+    order = np.lexsort((starts, group))
+    group, starts, stops = group[order], starts[order], stops[order]
+    extent = int(stops.max()) + 1
+    reached = np.maximum.accumulate(group * extent + stops)  # groups ascend: none reaches into the next
+    begin = group * extent + starts
+    fresh = group * extent + stops - np.maximum(begin, np.concatenate([[0], reached[:-1]]))
+    return group, np.maximum(fresh, 0)
 
 
 class _OwnPieces:

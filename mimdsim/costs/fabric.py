@@ -46,7 +46,8 @@ def bytes_by_neighbour(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) 
     partner = tiles - within + (within ^ 1)
     at = np.minimum(np.searchsorted(tiles, partner), len(tiles) - 1)
     # the last tile of an odd chip has no neighbour
-    idle = (tiles[at] != partner) & (within ^ 1 < tiles_per_chip)
+    silent = (exchange.column("bytes_sent") == 0) & (exchange.column("bytes_received") == 0)
+    idle = ((tiles[at] != partner) | silent[at]) & (within ^ 1 < tiles_per_chip)
     return np.where(idle, exchange.column("bytes_received"), exchange.column("bytes_shared")) // 2
 
 

@@ -142,8 +142,8 @@ class Exchange:
     columns int64[len(EXCHANGE_COLUMNS), taking part], one column per tile of `tiles`; the properties of the same names
     are int64[total_tiles]. A part wanted by several tiles is sent once (multicast) and received by each; what a tile
     receives alike with its neighbour on the same bus (tile XOR 1) is also in bytes_shared. A fragment is a run of
-    elements that lie together on the sending tile. Arranged fragments are copied into rows on the receiving tile
-    (`Field.one_row`), with all the bytes of those rows. link_bytes int64[chips, chips]: from chip, to chip.
+    elements that lie together on the sending tile and that the same tiles want. Arranged fragments are copied into rows
+    on the receiving tile (`Field.one_row`), with all the bytes of those rows. link_bytes int64[chips, chips]: from, to.
     """
 
     deliveries: tuple[Delivery, ...]
@@ -169,6 +169,10 @@ class Exchange:
     @property
     def bytes_received(self) -> np.ndarray:
         return self._everywhere("bytes_received")
+
+    @property
+    def bytes_shared(self) -> np.ndarray:
+        return self._everywhere("bytes_shared")
 
     @property
     def fragments_sent(self) -> np.ndarray:

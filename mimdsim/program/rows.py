@@ -208,16 +208,21 @@ def _keys(rows: np.ndarray) -> tuple[np.ndarray, list[int]] | None:
 
 
 def _join_runs(rows: np.ndarray, start: int) -> np.ndarray:
-    """Join rows that differ only in [start, start+1] and touch there."""
+    """Join rows that differ only in [start, start+1] and touch or overlap there."""
     others = np.delete(rows, [start, start + 1], axis=1)
     found = _keys(np.column_stack([others, rows[:, start]]))
     order = np.lexsort((rows[:, start], *others.T[::-1])) if found is None else np.argsort(found[0], kind="stable")
     rows, others = rows[order], others[order]
     begins = np.ones(len(rows), bool)
-    begins[1:] = np.any(others[1:] != others[:-1], axis=1) | (rows[1:, start] != rows[:-1, start + 1])
+    begins[1:] = np.any(others[1:] != others[:-1], axis=1)
+    group = np.cumsum(begins)
+    extent = int(rows[:, start + 1].max()) + 1
+    reached = np.maximum.accumulate(group * extent + rows[:, start + 1])  # groups ascend: none reaches into the next
+    begins[1:] |= group[1:] * extent + rows[1:, start] > reached[:-1]
     first = np.flatnonzero(begins)
     joined = rows[first].copy()
-    joined[:, start + 1] = rows[np.append(first[1:], len(rows)) - 1, start + 1]
+    last = np.append(first[1:], len(rows)) - 1
+    joined[:, start + 1] = reached[last] - group[last] * extent
     return joined
 
 
