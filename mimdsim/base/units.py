@@ -63,11 +63,3 @@ def show_bytes(count: float) -> str:
         if abs(count) >= factor:
             return f"{count / factor:.1f} {unit}"
     return f"{count:.0f} B"
-
-
-def show_seconds(seconds: float) -> str:
-    """Seconds for people: '6.76 ms'."""
-    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if abs(seconds) >= factor:
-            return f"{seconds / factor:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
