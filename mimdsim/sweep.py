@@ -33,7 +33,7 @@ from mimdsim.run import compile_workload, config_digest, half_warning, open_data
 from mimdsim.workload import Workload, load_workload
 
 WORKLOAD_SECTIONS = ("data", "network", "training", "mapping", "seed")
-MACHINE_SECTIONS = ("chip", "tile", "exchange", "sync", "host", "links", "matrix")
+MACHINE_SECTIONS = ("chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy")
 MAX_POINTS = 10_000
 RESULTS = (
     "ms_per_training_step",

@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from mimdsim.base.schema import Section, SourcedSection
+from mimdsim.machine.energy import GpuEnergy
 
 Precision = Literal["fp32", "tf32", "fp16"]
 ELEMENT_BYTES: dict[Precision, int] = {"fp32": 4, "tf32": 4, "fp16": 2}
@@ -77,6 +78,7 @@ class GpuMachine(Section):
     memory: Memory
     launch: Launch
     host: Host
+    energy: GpuEnergy | None = None
 
     def uses_tensor_unit(self, precision: Precision) -> bool:
         """Whether matrix products of `precision` run on tensor units here."""

@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from mimdsim.base.schema import Section, SourcedSection
+from mimdsim.machine.energy import TiledEnergy
 from mimdsim.machine.matrix_unit import MatrixUnit
 
 
@@ -109,3 +110,4 @@ class MimdMachine(Section):
     host: Host
     links: Links
     matrix: MatrixUnit | None = None
+    energy: TiledEnergy | None = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 PHASES = ("input", "forward", "loss", "backward", "update")
 
 
@@ -56,6 +56,35 @@ class Doubt:
     kind: str
     cycles: int
     half_width_cycles: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnergyPart:
+    """Joules of one training step that share a cause: how many, by which kind of source, how far they may be off."""
+
+    name: str
+    joules: float
+    kind: str
+    half_width_joules: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnergyProfile:
+    """Energy of one training step, static power included."""
+
+    parts: tuple[EnergyPart, ...]
+
+    @property
+    def joules(self) -> float:
+        return sum(part.joules for part in self.parts)
+
+    @property
+    def joules_low(self) -> float:
+        return self.joules - sum(part.half_width_joules for part in self.parts)
+
+    @property
+    def joules_high(self) -> float:
+        return self.joules + sum(part.half_width_joules for part in self.parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +179,7 @@ class TiledProfile:
     doubts: tuple[Doubt, ...] = ()  # what the interval is made of, widest first
     exchange_cycles_other_model: int = 0  # by the exchange model that is not selected
     chips: int = 1
+    energy: EnergyProfile | None = None  # None where the machine's description has no energy section
 
     def seconds(self, cycles: float) -> float:
         """Cycles of this machine's clock in seconds."""
@@ -221,6 +251,7 @@ class GpuProfile:
     bytes_needed: int
     memory_bytes: int
     assumptions: tuple[Assumption, ...]
+    energy: EnergyProfile | None = None  # None where the machine's description has no energy section
 
     @property
     def seconds_per_training_step(self) -> float:

@@ -10,6 +10,7 @@ from mimdsim.report.tables import Table
 from mimdsim.report.tables_comparison import assumptions_table, comparison_table
 from mimdsim.report.tables_cost import phases_table, supersteps_table
 from mimdsim.report.tables_doubts import doubts_table
+from mimdsim.report.tables_energy import energy_table
 from mimdsim.report.tables_learning import activity_table
 from mimdsim.report.tables_memory import categories_table, liveness_table
 from mimdsim.report.verdicts import verdicts
@@ -49,6 +50,10 @@ def _lines(profile: RunProfile) -> Iterator[str]:
         columns = ("machine", "strategy", "precision", "ms", "interval ms", "who is faster (interval)")
         yield from _section("Comparison, ms per training step", comparison_table(profile), *columns)
         yield "  * the fastest strategy of its GPU that fits"
+    spent = energy_table(profile)
+    if spent is not None:
+        spends = ("machine", "strategy", "precision", "mJ", "interval mJ", "mean W", "static")
+        yield from _section("Energy of one training step, boards alone", spent, *spends)
     yield ""
     yield f"What is modelled: {assumptions_table(profile).note}"
 

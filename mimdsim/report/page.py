@@ -19,6 +19,7 @@ from mimdsim.report.tables_comparison import (
 )
 from mimdsim.report.tables_cost import phases_table, supersteps_table, tiles_table, utilisation_table
 from mimdsim.report.tables_doubts import doubts_table
+from mimdsim.report.tables_energy import energy_parts_table, energy_table
 from mimdsim.report.tables_learning import activity_table, training_table
 from mimdsim.report.tables_memory import categories_table, liveness_table, variables_table
 from mimdsim.report.verdicts import verdicts
@@ -104,6 +105,7 @@ def sections(profile: RunProfile) -> tuple[Section, ...]:
             tables=(phases_table(tiled), supersteps_table(tiled, PAGE_ROWS), doubts_table(tiled, PAGE_ROWS))
             if tiled
             else (),
+            folded=tuple(found for found in ((energy_parts_table(tiled),) if tiled else ()) if found),
             missing=no_tiles,
         ),
         Section(
@@ -139,7 +141,9 @@ def sections(profile: RunProfile) -> tuple[Section, ...]:
         Section(
             key="comparison",
             title="Comparison with GPUs",
-            tables=tuple(found for found in (comparison_table(profile), by_phase) if found) if profile.gpus else (),
+            tables=tuple(found for found in (comparison_table(profile), by_phase, energy_table(profile)) if found)
+            if profile.gpus
+            else (),
             folded=(kernels,) if kernels else (),
             missing="" if profile.gpus else "No GPU was compared in this run.",
         ),

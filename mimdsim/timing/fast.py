@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.costs.energy import energy_profile
 from mimdsim.costs.fabric import host_exposed_seconds
 from mimdsim.machine import MimdMachine
-from mimdsim.profile import Assumption, Doubt, MemoryProfile, Span, TileColumns, TiledProfile
+from mimdsim.profile import Assumption, Doubt, EnergyProfile, MemoryProfile, Span, TileColumns, TiledProfile
 from mimdsim.program import Program, RecordedActivity, Repeat
 from mimdsim.program.codelet import UNCERTAINTY
 from mimdsim.timing.loads import Barrel, SuperstepLoad, program_loads
@@ -88,7 +89,35 @@ def time_program(
         seconds_high=(cycles + off) / clock + exposed,
         doubts=doubts,
         exchange_cycles_other_model=_other_model_cycles(program, machine, loads),
+        energy=_energy(program, machine, loads, tuple(spans), cycles / clock + exposed),
         assumptions=machine_assumptions(machine) + format_assumptions(program) + codelet_assumptions(program),
+    )
+
+
+def _energy(
+    program: Program,
+    machine: MimdMachine,
+    loads: tuple[SuperstepLoad, ...],
+    spans: tuple[Span, ...],
+    seconds: float,
+) -> EnergyProfile | None:
+    """Energy of the training step; None where the machine says nothing of it."""
+    if machine.energy is None:
+        return None
+    over_links = 0
+    for superstep, times, _ in program.supersteps():
+        if superstep.exchange is not None and superstep.exchange.link_bytes is not None:
+            over_links += int(superstep.exchange.link_bytes.sum()) * times
+    return energy_profile(
+        machine.energy,
+        (
+            ("static power", "static_watts", seconds * program.chips),
+            ("instructions and own memory", "bundle_joules", sum(load.bundles for load in loads)),
+            ("arithmetic", "arithmetic_joules_per_flop", sum(span.flops for span in spans)),
+            ("exchange on the chip", "exchange_joules_per_byte", sum(span.bytes_received for span in spans)),
+            ("links between chips", "link_joules_per_byte", over_links),
+            ("host link", "host_joules_per_byte", input_bytes(program)),
+        ),
     )
 
 
@@ -181,7 +210,7 @@ def input_bytes(program: Program) -> int:
 def machine_assumptions(machine: MimdMachine) -> tuple[Assumption, ...]:
     """Every number of the machine with its source."""
     found = []
-    for section_name in ("chip", "tile", "exchange", "sync", "host", "links", "matrix"):
+    for section_name in ("chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy"):
         section = getattr(machine, section_name)
         if section is None:
             continue

@@ -51,7 +51,8 @@ class SuperstepLoad:
     """Compute of one superstep over all its executions, in tile cycles.
 
     cycles_by_execution int64[times, chips]: what it adds to the critical path of each chip; busy_part int64[tiles from
-    first_tile on]; flops over all executions; parts: (what costs, kind of source, share of the busy cycles).
+    first_tile on]; flops and issued bundles over all tiles and executions, a library vertex counted as one bundle a
+    cycle; parts: (what costs, kind of source, share of the busy cycles).
     """
 
     cycles_by_execution: np.ndarray
@@ -60,6 +61,7 @@ class SuperstepLoad:
     total_tiles: int
     flops: int
     parts: tuple[tuple[str, str, float], ...]
+    bundles: int = 0
 
     @property
     def uncertainty(self) -> float:
@@ -141,7 +143,7 @@ def _stretch(
         for chip in np.flatnonzero(synchronised_chips(program, superstep)).tolist():
             since_sync[chip * per_chip : (chip + 1) * per_chip] = 0
             longest[chip] = 0
-        first, cycles, flops, parts = _tile_cycles(program, superstep, times, activity, barrel)
+        first, cycles, flops, parts, bundles = _tile_cycles(program, superstep, times, activity, barrel)
         last = first + len(cycles)
         since_sync[first:last] += cycles
         after = longest.copy()
@@ -156,6 +158,7 @@ def _stretch(
                 total_tiles=program.tiles,
                 flops=flops,
                 parts=parts,
+                bundles=bundles,
             )
         )
         longest = after
@@ -173,8 +176,8 @@ def _tile_range(superstep: Superstep) -> tuple[int, int]:
 
 def _tile_cycles(
     program: Program, superstep: Superstep, times: int, activity: RecordedActivity, barrel: Barrel
-) -> tuple[int, np.ndarray, int, tuple[tuple[str, str, float], ...]]:
-    """(first tile, float64[tiles from there, times] cycles, flops, parts by share) of one superstep."""
+) -> tuple[int, np.ndarray, int, tuple[tuple[str, str, float], ...], int]:
+    """(first tile, float64[tiles from there, times] cycles, flops, parts by share, bundles) of one superstep."""
     first, last = _tile_range(superstep)
     tiles = last - first
     library = np.zeros(tiles)
@@ -206,7 +209,7 @@ def _tile_cycles(
         numerics.add_barrel(cycles, bundles, barrel.contexts, barrel.issue_cycles)
     whole = sum(weights.values())
     parts = tuple((name, kind, weight / whole) for (name, kind), weight in weights.items() if weight)
-    return first, cycles, round(flops), parts
+    return first, cycles, round(flops), parts, round(whole)
 
 
 def _arranging_cycles(exchange: Exchange, barrel: Barrel) -> np.ndarray:

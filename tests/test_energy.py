@@ -1,0 +1,126 @@
+"""Energy of a training step: what it adds up, its laws, and what the report says of it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import pytest
+
+from mimdsim.costs.energy import energy_profile
+from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.machine.energy import TiledEnergy
+from mimdsim.profile import EnergyProfile, TiledProfile
+from mimdsim.report.tables_energy import energy_parts_table
+from mimdsim.run import Run, retime, simulate
+from mimdsim.timing import program_loads
+from mimdsim.timing.fast import barrel_of, input_bytes
+from mimdsim.workload import load_workload
+
+SMALL: dict[str, Any] = {
+    "data.inputs": 20,
+    "data.classes": 3,
+    "data.timesteps": 4,
+    "data.input_capacity": 6,
+    "data.activity": 0.2,
+    "data.train_samples": 10,
+    "data.test_samples": 5,
+    "network.hidden": [24, 18],
+    "network.capacity": [5, 4, 3],
+    "training.batch": 5,
+    "training.max_training_steps": 1,
+}
+
+
+def machine(**changes: Any) -> MimdMachine:
+    found = load_machine("tiny", {key.replace("__", "."): value for key, value in changes.items()})
+    assert isinstance(found, MimdMachine)
+    return found
+
+
+@lru_cache(maxsize=1)
+def run() -> Run:
+    return simulate(load_workload("nmnist-2-random", SMALL), machine())
+
+
+def profiled(**changes: Any) -> TiledProfile:
+    return retime(run().compiled, machine(**changes), run().log.activity)
+
+
+def energy(**changes: Any) -> EnergyProfile:
+    found = profiled(**changes).energy
+    assert found is not None
+    return found
+
+
+def part(found: EnergyProfile, name: str) -> float:
+    return next((each.joules for each in found.parts if each.name == name), 0.0)
+
+
+def test_each_part_is_a_coefficient_times_what_was_counted() -> None:
+    tiled, found = profiled(), energy()
+    per = machine().energy
+    assert per is not None
+    loads = program_loads(run().compiled.program, run().log.activity, barrel_of(machine()))
+    assert part(found, "static power") == pytest.approx(per.static_watts * tiled.seconds_per_training_step)
+    assert part(found, "instructions and own memory") == pytest.approx(
+        per.bundle_joules * sum(load.bundles for load in loads)
+    )
+    assert part(found, "exchange on the chip") == pytest.approx(
+        per.exchange_joules_per_byte * sum(tiled.tile_columns.bytes_received)
+    )
+    assert part(found, "host link") == pytest.approx(per.host_joules_per_byte * input_bytes(run().compiled.program))
+    assert found.joules == pytest.approx(sum(each.joules for each in found.parts))
+
+
+def test_no_tile_issues_more_bundles_than_it_has_cycles() -> None:
+    loads = program_loads(run().compiled.program, run().log.activity, barrel_of(machine()))
+    for load in loads:
+        assert load.bundles <= load.busy_part.sum() + len(load.busy_part)  # one rounding a tile
+
+
+def test_twice_the_clock_halves_static_energy_and_leaves_the_rest() -> None:
+    slow, fast = energy(), energy(chip__clock_hz="2 GHz")
+    exposed = profiled().host_exposed_seconds, profiled(chip__clock_hz="2 GHz").host_exposed_seconds
+    assert exposed == (0, 0)
+    assert part(fast, "static power") == pytest.approx(part(slow, "static power") / 2)
+    for each in slow.parts:
+        if each.name != "static power":
+            assert part(fast, each.name) == pytest.approx(each.joules)
+
+
+@pytest.mark.parametrize(
+    "field", ["static_watts", "bundle_joules", "arithmetic_joules_per_flop", "exchange_joules_per_byte"]
+)
+def test_every_coefficient_counts(field: str) -> None:
+    section = machine().energy
+    assert section is not None
+    assert energy(**{f"energy__{field}": 2 * getattr(section, field)}).joules > energy().joules
+
+
+def test_the_interval_is_as_wide_as_the_sources_are_weak() -> None:
+    sources = dict.fromkeys(TiledEnergy.model_fields.keys() - {"sources"}, "assumed: x")
+    numbers = dict.fromkeys(sources, 1.0)
+    guessed = energy_profile(TiledEnergy(**numbers, sources=sources), (("a", "static_watts", 2.0),))
+    measured = TiledEnergy(**numbers, sources={**sources, "static_watts": "measured: x"})
+    known = energy_profile(measured, (("a", "static_watts", 2.0),))
+    assert (guessed.joules_low, guessed.joules_high) == (1.0, 3.0)
+    assert (known.joules_low, known.joules_high) == pytest.approx((1.9, 2.1))
+
+
+def test_a_machine_that_says_nothing_of_energy_gets_none() -> None:
+    silent = machine().model_copy(update={"energy": None})
+    tiled = retime(run().compiled, silent, run().log.activity)
+    assert tiled.energy is None
+    assert energy_parts_table(tiled) is None
+
+
+@pytest.mark.parametrize(("name", "limit_watts"), [("bow", 350.0), ("mk2", 300.0), ("c600", 185.0), ("mk1", 150.0)])
+def test_a_chip_that_does_nothing_but_issue_stays_below_its_power_limit(name: str, limit_watts: float) -> None:
+    """A bundle on every tile in every cycle and every wire busy: the limits of the boards leave room for more."""
+    found = load_machine(name)
+    assert isinstance(found, MimdMachine)
+    assert found.energy is not None
+    issued = found.chip.tiles * found.chip.clock_hz
+    watts = found.energy.static_watts + issued * found.energy.bundle_joules
+    assert 0.3 * limit_watts < watts < limit_watts
