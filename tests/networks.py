@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from mimdsim.compiler import Compiled, MappingOptions, compile_graph
 from mimdsim.functional import Executor, execute_strictly
 from mimdsim.graph import Adam, Layer, Sgd, SparseSpikes, SpikingNetwork, interpret, training_graph
+from mimdsim.graph.network import moment_name
 from mimdsim.graph.neurons import Lif
 from mimdsim.graph.spikes import Selection
 from mimdsim.machine import MimdMachine, load_machine
@@ -48,6 +49,9 @@ def small_network(
     decay: float = 0.95,
     gain: float = 10.0,
     slope: float = 10.0,
+    recurrence: str = "none",
+    delay: int = 1,
+    bias: bool = False,
 ) -> SpikingNetwork:
     """widths: inputs, hidden layers, classes; capacities: one per layer (as many as neurons when not given)."""
     fan_outs = widths[1:]
@@ -58,7 +62,12 @@ def small_network(
             threshold=1.0, second_threshold=second_threshold, capacity=capacity, slope=slope, smooth=smooth
         )
         lif = Lif(decay=decay, gain=gain, threshold=1.0, reset_gradient=reset_gradient)
-        layers.append(Layer(name=name, inputs=fan_in, neurons=neurons, lif=lif, selection=selection))
+        layers.append(
+            Layer(
+                name=name, inputs=fan_in, neurons=neurons, neuron=lif, selection=selection,
+                recurrence=recurrence, bias=bias,
+            )
+        )  # fmt: skip
     return SpikingNetwork(
         layers=tuple(layers),
         timesteps=timesteps,
@@ -67,6 +76,7 @@ def small_network(
         spikes=spikes,
         logit_scale=0.5,
         optimiser=optimiser,
+        delay=delay,
     )
 
 
@@ -129,16 +139,17 @@ def given_values(
     """Random weights (and Adam moments), labels and inputs that spike with probability `activity`."""
     draw = np.random.default_rng(seed)
     arrays: dict[str, np.ndarray] = {}
-    for layer in network.layers:
-        shape = (layer.inputs, layer.neurons)
-        limit = (6.0 / layer.inputs) ** 0.5
+    for name, shape in network.parameters.items():
+        limit = (6.0 / shape[0]) ** 0.5
         weights = draw.uniform(-limit, 2 * limit, shape)
+        if not name.startswith("w."):  # around zero: neither silence nor every neuron at once
+            weights = draw.uniform(-0.25, 0.25, shape)
         if dyadic:
             weights = np.round(weights / DYADIC_UNIT) * DYADIC_UNIT
-        arrays[f"w.{layer.name}"] = weights.astype(dtype)
+        arrays[name] = weights.astype(dtype)
         if isinstance(network.optimiser, Adam):
-            arrays[f"moment1.{layer.name}"] = draw.normal(0, 0.01, shape).astype(dtype)
-            arrays[f"moment2.{layer.name}"] = draw.uniform(1e-4, 1e-3, shape).astype(dtype)
+            arrays[moment_name("moment1", name)] = draw.normal(0, 0.01, shape).astype(dtype)
+            arrays[moment_name("moment2", name)] = draw.uniform(1e-4, 1e-3, shape).astype(dtype)
     shape3 = (network.timesteps, network.batch, network.inputs)
     dense = draw.random(shape3) < activity
     dense &= dense.cumsum(axis=2) <= network.input_capacity
@@ -159,6 +170,7 @@ class Outcome:
     """One training step by layer: ids [T, batch, capacity] (0 where not listed), listed [T, batch, 2],
     potentials [T, batch, neurons], gradients and updated weights [inputs, neurons]; loss and counts [batch, classes].
 
+    Gradients and updates of other parameters go by their own name, e.g. 'r.hidden0', 'b.output'.
     ids, listed are empty for dense spikes.
     """
 
@@ -177,9 +189,14 @@ def _only_listed(ids: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def gradient_names(network: SpikingNetwork) -> dict[str, str]:
-    """layer -> graph value of its weights' gradient."""
+    """layer -> graph value of its weights' gradient, and other parameter -> that of its gradient."""
     outputs = training_graph(network).outputs[2:]
-    return {layer.name: name for layer, name in zip(network.layers, outputs, strict=False)}
+    return dict(zip(parameter_keys(network), outputs, strict=False))
+
+
+def parameter_keys(network: SpikingNetwork) -> dict[str, str]:
+    """key of an Outcome's gradients and updates -> the parameter."""
+    return {name.removeprefix("w."): name for name in network.parameters}
 
 
 def interpreted(network: SpikingNetwork, given: Given) -> Outcome:
@@ -201,8 +218,8 @@ def interpreted(network: SpikingNetwork, given: Given) -> Outcome:
         listed=listed,
         ids={name: _only_listed(ids[name], listed[name]) for name in ids},
         potentials={name: np.stack(seen[f"v.{name}"]) for name in names},
-        gradients={name: values[gradients[name]] for name in names},
-        updated={name: values[f"next.w.{name}"] for name in names},
+        gradients={key: values[name] for key, name in gradients.items()},
+        updated={key: values[f"next.{name}"] for key, name in parameter_keys(network).items()},
     )
 
 
@@ -236,8 +253,8 @@ def left_in(executor: Executor, made: Compiled) -> Outcome:
         ids={name: _only_listed(ids, counts) for name, (ids, counts) in sequences.items()},
         listed={name: counts.copy() for name, (_, counts) in sequences.items()},
         potentials={name: arrays[f"v.{name}.sequence"].copy() for name in names},
-        gradients={name: executor.read(gradients[name]) for name in names},
-        updated={name: executor.read(f"next.w.{name}") for name in names},
+        gradients={key: executor.read(name) for key, name in gradients.items()},
+        updated={key: executor.read(f"next.{name}") for key, name in parameter_keys(made.network).items()},
     )
 
 

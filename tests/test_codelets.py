@@ -110,7 +110,7 @@ def test_per_vertex_form_gets_views_columns_and_constants() -> None:
     for shape, start, stop, factor in seen:
         assert shape == (NETWORK.batch, stop - start)
         assert type(start) is int
-        assert factor == float(np.float32(NETWORK.layers[0].lif.decay))
+        assert factor == float(np.float32(NETWORK.layers[0].neuron.decay))
 
 
 def test_per_vertex_form_drops_the_axis_of_a_single_index() -> None:

@@ -39,7 +39,7 @@ def network(
     for index, (fan_in, neurons) in enumerate(pairwise(widths)):
         name = "output" if index == len(widths) - 2 else f"hidden{index}"
         selection = Selection(threshold=1.0, second_threshold=0.9, capacity=max(2, neurons // 50), slope=10.0)
-        layers.append(Layer(name=name, inputs=fan_in, neurons=neurons, lif=LIF, selection=selection))
+        layers.append(Layer(name=name, inputs=fan_in, neurons=neurons, neuron=LIF, selection=selection))
     return training_graph(
         SpikingNetwork(
             layers=tuple(layers), timesteps=timesteps, batch=batch, input_capacity=INPUT_CAPACITY, spikes=spikes,

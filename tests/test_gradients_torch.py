@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from networks import Given, compiled, executed, given_values, interpreted, relative_error, small_network
+from networks import (
+    Given,
+    compiled,
+    executed,
+    given_values,
+    interpreted,
+    parameter_keys,
+    relative_error,
+    small_network,
+)
 
 from mimdsim.graph import SpikingNetwork
 
@@ -35,26 +45,38 @@ def superspike(selection: Any) -> Any:
 
 
 def by_autograd(network: SpikingNetwork, given: Given) -> tuple[float, dict[str, np.ndarray], np.ndarray]:
-    """Loss, gradient by layer, spike counts."""
-    weights = [torch.tensor(given.arrays[f"w.{layer.name}"], requires_grad=True) for layer in network.layers]
-    source = torch.tensor(given.dense, dtype=weights[0].dtype)
-    potentials = [source.new_zeros(network.batch, layer.neurons) for layer in network.layers]
-    emitted = [source.new_zeros(network.batch, layer.neurons) for layer in network.layers]
+    """Loss, gradient by layer or parameter, spike counts."""
+    given_as = {
+        key: torch.tensor(given.arrays[name], requires_grad=True) for key, name in parameter_keys(network).items()
+    }
+    layers = network.layers
+    source = torch.tensor(given.dense, dtype=given_as[layers[0].name].dtype)
+    potentials = [source.new_zeros(network.batch, layer.neurons) for layer in layers]
+    emitted = [source.new_zeros(network.batch, layer.neurons) for layer in layers]
     counts = 0
     for t in range(network.timesteps):
-        before = [source[t], *emitted[:-1]]  # every layer reads what the one before it emitted a timestep earlier
-        for index, layer in enumerate(network.layers):
-            v, lif = potentials[index], layer.lif
+        earlier = list(emitted)
+        for index, layer in enumerate(layers):
+            # a layer reads what the one before it emitted a timestep earlier or, without a delay, just now
+            before = source[t] if index == 0 else (earlier if network.delay else emitted)[index - 1]
+            v, lif = potentials[index], layer.neuron
             fired = (v > lif.threshold).to(v.dtype)
             kept = lif.decay * v
             kept = kept - (kept * fired if lif.reset_gradient == "mask" else (kept * fired).detach())
-            potentials[index] = kept + (1 - lif.decay) * lif.gain * (before[index] @ weights[index])
+            current = before @ given_as[layer.name]
+            if layer.recurrence == "all_to_all":
+                current = current + earlier[index] @ given_as[f"r.{layer.name}"]
+            if layer.recurrence == "one_to_one":
+                current = current + earlier[index] * given_as[f"r.{layer.name}"]
+            if layer.bias:
+                current = current + given_as[f"b.{layer.name}"]
+            potentials[index] = kept + (1 - lif.decay) * lif.gain * current
             emitted[index] = superspike(layer.selection)(potentials[index])
         counts = counts + emitted[-1]
     labels = torch.tensor(given.labels, dtype=torch.long)
     loss = torch.nn.functional.cross_entropy(network.logit_scale * counts, labels)
     loss.backward()
-    gradients = {layer.name: weight.grad.numpy() for layer, weight in zip(network.layers, weights, strict=True)}
+    gradients = {key: parameter.grad.numpy() for key, parameter in given_as.items()}
     return float(loss.detach()), gradients, counts.detach().numpy()  # type: ignore[attr-defined]
 
 
@@ -93,3 +115,28 @@ def test_lowered_program_is_autograd_in_float32(widths: tuple[int, ...], reset_g
         error = relative_error(outcome.gradients[name], gradient)
         print(f"float32 lowered {widths} {reset_gradient} {name}: {error:.1e}")
         assert error < FLOAT32_TOLERANCE
+
+
+WIRINGS = list(product(("none", "one_to_one", "all_to_all"), (0, 1), (False, True)))
+
+
+@pytest.mark.parametrize("spikes", ["sparse", "dense"])
+@pytest.mark.parametrize(("recurrence", "delay", "bias"), WIRINGS)
+def test_every_wiring_is_autograd_in_float64(recurrence: str, delay: int, bias: bool, spikes: str) -> None:
+    second = 0.5 if spikes == "sparse" else -100.0  # dense spikes have no second threshold
+    network = small_network(
+        (12, 10, 7, 4), timesteps=9, batch=4, reset_gradient="mask", recurrence=recurrence, delay=delay, bias=bias,
+        spikes=spikes, second_threshold=second, gain=20.0,
+    )  # fmt: skip
+    given = given_values(network, 4, dyadic=False, dtype=np.float64)
+    loss, gradients, counts = by_autograd(network, given)
+    outcome = interpreted(network, given)
+    assert counts.sum() > 0
+    np.testing.assert_array_equal(outcome.counts, counts)
+    assert outcome.loss == pytest.approx(loss, rel=FLOAT64_TOLERANCE)
+    assert outcome.gradients.keys() == gradients.keys()
+    for name, gradient in gradients.items():
+        assert np.abs(gradient).max() > 0
+        error = relative_error(outcome.gradients[name], gradient)
+        print(f"float64 interpreter {recurrence} delay {delay} bias {bias} {spikes} {name}: {error:.1e}")
+        assert error < FLOAT64_TOLERANCE

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import given_values, gradient_names, interpreted, relative_error, small_network
+from networks import given_values, gradient_names, interpreted, parameter_keys, relative_error, small_network
 
+from mimdsim.base.errors import MappingError
 from mimdsim.graph import OPERATIONS, Graph, Scan, SpikingNetwork, Value, differentiate, interpret, training_graph
 from mimdsim.graph.network import forward_graph
 from mimdsim.graph.operations import builder
@@ -45,6 +46,22 @@ def test_gradients_are_finite_differences_of_the_smooth_spike(widths: tuple[int,
         expected = central_differences(graph, inputs, f"w.{layer.name}")
         assert np.abs(expected).max() > 1e-4
         assert relative_error(outcome.gradients[layer.name], expected) < 1e-6
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+@pytest.mark.parametrize("recurrence", ["one_to_one", "all_to_all"])
+def test_gradients_of_recurrence_and_bias_are_finite_differences(recurrence: str, delay: int) -> None:
+    network = small_network(
+        (3, 4, 2), spikes="dense", smooth=True, reset_gradient="mask", timesteps=5, gain=20.0, slope=1.0,
+        recurrence=recurrence, delay=delay, bias=True,
+    )  # fmt: skip
+    given = given_values(network, 1, dyadic=False, dtype=np.float64)
+    outcome = interpreted(network, given)
+    graph, inputs = forward_graph(network), given.for_graph(network)
+    for key, name in parameter_keys(network).items():
+        expected = central_differences(graph, inputs, name)
+        assert np.abs(expected).max() > 1e-4
+        assert relative_error(outcome.gradients[key], expected) < 1e-6
 
 
 @pytest.mark.parametrize("reset_gradient", ["pass", "mask"])
@@ -167,9 +184,9 @@ def copying_graph(network: SpikingNetwork) -> Graph:
     body.declare(Value(name="v.output.previous", shape=(network.batch, layer.neurons)))
     body.declare(Value(name="w.output", shape=(layer.inputs, layer.neurons)))
     current = body.one("matmul", ("input.now", "w.output"), "current")
-    first = body.one("lif", ("v.output.previous", current), "v.first", attributes=layer.lif)
+    first = body.one("lif", ("v.output.previous", current), "v.first", attributes=layer.neuron)
     again = body.one("copy", (current,), "current.copied")
-    v = body.one("lif", (first, again), "v.output", attributes=layer.lif)
+    v = body.one("lif", (first, again), "v.output", attributes=layer.neuron)
     spikes = body.one("spike", (v,), "spikes.output", attributes=layer.selection)
     scan = Scan(
         body=body.graph((v,)), timesteps=network.timesteps, reverse=False,
@@ -199,3 +216,17 @@ def test_an_operation_without_a_gradient_rule_is_refused_or_differentiated() -> 
         return  # refused: just as good
     found = interpret(trained, inputs)[gradients["w.output"]]
     assert relative_error(found, central_differences(graph, inputs, "w.output")) < 1e-6
+
+
+def test_an_unknown_recurrence_or_delay_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(MappingError, match=r"'hidden0': network.recurrence = 'all' is no choice; .*all_to_all"):
+        small_network((4, 3, 2), recurrence="all")
+    with pytest.raises(MappingError, match=r"network.delay = 2 must be 0 or 1 timesteps"):
+        small_network(delay=2)
+
+
+def test_a_layer_that_does_not_spike_is_refused() -> None:
+    network = small_network()
+    silent = replace(network, layers=(*network.layers[:-1], replace(network.layers[-1], spiking=False)))
+    with pytest.raises(MappingError, match=r"'output': .* leave spiking = true"):
+        training_graph(silent)

@@ -112,7 +112,9 @@ def test_a_potential_on_the_threshold_may_flip_and_little_else_changes() -> None
     hidden, output = network.layers
     threshold = float(min(reached, other))  # one of the two is above it
     changed = replace(
-        hidden, lif=replace(hidden.lif, threshold=threshold), selection=replace(hidden.selection, threshold=threshold)
+        hidden,
+        neuron=replace(hidden.neuron, threshold=threshold),
+        selection=replace(hidden.selection, threshold=threshold),
     )
     network = replace(network, layers=(changed, output))
     expected = interpreted(replace(network, spikes="dense"), values)

@@ -22,6 +22,11 @@ FUSED = tuple(kinds for kinds in RULES if len(kinds) == 2)
 
 def lower(graph: Graph, network: SpikingNetwork, placement: Placement, options: MappingOptions) -> Program:
     """The program of a training graph; raises MappingError for an operation that has no rule."""
+    if network.delay != 1:
+        raise MappingError(
+            f"network.delay = {network.delay} has no lowering to tiles yet; it runs on the GPU side and in the "
+            "interpreter: set network.delay = 1 for a tiled machine"
+        )
     low = Lowering(network=network, placement=placement, options=options)
     _declare_inputs(low)
     for ops in fuse(graph):

@@ -62,6 +62,7 @@ DENSE = (
         name="add",
         shapes=lambda values, _: ((("", Value(name="", shape=values[0].shape, capacity=values[0].capacity))),),
         evaluate=lambda _, a, b: (a + b,),
+        vjp=lambda _build, _op, cotangents: (cotangents[0], cotangents[0]),
         flops=lambda values, _: elements(values[0]),
     ),
     OpDef(

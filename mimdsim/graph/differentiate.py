@@ -97,6 +97,7 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
     # cotangents that come from later timesteps, then those of the stacked outputs of this timestep
     for carry in scan.carries:
         inside[carry.leaves] = inner.declare(_cotangent_of(f"d.{carry.leaves}", body.value(carry.leaves)))
+    entering = dict(inside)
     finals = len(scan.carries)
     stacked_slices: list[tuple[str, Slice]] = []
     for name, outer_name in zip(scan.stacked, op.outputs[finals:], strict=True):
@@ -104,7 +105,6 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
             entry = inner.declare(_cotangent_of(f"d.{name}.now", body.value(name)))
             stacked_slices.append((cotangents[outer_name], Slice(inside=entry)))
             _accumulate(back, inside, (name,), (entry,), "")
-    entering = dict(inside)
     for step in reversed(body.operations):
         given = tuple(inside.get(name) for name in step.outputs)
         if any(given):

@@ -1,40 +1,72 @@
-"""The training graph of a feed-forward spiking network with a one-timestep delay between layers.
+"""The training graph of a spiking network: feed-forward layers, each perhaps with synapses of its own onto itself.
 
-In one timestep every layer reads what the layer before it emitted one timestep earlier (the first layer reads the
-input of this timestep), so all layers are independent of each other within a timestep.
+With a delay of one timestep every layer reads what the layer before it emitted one timestep earlier (the first layer
+reads the input of this timestep), so all layers are independent of each other within a timestep. Without a delay the
+layers run one after another in every timestep. A layer always reads its own spikes one timestep later.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mimdsim.base.errors import MappingError, suggest
 from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
 from mimdsim.graph.neurons import Lif
 from mimdsim.graph.operations import builder
-from mimdsim.graph.records import Carry, Graph, Scan, Slice, Value
+from mimdsim.graph.records import Carry, Graph, GraphBuilder, Scan, Slice, Value
 from mimdsim.graph.spikes import Selection
 from mimdsim.graph.training import Adam, Logits, Sgd
+
+RECURRENCES = ("none", "one_to_one", "all_to_all")
+DELAYS = (0, 1)  # timesteps from one layer to the next
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """One layer: `inputs` x `neurons` weights; at most `capacity` ids listed per sample and timestep."""
+    """One layer: `inputs` x `neurons` weights; at most `capacity` ids listed per sample and timestep.
+
+    bias: a trained current per neuron. recurrence: synapses from the layer's spikes of the timestep before onto every
+    neuron itself ('one_to_one') or onto all ('all_to_all'). spiking False: the membrane potential is the output.
+    Raises MappingError for what is not known.
+    """
 
     name: str
     inputs: int
     neurons: int
-    lif: Lif
+    neuron: Lif
     selection: Selection
+    bias: bool = False
+    recurrence: str = "none"
+    spiking: bool = True
+
+    def __post_init__(self) -> None:
+        if self.recurrence not in RECURRENCES:
+            hint = suggest(self.recurrence, RECURRENCES)
+            raise MappingError(f"layer '{self.name}': network.recurrence = {self.recurrence!r} is no choice{hint}")
 
     @property
     def capacity(self) -> int:
         return self.selection.capacity
 
+    @property
+    def parameters(self) -> dict[str, tuple[int, int]]:
+        """Shape by name of what is trained: 'w.<layer>' and, where it has them, 'r.<layer>' of its own spikes and
+        'b.<layer>'; one number per neuron is a row [1, neurons]."""
+        shapes = {f"w.{self.name}": (self.inputs, self.neurons)}
+        if self.recurrence != "none":
+            shapes[f"r.{self.name}"] = (self.neurons if self.recurrence == "all_to_all" else 1, self.neurons)
+        if self.bias:
+            shapes[f"b.{self.name}"] = (1, self.neurons)
+        return shapes
+
 
 @dataclass(frozen=True, kw_only=True)
 class SpikingNetwork:
-    """A network with what is needed to train it. spikes: 'sparse' (ids and counts) or 'dense' (0/1 arrays)."""
+    """A network with what is needed to train it. spikes: 'sparse' (ids and counts) or 'dense' (0/1 arrays).
+
+    delay: timesteps from one layer to the next, 1 or 0. Raises MappingError for another one.
+    """
 
     layers: tuple[Layer, ...]
     timesteps: int
@@ -43,6 +75,11 @@ class SpikingNetwork:
     spikes: str
     logit_scale: float
     optimiser: Adam | Sgd
+    delay: int = 1
+
+    def __post_init__(self) -> None:
+        if self.delay not in DELAYS:
+            raise MappingError(f"network.delay = {self.delay} must be 0 or 1 timesteps from one layer to the next")
 
     @property
     def inputs(self) -> int:
@@ -57,17 +94,27 @@ class SpikingNetwork:
         """'2312-1466-1466-10'"""
         return "-".join(str(width) for width in (self.inputs, *(layer.neurons for layer in self.layers)))
 
+    @property
+    def parameters(self) -> dict[str, tuple[int, int]]:
+        """Shape by name of all that is trained, weights of all layers first."""
+        shapes = {name: shape for layer in self.layers for name, shape in layer.parameters.items()}
+        return dict(sorted(shapes.items(), key=lambda item: "wrb".index(item[0][0])))
+
+    def is_read(self, index: int) -> bool:
+        """Whether the layer's spikes are needed a timestep later: by the next layer or by itself."""
+        follows = self.delay == 1 and index < len(self.layers) - 1
+        return follows or self.layers[index].recurrence != "none"
+
 
 def training_graph(network: SpikingNetwork) -> Graph:
     """Forward scan, loss, backward scan and update of one training step.
 
-    Inputs: 'input' (spikes [timesteps, batch, inputs]), 'labels' [batch], 'training_step', 'w.<layer>' and, with Adam,
-    'moment1.<layer>', 'moment2.<layer>'. Outputs: 'loss', 'counts' [batch, classes], the gradient of each weight, and
-    the updated 'w.<layer>' (and moments).
+    Inputs: 'input' (spikes [timesteps, batch, inputs]), 'labels' [batch], 'training_step', the network's parameters
+    and, with Adam, 'moment1.<layer>', 'moment2.<layer>' of weights and 'moment1.r.<layer>' and so on of others.
+    Outputs: 'loss', 'counts' [batch, classes], the gradient of each parameter, and 'next.<parameter>' (and moments).
     """
     graph = forward_graph(network)
-    weights = tuple(f"w.{layer.name}" for layer in network.layers)
-    graph, gradients = differentiate(graph, "loss", weights)
+    graph, gradients = differentiate(graph, "loss", tuple(network.parameters))
     build = builder("update")
     build.values = dict(graph.values)
     build.inputs = list(graph.inputs)
@@ -76,65 +123,98 @@ def training_graph(network: SpikingNetwork) -> Graph:
     if adam:
         build.declare(Value(name="training_step", shape=()))
     outputs: list[str] = ["loss", "counts", *gradients.values()]
-    for layer, weight in zip(network.layers, weights, strict=True):
-        given: tuple[str, ...] = (weight, gradients[weight])
+    for parameter, shape in network.parameters.items():
+        given: tuple[str, ...] = (parameter, gradients[parameter])
         if adam:
-            moments = tuple(f"{moment}.{layer.name}" for moment in ("moment1", "moment2"))
+            moments = tuple(moment_name(moment, parameter) for moment in ("moment1", "moment2"))
             for moment in moments:
-                build.declare(Value(name=moment, shape=graph.value(weight).shape))
+                build.declare(Value(name=moment, shape=shape))
             given = (*given, *moments, "training_step")
+        layer = parameter.split(".", 1)[1]
         outputs += build.add(
-            "adam" if adam else "sgd", given, f"next.{weight}", layer=layer.name, attributes=network.optimiser
+            "adam" if adam else "sgd", given, f"next.{parameter}", layer=layer, attributes=network.optimiser
         )
     return build.graph(tuple(outputs))
 
 
+def moment_name(moment: str, parameter: str) -> str:
+    """'moment1.hidden0' of the weights 'w.hidden0', 'moment1.b.hidden0' of 'b.hidden0'."""
+    return f"{moment}.{parameter.removeprefix('w.')}"
+
+
 def forward_graph(network: SpikingNetwork) -> Graph:
     """The forward scan and the loss."""
-    sparse = network.spikes == "sparse"
+    for layer in network.layers:
+        if not layer.spiking:
+            raise MappingError(
+                f"layer '{layer.name}': a layer whose membrane potential is the output is not supported yet: leave "
+                "spiking = true"
+            )
     body = builder("forward")
     batch = network.batch
-    form = "sparse" if sparse else "array"
-    source = body.declare(
-        Value(name="input.now", shape=(batch, network.inputs), form=form, capacity=network.input_capacity)
-    )
-    carries: list[Carry] = []
-    constants: list[str] = []
-    emitted: list[str] = []
+    source = body.declare(_spikes("input.now", network, network.inputs, network.input_capacity))
     for layer in network.layers:
         body.declare(Value(name=f"v.{layer.name}.previous", shape=(batch, layer.neurons)))
         body.declare(Value(name=f"w.{layer.name}", shape=(layer.inputs, layer.neurons)))
-        constants.append(f"w.{layer.name}")
-    for layer in network.layers[:-1]:
-        body.declare(
-            Value(
-                name=f"spikes.{layer.name}.previous",
-                shape=(batch, layer.neurons),
-                form=form,
-                capacity=layer.capacity if sparse else 0,
-            )
-        )
+    for name, shape in network.parameters.items():
+        if name not in body.values:
+            body.declare(Value(name=name, shape=shape))
+    for index, layer in enumerate(network.layers):
+        if network.is_read(index):
+            body.declare(_spikes(f"spikes.{layer.name}.previous", network, layer.neurons, layer.capacity))
+    carries: list[Carry] = []
+    emitted: list[str] = []
     for layer in network.layers:
-        name = layer.name
-        current = body.one("synapse" if sparse else "matmul", (source, f"w.{name}"), f"current.{name}", layer=name)
-        v = body.one("lif", (f"v.{name}.previous", current), f"v.{name}", layer=name, attributes=layer.lif)
-        spikes = body.one(
-            "select_spikes" if sparse else "spike", (v,), f"spikes.{name}", layer=name, attributes=layer.selection
-        )
-        carries.append(Carry(enters=f"v.{name}.previous", leaves=v))
+        carry, u = _neuron(body, layer, _current(body, layer, source))
+        kind = "select_spikes" if network.spikes == "sparse" else "spike"
+        spikes = body.one(kind, (u,), f"spikes.{layer.name}", layer=layer.name, attributes=layer.selection)
+        carries.append(carry)
         emitted.append(spikes)
-        source = f"spikes.{name}.previous"
-    carries += [Carry(enters=f"{spikes}.previous", leaves=spikes) for spikes in emitted[:-1]]
+        source = f"{spikes}.previous" if network.delay else spikes
+    read = [spikes for index, spikes in enumerate(emitted) if network.is_read(index)]
+    carries += [Carry(enters=f"{spikes}.previous", leaves=spikes) for spikes in read]
     scan = Scan(
         body=body.graph(tuple(carry.leaves for carry in carries)),
         timesteps=network.timesteps,
         reverse=False,
         carries=tuple(carries),
         slices=(Slice(inside="input.now"),),
-        constants=tuple(constants),
+        constants=tuple(network.parameters),
         stacked=(emitted[-1],),
     )
     return _with_loss(network, scan)
+
+
+def _spikes(name: str, network: SpikingNetwork, neurons: int, capacity: int) -> Value:
+    """Spikes of one timestep in the network's form."""
+    sparse = network.spikes == "sparse"
+    return Value(
+        name=name,
+        shape=(network.batch, neurons),
+        form="sparse" if sparse else "array",
+        capacity=capacity if sparse else 0,
+    )
+
+
+def _current(body: GraphBuilder, layer: Layer, source: str) -> str:
+    """What flows into the layer's neurons: from `source`, from its own spikes of the timestep before, and its bias."""
+    name = layer.name
+    product = "synapse" if body.values[source].form == "sparse" else "matmul"
+    current = body.one(product, (source, f"w.{name}"), f"current.{name}", layer=name)
+    if layer.recurrence != "none":
+        kind = product if layer.recurrence == "all_to_all" else "self_synapse"
+        own = body.one(kind, (f"spikes.{name}.previous", f"r.{name}"), f"recurrent.{name}", layer=name)
+        current = body.one("add", (current, own), f"current.{name}.sum", layer=name)
+    if layer.bias:
+        current = body.one("bias_add", (current, f"b.{name}"), f"current.{name}.biased", layer=name)
+    return current
+
+
+def _neuron(body: GraphBuilder, layer: Layer, current: str) -> tuple[Carry, str]:
+    """The neuron's state from one timestep to the next, and the membrane potential that is held against thresholds."""
+    before = f"v.{layer.name}.previous"
+    v = body.one("lif", (before, current), f"v.{layer.name}", layer=layer.name, attributes=layer.neuron)
+    return Carry(enters=before, leaves=v), v
 
 
 def _with_loss(network: SpikingNetwork, scan: Scan) -> Graph:
@@ -149,8 +229,8 @@ def _with_loss(network: SpikingNetwork, scan: Scan) -> Graph:
         )
     )
     build.declare(Value(name="labels", shape=(network.batch,)))
-    for layer in network.layers:
-        build.declare(Value(name=f"w.{layer.name}", shape=(layer.inputs, layer.neurons)))
+    for name, shape in network.parameters.items():
+        build.declare(Value(name=name, shape=shape))
     starts = []
     for carry in scan.carries:
         inside = scan.body.value(carry.enters)

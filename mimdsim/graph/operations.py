@@ -9,8 +9,9 @@ from mimdsim.graph.records import GraphBuilder
 from mimdsim.graph.scan import SCAN
 from mimdsim.graph.spikes import SPIKES
 from mimdsim.graph.training import TRAINING
+from mimdsim.graph.wiring import WIRING
 
-OPERATIONS: dict[str, OpDef] = {record.name: record for record in (*DENSE, *SPIKES, *NEURONS, *TRAINING, SCAN)}
+OPERATIONS: dict[str, OpDef] = {record.name: record for record in (*DENSE, *SPIKES, *WIRING, *NEURONS, *TRAINING, SCAN)}
 
 
 def builder(phase: str) -> GraphBuilder:

@@ -34,7 +34,7 @@ def network_of(workload: Workload) -> SpikingNetwork:
             slope=network.surrogate_slope,
         )
         name = "output" if is_output else f"hidden{index}"
-        layers.append(Layer(name=name, inputs=fan_in, neurons=neurons, lif=lif, selection=selection))
+        layers.append(Layer(name=name, inputs=fan_in, neurons=neurons, neuron=lif, selection=selection))
     optimiser = (
         Adam(learning_rate=training.learning_rate)
         if training.optimiser == "adam"

@@ -1,0 +1,108 @@
+"""Wiring beside the synapses between layers: of a neuron onto itself, and a bias per neuron.
+
+Their trained numbers are rows [1, neurons], so that all that is trained has the shape of weights.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mimdsim.graph.definition import Backward, OpDef, elements, like
+from mimdsim.graph.records import Operation, SparseSpikes, Value
+
+
+def _self_synapse(_attributes: Any, spikes: Any, row: np.ndarray) -> tuple[np.ndarray]:
+    if not isinstance(spikes, SparseSpikes):
+        return (spikes * row,)
+    current = np.zeros((spikes.ids.shape[0], row.shape[1]), row.dtype)
+    for sample in range(current.shape[0]):
+        fired = spikes.ids[sample, : spikes.counts[sample, 0]]
+        current[sample, fired] = row[0, fired]
+    return (current,)
+
+
+def _self_synapse_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    (q,) = cotangents
+    if q is None:
+        return None, None
+    layer, (spikes, row) = op.layer, op.inputs
+    saved = build.saved(spikes)
+    d_row = build.one("self_synapse_weight_gradient", (q, saved), f"{layer}.dr_now", layer=layer)
+    d_spikes = build.one(
+        "self_synapse_spike_gradient",
+        (q, saved, build.saved(row)),
+        f"{layer}.d_own",
+        layer=layer,
+        attributes=build.forward_value(spikes).capacity,
+    )
+    return d_spikes, d_row
+
+
+def _row_gradient(_attributes: Any, q: np.ndarray, spikes: Any) -> tuple[np.ndarray]:
+    if not isinstance(spikes, SparseSpikes):
+        return ((q * spikes).sum(axis=0, keepdims=True),)
+    gradient = np.zeros((1, q.shape[1]), q.dtype)
+    for sample in range(q.shape[0]):
+        fired = spikes.ids[sample, : spikes.counts[sample, 0]]
+        gradient[0, fired] += q[sample, fired]
+    return (gradient,)
+
+
+def _own_spike_gradient(capacity: int, q: np.ndarray, spikes: Any, row: np.ndarray) -> tuple[np.ndarray]:
+    if not isinstance(spikes, SparseSpikes):
+        return (q * row,)
+    gradient = np.zeros((q.shape[0], capacity), q.dtype)
+    for sample in range(q.shape[0]):
+        count = spikes.counts[sample, 1]
+        listed = spikes.ids[sample, :count]
+        gradient[sample, :count] = row[0, listed] * q[sample, listed]
+    return (gradient,)
+
+
+def _bias_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    (q,) = cotangents
+    if q is None:
+        return None, None
+    return q, build.one("bias_gradient", (q,), f"{op.layer}.db_now", layer=op.layer)
+
+
+def _row_of(value: Value) -> tuple[tuple[str, Value], ...]:
+    return (("", Value(name="", shape=(1, value.shape[1]))),)
+
+
+WIRING = (
+    OpDef(
+        name="self_synapse",
+        shapes=lambda values, _: like(values[0]),
+        evaluate=_self_synapse,
+        vjp=_self_synapse_vjp,
+        flops=lambda values, _: elements(values[0]),
+    ),
+    OpDef(
+        name="self_synapse_weight_gradient",
+        shapes=lambda values, _: _row_of(values[0]),
+        evaluate=_row_gradient,
+        flops=lambda values, _: 2 * elements(values[0]),
+    ),
+    OpDef(
+        name="self_synapse_spike_gradient",
+        shapes=lambda values, capacity: (("", Value(name="", shape=values[1].shape, capacity=capacity)),),
+        evaluate=_own_spike_gradient,
+        flops=lambda values, _: elements(values[0]),
+    ),
+    OpDef(
+        name="bias_add",
+        shapes=lambda values, _: like(values[0]),
+        evaluate=lambda _, current, row: (current + row,),
+        vjp=_bias_vjp,
+        flops=lambda values, _: elements(values[0]),
+    ),
+    OpDef(
+        name="bias_gradient",
+        shapes=lambda values, _: _row_of(values[0]),
+        evaluate=lambda _, q: (q.sum(axis=0, keepdims=True),),
+        flops=lambda values, _: elements(values[0]),
+    ),
+)
