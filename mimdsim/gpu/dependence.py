@@ -54,6 +54,22 @@ def check_hoistable(op: Operation) -> None:
                 )
 
 
+def absorbed_sums(scan: Scan) -> dict[str, str]:
+    """Product -> the addition onto a carried sum that the product does itself (beta = 1)."""
+    carried = {(carry.enters, carry.leaves) for carry in scan.carries}
+    found: dict[str, str] = {}
+    for inner in scan.body.operations:
+        if inner.kind != "add":
+            continue
+        for held, part in (inner.inputs, inner.inputs[::-1]):
+            maker = scan.body.producer(part)
+            alone = sum(part in user.inputs for user in scan.body.operations) == 1
+            if (held, inner.outputs[0]) in carried and maker and maker.kind in MATRIX_PRODUCTS and alone:
+                found[maker.name] = inner.name
+                break
+    return found
+
+
 def product_levels(scan: Scan, *, across_timesteps: bool) -> dict[str, int]:
     """For each body value the most matrix products on any path that leads to it.
 

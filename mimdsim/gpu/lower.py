@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from mimdsim.gpu.dependence import MATRIX_PRODUCTS, check_hoistable, product_levels
+from mimdsim.gpu.dependence import MATRIX_PRODUCTS, absorbed_sums, check_hoistable, product_levels
 from mimdsim.gpu.inputs import InputEncoding, expansion_kernels, streamed_inputs, transfer_bytes
 from mimdsim.gpu.kernels import HostWait, Kernel, Lowered, Product, Stream
 from mimdsim.gpu.strategies import Strategy
@@ -93,7 +93,7 @@ class _Body:
     def kernels(self) -> list[Kernel]:
         if self.strategy.hoisted:
             check_hoistable(self.op)
-        absorbed = self._absorbed()
+        absorbed = absorbed_sums(self.scan)
         groups = self._groups(set(absorbed.values()))
         group_at = {group[0].name: group for group in groups}
         made: list[Kernel] = list(self._bookkeeping())
@@ -103,21 +103,6 @@ class _Body:
             elif inner.name in group_at:
                 made += [self._stream(chunk) for chunk in self._chunks(group_at[inner.name])]
         return made
-
-    def _absorbed(self) -> dict[str, str]:
-        """Product -> the addition onto a carried sum that the product does itself (beta = 1)."""
-        carried = {(carry.enters, carry.leaves) for carry in self.scan.carries}
-        found: dict[str, str] = {}
-        for inner in self.scan.body.operations:
-            if inner.kind != "add":
-                continue
-            for held, part in (inner.inputs, inner.inputs[::-1]):
-                maker = self.scan.body.producer(part)
-                alone = sum(part in user.inputs for user in self.scan.body.operations) == 1
-                if (held, inner.outputs[0]) in carried and maker and maker.kind in MATRIX_PRODUCTS and alone:
-                    found[maker.name] = inner.name
-                    break
-        return found
 
     def _groups(self, absorbed: set[str]) -> list[list[Operation]]:
         """Elementwise operations of the same layer with as many products before them, in order."""
@@ -217,7 +202,7 @@ class _Body:
 
     def accumulator_bytes(self) -> dict[str, int]:
         """The sums that products add onto every timestep."""
-        sums = set(self._absorbed().values())
+        sums = set(absorbed_sums(self.scan).values())
         names = [name for inner in self.scan.body.operations if inner.name in sums for name in inner.outputs]
         return {name: self._elements([name]) * self.element_bytes for name in names}
 
@@ -226,7 +211,7 @@ class _Body:
         inner = self.scan.body
         crossing = {name for op in inner.operations if op.kind in MATRIX_PRODUCTS for name in (*op.inputs, *op.outputs)}
         crossing &= {name for op in inner.operations for name in op.outputs}
-        absorbed = self._absorbed()
+        absorbed = absorbed_sums(self.scan)
         crossing -= {name for op in inner.operations if op.name in absorbed for name in op.outputs}
         crossing -= set(self.scan.stacked)
         at_once = self.scan.timesteps if self.strategy.hoisted else 1
