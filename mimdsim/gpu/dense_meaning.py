@@ -1,6 +1,6 @@
 """What the operations on lists of spikes mean on dense arrays, as kernels without lists compute them.
 
-A list becomes two arrays of 0 and 1 over all neurons: which fired, and which are listed (fired or got a gradient entry).
+A list becomes two arrays of 0 and 1 over all neurons: which fired, and which are listed (those, and gradient entries).
 The gradient of a list becomes an array over all neurons; what is not listed is masked where the surrogate is applied.
 """
 
