@@ -130,8 +130,21 @@ def _run(
     type=click.IntRange(min=0),
     help="Train so long before spikes are recorded; 0: the workload's whole training.",
 )
+@click.option("--gpu", "gpus", multiple=True, help="Time every point on this GPU too; repeat for more.")
+@click.option(
+    "--fill",
+    type=click.FloatRange(0, 1),
+    help="Fill every list of spikes to this share of its capacity instead of training (1: saturated).",
+)
 def sweep(
-    workload: str, machine: str, axes: tuple[str, ...], out: Path | None, processes: int | None, training_steps: int
+    workload: str,
+    machine: str,
+    axes: tuple[str, ...],
+    out: Path | None,
+    processes: int | None,
+    training_steps: int,
+    gpus: tuple[str, ...],
+    fill: float | None,
 ) -> None:
     """Time WORKLOAD for every combination of values, e.g. --set tile.worker_contexts=3,6,12."""
     from mimdsim.sweep import default_processes, parse_axis, points_of, run_sweep, table_lines, write_results
@@ -139,14 +152,16 @@ def sweep(
     parsed = [parse_axis(axis) for axis in axes]
     names = [name for name, _ in parsed]
     folder = out or Path("reports") / f"{Path(workload).stem}-{Path(machine).stem}-sweep"
-    points = points_of(workload, machine, parsed, training_steps)
+    points = points_of(workload, machine, parsed, training_steps, gpus, fill)
+    beside = tuple(gpu.name for gpu in points[0].gpus)
     with _Bars() as bars:
         rows = run_sweep(points, folder, processes or default_processes(), bars.show)
-    paths = write_results(rows, names, folder)
-    for line in table_lines(rows, names):
+    paths = write_results(rows, names, folder, beside)
+    for line in table_lines(rows, names, beside):
         click.echo(line)
     length = f"after {training_steps} training steps" if training_steps else "after the whole training"
-    click.echo(f"\nSpikes recorded {length} (--training-steps). The same command again goes on where this one stopped.")
+    spikes = f"Spikes recorded {length} (--training-steps)" if fill is None else f"Lists filled to {fill:.0%} (--fill)"
+    click.echo(f"\n{spikes}. The same command again goes on where this one stopped.")
     click.echo("Written: " + ", ".join(str(path) for path in paths))
 
 

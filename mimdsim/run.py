@@ -16,7 +16,7 @@ from mimdsim.compiler import Compiled, MappingOptions, Memory, compile_graph
 from mimdsim.functional import TrainingLog, initial_weights, train
 from mimdsim.gpu import time_on_gpu
 from mimdsim.gpu.inputs import InputEncoding
-from mimdsim.graph import SpikingNetwork, training_graph
+from mimdsim.graph import Graph, SpikingNetwork, training_graph
 from mimdsim.machine import GpuMachine, MimdMachine
 from mimdsim.machine.gpu import Precision
 from mimdsim.profile import (
@@ -91,7 +91,7 @@ def simulate(
     tiled = time_program(
         compiled.program, machine, log.activity, memory_profile(compiled.program, compiled.memory, machine)
     )
-    lineup, warnings = time_on_gpus(compiled, gpus)
+    lineup, warnings = time_on_gpus(compiled.graph, gpus)
     profile = RunProfile(
         schema_version=SCHEMA_VERSION,
         tool_version=__version__,
@@ -187,7 +187,7 @@ def half_warning(workload: Workload) -> tuple[str, ...]:
     )
 
 
-def time_on_gpus(compiled: Compiled, gpus: tuple[GpuMachine, ...]) -> tuple[tuple[GpuProfile, ...], tuple[str, ...]]:
+def time_on_gpus(graph: Graph, gpus: tuple[GpuMachine, ...]) -> tuple[tuple[GpuProfile, ...], tuple[str, ...]]:
     """The lineup of strategies on every GPU; what a GPU cannot run is told as a warning."""
     profiles: list[GpuProfile] = []
     warnings: list[str] = []
@@ -196,9 +196,7 @@ def time_on_gpus(compiled: Compiled, gpus: tuple[GpuMachine, ...]) -> tuple[tupl
             try:
                 # the published program copies dense input; the strong ones get what the tiles get
                 encoding: InputEncoding = "dense" if strategy.startswith("as_published") else "as_graph"
-                timed = time_on_gpu(
-                    compiled.graph, gpu, strategy=strategy, precision=precision, input_encoding=encoding
-                )
+                timed = time_on_gpu(graph, gpu, strategy=strategy, precision=precision, input_encoding=encoding)
                 profiles.append(timed)
             except (DoesNotFit, MappingError, DescriptionError) as refusal:
                 warnings.append(f"{gpu.name}, {strategy}, {precision}: left out, {refusal}")

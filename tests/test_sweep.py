@@ -123,6 +123,46 @@ def test_an_output_that_is_no_folder_is_refused_before_the_work(tmp_path: Path) 
 def test_points_of_other_sources_are_not_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ("sweep", "digits", "bow", "--set", "chip.clock_hz=1 GHz", *SMALL, "--out", str(tmp_path))
     mimdsim(*arguments)
-    monkeypatch.setattr("mimdsim.sweep.code_digest", lambda: "another version")
+    monkeypatch.setattr("mimdsim.sweep.points.code_digest", lambda: "another version")
     mimdsim(*arguments)
     assert len(list((tmp_path / "points").iterdir())) == 2
+
+
+SATURATED = ("--set", "network.activity=0.1,0.2", "--set", "training.batch=4", "--fill", "1", "--processes", "1")
+NARROW = (
+    *("--set", "network.hidden=[24]", "--set", "data.inputs=40", "--set", "data.classes=3"),
+    *("--set", "data.timesteps=4", "--set", "data.input_capacity=6"),
+)
+
+
+def test_a_sweep_beside_gpus_times_the_same_network_on_them(tmp_path: Path) -> None:
+    out = ("--out", str(tmp_path), "--gpu", "a100", "--gpu", "h100")
+    text = mimdsim("sweep", "nmnist-2-random", "tiny", *SATURATED, *NARROW, *out)
+    assert "Lists filled to 100%" in text
+    rows = list(csv.DictReader((tmp_path / "sweep.csv").open()))
+    assert len(rows) == 2
+    for row in rows:
+        for gpu in ("a100", "h100"):
+            best = float(row[f"{gpu} strongest_ms"])
+            assert float(row[f"{gpu} strongest_low_ms"]) <= best <= float(row[f"{gpu} strongest_high_ms"])
+            assert best <= float(row[f"{gpu} published_ms"])
+        assert float(row["millijoules"]) > 0
+        assert float(row["samples_per_second"]) == pytest.approx(4e3 / float(row["ms_per_training_step"]), rel=1e-4)
+    assert not (tmp_path / "activity").exists()  # nothing was trained
+    assert (tmp_path / "crossover.png").stat().st_size > 10_000
+
+
+def test_fuller_lists_take_longer(tmp_path: Path) -> None:
+    found = []
+    for fill in ("0", "0.5", "1"):
+        out = ("--out", str(tmp_path), "--fill", fill)
+        mimdsim("sweep", "nmnist-2-random", "tiny", "--set", "network.activity=0.5", *NARROW, *out)
+        found.append(float(next(csv.DictReader((tmp_path / "sweep.csv").open()))["ms_per_training_step"]))
+    assert found == sorted(found)
+    assert found[0] < found[2]
+
+
+def test_a_tiled_machine_beside_is_refused(tmp_path: Path) -> None:
+    text = mimdsim("sweep", "digits", "bow", "--set", "seed=1", "--gpu", "mk2", "--out", str(tmp_path), code=2)
+    assert "'mk2'" in text
+    assert "give a GPU to --gpu" in text

@@ -1,0 +1,74 @@
+"""The figure of a sweep beside GPUs: how many times the tiled machine's training step each GPU takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib.style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mimdsim.report.style import INK, LAYER_COLOURS, STYLE, panels
+
+CLAIMED = ((5.0, 10.0), "published for an A100: 5 to 10 times")  # abstract of arXiv 2311.04386
+CLAIMED_MOST = (38.0, "published at higher sparsity: 38 times")
+MAX_PANELS = 6
+
+
+def draw_crossover(rows: Sequence[dict[str, Any]], axes: Sequence[str], gpus: Sequence[str]) -> Figure | None:
+    """GPU over tiled milliseconds along the values of `axes[0]`, one panel per combination of the other axes.
+
+    Solid: the strongest strategy that fits, with the interval from the outermost ends of both; dashed: as published.
+    Above 1 the tiled machine is faster. Points that do not fit the tiled machine are hollow. None without GPUs.
+    """
+    timed = [row for row in rows if row["ms_per_training_step"] is not None]
+    if not timed or not axes or not gpus:
+        return None
+    first, others = axes[0], axes[1:]
+    lines: dict[str, list[dict[str, Any]]] = {}
+    for row in timed:
+        lines.setdefault(", ".join(f"{key} = {row[key]}" for key in others), []).append(row)
+    shown = list(lines.items())[:MAX_PANELS]
+    with matplotlib.style.context(STYLE, after_reset=True):
+        figure, made = panels(1, len(shown), width=3.0 + 4.2 * len(shown), height=4.6)
+        for panel, (label, line) in zip(made, shown, strict=True):
+            numeric = all(isinstance(row[first], (int, float)) and not isinstance(row[first], bool) for row in line)
+            x = [row[first] if numeric else place for place, row in enumerate(line)]
+            for index, gpu in enumerate(gpus):
+                _draw_gpu(panel, x, line, gpu, LAYER_COLOURS[index % len(LAYER_COLOURS)])
+            panel.axhline(1, color=INK, linewidth=1)
+            if any(gpu.startswith("a100") for gpu in gpus):
+                panel.axhspan(*CLAIMED[0], color="#999999", alpha=0.18, linewidth=0, label=CLAIMED[1])
+                panel.axhline(CLAIMED_MOST[0], color="#999999", linestyle=":", label=CLAIMED_MOST[1])
+            panel.set_yscale("log")
+            if numeric and len(x) > 2 and min(x) > 0 and max(x) / min(x) > 8:
+                panel.set_xscale("log")
+                panel.set_xticks(x, [f"{value:g}" for value in x])
+                panel.minorticks_off()
+            if not numeric:
+                panel.set_xticks(x, [str(row[first]) for row in line])
+            panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}×")
+            panel.set_xlabel(first)
+            panel.set_title(label or "GPU time over tiled time")
+            panel.grid(True)
+        made[0].set_ylabel("tiled machine faster above 1×")
+        figure.legend(*made[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return figure
+
+
+def _draw_gpu(panel: Axes, x: list[Any], line: list[dict[str, Any]], gpu: str, colour: str) -> None:
+    known = [(at, row) for at, row in zip(x, line, strict=True) if row[f"{gpu} strongest_ms"]]
+    if known:
+        places = [at for at, _ in known]
+        ratio = [row[f"{gpu} strongest_ms"] / row["ms_per_training_step"] for _, row in known]
+        low = [row[f"{gpu} strongest_low_ms"] / row["ms_high"] for _, row in known]
+        high = [row[f"{gpu} strongest_high_ms"] / max(row["ms_low"], 1e-9) for _, row in known]
+        panel.plot(places, ratio, color=colour, linewidth=1.6, label=f"{gpu}, strongest strategy")
+        panel.fill_between(places, low, high, color=colour, alpha=0.14, linewidth=0)
+        for at, value, (_, row) in zip(places, ratio, known, strict=True):
+            panel.plot([at], [value], "o", color=colour, markerfacecolor=colour if row["fits"] else "white")
+    known = [(at, row) for at, row in zip(x, line, strict=True) if row[f"{gpu} published_ms"]]
+    if known:
+        ratio = [row[f"{gpu} published_ms"] / row["ms_per_training_step"] for _, row in known]
+        panel.plot([at for at, _ in known], ratio, color=colour, linestyle="--", label=f"{gpu}, as published")

@@ -1,0 +1,111 @@
+"""Results of a sweep: one row a point, as CSV, figure and console table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+from mimdsim.base.errors import DataFileError
+from mimdsim.base.files import write_atomically
+
+RESULTS = (
+    "ms_per_training_step",
+    "ms_low",
+    "ms_high",
+    "compute_cycles",
+    "exchange_cycles",
+    "sync_cycles",
+    "tile_balance",
+    "tiles_used",
+    "neurons_per_tile",
+    "peak_bytes",
+    "limit_bytes",
+    "fits",
+    "millijoules",
+    "samples_per_second",
+)
+GPU_RESULTS = ("published_ms", "strongest_ms", "strongest_low_ms", "strongest_high_ms", "strongest", "strongest_mj")
+
+
+def gpu_columns(gpu: str) -> tuple[str, ...]:
+    """Columns of one GPU: 'a100 published_ms' and so on."""
+    return tuple(f"{gpu} {name}" for name in GPU_RESULTS)
+
+
+def load_point(path: Path) -> dict[str, Any]:
+    try:
+        row = json.loads(path.read_text())
+    except (OSError, ValueError) as problem:
+        raise DataFileError(path, f"is no sweep point ({problem}); delete it to compute it again") from None
+    if not isinstance(row, dict) or any(name not in row for name in RESULTS):
+        raise DataFileError(path, "lacks results; delete it to compute it again")
+    return row
+
+
+def shown(value: Any) -> Any:
+    return "-".join(str(item) for item in value) if isinstance(value, (list, tuple)) else value
+
+
+def write_results(rows: list[dict[str, Any]], axes: list[str], folder: Path, gpus: tuple[str, ...] = ()) -> list[Path]:
+    """sweep.csv and sweep.png; the first axis goes along x, the others make the lines.
+
+    With GPUs also crossover.png: how many times the training step of each takes on the tiled machine's.
+    """
+    from mimdsim.report.figures_crossover import draw_crossover
+    from mimdsim.report.figures_sweep import draw_sweep
+    from mimdsim.report.style import picture
+
+    table = io.StringIO()
+    writer = csv.DictWriter(
+        table,
+        fieldnames=[*axes, *RESULTS, *(column for gpu in gpus for column in gpu_columns(gpu)), "note"],
+        lineterminator="\n",
+    )
+    writer.writeheader()
+    writer.writerows(rows)
+    paths = [folder / "sweep.csv"]
+    write_atomically(paths[0], table.getvalue())
+    figure = draw_sweep(rows, axes)
+    if figure is not None:
+        paths.append(folder / "sweep.png")
+        write_atomically(paths[1], picture(figure, "png"))
+    crossover = draw_crossover(rows, axes, gpus)
+    if crossover is not None:
+        paths.append(folder / "crossover.png")
+        write_atomically(paths[-1], picture(crossover, "png"))
+    return paths
+
+
+def table_lines(rows: list[dict[str, Any]], axes: list[str], gpus: tuple[str, ...] = ()) -> list[str]:
+    """The table for the console: changed fields, milliseconds with interval, cycle shares, memory, and per GPU the
+    milliseconds as published and of its strongest strategy, with its ratio to the tiled machine."""
+    header = [*axes, "ms/step", "interval", "compute", "exchange", "sync", "peak KiB", "fits"]
+    header += [f"{gpu} {what}" for gpu in gpus for what in ("published ms", "strongest ms", "ratio")]
+    cells = [header]
+    for row in rows:
+        line = [str(row[key]) for key in axes]
+        if row["ms_per_training_step"] is None:
+            cells.append([*line, "-", "-", "-", "-", "-", "-", "no tiles", *_gpu_cells(row, gpus)])
+            continue
+        total = max(1, row["compute_cycles"] + row["exchange_cycles"] + row["sync_cycles"])
+        shares = [f"{100 * row[name] / total:.0f} %" for name in ("compute_cycles", "exchange_cycles", "sync_cycles")]
+        interval = f"{row['ms_low']:.3g}-{row['ms_high']:.3g}"
+        memory = f"{row['peak_bytes'] / 1024:.0f}"
+        fits = "yes" if row["fits"] else f"no, {(row['peak_bytes'] - row['limit_bytes']) / 1024:.0f} KiB over"
+        cells.append([*line, f"{row['ms_per_training_step']:.4g}", interval, *shares, memory, fits])
+        cells[-1] += _gpu_cells(row, gpus)
+    widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
+    return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
+
+
+def _gpu_cells(row: dict[str, Any], gpus: tuple[str, ...]) -> list[str]:
+    cells = []
+    for gpu in gpus:
+        published, strongest = row[f"{gpu} published_ms"], row[f"{gpu} strongest_ms"]
+        tiled = row["ms_per_training_step"]
+        cells += [f"{number:.4g}" if number else "-" for number in (published, strongest)]
+        cells.append(f"{strongest / tiled:.2f}" if strongest and tiled else "-")
+    return cells
