@@ -21,6 +21,11 @@ class Backward(Protocol):
     def one(self, kind: str, inputs: tuple[str, ...], name: str, *, layer: str = "", attributes: Any = None) -> str:
         """Append an operation with one output."""
 
+    def add(
+        self, kind: str, inputs: tuple[str, ...], name: str, *, layer: str = "", attributes: Any = None
+    ) -> tuple[str, ...]:
+        """Append an operation with several outputs."""
+
 
 Shapes = Callable[[tuple[Value, ...], Any], tuple[tuple[str, Value], ...]]
 Evaluate = Callable[..., tuple[Any, ...]]
@@ -34,6 +39,7 @@ class OpDef:
     shapes(inputs, attributes) -> (suffix, value) per output. evaluate(attributes, *inputs) -> outputs, in plain numpy.
     vjp(backward, operation, cotangents of the outputs) -> cotangents of the inputs; None means no gradient.
     flops(inputs, attributes) -> floating-point operations of the dense meaning.
+    recomputed: its outputs are made anew where a gradient rule reads them, and never stashed.
     """
 
     name: str
@@ -41,6 +47,7 @@ class OpDef:
     evaluate: Evaluate
     flops: Callable[[tuple[Value, ...], Any], int]
     vjp: Vjp | None = None
+    recomputed: bool = False
 
 
 def like(value: Value, suffix: str = "") -> tuple[tuple[str, Value], ...]:

@@ -31,6 +31,11 @@ class _Outer:
     def one(self, kind: str, inputs: tuple[str, ...], name: str, *, layer: str = "", attributes: Any = None) -> str:
         return self.build.one(kind, inputs, name, layer=layer, attributes=attributes)
 
+    def add(
+        self, kind: str, inputs: tuple[str, ...], name: str, *, layer: str = "", attributes: Any = None
+    ) -> tuple[str, ...]:
+        return self.build.add(kind, inputs, name, layer=layer, attributes=attributes)
+
 
 def differentiate(graph: Graph, loss: str, wrt: Sequence[str]) -> tuple[Graph, dict[str, str]]:
     """`graph` with the operations that compute d loss / d w for every w in `wrt`.
@@ -96,6 +101,8 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
     inside: dict[str, str] = {}
     # cotangents that come from later timesteps, then those of the stacked outputs of this timestep
     for carry in scan.carries:
+        if carry.detached:
+            continue
         inside[carry.leaves] = inner.declare(_cotangent_of(f"d.{carry.leaves}", body.value(carry.leaves)))
     entering = dict(inside)
     finals = len(scan.carries)
@@ -114,7 +121,7 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
     reference = op.inputs[-1]
     for carry in scan.carries:
         leaving = inside.get(carry.enters)
-        if leaving is None:
+        if carry.detached or leaving is None:
             continue
         value = body.value(carry.leaves)
         zeros = Zeros(shape=value.shape, capacity=value.capacity)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mimdsim.graph.definition import OpDef
 from mimdsim.graph.dense import DENSE
+from mimdsim.graph.linear_neurons import LINEAR_NEURONS
 from mimdsim.graph.neurons import NEURONS
 from mimdsim.graph.records import GraphBuilder
 from mimdsim.graph.scan import SCAN
@@ -11,7 +12,8 @@ from mimdsim.graph.spikes import SPIKES
 from mimdsim.graph.training import TRAINING
 from mimdsim.graph.wiring import WIRING
 
-OPERATIONS: dict[str, OpDef] = {record.name: record for record in (*DENSE, *SPIKES, *WIRING, *NEURONS, *TRAINING, SCAN)}
+FAMILIES = (*DENSE, *SPIKES, *WIRING, *NEURONS, *LINEAR_NEURONS, *TRAINING, SCAN)
+OPERATIONS: dict[str, OpDef] = {record.name: record for record in FAMILIES}
 
 
 def builder(phase: str) -> GraphBuilder:

@@ -83,10 +83,14 @@ class Graph:
 
 @dataclass(frozen=True, kw_only=True)
 class Carry:
-    """A value handed from one timestep to the next: its name on entry to the body and on leaving it."""
+    """A value handed from one timestep to the next: its name on entry to the body and on leaving it.
+
+    detached: no gradient goes back through it.
+    """
 
     enters: str
     leaves: str
+    detached: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,13 +144,20 @@ class GraphBuilder:
         return f"{name}.{number}"
 
     def add(
-        self, kind: str, inputs: tuple[str, ...], name: str, *, layer: str = "", attributes: Any = None
+        self,
+        kind: str,
+        inputs: tuple[str, ...],
+        name: str,
+        *,
+        layer: str = "",
+        attributes: Any = None,
+        names: tuple[str, ...] = (),
     ) -> tuple[str, ...]:
-        """Append an operation; returns the names of its outputs (`name`, or `name.<suffix>` when there are several)."""
+        """Append an operation; returns the names of its outputs: `names`, or `name` and `name.<suffix>` of each."""
         made = self._shapes(kind)(tuple(self.values[item] for item in inputs), attributes)
         outputs = []
-        for suffix, value in made:
-            unique = self.fresh(f"{name}.{suffix}" if suffix else name)
+        for index, (suffix, value) in enumerate(made):
+            unique = self.fresh(names[index] if names else f"{name}.{suffix}" if suffix else name)
             self.values[unique] = Value(name=unique, shape=value.shape, form=value.form, capacity=value.capacity)
             outputs.append(unique)
         self.operations.append(

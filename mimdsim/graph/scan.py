@@ -62,10 +62,21 @@ class BodyBackward:
     def one(self, kind: str, inputs: tuple[str, ...], name: str, *, layer: str = "", attributes: Any = None) -> str:
         return self.build.one(kind, inputs, name, layer=layer, attributes=attributes)
 
+    def add(
+        self, kind: str, inputs: tuple[str, ...], name: str, *, layer: str = "", attributes: Any = None
+    ) -> tuple[str, ...]:
+        return self.build.add(kind, inputs, name, layer=layer, attributes=attributes)
+
     def saved(self, name: str) -> str:
+        from mimdsim.graph.operations import OPERATIONS
+
         inside = f"saved.{name}"
         if inside in self.build.values:
             return inside
+        maker = self.scan.body.producer(name)
+        if maker is not None and OPERATIONS[maker.kind].recomputed:
+            inputs = tuple(self.saved(given) for given in maker.inputs)
+            return self.one(maker.kind, inputs, inside, layer=maker.layer, attributes=maker.attributes)
         value = self.scan.body.value(name)
         self.build.declare(Value(name=inside, shape=value.shape, form=value.form, capacity=value.capacity))
         if name in self.scan.constants:

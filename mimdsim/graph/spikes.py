@@ -9,29 +9,40 @@ import numpy as np
 
 from mimdsim.graph.definition import Backward, OpDef, elements, like
 from mimdsim.graph.records import Operation, SparseSpikes, Value
+from mimdsim.graph.surrogates import known_surrogate
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
     """v > threshold is a true spike, second_threshold < v <= threshold a gradient entry; at most `capacity` listed.
 
-    slope is the beta of the SuperSpike surrogate 1 / (beta*|v - threshold| + 1)^2. `smooth` replaces the spike of the
-    dense form by x / (1 + beta*|x|), whose derivative is that surrogate: for finite differences only.
+    surrogate names a record of `surrogates.SURROGATES`, slope is its parameter (beta of SuperSpike). `smooth` replaces
+    the spike of the dense form by a function whose derivative is that surrogate: for finite differences only.
+    Raises MappingError for a surrogate that is not known.
     """
 
     threshold: float
     second_threshold: float
     capacity: int
     slope: float
+    surrogate: str = "superspike"
     smooth: bool = False
+
+    def __post_init__(self) -> None:
+        known_surrogate(self.surrogate)
 
 
 def surrogate(selection: Selection, v: np.ndarray) -> np.ndarray:
-    """SuperSpike surrogate gradient at membrane potentials `v`."""
+    """Surrogate gradient at membrane potentials `v`, in their dtype."""
     kind = v.dtype.type
-    distance = np.abs(v - kind(selection.threshold))
-    scaled = kind(selection.slope) * distance + kind(1)
-    return kind(1) / (scaled * scaled)
+    derivative = known_surrogate(selection.surrogate).derivative
+    return derivative(v - kind(selection.threshold), kind(selection.slope))
+
+
+def smooth_spike(selection: Selection, v: np.ndarray) -> np.ndarray:
+    """A spike whose derivative is the surrogate, of any size."""
+    kind = v.dtype.type
+    return known_surrogate(selection.surrogate).smooth(v - kind(selection.threshold), kind(selection.slope))
 
 
 def _select(selection: Selection, v: np.ndarray) -> tuple[SparseSpikes]:
@@ -73,8 +84,7 @@ def _select_gradient(
 
 def _spike(selection: Selection, v: np.ndarray) -> tuple[np.ndarray]:
     if selection.smooth:
-        x = v - v.dtype.type(selection.threshold)
-        return (x / (1 + v.dtype.type(selection.slope) * np.abs(x)),)
+        return (smooth_spike(selection, v),)
     return ((v > v.dtype.type(selection.threshold)).astype(v.dtype),)
 
 

@@ -1,0 +1,353 @@
+"""The linear neuron family: between spikes a neuron is an affine map of its state, after a spike it is another one.
+
+    x[t] = A x[t-1] + B I[t] + c        if it did not fire at t-1
+    x[t] = A'x[t-1] + B'I[t] + c'       if it did             (whatever the reset: zero, subtract, adaptation)
+    u[t] = h . x[t] + o                 held against the threshold: fires if u > threshold (strict)
+
+A neuron is these arrays, as data; `neuron_models` has a record per model that makes them from its parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError, suggest
+from mimdsim.graph.definition import Backward, OpDef, elements, like, no_flops
+from mimdsim.graph.records import Operation, SparseSpikes, Value
+from mimdsim.graph.spikes import Selection, smooth_spike
+
+RESET_GRADIENTS = ("pass", "mask", "full")
+RESETS_BY = ("state", "emission")
+MOST_STATES = 4
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Affine:
+    """x -> A x + B I + c: matrix [states, states, width], drive and constant [states, width]; a width of 1 holds for
+    all neurons of the layer, else it is their number."""
+
+    matrix: np.ndarray
+    drive: np.ndarray
+    constant: np.ndarray
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return self.matrix, self.drive, self.constant
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinearNeuron:
+    """The neurons of one layer.
+
+    quiet: the map where a neuron did not fire in the timestep before; fired: where it did (None: the same). readout h
+    [states, width], offset o [width] (a neuron's own threshold is the layer's threshold less its offset).
+    reset_by: a neuron has fired when its 'state' was above the threshold, or when its 'emission' is listed (a spike
+    dropped for want of capacity does not reset). reset_gradient: 'pass' (adjoint by the quiet map everywhere), 'mask'
+    (by the map that was taken), 'full' (also through the decision, with the layer's surrogate).
+    Raises MappingError for shapes or choices that do not go together.
+    """
+
+    model: str
+    states: tuple[str, ...]
+    quiet: Affine
+    fired: Affine | None
+    readout: np.ndarray
+    offset: np.ndarray
+    threshold: float
+    reset_by: str = "state"
+    reset_gradient: str = "mask"
+
+    def __post_init__(self) -> None:
+        for value, known, key in (
+            (self.reset_by, RESETS_BY, "reset_by"),
+            (self.reset_gradient, RESET_GRADIENTS, "reset_gradient"),
+        ):
+            if value not in known:
+                hint = suggest(value, list(known))
+                raise MappingError(f"network.{key} = {value!r} is no choice{hint}; write one of {', '.join(known)}")
+        count = len(self.states)
+        if not 1 <= count <= MOST_STATES:
+            raise MappingError(f"neuron '{self.model}' has {count} states; 1 to {MOST_STATES} are possible")
+        if not self.threshold > 0:
+            raise MappingError(
+                f"neuron '{self.model}': its threshold lies {self.threshold:g} above the resting potential; it must be "
+                "above it, or the neuron fires without input: raise the threshold"
+            )
+        for array in self.arrays:
+            if not np.isfinite(array).all():
+                raise MappingError(f"neuron '{self.model}': its parameters give coefficients that are not finite")
+        if self.readout.shape[0] != count or any(a.shape[0] != count for a in self.quiet.arrays):
+            raise MappingError(f"neuron '{self.model}': arrays do not have its {count} states on their first axis")
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        both = (*self.quiet.arrays, *(self.fired.arrays if self.fired else ()))
+        return (*both, self.readout, self.offset)
+
+    @property
+    def neurons(self) -> int:
+        """How many neurons the arrays are for; 1 when one number holds for all."""
+        return max(array.shape[-1] for array in self.arrays)
+
+    @property
+    def resets(self) -> bool:
+        """Whether a spike changes anything in the neuron that fired it."""
+        return self.fired is not None
+
+    @property
+    def differs(self) -> tuple[bool, bool]:
+        """Whether the two maps differ in their matrix, in their drive: what a full reset gradient has to read."""
+        if self.fired is None:
+            return False, False
+        pairs = zip(self.quiet.arrays, self.fired.arrays, strict=True)
+        matrix, drive, _ = (not np.array_equal(*np.broadcast_arrays(one, other)) for one, other in pairs)
+        return matrix, drive
+
+    def check_width(self, layer: str, neurons: int) -> None:
+        """Raises MappingError when per-neuron constants are not for as many neurons as the layer has."""
+        for array in self.arrays:
+            if array.shape[-1] not in (1, neurons):
+                raise MappingError(
+                    f"layer '{layer}': constants of neuron '{self.model}' are for {array.shape[-1]} neurons, the layer "
+                    f"has {neurons}; give one number for all or {neurons}"
+                )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Gradient:
+    """Attributes of 'neuron_gradient': what it reads beside dx, in this order: who fired, x before, current; and
+    whether it makes the adjoint of who fired."""
+
+    neuron: LinearNeuron
+    switched: bool
+    reads_state: bool = False
+    reads_current: bool = False
+    of_fired: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fired:
+    """Attributes of 'fired' and 'emitted': the layer's selection and width, and whether gradients go through it."""
+
+    selection: Selection
+    neurons: int
+    differentiable: bool
+
+
+def _rows(array: np.ndarray, dtype: Any) -> np.ndarray:
+    """Coefficients [..., width] in `dtype`."""
+    return array.astype(dtype)
+
+
+def advance(affine: Affine, x: np.ndarray, current: np.ndarray) -> np.ndarray:
+    """A x + B I + c, terms added in the order of states, current, constant; what is zero for all neurons left out."""
+    made = np.zeros_like(x)
+    matrix, drive, constant = (_rows(array, x.dtype) for array in affine.arrays)
+    for row in range(len(x)):
+        for column in range(len(x)):
+            if matrix[row, column].any():
+                made[row] += matrix[row, column] * x[column]
+        if drive[row].any():
+            made[row] += drive[row] * current
+        if constant[row].any():
+            made[row] += constant[row]
+    return made
+
+
+def _choose(fired: np.ndarray, quiet: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """`after` where a neuron fired; in between for a smooth spike."""
+    if fired.dtype == bool:
+        return np.where(fired, after, quiet)
+    mixed = quiet + fired * (after - quiet)
+    return np.where(fired == 0, quiet, np.where(fired == 1, after, mixed))
+
+
+def _neuron(
+    neuron: LinearNeuron, x: np.ndarray, current: np.ndarray, fired: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    after = advance(neuron.quiet, x, current)
+    if fired is not None and neuron.fired is not None:
+        after = _choose(fired, after, advance(neuron.fired, x, current))
+    return after, _read_out(neuron, after)
+
+
+def _read_out(neuron: LinearNeuron, x: np.ndarray) -> np.ndarray:
+    readout = _rows(neuron.readout, x.dtype)
+    u = np.zeros_like(x[0])
+    for row in range(len(x)):
+        if readout[row].any():
+            u += readout[row] * x[row]
+    if neuron.offset.any():
+        u += _rows(neuron.offset, x.dtype)
+    return u
+
+
+def _neuron_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    dx, du = cotangents
+    neuron, layer = op.attributes, op.layer
+    none = (None,) * len(op.inputs)
+    if du is not None:
+        given = (du,) if dx is None else (dx, du)
+        dx = build.one("neuron_readout_gradient", given, f"{layer}.dx", layer=layer, attributes=neuron)
+    if dx is None:
+        return none
+    switched = len(op.inputs) == 3 and neuron.resets and neuron.reset_gradient != "pass"
+    full = switched and neuron.reset_gradient == "full"
+    matrix, drive = neuron.differs
+    attributes = Gradient(
+        neuron=neuron, switched=switched, reads_state=full and matrix, reads_current=full and drive, of_fired=full
+    )
+    inputs = (dx, *((build.saved(op.inputs[2]),) if switched else ()))
+    inputs += (build.saved(op.inputs[0]),) if attributes.reads_state else ()
+    inputs += (build.saved(op.inputs[1]),) if attributes.reads_current else ()
+    made = build.add("neuron_gradient", inputs, f"{layer}.adjoint", layer=layer, attributes=attributes)
+    return (*made, *none[len(made) :])
+
+
+def _pull_back(affine: Affine, dx: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A^T dx and B^T dx."""
+    matrix, drive, _ = (_rows(array, dx.dtype) for array in affine.arrays)
+    previous, q = np.zeros_like(dx), np.zeros_like(dx[0])
+    for row in range(len(dx)):
+        for column in range(len(dx)):
+            if matrix[row, column].any():
+                previous[column] += matrix[row, column] * dx[row]
+        if drive[row].any():
+            q += drive[row] * dx[row]
+    return previous, q
+
+
+def _neuron_gradient(gradient: Gradient, dx: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
+    neuron = gradient.neuron
+    previous, q = _pull_back(neuron.quiet, dx)
+    if not gradient.switched or neuron.fired is None:
+        return previous, q
+    fired, *rest = others
+    after_previous, after_q = _pull_back(neuron.fired, dx)
+    made = _choose(fired, previous, after_previous), _choose(fired, q, after_q)
+    if not gradient.of_fired:
+        return made
+    x = rest.pop(0) if gradient.reads_state else np.zeros_like(dx)
+    current = rest.pop(0) if gradient.reads_current else np.zeros_like(q)
+    change = Affine(
+        matrix=neuron.fired.matrix - neuron.quiet.matrix,
+        drive=neuron.fired.drive - neuron.quiet.drive,
+        constant=neuron.fired.constant - neuron.quiet.constant,
+    )
+    return (*made, (dx * advance(change, x, current)).sum(axis=0))
+
+
+def _gradient_shapes(values: tuple[Value, ...], gradient: Gradient) -> tuple[tuple[str, Value], ...]:
+    state = values[0].shape
+    made = [("x", Value(name="", shape=state)), ("q", Value(name="", shape=state[1:]))]
+    if gradient.of_fired:
+        made.append(("fired", Value(name="", shape=state[1:])))
+    return tuple(made)
+
+
+def _readout_gradient(neuron: LinearNeuron, *given: np.ndarray) -> tuple[np.ndarray]:
+    du = given[-1]
+    added = _rows(np.broadcast_to(neuron.readout, (len(neuron.states), neuron.readout.shape[-1])), du.dtype)
+    made = added[:, None, :] * du
+    return (made if len(given) == 1 else given[0] + made,)
+
+
+def _readout_gradient_shapes(values: tuple[Value, ...], neuron: LinearNeuron) -> tuple[tuple[str, Value], ...]:
+    return (("", Value(name="", shape=(len(neuron.states), *values[-1].shape))),)
+
+
+def _fired(attributes: Fired, u: np.ndarray) -> tuple[np.ndarray]:
+    if attributes.selection.smooth and attributes.differentiable:
+        return (smooth_spike(attributes.selection, u),)
+    return (u > u.dtype.type(attributes.selection.threshold),)
+
+
+def _fired_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    if cotangents[0] is None or not op.attributes.differentiable:
+        return (None,)
+    inputs = (cotangents[0], build.saved(op.inputs[0]))
+    selection = op.attributes.selection
+    return (build.one("spike_gradient", inputs, f"{op.layer}.du_reset", layer=op.layer, attributes=selection),)
+
+
+def _emitted(attributes: Fired, spikes: SparseSpikes) -> tuple[np.ndarray]:
+    flags = np.zeros((len(spikes.ids), attributes.neurons), bool)
+    for sample in range(len(flags)):
+        flags[sample, spikes.ids[sample, : spikes.counts[sample, 0]]] = True
+    return (flags,)
+
+
+def _emitted_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    if cotangents[0] is None or not op.attributes.differentiable:
+        return (None,)
+    inputs = (cotangents[0], build.saved(op.inputs[0]))
+    capacity = build.forward_value(op.inputs[0]).capacity
+    return (build.one("emitted_gradient", inputs, f"{op.layer}.d_reset", layer=op.layer, attributes=capacity),)
+
+
+def _emitted_gradient(capacity: int, gradient: np.ndarray, spikes: SparseSpikes) -> tuple[np.ndarray]:
+    listed = np.arange(capacity) < spikes.counts[:, 1:]
+    return (np.where(listed, np.take_along_axis(gradient, spikes.ids.astype(np.int64), axis=1), 0),)
+
+
+def terms_of(*arrays: np.ndarray) -> int:
+    """How many coefficients are not zero for some neuron in one of the arrays, which are of one shape."""
+    return int(np.any([array.any(axis=-1) for array in arrays], axis=0).sum())
+
+
+def _map_terms(neuron: LinearNeuron) -> int:
+    maps = [affine.arrays for affine in (neuron.quiet, neuron.fired) if affine is not None]
+    return sum(terms_of(*parts) for parts in zip(*maps, strict=True))
+
+
+LINEAR_NEURONS = (
+    OpDef(
+        name="neuron",
+        shapes=lambda values, _: (
+            ("", Value(name="", shape=values[0].shape)),
+            ("u", Value(name="", shape=values[0].shape[1:])),
+        ),
+        evaluate=_neuron,
+        vjp=_neuron_vjp,
+        flops=lambda values, neuron: 2 * elements(values[1]) * (_map_terms(neuron) + terms_of(neuron.readout)),
+    ),
+    OpDef(
+        name="neuron_readout_gradient",
+        shapes=_readout_gradient_shapes,
+        evaluate=_readout_gradient,
+        flops=lambda values, neuron: 2 * elements(values[-1]) * terms_of(neuron.readout),
+    ),
+    OpDef(
+        name="neuron_gradient",
+        shapes=_gradient_shapes,
+        evaluate=_neuron_gradient,
+        flops=lambda values, gradient: (
+            2 * elements(values[0]) // values[0].shape[0] * _map_terms(gradient.neuron) * (1 + gradient.of_fired)
+        ),
+    ),
+    OpDef(
+        name="fired",
+        shapes=lambda values, _: like(values[0]),
+        evaluate=_fired,
+        vjp=_fired_vjp,
+        flops=lambda values, _: elements(values[0]),
+        recomputed=True,
+    ),
+    OpDef(
+        name="emitted",
+        shapes=lambda values, _: like(values[0]),
+        evaluate=_emitted,
+        vjp=_emitted_vjp,
+        flops=no_flops,
+        recomputed=True,
+    ),
+    OpDef(
+        name="emitted_gradient",
+        shapes=lambda values, capacity: (("", Value(name="", shape=values[1].shape, capacity=capacity)),),
+        evaluate=_emitted_gradient,
+        flops=no_flops,
+    ),
+)

@@ -1,0 +1,151 @@
+"""From the parts of a neuron model to the two affine maps of the linear family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mimdsim.graph.linear_neurons import Affine, LinearNeuron
+
+Coefficient = Any  # a float for all neurons of a layer, or an array [neurons]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """A number of a model, from `low` to `high`, both allowed; one for the layer or one per neuron."""
+
+    name: str
+    default: float
+    unit: str
+    meaning: str
+    low: float = -1e9
+    high: float = 1e9
+
+
+def decay(name: str, default: float, meaning: str) -> Parameter:
+    return Parameter(name=name, default=default, unit="per timestep", meaning=meaning, low=0.0, high=1.0)
+
+
+def positive(name: str, default: float, unit: str, meaning: str) -> Parameter:
+    return Parameter(name=name, default=default, unit=unit, meaning=meaning, low=1e-12, high=1e12)
+
+
+def potential(name: str, default: float, meaning: str) -> Parameter:
+    return Parameter(name=name, default=default, unit="of the potential", meaning=meaning)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Coefficients of a model with `n` states, the first of them the membrane potential from the resting potential.
+
+    matrix n rows, drive n, constant n (none: zeros), readout n (none: the first state), offset: added to the read-out.
+    zeroed: states that a reset to zero sets to `reset_value`, before the next integration, or after it ('after': the
+    input of that timestep is lost). subtracts: what a reset by subtraction takes off the first state (none: the
+    threshold); before the integration if subtract_decays, and then decayed, else after it. subtracted: the whole map
+    after a spike, where subtraction does more than that. jumps: added to the states by a spike, whatever the reset.
+    """
+
+    matrix: Sequence[Sequence[Coefficient]]
+    drive: Sequence[Coefficient]
+    threshold: Coefficient = 1.0
+    constant: Sequence[Coefficient] = ()
+    readout: Sequence[Coefficient] = ()
+    offset: Coefficient = 0.0
+    zeroed: tuple[int, ...] = (0,)
+    zero_when: str = "before"
+    reset_value: Coefficient = 0.0
+    subtracts: Coefficient | None = None
+    subtract_decays: bool = False
+    subtracted: tuple[Any, Any, Any] | None = None
+    jumps: Sequence[Coefficient] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """One row of the table of models. resets: what is offered, the default first; source: what it reproduces."""
+
+    name: str
+    states: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+    resets: tuple[str, ...]
+    parts: Callable[[dict[str, Any]], Parts]
+    equation: str
+    source: str
+    spiking: bool = True
+
+
+def stacked(items: Sequence[Coefficient]) -> np.ndarray:
+    """float64[len(items), width]."""
+    rows = np.broadcast_arrays(*(np.atleast_1d(np.asarray(item, np.float64)) for item in items))
+    return np.stack(rows)
+
+
+def affine(matrix: Any, drive: Any, constant: Any) -> Affine:
+    """An affine map from nested sequences of coefficients."""
+    return Affine(matrix=_square(matrix), drive=stacked(drive), constant=stacked(constant))
+
+
+def _square(matrix: Any) -> np.ndarray:
+    flat = stacked([entry for row in matrix for entry in row])
+    return flat.reshape(len(matrix), len(matrix), -1)
+
+
+def compose(model: Model, parts: Parts, *, reset: str, reset_by: str, reset_gradient: str) -> LinearNeuron:
+    """The neuron of a model with one of its resets."""
+    count = len(model.states)
+    quiet = affine(parts.matrix, parts.drive, parts.constant or [0.0] * count)
+    thresholds = np.atleast_1d(np.asarray(parts.threshold, np.float64))
+    offset = np.atleast_1d(np.asarray(parts.offset, np.float64)) + (thresholds.max() - thresholds)
+    return LinearNeuron(
+        model=model.name,
+        states=model.states,
+        quiet=quiet,
+        fired=_after_spike(parts, quiet, reset),
+        readout=stacked(parts.readout or [1.0] + [0.0] * (count - 1)),
+        offset=offset,
+        threshold=float(thresholds.max()),
+        reset_by=reset_by,
+        reset_gradient=reset_gradient,
+    )
+
+
+def _after_spike(parts: Parts, quiet: Affine, reset: str) -> Affine | None:
+    jumps = stacked(parts.jumps) if len(parts.jumps) else None
+    if reset == "none" and jumps is None:
+        return None
+    matrix, drive, constant = quiet.arrays
+    if jumps is not None:
+        constant = constant + _applied(matrix, jumps)
+    if reset == "zero":
+        chosen = list(parts.zeroed)
+        value = np.atleast_1d(np.asarray(parts.reset_value, np.float64))
+        if parts.zero_when == "before":
+            constant = constant + matrix[:, chosen].sum(axis=1) * value
+            matrix = _without(matrix, (slice(None), chosen))
+        else:
+            matrix, drive = _without(matrix, (chosen,)), _without(drive, (chosen,))
+            constant = np.array(np.broadcast_to(constant, (len(drive), max(constant.shape[1], len(value)))))
+            constant[chosen] = value
+    elif reset == "subtract":
+        if parts.subtracted is not None:
+            return affine(*parts.subtracted)
+        amount = parts.threshold if parts.subtracts is None else parts.subtracts
+        taken = stacked([amount, *([0.0] * (len(drive) - 1))])
+        constant = constant - (_applied(matrix, taken) if parts.subtract_decays else taken)
+    return Affine(matrix=matrix, drive=drive, constant=constant)
+
+
+def _applied(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """A x for x [states, width]."""
+    made: np.ndarray = (matrix * x[None]).sum(axis=1)
+    return made
+
+
+def _without(array: np.ndarray, index: Any) -> np.ndarray:
+    """A copy with zeros at `index`."""
+    copied = array.copy()
+    copied[index] = 0.0
+    return copied

@@ -1,0 +1,117 @@
+"""Surrogate gradients: what stands for the derivative of a spike, as a function of u - threshold and a slope.
+
+To add one: a record here, its branch in numerics/surrogates.py, its bundles in codelets/surrogates.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError, suggest
+
+Shape = Callable[[np.ndarray, Any], np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surrogate:
+    """derivative(x, slope) at x = u - threshold, in the dtype of x; `smooth` is a spike whose derivative it is, for
+    finite differences. source: who uses it under which name, and with which default slope."""
+
+    name: str
+    derivative: Shape
+    smooth: Shape
+    slope: float
+    source: str
+
+
+def _superspike(x: np.ndarray, k: Any) -> np.ndarray:
+    scaled = k * np.abs(x) + x.dtype.type(1)
+    return x.dtype.type(1) / (scaled * scaled)
+
+
+def _arctan(x: np.ndarray, k: Any) -> np.ndarray:
+    half = k * x.dtype.type(0.5)
+    scaled = x.dtype.type(np.pi) * half * x
+    return half / (scaled * scaled + x.dtype.type(1))
+
+
+def _sigmoid(x: np.ndarray, k: Any) -> np.ndarray:
+    decay = np.exp(-k * np.abs(x))  # even in x; of the absolute value, so that it cannot overflow
+    raised = decay + x.dtype.type(1)
+    return k * decay / (raised * raised)
+
+
+def _triangular(x: np.ndarray, k: Any) -> np.ndarray:
+    return np.maximum(k - k * k * np.abs(x), x.dtype.type(0))
+
+
+def _boxcar(x: np.ndarray, k: Any) -> np.ndarray:
+    return np.where(k * np.abs(x) < x.dtype.type(0.5), k, x.dtype.type(0))
+
+
+def _smooth_triangular(x: np.ndarray, k: Any) -> np.ndarray:
+    inside = np.clip(k * x, -1, 1)
+    return inside - np.sign(inside) * inside * inside / 2
+
+
+SURROGATES = {
+    record.name: record
+    for record in (
+        Surrogate(
+            name="superspike",
+            derivative=_superspike,
+            smooth=lambda x, k: x / (1 + k * np.abs(x)),
+            slope=10.0,
+            source="1/(k|x|+1)^2: Zenke & Ganguli 2018; snnTorch fast_sigmoid (25); norse 'super' as of pull request 403",
+        ),
+        Surrogate(
+            name="arctan",
+            derivative=_arctan,
+            smooth=lambda x, k: np.arctan(np.pi * k * x / 2) / np.pi,
+            slope=2.0,
+            source="(k/2)/(1+(pi k x/2)^2): code of snnTorch atan (2) and SpikingJelly ATan (2)",
+        ),
+        Surrogate(
+            name="sigmoid",
+            derivative=_sigmoid,
+            smooth=lambda x, k: 1 / (1 + np.exp(-k * x)),
+            slope=25.0,
+            source="k e^-kx/(1+e^-kx)^2: snnTorch sigmoid (25), SpikingJelly Sigmoid (4)",
+        ),
+        Surrogate(
+            name="triangular",
+            derivative=_triangular,
+            smooth=_smooth_triangular,
+            slope=1.0,
+            source="max(0, k - k^2|x|): SpikingJelly PiecewiseQuadratic (1); norse 'tri' at alpha 1; Bellec et al. 2018",
+        ),
+        Surrogate(
+            name="boxcar",
+            derivative=_boxcar,
+            smooth=lambda x, k: np.clip(k * x, -0.5, 0.5),
+            slope=1.0,
+            source="k where |x| < 1/(2k): SpikingJelly Rect (1)",
+        ),
+        Surrogate(
+            name="straight_through",
+            derivative=lambda x, _: np.ones_like(x),
+            smooth=lambda x, _: x.copy(),
+            slope=1.0,
+            source="1: snnTorch straight_through_estimator; the slope is not used",
+        ),
+    )
+}
+
+
+def known_surrogate(name: str) -> Surrogate:
+    """The record of `name`; raises MappingError with what there is."""
+    if name not in SURROGATES:
+        raise MappingError(
+            f"network.surrogate = {name!r} is not known{suggest(name, list(SURROGATES))}; write one of "
+            f"{', '.join(SURROGATES)}"
+        )
+    return SURROGATES[name]
