@@ -217,7 +217,7 @@ def interpreted(network: SpikingNetwork, given: Given) -> Outcome:
         counts=values["counts"],
         listed=listed,
         ids={name: _only_listed(ids[name], listed[name]) for name in ids},
-        potentials={name: np.stack(seen[f"v.{name}"]) for name in names},
+        potentials={layer.name: np.stack(seen[potential_of(layer)]) for layer in network.layers},
         gradients={key: values[name] for key, name in gradients.items()},
         updated={key: values[f"next.{name}"] for key, name in parameter_keys(network).items()},
     )
@@ -252,10 +252,15 @@ def left_in(executor: Executor, made: Compiled) -> Outcome:
         counts=executor.read("counts"),
         ids={name: _only_listed(ids, counts) for name, (ids, counts) in sequences.items()},
         listed={name: counts.copy() for name, (_, counts) in sequences.items()},
-        potentials={name: arrays[f"v.{name}.sequence"].copy() for name in names},
+        potentials={layer.name: arrays[f"{potential_of(layer)}.sequence"].copy() for layer in made.network.layers},
         gradients={key: executor.read(name) for key, name in gradients.items()},
         updated={key: executor.read(f"next.{name}") for key, name in parameter_keys(made.network).items()},
     )
+
+
+def potential_of(layer: Layer) -> str:
+    """The body value that is held against the threshold."""
+    return f"{'v' if isinstance(layer.neuron, Lif) else 'u'}.{layer.name}"
 
 
 def relative_error(value: np.ndarray, expected: np.ndarray) -> float:

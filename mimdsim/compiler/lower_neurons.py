@@ -138,6 +138,8 @@ def declare_thresholds(low: Lowering, layer: str) -> None:
 def declare_constants(low: Lowering, layer: str) -> None:
     """decay and gain of the layer's neurons as variables, where the library puts constants: not with the neurons."""
     lif = low.layer(layer).neuron
+    if not isinstance(lif, Lif):
+        return
     low.constant("decay", layer, float(np.float32(lif.decay)))
     low.constant("gain", layer, float(lif.input_scale(np.float32)))
 

@@ -103,7 +103,7 @@ class LinearNeuron:
         if self.fired is None:
             return False, False
         pairs = zip(self.quiet.arrays, self.fired.arrays, strict=True)
-        matrix, drive, _ = (not np.array_equal(*np.broadcast_arrays(one, other)) for one, other in pairs)
+        matrix, drive, _ = (bool(np.any(one != other)) for one, other in pairs)
         return matrix, drive
 
     def check_width(self, layer: str, neurons: int) -> None:

@@ -10,8 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mimdsim.base.errors import MappingError, suggest
+from mimdsim.graph import linear_layer
 from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
+from mimdsim.graph.linear_layer import reads_own_spikes
+from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.neurons import Lif
 from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Graph, GraphBuilder, Scan, Slice, Value
@@ -34,7 +37,7 @@ class Layer:
     name: str
     inputs: int
     neurons: int
-    neuron: Lif
+    neuron: Lif | LinearNeuron
     selection: Selection
     bias: bool = False
     recurrence: str = "none"
@@ -102,8 +105,14 @@ class SpikingNetwork:
 
     def is_read(self, index: int) -> bool:
         """Whether the layer's spikes are needed a timestep later: by the next layer or by itself."""
+        return self.learns_through(index) or reads_own_spikes(self.layers[index].neuron)
+
+    def learns_through(self, index: int) -> bool:
+        """Whether a gradient reaches the layer's spikes from the timestep after."""
+        layer = self.layers[index]
         follows = self.delay == 1 and index < len(self.layers) - 1
-        return follows or self.layers[index].recurrence != "none"
+        full = isinstance(layer.neuron, LinearNeuron) and layer.neuron.reset_gradient == "full"
+        return follows or layer.recurrence != "none" or (full and reads_own_spikes(layer.neuron))
 
 
 def training_graph(network: SpikingNetwork) -> Graph:
@@ -154,7 +163,8 @@ def forward_graph(network: SpikingNetwork) -> Graph:
     batch = network.batch
     source = body.declare(_spikes("input.now", network, network.inputs, network.input_capacity))
     for layer in network.layers:
-        body.declare(Value(name=f"v.{layer.name}.previous", shape=(batch, layer.neurons)))
+        if isinstance(layer.neuron, Lif):
+            body.declare(Value(name=f"v.{layer.name}.previous", shape=(batch, layer.neurons)))
         body.declare(Value(name=f"w.{layer.name}", shape=(layer.inputs, layer.neurons)))
     for name, shape in network.parameters.items():
         if name not in body.values:
@@ -165,14 +175,16 @@ def forward_graph(network: SpikingNetwork) -> Graph:
     carries: list[Carry] = []
     emitted: list[str] = []
     for layer in network.layers:
-        carry, u = _neuron(body, layer, _current(body, layer, source))
+        carried, u = _neuron(body, layer, _current(body, layer, source))
         kind = "select_spikes" if network.spikes == "sparse" else "spike"
         spikes = body.one(kind, (u,), f"spikes.{layer.name}", layer=layer.name, attributes=layer.selection)
-        carries.append(carry)
+        carries += carried
         emitted.append(spikes)
         source = f"{spikes}.previous" if network.delay else spikes
-    read = [spikes for index, spikes in enumerate(emitted) if network.is_read(index)]
-    carries += [Carry(enters=f"{spikes}.previous", leaves=spikes) for spikes in read]
+    for index, spikes in enumerate(emitted):
+        if network.is_read(index):
+            detached = not network.learns_through(index)
+            carries.append(Carry(enters=f"{spikes}.previous", leaves=spikes, detached=detached))
     scan = Scan(
         body=body.graph(tuple(carry.leaves for carry in carries)),
         timesteps=network.timesteps,
@@ -210,11 +222,13 @@ def _current(body: GraphBuilder, layer: Layer, source: str) -> str:
     return current
 
 
-def _neuron(body: GraphBuilder, layer: Layer, current: str) -> tuple[Carry, str]:
+def _neuron(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:
     """The neuron's state from one timestep to the next, and the membrane potential that is held against thresholds."""
+    if isinstance(layer.neuron, LinearNeuron):
+        return linear_layer.step(body, layer, layer.neuron, current)
     before = f"v.{layer.name}.previous"
     v = body.one("lif", (before, current), f"v.{layer.name}", layer=layer.name, attributes=layer.neuron)
-    return Carry(enters=before, leaves=v), v
+    return (Carry(enters=before, leaves=v),), v
 
 
 def _with_loss(network: SpikingNetwork, scan: Scan) -> Graph:

@@ -134,7 +134,10 @@ def _li(p: Given) -> Parts:
 def _cuba(p: Given) -> tuple[list[list[Any]], list[Any]]:
     step, synapse = p["dt"] / p["tau_mem"], p["dt"] / p["tau_syn"]
     gain = step * p["r"]
-    return [[1.0 - step, gain * (1.0 - synapse)], [0.0, 1.0 - synapse]], [gain * synapse * p["w_in"], synapse * p["w_in"]]
+    return [[1.0 - step, gain * (1.0 - synapse)], [0.0, 1.0 - synapse]], [
+        gain * synapse * p["w_in"],
+        synapse * p["w_in"],
+    ]
 
 
 def _cuba_lif(p: Given) -> Parts:
@@ -238,7 +241,12 @@ MODELS = {
             parameters=(
                 BETA,
                 Parameter(
-                    name="rho", default=0.97, unit="per timestep", meaning="what is kept of adaptation", low=1e-6, high=1.0
+                    name="rho",
+                    default=0.97,
+                    unit="per timestep",
+                    meaning="what is kept of adaptation",
+                    low=1e-6,
+                    high=1.0,
                 ),
                 Parameter(name="kappa", default=0.07, unit="of the potential", meaning="rise of threshold per spike"),
                 THRESHOLD,
@@ -294,7 +302,7 @@ MODELS = {
             resets=("zero", "subtract", "none"),
             parts=_spikingjelly_lif,
             equation="v = v - (v - v_reset)/tau + I (/tau); subtract: - v_threshold before the integration",
-            source="SpikingJelly LIFNode (reset gradient 'full', detach_reset=True: 'mask'); it fires at v >= threshold",
+            source="SpikingJelly LIFNode, which fires at v >= threshold (reset gradient 'full'; detach_reset: 'mask')",
         ),
         Model(
             name="if",
@@ -351,7 +359,7 @@ def model_of(name: str) -> Model:
     """The record of a model; raises MappingError with what there is."""
     if name not in MODELS:
         raise MappingError(
-            f"network.neuron = {name!r} is not known{suggest(name, list(MODELS))}; write \"lif\" (as published) or one "
+            f'network.neuron = {name!r} is not known{suggest(name, list(MODELS))}; write "lif" (as published) or one '
             f"of {', '.join(MODELS)}"
         )
     return MODELS[name]

@@ -66,7 +66,7 @@ SURROGATES = {
             derivative=_superspike,
             smooth=lambda x, k: x / (1 + k * np.abs(x)),
             slope=10.0,
-            source="1/(k|x|+1)^2: Zenke & Ganguli 2018; snnTorch fast_sigmoid (25); norse 'super' as of pull request 403",
+            source="1/(k|x|+1)^2: Zenke & Ganguli 2018; snnTorch fast_sigmoid (25); norse 'super' after 1.1.0",
         ),
         Surrogate(
             name="arctan",
@@ -87,7 +87,7 @@ SURROGATES = {
             derivative=_triangular,
             smooth=_smooth_triangular,
             slope=1.0,
-            source="max(0, k - k^2|x|): SpikingJelly PiecewiseQuadratic (1); norse 'tri' at alpha 1; Bellec et al. 2018",
+            source="max(0, k - k^2|x|): SpikingJelly PiecewiseQuadratic (1); norse 'triangle' at alpha 1",
         ),
         Surrogate(
             name="boxcar",

@@ -1,0 +1,203 @@
+"""Networks of linear neurons for tests, and PyTorch loops over the equations of every model, written out anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from networks import Given, small_network
+
+from mimdsim.graph import SpikingNetwork
+from mimdsim.graph.neuron_models import MODELS, neuron_of
+from mimdsim.graph.surrogates import SURROGATES
+
+SPIKING = [name for name, model in MODELS.items() if model.spiking]
+CASES = [(name, reset) for name in SPIKING for reset in MODELS[name].resets]
+GRADIENTS = ["pass", "mask", "full"]
+# constants that make small networks fire now and then; potentials away from zero where a model has them
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "lapicque": {"resistance": 4.0, "capacitance": 2.0},
+    "alpha": {"alpha": 0.875, "beta": 0.75},
+    "adaptive": {"kappa": 0.25},
+    "norse_lif": {"tau_mem_inv": 300.0, "v_leak": 0.125, "v_reset": -0.25},
+    "norse_lif_box": {"tau_mem_inv": 300.0, "v_leak": 0.125, "v_reset": -0.25},
+    "norse_lsnn": {"tau_mem_inv": 300.0, "tau_adapt_inv": 50.0, "beta": 0.3, "v_reset": -0.25},
+    "spikingjelly_lif": {"v_reset": -0.125},
+    "if": {"v_reset": 0.125},
+    "nir_lif": {"tau": 4e-3, "r": 2.0, "v_leak": 0.125, "v_reset": -0.25},
+    "cuba_lif": {"tau_mem": 4e-3, "tau_syn": 3e-3, "r": 2.0, "w_in": 2.0, "v_leak": 0.125, "v_reset": -0.25},
+}
+
+
+def parameters_of(model: str, reset: str) -> dict[str, Any]:
+    """Test constants; soft resets of these frameworks know no v_reset."""
+    given = dict(PARAMETERS.get(model, {}))
+    if reset == "subtract":
+        given.pop("v_reset", None)
+    return given
+
+
+def linear_network(
+    model: str,
+    reset: str,
+    *,
+    reset_by: str = "state",
+    reset_gradient: str = "mask",
+    surrogate: str = "superspike",
+    slope: float = 5.0,
+    parameters: dict[str, Any] | None = None,
+    second_threshold: float = -100.0,
+    widths: tuple[int, ...] = (12, 10, 4),
+    **others: Any,
+) -> SpikingNetwork:
+    """A network whose layers all have the model's neurons; `second_threshold` counted from the resting potential."""
+    network = small_network(widths, **({"timesteps": 12, "batch": 5} | others))
+    given = parameters_of(model, reset) if parameters is None else parameters
+    neuron = neuron_of(model, given, reset=reset, reset_by=reset_by, reset_gradient=reset_gradient)
+    layers = []
+    for layer in network.layers:
+        selection = replace(
+            layer.selection,
+            threshold=neuron.threshold,
+            second_threshold=second_threshold,
+            surrogate=surrogate,
+            slope=slope,
+        )
+        layers.append(replace(layer, neuron=neuron, selection=selection))
+    return replace(network, layers=tuple(layers))
+
+
+def spike_function(surrogate: str, slope: float, second: float = -np.inf) -> Any:
+    """fires(u - threshold), with the surrogate as gradient where u - threshold is above `second`."""
+    import torch
+
+    pi = torch.pi
+    shapes = {
+        "superspike": lambda x: (slope * x.abs() + 1) ** -2,
+        "arctan": lambda x: slope / 2 / (1 + (pi / 2 * slope * x) ** 2),
+        "sigmoid": lambda x: slope * torch.sigmoid(slope * x) * (1 - torch.sigmoid(slope * x)),
+        "triangular": lambda x: torch.relu(slope - slope**2 * x.abs()),
+        "boxcar": lambda x: slope * (x.abs() < 0.5 / slope),
+        "straight_through": torch.ones_like,
+    }
+    assert set(shapes) == set(SURROGATES)
+
+    class Spike(torch.autograd.Function):  # type: ignore[name-defined,misc]
+        @staticmethod
+        def forward(context: Any, x: Any) -> Any:
+            context.save_for_backward(x)
+            return (x > 0).to(x.dtype)
+
+        @staticmethod
+        def backward(context: Any, gradient: Any) -> Any:
+            (x,) = context.saved_tensors
+            return gradient * shapes[surrogate](x) * (x > second)
+
+    return Spike.apply
+
+
+def start(model: str, p: dict[str, Any], like: Any) -> list[Any]:
+    """The states of a fresh layer in the framework's own coordinates."""
+    zero = like * 0
+    rest = zero + p.get("v_leak", p["v_reset"] if model == "spikingjelly_lif" else 0.0)
+    if model == "norse_lsnn":
+        return [rest, zero, zero + p["v_th"]]
+    return [rest] + [zero] * (len(MODELS[model].states) - 1)
+
+
+def advanced(model: str, reset: str, p: dict[str, Any], states: list[Any], current: Any, f: Any) -> tuple[Any, Any]:
+    """The states after a timestep and how far the potential is above the threshold; f: 1 where it fired before it."""
+    v, *rest = states
+    zero, subtract = (f, 0) if reset == "zero" else (0, f if reset == "subtract" else 0)
+    threshold = p.get("threshold", p.get("v_th", p.get("v_threshold")))
+    if model == "leaky":
+        v = p["beta"] * v * (1 - zero) + current - threshold * subtract
+    elif model == "rleaky":
+        v = (p["beta"] * v + current) * (1 - zero) - threshold * subtract
+    elif model == "lapicque":
+        rc = p["resistance"] * p["capacitance"]
+        v = current * p["resistance"] / rc * p["time_step"] + (1 - p["time_step"] / rc) * v
+        v = v * (1 - zero) - threshold * subtract
+    elif model == "synaptic":
+        i = p["alpha"] * rest[0] + current
+        v, rest = (p["beta"] * v + i) * (1 - zero) - threshold * subtract, [i]
+    elif model == "alpha":
+        alpha, beta = p["alpha"], p["beta"]
+        tau = np.log(alpha) / (np.log(beta) - np.log(alpha)) + 1
+        excited, inhibited = alpha * rest[0] + current, beta * rest[1] - current
+        v = tau * (excited + inhibited) * (1 - zero) + rest[1] * subtract
+        rest = [excited * (1 - zero) - threshold * subtract, inhibited * (1 - zero) * (1 - subtract)]
+    elif model == "adaptive":
+        v = p["beta"] * v * (1 - zero) + current - threshold * subtract
+        rest = [p["rho"] * rest[0] + f]
+        return [v, *rest], v - p["kappa"] * rest[0] - threshold
+    elif model in ("norse_lif", "norse_lif_box", "norse_lsnn"):
+        v = v * (1 - zero) + p["v_reset"] * zero - threshold * subtract
+        flowing = current
+        if model == "norse_lif":
+            jumped = rest[0] + current
+            flowing, rest = jumped, [jumped * (1 - p["dt"] * p["tau_syn_inv"])]
+        if model == "norse_lsnn":
+            b = rest[1] + p["beta"] * f
+            flowing = rest[0]
+            rest = [
+                flowing * (1 - p["dt"] * p["tau_syn_inv"]) + current,
+                b + p["dt"] * p["tau_adapt_inv"] * (p["v_th"] - b),
+            ]
+            threshold = rest[1]
+        v = v + p["dt"] * p["tau_mem_inv"] * (p["v_leak"] - v + flowing)
+    elif model == "spikingjelly_lif":
+        v = v * (1 - zero) + p["v_reset"] * zero - threshold * subtract
+        v = v - (v - p["v_reset"]) / p["tau"] + current / (p["tau"] if p["decay_input"] else 1)
+    elif model == "if":
+        v = v * (1 - zero) + p["v_reset"] * zero - threshold * subtract + p["r"] * current
+    elif model == "nir_lif":
+        v = v * (1 - zero) + p["v_reset"] * zero
+        v = v + p["dt"] / p["tau"] * (p["v_leak"] - v + p["r"] * current) - threshold * subtract
+    elif model == "cuba_lif":
+        i = rest[0] + p["dt"] / p["tau_syn"] * (p["w_in"] * current - rest[0])
+        v = v * (1 - zero) + p["v_reset"] * zero
+        v, rest = v + p["dt"] / p["tau_mem"] * (p["v_leak"] - v + p["r"] * i) - threshold * subtract, [i]
+    return [v, *rest], v - threshold
+
+
+def by_autograd(
+    network: SpikingNetwork, reset: str, p: dict[str, Any], given: Given
+) -> tuple[float, dict[str, np.ndarray], np.ndarray, float]:
+    """Loss, gradient by layer, spike counts, and how close a potential came to the threshold."""
+    import torch
+
+    weights = [torch.tensor(given.arrays[f"w.{layer.name}"], requires_grad=True) for layer in network.layers]
+    source = torch.tensor(given.dense, dtype=weights[0].dtype)
+    zeros = [source.new_zeros(network.batch, layer.neurons) for layer in network.layers]
+    model = network.layers[0].neuron.model  # type: ignore[union-attr]
+    states = [start(model, p, zero) for zero in zeros]
+    emitted, above = list(zeros), [zero - 1 for zero in zeros]
+    counts, closest = torch.zeros(()), np.inf
+    for t in range(network.timesteps):
+        before = [source[t], *emitted[:-1]]  # every layer reads what the one before it emitted a timestep earlier
+        for index, layer in enumerate(network.layers):
+            neuron, selection = layer.neuron, layer.selection
+            everywhere = spike_function(selection.surrogate, selection.slope)
+            listed = selection.second_threshold - selection.threshold
+            spikes = spike_function(selection.surrogate, selection.slope, listed)
+            if network.delay == 0 and index:
+                before[index] = emitted[index - 1]
+            current = before[index] @ weights[index]
+            f = everywhere(above[index]) if neuron.reset_by == "state" else emitted[index]  # type: ignore[union-attr]
+            f = f if neuron.reset_gradient == "full" else f.detach()  # type: ignore[union-attr]
+            new, over = advanced(model, reset, p, states[index], current, f)
+            if neuron.reset_gradient == "pass":  # type: ignore[union-attr]
+                quiet, quiet_over = advanced(model, reset, p, states[index], current, f * 0)
+                new = [q + (n - q).detach() for n, q in zip(new, quiet, strict=True)]
+                over = quiet_over + (over - quiet_over).detach()
+            states[index], above[index] = new, over
+            emitted[index] = spikes(over)
+            closest = min(closest, float(over.detach().abs().min()))
+        counts = counts + emitted[-1]
+    labels = torch.tensor(given.labels, dtype=torch.long)
+    loss = torch.nn.functional.cross_entropy(network.logit_scale * counts, labels)
+    loss.backward()  # type: ignore[no-untyped-call]
+    gradients = {layer.name: weight.grad.numpy() for layer, weight in zip(network.layers, weights, strict=True)}
+    return float(loss.detach()), gradients, counts.detach().numpy(), closest

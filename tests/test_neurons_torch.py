@@ -1,0 +1,66 @@
+"""Every neuron, reset, reset gradient and surrogate against PyTorch autograd of its equations, in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from linear_networks import CASES, GRADIENTS, by_autograd, linear_network, parameters_of
+from networks import given_values, interpreted, relative_error
+
+from mimdsim.graph import SpikingNetwork
+from mimdsim.graph.neuron_models import MODELS, checked_parameters
+from mimdsim.graph.surrogates import SURROGATES
+
+pytest.importorskip("torch")
+TOLERANCE = 1e-8
+
+
+def held_against_autograd(network: SpikingNetwork, model: str, reset: str, seed: int = 4) -> float:
+    """Largest relative error of a layer's gradient; spikes must be the same."""
+    given = given_values(network, seed, dyadic=False, dtype=np.float64)
+    parameters = checked_parameters(MODELS[model], parameters_of(model, reset))
+    loss, gradients, counts, closest = by_autograd(network, reset, parameters, given)
+    outcome = interpreted(network, given)
+    assert closest > 1e-9
+    assert 0 < counts.sum() < network.timesteps * counts.size
+    np.testing.assert_array_equal(outcome.counts, counts)
+    assert outcome.loss == pytest.approx(loss, rel=TOLERANCE)
+    errors = []
+    for name, gradient in gradients.items():
+        assert np.abs(gradient).max() > 0
+        errors.append(relative_error(outcome.gradients[name], gradient))
+    return max(errors)
+
+
+@pytest.mark.parametrize("reset_gradient", GRADIENTS)
+@pytest.mark.parametrize(("model", "reset"), CASES)
+def test_interpreter_is_autograd_of_the_equations(model: str, reset: str, reset_gradient: str) -> None:
+    network = linear_network(model, reset, reset_gradient=reset_gradient)
+    assert held_against_autograd(network, model, reset) < TOLERANCE
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES)
+@pytest.mark.parametrize("form", ["sparse", "dense"])
+def test_every_surrogate(surrogate: str, form: str) -> None:
+    slope = {"triangular": 1.0, "boxcar": 1.0, "arctan": 2.0}.get(surrogate, 5.0)
+    network = linear_network("leaky", "zero", reset_gradient="full", surrogate=surrogate, slope=slope, spikes=form)
+    assert held_against_autograd(network, "leaky", "zero") < TOLERANCE
+
+
+@pytest.mark.parametrize("reset_gradient", GRADIENTS)
+@pytest.mark.parametrize(("model", "reset"), [("leaky", "subtract"), ("synaptic", "zero"), ("alpha", "subtract")])
+@pytest.mark.parametrize("second_threshold", [-100.0, 0.5])
+def test_reset_by_emission(model: str, reset: str, reset_gradient: str, second_threshold: float) -> None:
+    network = linear_network(
+        model, reset, reset_by="emission", reset_gradient=reset_gradient, second_threshold=second_threshold
+    )
+    assert held_against_autograd(network, model, reset) < TOLERANCE
+
+
+@pytest.mark.parametrize("options", [{"delay": 0}, {"spikes": "dense"}, {"delay": 0, "spikes": "dense"}])
+@pytest.mark.parametrize("reset_by", ["state", "emission"])
+def test_without_a_delay_between_layers_and_with_dense_spikes(options: dict[str, Any], reset_by: str) -> None:
+    network = linear_network("synaptic", "zero", reset_by=reset_by, reset_gradient="full", **options)
+    assert held_against_autograd(network, "synaptic", "zero") < TOLERANCE
