@@ -10,11 +10,11 @@ A neuron is these arrays, as data; `neuron_models` has a record per model that m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
+from mimdsim.graph.affine import Affine, advance, in_dtype, pull_back, terms_of
 from mimdsim.graph.definition import Backward, OpDef, elements, like, no_flops
 from mimdsim.graph.records import Operation, SparseSpikes, Value
 from mimdsim.graph.spikes import Selection, smooth_spike
@@ -22,20 +22,6 @@ from mimdsim.graph.spikes import Selection, smooth_spike
 RESET_GRADIENTS = ("pass", "mask", "full")
 RESETS_BY = ("state", "emission")
 MOST_STATES = 4
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Affine:
-    """x -> A x + B I + c: matrix [states, states, width], drive and constant [states, width]; a width of 1 holds for
-    all neurons of the layer, else it is their number."""
-
-    matrix: np.ndarray
-    drive: np.ndarray
-    constant: np.ndarray
-
-    @property
-    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return self.matrix, self.drive, self.constant
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -137,26 +123,6 @@ class Fired:
     differentiable: bool
 
 
-def _rows(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """Coefficients [..., width] in `dtype`."""
-    return array.astype(dtype)
-
-
-def advance(affine: Affine, x: np.ndarray, current: np.ndarray) -> np.ndarray:
-    """A x + B I + c, terms added in the order of states, current, constant; what is zero for all neurons left out."""
-    made = np.zeros_like(x)
-    matrix, drive, constant = (_rows(array, x.dtype) for array in affine.arrays)
-    for row in range(len(x)):
-        for column in range(len(x)):
-            if matrix[row, column].any():
-                made[row] += matrix[row, column] * x[column]
-        if drive[row].any():
-            made[row] += drive[row] * current
-        if constant[row].any():
-            made[row] += constant[row]
-    return made
-
-
 def _choose(fired: np.ndarray, quiet: np.ndarray, after: np.ndarray) -> np.ndarray:
     """`after` where a neuron fired; in between for a smooth spike."""
     if fired.dtype == bool:
@@ -175,13 +141,13 @@ def _neuron(
 
 
 def _read_out(neuron: LinearNeuron, x: np.ndarray) -> np.ndarray:
-    readout = _rows(neuron.readout, x.dtype)
+    readout = in_dtype(neuron.readout, x.dtype)
     u = np.zeros_like(x[0])
     for row in range(len(x)):
         if readout[row].any():
             u += readout[row] * x[row]
     if neuron.offset.any():
-        u += _rows(neuron.offset, x.dtype)
+        u += in_dtype(neuron.offset, x.dtype)
     return u
 
 
@@ -207,26 +173,13 @@ def _neuron_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ..
     return (*made, *none[len(made) :])
 
 
-def _pull_back(affine: Affine, dx: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A^T dx and B^T dx."""
-    matrix, drive, _ = (_rows(array, dx.dtype) for array in affine.arrays)
-    previous, q = np.zeros_like(dx), np.zeros_like(dx[0])
-    for row in range(len(dx)):
-        for column in range(len(dx)):
-            if matrix[row, column].any():
-                previous[column] += matrix[row, column] * dx[row]
-        if drive[row].any():
-            q += drive[row] * dx[row]
-    return previous, q
-
-
 def _neuron_gradient(gradient: Gradient, dx: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
     neuron = gradient.neuron
-    previous, q = _pull_back(neuron.quiet, dx)
+    previous, q = pull_back(neuron.quiet, dx)
     if not gradient.switched or neuron.fired is None:
         return previous, q
     fired, *rest = others
-    after_previous, after_q = _pull_back(neuron.fired, dx)
+    after_previous, after_q = pull_back(neuron.fired, dx)
     made = _choose(fired, previous, after_previous), _choose(fired, q, after_q)
     if not gradient.of_fired:
         return made
@@ -250,7 +203,7 @@ def _gradient_shapes(values: tuple[Value, ...], gradient: Gradient) -> tuple[tup
 
 def _readout_gradient(neuron: LinearNeuron, *given: np.ndarray) -> tuple[np.ndarray]:
     du = given[-1]
-    added = _rows(np.broadcast_to(neuron.readout, (len(neuron.states), neuron.readout.shape[-1])), du.dtype)
+    added = in_dtype(np.broadcast_to(neuron.readout, (len(neuron.states), neuron.readout.shape[-1])), du.dtype)
     made = added[:, None, :] * du
     return (made if len(given) == 1 else given[0] + made,)
 
@@ -291,11 +244,6 @@ def _emitted_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, .
 def _emitted_gradient(capacity: int, gradient: np.ndarray, spikes: SparseSpikes) -> tuple[np.ndarray]:
     listed = np.arange(capacity) < spikes.counts[:, 1:]
     return (np.where(listed, np.take_along_axis(gradient, spikes.ids.astype(np.int64), axis=1), 0),)
-
-
-def terms_of(*arrays: np.ndarray) -> int:
-    """How many coefficients are not zero for some neuron in one of the arrays, which are of one shape."""
-    return int(np.any([array.any(axis=-1) for array in arrays], axis=0).sum())
 
 
 def _map_terms(neuron: LinearNeuron) -> int:
