@@ -78,3 +78,18 @@ def write_shd(path: Path) -> Path:
                 column[sample] = np.array(row, dtype=kind)
         file["labels"] = np.array([0, 19], dtype="u2")
     return path
+
+
+def braille_arrays(**changes: Any) -> dict[str, Any]:
+    """Ten samples of two letters, 6 rows each; taxel 3 rises with the letter and falls back."""
+    press = np.full((10, 6, 12), 200)
+    labels = np.arange(10) % 2
+    press[:, 2, 3] += 10 * (labels + 1)
+    press[:, 4, 5] -= 5
+    arrays = {
+        "taxel": press.reshape(-1, 12).astype(np.uint8),
+        "offset": np.arange(0, 61, 6),
+        "label": labels.astype(np.uint8),
+        **changes,
+    }
+    return {name: values for name, values in arrays.items() if values is not None}

@@ -47,6 +47,7 @@ def test_every_source_can_be_opened() -> None:
         (data("nmnist"), (2312, 10)),
         (data("nmnist", grid=17), (578, 10)),
         (data("shd"), (700, 20)),
+        (data("ssc"), (700, 35)),
         (data("dvs_gesture"), (32768, 11)),
         (data("dvs_gesture", grid=48), (4608, 11)),
         (data("digits"), (512, 10)),
@@ -190,19 +191,27 @@ def test_nmnist_reads_only_what_is_asked_for(tmp_path: Path) -> None:
         open_dataset(data("nmnist", path=str(tmp_path)), 0)
 
 
-def test_shd_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("source", "classes"), [("shd", 20), ("ssc", 35)])
+def test_shd_and_ssc_folders(tmp_path: Path, source: str, classes: int) -> None:
     h5py = pytest.importorskip("h5py")
-    for name in ("shd_train.h5", "shd_test.h5"):
+    samples = 2 * classes
+    for name in (f"{source}_train.h5", f"{source}_test.h5"):
         with h5py.File(tmp_path / name, "w") as file:
             for column, kind in (("times", "f2"), ("units", "u2")):
-                rows = file.create_dataset(f"spikes/{column}", (40,), dtype=h5py.vlen_dtype(np.dtype(kind)))
-                for sample in range(40):
-                    rows[sample] = np.array([0.0, 0.005] if column == "times" else [sample % 20, 699], dtype=kind)
-            file["labels"] = np.arange(40) % 20
-    train, test = open_dataset(data("shd", path=str(tmp_path), train_samples=20), 0)
-    assert (train.samples, test.samples, train.inputs, train.classes) == (20, 40, 700, 20)
+                rows = file.create_dataset(f"spikes/{column}", (samples,), dtype=h5py.vlen_dtype(np.dtype(kind)))
+                for sample in range(samples):
+                    values = [0.0, 0.005] if column == "times" else [sample % classes, 699]
+                    rows[sample] = np.array(values, dtype=kind)
+            file["labels"] = np.arange(samples) % classes
+    train, test = open_dataset(data(source, path=str(tmp_path), train_samples=20), 0)
+    assert (train.samples, test.samples, train.inputs, train.classes) == (20, samples, 700, classes)
     assert train.ids[:, 0, 0].tolist() == train.labels.tolist()  # each sample kept its own label
     assert (train.ids[:, 5, 0] == 699).sum() + (train.ids[:, 4, 0] == 699).sum() == 20  # 0.005 s in half precision
+    if source == "ssc":
+        for name in ("train", "test"):
+            (tmp_path / f"ssc_{name}.h5").rename(tmp_path / f"shd_{name}.h5")
+        with pytest.raises(DataFileError, match="/labels, sample 20: class 20 is outside 0 to 19"):
+            open_dataset(data("shd", path=str(tmp_path)), 0)
 
 
 def test_dvs_gesture_folder(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from types import FrameType
 
 import numpy as np
 import pytest
-from event_file_writing import nmnist_bytes, pixel_arrays, write_events, write_gestures, write_shd
+from event_file_writing import braille_arrays, nmnist_bytes, pixel_arrays, write_events, write_gestures, write_shd
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.base.rng import stream
-from mimdsim.workload import dvs_gesture, nmnist, shd
+from mimdsim.workload import braille, dvs_gesture, nmnist, shd
 from mimdsim.workload.event_file import EventFile, Sensor
 from mimdsim.workload.event_filters import centre_cropped, denoised
 from mimdsim.workload.event_hdf5 import Hdf5Store, reading_process
@@ -47,6 +47,12 @@ def load_event_file(path: Path) -> None:
             binned(events)
 
 
+def load_braille(path: Path) -> None:
+    with braille.BrailleFile(path) as file:
+        for pressures in file.samples(range(file.labels.size)):
+            braille.crossings(pressures, levels=63, timesteps=50, capacity=2, rng=stream(0))
+
+
 def load_gestures(recording: Path) -> None:
     gestures = dvs_gesture.list_gestures(recording.parent, "train")
     for events in dvs_gesture.read_gestures(gestures, duration_microseconds=10_000):
@@ -66,6 +72,9 @@ def subject(form: str, folder: Path) -> Iterator[tuple[Path, Path, Load]]:
     elif form in ("npz", "npz packed", "npz members"):
         options = {"packed": True} if form == "npz packed" else {}
         yield write_events(folder / "good.npz", pixel_arrays(), **options), folder / "a.npz", load_event_file
+    elif form.startswith("braille"):
+        options = {"packed": True} if form == "braille packed" else {}
+        yield write_events(folder / "good.npz", braille_arrays(), **options), folder / "a.npz", load_braille
     elif form == "shd":
         with shd.ShdReader(frame_seconds=LIMIT_SECONDS) as reader:
 
@@ -97,7 +106,7 @@ def fields_of(form: str, content: bytes) -> list[int]:
         start = content.index(b"END-HEADER\r\n") + 12
         packets = [start, start + 28 + 16]
         return [packet + field for packet in packets for field in (0, 2, 4, 8, 12, 16, 20, 24)]
-    if form.startswith("npz"):
+    if form.startswith(("npz", "braille")):
         places = [
             found.start() + field for found in re.finditer(b"PK\x03\x04", content) for field in (6, 8, 18, 22, 26, 28)
         ]
@@ -114,8 +123,8 @@ def fields_of(form: str, content: bytes) -> list[int]:
 
 
 def mutated(form: str, content: bytes, fields: list[int], rng: np.random.Generator) -> bytes:
-    """A mutation of a file; of "npz members", one array is changed and the archive made anew, with right sums."""
-    if form != "npz members":
+    """A mutation of a file; of "... members", one array is changed and the archive made anew, with right sums."""
+    if not form.endswith("members"):
         return changed(content, fields, rng, text=form in ("csv", "trials"))
     made = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(made, "w") as new:
@@ -229,6 +238,7 @@ def outcomes(form: str, folder: Path, count: int) -> dict[str, int]:
 
 
 FORMS = ["nmnist", "shd", "aedat", "csv", "trials", "npz", "npz packed", "npz members", "hdf5", "hdf5 packed"]
+FORMS += ["braille", "braille packed", "braille members"]
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.workload import digits, dvs_gesture, nmnist, shd
+from mimdsim.workload import braille, digits, dvs_gesture, nmnist, shd
 from mimdsim.workload.describe import Data
 from mimdsim.workload.event_file import sensor_of
 from mimdsim.workload.event_filters import cropped_grid
 from mimdsim.workload.events import POLARITIES, EventLists, Ids, bin_nanoseconds, reduced_grid
 from mimdsim.workload.generated import open_digits, open_randman, open_random
-from mimdsim.workload.recorded import open_dvs_gesture, open_events, open_nmnist, open_shd
+from mimdsim.workload.recorded import open_braille, open_dvs_gesture, open_events, open_nmnist, open_shd
 
 Progress = Callable[[int, int], None]
 
@@ -24,12 +24,15 @@ SOURCES: dict[str, Callable[[Data, int, Progress], tuple[EventLists, EventLists]
     "mnist5k": open_digits,
     "nmnist": open_nmnist,
     "shd": open_shd,
+    "ssc": open_shd,
     "dvs_gesture": open_dvs_gesture,
+    "braille": open_braille,
     "events": open_events,
     "randman": open_randman,
     "random": open_random,
 }
 CAMERAS = {"nmnist": (nmnist.PIXELS, nmnist.CLASSES), "dvs_gesture": (dvs_gesture.PIXELS, dvs_gesture.CLASSES)}
+CHANNELLED = {"shd": "SHD has channels", "ssc": "SSC has channels", "braille": "Braille has taxels"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +84,8 @@ def input_shape(data: Data) -> tuple[int, int]:
         given = [key for key in ("crop", "denoise_seconds") if getattr(data, key)]
         if given:
             raise _refused([f"'data.{key}' needs recordings with pixels; leave it out" for key in given])
+    if data.source != "braille" and data.levels:
+        raise _refused([f"'data.levels' is for source 'braille', not for '{data.source}'; leave it out"])
     if data.source == "events":
         return _events_shape(data)
     if data.source in ("randman", "random"):
@@ -91,10 +96,13 @@ def input_shape(data: Data) -> tuple[int, int]:
     given = [key for key in ("inputs", "classes") if getattr(data, key)]
     if given:
         raise _refused([f"'data.{key}' is fixed by source '{data.source}'; leave it out" for key in given])
-    if data.source == "shd":
+    if data.source in CHANNELLED:
         if data.grid:
-            raise _refused([f"'data.grid' is {data.grid}, but SHD has channels, not pixels; leave it out"])
-        return shd.CHANNELS, shd.CLASSES
+            named = CHANNELLED[data.source]
+            raise _refused([f"'data.grid' is {data.grid}, but {named}, not pixels; leave it out"])
+        if data.source == "braille":
+            return braille.inputs_of(data.levels), braille.CLASSES
+        return shd.CHANNELS, shd.CLASSES[data.source]
     if data.source in CAMERAS:
         pixels, classes = CAMERAS[data.source]
         columns, lines = reduced_grid(*cropped_grid(pixels, pixels, data.crop), data.grid)

@@ -13,7 +13,7 @@ from mimdsim.base.schema import Section, build, read_toml
 
 MAX_NEURONS = 1 << 24
 MOST_SHORT_IDS = (1 << 16) - 1
-FILE_SOURCES = ("nmnist", "shd", "dvs_gesture", "events")
+FILE_SOURCES = ("nmnist", "shd", "ssc", "dvs_gesture", "events", "braille")
 
 
 class Data(Section):
@@ -24,7 +24,9 @@ class Data(Section):
     bound what is read (0 = all there is). Recordings are freed of noise, then cropped, reduced and binned.
     """
 
-    source: Literal["digits", "mnist5k", "nmnist", "shd", "dvs_gesture", "events", "randman", "random"]
+    source: Literal[
+        "digits", "mnist5k", "nmnist", "shd", "ssc", "dvs_gesture", "events", "braille", "randman", "random"
+    ]
     path: str = ""
     timesteps: int = Field(gt=0, le=100_000)
     bin_seconds: float = Field(default=1e-3, gt=0)
@@ -37,6 +39,7 @@ class Data(Section):
     crop: int = Field(default=0, ge=0, le=4096)  # width and height of the middle that is kept (0 = all)
     grid: int = Field(default=0, ge=0, le=4096)  # width and height events are reduced to (0 = as recorded)
     sensor: tuple[int, ...] = ()  # events: width, height, polarities
+    levels: int = Field(default=0, ge=0, le=255)  # braille: pressures at which a taxel spikes
     classes: int = Field(default=0, ge=0)  # events, randman, random
     inputs: int = Field(default=0, ge=0)  # events (units without a place), randman, random
     manifold_dimensions: int = Field(default=1, gt=0, le=8)  # randman

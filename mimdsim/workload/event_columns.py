@@ -103,11 +103,11 @@ def read_contents(store: ColumnStore, *, by_unit: bool, classes: int) -> Content
     for name in ("offsets", "labels", "split", MICROSECONDS, *places):
         if name in columns and columns[name].kind != "i":
             raise DataFileError(path, f"'{name}' holds real numbers; give integers")
-    offsets = _whole(store, "offsets")
-    _check_offsets(path, offsets, events)
-    labels = _whole(store, "labels")
+    offsets = whole_column(store, "offsets")
+    check_offsets(path, offsets, events, most=MAX_SAMPLE_EVENTS)
+    labels = whole_column(store, "labels")
     check_range(path, "labels", labels, classes - 1)
-    split = _whole(store, "split") if "split" in columns else None
+    split = whole_column(store, "split") if "split" in columns else None
     if split is not None:
         check_range(path, "split", split, 1)
         for half, what in enumerate(("training", "test")):
@@ -127,26 +127,28 @@ def check_range(path: Path, name: str, values: Values, most: float, *, first: in
         raise DataFileError(path, f"'{name}', entry {first + entry}{of_sample}: {values[entry]} is outside 0 to {most}")
 
 
-def _whole(store: ColumnStore, name: str) -> Ints:
+def whole_column(store: ColumnStore, name: str) -> Ints:
+    """All entries of a column of whole numbers, int64."""
     (((values,)),) = list(store.pieces([name], [(0, store.columns[name].length)]))
     return values.astype(np.int64)
 
 
-def _check_offsets(path: Path, offsets: Ints, events: int) -> None:
+def check_offsets(
+    path: Path, offsets: Ints, entries: int, *, most: int, name: str = "offsets", of: str = "event"
+) -> None:
+    """Raise DataFileError unless `offsets` begin with 0, never fall, end with `entries` and hold `most` a sample."""
     if offsets[0] != 0:
-        raise DataFileError(path, f"'offsets', entry 0: {offsets[0]}, but the first sample begins at event 0")
-    check_range(path, "offsets", offsets, events)
+        raise DataFileError(path, f"'{name}', entry 0: {offsets[0]}, but the first sample begins at {of} 0")
+    check_range(path, name, offsets, entries)
     members = np.diff(offsets)
     if (members < 0).any():
         entry = int(np.argmax(members < 0)) + 1
-        raise DataFileError(
-            path, f"'offsets', entry {entry}: {offsets[entry]} follows {offsets[entry - 1]}; not sorted"
-        )
-    if offsets[-1] != events:
-        raise DataFileError(path, f"'offsets' ends at event {offsets[-1]}, but there are {events} events")
-    if members.max() > MAX_SAMPLE_EVENTS:
+        raise DataFileError(path, f"'{name}', entry {entry}: {offsets[entry]} follows {offsets[entry - 1]}; not sorted")
+    if offsets[-1] != entries:
+        raise DataFileError(path, f"'{name}' ends at {of} {offsets[-1]}, but there are {entries} {of}s")
+    if members.max() > most:
         sample = int(np.argmax(members))
-        raise DataFileError(path, f"sample {sample} has {members[sample]} events, over {MAX_SAMPLE_EVENTS}")
+        raise DataFileError(path, f"sample {sample} has {members[sample]} {of}s, over {most}")
 
 
 def _time_column(path: Path, columns: dict[str, Column]) -> str:

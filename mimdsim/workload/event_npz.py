@@ -1,4 +1,4 @@
-"""Event files as NPZ: zip archives of NPY arrays as numpy.savez and numpy.savez_compressed write them.
+"""Files of named arrays as NPZ: zip archives of NPY arrays as numpy.savez and numpy.savez_compressed write them.
 
 Arrays are read piece by piece from the archive, never through numpy.load: nothing is unpickled, and a member that would
 unpack to more than its header says is refused before it is read. Format: numpy, "NPY format", versions 1.0 to 3.0.
@@ -11,7 +11,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -24,7 +24,7 @@ MAX_HEADER_BYTES = 10_000  # numpy's own limit for headers of files that are not
 READ_BYTES = 1 << 20  # read and unpacked at once; also the most a zip directory may take, of some 60 bytes a member
 _MAGIC = b"\x93NUMPY"
 _HEADER = re.compile(
-    r"\{'descr': (?P<descr>.+), 'fortran_order': (?:True|False), 'shape': \((?P<shape>[0-9, ]*)\),? ?\} *\n"
+    r"\{'descr': (?P<descr>.+), 'fortran_order': (?P<fortran>True|False), 'shape': \((?P<shape>[0-9, ]*)\),? ?\} *\n"
 )
 _PLAIN_DTYPE = re.compile(r"'(?:[<>|=]?[iu][1248]|[<>=]?f[248]|\|?b1)'")
 _DAMAGE = (
@@ -40,10 +40,14 @@ _DAMAGE = (
 
 
 class NpzStore:
-    """An opened NPZ file (a `ColumnStore`)."""
+    """An opened NPZ file (a `ColumnStore`) of which the arrays `names` are read, those of `widths` as rows of so many.
 
-    def __init__(self, path: Path):
+    An array of rows is one column of all its numbers, row after row.
+    """
+
+    def __init__(self, path: Path, names: Collection[str] = NAMES, widths: Mapping[str, int] | None = None):
         self.path = path
+        self._names, self._widths = names, widths or {}
         self.columns: dict[str, Column] = {}
         self._members: dict[str, _Member] = {}
         try:
@@ -74,7 +78,7 @@ class NpzStore:
 
     def _add(self, info: zipfile.ZipInfo) -> None:
         name = info.filename.removesuffix(".npy")
-        if name not in NAMES or name == info.filename:
+        if name not in self._names or name == info.filename:
             return  # whatever else a user keeps in the archive is not read
         if name in self._members:
             raise DataFileError(self.path, f"has '{name}' twice", byte_offset=info.header_offset)
@@ -83,15 +87,15 @@ class NpzStore:
             raise DataFileError(self.path, reason, byte_offset=info.header_offset)
         if info.flag_bits & 1:
             raise DataFileError(self.path, f"'{name}' is encrypted", byte_offset=info.header_offset)
-        member = _Member(self.path, self._archive, info)
+        member = _Member(self.path, self._archive, info, self._widths.get(name, 0))
         self._members[name] = member
         self.columns[name] = Column(kind=kind_of(self.path, name, member.dtype), length=member.length)
 
 
 class _Member:
-    """Where an array is in the archive, and what its header says: one dimension of plain numbers."""
+    """Where an array is in the archive, and what its header says: plain numbers, in one dimension or in rows."""
 
-    def __init__(self, path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo):
+    def __init__(self, path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, width: int):
         self.info = info
         self.name = info.filename.removesuffix(".npy")
         with _refusing(path, f"'{self.name}' is damaged", info.header_offset), archive.open(info) as file:
@@ -103,10 +107,13 @@ class _Member:
             what = "Python objects, which are not unpickled" if "O" in found["descr"] else f"{found['descr'][:60]}"
             raise self._refused(path, f"holds {what}; give integers, truth values or floats of 2 to 8 bytes")
         self.dtype = np.dtype(found["descr"].strip("'"))
-        shape = [part.strip() for part in found["shape"].removesuffix(",").split(",")]
-        if len(shape) != 1 or not re.fullmatch("[0-9]{1,20}", shape[0]):
-            raise self._refused(path, f"has the shape ({found['shape'][:60]}); give one dimension")
-        self.length = int(shape[0])
+        rows, *row = (part.strip() for part in found["shape"].removesuffix(",").split(","))
+        if not re.fullmatch("[0-9]{1,20}", rows) or row != ([str(width)] if width else []):
+            wanted_shape = f"(any number, {width})" if width else "one dimension"
+            raise self._refused(path, f"has the shape ({found['shape'][:60]}); give {wanted_shape}")
+        if width and found["fortran"] == "True":
+            raise self._refused(path, "lies column by column; write numpy.ascontiguousarray of it")
+        self.length = int(rows) * max(width, 1)
         if self.length > MAX_EVENTS:
             raise self._refused(path, f"has {self.length} entries, over {MAX_EVENTS}")
         wanted, there = self.length * self.dtype.itemsize, info.file_size - self.header_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Literal
@@ -11,7 +12,7 @@ import numpy as np
 
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.rng import stream
-from mimdsim.workload import dvs_gesture, event_file, nmnist, shd
+from mimdsim.workload import braille, dvs_gesture, event_file, nmnist, shd
 from mimdsim.workload.choose import held_out, limited, refuse_too_large
 from mimdsim.workload.describe import Data
 from mimdsim.workload.event_filters import centre_cropped, denoised
@@ -34,17 +35,18 @@ def open_nmnist(data: Data, seed: int, progress: Progress) -> tuple[EventLists, 
 
 
 def open_shd(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:
-    """Training and test samples of a folder with the two SHD files."""
+    """Training and test samples of a folder with the two files of SHD, or of SSC."""
+    source = data.source
 
     def made(name: str, limit: int) -> EventLists:
-        path = _path(data, f"a folder with {shd.LAYOUT}") / name
-        labels = shd.read_labels(path)
+        path = _path(data, f"a folder with {shd.layout(source)}") / name
+        labels = shd.read_labels(path, source=source)
         chosen = limited(labels, limit, seed, name)
         places = np.argsort(chosen, kind="stable")  # read in the order of the file, put where the seeded order wants it
-        recordings = zip(places.tolist(), shd.read_samples(path, chosen[places].tolist()), strict=True)
+        recordings = zip(places.tolist(), shd.read_samples(path, chosen[places].tolist(), source=source), strict=True)
         return _binned(data, recordings, labels[chosen], seed, name, progress)
 
-    return made("shd_train.h5", data.train_samples), made("shd_test.h5", data.test_samples)
+    return made(f"{source}_train.h5", data.train_samples), made(f"{source}_test.h5", data.test_samples)
 
 
 def open_dvs_gesture(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:
@@ -98,6 +100,32 @@ def open_events(data: Data, seed: int, progress: Progress) -> tuple[EventLists, 
         return cut(file, train, "train"), cut(file, test, "test")
 
 
+def open_braille(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:
+    """Training and test samples of a file of Braille letters; a fifth of every letter is held out by seed."""
+
+    def cut(file: braille.BrailleFile, chosen: Ints, name: str) -> EventLists:
+        lists = _no_events(data, file.labels[chosen])
+        surplus = 0
+        places = np.argsort(chosen, kind="stable")  # read in the order of the file, put where the seeded order wants it
+        for done, (place, pressures) in enumerate(
+            zip(places.tolist(), file.samples(chosen[places].tolist()), strict=True), start=1
+        ):
+            lists.ids[place], lists.counts[place], extra = braille.crossings(
+                pressures,
+                levels=data.levels,
+                timesteps=data.timesteps,
+                capacity=data.input_capacity,
+                rng=stream(seed, "surplus", name, place),
+            )
+            surplus += extra
+            progress(done, chosen.size)
+        return replace(lists, surplus=surplus)
+
+    with braille.BrailleFile(_path(data, braille.LAYOUT)) as file:
+        train, test = held_out(file.labels, data, seed)
+        return cut(file, train, "train"), cut(file, test, "test")
+
+
 def _path(data: Data, layout: str) -> Path:
     if not data.path:
         problem = f"'data.path' must name {layout}; source '{data.source}' reads your own files"
@@ -109,12 +137,10 @@ def _binned(
     data: Data, recordings: Iterable[tuple[int, Events]], labels: Ints, seed: int, split: str, progress: Progress
 ) -> EventLists:
     """Event lists of (place, events), as they come; only one recording is held at once."""
-    refuse_too_large(data, labels.size)
-    ids = np.zeros((labels.size, data.timesteps, data.input_capacity), dtype=np.int32)
-    counts = np.zeros(ids.shape[:2], dtype=np.int32)
+    lists = _no_events(data, labels)
     surplus = 0
     for done, (place, events) in enumerate(recordings, start=1):
-        ids[place], counts[place], extra = bin_events(
+        lists.ids[place], lists.counts[place], extra = bin_events(
             centre_cropped(denoised(events, data.denoise_seconds), data.crop),
             timesteps=data.timesteps,
             bin_seconds=data.bin_seconds,
@@ -124,4 +150,11 @@ def _binned(
         )
         surplus += extra
         progress(done, labels.size)
-    return EventLists(ids=ids, counts=counts, labels=labels, surplus=surplus)
+    return replace(lists, surplus=surplus)
+
+
+def _no_events(data: Data, labels: Ints) -> EventLists:
+    """Room for the event lists of `labels`; raises DescriptionError where that would be too much."""
+    refuse_too_large(data, labels.size)
+    ids = np.zeros((labels.size, data.timesteps, data.input_capacity), dtype=np.int32)
+    return EventLists(ids=ids, counts=np.zeros(ids.shape[:2], dtype=np.int32), labels=labels, surplus=0)

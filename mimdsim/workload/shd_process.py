@@ -1,7 +1,7 @@
-"""The process that opens SHD files: started by `shd.py`, fed requests on standard input, answering in frames.
+"""The process that opens SHD and SSC files: started by `shd.py`, fed requests on standard input, answering in frames.
 
-Requests and frames are those of `hdf5_serving.py`. Wanted are sample numbers, or null for labels only; frames are L
-labels, T seconds and U channels of one sample.
+Requests and frames are those of `hdf5_serving.py`. Wanted is [classes, sample numbers], or null instead of the numbers
+for labels only; frames are L labels, T seconds and U channels of one sample.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from mimdsim.base.errors import DataFileError
 from mimdsim.workload.hdf5_serving import Frames, plain_dataset, serve
 
 CHANNELS = 700
-CLASSES = 20
-MAX_SAMPLES = 1 << 20  # assumed: the published files have 8,156 and 2,264
+MAX_SAMPLES = 1 << 20  # assumed: the published files have at most 75,466
 MAX_SAMPLE_SECONDS = 60.0  # assumed: the published samples end before 1.4 s
 EXPECTED = "/labels, /spikes/times, /spikes/units"
 
 
-def read(path: Path, chosen: list[int] | None) -> Frames:
+def read(path: Path, wanted: tuple[int, list[int] | None]) -> Frames:
     """Frames: the labels, then seconds (float64) and channels (int64) of every chosen sample."""
     import h5py
 
+    classes, chosen = wanted
+
     with h5py.File(path, "r") as file:
-        labels = _labels(path, file)
+        labels = _labels(path, file, classes)
         yield b"L", labels.tobytes()
         if chosen is None:
             return
@@ -62,15 +63,15 @@ def _check_sample(path: Path, seconds: npt.NDArray[np.float64], channels: npt.ND
         raise DataFileError(path, f"/spikes/units, sample {sample}: channel {worst} is outside 0 to {CHANNELS - 1}")
 
 
-def _labels(path: Path, file: Any) -> npt.NDArray[np.int64]:
+def _labels(path: Path, file: Any, classes: int) -> npt.NDArray[np.int64]:
     found = _plain(path, file, "labels", kinds="iu", lists=False)
     if len(found.shape) != 1 or not 0 < found.shape[0] <= MAX_SAMPLES:
         raise DataFileError(path, f"/labels has shape {list(found.shape)}, not one entry for each of 1 or more samples")
     labels = np.asarray(found[:])
-    outside = (labels < 0) | (labels >= CLASSES)
+    outside = (labels < 0) | (labels >= classes)
     if outside.any():
         sample = int(np.argmax(outside))
-        raise DataFileError(path, f"/labels, sample {sample}: class {labels[sample]} is outside 0 to {CLASSES - 1}")
+        raise DataFileError(path, f"/labels, sample {sample}: class {labels[sample]} is outside 0 to {classes - 1}")
     return labels.astype(np.int64)
 
 
