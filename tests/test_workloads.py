@@ -59,6 +59,14 @@ RECIPES = {  # name -> timesteps, batch, input capacity, optimiser, learning rat
     **{f"multi-neuron-{unit}": (10, 24, 48, "sgd", 3e-3) for unit in (2, 4, 8, 16)},
 }
 
+TO_LEARN_WITH = {  # name -> whose data; networks of our own
+    "nmnist-256": "Orchard et al. 2015",
+    "randman-1d": "Zenke and Vogels 2021",
+    "randman-2d": "Zenke and Vogels 2021",
+    "braille": "Müller-Cleve et al. 2022",
+    "mnist5k": "MNIST",
+}
+
 
 def published_widths(layers: int, unit: int, classes: int) -> tuple[int, ...]:
     """What the tiles that the output layer leaves can hold, in multiples of `unit`, first layers larger."""
@@ -71,7 +79,7 @@ def weights_of(name: str) -> int:
 
 
 def test_what_ships() -> None:
-    assert set(list_workloads()) == {*SIZED_BY_RULE, *SIZED_BY_HAND, "digits", "mnist5k"}
+    assert set(list_workloads()) == {*SIZED_BY_RULE, *SIZED_BY_HAND, *TO_LEARN_WITH, "digits"}
 
 
 @pytest.mark.parametrize("name", SIZED_BY_HAND)
@@ -104,8 +112,8 @@ def test_every_workload_loads(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in list_workloads() if name != "digits"])
 def test_every_workload_says_where_it_is_from(name: str) -> None:
-    comments = [line for line in find_workload(name).read_text().splitlines() if line.startswith("#")]
-    source = "MNIST" if name == "mnist5k" else "github.com/jrfinkbeiner/graphcore_snn"
+    comments = [line for line in find_workload(name).read_text(encoding="utf-8").splitlines() if "#" in line]
+    source = TO_LEARN_WITH.get(name, "github.com/jrfinkbeiner/graphcore_snn")
     assert any(source in line for line in comments)
 
 
@@ -170,7 +178,7 @@ def test_inputs() -> None:
 
 def test_data_paths_are_relative_to_where_the_user_runs() -> None:
     paths = {load_workload(name).data.path for name in list_workloads()}
-    assert paths == {"", "data/nmnist", "data/shd", "data/dvs-gesture"}
+    assert paths == {"", "data/nmnist", "data/shd", "data/dvs-gesture", "data/braille.npz"}
 
 
 def test_titles_tell_workloads_apart() -> None:
