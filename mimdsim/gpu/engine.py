@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
-from mimdsim.base.errors import DescriptionError, DoesNotFit, suggest
+from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError, suggest
 from mimdsim.base.units import dimension, show_bytes
 from mimdsim.gpu import elementwise, gemm
 from mimdsim.gpu.inputs import InputEncoding
 from mimdsim.gpu.kernels import HostWait, Kernel, Lowered, Product, Stream
+from mimdsim.gpu.lists import ListKernel, lengths_of, list_kernel_seconds
 from mimdsim.gpu.lower import lower_to_kernels
-from mimdsim.gpu.strategies import Strategy, find_strategy
+from mimdsim.gpu.strategies import STRATEGIES, Strategy, find_strategy
 from mimdsim.graph.records import Graph
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
 from mimdsim.profile.records import Assumption, GpuProfile, KernelSpan
+from mimdsim.program import RecordedActivity
 
 WALK_SECONDS = 4e-6  # start and end of a kernel that walks the timesteps itself; assumed
+AUTO = "auto"
 SECTIONS = ("chip", "compute", "memory", "launch", "host")
 
 
@@ -26,16 +30,22 @@ def time_on_gpu(
     strategy: str,
     precision: Precision,
     input_encoding: InputEncoding = "as_graph",
+    activity: RecordedActivity | None = None,
 ) -> GpuProfile:
     """The profile of one training step of `graph` on `gpu`; input copies overlap with the batch before.
+
+    `activity` is needed by strategies that follow lists of spikes; "auto" takes the fastest strategy that is legal.
 
     Raises DescriptionError for an unknown strategy, precision or encoding, MappingError where the strategy is not legal
     for the graph, DoesNotFit when the buffers exceed the device's memory.
     """
+    if strategy == AUTO:
+        return _fastest(graph, gpu, precision, input_encoding, activity)
     how = find_strategy(strategy)
     _check_choice("precision", precision, tuple(ELEMENT_BYTES))
     _check_choice("input encoding", input_encoding, get_args(InputEncoding))
-    lowered = lower_to_kernels(graph, how, precision=precision, input_encoding=input_encoding)
+    lengths = lengths_of(activity) if how.lists and activity is not None else {}
+    lowered = lower_to_kernels(graph, how, precision=precision, input_encoding=input_encoding, lengths=lengths)
     if lowered.bytes_needed > gpu.memory.capacity_bytes:
         raise DoesNotFit(
             f"{gpu.name}, strategy '{strategy}', {precision}: the training step needs "
@@ -64,8 +74,37 @@ def time_on_gpu(
         seconds_high=max(slowest, host_seconds) if pinned else slowest + host_seconds,
         bytes_needed=lowered.bytes_needed,
         memory_bytes=gpu.memory.capacity_bytes,
+        never_built=how.lists == "ideal",
         assumptions=(*_lowering_assumptions(how, precision, input_encoding, lowered, resident), *_machine_numbers(gpu)),
     )
+
+
+def _fastest(
+    graph: Graph,
+    gpu: GpuMachine,
+    precision: Precision,
+    input_encoding: InputEncoding,
+    activity: RecordedActivity | None,
+) -> GpuProfile:
+    """The fastest legal strategy, with what was refused and why among its assumptions; bounds are left out."""
+    timed: list[GpuProfile] = []
+    refused: list[Assumption] = []
+    for name, how in STRATEGIES.items():
+        if how.lists == "ideal":
+            continue  # a bound, not a program
+        try:
+            timed.append(
+                time_on_gpu(
+                    graph, gpu, strategy=name, precision=precision, input_encoding=input_encoding, activity=activity
+                )
+            )
+        except (MappingError, DoesNotFit) as why:
+            refused.append(Assumption(name=f"not '{name}'", value="refused", kind="derived", source=str(why)))
+    if not timed:
+        why_not = "; ".join(one.source for one in refused)
+        raise MappingError(f"{gpu.name}, {precision}: no strategy is legal: {why_not}")
+    best = min(timed, key=lambda profile: profile.seconds_per_training_step)
+    return replace(best, assumptions=(*best.assumptions, *refused))
 
 
 def _check_choice(what: str, given: str, known: tuple[str, ...]) -> None:
@@ -87,6 +126,14 @@ def _span(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision, 
             name=kernel.name, op=kernel.op, phase=kernel.phase, times=kernel.times,
             seconds=kernel.times * stream.seconds, flops=kernel.times * kernel.flops,
             bytes_moved=kernel.times * kernel.bytes_moved, bound=stream.bound,
+        )  # fmt: skip
+    if isinstance(kernel, ListKernel):
+        period = elementwise.launch_seconds(gpu, how.launching)
+        seconds, bound = list_kernel_seconds(kernel, gpu, period, resident)
+        return KernelSpan(
+            name=kernel.name, op=kernel.op, phase=kernel.phase, times=kernel.times * kernel.launches,
+            seconds=kernel.times * seconds, flops=kernel.times * kernel.flops,
+            bytes_moved=round(kernel.times * (kernel.l2_bytes + kernel.weight_bytes)), bound=bound,
         )  # fmt: skip
     assert isinstance(kernel, HostWait)
     return KernelSpan(
@@ -124,6 +171,7 @@ def _lowering_assumptions(
         overlap += "; the upper end of the interval hides nothing"
     rows = (
         ("kernels", how.description, "assumed", how.source),
+        ("matrix products", "on lists of spikes", "assumed", how.source) if how.lists else
         ("matrix products", "dense, also where the tiled machine works on spike lists", "derived", gemm.MODEL_SOURCE),
         ("streaming kernels", "launch period plus bytes", "derived", elementwise.MODEL_SOURCE),
         ("interval", f"{low:g} to {high:g} times the kernels' seconds", *_split_source(how.band_source)),

@@ -14,16 +14,22 @@ import numpy as np
 
 from mimdsim.gpu.dense_meaning import DenseSpikes, densify, evaluate, product
 from mimdsim.gpu.dependence import MATRIX_PRODUCTS, absorbed_sums, check_hoistable, dependence_graph
+from mimdsim.gpu.lists import check_lists
 from mimdsim.gpu.strategies import find_strategy
+from mimdsim.graph.interpret import interpret
 from mimdsim.graph.records import Graph, Operation, Scan, SparseSpikes
 
 
 def execute(graph: Graph, inputs: dict[str, Any], *, strategy: str) -> dict[str, Any]:
-    """All values of `graph` by name, made in the order of `strategy`; spikes come as DenseSpikes.
+    """All values of `graph` by name, made in the order of `strategy`; spikes come as DenseSpikes, or as lists
+    from a strategy that follows them.
 
     Raises MappingError where the strategy is not legal for the graph, KeyError for a missing input.
     """
-    batched = find_strategy(strategy).hoisted
+    how = find_strategy(strategy)
+    if how.lists:
+        return _on_lists(graph, inputs)
+    batched = how.hoisted
     dtype = next(value.dtype for value in inputs.values() if getattr(value, "dtype", np.dtype("i")).kind == "f")
     values: dict[str, Any] = {}
     for name in graph.inputs:
@@ -38,6 +44,14 @@ def execute(graph: Graph, inputs: dict[str, Any], *, strategy: str) -> dict[str,
             made = _one(op, given)
         values.update(zip(op.outputs, made, strict=True))
     return values
+
+
+def _on_lists(graph: Graph, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Timestep by timestep along the lists, each weight gradient added to the sum: the interpreter's own order."""
+    for op in graph.operations:
+        if op.kind == "scan":
+            check_lists(op)
+    return interpret(graph, inputs)
 
 
 def _one(op: Operation, given: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mimdsim.gpu.lists import ListKernel
+
 
 @dataclass(frozen=True, kw_only=True)
 class Product:
@@ -49,7 +51,7 @@ class HostWait:
     times: int
 
 
-Kernel = Product | Stream | HostWait
+Kernel = Product | Stream | HostWait | ListKernel
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,13 +7,14 @@ of that length; the elementwise operations between them become kernels that walk
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from mimdsim.gpu.dependence import MATRIX_PRODUCTS, absorbed_sums, check_hoistable, product_levels
 from mimdsim.gpu.inputs import InputEncoding, expansion_kernels, streamed_inputs, transfer_bytes
 from mimdsim.gpu.kernels import HostWait, Kernel, Lowered, Product, Stream
+from mimdsim.gpu.lists import LIST_PRODUCTS, ListLengths, check_lists, list_kernel
 from mimdsim.gpu.strategies import Strategy
 from mimdsim.graph.definition import elements
 from mimdsim.graph.operations import OPERATIONS
@@ -24,12 +25,18 @@ MASTER_BYTES = 4  # weights, their moments and their update stay fp32 in every p
 
 
 def lower_to_kernels(
-    graph: Graph, strategy: Strategy, *, precision: Precision, input_encoding: InputEncoding = "as_graph"
+    graph: Graph,
+    strategy: Strategy,
+    *,
+    precision: Precision,
+    input_encoding: InputEncoding = "as_graph",
+    lengths: Mapping[str, ListLengths] | None = None,
 ) -> Lowered:
     """The kernels of one training step of `graph`.
 
-    Raises MappingError when the strategy is hoisted and a product depends on itself through the timesteps, or when
-    the graph's input has no ids and 'events' are asked for.
+    `lengths`: of every layer's lists, for strategies that follow them. Raises MappingError when the strategy is hoisted
+    and a product depends on itself through the timesteps, when it follows lists and there are none, or when the graph's
+    input has no ids and 'events' are asked for.
     """
     element_bytes = ELEMENT_BYTES[precision]
     kernels: list[Kernel] = list(expansion_kernels(graph, element_bytes, input_encoding))
@@ -39,7 +46,7 @@ def lower_to_kernels(
     working_set: dict[str, int] = {}
     for op in graph.operations:
         if op.kind == "scan":
-            body = _Body(op=op, strategy=strategy, element_bytes=element_bytes)
+            body = _Body(op=op, strategy=strategy, element_bytes=element_bytes, lengths=lengths or {})
             kernels += body.kernels()
             buffers += body.unstacked_bytes()
             constants = op.inputs[len(op.inputs) - len(op.attributes.constants) :]
@@ -84,6 +91,7 @@ class _Body:
     op: Operation
     strategy: Strategy
     element_bytes: int
+    lengths: Mapping[str, ListLengths]
 
     @property
     def scan(self) -> Scan:
@@ -93,12 +101,16 @@ class _Body:
     def kernels(self) -> list[Kernel]:
         if self.strategy.hoisted:
             check_hoistable(self.op)
+        if self.strategy.lists:
+            check_lists(self.op)
         absorbed = absorbed_sums(self.scan)
         groups = self._groups(set(absorbed.values()))
         group_at = {group[0].name: group for group in groups}
         made: list[Kernel] = list(self._bookkeeping())
         for inner in self.scan.body.operations:
-            if inner.kind in MATRIX_PRODUCTS:
+            if self.strategy.lists and inner.kind in LIST_PRODUCTS:
+                made.append(list_kernel(self.op, inner, self.lengths, self.strategy.lists))
+            elif inner.kind in MATRIX_PRODUCTS:
                 made.append(self._product(inner, accumulate=inner.name in absorbed))
             elif inner.name in group_at:
                 made += [self._stream(chunk) for chunk in self._chunks(group_at[inner.name])]

@@ -11,11 +11,15 @@ from typing import Literal
 
 from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.gpu.elementwise import Launching
+from mimdsim.gpu.lists import MODEL_SOURCE as LISTS_SOURCE
+from mimdsim.gpu.lists import Followed
 from mimdsim.machine.gpu import Precision
 
 # kernel seconds may lie between these multiples of the estimate
 Band = dict[Precision, tuple[float, float]]
 PLUS_MINUS_20: Band = {"fp32": (0.8, 1.2), "tf32": (0.8, 1.2), "fp16": (0.8, 1.2)}
+NEVER_TIMED: Band = {"fp32": (0.6, 1.6), "tf32": (0.6, 1.6), "fp16": (0.6, 1.6)}
+AT_BEST: Band = {"fp32": (1.0, 3.0), "tf32": (1.0, 3.0), "fp16": (1.0, 3.0)}
 NEVER_BUILT: Band = {"fp32": (1.0, 1.2), "tf32": (1.0, 1.2), "fp16": (1.0, 2.0)}
 
 
@@ -25,7 +29,8 @@ class Strategy:
 
     hoisted: products of all timesteps become one, neuron kernels walk the timesteps themselves. The three counts hold
     for loops over timesteps: at most so many elementwise kernels per layer, and bookkeeping kernels per timestep.
-    host_rate: which rate of the host link input copies reach. band: lowest and highest multiple of the estimate.
+    host_rate: which rate of the host link input copies reach. lists: how products follow lists of spikes, None where
+    they are dense. band: lowest and highest multiple of the estimate.
     """
 
     name: str
@@ -40,6 +45,7 @@ class Strategy:
     band: Band
     band_source: str
     source: str
+    lists: Followed | None = None
 
 
 _XLA = (
@@ -106,6 +112,36 @@ STRATEGIES: dict[str, Strategy] = {
             band_source="assumed: up to 20 % slower in fp32 and TF32, up to twice as slow in fp16; "
             "no small TF32 product was measured",
             source="layer by layer over all timesteps, as SpikingJelly, EXODUS and Lava DL do",
+        ),
+        Strategy(
+            name="lists_as_written",
+            description="the authors' CUDA kernels on lists of spikes, one block per sample, inside an XLA loop",
+            hoisted=False,
+            launching="stream",
+            forward_kernels_per_layer=2,
+            backward_kernels_per_layer=3,
+            bookkeeping_kernels=3,
+            host_waits=False,
+            host_rate="framework",
+            band=NEVER_TIMED,
+            band_source="assumed: cycles per list entry estimated, kernels counted from the source and never timed",
+            source=LISTS_SOURCE,
+            lists="as_written",
+        ),
+        Strategy(
+            name="lists_ideal",
+            description="lists followed at the rate of the L2, one replayed launch a product, gradients in place",
+            hoisted=False,
+            launching="graph",
+            forward_kernels_per_layer=1,
+            backward_kernels_per_layer=1,
+            bookkeeping_kernels=0,
+            host_waits=False,
+            host_rate="pinned",
+            band=AT_BEST,
+            band_source="assumed: an upper bound that nobody has built",
+            source="bytes of the listed rows over the rate of the L2, and nothing else",
+            lists="ideal",
         ),
     )
 }

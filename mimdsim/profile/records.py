@@ -252,6 +252,7 @@ class GpuProfile:
     memory_bytes: int
     assumptions: tuple[Assumption, ...]
     energy: EnergyProfile | None = None  # None where the machine's description has no energy section
+    never_built: bool = False  # a bound rather than a program: drawn, never called the strongest
 
     @property
     def seconds_per_training_step(self) -> float:

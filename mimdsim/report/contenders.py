@@ -93,7 +93,8 @@ def contenders(profile: RunProfile) -> tuple[Contender, ...]:
     machines = sorted(strongest, key=lambda name: (_rank(strongest[name]), name))
     for name in machines:
         strategies = sorted((gpu for gpu in profile.gpus if gpu.machine == name), key=_rank)
-        fastest = strategies[0] if strategies[0].bytes_needed <= strategies[0].memory_bytes else None
+        able = [gpu for gpu in strategies if gpu.bytes_needed <= gpu.memory_bytes and not gpu.never_built]
+        fastest = able[0] if able else None
         found += [_of_gpu(gpu, tiled, gpu is fastest) for gpu in strategies]
     return tuple(found)
 

@@ -94,6 +94,7 @@ def load_activity(path: Path) -> RecordedActivity:
 
 
 def _time_point(point: Point, folder: Path) -> None:
+    activity: RecordedActivity | None = None
     try:
         compiled = compile_workload(point.workload, point.machine, must_fit=False)
     except DoesNotFit as refusal:  # too few tiles: nothing to time
@@ -123,7 +124,7 @@ def _time_point(point: Point, folder: Path) -> None:
             "samples_per_second": round(point.workload.training.batch / profile.seconds_per_training_step, 3),
             "note": "; ".join(half_warning(point.workload)),
         }
-    row |= _on_gpus(point)
+    row |= _on_gpus(point, activity)
     write_atomically(folder / "points" / f"{point.key}.json", dump_json(row))
 
 
@@ -131,18 +132,19 @@ def default_processes() -> int:
     return os.cpu_count() or 1
 
 
-def _on_gpus(point: Point) -> dict[str, Any]:
+def _on_gpus(point: Point, activity: RecordedActivity | None) -> dict[str, Any]:
     """The same graph on every GPU of the point: as published, and by the strongest strategy that fits."""
     columns: dict[str, Any] = {}
     if not point.gpus:
         return columns
     graph = training_graph(network_of(point.workload))
     for gpu in point.gpus:
-        timed, _ = time_on_gpus(graph, (gpu,))
+        timed, _ = time_on_gpus(graph, (gpu,), activity)
         found: dict[str, Any] = dict.fromkeys(gpu_columns(gpu.name))
         for profile in timed:
             if profile.strategy == "as_published":
                 found[f"{gpu.name} published_ms"] = round(1e3 * profile.seconds_per_training_step, 6)
+        timed = tuple(profile for profile in timed if not profile.never_built)
         if timed:
             best = min(timed, key=lambda profile: profile.seconds_per_training_step)
             values = (

@@ -1,0 +1,138 @@
+"""Kernels that follow lists of spikes: how long the lists are, what such a kernel moves, how long it takes.
+
+Two ways are described. As written: one block of 256 threads per sample walks its list, each thread owns columns of the
+weights (SparseSpikes, lib/spike_vector_matmul); weight gradients are zeroed, added to by atomics, and then added whole
+to the running sum; the gradient of spikes waits for the host. Ideal: the same gathers at the rate of the L2 with one
+replayed launch each and weight gradients in place, which nobody has built: an upper bound of what lists can bring.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from mimdsim.base.errors import MappingError
+from mimdsim.graph.records import Operation, Scan
+from mimdsim.machine import GpuMachine
+from mimdsim.program import RecordedActivity
+
+BLOCK_THREADS = 256
+CYCLES_PER_ENTRY = 80  # a dependent load from the L2 with what hides of it, per entry and 256 columns; estimated
+MODEL_SOURCE = (
+    "read from lib/spike_vector_matmul of jrfinkbeiner/SparseSpikes: memset, atomics, copies and a stream "
+    "synchronisation counted; about 80 cycles an entry are an estimate, nothing of it was timed"
+)
+WORD_BYTES = 4
+LIST_PRODUCTS = ("synapse", "synapse_weight_gradient", "synapse_spike_gradient")
+Followed = Literal["as_written", "ideal"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListLengths:
+    """Entries of one layer's lists per timestep: mean over samples, and of the longest list, means over time."""
+
+    spikes: float
+    listed: float
+    most_spikes: float
+    most_listed: float
+
+
+def lengths_of(activity: RecordedActivity) -> dict[str, ListLengths]:
+    """Lengths of every layer's lists, 'input' included."""
+    found = {}
+    for layer, counts in activity.counts.items():
+        mean, most = counts.mean(axis=(0, 1)), counts.max(axis=1).mean(axis=0)
+        found[layer] = ListLengths(
+            spikes=float(mean[0]), listed=float(mean[-1]), most_spikes=float(most[0]), most_listed=float(most[-1])
+        )
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListKernel:
+    """`times` rounds of the kernels of one product on lists; amounts are those of one round.
+
+    serial_cycles: of the longest list in its block; l2_bytes: gathered or scattered; weight_bytes: streamed through
+    whole; launches and host_waits: of a round.
+    """
+
+    name: str
+    op: str
+    phase: str
+    times: int
+    serial_cycles: float
+    l2_bytes: float
+    weight_bytes: int
+    launches: int
+    host_waits: int
+    flops: int
+
+
+def list_kernel(
+    scan: Operation, inner: Operation, lengths: Mapping[str, ListLengths], followed: Followed
+) -> ListKernel:
+    """The kernels of one product on lists; raises MappingError when the lists of its layer were not recorded."""
+    attributes: Scan = scan.attributes
+    body = attributes.body
+    spikes = inner.inputs[0] if inner.kind == "synapse" else inner.inputs[1]
+    source = source_layer(spikes)
+    if source not in lengths:
+        raise MappingError(
+            f"a strategy that follows lists needs the spikes of '{source}'; recorded are {sorted(lengths)}: "
+            "give the activity of a run"
+        )
+    length = lengths[source]
+    batch = body.value(spikes).shape[0]
+    columns = body.value(inner.outputs[0] if inner.kind == "synapse" else inner.inputs[0]).shape[1]
+    by_listed = inner.kind == "synapse_spike_gradient"
+    entries, longest = (length.listed, length.most_listed) if by_listed else (length.spikes, length.most_spikes)
+    gradient = inner.kind == "synapse_weight_gradient"
+    touched = batch * entries * columns * WORD_BYTES * (2 if gradient else 1)
+    weights = body.value(spikes).shape[1] * columns * WORD_BYTES
+    written = followed == "as_written"
+    launches = {"synapse": 1, "synapse_weight_gradient": 3, "synapse_spike_gradient": 3}[inner.kind] if written else 1
+    return ListKernel(
+        name=f"{scan.name}.{inner.name}",
+        op=inner.kind,
+        phase=inner.phase,
+        times=attributes.timesteps,
+        serial_cycles=math.ceil(columns / BLOCK_THREADS) * longest * CYCLES_PER_ENTRY if written else 0.0,
+        l2_bytes=touched,
+        weight_bytes=4 * weights if written and gradient else 0,  # zeroed, read twice and written by the addition
+        launches=launches,
+        host_waits=int(written and by_listed),
+        flops=round((2 if by_listed else 1) * batch * entries * columns),
+    )
+
+
+def source_layer(spikes: str) -> str:
+    """'hidden0' of 'saved.spikes.hidden0.previous', 'input' of 'input.now'."""
+    parts = [part for part in spikes.split(".") if part not in ("saved", "spikes", "previous", "now")]
+    return parts[0]
+
+
+def list_kernel_seconds(
+    kernel: ListKernel, gpu: GpuMachine, period_seconds: float, resident: bool
+) -> tuple[float, str]:
+    """Seconds of one round, and what sets them; weights stream from the L2 when they are `resident` there."""
+    memory = gpu.memory
+    rate = memory.l2_streaming_bytes_per_second if resident else memory.dram_bytes_per_second * memory.streaming_share
+    streaming = kernel.weight_bytes / rate
+    working = max(kernel.serial_cycles / gpu.chip.clock_hz, kernel.l2_bytes / memory.l2_bytes_per_second)
+    launching = kernel.launches * period_seconds
+    waiting = kernel.host_waits * gpu.launch.host_synchronisation_seconds
+    parts = {"launch": launching, "host": waiting, "memory": streaming + working}
+    return sum(parts.values()), max(parts, key=lambda name: parts[name])
+
+
+def check_lists(scan: Operation) -> None:
+    """Raises MappingError when a scan has no lists of spikes to follow."""
+    attributes: Scan = scan.attributes
+    dense = [op.name for op in attributes.body.operations if op.kind.startswith("matmul")]
+    if dense:
+        raise MappingError(
+            f"a strategy that follows lists needs sparse spikes; '{dense[0]}' of scan '{scan.name}' is a dense "
+            'product: set network.spikes = "sparse"'
+        )
