@@ -47,12 +47,24 @@ def main() -> None:
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write (default reports/WORKLOAD-MACHINE).")
 @click.option("--gpu", "gpus", multiple=True, default=("a100",), show_default=True, help="GPU to compare with.")
 @click.option("--dump", type=click.Path(path_type=Path), help="Write the program after every compiler pass here.")
+@click.option("--checkpoint", type=click.Path(path_type=Path), help="Write the training to this file every epoch.")
+@click.option("--resume", is_flag=True, help="Go on from the checkpoint; the result is that of an unbroken training.")
 @SET
 def run(
-    workload: str, machine: str, out: Path | None, gpus: tuple[str, ...], dump: Path | None, changes: tuple[str, ...]
+    workload: str,
+    machine: str,
+    out: Path | None,
+    gpus: tuple[str, ...],
+    dump: Path | None,
+    checkpoint: Path | None,
+    resume: bool,
+    changes: tuple[str, ...],
 ) -> None:
     """Train WORKLOAD on the tiles of MACHINE, profile it, and write a report."""
-    _run(workload, (machine, *(gpu for gpu in gpus if gpu != "none")), out, dump, changes)
+    if resume and checkpoint is None:
+        raise DescriptionError("--resume", ["needs a file to go on from: add  --checkpoint FILE"])
+    machines = (machine, *(gpu for gpu in gpus if gpu != "none"))
+    _run(workload, machines, out, dump, changes, checkpoint, resume)
 
 
 @main.command()
@@ -69,7 +81,13 @@ def compare(workload: str, machines: tuple[str, ...], out: Path | None, changes:
 
 
 def _run(
-    workload_name: str, machine_names: tuple[str, ...], out: Path | None, dump: Path | None, changes: tuple[str, ...]
+    workload_name: str,
+    machine_names: tuple[str, ...],
+    out: Path | None,
+    dump: Path | None,
+    changes: tuple[str, ...],
+    checkpoint: Path | None = None,
+    resume: bool = False,
 ) -> None:
     from mimdsim.base.files import writable_folder
     from mimdsim.machine import MimdMachine, load_machine
@@ -101,8 +119,12 @@ def _run(
     folder = writable_folder(out or Path("reports") / f"{workload.name}-{tiled[0].name}")
     if dump is not None:
         writable_folder(dump)
+    if checkpoint is not None:
+        writable_folder(checkpoint.parent)  # before hours of work
     with _Bars() as bars:
-        made = simulate(workload, tiled[0], tuple(gpus), dump=dump, progress=bars.show)
+        made = simulate(
+            workload, tiled[0], tuple(gpus), dump=dump, progress=bars.show, checkpoint=checkpoint, resume=resume
+        )
     save_profile(folder / "profile.json", made.profile)
     write_report(made.profile, folder)
     for line in summary_lines(made.profile):

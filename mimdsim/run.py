@@ -13,7 +13,7 @@ import numpy as np
 from mimdsim import __version__
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
 from mimdsim.compiler import Compiled, MappingOptions, Memory, compile_graph
-from mimdsim.functional import TrainingLog, initial_weights, train
+from mimdsim.functional import Checkpoints, Evaluation, RateSchedule, TrainingLog, initial_weights, train
 from mimdsim.gpu import time_on_gpu
 from mimdsim.gpu.inputs import InputEncoding
 from mimdsim.graph import Graph, SpikingNetwork, training_graph
@@ -85,11 +85,19 @@ def simulate(
     *,
     dump: Path | None = None,
     progress: Progress = silent,
+    checkpoint: Path | None = None,
+    resume: bool = False,
 ) -> Run:
-    """Train `workload` on simulated tiles and profile one training step; `gpus` are timed on the same graph."""
+    """Train `workload` on simulated tiles and profile one training step; `gpus` are timed on the same graph.
+
+    checkpoint: a file the training is written to after every epoch; resume: go on from what it holds.
+    """
     compiled = compile_workload(workload, machine, dump=dump)
     data = open_data(workload, progress)
-    log = train_workload(workload, compiled, data, progress)
+    checkpoints = None
+    if checkpoint is not None:
+        checkpoints = Checkpoints(path=checkpoint, digest=config_digest(workload, machine), resume=resume)
+    log = train_workload(workload, compiled, data, progress, checkpoints)
     tiled = time_program(
         compiled.program, machine, log.activity, memory_profile(compiled.program, compiled.memory, machine)
     )
@@ -128,12 +136,17 @@ def open_data(workload: Workload, progress: Progress = silent) -> tuple[SpikeDat
 
 
 def train_workload(
-    workload: Workload, compiled: Compiled, data: tuple[SpikeDataset, SpikeDataset], progress: Progress = silent
+    workload: Workload,
+    compiled: Compiled,
+    data: tuple[SpikeDataset, SpikeDataset],
+    progress: Progress = silent,
+    checkpoints: Checkpoints | None = None,
 ) -> TrainingLog:
     """Train the compiled program as the workload says."""
     recipe = workload.training
     network = compiled.network
     weights = initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset)
+    cosine = RateSchedule(warm_up_training_steps=recipe.warm_up_training_steps, final_share=recipe.final_rate_share)
     return train(
         compiled.program,
         network,
@@ -142,6 +155,11 @@ def train_workload(
         epochs=recipe.epochs,
         max_training_steps=recipe.max_training_steps,
         seed=workload.seed,
+        evaluation=Evaluation(
+            when=recipe.evaluate, validation_share=recipe.validation_share, keep_best=recipe.keep_best
+        ),
+        rate=cosine if recipe.schedule == "cosine" else None,
+        checkpoints=checkpoints,
         progress=lambda done, total: progress("training", done, total),
     )
 
@@ -252,15 +270,22 @@ def memory_profile(program: Program, memory: Memory, machine: MimdMachine) -> Me
 def training_profile(workload: Workload, log: TrainingLog, batch: int) -> Training:
     """Loss and accuracies as profile records."""
     by_epoch = log.test_accuracy_by_epoch
+    at_end = len(by_epoch) - 1 if log.best_epoch is None else log.best_epoch
+    held = log.validation_accuracy_by_epoch
     return Training(
         training_steps=len(log.loss),
         samples=len(log.loss) * batch,
         batch=batch,
         loss=log.loss,
         train_accuracy=log.train_accuracy,
-        test_accuracy=by_epoch[-1] if by_epoch else None,
+        test_accuracy=by_epoch[at_end] if by_epoch else None,
         test_samples=log.test_samples,
         test_accuracy_by_epoch=by_epoch,
+        train_accuracy_by_epoch=log.train_accuracy_by_epoch,
+        validation_accuracy_by_epoch=held,
+        validation_samples=log.validation_samples,
+        best_epoch=log.best_epoch,
+        scheduled=tuple(sorted(log.scheduled.items())),
     )
 
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from mimdsim.compiler import Compiled, MappingOptions, compile_graph
 from mimdsim.functional import Executor, execute_strictly
 from mimdsim.graph import Adam, Layer, Sgd, SparseSpikes, SpikingNetwork, interpret, training_graph
-from mimdsim.graph.network import moment_name
 from mimdsim.graph.neurons import Lif
 from mimdsim.graph.spikes import Selection
+from mimdsim.graph.training import moment_name
 from mimdsim.machine import MimdMachine, load_machine
 
 DYADIC_UNIT = 2.0**-14
@@ -52,8 +52,12 @@ def small_network(
     recurrence: str = "none",
     delay: int = 1,
     bias: bool = False,
+    **more: Any,
 ) -> SpikingNetwork:
-    """widths: inputs, hidden layers, classes; capacities: one per layer (as many as neurons when not given)."""
+    """widths: inputs, hidden layers, classes; capacities: one per layer (as many as neurons when not given).
+
+    more: other fields of the network.
+    """
     fan_outs = widths[1:]
     names = [f"hidden{index}" for index in range(len(fan_outs) - 1)] + ["output"]
     layers = []
@@ -77,6 +81,7 @@ def small_network(
         logit_scale=0.5,
         optimiser=optimiser,
         delay=delay,
+        **more,
     )
 
 
@@ -123,14 +128,20 @@ class Given:
         """Inputs of the interpreter."""
         dtype = self.arrays[f"w.{network.layers[0].name}"].dtype
         source = self.spikes if network.spikes == "sparse" else self.dense.astype(dtype)
-        return {"input": source, "labels": self.labels, "training_step": self.training_step, **self.arrays}
+        given = {"input": source, "labels": self.labels, "training_step": self.training_step, **self.arrays}
+        return given | {name: dtype.type(value) for name, value in self.scalars(network).items()}
+
+    def scalars(self, network: SpikingNetwork) -> dict[str, float]:
+        """What is scheduled, half way to where it goes."""
+        return {name: 0.5 * value for name, value in network.scheduled.items()}
 
     def for_program(self, network: SpikingNetwork) -> dict[str, np.ndarray]:
         """Inputs of the executor."""
         values = {"input.ids": self.spikes.ids, "input.counts": self.spikes.counts, "labels": self.labels}
         if isinstance(network.optimiser, Adam):
             values["training_step"] = np.array([self.training_step])
-        return values | self.arrays
+        scalars = {name: np.full(1, value, np.float32) for name, value in self.scalars(network).items()}
+        return values | self.arrays | scalars
 
 
 def given_values(
@@ -147,6 +158,8 @@ def given_values(
         if dyadic:
             weights = np.round(weights / DYADIC_UNIT) * DYADIC_UNIT
         arrays[name] = weights.astype(dtype)
+        if isinstance(network.optimiser, Sgd) and network.optimiser.momentum:
+            arrays[moment_name("momentum", name)] = draw.normal(0, 0.01, shape).astype(dtype)
         if isinstance(network.optimiser, Adam):
             arrays[moment_name("moment1", name)] = draw.normal(0, 0.01, shape).astype(dtype)
             arrays[moment_name("moment2", name)] = draw.uniform(1e-4, 1e-3, shape).astype(dtype)

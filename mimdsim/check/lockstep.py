@@ -50,6 +50,7 @@ def dyadic_inputs(network: SpikingNetwork, seed: int = 0) -> dict[str, np.ndarra
         "labels": draw.integers(0, network.classes, network.batch).astype(np.int32),
         "training_step": np.array([1]),
     }
+    values |= {name: np.full(1, value, np.float32) for name, value in network.scheduled.items()}
     for name, weights in initial_weights(network, seed, 4.0, 0.02).items():
         values[name] = (np.round(weights * DYADIC) / DYADIC).astype(np.float32)
     return values
@@ -61,6 +62,8 @@ def graph_inputs(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
     for name in graph.inputs:
         if name == "training_step":
             given[name] = 1
+        elif name in inputs and not graph.value(name).shape:
+            given[name] = inputs[name][0]  # a scalar is a variable of one element
         elif name in inputs:
             given[name] = inputs[name]
         elif name != "input":

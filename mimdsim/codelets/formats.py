@@ -76,20 +76,21 @@ SHORT_IDS = {
     ),
 }
 # library vertices: the formula for any bytes of an element, by the formula for four
-FORMULAS: dict[TileFormula, Callable[[int], TileFormula]] = {
-    formula(4): formula
-    for formula in (
-        dense.slice_formula,
-        dense.fill_formula,
-        dense.copy_formula,
-        dense.sum_formula,
-        neurons.scale_formula,
-        neurons.masked_scale_formula,
-        spikes.reduce_groups_formula,
-        training.sgd_formula,
-        training.adam_formula,
-    )
-}
+_FORMULAS: tuple[Callable[[int], TileFormula], ...] = (
+    *training.UPDATE_FORMULAS.values(),
+    dense.slice_formula,
+    dense.fill_formula,
+    dense.copy_formula,
+    dense.sum_formula,
+    neurons.scale_formula,
+    neurons.masked_scale_formula,
+    spikes.reduce_groups_formula,
+    training.sgd_formula,
+    training.adam_formula,
+    training.squares_formula,
+    training.scale_all_formula,
+)
+FORMULAS = {formula(4): formula for formula in _FORMULAS}
 
 
 @lru_cache(maxsize=512)

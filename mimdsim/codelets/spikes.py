@@ -36,6 +36,21 @@ FLAG_SPIKES = Codelet(
     code_bytes=192,
 )
 
+FLAG_SPIKES_ABOVE = Codelet(
+    name="FlagSpikesAbove",
+    fields=(*FLAG_SPIKES.fields, Field(name="second_threshold", access="read", box=(":",))),
+    columns=("sample", "neuron"),
+    constants=("threshold",),
+    compute=numerics.flag_spikes_above,
+    cost=WorkerBundles(
+        fixed=LAUNCH_BUNDLES + 14,  # the pointer to the second threshold and its load beside
+        terms=(),
+        kind="derived",
+        source=f"{SOURCE}; about 12 for the body, 2 for a threshold that lies in memory",
+    ),
+    code_bytes=192,
+)
+
 SCAN_FLAGS = Codelet(
     name="ScanFlags",
     fields=(
@@ -218,6 +233,7 @@ REDUCE_GROUPS = Codelet(
 
 CODELETS = (
     FLAG_SPIKES,
+    FLAG_SPIKES_ABOVE,
     SCAN_FLAGS,
     COMBINE_WORKERS,
     COMBINE_TILES,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -136,4 +137,182 @@ ADAM = Codelet(
     code_bytes=640,
 )
 
-CODELETS = (COUNT_SPIKES, CROSS_ENTROPY, LIST_COUNT_GRADIENT, SGD, ADAM)
+
+def _update_formula(what: str, bundles: Callable[[int], int], scheduled: bool) -> Callable[[int], TileFormula]:
+    """The formula for any bytes of an element of an update that takes `bundles` per 64 bits (of elements of so many
+    bytes); a rate in memory is loaded once by every context (2 bundles)."""
+
+    @lru_cache(maxsize=8)
+    def formula(item_bytes: int) -> TileFormula:
+        plain = _per_vector(bundles(item_bytes), item_bytes)
+
+        def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+            return plain(extents, worker_contexts, vector_bytes) + (2 * worker_contexts if scheduled else 0)
+
+        return TileFormula(
+            cycles=cycles,
+            kind="derived",
+            source=f"fused map: {what} (PopLibs operation tables, commit 7eac0f2)"
+            + ("; the rate is loaded from memory, 2 bundles" if scheduled else ""),
+        )
+
+    return formula
+
+
+def _adam_decaying_bundles(item_bytes: int) -> int:
+    elements = 8 // item_bytes
+    return 4 + 3 + 11 + elements * 5 + elements * 3 + (elements if item_bytes == 2 else 0)
+
+
+_SGD_TEXT = "2 loads, 1 store, 4 vector operations per 64 bits"
+_MOMENTUM_TEXT = "3 loads, 2 stores, 6 vector operations per 64 bits"
+_ADAM_TEXT = "4 loads, 3 stores, 11 vector operations, square root 5 and division 3 per element, halves converted"
+_DECAYING: dict[str, tuple[str, Callable[[int], int]]] = {
+    "sgd": (_SGD_TEXT, lambda _: 2 + 1 + 4),
+    "momentum": (_MOMENTUM_TEXT, lambda _: 3 + 2 + 6),
+    "adam": (_ADAM_TEXT, _adam_decaying_bundles),
+}
+UPDATE_FORMULAS: dict[tuple[str, bool], Callable[[int], TileFormula]] = {
+    (kind, scheduled): _update_formula(text, bundles, scheduled)
+    for kind, (text, bundles) in _DECAYING.items()
+    for scheduled in (False, True)
+}
+RATE = Field(name="learning_rate", access="read", box=(":",))
+_STATE_FIELDS: dict[str, tuple[Field, ...]] = {
+    "sgd": (),
+    "momentum": (Field(name="momentum", access="update", box=(":", "start:stop")),),
+    "adam": ADAM.fields[2:],
+}
+_HYPERPARAMETERS: dict[str, tuple[str, ...]] = {
+    "sgd": ("decay",),
+    "momentum": ("keep", "decay"),
+    "adam": ("beta1", "beta2", "epsilon", "decay"),
+}
+_COMPUTES: dict[tuple[str, bool], Callable[..., None]] = {
+    ("sgd", False): numerics.sgd_decaying,
+    ("sgd", True): numerics.sgd_at_rate,
+    ("momentum", False): numerics.momentum,
+    ("momentum", True): numerics.momentum_at_rate,
+    ("adam", False): numerics.adam_decaying,
+    ("adam", True): numerics.adam_at_rate,
+}
+_FLOPS = {"sgd": 4, "momentum": 6, "adam": 13}
+_CODE_BYTES = {"sgd": 384, "momentum": 448, "adam": 704}
+
+
+@lru_cache(maxsize=8)
+def update_codelet(kind: str, scheduled: bool) -> Codelet:
+    """'sgd', 'momentum' or 'adam' with weight decay; its rate a constant, or one number in memory."""
+    return Codelet(
+        name=f"{kind.capitalize()}{'AtRate' if scheduled else 'Decaying'}",
+        fields=(*UPDATE_FIELDS, *_STATE_FIELDS[kind], *((RATE,) if scheduled else ())),
+        columns=("start", "stop"),
+        constants=(*(() if scheduled else ("rate",)), *_HYPERPARAMETERS[kind]),
+        compute=_COMPUTES[kind, scheduled],
+        cost=UPDATE_FORMULAS[kind, scheduled](4),
+        flops=(Term(bundles=_FLOPS[kind], extents=("elements",)),),
+        code_bytes=_CODE_BYTES[kind],
+    )
+
+
+@lru_cache(maxsize=8)
+def squares_formula(item_bytes: int) -> TileFormula:
+    """Sum of squares: a load and a multiply-accumulate per 64 bits, then the contexts' sums added up."""
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        vectors = -(-np.asarray(extents["elements"]) // (worker_contexts * (vector_bytes // item_bytes)))
+        return 11 + worker_contexts * (16 + (2 if item_bytes == 4 else 3) * vectors) + 6 * worker_contexts
+
+    return TileFormula(
+        cycles=cycles,
+        kind="derived",
+        source="inner loop as of a contiguous reduction (PopLibs, 16 to set up), load and square-accumulate per 64 bits"
+        ", halves converted; 6 per context to add up its sum",
+    )
+
+
+@lru_cache(maxsize=8)
+def scale_all_formula(item_bytes: int) -> TileFormula:
+    """One factor for all elements, in place."""
+    return TileFormula(
+        cycles=_per_vector(3, item_bytes),
+        kind="derived",
+        source="PopLibs scaled add without its second operand: load, multiply, store per 64 bits (commit 7eac0f2)",
+    )
+
+
+SUM_SQUARES = Codelet(
+    name="SumSquares",
+    fields=(
+        Field(name="gradient", access="read", box=(":", "start:stop")),
+        Field(name="partial", access="write", box=("part",)),
+    ),
+    columns=("start", "stop", "part"),
+    compute=numerics.sum_squares,
+    cost=squares_formula(4),
+    flops=(Term(bundles=2, extents=("elements",)),),
+    code_bytes=256,
+)
+
+ADD_PARTS = Codelet(
+    name="AddParts",
+    fields=(
+        Field(name="partial", access="read", box=(":",)),
+        Field(name="totals", access="write", box=("which",)),
+    ),
+    columns=("which",),
+    compute=numerics.add_parts,
+    cost=WorkerBundles(
+        fixed=overhead_bundles(scalars=0, vectors=2),
+        terms=(Term(bundles=2, extents=("parts",), pairable=1),),
+        kind="derived",
+        source="a load and an add per part, on one context",
+    ),
+    flops=(Term(bundles=1, extents=("parts",)),),
+    code_bytes=128,
+)
+
+CLIP_FACTOR = Codelet(
+    name="ClipFactor",
+    fields=(
+        Field(name="totals", access="read", box=(":",)),
+        Field(name="factor", access="write", box=("place",)),
+    ),
+    columns=("place",),
+    constants=("largest_norm", "floor"),
+    compute=numerics.clip_factor,
+    cost=WorkerBundles(
+        fixed=overhead_bundles(scalars=2, vectors=2) + 5 + 3 + 3,  # square root, division; add, minimum, store
+        terms=(Term(bundles=2, extents=("weights",), pairable=1),),
+        kind="derived",
+        source="a load and an add per weight, square root 5 and division 3 (PopLibs operation tables)",
+    ),
+    flops=(Term(bundles=1, extents=("weights",)),),
+    code_bytes=192,
+)
+
+SCALE_ALL = Codelet(
+    name="ScaleAll",
+    fields=(
+        Field(name="gradient", access="update", box=(":", "start:stop")),
+        Field(name="factor", access="read", box=(":",)),
+    ),
+    columns=("start", "stop"),
+    compute=numerics.scale_all,
+    cost=scale_all_formula(4),
+    flops=(Term(bundles=1, extents=("elements",)),),
+    code_bytes=256,
+)
+
+CODELETS = (
+    COUNT_SPIKES,
+    CROSS_ENTROPY,
+    LIST_COUNT_GRADIENT,
+    SGD,
+    ADAM,
+    *(update_codelet(kind, scheduled) for kind, scheduled in UPDATE_FORMULAS),
+    SUM_SQUARES,
+    ADD_PARTS,
+    CLIP_FACTOR,
+    SCALE_ALL,
+)

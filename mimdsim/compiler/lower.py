@@ -9,10 +9,11 @@ import networkx as nx
 
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import lower_neurons, lower_selection, lower_spikes, lower_training
-from mimdsim.compiler.context import Lowering
+from mimdsim.compiler.context import WORD_BYTES, Lowering
 from mimdsim.compiler.lower_time import lower_backward, lower_forward
 from mimdsim.compiler.placement import MappingOptions, Placement
 from mimdsim.graph import Adam, Graph, Operation, Scan, SpikingNetwork
+from mimdsim.graph.training import LEARNING_RATE, moment_name, optimiser_state
 from mimdsim.program import Program, TileMapping
 
 RULES = {**lower_neurons.RULES, **lower_selection.RULES, **lower_spikes.RULES, **lower_training.RULES}
@@ -48,11 +49,10 @@ def _declare_inputs(low: Lowering) -> None:
         weight = low.variable(f"w.{layer.name}", shape, "float32", mapping, "weights", persistent=True)
         low.inputs[weight] = weight
         low.storage[weight] = (weight,)
-        if isinstance(network.optimiser, Adam):
-            for moment in ("moment1", "moment2"):
-                name = f"{moment}.{layer.name}"
-                low.inputs[name] = low.variable(name, shape, "float32", mapping, "optimiser", persistent=True)
-                low.storage[name] = (name,)
+        for slot in optimiser_state(network.optimiser):
+            name = moment_name(slot, weight)
+            low.inputs[name] = low.variable(name, shape, "float32", mapping, "optimiser", persistent=True)
+            low.storage[name] = (name,)
     labels = low.variable("labels", (network.batch,), "int32", low.by_sample(0), "gradients")
     low.inputs["labels"] = labels
     low.storage["labels"] = (labels,)
@@ -61,6 +61,12 @@ def _declare_inputs(low: Lowering) -> None:
         progress = low.variable("training_step", (1,), "int64", everywhere, "optimiser", persistent=True)
         low.inputs["training_step"] = progress
         low.storage["training_step"] = (progress,)
+    for name in network.scheduled:
+        layer_of = name.removeprefix("second_threshold.")
+        tiles = low.placement.usable_tiles if name == LEARNING_RATE else low.placed(layer_of).tiles
+        mapping = TileMapping.replicated(tiles)
+        scalar = low.variable(name, (1,), "float32", mapping, "optimiser", persistent=True, stored_bytes=WORD_BYTES)
+        low.inputs[name], low.storage[name] = scalar, (scalar,)
 
 
 def _lower_body(low: Lowering, scan: Scan) -> None:

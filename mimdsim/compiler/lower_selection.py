@@ -26,7 +26,7 @@ def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
     flags = low.variable(
         f"flags.{name}", (ROWS, batch, layer.neurons), "int32", low.by_neuron(name, 2), "spike selection"
     )
-    _emit_flags(low, layer, placed, v, flags)
+    _emit_flags(low, layer, placed, v, flags, low.storage[op.inputs[1]][0] if len(op.inputs) > 1 else None)
     _emit_random_offsets(low, layer, placed)
     tile_lists = _emit_scans(low, layer, placed, flags)
     ids, counts = list_variables(low, name)
@@ -52,15 +52,16 @@ def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
         _emit_row(low, layer, placed, ids, counts)
 
 
-def _emit_flags(low: Lowering, layer: Layer, placed: LayerPlacement, v: str, flags: str) -> None:
+def _emit_flags(low: Lowering, layer: Layer, placed: LayerPlacement, v: str, flags: str, second: str | None) -> None:
     """One vertex per neuron and sample (as published), samples outermost."""
     batch = low.network.batch
     tile_of_neuron = np.repeat(placed.tiles, placed.stops - placed.starts)
+    scheduled = second is not None
     table = VertexTable(
-        codelet=codelets.FLAG_SPIKES,
+        codelet=codelets.FLAG_SPIKES_ABOVE if scheduled else codelets.FLAG_SPIKES,
         layer=layer.name,
         tiles=np.tile(tile_of_neuron, batch),
-        operands={"v": v, "flags": flags},
+        operands={"v": v, "flags": flags} | ({"second_threshold": second} if second is not None else {}),
         columns={
             "sample": np.repeat(np.arange(batch), layer.neurons),
             "neuron": np.tile(np.arange(layer.neurons), batch),

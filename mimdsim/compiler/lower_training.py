@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mimdsim.codelets import training as codelets
 from mimdsim.compiler.context import Lowering
-from mimdsim.graph import Adam, Operation
-from mimdsim.program import VertexTable
+from mimdsim.graph import Adam, Operation, Sgd
+from mimdsim.graph.training import NORM_FLOOR
+from mimdsim.program import Codelet, TileMapping, VertexTable
+from mimdsim.program.codelet import Recorded
 
 
 def _samples(low: Lowering) -> tuple[np.ndarray, np.ndarray]:
@@ -80,48 +84,160 @@ def lower_counts_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     low.emit("list gradient", op.kind, tables=(table,), defines=((g, op.outputs[0]),))
 
 
-def lower_update(low: Lowering, ops: tuple[Operation, ...]) -> None:
-    """sgd or adam in place on the tiles that hold the weights."""
-    (op,) = ops
-    placed = low.placed(op.layer)
-    fan_in = low.layer(op.layer).inputs
-    columns = {"start": placed.starts, "stop": placed.stops}
-    names = [low.storage[name][0] for name in op.inputs]
-    optimiser = op.attributes
+@dataclass(frozen=True, kw_only=True)
+class _Update:
+    """Codelet of an update, the names of its fields in the order of the operation's inputs, its constants."""
+
+    codelet: Codelet
+    fields: tuple[str, ...]
+    constants: dict[str, object]
+    state: int  # how many of the fields after w and the gradient are kept
+
+
+def _update_of(op: Operation) -> _Update:
+    """The published codelets where nothing more is asked for, else those with weight decay."""
+    optimiser: Adam | Sgd = op.attributes
+    plain = not optimiser.weight_decay and not optimiser.scheduled
+    number = float if isinstance(optimiser, Adam) else np.float32
+    constants: dict[str, object] = {} if optimiser.scheduled else {"rate": number(optimiser.learning_rate)}
     if isinstance(optimiser, Adam):
-        codelet = codelets.ADAM
-        operands = dict(zip(("w", "gradient", "m", "v", "progress"), names, strict=True))
-        constants: dict[str, object] = {
-            "rate": float(optimiser.learning_rate),
-            "beta1": float(optimiser.beta1),
-            "beta2": float(optimiser.beta2),
-            "epsilon": float(optimiser.epsilon),
-        }
-        made: tuple[str, ...] = (operands["w"], operands["m"], operands["v"])
+        constants |= {name: float(getattr(optimiser, name)) for name in ("beta1", "beta2", "epsilon")}
+    elif op.kind == "momentum":
+        constants["keep"] = np.float32(optimiser.momentum)
+    if plain and op.kind != "momentum":
+        codelet = codelets.ADAM if op.kind == "adam" else codelets.SGD
     else:
-        codelet = codelets.SGD
-        operands = dict(zip(("w", "gradient"), names, strict=True))
-        constants = {"rate": np.float32(optimiser.learning_rate)}
-        made = (operands["w"],)
+        codelet = codelets.update_codelet(op.kind, optimiser.scheduled)
+        constants["decay"] = number(optimiser.weight_decay)
+    state = {"sgd": 0, "momentum": 1, "adam": 2}[op.kind]
+    return _Update(
+        codelet=codelet, fields=tuple(item.name for item in codelet.fields), constants=constants, state=state
+    )
+
+
+def lower_update(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """sgd, momentum or adam in place on the tiles that hold the weights."""
+    (op,) = ops
+    update = _update_of(op)
+    names = [low.storage[name][0] for name in op.inputs]
+    made = (names[0], *names[2 : 2 + update.state])
     for value, variable in zip(op.outputs, made, strict=True):
         low.storage[value] = (variable,)
         low.outputs[value] = variable
+    columns, extents = _per_tile(low, op.layer, names[0])
     table = VertexTable(
-        codelet=codelet,
+        codelet=update.codelet,
         layer=op.layer,
-        tiles=placed.tiles,
-        operands=operands,
+        tiles=low.placed(op.layer).tiles,
+        operands=dict(zip(update.fields, names, strict=True)),
         columns=columns,
-        extents={"elements": (placed.stops - placed.starts) * fan_in},
-        constants=constants,
+        extents=extents,
+        constants=update.constants,
     )
     low.emit("update weights", op.kind, tables=(table,), defines=((made[0], op.outputs[0]),), layer=op.layer)
+
+
+def _per_tile(low: Lowering, layer: str, weight: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray | Recorded]]:
+    """Columns and extents of one vertex per tile on [rows, neurons] numbers that lie as the layer's neurons do."""
+    placed = low.placed(layer)
+    rows = int(np.prod(low.variables[weight].shape[:-1]))
+    return (
+        {"start": placed.starts, "stop": placed.stops},
+        {"elements": (placed.stops - placed.starts) * rows},
+    )
+
+
+def lower_sum_squares(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """sum_squares: a number per tile, then these added up on the first tile of the layer."""
+    (op,) = ops
+    placed = low.placed(op.layer)
+    gradient = low.storage[op.inputs[0]][0]
+    parts = np.arange(placed.occupied)
+    mapping = TileMapping.split(0, placed.tiles, parts, parts + 1)
+    partial = low.variable(f"{op.name}.parts", (len(parts),), "float32", mapping, "weight gradients")
+    columns, extents = _per_tile(low, op.layer, gradient)
+    table = VertexTable(
+        codelet=codelets.SUM_SQUARES,
+        layer=op.layer,
+        tiles=placed.tiles,
+        operands={"gradient": gradient, "partial": partial},
+        columns={**columns, "part": parts},
+        extents=extents,
+    )
+    low.emit("square gradients", op.kind, tables=(table,), layer=op.layer)
+    home = TileMapping.on(int(placed.tiles[0]), 0, 1)
+    total = low.variable(op.name, (1,), "float32", home, "weight gradients")
+    low.storage[op.outputs[0]] = (total,)
+    table = VertexTable(
+        codelet=codelets.ADD_PARTS,
+        layer=op.layer,
+        tiles=placed.tiles[:1],
+        operands={"partial": partial, "totals": total},
+        columns={"which": np.zeros(1, np.int64)},
+        extents={"parts": np.array([len(parts)])},
+    )
+    low.emit("add squares", op.kind, tables=(table,), layer=op.layer)
+
+
+def lower_clip_factor(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """clip_factor: the sums of all weights brought to one tile, which works out the factor."""
+    (op,) = ops
+    tile = int(low.placement.sample_tiles[0])
+    count = len(op.inputs)
+    totals = low.variable("squares", (count,), "float32", TileMapping.on(tile, 0, count), "weight gradients")
+    factor = low.variable("clip_factor", (1,), "float32", TileMapping.on(tile, 0, 1), "weight gradients")
+    low.storage[op.outputs[0]] = (factor,)
+    gathered = tuple(
+        VertexTable(
+            codelet=codelets.ADD_PARTS,
+            layer="",
+            tiles=np.array([tile]),
+            operands={"partial": low.storage[name][0], "totals": totals},
+            columns={"which": np.array([index])},
+            extents={"parts": np.ones(1, np.int64)},
+        )
+        for index, name in enumerate(op.inputs)
+    )
+    low.emit("gather squares", op.kind, tables=gathered)
+    table = VertexTable(
+        codelet=codelets.CLIP_FACTOR,
+        layer="",
+        tiles=np.array([tile]),
+        operands={"totals": totals, "factor": factor},
+        columns={"place": np.zeros(1, np.int64)},
+        extents={"weights": np.array([count])},
+        constants={"largest_norm": np.float32(op.attributes), "floor": np.float32(NORM_FLOOR)},
+    )
+    low.emit("clip factor", op.kind, tables=(table,))
+
+
+def lower_scale(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """scale: gradients in place, with one factor that goes to all tiles."""
+    (op,) = ops
+    gradient, factor = (low.storage[name][0] for name in op.inputs)
+    low.storage[op.outputs[0]] = (gradient,)
+    low.outputs.pop(op.inputs[0], None)  # overwritten
+    low.outputs[op.outputs[0]] = gradient
+    columns, extents = _per_tile(low, op.layer, gradient)
+    table = VertexTable(
+        codelet=codelets.SCALE_ALL,
+        layer=op.layer,
+        tiles=low.placed(op.layer).tiles,
+        operands={"gradient": gradient, "factor": factor},
+        columns=columns,
+        extents=extents,
+    )
+    low.emit("clip gradients", op.kind, tables=(table,), defines=((gradient, op.outputs[0]),), layer=op.layer)
 
 
 RULES = {
     ("spike_counts",): lower_counts,
     ("cross_entropy", "cross_entropy_gradient"): lower_cross_entropy,
     ("spike_counts_gradient",): lower_counts_gradient,
+    ("sum_squares",): lower_sum_squares,
+    ("clip_factor",): lower_clip_factor,
+    ("scale",): lower_scale,
     ("sgd",): lower_update,
+    ("momentum",): lower_update,
     ("adam",): lower_update,
 }

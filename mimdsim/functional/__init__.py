@@ -1,7 +1,19 @@
 """Floor 5: the functional engine. Executes a lowered program for real values, vertex by vertex, on their slices."""
 
+from mimdsim.functional.checkpoint import Checkpoints
 from mimdsim.functional.execute import Executor
+from mimdsim.functional.schedules import RateSchedule
 from mimdsim.functional.strict import execute_strictly
-from mimdsim.functional.train import TrainingLog, evaluate, initial_weights, train
+from mimdsim.functional.train import Evaluation, TrainingLog, evaluate, initial_weights, train
 
-__all__ = ["Executor", "TrainingLog", "evaluate", "execute_strictly", "initial_weights", "train"]
+__all__ = [
+    "Checkpoints",
+    "Evaluation",
+    "Executor",
+    "RateSchedule",
+    "TrainingLog",
+    "evaluate",
+    "execute_strictly",
+    "initial_weights",
+    "train",
+]

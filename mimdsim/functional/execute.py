@@ -77,11 +77,15 @@ class Executor:
                     yield superstep, t
 
     def activity(self) -> RecordedActivity:
-        """Spikes of the last run, from the recorded sequences; int32 in whatever format the program lists them."""
+        """Spikes of the last run, from the recorded sequences; int32 in whatever format the program lists them.
+
+        Ids beyond the listed count, which earlier runs left there, are 0: equal runs give equal bytes.
+        """
         ids, counts = {}, {}
         for layer, (ids_name, counts_name) in self.program.recorded.items():
-            ids[layer] = self.arrays[ids_name].astype(np.int32)
             counts[layer] = self.arrays[counts_name].astype(np.int32)
+            listed = np.arange(self.arrays[ids_name].shape[-1]) < counts[layer][..., 1:]
+            ids[layer] = np.where(listed, self.arrays[ids_name], 0).astype(np.int32)
         return RecordedActivity(ids=ids, counts=counts, dropped={})
 
     # ---- one superstep

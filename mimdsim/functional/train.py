@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from mimdsim.base.rng import stream
+from mimdsim.functional.checkpoint import Checkpoints, Course, read_checkpoint, write_checkpoint
 from mimdsim.functional.execute import Executor
+from mimdsim.functional.schedules import RateSchedule, scheduled_values
 from mimdsim.graph import Adam, SpikingNetwork
 from mimdsim.program import Program, RecordedActivity
 
@@ -29,7 +31,11 @@ class Samples(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainingLog:
-    """What a training run left: loss per training step, accuracy by epoch, weights, activity of the last step."""
+    """What a training run left: loss per training step, accuracies by epoch, weights, activity of the last step.
+
+    train_accuracy_by_epoch: of the batches as they were trained on. scheduled: what the learning rate and the second
+    thresholds were in every training step, by graph input.
+    """
 
     loss: tuple[float, ...]
     test_accuracy_by_epoch: tuple[float, ...]
@@ -37,6 +43,11 @@ class TrainingLog:
     test_samples: int
     weights: dict[str, np.ndarray]
     activity: RecordedActivity
+    train_accuracy_by_epoch: tuple[float, ...] = ()
+    validation_accuracy_by_epoch: tuple[float, ...] = ()
+    validation_samples: int = 0
+    best_epoch: int | None = None  # counted from 0, where its weights were kept
+    scheduled: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 def initial_weights(network: SpikingNetwork, seed: int, scale: float, offset: float) -> dict[str, np.ndarray]:
@@ -57,6 +68,19 @@ def load_batch(executor: Executor, data: Samples, indices: np.ndarray) -> np.nda
     return labels
 
 
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What is held against samples that are not trained on, and when.
+
+    when: 'each epoch', 'end' or 'never'. validation_share: of the training samples, drawn by the seed and set aside;
+    keep_best: the weights after the epoch with the best accuracy on them are what is left at the end.
+    """
+
+    when: str = "each epoch"
+    validation_share: float = 0.0
+    keep_best: bool = False
+
+
 def train(
     program: Program,
     network: SpikingNetwork,
@@ -67,62 +91,113 @@ def train(
     epochs: int,
     max_training_steps: int,
     seed: int,
-    evaluate_each_epoch: bool = True,
+    evaluation: Evaluation = Evaluation(),
+    rate: RateSchedule | None = None,
+    checkpoints: Checkpoints | None = None,
     progress: Progress | None = None,
 ) -> TrainingLog:
-    """Train for `epochs` (or `max_training_steps` when positive) and record the activity of the last training step."""
+    """Train for `epochs` (or `max_training_steps` when positive) and record the activity of the last training step.
+
+    With `checkpoints` the state is written to a file after every epoch, and read from it first where it shall be
+    resumed: the log is then that of a training that was never interrupted, byte for byte. Raises DataFileError for a
+    file that is not a checkpoint of this training.
+    """
     executor = Executor(program)
     executor.write(weights)
-    samples, batch = len(train_data.labels), network.batch
-    per_epoch = max(1, samples // batch)
+    kept, held_out = split(len(train_data.labels), evaluation.validation_share, seed)
+    batch = network.batch
+    per_epoch = max(1, len(kept) // batch)
     total = min(epochs * per_epoch, max_training_steps or epochs * per_epoch)
-    losses: list[float] = []
-    accuracy: list[float] = []
+    course = Course()
+    if checkpoints is not None and checkpoints.resume:
+        course = read_checkpoint(checkpoints, executor, tuple(weights))
     order = np.zeros(0, np.int64)
-    activity: RecordedActivity | None = None
-    for number in range(total):
+    while course.done < total:
+        number = course.done
         place = number % per_epoch
-        if place == 0:
-            order = stream(seed, "order", number // per_epoch).permutation(samples)
-        indices = np.resize(order[place * batch : (place + 1) * batch], batch)
-        load_batch(executor, train_data, indices)
+        if place == 0 or not len(order):
+            order = kept[stream(seed, "order", number // per_epoch).permutation(len(kept))]
+        scalars = scheduled_values(network, rate, number, total)
+        executor.write(scalars)
+        labels = load_batch(executor, train_data, np.resize(order[place * batch : (place + 1) * batch], batch))
         if isinstance(network.optimiser, Adam):
             executor.write({"training_step": np.array([number + 1])})
         executor.run()
-        losses.append(float(executor.read("loss").mean()))
-        if number == total - 1:
+        course.add(float(executor.read("loss").mean()), int((guesses(executor) == labels).sum()), scalars)
+        last = course.done == total
+        if last:
             activity = executor.activity()
-            activity = RecordedActivity(
+            course.activity = RecordedActivity(
                 ids=activity.ids, counts=activity.counts, dropped=dropped_spikes(executor, network, activity)
             )
-        if evaluate_each_epoch and test_data is not None and len(test_data.labels) and place == per_epoch - 1:
-            accuracy.append(evaluate(executor, network, test_data))
+        if place == per_epoch - 1:
+            found = {"train": course.end_epoch(per_epoch, batch)}
+            if evaluation.when == "each epoch":
+                found |= _accuracies(executor, network, train_data, held_out, test_data)
+            if course.end_evaluation(found) and evaluation.keep_best:
+                course.best = {name: executor.arrays[program.inputs[name]].copy() for name in weights}
+        if checkpoints is not None and (place == per_epoch - 1 or last):
+            write_checkpoint(checkpoints, executor, course)
         if progress is not None:
-            progress(number + 1, total)
-    final = {name: executor.arrays[program.inputs[name]].copy() for name in weights}
-    finished = total >= per_epoch and evaluate_each_epoch
-    assert activity is not None
+            progress(course.done, total)
+    if course.best:
+        executor.write(course.best)
+    if evaluation.when == "end":
+        course.end_evaluation(_accuracies(executor, network, train_data, held_out, test_data))
+    finished = total >= per_epoch and evaluation.when != "never"
+    assert course.activity is not None
+    tested = test_data is not None and course.curves["test"]
     return TrainingLog(
-        loss=tuple(losses),
-        test_accuracy_by_epoch=tuple(accuracy),
-        train_accuracy=evaluate(executor, network, train_data, limit=1000) if finished else None,
-        test_samples=len(test_data.labels) if test_data is not None and accuracy else 0,
-        weights=final,
-        activity=activity,
+        loss=tuple(course.loss),
+        test_accuracy_by_epoch=tuple(course.curves["test"]),
+        train_accuracy=evaluate(executor, network, train_data, indices=kept[:1000]) if finished else None,
+        test_samples=len(test_data.labels) if test_data is not None and tested else 0,
+        weights={name: executor.arrays[program.inputs[name]].copy() for name in weights},
+        activity=course.activity,
+        train_accuracy_by_epoch=tuple(course.curves["train"]),
+        validation_accuracy_by_epoch=tuple(course.curves["validation"]),
+        validation_samples=len(held_out),
+        best_epoch=course.best_epoch if course.best else None,
+        scheduled={name: tuple(values) for name, values in course.scheduled.items()},
     )
 
 
-def evaluate(executor: Executor, network: SpikingNetwork, data: Samples, limit: int = 0) -> float:
-    """Share of samples whose label's output neuron fired most (ties: lowest class); runs forward supersteps only."""
-    samples = min(len(data.labels), limit) if limit else len(data.labels)
+def split(samples: int, validation_share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices that are trained on, and those set aside for validation, each ascending."""
+    held_out = np.zeros(samples, bool)
+    count = round(validation_share * samples)
+    held_out[stream(seed, "validation").permutation(samples)[:count]] = True
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+
+
+def _accuracies(
+    executor: Executor, network: SpikingNetwork, train_data: Samples, held_out: np.ndarray, test_data: Samples | None
+) -> dict[str, float]:
+    """Accuracy on the samples set aside and on the test samples, where there are any."""
+    found = {}
+    if len(held_out):
+        found["validation"] = evaluate(executor, network, train_data, indices=held_out)
+    if test_data is not None and len(test_data.labels):
+        found["test"] = evaluate(executor, network, test_data)
+    return found
+
+
+def guesses(executor: Executor) -> np.ndarray:
+    """int64[batch]: the class with the highest score of the last run (ties: lowest class)."""
+    chosen: np.ndarray = executor.read("counts").argmax(axis=1)
+    return chosen
+
+
+def evaluate(executor: Executor, network: SpikingNetwork, data: Samples, indices: np.ndarray | None = None) -> float:
+    """Share of samples (those of `indices`, or all) whose label has the highest score; forward supersteps only."""
+    chosen = np.arange(len(data.labels)) if indices is None else indices
     right = 0
-    for first in range(0, samples, network.batch):
-        indices = np.arange(first, min(first + network.batch, samples))
-        labels = load_batch(executor, data, np.resize(indices, network.batch))
+    for first in range(0, len(chosen), network.batch):
+        part = chosen[first : first + network.batch]
+        labels = load_batch(executor, data, np.resize(part, network.batch))
         executor.run(phases=("forward", "loss"))
-        guess = executor.read("counts").argmax(axis=1)
-        right += int((guess == labels)[: len(indices)].sum())
-    return right / samples if samples else 0.0
+        right += int((guesses(executor) == labels)[: len(part)].sum())
+    return right / len(chosen) if len(chosen) else 0.0
 
 
 def dropped_spikes(executor: Executor, network: SpikingNetwork, activity: RecordedActivity) -> dict[str, int]:

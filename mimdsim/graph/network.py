@@ -18,8 +18,8 @@ from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.neurons import Lif
 from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Graph, GraphBuilder, Scan, Slice, Value
-from mimdsim.graph.spikes import Selection
-from mimdsim.graph.training import Adam, Logits, Sgd
+from mimdsim.graph.spikes import Selection, ThresholdSchedule
+from mimdsim.graph.training import LEARNING_RATE, Adam, Logits, Sgd, Trained, add_updates
 
 RECURRENCES = ("none", "one_to_one", "all_to_all")
 DELAYS = (0, 1)  # timesteps from one layer to the next
@@ -79,10 +79,25 @@ class SpikingNetwork:
     logit_scale: float
     optimiser: Adam | Sgd
     delay: int = 1
+    threshold_schedule: ThresholdSchedule | None = None
+    largest_gradient_norm: float = 0.0  # all gradients together are scaled down to it; 0: as they are
 
     def __post_init__(self) -> None:
         if self.delay not in DELAYS:
             raise MappingError(f"network.delay = {self.delay} must be 0 or 1 timesteps from one layer to the next")
+
+    @property
+    def scheduled(self) -> dict[str, float]:
+        """Graph inputs that are scalars the host writes before every training step, with the value each tends to."""
+        rate = {LEARNING_RATE: self.optimiser.learning_rate} if self.optimiser.scheduled else {}
+        return self.moving_thresholds | rate
+
+    @property
+    def moving_thresholds(self) -> dict[str, float]:
+        """Graph inputs that hold second thresholds that are scheduled, with the value each tends to."""
+        moving = self.threshold_schedule
+        layers = () if moving is None else self.layers if moving.output else self.layers[:-1]
+        return {second_threshold_of(layer.name): layer.selection.second_threshold for layer in layers}
 
     @property
     def inputs(self) -> int:
@@ -115,12 +130,18 @@ class SpikingNetwork:
         return follows or layer.recurrence != "none" or (full and reads_own_spikes(layer.neuron))
 
 
+def second_threshold_of(layer: str) -> str:
+    """The graph input that holds a layer's second threshold where that is scheduled."""
+    return f"second_threshold.{layer}"
+
+
 def training_graph(network: SpikingNetwork) -> Graph:
     """Forward scan, loss, backward scan and update of one training step.
 
-    Inputs: 'input' (spikes [timesteps, batch, inputs]), 'labels' [batch], 'training_step', the network's parameters
-    and, with Adam, 'moment1.<layer>', 'moment2.<layer>' of weights and 'moment1.r.<layer>' and so on of others.
-    Outputs: 'loss', 'counts' [batch, classes], the gradient of each parameter, and 'next.<parameter>' (and moments).
+    Inputs: 'input' (spikes [timesteps, batch, inputs]), 'labels' [batch], 'training_step', the network's parameters,
+    with Adam 'moment1.<layer>', 'moment2.<layer>' of weights and 'moment1.r.<layer>' and so on of others (with momentum
+    'momentum.<layer>'), and what `network.scheduled` names. Outputs: 'loss', 'counts' [batch, classes], the gradient of
+    each parameter (clipped where that is asked for), and 'next.<parameter>' (and moments).
     """
     graph = forward_graph(network)
     graph, gradients = differentiate(graph, "loss", tuple(network.parameters))
@@ -128,27 +149,11 @@ def training_graph(network: SpikingNetwork) -> Graph:
     build.values = dict(graph.values)
     build.inputs = list(graph.inputs)
     build.operations = list(graph.operations)
-    adam = isinstance(network.optimiser, Adam)
-    if adam:
-        build.declare(Value(name="training_step", shape=()))
-    outputs: list[str] = ["loss", "counts", *gradients.values()]
-    for parameter, shape in network.parameters.items():
-        given: tuple[str, ...] = (parameter, gradients[parameter])
-        if adam:
-            moments = tuple(moment_name(moment, parameter) for moment in ("moment1", "moment2"))
-            for moment in moments:
-                build.declare(Value(name=moment, shape=shape))
-            given = (*given, *moments, "training_step")
-        layer = parameter.split(".", 1)[1]
-        outputs += build.add(
-            "adam" if adam else "sgd", given, f"next.{parameter}", layer=layer, attributes=network.optimiser
-        )
-    return build.graph(tuple(outputs))
-
-
-def moment_name(moment: str, parameter: str) -> str:
-    """'moment1.hidden0' of the weights 'w.hidden0', 'moment1.b.hidden0' of 'b.hidden0'."""
-    return f"{moment}.{parameter.removeprefix('w.')}"
+    trained = tuple(
+        Trained(weight=name, gradient=gradient, layer=name.split(".", 1)[1]) for name, gradient in gradients.items()
+    )
+    updates = add_updates(build, network.optimiser, network.largest_gradient_norm, trained)
+    return build.graph(("loss", "counts", *updates))
 
 
 def forward_graph(network: SpikingNetwork) -> Graph:
@@ -162,6 +167,8 @@ def forward_graph(network: SpikingNetwork) -> Graph:
     body = builder("forward")
     batch = network.batch
     source = body.declare(_spikes("input.now", network, network.inputs, network.input_capacity))
+    for name in network.moving_thresholds:
+        body.declare(Value(name=name, shape=()))
     for layer in network.layers:
         if isinstance(layer.neuron, Lif):
             body.declare(Value(name=f"v.{layer.name}.previous", shape=(batch, layer.neurons)))
@@ -177,7 +184,9 @@ def forward_graph(network: SpikingNetwork) -> Graph:
     for layer in network.layers:
         carried, u = _neuron(body, layer, _current(body, layer, source))
         kind = "select_spikes" if network.spikes == "sparse" else "spike"
-        spikes = body.one(kind, (u,), f"spikes.{layer.name}", layer=layer.name, attributes=layer.selection)
+        second = second_threshold_of(layer.name)
+        given = (u, second) if second in network.moving_thresholds else (u,)
+        spikes = body.one(kind, given, f"spikes.{layer.name}", layer=layer.name, attributes=layer.selection)
         carries += carried
         emitted.append(spikes)
         source = f"{spikes}.previous" if network.delay else spikes
@@ -191,7 +200,7 @@ def forward_graph(network: SpikingNetwork) -> Graph:
         reverse=False,
         carries=tuple(carries),
         slices=(Slice(inside="input.now"),),
-        constants=tuple(network.parameters),
+        constants=(*network.moving_thresholds, *network.parameters),
         stacked=(emitted[-1],),
     )
     return _with_loss(network, scan)
@@ -243,8 +252,8 @@ def _with_loss(network: SpikingNetwork, scan: Scan) -> Graph:
         )
     )
     build.declare(Value(name="labels", shape=(network.batch,)))
-    for name, shape in network.parameters.items():
-        build.declare(Value(name=name, shape=shape))
+    for constant in scan.constants:
+        build.declare(scan.body.value(constant))
     starts = []
     for carry in scan.carries:
         inside = scan.body.value(carry.enters)

@@ -32,6 +32,24 @@ class Selection:
         known_surrogate(self.surrogate)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ThresholdSchedule:
+    """The second threshold of hidden layers moves towards its own value while a network learns.
+
+    In the first training step it is `start`, and with every one that follows it goes `share` of what is left:
+    threshold <- threshold + share * (target - threshold), as in the authors' accuracy study (facts: -100 and 0.5).
+    The output layer takes part only where `output` is set.
+    """
+
+    start: float = -100.0
+    share: float = 0.5
+    output: bool = False
+
+    def at(self, training_step: int, target: float) -> float:
+        """The threshold in a training step, counted from 0."""
+        return target + (self.start - target) * float((1.0 - self.share) ** training_step)
+
+
 def surrogate(selection: Selection, v: np.ndarray) -> np.ndarray:
     """Surrogate gradient at membrane potentials `v`, in their dtype."""
     kind = v.dtype.type
@@ -45,12 +63,13 @@ def smooth_spike(selection: Selection, v: np.ndarray) -> np.ndarray:
     return known_surrogate(selection.surrogate).smooth(v - kind(selection.threshold), kind(selection.slope))
 
 
-def _select(selection: Selection, v: np.ndarray) -> tuple[SparseSpikes]:
+def _select(selection: Selection, v: np.ndarray, second_threshold: Any = None) -> tuple[SparseSpikes]:
     batch = v.shape[0]
+    second = selection.second_threshold if second_threshold is None else second_threshold
     ids = np.zeros((batch, selection.capacity), np.int32)
     counts = np.zeros((batch, 2), np.int32)
     fires = v > v.dtype.type(selection.threshold)
-    near = (v > v.dtype.type(selection.second_threshold)) & ~fires
+    near = (v > v.dtype.type(second)) & ~fires
     for sample in range(batch):
         spikes = np.flatnonzero(fires[sample])[: selection.capacity]
         listed = np.concatenate([spikes, np.flatnonzero(near[sample])])[: selection.capacity]
@@ -64,10 +83,12 @@ def _select_shapes(values: tuple[Value, ...], selection: Selection) -> tuple[tup
 
 
 def _select_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    threshold = (None,) * (len(op.inputs) - 1)  # given at run time; nothing is differentiated by it
     if cotangents[0] is None:
-        return (None,)
+        return (None, *threshold)
     inputs = (cotangents[0], build.saved(op.outputs[0]), build.saved(op.inputs[0]))
-    return (build.one("select_gradient", inputs, f"{op.layer}.dv_spike", layer=op.layer, attributes=op.attributes),)
+    dv = build.one("select_gradient", inputs, f"{op.layer}.dv_spike", layer=op.layer, attributes=op.attributes)
+    return (dv, *threshold)
 
 
 def _select_gradient(

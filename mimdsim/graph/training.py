@@ -1,4 +1,4 @@
-"""Loss and update: spike counts summed over time, cross-entropy from logits, SGD and Adam."""
+"""Loss and update: spike counts summed over time, cross-entropy from logits; clipping, SGD and Adam."""
 
 from __future__ import annotations
 
@@ -8,24 +8,96 @@ from typing import Any
 import numpy as np
 
 from mimdsim.graph.definition import Backward, OpDef, elements, like
-from mimdsim.graph.records import Operation, SparseSpikes, Value
+from mimdsim.graph.records import GraphBuilder, Operation, SparseSpikes, Value
+
+LEARNING_RATE = "learning_rate"  # graph input of a scheduled rate
+NORM_FLOOR = 1e-6  # added to the norm of the gradients before the bound is divided by it, as PyTorch does
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sgd:
-    """w <- w - learning_rate * gradient, without momentum."""
+    """w <- w - learning_rate * b with b <- momentum * b + gradient + weight_decay * w (PyTorch's convention).
+
+    scheduled: the rate is a run-time input, `learning_rate` the highest it reaches.
+    """
 
     learning_rate: float
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    scheduled: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Adam:
-    """Kingma & Ba 2015; `training_step` is a run-time input that counts from 1."""
+    """Kingma & Ba 2015; `training_step` is a run-time input that counts from 1.
+
+    weight_decay is decoupled (AdamW, Loshchilov & Hutter 2019): w <- (1 - rate * weight_decay) * w before the update.
+    scheduled: the rate is a run-time input, `learning_rate` the highest it reaches.
+    """
 
     learning_rate: float
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-7  # Keras' default, which the published code uses
+    weight_decay: float = 0.0
+    scheduled: bool = False
+
+
+def optimiser_state(optimiser: Sgd | Adam) -> tuple[str, ...]:
+    """What an optimiser keeps per weight from one training step to the next, e.g. ('moment1', 'moment2')."""
+    if isinstance(optimiser, Adam):
+        return "moment1", "moment2"
+    return ("momentum",) if optimiser.momentum else ()
+
+
+def moment_name(moment: str, parameter: str) -> str:
+    """'moment1.hidden0' of the weights 'w.hidden0', 'moment1.b.hidden0' of 'b.hidden0'."""
+    return f"{moment}.{parameter.removeprefix('w.')}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """A weight, its gradient and the layer it belongs to."""
+
+    weight: str
+    gradient: str
+    layer: str
+
+
+def add_updates(
+    build: GraphBuilder, optimiser: Sgd | Adam, largest_norm: float, trained: tuple[Trained, ...]
+) -> tuple[str, ...]:
+    """Append the update of every weight; returns the gradients as they are used, then the updated weights and state.
+
+    With a `largest_norm` above 0 all gradients are scaled down together where their common norm exceeds it.
+    """
+    if largest_norm:
+        trained = _clipped(build, largest_norm, trained)
+    kind = "adam" if isinstance(optimiser, Adam) else "momentum" if optimiser.momentum else "sgd"
+    scalars: tuple[str, ...] = ("training_step",) if kind == "adam" else ()
+    scalars += (LEARNING_RATE,) if optimiser.scheduled else ()
+    for scalar in scalars:
+        build.declare(Value(name=scalar, shape=()))
+    outputs = [item.gradient for item in trained]
+    for item in trained:
+        state = tuple(moment_name(slot, item.weight) for slot in optimiser_state(optimiser))
+        for name in state:
+            build.declare(Value(name=name, shape=build.values[item.weight].shape))
+        given = (item.weight, item.gradient, *state, *scalars)
+        outputs += build.add(kind, given, f"next.{item.weight}", layer=item.layer, attributes=optimiser)
+    return tuple(outputs)
+
+
+def _clipped(build: GraphBuilder, largest_norm: float, trained: tuple[Trained, ...]) -> tuple[Trained, ...]:
+    squares = tuple(
+        build.one("sum_squares", (item.gradient,), f"squares.{item.weight}", layer=item.layer) for item in trained
+    )
+    factor = build.one("clip_factor", squares, "clip_factor", attributes=largest_norm)
+    made = []
+    for item in trained:
+        gradient = build.one("scale", (item.gradient, factor), f"clipped.{item.weight}", layer=item.layer)
+        made.append(Trained(weight=item.weight, gradient=gradient, layer=item.layer))
+    return tuple(made)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,18 +166,46 @@ def _cross_entropy_gradient(logits: Logits, counts: np.ndarray, labels: np.ndarr
     return (gradient * (logits.scale / labels.size),)
 
 
-def _sgd(sgd: Sgd, w: np.ndarray, gradient: np.ndarray) -> tuple[np.ndarray]:
-    return (w - w.dtype.type(sgd.learning_rate) * gradient,)
+def _rate(optimiser: Sgd | Adam, given: tuple[Any, ...]) -> float:
+    """The learning rate: the optimiser's own, or what is given at run time."""
+    return float(np.asarray(given[0]).item()) if given else optimiser.learning_rate
+
+
+def _sgd(sgd: Sgd, w: np.ndarray, gradient: np.ndarray, *rate: Any) -> tuple[np.ndarray]:
+    kind = w.dtype.type
+    if sgd.weight_decay:
+        gradient = gradient + kind(sgd.weight_decay) * w
+    return (w - kind(_rate(sgd, rate)) * gradient,)
+
+
+def _momentum(
+    sgd: Sgd, w: np.ndarray, gradient: np.ndarray, buffer: np.ndarray, *rate: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    kind = w.dtype.type
+    if sgd.weight_decay:
+        gradient = gradient + kind(sgd.weight_decay) * w
+    buffer = kind(sgd.momentum) * buffer + gradient
+    return w - kind(_rate(sgd, rate)) * buffer, buffer
 
 
 def _adam(
-    adam: Adam, w: np.ndarray, gradient: np.ndarray, m: np.ndarray, v: np.ndarray, training_step: int
+    adam: Adam, w: np.ndarray, gradient: np.ndarray, m: np.ndarray, v: np.ndarray, training_step: int, *given: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     kind = w.dtype.type
+    learning_rate = _rate(adam, given)
+    if adam.weight_decay:
+        w = w * kind(1 - learning_rate * adam.weight_decay)
     m = kind(adam.beta1) * m + kind(1 - adam.beta1) * gradient
     v = kind(adam.beta2) * v + kind(1 - adam.beta2) * gradient * gradient
-    rate = adam.learning_rate * (1 - adam.beta2**training_step) ** 0.5 / (1 - adam.beta1**training_step)
+    rate = learning_rate * (1 - adam.beta2**training_step) ** 0.5 / (1 - adam.beta1**training_step)
     return w - kind(rate) * m / (np.sqrt(v) + kind(adam.epsilon)), m, v
+
+
+def _clip_factor(largest_norm: float, *squares: Any) -> tuple[Any]:
+    """min(1, largest_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_."""
+    kind = np.asarray(squares[0]).dtype.type
+    norm = np.sqrt(sum(squares[1:], squares[0]))
+    return (min(kind(1), kind(largest_norm) / (norm + kind(NORM_FLOOR))),)
 
 
 TRAINING = (
@@ -140,6 +240,30 @@ TRAINING = (
         shapes=lambda values, _: like(values[0]),
         evaluate=_sgd,
         flops=lambda values, _: 2 * elements(values[0]),
+    ),
+    OpDef(
+        name="momentum",
+        shapes=lambda values, _: (*like(values[0]), *like(values[0], "momentum")),
+        evaluate=_momentum,
+        flops=lambda values, _: 4 * elements(values[0]),
+    ),
+    OpDef(
+        name="sum_squares",
+        shapes=lambda _values, _: (("", Value(name="", shape=())),),
+        evaluate=lambda _, gradient: ((gradient * gradient).sum(),),
+        flops=lambda values, _: 2 * elements(values[0]),
+    ),
+    OpDef(
+        name="clip_factor",
+        shapes=lambda _values, _: (("", Value(name="", shape=())),),
+        evaluate=_clip_factor,
+        flops=lambda values, _: len(values) + 3,
+    ),
+    OpDef(
+        name="scale",
+        shapes=lambda values, _: like(values[0]),
+        evaluate=lambda _, gradient, factor: (gradient * factor,),
+        flops=lambda values, _: elements(values[0]),
     ),
     OpDef(
         name="adam",

@@ -17,6 +17,12 @@ def flag_spikes(v, flags, sample, neuron, threshold, second_threshold):  # type:
 
 
 @numba.njit(cache=True, nogil=True)
+def flag_spikes_above(v, flags, second_threshold, sample, neuron, threshold):  # type: ignore[no-untyped-def]
+    """`flag_spikes` with the second threshold in memory."""
+    flag_spikes(v, flags, sample, neuron, threshold, second_threshold[0])
+
+
+@numba.njit(cache=True, nogil=True)
 def scan_flags(flags, worker_ids, worker_counts, row, sample, start, stop, slot, capacity):  # type: ignore[no-untyped-def]
     """Ids of set flags in [start, stop), ascending, at most `capacity` and at most the worker's slots."""
     slots = min(capacity, worker_ids.shape[1])

@@ -156,6 +156,18 @@ class Training:
     test_accuracy: float | None
     test_samples: int
     test_accuracy_by_epoch: tuple[float, ...]
+    train_accuracy_by_epoch: tuple[float, ...] = ()  # of the batches as they were trained on
+    validation_accuracy_by_epoch: tuple[float, ...] = ()
+    validation_samples: int = 0
+    best_epoch: int | None = None  # counted from 0, where its weights were kept
+    scheduled: tuple[tuple[str, tuple[float, ...]], ...] = ()  # learning rate and second thresholds by training step
+
+    @property
+    def loss_by_epoch(self) -> tuple[float, ...]:
+        """Mean over the training steps of each whole epoch."""
+        epochs = len(self.train_accuracy_by_epoch)
+        per_epoch = len(self.loss) // epochs if epochs else 0
+        return tuple(sum(self.loss[k * per_epoch : (k + 1) * per_epoch]) / per_epoch for k in range(epochs))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ def draw_training(profile: RunProfile) -> Figure | None:
     if training is None or not training.loss:
         return None
     epochs = training.test_accuracy_by_epoch
+    by_epoch = training.loss_by_epoch
     figure, axes = panels(1, 2 if epochs else 1, height=3.4)
     loss = np.asarray(training.loss, dtype=float)
     loss[~np.isfinite(loss)] = np.nan
@@ -31,6 +32,10 @@ def draw_training(profile: RunProfile) -> Figure | None:
         mean = np.convolve(loss, np.full(span, 1 / span), mode="valid")
         label = f"mean of the last {thousands(span)}"
         axes[0].plot(numbers[span - 1 :: stride], mean[::stride], color=BLUE, linewidth=2, label=label)
+        axes[0].legend(loc="upper right")
+    if len(by_epoch) > 1:
+        ends = (np.arange(len(by_epoch)) + 1) * (len(loss) // len(by_epoch))
+        axes[0].plot(ends, by_epoch, color=GREEN, marker="o", markersize=3, label="mean of an epoch")
         axes[0].legend(loc="upper right")
     axes[0].set_title(f"Loss over {thousands(len(loss))} training steps of batch {thousands(training.batch)}")
     axes[0].set_xlabel("training step")
@@ -45,6 +50,15 @@ def draw_training(profile: RunProfile) -> Figure | None:
         axes[1].plot(np.arange(1, len(epochs) + 1), percent, color=GREEN, marker="o", label="test")
         last = (len(epochs), percent[-1])
         axes[1].annotate(f"{percent[-1]:.1f} %", last, xytext=(0, -15), textcoords="offset points", ha="right")
+        held = training.validation_accuracy_by_epoch
+        for curve, colour, name in (
+            (training.train_accuracy_by_epoch, SKY, "as trained"),
+            (held, ORANGE, "validation"),
+        ):
+            if len(curve) > 1:
+                axes[1].plot(np.arange(1, len(curve) + 1), 100 * np.asarray(curve), color=colour, label=name)
+        if training.best_epoch is not None:
+            axes[1].axvline(training.best_epoch + 1, color=SKY, linestyle=":", label="weights kept")
         if training.train_accuracy is not None:
             axes[1].axhline(100 * training.train_accuracy, color=ORANGE, linestyle="--", label="training, at the end")
         axes[1].legend(loc="lower right")

@@ -25,6 +25,15 @@ def training_table(training: Training) -> Table:
         (text("training accuracy"), text(accuracy(training.train_accuracy))),
         (text("test accuracy"), text(test)),
     ]
+    held = training.validation_accuracy_by_epoch
+    if held:
+        chosen = len(held) - 1 if training.best_epoch is None else training.best_epoch
+        where = "last epoch" if training.best_epoch is None else f"epoch {chosen + 1}, whose weights were kept"
+        shown_accuracy = f"{accuracy(held[chosen])} ({thousands(training.validation_samples)} samples; {where})"
+        rows.append((text("validation accuracy"), text(shown_accuracy)))
+    for name, values in training.scheduled:
+        ends = f"{significant(values[0])} to {significant(values[-1])}"
+        rows.append((text(name.replace("_", " ").replace(".", ", ")), text(f"{ends}, by training step")))
     return table("training", "What was learnt", ("measure", "value"), rows)
 
 

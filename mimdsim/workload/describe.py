@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.base.schema import Section, build, read_toml
+from mimdsim.workload.recipe import TrainingRecipe
 
 MAX_NEURONS = 1 << 24
 MOST_SHORT_IDS = (1 << 16) - 1
@@ -66,19 +67,6 @@ class Network(Section):
     output_second_threshold: float = -100.0
     surrogate_slope: float = Field(default=10.0, gt=0)
     reset_gradient: Literal["pass", "mask"] = "pass"
-
-
-class TrainingRecipe(Section):
-    """How weights start and change. Loss: cross-entropy of the spike counts summed over time, mean over the batch."""
-
-    batch: int = Field(gt=0, le=1_000_000)
-    epochs: int = Field(default=1, gt=0)
-    optimiser: Literal["sgd", "adam"] = "adam"
-    learning_rate: float = Field(gt=0)
-    weight_scale: float = Field(default=1.0, gt=0)
-    weight_offset: float = 0.001
-    logit_scale: float = Field(default=1.0, gt=0)
-    max_training_steps: int = Field(default=0, ge=0)  # 0: as many as the epochs hold
 
 
 class Mapping(Section):
@@ -142,6 +130,11 @@ class Workload(Section):
             raise ValueError(
                 f"mapping.id_bytes: ids of two bytes reach {MOST_SHORT_IDS:,}, a hidden layer has "
                 f"{max(network.hidden):,} neurons; leave id_bytes at 4"
+            )
+        if self.training.second_threshold_share and network.spikes == "dense":
+            raise ValueError(
+                "training.second_threshold_share: dense spikes have no second threshold to schedule; leave it at 0 or "
+                'set network.spikes = "sparse"'
             )
         layers = len(network.hidden) + 1
         if network.capacity and len(network.capacity) != layers:

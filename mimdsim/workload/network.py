@@ -6,9 +6,10 @@ import itertools
 
 from mimdsim.graph import Adam, Layer, Sgd, SpikingNetwork
 from mimdsim.graph.neurons import Lif
-from mimdsim.graph.spikes import Selection
+from mimdsim.graph.spikes import Selection, ThresholdSchedule
 from mimdsim.workload.dataset import input_shape
 from mimdsim.workload.describe import Workload, capacity_by_activity
+from mimdsim.workload.recipe import TrainingRecipe
 
 
 def network_of(workload: Workload) -> SpikingNetwork:
@@ -35,11 +36,6 @@ def network_of(workload: Workload) -> SpikingNetwork:
         )
         name = "output" if is_output else f"hidden{index}"
         layers.append(Layer(name=name, inputs=fan_in, neurons=neurons, neuron=lif, selection=selection))
-    optimiser = (
-        Adam(learning_rate=training.learning_rate)
-        if training.optimiser == "adam"
-        else Sgd(learning_rate=training.learning_rate)
-    )
     return SpikingNetwork(
         layers=tuple(layers),
         timesteps=workload.data.timesteps,
@@ -47,7 +43,33 @@ def network_of(workload: Workload) -> SpikingNetwork:
         input_capacity=workload.data.input_capacity,
         spikes=network.spikes,
         logit_scale=training.logit_scale,
-        optimiser=optimiser,
+        optimiser=optimiser_of(training),
+        threshold_schedule=threshold_schedule_of(training),
+        largest_gradient_norm=training.largest_gradient_norm,
+    )
+
+
+def optimiser_of(training: TrainingRecipe) -> Adam | Sgd:
+    """The optimiser with its constants; a rate that follows a schedule is a run-time input."""
+    scheduled = training.schedule != "constant"
+    if training.optimiser == "sgd":
+        return Sgd(
+            learning_rate=training.learning_rate,
+            momentum=training.momentum,
+            weight_decay=training.weight_decay,
+            scheduled=scheduled,
+        )
+    return Adam(learning_rate=training.learning_rate, weight_decay=training.weight_decay, scheduled=scheduled)
+
+
+def threshold_schedule_of(training: TrainingRecipe) -> ThresholdSchedule | None:
+    """How the second threshold moves, or None where it stands still."""
+    if not training.second_threshold_share:
+        return None
+    return ThresholdSchedule(
+        start=training.second_threshold_start,
+        share=training.second_threshold_share,
+        output=training.second_threshold_output,
     )
 
 

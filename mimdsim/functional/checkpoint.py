@@ -1,0 +1,201 @@
+"""A training on disk: everything that decides how it goes on, in one NPZ file, written whole or not at all.
+
+What is kept: all persistent variables (weights, moments, training step), the curves so far, the best weights, and at
+the end the recorded activity. The order of samples and all schedules follow from seed and number of training steps.
+Nothing is unpickled; a member that would unpack to more than this training needs is refused before it is read.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zipfile
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.errors import DataFileError
+from mimdsim.base.files import write_atomically
+from mimdsim.functional.execute import Executor
+from mimdsim.program import RecordedActivity
+
+SCHEMA = 1
+CURVES = ("train", "validation", "test")
+MAX_HEADER_BYTES = 10_000  # numpy's own limit for headers of files that are not trusted
+MAX_TEXT_BYTES = 1 << 20
+MAX_TRAINING_STEPS = 1 << 27
+DAMAGE = (
+    zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, OverflowError, struct.error, KeyError,
+    TypeError, MemoryError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoints:
+    """Where a training is written; digest: of all descriptions that decide it; resume: go on from what the file has."""
+
+    path: Path
+    digest: str
+    resume: bool = False
+
+
+@dataclass
+class Course:
+    """A training so far: training steps done, their loss and scheduled scalars, accuracies by epoch ('train': of the
+    batches as they were trained on), the best weights."""
+
+    done: int = 0
+    right: int = 0  # samples of this epoch that were classified correctly while trained on
+    loss: list[float] = field(default_factory=list)
+    scheduled: dict[str, list[float]] = field(default_factory=dict)
+    curves: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in CURVES})
+    best_epoch: int = -1
+    best: dict[str, np.ndarray] = field(default_factory=dict)
+    activity: RecordedActivity | None = None
+
+    def add(self, loss: float, right: int, scalars: dict[str, np.ndarray]) -> None:
+        """One training step."""
+        self.done += 1
+        self.loss.append(loss)
+        self.right += right
+        for name, value in scalars.items():
+            self.scheduled.setdefault(name, []).append(float(value[0]))
+
+    def end_epoch(self, training_steps: int, batch: int) -> float:
+        """The accuracy on the batches of the epoch; the count starts anew."""
+        share, self.right = self.right / (training_steps * batch), 0
+        return share
+
+    def end_evaluation(self, accuracies: dict[str, float]) -> bool:
+        """Append to the curves; whether the accuracy on the validation samples is better than ever before."""
+        for name, value in accuracies.items():
+            self.curves[name].append(value)
+        reached = self.curves["validation"]
+        if "validation" not in accuracies or (self.best_epoch >= 0 and reached[-1] <= reached[self.best_epoch]):
+            return False
+        self.best_epoch = len(reached) - 1
+        return True
+
+
+def write_checkpoint(checkpoints: Checkpoints, executor: Executor, course: Course) -> None:
+    """Write everything at once, by a temporary name beside the file."""
+    about = {
+        "schema": SCHEMA, "digest": checkpoints.digest, "done": course.done, "right": course.right,
+        "best_epoch": course.best_epoch, "curves": course.curves, "scheduled": sorted(course.scheduled),
+        "finished": course.activity is not None,
+        "dropped": course.activity.dropped if course.activity is not None else {},
+    }  # fmt: skip
+    members: dict[str, np.ndarray] = {"about": np.frombuffer(json.dumps(about, sort_keys=True).encode(), np.uint8)}
+    members["loss"] = np.array(course.loss, np.float64)
+    members |= {f"scheduled/{name}": np.array(values, np.float64) for name, values in course.scheduled.items()}
+    members |= {f"memory/{name}": executor.arrays[name] for name in _persistent(executor)}
+    members |= {f"best/{name}": value for name, value in course.best.items()}
+    if course.activity is not None:
+        members |= {f"ids/{name}": value for name, value in course.activity.ids.items()}
+        members |= {f"counts/{name}": value for name, value in course.activity.counts.items()}
+    packed = io.BytesIO()
+    np.savez(packed, **members)  # type: ignore[arg-type]
+    write_atomically(checkpoints.path, packed.getvalue())
+
+
+def read_checkpoint(checkpoints: Checkpoints, executor: Executor, weights: tuple[str, ...]) -> Course:
+    """The course of the training, with the executor's persistent variables set.
+
+    Raises DataFileError for a file that is missing, damaged, of another format or of another training.
+    """
+    path = checkpoints.path
+    try:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            about = _about(path, archive, checkpoints.digest)
+            course = Course(
+                done=about["done"], right=about["right"], best_epoch=about["best_epoch"], curves=about["curves"]
+            )
+            steps = (course.done,)
+            course.loss = _member(path, archive, "loss", "<f8", steps).tolist()
+            for name in about["scheduled"]:
+                course.scheduled[name] = _member(path, archive, f"scheduled/{name}", "<f8", steps).tolist()
+            memory = {
+                name: _member(path, archive, f"memory/{name}", executor.arrays[name].dtype, executor.arrays[name].shape)
+                for name in _persistent(executor)
+            }
+            if any(info.filename.startswith("best/") for info in archive.infolist()):
+                for name in weights:
+                    held = executor.arrays[executor.program.inputs[name]]
+                    course.best[name] = _member(path, archive, f"best/{name}", held.dtype, held.shape)
+            if about["finished"]:
+                course.activity = _activity(path, archive, executor, about["dropped"])
+    except FileNotFoundError:
+        raise DataFileError(path, "no such checkpoint; leave out --resume to start anew") from None
+    except DAMAGE as problem:
+        raise DataFileError(path, f"is not a checkpoint, or damaged: {problem!r}") from None
+    for name, value in memory.items():
+        executor.arrays[name][...] = value
+    return course
+
+
+def _persistent(executor: Executor) -> list[str]:
+    return sorted(name for name, variable in executor.program.variables.items() if variable.persistent)
+
+
+def _activity(path: Path, archive: zipfile.ZipFile, executor: Executor, dropped: dict[str, int]) -> RecordedActivity:
+    """The spikes of the last training step."""
+    ids, counts = {}, {}
+    for layer, (ids_name, counts_name) in executor.program.recorded.items():
+        ids[layer] = _member(path, archive, f"ids/{layer}", "<i4", executor.arrays[ids_name].shape)
+        counts[layer] = _member(path, archive, f"counts/{layer}", "<i4", executor.arrays[counts_name].shape)
+    return RecordedActivity(ids=ids, counts=counts, dropped={str(name): int(count) for name, count in dropped.items()})
+
+
+def _about(path: Path, archive: zipfile.ZipFile, digest: str) -> dict[str, Any]:
+    """The description, checked for its format and for the training it belongs to."""
+    text = _read(archive, "about", MAX_TEXT_BYTES)
+    about = json.loads(text.tobytes())
+    if text.dtype != np.uint8 or not isinstance(about, dict):
+        raise ValueError("its description is not one of ours")
+    if about.get("schema") != SCHEMA:
+        raise DataFileError(path, f"is a checkpoint of format {about.get('schema')!r}; this mimdsim reads {SCHEMA}")
+    if about.get("digest") != digest:
+        raise DataFileError(
+            path,
+            f"belongs to another workload or machine (digest {str(about.get('digest'))[:12]}, this one "
+            f"{digest[:12]}): give the same descriptions and --set, or leave out --resume to start anew",
+        )
+    whole = {"done": MAX_TRAINING_STEPS, "right": 1 << 62, "best_epoch": MAX_TRAINING_STEPS}
+    for name, most in whole.items():
+        if not isinstance(about[name], int) or not -1 <= about[name] <= most:
+            raise ValueError(f"'{name}' is {about[name]!r}")
+    if set(about["curves"]) != set(CURVES):
+        raise ValueError(f"its curves are {sorted(about['curves'])}")
+    for curve in about["curves"].values():
+        if not all(isinstance(value, float) for value in curve):
+            raise ValueError("a curve holds something else than numbers")
+    return dict(about)
+
+
+def _member(path: Path, archive: zipfile.ZipFile, name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """An array of the archive that must have this dtype and shape."""
+    kind = np.dtype(dtype)
+    expected = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    array = _read(archive, name, expected)
+    if array.dtype != kind or array.shape != shape:
+        raise DataFileError(path, f"'{name}' is {array.dtype}{list(array.shape)}, {kind}{list(shape)} is needed")
+    return array
+
+
+def _read(archive: zipfile.ZipFile, name: str, most_bytes: int) -> np.ndarray:
+    """An array of at most so many bytes; its header is believed only as far as that."""
+    with archive.open(f"{name}.npy") as file:
+        version = np.lib.format.read_magic(file)
+        header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        shape, in_columns, kind = header(file, max_header_size=MAX_HEADER_BYTES)
+        size = int(np.prod([int(extent) for extent in shape], dtype=object)) * kind.itemsize
+        if kind.hasobject or in_columns or not 0 <= size <= most_bytes:
+            raise ValueError(f"'{name}' is {kind}{list(shape)}, at most {most_bytes:,} bytes in rows were expected")
+        content = file.read(size + 1)  # one more reaches the end, where the archive keeps its sum
+    if len(content) != size:
+        raise ValueError(f"'{name}' holds {len(content):,} bytes, its header says {size:,}")
+    return np.frombuffer(content, kind).reshape(shape)

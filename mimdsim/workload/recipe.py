@@ -1,0 +1,63 @@
+"""How a network is trained: the [training] section of a workload."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from mimdsim.base.schema import Section
+
+
+class TrainingRecipe(Section):
+    """How weights start and change. Loss: cross-entropy of the spike counts summed over time, mean over the batch.
+
+    `learning_rate` holds throughout (schedule "constant"), or is reached after `warm_up_training_steps` and then falls
+    along half a cosine to `final_rate_share` of it ("cosine"). `weight_decay` is added to the gradient (sgd) or takes
+    its share of the weights directly (adamw). All gradients together are scaled down to `largest_gradient_norm` (0: as
+    they are). With a `second_threshold_share` the second threshold of hidden layers, and of the output layer with
+    `second_threshold_output`, starts at `second_threshold_start` and goes that share of the way to its own value with
+    every training step.
+
+    `validation_share` of the training samples are set aside; with `keep_best` the weights after the epoch with the best
+    accuracy on them are the ones that are left.
+    """
+
+    batch: int = Field(gt=0, le=1_000_000)
+    epochs: int = Field(default=1, gt=0)
+    optimiser: Literal["sgd", "adam", "adamw"] = "adam"
+    learning_rate: float = Field(gt=0)
+    momentum: float = Field(default=0.0, ge=0, lt=1)
+    weight_decay: float = Field(default=0.0, ge=0)
+    schedule: Literal["constant", "cosine"] = "constant"
+    warm_up_training_steps: int = Field(default=0, ge=0)
+    final_rate_share: float = Field(default=0.0, ge=0, le=1)
+    largest_gradient_norm: float = Field(default=0.0, ge=0)
+    second_threshold_share: float = Field(default=0.0, ge=0, le=1)
+    second_threshold_start: float = -100.0
+    second_threshold_output: bool = False
+    weight_scale: float = Field(default=1.0, gt=0)
+    weight_offset: float = 0.001
+    logit_scale: float = Field(default=1.0, gt=0)
+    max_training_steps: int = Field(default=0, ge=0)  # 0: as many as the epochs hold
+    evaluate: Literal["each epoch", "end", "never"] = "each epoch"
+    validation_share: float = Field(default=0.0, ge=0, lt=1)
+    keep_best: bool = False
+
+    @model_validator(mode="after")
+    def _keys_agree(self) -> TrainingRecipe:
+        problems = []
+        if self.momentum and self.optimiser != "sgd":
+            problems.append(f"training.momentum: is for optimiser 'sgd'; '{self.optimiser}' has moments of its own")
+        if self.weight_decay and self.optimiser == "adam":
+            problems.append('training.weight_decay: write optimiser = "adamw", which decays weights apart from moments')
+        if self.schedule == "constant" and (self.warm_up_training_steps or self.final_rate_share):
+            problems.append('training.schedule: a warm-up and a final share need schedule = "cosine"')
+        if self.keep_best and (not self.validation_share or self.evaluate != "each epoch"):
+            problems.append(
+                "training.keep_best: the best epoch is chosen on validation samples; give validation_share and "
+                'evaluate = "each epoch"'
+            )
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self

@@ -1,0 +1,188 @@
+"""Optimisers, clipping and scheduled scalars: the lowered program against the interpreter, and both against PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from networks import (
+    Given,
+    compiled,
+    executed,
+    given_values,
+    interpreted,
+    relative_error,
+    small_network,
+)
+
+from mimdsim.base.errors import MappingError
+from mimdsim.compiler import MappingOptions
+from mimdsim.functional import Executor
+from mimdsim.graph import Adam, Sgd, SpikingNetwork, interpret, training_graph
+from mimdsim.graph.spikes import ThresholdSchedule
+from mimdsim.graph.training import moment_name, optimiser_state
+
+OPTIMISERS = {
+    "sgd": Sgd(learning_rate=0.1),
+    "sgd with decay": Sgd(learning_rate=0.1, weight_decay=0.05),
+    "momentum": Sgd(learning_rate=0.1, momentum=0.9),
+    "momentum with decay": Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0.05),
+    "adam": Adam(learning_rate=0.02),
+    "adamw": Adam(learning_rate=0.02, weight_decay=0.3),
+}
+CASES = [pytest.param(made, id=name) for name, made in OPTIMISERS.items()] + [
+    pytest.param(replace(made, scheduled=True), id=f"{name} scheduled") for name, made in OPTIMISERS.items()
+]
+TIGHT = 1e-6
+FLOAT64 = 1e-8
+
+
+def trained_network(optimiser: Any, **more: Any) -> SpikingNetwork:
+    return small_network((9, 8, 6, 4), timesteps=6, batch=4, optimiser=optimiser, **more)
+
+
+def state_after(network: SpikingNetwork, values: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Every output of the update by graph input, from the values or arrays that hold them by the outputs' names."""
+    found = {}
+    for layer in network.layers:
+        weight = f"w.{layer.name}"
+        names = (weight, *(moment_name(slot, weight) for slot in optimiser_state(network.optimiser)))
+        slots = ("", *(f".{'mv'[index]}" for index in range(2)))
+        if isinstance(network.optimiser, Sgd):
+            slots = ("", ".momentum")
+        outputs = [f"next.{weight}{slot}" for slot in slots]
+        found |= {name: values[output] for name, output in zip(names, outputs, strict=False)}
+    return found
+
+
+@pytest.mark.parametrize("optimiser", CASES)
+@pytest.mark.parametrize("largest_norm", [0.0, 0.01])
+def test_updates_on_tiles_are_those_of_the_interpreter(optimiser: Any, largest_norm: float) -> None:
+    network = trained_network(optimiser, largest_gradient_norm=largest_norm)
+    values = given_values(network, 3)
+    meaning = interpret(training_graph(network), values.for_graph(network))
+    made = compiled(network)
+    executor = Executor(made.program)
+    executor.write(values.for_program(network))
+    executor.run()
+    expected = state_after(network, meaning)
+    for name, value in expected.items():
+        assert relative_error(executor.arrays[name], value) < TIGHT, name
+        assert not np.array_equal(executor.arrays[name], values.arrays[name])
+
+
+@pytest.mark.parametrize("optimiser", [CASES[3].values[0], CASES[-1].values[0]], ids=["momentum", "adamw"])
+def test_strict_execution_gives_the_same_bits(optimiser: Any) -> None:
+    network = small_network(
+        (5, 5, 3), timesteps=2, batch=3, optimiser=optimiser, largest_gradient_norm=0.01,
+        threshold_schedule=ThresholdSchedule(),
+    )  # fmt: skip
+    values = given_values(network, 6)
+    made = compiled(network, options=MappingOptions(neurons_per_tile=2, weight_gradient_replicas=2))
+    one, other = executed(made, values), executed(made, values, strict=True)
+    for name in one.updated:
+        np.testing.assert_array_equal(one.updated[name], other.updated[name])
+
+
+def by_torch(network: SpikingNetwork, given: Given, gradients: dict[str, np.ndarray], epsilon: float) -> Any:
+    """One update of torch.optim from the same gradients, weights and state."""
+    torch = pytest.importorskip("torch")
+    optimiser = network.optimiser
+    rate = given.scalars(network).get("learning_rate", optimiser.learning_rate)
+    weights = {}
+    for layer in network.layers:
+        weight = torch.tensor(given.arrays[f"w.{layer.name}"], requires_grad=True)
+        weight.grad = torch.tensor(gradients[layer.name])
+        weights[layer.name] = weight
+    if network.largest_gradient_norm:
+        torch.nn.utils.clip_grad_norm_(weights.values(), network.largest_gradient_norm)
+    decay = optimiser.weight_decay
+    if isinstance(optimiser, Adam):
+        made = torch.optim.AdamW(weights.values(), lr=rate, weight_decay=decay, eps=epsilon)
+    else:
+        made = torch.optim.SGD(weights.values(), lr=rate, momentum=optimiser.momentum, weight_decay=decay)
+    for name, weight in weights.items():
+        state = {slot: torch.tensor(given.arrays[f"{slot}.{name}"]) for slot in optimiser_state(optimiser)}
+        if isinstance(optimiser, Adam):
+            step = torch.tensor(float(given.training_step - 1))
+            made.state[weight] = {"step": step, "exp_avg": state["moment1"], "exp_avg_sq": state["moment2"]}
+        elif optimiser.momentum:
+            made.state[weight] = {"momentum_buffer": state["momentum"]}
+    made.step()
+    return {name: weight.detach().numpy() for name, weight in weights.items()}
+
+
+@pytest.mark.parametrize("optimiser", CASES)
+@pytest.mark.parametrize("largest_norm", [0.0, 0.01, 100.0])
+def test_updates_are_those_of_torch(optimiser: Any, largest_norm: float) -> None:
+    epsilon = 1e-300  # Keras and PyTorch add theirs at different places
+    if isinstance(optimiser, Adam):
+        optimiser = replace(optimiser, epsilon=epsilon)
+    network = trained_network(optimiser, largest_gradient_norm=largest_norm)
+    values = given_values(network, 3, dyadic=False, dtype=np.float64)
+    raw = interpreted(replace(network, largest_gradient_norm=0.0), values).gradients
+    expected = by_torch(network, values, raw, epsilon)
+    found = interpreted(network, values).updated
+    for name, weight in expected.items():
+        assert relative_error(found[name], weight) < FLOAT64
+
+
+def test_gradients_below_the_bound_stay_as_they_are() -> None:
+    network = trained_network(Sgd(learning_rate=0.1))
+    values = given_values(network, 3)
+    plain = executed(compiled(network), values)
+    bounded = replace(network, largest_gradient_norm=1e6)
+    loose = executed(compiled(bounded), values)
+    for name in plain.gradients:
+        np.testing.assert_array_equal(loose.gradients[name], plain.gradients[name])
+    bounded = replace(network, largest_gradient_norm=0.001)
+    tight = executed(compiled(bounded), values)
+    norm = np.sqrt(sum(float((gradient**2).sum()) for gradient in tight.gradients.values()))
+    assert norm == pytest.approx(0.001, rel=1e-2)
+
+
+def test_a_scheduled_second_threshold_decides_what_is_listed() -> None:
+    """As run-time input the threshold gives what a constant of the same value gives, bit for bit."""
+    network = small_network((9, 8, 6, 4), timesteps=6, batch=4, second_threshold=0.6)
+    moving = replace(network, threshold_schedule=ThresholdSchedule())
+    values = given_values(network, 3)
+    made = compiled(moving)
+    assert set(moving.scheduled) == {"second_threshold.hidden0", "second_threshold.hidden1"}
+    for threshold in (-100.0, 0.25, 0.6):
+        constant = replace(
+            network,
+            layers=tuple(
+                replace(layer, selection=replace(layer.selection, second_threshold=threshold))
+                for layer in network.layers[:-1]
+            )
+            + network.layers[-1:],
+        )
+        expected = executed(compiled(constant), values)
+        executor = Executor(made.program)
+        executor.write(values.for_program(moving))
+        executor.write({name: np.full(1, threshold, np.float32) for name in moving.scheduled})
+        executor.run()
+        for layer in network.layers:
+            np.testing.assert_array_equal(executor.arrays[f"counts.{layer.name}.sequence"], expected.listed[layer.name])
+            np.testing.assert_array_equal(executor.read(f"next.w.{layer.name}"), expected.updated[layer.name])
+    with pytest.raises(MappingError, match=r"has no input 'second_threshold\.output'"):
+        executor.write({"second_threshold.output": np.zeros(1, np.float32)})
+
+
+def test_scheduled_and_clipped_interpreted_and_executed() -> None:
+    network = trained_network(
+        Adam(learning_rate=0.01, scheduled=True), threshold_schedule=ThresholdSchedule(output=True),
+        largest_gradient_norm=0.01,
+    )  # fmt: skip
+    values = given_values(network, 5)
+    expected, found = interpreted(network, values), executed(compiled(network), values)
+    for name in expected.gradients:
+        np.testing.assert_array_equal(found.listed[name], expected.listed[name])
+        assert relative_error(found.gradients[name], expected.gradients[name]) < 1e-5
+
+
+@pytest.mark.parametrize(("training_step", "expected"), [(0, -100.0), (1, -49.55), (2, -24.325), (200, 0.9)])
+def test_the_threshold_goes_half_way_every_training_step(training_step: int, expected: float) -> None:
+    assert ThresholdSchedule(share=0.5).at(training_step, 0.9) == pytest.approx(expected)

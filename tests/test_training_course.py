@@ -1,0 +1,290 @@
+"""A training from epoch to epoch: validation samples, best weights, schedules, checkpoints that go on exactly."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from networks import compiled, given_values, small_network
+
+from mimdsim.base.errors import DataFileError, DescriptionError
+from mimdsim.cli import main
+from mimdsim.functional import Checkpoints, Evaluation, RateSchedule, TrainingLog, initial_weights, train
+from mimdsim.functional.train import split
+from mimdsim.graph import Adam, Sgd, SpikingNetwork
+from mimdsim.graph.spikes import ThresholdSchedule
+from mimdsim.workload import load_workload
+
+NETWORK = small_network(
+    (10, 9, 4), timesteps=5, batch=4, optimiser=Adam(learning_rate=0.02, weight_decay=0.1, scheduled=True),
+    threshold_schedule=ThresholdSchedule(start=-5.0),
+)  # fmt: skip
+MADE = compiled(NETWORK)
+RATE = RateSchedule(warm_up_training_steps=3, final_share=0.1)
+JUDGED = Evaluation(validation_share=0.2, keep_best=True)
+
+
+class Samples:
+    """Random input spikes whose number of events tells the class."""
+
+    def __init__(self, network: SpikingNetwork, samples: int):
+        many = given_values(replace(network, batch=samples), 8)
+        self.spikes, self.labels = many.spikes, many.labels
+
+    def batch(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return self.spikes.ids[:, indices], self.spikes.counts[:, indices, 0], self.labels[indices]
+
+
+class Stopped(Exception):
+    """The process ended here."""
+
+
+DATA = Samples(NETWORK, 25)
+
+
+def trained(checkpoints: Checkpoints | None = None, *, stop_after: int = 0, **more: Any) -> TrainingLog:
+    def progress(done: int, _total: int) -> None:
+        if done == stop_after:
+            raise Stopped
+
+    given: dict[str, Any] = {"epochs": 4, "max_training_steps": 0, "evaluation": JUDGED, "rate": RATE} | more
+    weights = initial_weights(NETWORK, seed=3, scale=2.0, offset=0.2)
+    return train(
+        MADE.program, NETWORK, DATA, DATA, weights=weights, seed=5, checkpoints=checkpoints, progress=progress, **given
+    )
+
+
+def same(one: TrainingLog, other: TrainingLog) -> None:
+    """Every field, bit for bit."""
+    for name in ("loss", "test_accuracy_by_epoch", "train_accuracy", "train_accuracy_by_epoch", "scheduled"):
+        assert getattr(one, name) == getattr(other, name), name
+    assert one.validation_accuracy_by_epoch == other.validation_accuracy_by_epoch
+    assert (one.best_epoch, one.test_samples) == (other.best_epoch, other.test_samples)
+    for name in one.weights:
+        assert one.weights[name].tobytes() == other.weights[name].tobytes()
+    for name in one.activity.ids:
+        assert one.activity.ids[name].tobytes() == other.activity.ids[name].tobytes()
+        assert one.activity.counts[name].tobytes() == other.activity.counts[name].tobytes()
+    assert one.activity.dropped == other.activity.dropped
+
+
+@pytest.mark.parametrize("stop_after", [5, 7, 10, 19])
+def test_a_resumed_training_is_an_unbroken_one(tmp_path: Path, stop_after: int) -> None:
+    whole = trained()
+    assert len(whole.loss) == 20
+    assert len(whole.validation_accuracy_by_epoch) == len(whole.train_accuracy_by_epoch) == 4
+    file = Checkpoints(path=tmp_path / "training.npz", digest="one")
+    with pytest.raises(Stopped):
+        trained(file, stop_after=stop_after)
+    same(trained(replace(file, resume=True)), whole)
+    # what is finished is read, not trained again
+    same(trained(replace(file, resume=True), stop_after=20), whole)
+    assert [path.name for path in tmp_path.iterdir()] == ["training.npz"]
+
+
+@pytest.mark.parametrize("optimiser", [Sgd(learning_rate=0.02), Sgd(learning_rate=0.02, momentum=0.9)])
+def test_other_optimisers_resume_too(tmp_path: Path, optimiser: Any) -> None:
+    network = replace(NETWORK, optimiser=optimiser, threshold_schedule=None)
+    program = compiled(network).program
+    file = Checkpoints(path=tmp_path / "training.npz", digest="one")
+    logs = []
+    for epochs, resume in ((4, False), (2, False), (4, True)):
+        weights = initial_weights(network, seed=3, scale=2.0, offset=0.2)
+        # the second stops where an interruption would have
+        checkpoints = None if (epochs, resume) == (4, False) else replace(file, resume=resume)
+        stop = [10 if epochs == 2 else 0]
+
+        def progress(done: int, _total: int, stop: list[int] = stop) -> None:
+            if done == stop[0]:
+                raise Stopped
+
+        try:
+            logs.append(
+                train(
+                    program, network, DATA, None, weights=weights, epochs=4, max_training_steps=0, seed=5,
+                    checkpoints=checkpoints, progress=progress,
+                )
+            )  # fmt: skip
+        except Stopped:
+            assert file.path.exists()
+    same(logs[1], logs[0])
+
+
+def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
+    file = Checkpoints(path=tmp_path / "training.npz", digest="a" * 64)
+    trained(file, epochs=1)
+    with pytest.raises(DataFileError, match=r"training\.npz: belongs to another workload or machine \(digest aaaaaaaa"):
+        trained(Checkpoints(path=file.path, digest="b" * 64, resume=True))
+    with pytest.raises(DataFileError, match="no such checkpoint; leave out --resume to start anew"):
+        trained(Checkpoints(path=tmp_path / "none.npz", digest="a", resume=True))
+
+
+def rewritten(path: Path, changes: dict[str, bytes | None]) -> None:
+    """The archive with members replaced, or left out where None is given."""
+    with zipfile.ZipFile(path) as archive:
+        members = {info.filename: archive.read(info) for info in archive.infolist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in (members | changes).items():
+            if content is not None:
+                archive.writestr(name, content)
+
+
+def packed(array: np.ndarray) -> bytes:
+    import io
+
+    file = io.BytesIO()
+    np.lib.format.write_array(file, array, allow_pickle=True)
+    return file.getvalue()
+
+
+def test_damaged_checkpoints_are_refused_by_name_and_reason(tmp_path: Path) -> None:
+    file = Checkpoints(path=tmp_path / "training.npz", digest="a", resume=True)
+    trained(replace(file, resume=False), epochs=1)
+    good = file.path.read_bytes()
+    with zipfile.ZipFile(file.path) as archive:
+        about = json.loads(archive.read("about.npy")[128:])
+    text = lambda **changed: packed(np.frombuffer(json.dumps(about | changed).encode(), np.uint8))  # noqa: E731
+    cases: list[tuple[dict[str, bytes | None], str]] = [
+        ({"about.npy": None}, "is not a checkpoint, or damaged"),
+        ({"about.npy": text(schema=9)}, "is a checkpoint of format 9; this mimdsim reads 1"),
+        ({"about.npy": text(done=-7)}, "'done' is -7"),
+        ({"about.npy": text(curves={})}, "its curves are"),
+        ({"about.npy": packed(np.array([{}], object))}, "is not a checkpoint, or damaged"),
+        ({"memory/w.output.npy": None}, "w.output"),
+        (
+            {"memory/w.output.npy": packed(np.zeros((3, 3), np.float32))},
+            "'memory/w.output' is float32.3, 3., float32.9",
+        ),
+        ({"memory/w.output.npy": packed(np.zeros((900, 900), np.float32))}, "at most 144 bytes"),
+        ({"memory/w.output.npy": packed(np.array([[{}]], object))}, "at most 144 bytes"),
+        ({"loss.npy": b"\x93NUMPY"}, "is not a checkpoint, or damaged"),
+    ]
+    for changes, message in cases:
+        file.path.write_bytes(good)
+        rewritten(file.path, changes)
+        with pytest.raises(DataFileError, match=message):
+            trained(file, epochs=1)
+    file.path.write_bytes(good)
+    same(trained(file, epochs=1), trained(epochs=1))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(data=st.data())
+def test_a_mutated_checkpoint_is_refused_or_read(tmp_path_factory: Any, data: Any) -> None:
+    """Cut short or with a byte changed: a clear refusal, or what was written."""
+    file = Checkpoints(path=tmp_path_factory.mktemp("mutated") / "training.npz", digest="a", resume=True)
+    trained(replace(file, resume=False), epochs=1, evaluation=Evaluation(when="never"))
+    good = bytearray(file.path.read_bytes())
+    if data.draw(st.booleans()):
+        good = good[: data.draw(st.integers(0, len(good) - 1))]
+    else:
+        good[data.draw(st.integers(0, len(good) - 1))] ^= data.draw(st.integers(1, 255))
+    file.path.write_bytes(bytes(good))
+    try:
+        log = trained(file, epochs=1, evaluation=Evaluation(when="never"))
+    except DataFileError:
+        return  # refused; anything else that is raised fails the test
+    assert len(log.loss) == 6
+
+
+def test_validation_samples_are_not_trained_on() -> None:
+    kept, held_out = split(25, 0.2, seed=5)
+    assert len(held_out) == 5
+    assert sorted([*kept, *held_out]) == list(range(25))
+    np.testing.assert_array_equal(split(25, 0.2, seed=5)[1], held_out)
+    assert not np.array_equal(split(25, 0.2, seed=6)[1], held_out)
+    seen: list[int] = []
+
+    class Watched(Samples):
+        def batch(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            seen.extend(indices.tolist())
+            return super().batch(indices)
+
+    weights = initial_weights(NETWORK, seed=3, scale=2.0, offset=0.2)
+    train(
+        MADE.program, NETWORK, Watched(NETWORK, 25), None, weights=weights, epochs=2, max_training_steps=0, seed=5,
+        evaluation=Evaluation(when="never", validation_share=0.2),
+    )  # fmt: skip
+    assert set(seen) == set(kept.tolist())
+
+
+def test_the_weights_of_the_best_epoch_are_left() -> None:
+    by_epochs = [trained(epochs=epochs, rate=None) for epochs in (1, 2, 3, 4)]
+    log = by_epochs[-1]
+    assert log.validation_samples == 5
+    best = int(np.argmax(log.validation_accuracy_by_epoch))
+    assert log.best_epoch == best
+    last = trained(epochs=best + 1, rate=None, evaluation=Evaluation(validation_share=0.2))
+    for name, weight in log.weights.items():
+        np.testing.assert_array_equal(weight, last.weights[name])
+
+
+def test_evaluation_at_the_end_or_never() -> None:
+    each, end = trained(), trained(evaluation=Evaluation(when="end", validation_share=0.2))
+    never = trained(evaluation=Evaluation(when="never"))
+    assert len(each.test_accuracy_by_epoch) == 4
+    assert end.test_accuracy_by_epoch == each.test_accuracy_by_epoch[-1:]
+    assert never.test_accuracy_by_epoch == ()
+    assert never.train_accuracy is None
+
+
+def test_schedules_are_in_the_log() -> None:
+    log = trained()
+    rates = log.scheduled["learning_rate"]
+    assert rates[:3] == pytest.approx([0.02 / 3, 0.04 / 3, 0.02])
+    assert rates[3] == pytest.approx(0.02)
+    assert min(rates[3:]) == rates[-1] > 0.002
+    thresholds = log.scheduled["second_threshold.hidden0"]
+    assert thresholds[:3] == pytest.approx([-5.0, -2.25, -0.875])
+    assert thresholds[-1] == pytest.approx(0.5, abs=1e-4)
+
+
+@pytest.mark.parametrize(("number", "expected"), [(0, 0.25), (3, 1.0), (4, 1.0), (12, 0.55), (20, 0.1), (99, 0.1)])
+def test_the_rate_rises_and_falls_along_a_cosine(number: int, expected: float) -> None:
+    schedule = RateSchedule(warm_up_training_steps=4, final_share=0.1)
+    assert schedule.at(number, 20, 1.0) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"optimiser": "adamw", "momentum": 0.9}, "training.momentum: is for optimiser 'sgd'"),
+        ({"weight_decay": 0.1}, 'write optimiser = "adamw"'),
+        ({"warm_up_training_steps": 3}, 'need schedule = "cosine"'),
+        ({"keep_best": True}, "give validation_share and"),
+    ],
+)
+def test_recipes_that_do_not_agree_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DescriptionError, match=message):
+        load_workload("digits", {f"training.{key}": value for key, value in changes.items()})
+
+
+def test_a_schedule_of_the_second_threshold_needs_sparse_spikes() -> None:
+    with pytest.raises(DescriptionError, match="dense spikes have no second threshold to schedule"):
+        load_workload("digits", {"network.spikes": "dense", "training.second_threshold_share": 0.5})
+
+
+def test_run_resumes_from_a_checkpoint(tmp_path: Path) -> None:
+    keys = (
+        "data.train_samples=96", "data.test_samples=48", "training.epochs=2", "training.validation_share=0.25",
+        "training.keep_best=true", "training.second_threshold_share=0.5", "training.schedule=cosine",
+        "training.largest_gradient_norm=1.0", "training.optimiser=adamw", "training.weight_decay=0.01",
+    )  # fmt: skip
+    set_all = [part for key in keys for part in ("--set", key)]
+    file, one, other = tmp_path / "training.npz", tmp_path / "one", tmp_path / "other"
+    for folder, more in ((one, ()), (other, ("--resume",))):
+        arguments = ["run", "digits", "bow", "--out", str(folder), "--checkpoint", str(file), *more, *set_all]
+        result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+    assert (one / "profile.json").read_bytes() == (other / "profile.json").read_bytes()
+    result = CliRunner().invoke(main, ["run", "digits", "bow", "--resume", *set_all])
+    assert result.exit_code == 2
+    assert "add  --checkpoint FILE" in result.output
