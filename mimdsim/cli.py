@@ -64,7 +64,7 @@ def run(
     if resume and checkpoint is None:
         raise DescriptionError("--resume", ["needs a file to go on from: add  --checkpoint FILE"])
     machines = (machine, *(gpu for gpu in gpus if gpu != "none"))
-    _run(workload, machines, out, dump, changes, checkpoint, resume)
+    _run(workload, machines, out, changes, dump=dump, checkpoint=checkpoint, resume=resume)
 
 
 @main.command()
@@ -77,18 +77,13 @@ def compare(workload: str, machines: tuple[str, ...], out: Path | None, changes:
     chosen = machines or ("bow", "a100", "h100")
     if len(chosen) == 1:
         chosen = (*chosen, "a100")
-    _run(workload, chosen, out or Path("reports") / f"{Path(workload).stem}-compared", None, changes)
+    _run(workload, chosen, out or Path("reports") / f"{Path(workload).stem}-compared", changes)
 
 
 def _run(
-    workload_name: str,
-    machine_names: tuple[str, ...],
-    out: Path | None,
-    dump: Path | None,
-    changes: tuple[str, ...],
-    checkpoint: Path | None = None,
-    resume: bool = False,
+    workload_name: str, machine_names: tuple[str, ...], out: Path | None, changes: tuple[str, ...], **options: Any
 ) -> None:
+    """options: those of `simulate`."""
     from mimdsim.base.files import writable_folder
     from mimdsim.machine import MimdMachine, load_machine
     from mimdsim.profile import save_profile
@@ -117,14 +112,11 @@ def _run(
             ],
         )
     folder = writable_folder(out or Path("reports") / f"{workload.name}-{tiled[0].name}")
-    if dump is not None:
-        writable_folder(dump)
-    if checkpoint is not None:
-        writable_folder(checkpoint.parent)  # before hours of work
+    for needed in (options.get("dump"), options.get("checkpoint") and options["checkpoint"].parent):
+        if needed is not None:
+            writable_folder(needed)  # before hours of work
     with _Bars() as bars:
-        made = simulate(
-            workload, tiled[0], tuple(gpus), dump=dump, progress=bars.show, checkpoint=checkpoint, resume=resume
-        )
+        made = simulate(workload, tiled[0], tuple(gpus), progress=bars.show, **options)
     save_profile(folder / "profile.json", made.profile)
     write_report(made.profile, folder)
     for line in summary_lines(made.profile):

@@ -20,6 +20,9 @@ from networks import (
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import MappingOptions
 from mimdsim.functional import Executor
+from mimdsim.gpu import STRATEGIES
+from mimdsim.gpu.execution import execute
+from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.graph import Adam, Sgd, SpikingNetwork, interpret, training_graph
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.graph.training import moment_name, optimiser_state
@@ -186,3 +189,40 @@ def test_scheduled_and_clipped_interpreted_and_executed() -> None:
 @pytest.mark.parametrize(("training_step", "expected"), [(0, -100.0), (1, -49.55), (2, -24.325), (200, 0.9)])
 def test_the_threshold_goes_half_way_every_training_step(training_step: int, expected: float) -> None:
     assert ThresholdSchedule(share=0.5).at(training_step, 0.9) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+def test_updates_of_every_gpu_strategy_are_those_of_the_interpreter(strategy: str) -> None:
+    network = trained_network(
+        Adam(learning_rate=0.01, scheduled=True, weight_decay=0.1), threshold_schedule=ThresholdSchedule(),
+        largest_gradient_norm=0.01,
+    )  # fmt: skip
+    graph = training_graph(network)
+    inputs = given_values(network, 3, dtype=np.float64).for_graph(network)
+    meant, made = interpret(graph, inputs), execute(graph, inputs, strategy=strategy)
+    for name in graph.outputs[2:]:
+        assert relative_error(np.asarray(made[name]), np.asarray(meant[name])) < 1e-12, name
+
+
+def test_clipping_and_moments_are_kernels_with_their_bytes() -> None:
+    plain, more = (
+        lower_to_kernels(training_graph(trained_network(optimiser, **fields)), STRATEGIES["hoisted"], precision="fp32")
+        for optimiser, fields in (
+            (Sgd(learning_rate=0.1), {}),
+            (Sgd(learning_rate=0.1, momentum=0.9), {"largest_gradient_norm": 1.0}),
+        )
+    )
+    kinds = [kernel.op for kernel in more.kernels]
+    assert [kinds.count(kind) for kind in ("sum_squares", "clip_factor", "scale", "momentum", "sgd")] == [3, 1, 3, 3, 0]
+    assert more.bytes_needed > plain.bytes_needed
+
+
+def test_clipping_takes_supersteps_and_cycles() -> None:
+    """Squares on every tile, their sum, one factor for all: five supersteps, and the largest ones are counted."""
+    plain, clipped = (
+        compiled(trained_network(Sgd(learning_rate=0.1), largest_gradient_norm=norm)).program for norm in (0.0, 1.0)
+    )
+    names = [step.stage for step, _, _ in clipped.supersteps()]
+    more = ["square gradients", "add squares", "gather squares", "clip factor", "clip gradients"]
+    assert [stage for stage in names if stage in more] == more
+    assert len(names) == len([None for _ in plain.supersteps()]) + 5
