@@ -20,6 +20,7 @@ from mimdsim.graph import Adam, Layer, Sgd, SparseSpikes, SpikingNetwork, interp
 from mimdsim.graph.neurons import Lif
 from mimdsim.graph.spikes import Selection
 from mimdsim.graph.training import moment_name
+from mimdsim.graph.truncation import STATE_BITS, random_name
 from mimdsim.machine import MimdMachine, load_machine
 
 DYADIC_UNIT = 2.0**-14
@@ -52,6 +53,7 @@ def small_network(
     recurrence: str = "none",
     delay: int = 1,
     bias: bool = False,
+    truncation: str = "lowest",
     **more: Any,
 ) -> SpikingNetwork:
     """widths: inputs, hidden layers, classes; capacities: one per layer (as many as neurons when not given).
@@ -63,8 +65,9 @@ def small_network(
     layers = []
     for name, (fan_in, neurons), capacity in zip(names, pairwise(widths), capacities or fan_outs, strict=True):
         selection = Selection(
-            threshold=1.0, second_threshold=second_threshold, capacity=capacity, slope=slope, smooth=smooth
-        )
+            threshold=1.0, second_threshold=second_threshold, capacity=capacity, slope=slope, smooth=smooth,
+            truncation=truncation,
+        )  # fmt: skip
         lif = Lif(decay=decay, gain=gain, threshold=1.0, reset_gradient=reset_gradient)
         layers.append(
             Layer(
@@ -173,6 +176,9 @@ def given_values(
         ids[place][: listed.size] = listed
         counts[place] = listed.size
     labels = draw.integers(0, network.classes, network.batch).astype(np.int32)
+    for layer in network.layers:
+        if layer.selection.truncation == "random":
+            arrays[random_name(layer.name)] = draw.integers(0, 1 << STATE_BITS, network.batch)
     return Given(
         spikes=SparseSpikes(ids=ids, counts=counts), dense=dense.astype(np.float64), labels=labels, arrays=arrays
     )

@@ -10,6 +10,7 @@ import numpy as np
 from mimdsim.base.rng import stream
 from mimdsim.functional import Executor, initial_weights
 from mimdsim.graph import Graph, SparseSpikes, SpikingNetwork
+from mimdsim.graph.truncation import STATE_BITS, random_name
 from mimdsim.program import Superstep, VertexTable
 from mimdsim.program.rows import boxes_of, describe_box
 from mimdsim.program.verify import vertex_name
@@ -51,6 +52,9 @@ def dyadic_inputs(network: SpikingNetwork, seed: int = 0) -> dict[str, np.ndarra
         "training_step": np.array([1]),
     }
     values |= {name: np.full(1, value, np.float32) for name, value in network.scheduled.items()}
+    for layer in network.layers:
+        if layer.selection.truncation == "random":
+            values[random_name(layer.name)] = draw.integers(0, 1 << STATE_BITS, network.batch)
     for name, weights in initial_weights(network, seed, 4.0, 0.02).items():
         values[name] = (np.round(weights * DYADIC) / DYADIC).astype(np.float32)
     return values

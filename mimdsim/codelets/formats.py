@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mimdsim.base.errors import MappingError
-from mimdsim.codelets import dense, neurons, spikes, training
+from mimdsim.codelets import dense, neurons, spikes, training, truncation
 from mimdsim.codelets.launch import SUBWORD_STORE_BUNDLES, SUBWORD_STORE_SOURCE
 from mimdsim.program import Codelet, Term, TileFormula, WorkerBundles
 
@@ -66,14 +66,19 @@ HALF = {
         why=f"half: per slot {SUBWORD_STORE_SOURCE}",
     ),
 }
+_PER_HIT = Change(more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("hits",)),), why=_AN_ID)
+_PER_LISTED = Change(
+    fixed=2 * SUBWORD_STORE_BUNDLES,  # both counts
+    more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("listed",)),),
+    why=_AN_ID,
+)
 SHORT_IDS = {
-    spikes.SCAN_FLAGS.name: Change(more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("hits",)),), why=_AN_ID),
-    spikes.COMBINE_WORKERS.name: Change(more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("hits",)),), why=_AN_ID),
-    spikes.COMBINE_TILES.name: Change(
-        fixed=2 * SUBWORD_STORE_BUNDLES,  # both counts
-        more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("listed",)),),
-        why=_AN_ID,
-    ),
+    spikes.SCAN_FLAGS.name: _PER_HIT,
+    spikes.COMBINE_WORKERS.name: _PER_HIT,
+    spikes.COMBINE_TILES.name: _PER_LISTED,
+    truncation.SCAN_FLAGS_FROM.name: _PER_HIT,
+    truncation.COMBINE_WORKERS_FROM.name: _PER_HIT,
+    truncation.COMBINE_TILES_FROM.name: _PER_LISTED,
 }
 # library vertices: the formula for any bytes of an element, by the formula for four
 _FORMULAS: tuple[Callable[[int], TileFormula], ...] = (

@@ -3,17 +3,84 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from mimdsim.codelets import spikes as codelets
+from mimdsim.codelets import truncation
 from mimdsim.codelets.dense import RANDOM_OFFSETS
 from mimdsim.compiler.context import WORD_BYTES, Lowering, defines_of
 from mimdsim.compiler.placement import LayerPlacement
 from mimdsim.graph import Layer, Operation
-from mimdsim.program import Hits, Listed, Spikes, TileMapping, VertexTable
+from mimdsim.graph.records import Carry
+from mimdsim.program import Codelet, Hits, Listed, Spikes, TileMapping, VertexTable
 
 ROWS = 2  # flag rows: true spikes, gradient entries
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scanning:
+    """The codelets of a scan: from neuron 0, or from a neuron drawn for each sample."""
+
+    scan_flags: Codelet
+    combine_workers: Codelet
+    combine_tiles: Codelet
+
+
+PUBLISHED = Scanning(
+    scan_flags=codelets.SCAN_FLAGS, combine_workers=codelets.COMBINE_WORKERS, combine_tiles=codelets.COMBINE_TILES
+)
+FROM_A_START = Scanning(
+    scan_flags=truncation.SCAN_FLAGS_FROM,
+    combine_workers=truncation.COMBINE_WORKERS_FROM,
+    combine_tiles=truncation.COMBINE_TILES_FROM,
+)
+
+
+def declare_random(low: Lowering, carry: Carry) -> None:
+    """The generator of a layer, one number per sample where its list is joined; the host sets it before a batch."""
+    layer = carry.leaves.split(".", 1)[1]
+    random = low.variable(
+        carry.leaves,
+        (low.network.batch,),
+        "int64",
+        _by_list(low, layer),
+        "spike selection",
+        persistent=True,
+        stored_bytes=WORD_BYTES,
+    )
+    low.inputs[carry.leaves] = random
+    low.storage[carry.enters] = (random,)
+
+
+def lower_next_random(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """next_random: the generators one number on, and the neurons that their scans start at."""
+    (op,) = ops
+    layer = low.layer(op.layer)
+    (random,) = low.storage[op.inputs[0]]
+    starts = low.variable(
+        f"starts.{layer.name}", (low.network.batch,), "int32", _by_list(low, layer.name), "spike selection"
+    )
+    samples = np.arange(low.network.batch)
+    table = VertexTable(
+        codelet=truncation.DRAW_STARTS,
+        layer=layer.name,
+        tiles=low.placed(layer.name).combine_tiles,
+        operands={"random": random, "starts": starts},
+        columns={"sample": samples},
+        extents={"one": np.ones_like(samples)},
+        constants={"neurons": layer.neurons},
+    )
+    low.emit(
+        "draw starts", op.kind, tables=(table,), defines=((random, op.outputs[0]),), mergeable=False, layer=layer.name
+    )
+    low.storage[op.outputs[0]] = (random, starts)
+
+
+def _by_list(low: Lowering, layer: str) -> TileMapping:
+    index = np.arange(low.network.batch)
+    return TileMapping.split(0, low.placed(layer).combine_tiles, index, index + 1)
 
 
 def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -26,18 +93,23 @@ def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
     flags = low.variable(
         f"flags.{name}", (ROWS, batch, layer.neurons), "int32", low.by_neuron(name, 2), "spike selection"
     )
-    _emit_flags(low, layer, placed, v, flags, low.storage[op.inputs[1]][0] if len(op.inputs) > 1 else None)
-    _emit_random_offsets(low, layer, placed)
-    tile_lists = _emit_scans(low, layer, placed, flags)
+    drawn = layer.selection.truncation == "random"  # then the state of the generators is the last input
+    second = low.storage[op.inputs[1]][0] if len(op.inputs) > 1 + drawn else None
+    _emit_flags(low, layer, placed, v, flags, second)
+    how = FROM_A_START if drawn else PUBLISHED
+    starts = {"starts": low.storage[op.inputs[-1]][1]} if drawn else {}
+    if not drawn:
+        _emit_random_offsets(low, layer, placed)
+    tile_lists = _emit_scans(low, layer, placed, flags, how, starts)
     ids, counts = list_variables(low, name)
     low.storage[op.outputs[0]] = (ids, counts)
     per_sample = ROWS * placed.spread
     first = np.arange(batch) * per_sample
     table = VertexTable(
-        codelet=codelets.COMBINE_TILES,
+        codelet=how.combine_tiles,
         layer=name,
         tiles=placed.combine_tiles,
-        operands={"tile_ids": tile_lists[0], "tile_counts": tile_lists[1], "ids": ids, "counts": counts},
+        operands={"tile_ids": tile_lists[0], "tile_counts": tile_lists[1], "ids": ids, "counts": counts, **starts},
         columns={
             "sample": np.arange(batch),
             "first": first,
@@ -93,11 +165,9 @@ def _emit_random_offsets(low: Lowering, layer: Layer, placed: LayerPlacement) ->
 
 def list_variables(low: Lowering, layer: str) -> tuple[str, str]:
     """Final ids and counts of a layer, each sample on its combine tile."""
-    index = np.arange(low.network.batch)
-    mapping = TileMapping.split(0, low.placed(layer).combine_tiles, index, index + 1)
-    shape, dtype = (len(index), low.layer(layer).capacity), low.options.id_dtype
-    ids = low.variable(f"ids.{layer}", shape, dtype, mapping, "spike ids")
-    counts = low.variable(f"counts.{layer}", (len(index), 2), dtype, mapping, "spike ids")
+    mapping, batch, dtype = _by_list(low, layer), low.network.batch, low.options.id_dtype
+    ids = low.variable(f"ids.{layer}", (batch, low.layer(layer).capacity), dtype, mapping, "spike ids")
+    counts = low.variable(f"counts.{layer}", (batch, 2), dtype, mapping, "spike ids")
     return ids, counts
 
 
@@ -105,10 +175,8 @@ def handed_on(low: Lowering, layer: str) -> tuple[str, ...]:
     """What the next layer receives of a layer's spikes: ids and counts, or a row of one byte per neuron."""
     if low.options.spike_exchange == "ids":
         return list_variables(low, layer)
-    index = np.arange(low.network.batch)
-    mapping = TileMapping.split(0, low.placed(layer).combine_tiles, index, index + 1)
-    shape = (len(index), low.layer(layer).neurons)
-    return (low.variable(f"row.{layer}", shape, "uint8", mapping, "spike ids"),)
+    shape = (low.network.batch, low.layer(layer).neurons)
+    return (low.variable(f"row.{layer}", shape, "uint8", _by_list(low, layer), "spike ids"),)
 
 
 def _emit_row(low: Lowering, layer: Layer, placed: LayerPlacement, ids: str, counts: str) -> None:
@@ -135,7 +203,9 @@ def _whole_words(low: Lowering, ids: int) -> int:
     return -(-ids // word) * word
 
 
-def _emit_scans(low: Lowering, layer: Layer, placed: LayerPlacement, flags: str) -> tuple[str, str]:
+def _emit_scans(
+    low: Lowering, layer: Layer, placed: LayerPlacement, flags: str, how: Scanning, starts: dict[str, str]
+) -> tuple[str, str]:
     """Workers scan runs of neurons; the workers of a tile are then joined. Returns the variables of the tile lists.
 
     Slots are numbered (sample, row, worker) and (sample, row, part); the first N mod workers get one neuron more.
@@ -164,10 +234,10 @@ def _emit_scans(low: Lowering, layer: Layer, placed: LayerPlacement, flags: str)
         start, stop = edges[worker[keep]], edges[worker[keep] + 1]
         scans.append(
             VertexTable(
-                codelet=codelets.SCAN_FLAGS,
+                codelet=how.scan_flags,
                 layer=name,
                 tiles=tiles[keep],
-                operands={"flags": flags, "worker_ids": worker_ids, "worker_counts": worker_counts},
+                operands={"flags": flags, "worker_ids": worker_ids, "worker_counts": worker_counts, **starts},
                 columns={"row": row[keep], "sample": sample[keep], "start": start, "stop": stop, "slot": slots[keep]},
                 extents={"states": stop - start, "hits": Hits(layer=name, which=which)},
                 constants={"capacity": layer.capacity},
@@ -193,7 +263,7 @@ def _emit_scans(low: Lowering, layer: Layer, placed: LayerPlacement, flags: str)
         first, last = part_edges[part[keep]], part_edges[part[keep] + 1]
         combines.append(
             VertexTable(
-                codelet=codelets.COMBINE_WORKERS,
+                codelet=how.combine_workers,
                 layer=name,
                 tiles=tiles[keep],
                 operands={
@@ -201,6 +271,7 @@ def _emit_scans(low: Lowering, layer: Layer, placed: LayerPlacement, flags: str)
                     "worker_counts": worker_counts,
                     "tile_ids": tile_ids,
                     "tile_counts": tile_counts,
+                    **starts,
                 },
                 columns={
                     "first": base + first,
@@ -219,4 +290,5 @@ def _emit_scans(low: Lowering, layer: Layer, placed: LayerPlacement, flags: str)
 
 RULES: dict[tuple[str, ...], Callable[[Lowering, tuple[Operation, ...]], None]] = {
     ("select_spikes",): lower_selection,
+    ("next_random",): lower_next_random,
 }

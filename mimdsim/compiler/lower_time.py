@@ -11,9 +11,10 @@ import numpy as np
 from mimdsim.codelets import dense as codelets
 from mimdsim.compiler.context import LINEAR_BYTES, WORD_BYTES, Lowering
 from mimdsim.compiler.lower_neurons import declare_constants, declare_thresholds
-from mimdsim.compiler.lower_selection import handed_on, list_variables
+from mimdsim.compiler.lower_selection import declare_random, handed_on, list_variables
 from mimdsim.compiler.lower_spikes import gradient_chip
 from mimdsim.graph import Operation, Scan, Value
+from mimdsim.graph.truncation import random_name
 from mimdsim.program import Copy, TileMapping, VertexTable
 
 
@@ -170,6 +171,8 @@ def lower_forward(low: Lowering, op: Operation, lower_body: object) -> None:
         if value.form == "sparse":
             _declare_carried_spikes(low, carry.enters, value, layer)
             previous.append((carry.enters, layer))
+        elif carry.leaves == random_name(layer):
+            declare_random(low, carry)
         else:
             v = low.variable(carry.leaves, value.shape, "float32", low.by_neuron(layer, 1), "neuron states")
             low.storage[carry.enters] = (v,)

@@ -13,6 +13,7 @@ from mimdsim.functional.checkpoint import Checkpoints, Course, read_checkpoint, 
 from mimdsim.functional.execute import Executor
 from mimdsim.functional.schedules import RateSchedule, scheduled_values
 from mimdsim.graph import Adam, SpikingNetwork
+from mimdsim.graph.truncation import STATE_BITS, random_name
 from mimdsim.program import Program, RecordedActivity
 
 Progress = Callable[[int, int], None]
@@ -68,6 +69,17 @@ def load_batch(executor: Executor, data: Samples, indices: np.ndarray) -> np.nda
     return labels
 
 
+def draw_randomness(executor: Executor, *names: str | int) -> None:
+    """Seed the generators of layers that drop spikes at random, from the stream `names`, whatever ran before.
+
+    On a machine the tiles draw these numbers themselves.
+    """
+    for name in executor.program.inputs:
+        if name.startswith(random_name("")):
+            batch = executor.arrays[name].size
+            executor.write({name: stream(0, name, *names).integers(0, 1 << STATE_BITS, batch)})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """What is held against samples that are not trained on, and when.
@@ -120,6 +132,7 @@ def train(
         scalars = scheduled_values(network, rate, number, total)
         executor.write(scalars)
         labels = load_batch(executor, train_data, np.resize(order[place * batch : (place + 1) * batch], batch))
+        draw_randomness(executor, seed, number)
         if isinstance(network.optimiser, Adam):
             executor.write({"training_step": np.array([number + 1])})
         executor.run()
@@ -195,6 +208,7 @@ def evaluate(executor: Executor, network: SpikingNetwork, data: Samples, indices
     for first in range(0, len(chosen), network.batch):
         part = chosen[first : first + network.batch]
         labels = load_batch(executor, data, np.resize(part, network.batch))
+        draw_randomness(executor, "evaluation", first)
         executor.run(phases=("forward", "loss"))
         right += int((guesses(executor) == labels)[: len(part)].sum())
     return right / len(chosen) if len(chosen) else 0.0

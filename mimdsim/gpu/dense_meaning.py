@@ -48,8 +48,8 @@ def _zeros(zeros: Zeros, reference: np.ndarray) -> tuple[Any]:
     return (DenseSpikes(fired=dense, listed=dense) if zeros.form == "sparse" else dense,)
 
 
-def _select(selection: Selection, v: np.ndarray, *second_threshold: Any) -> tuple[DenseSpikes]:
-    (spikes,) = OPERATIONS["select_spikes"].evaluate(selection, v, *second_threshold)
+def _select(selection: Selection, v: np.ndarray, *given: Any) -> tuple[DenseSpikes]:
+    (spikes,) = OPERATIONS["select_spikes"].evaluate(selection, v, *given)
     return (densify(spikes, v.shape[-1], v.dtype),)
 
 

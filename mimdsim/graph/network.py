@@ -20,6 +20,7 @@ from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Graph, GraphBuilder, Scan, Slice, Value
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
 from mimdsim.graph.training import LEARNING_RATE, Adam, Logits, Sgd, Trained, add_updates
+from mimdsim.graph.truncation import random_name
 
 RECURRENCES = ("none", "one_to_one", "all_to_all")
 DELAYS = (0, 1)  # timesteps from one layer to the next
@@ -140,8 +141,9 @@ def training_graph(network: SpikingNetwork) -> Graph:
 
     Inputs: 'input' (spikes [timesteps, batch, inputs]), 'labels' [batch], 'training_step', the network's parameters,
     with Adam 'moment1.<layer>', 'moment2.<layer>' of weights and 'moment1.r.<layer>' and so on of others (with momentum
-    'momentum.<layer>'), and what `network.scheduled` names. Outputs: 'loss', 'counts' [batch, classes], the gradient of
-    each parameter (clipped where that is asked for), and 'next.<parameter>' (and moments).
+    'momentum.<layer>'), what `network.scheduled` names, and 'random.<layer>' [batch] where truncation is random.
+    Outputs: 'loss', 'counts' [batch, classes], the gradient of each parameter (clipped where that is asked for), and
+    'next.<parameter>' (and moments).
     """
     graph = forward_graph(network)
     graph, gradients = differentiate(graph, "loss", tuple(network.parameters))
@@ -183,11 +185,8 @@ def forward_graph(network: SpikingNetwork) -> Graph:
     emitted: list[str] = []
     for layer in network.layers:
         carried, u = _neuron(body, layer, _current(body, layer, source))
-        kind = "select_spikes" if network.spikes == "sparse" else "spike"
-        second = second_threshold_of(layer.name)
-        given = (u, second) if second in network.moving_thresholds else (u,)
-        spikes = body.one(kind, given, f"spikes.{layer.name}", layer=layer.name, attributes=layer.selection)
-        carries += carried
+        drawn, spikes = _emit(body, network, layer, u)
+        carries += (*carried, *drawn)
         emitted.append(spikes)
         source = f"{spikes}.previous" if network.delay else spikes
     for index, spikes in enumerate(emitted):
@@ -240,6 +239,22 @@ def _neuron(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry
     return (Carry(enters=before, leaves=v),), v
 
 
+def _emit(body: GraphBuilder, network: SpikingNetwork, layer: Layer, u: str) -> tuple[tuple[Carry, ...], str]:
+    """Spikes from the potentials `u`, and the generator that is carried where truncation is random."""
+    name = layer.name
+    second = second_threshold_of(name)
+    inputs: tuple[str, ...] = (u, second) if second in network.moving_thresholds else (u,)
+    if network.spikes == "dense":
+        return (), body.one("spike", inputs, f"spikes.{name}", layer=name, attributes=layer.selection)
+    carries: tuple[Carry, ...] = ()
+    if layer.selection.truncation == "random":
+        before = body.declare(Value(name=f"{random_name(name)}.previous", shape=(network.batch,)))
+        state = body.one("next_random", (before,), random_name(name), layer=name)
+        carries = (Carry(enters=before, leaves=state, detached=True),)
+        inputs = (*inputs, state)
+    return carries, body.one("select_spikes", inputs, f"spikes.{name}", layer=name, attributes=layer.selection)
+
+
 def _with_loss(network: SpikingNetwork, scan: Scan) -> Graph:
     build = builder("forward")
     sparse = network.spikes == "sparse"
@@ -255,7 +270,11 @@ def _with_loss(network: SpikingNetwork, scan: Scan) -> Graph:
     for constant in scan.constants:
         build.declare(scan.body.value(constant))
     starts = []
+    randoms = {random_name(layer.name) for layer in network.layers}
     for carry in scan.carries:
+        if carry.leaves in randoms:
+            starts.append(build.declare(Value(name=carry.leaves, shape=(network.batch,))))
+            continue
         inside = scan.body.value(carry.enters)
         zeros = Zeros(shape=inside.shape, form=inside.form, capacity=inside.capacity)
         reference = f"w.{network.layers[0].name}"

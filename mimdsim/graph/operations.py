@@ -10,9 +10,10 @@ from mimdsim.graph.records import GraphBuilder
 from mimdsim.graph.scan import SCAN
 from mimdsim.graph.spikes import SPIKES
 from mimdsim.graph.training import TRAINING
+from mimdsim.graph.truncation import TRUNCATION
 from mimdsim.graph.wiring import WIRING
 
-FAMILIES = (*DENSE, *SPIKES, *WIRING, *NEURONS, *LINEAR_NEURONS, *TRAINING, SCAN)
+FAMILIES = (*DENSE, *SPIKES, *TRUNCATION, *WIRING, *NEURONS, *LINEAR_NEURONS, *TRAINING, SCAN)
 OPERATIONS: dict[str, OpDef] = {record.name: record for record in FAMILIES}
 
 

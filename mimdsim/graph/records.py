@@ -28,8 +28,9 @@ FORMS = ("array", "sparse")
 class SparseSpikes:
     """Spikes as ids: `ids` int32[..., batch, capacity], `counts` int32[..., batch, 2].
 
-    The first counts[..., 0] ids are true spikes (ascending), those up to counts[..., 1] are gradient entries: neurons
-    between the second threshold and the threshold. Ids beyond counts[..., 1] are stale and never read.
+    The first counts[..., 0] ids are true spikes (ascending from where the scan starts), those up to counts[..., 1] are
+    gradient entries: neurons between the second threshold and the threshold. Ids beyond counts[..., 1] are stale and
+    never read.
     """
 
     ids: np.ndarray

@@ -10,6 +10,7 @@ import numpy as np
 from mimdsim.graph.definition import Backward, OpDef, elements, like
 from mimdsim.graph.records import Operation, SparseSpikes, Value
 from mimdsim.graph.surrogates import known_surrogate
+from mimdsim.graph.truncation import from_start, known_truncation, scan_starts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +19,8 @@ class Selection:
 
     surrogate names a record of `surrogates.SURROGATES`, slope is its parameter (beta of SuperSpike). `smooth` replaces
     the spike of the dense form by a function whose derivative is that surrogate: for finite differences only.
-    Raises MappingError for a surrogate that is not known.
+    truncation: from where the scan for them runs, see `truncation.py`; with 'random', selection takes the state of a
+    generator as a second input. Raises MappingError for a surrogate or a truncation that is not known.
     """
 
     threshold: float
@@ -27,9 +29,11 @@ class Selection:
     slope: float
     surrogate: str = "superspike"
     smooth: bool = False
+    truncation: str = "lowest"
 
     def __post_init__(self) -> None:
         known_surrogate(self.surrogate)
+        known_truncation(self.truncation)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,16 +67,20 @@ def smooth_spike(selection: Selection, v: np.ndarray) -> np.ndarray:
     return known_surrogate(selection.surrogate).smooth(v - kind(selection.threshold), kind(selection.slope))
 
 
-def _select(selection: Selection, v: np.ndarray, second_threshold: Any = None) -> tuple[SparseSpikes]:
-    batch = v.shape[0]
-    second = selection.second_threshold if second_threshold is None else second_threshold
+def _select(selection: Selection, v: np.ndarray, *given: Any) -> tuple[SparseSpikes]:
+    """given: a second threshold where that moves, then the state of the generators where truncation is random."""
+    batch, neurons = v.shape
+    drawn = selection.truncation == "random"
+    starts = scan_starts(given[-1], neurons) if drawn else np.zeros(batch, np.int64)
+    second = given[0] if len(given) > drawn else selection.second_threshold
     ids = np.zeros((batch, selection.capacity), np.int32)
     counts = np.zeros((batch, 2), np.int32)
     fires = v > v.dtype.type(selection.threshold)
     near = (v > v.dtype.type(second)) & ~fires
     for sample in range(batch):
-        spikes = np.flatnonzero(fires[sample])[: selection.capacity]
-        listed = np.concatenate([spikes, np.flatnonzero(near[sample])])[: selection.capacity]
+        start = int(starts[sample])
+        spikes = from_start(np.flatnonzero(fires[sample]), start)[: selection.capacity]
+        listed = np.concatenate([spikes, from_start(np.flatnonzero(near[sample]), start)])[: selection.capacity]
         ids[sample, : listed.size] = listed
         counts[sample] = spikes.size, listed.size
     return (SparseSpikes(ids=ids, counts=counts),)
@@ -83,12 +91,12 @@ def _select_shapes(values: tuple[Value, ...], selection: Selection) -> tuple[tup
 
 
 def _select_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    threshold = (None,) * (len(op.inputs) - 1)  # given at run time; nothing is differentiated by it
+    others = (None,) * (len(op.inputs) - 1)  # given at run time; nothing is differentiated by them
     if cotangents[0] is None:
-        return (None, *threshold)
+        return (None, *others)
     inputs = (cotangents[0], build.saved(op.outputs[0]), build.saved(op.inputs[0]))
     dv = build.one("select_gradient", inputs, f"{op.layer}.dv_spike", layer=op.layer, attributes=op.attributes)
-    return (dv, *threshold)
+    return (dv, *others)
 
 
 def _select_gradient(

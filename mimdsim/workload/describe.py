@@ -67,6 +67,7 @@ class Network(Section):
     output_second_threshold: float = -100.0
     surrogate_slope: float = Field(default=10.0, gt=0)
     reset_gradient: Literal["pass", "mask"] = "pass"
+    truncation: Literal["lowest", "random"] = "lowest"  # whom a full list keeps: lowest ids, or from a random start
 
 
 class Mapping(Section):

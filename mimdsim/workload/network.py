@@ -33,6 +33,7 @@ def network_of(workload: Workload) -> SpikingNetwork:
             second_threshold=second,
             capacity=min(capacities[index], neurons),
             slope=network.surrogate_slope,
+            truncation=network.truncation,
         )
         name = "output" if is_output else f"hidden{index}"
         layers.append(Layer(name=name, inputs=fan_in, neurons=neurons, neuron=lif, selection=selection))
