@@ -181,10 +181,7 @@ def unused_chips(compiled: Compiled, machine: MimdMachine) -> tuple[str, ...]:
     used, asked = compiled.placement.chips, machine.links.chips
     if used >= asked:
         return ()
-    return (
-        f"{used} of {asked} chips used: the layers fit, in order, with {compiled.placement.neurons_per_tile} neurons a "
-        "tile; to spread them further lower mapping.neurons_unit or mapping.neurons_per_tile, or widen the network",
-    )
+    return (f"{used} of {asked} chips used: {compiled.placement.what_fills_chips}",)
 
 
 def beyond_sources(machine: MimdMachine) -> tuple[str, ...]:
@@ -292,7 +289,7 @@ def training_profile(workload: Workload, log: TrainingLog, batch: int) -> Traini
 def activity_profiles(network: SpikingNetwork, activity: RecordedActivity) -> tuple[Activity, ...]:
     """Spikes per layer of the recorded training step, the network input first."""
     sizes = [("input", network.inputs, network.input_capacity)]
-    sizes += [(layer.name, layer.neurons, layer.capacity) for layer in network.layers]
+    sizes += [(layer.name, layer.neurons, network.most_spikes(layer)) for layer in network.layers]
     profiles = []
     for name, neurons, capacity in sizes:
         ids, counts = activity.ids[name], activity.counts[name]

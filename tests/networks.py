@@ -140,7 +140,9 @@ class Given:
 
     def for_program(self, network: SpikingNetwork) -> dict[str, np.ndarray]:
         """Inputs of the executor."""
-        values = {"input.ids": self.spikes.ids, "input.counts": self.spikes.counts, "labels": self.labels}
+        values = {"input": self.dense.astype(np.float32), "labels": self.labels}
+        if network.spikes == "sparse":
+            values = {"input.ids": self.spikes.ids, "input.counts": self.spikes.counts, "labels": self.labels}
         if isinstance(network.optimiser, Adam):
             values["training_step"] = np.array([self.training_step])
         scalars = {name: np.full(1, value, np.float32) for name, value in self.scalars(network).items()}
@@ -265,7 +267,8 @@ def left_in(executor: Executor, made: Compiled) -> Outcome:
     names = [layer.name for layer in made.network.layers]
     gradients = gradient_names(made.network)
     arrays = executor.arrays
-    sequences = {name: (arrays[f"ids.{name}.sequence"], arrays[f"counts.{name}.sequence"]) for name in names}
+    listing = names if made.network.spikes == "sparse" else []
+    sequences = {name: (arrays[f"ids.{name}.sequence"], arrays[f"counts.{name}.sequence"]) for name in listing}
     return Outcome(
         loss=float(executor.read("loss").mean()),
         counts=executor.read("counts"),

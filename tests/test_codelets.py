@@ -72,7 +72,7 @@ def test_every_codelet_costs_something_and_says_where_that_comes_from(name: str)
         cycles = np.asarray(record.cost.cycles(asked, 6, 8))
         assert (cycles > 0).all()
         more = {name: 4 * column for name, column in Eights(elements=np.full(2, 8), outputs=np.full(2, 8)).items()}
-        more |= {"samples": np.full(2, 32), "neurons": np.full(2, 32)}
+        more |= {"samples": np.full(2, 32), "neurons": np.full(2, 32), "matrices": np.full(2, 32)}
         if "one" not in asked:  # a single number costs what it costs
             assert (np.asarray(record.cost.cycles(Eights(more), 6, 8)) > cycles).all()
     assert all(isinstance(term, Term) and term.bundles > 0 for term in record.flops)

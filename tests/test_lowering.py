@@ -21,16 +21,17 @@ from networks import (
     executed,
     given_values,
     interpreted,
+    machine,
     networks,
     relative_error,
     small_network,
 )
 
 from mimdsim.base.errors import MappingError
-from mimdsim.compiler import MappingOptions
+from mimdsim.compiler import MappingOptions, compile_graph
 from mimdsim.functional import Executor, initial_weights, train
 from mimdsim.functional.train import dropped_spikes
-from mimdsim.graph import SpikingNetwork
+from mimdsim.graph import SpikingNetwork, training_graph
 
 TOLERANCE = 1e-5
 
@@ -192,11 +193,12 @@ def test_a_second_training_step_starts_from_clean_states() -> None:
         np.testing.assert_array_equal(executor.arrays[name], fresh.arrays[name])
 
 
-def test_a_dense_network_is_refused_with_the_operation_named() -> None:
-    network = small_network(spikes="dense")
-    refusal = r"operation 'current\.hidden0' of kind 'matmul'.*set network\.spikes = \"sparse\" for a tiled machine"
+def test_a_graph_of_the_other_form_of_spikes_is_refused_with_the_operation_named() -> None:
+    sparse = small_network()
+    dense = training_graph(replace(sparse, spikes="dense"))
+    refusal = r"operation 'current\.hidden0' of kind 'matmul' \(layer 'hidden0'\) has no lowering of sparse spikes"
     with pytest.raises(MappingError, match=refusal):
-        compiled(network)
+        compile_graph(dense, sparse, machine(), MappingOptions())
 
 
 def test_selection_keeps_the_lowest_ids_and_counts_what_it_drops() -> None:

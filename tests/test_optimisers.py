@@ -62,8 +62,9 @@ def state_after(network: SpikingNetwork, values: dict[str, Any]) -> dict[str, np
 
 @pytest.mark.parametrize("optimiser", CASES)
 @pytest.mark.parametrize("largest_norm", [0.0, 0.01])
-def test_updates_on_tiles_are_those_of_the_interpreter(optimiser: Any, largest_norm: float) -> None:
-    network = trained_network(optimiser, largest_gradient_norm=largest_norm)
+@pytest.mark.parametrize("spikes", ["sparse", "dense"])
+def test_updates_on_tiles_are_those_of_the_interpreter(optimiser: Any, largest_norm: float, spikes: str) -> None:
+    network = trained_network(optimiser, largest_gradient_norm=largest_norm, spikes=spikes)
     values = given_values(network, 3)
     meaning = interpret(training_graph(network), values.for_graph(network))
     made = compiled(network)

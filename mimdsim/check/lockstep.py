@@ -9,6 +9,7 @@ import numpy as np
 
 from mimdsim.base.rng import stream
 from mimdsim.functional import Executor, initial_weights
+from mimdsim.functional.train import unfolded
 from mimdsim.graph import Graph, SparseSpikes, SpikingNetwork
 from mimdsim.graph.truncation import STATE_BITS, random_name
 from mimdsim.program import Superstep, VertexTable
@@ -45,9 +46,13 @@ def dyadic_inputs(network: SpikingNetwork, seed: int = 0) -> dict[str, np.ndarra
         count = min(int(counts[where]), network.inputs)
         counts[where] = count
         ids[where][:count] = np.sort(draw.choice(network.inputs, count, replace=False))
+    lists_or_rows = (
+        {"input": unfolded(ids, counts, network.inputs)}
+        if network.spikes == "dense"
+        else {"input.ids": ids, "input.counts": np.stack([counts, counts], axis=-1)}
+    )
     values: dict[str, np.ndarray] = {
-        "input.ids": ids,
-        "input.counts": np.stack([counts, counts], axis=-1),
+        **lists_or_rows,
         "labels": draw.integers(0, network.classes, network.batch).astype(np.int32),
         "training_step": np.array([1]),
     }
@@ -62,7 +67,9 @@ def dyadic_inputs(network: SpikingNetwork, seed: int = 0) -> dict[str, np.ndarra
 
 def graph_inputs(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
     """The same values as inputs of the graph; optimiser moments start at zero."""
-    given: dict[str, Any] = {"input": SparseSpikes(ids=inputs["input.ids"], counts=inputs["input.counts"])}
+    given: dict[str, Any] = {}
+    if "input.ids" in inputs:
+        given["input"] = SparseSpikes(ids=inputs["input.ids"], counts=inputs["input.counts"])
     for name in graph.inputs:
         if name == "training_step":
             given[name] = 1
@@ -70,7 +77,7 @@ def graph_inputs(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
             given[name] = inputs[name][0]  # a scalar is a variable of one element
         elif name in inputs:
             given[name] = inputs[name]
-        elif name != "input":
+        elif name not in given:
             given[name] = np.zeros(graph.value(name).shape, np.float32)
     return given
 

@@ -1,16 +1,11 @@
 """Floor 3: the codelets. One record each: boxes, arithmetic, cost, source. To add one, see `neurons.py`."""
 
-from mimdsim.codelets import dense, neurons, spikes, training, truncation
+from mimdsim.codelets import array_products, dense, elementwise, neurons, rows, spikes, training, truncation
 
 CODELETS = {
     record.name: record
-    for record in (
-        *neurons.CODELETS,
-        *spikes.CODELETS,
-        *truncation.CODELETS,
-        *dense.CODELETS,
-        *training.CODELETS,
-    )
+    for family in (neurons, spikes, truncation, dense, training, elementwise, array_products, rows)
+    for record in family.CODELETS
 }
 
-__all__ = ["CODELETS", "dense", "neurons", "spikes", "training", "truncation"]
+__all__ = ["CODELETS", "array_products", "dense", "elementwise", "neurons", "rows", "spikes", "training", "truncation"]

@@ -15,6 +15,7 @@ from mimdsim.compiler.fitting import check_fits
 from mimdsim.compiler.liveness import Memory, measure_memory
 from mimdsim.compiler.lower import lower
 from mimdsim.compiler.merge import merge_supersteps
+from mimdsim.compiler.place_arrays import place_arrays
 from mimdsim.compiler.placement import MappingOptions, Placement, place
 from mimdsim.graph import Graph, SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine
@@ -76,7 +77,10 @@ def compile_graph(
     watch = Watch(dump)
     # more contexts than the issue interval add no throughput: work is spread as for so many
     contexts = min(machine.tile.worker_contexts, machine.tile.issue_cycles)
-    placement = watch("place", place, network, machine.chip.tiles, contexts, options, machine.links.chips)
+    if network.spikes == "dense":
+        placement = watch("place", place_arrays, network, machine, options)
+    else:
+        placement = watch("place", place, network, machine.chip.tiles, contexts, options, machine.links.chips)
     program = watch("lower", lower, graph, network, placement, options)
     program = watch("merge supersteps", merge_supersteps, program)
     program = watch("plan exchanges", plan_exchanges, program)

@@ -10,7 +10,8 @@ from mimdsim.codelets.dense import FILL_VECTOR
 from mimdsim.codelets.formats import in_format
 from mimdsim.compiler.placement import LayerPlacement, MappingOptions, Placement
 from mimdsim.graph import Layer, SpikingNetwork, Value
-from mimdsim.program import Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
+from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
+from mimdsim.program.codelet import Recorded
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP
 
 LINEAR_BYTES = 128  # the library maps linearly in runs of at least 128 bytes a tile (poputil)
@@ -31,7 +32,7 @@ class Lowering:
     block: list[Superstep] | None = None  # the open repeat's body
     inputs: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)
-    recorded: dict[str, tuple[str, str]] = field(default_factory=dict)
+    recorded: dict[str, tuple[str, ...]] = field(default_factory=dict)
     phase: str = "forward"
     values: dict[str, Value] = field(default_factory=dict)  # of the graph or body being lowered
 
@@ -178,6 +179,28 @@ class Lowering:
         )
         self.emit("set constants", "zeros", tables=(table,), layer=layer)
         return held
+
+    def parameter(self, name: str, shape: tuple[int, int], category: str) -> None:
+        """Declare numbers that training keeps from step to step: weights, or what an optimiser keeps of them."""
+        mapping = self.by_neuron(name.rsplit(".", 1)[1], 1)
+        self.inputs[name] = self.variable(name, shape, "float32", mapping, category, persistent=True)
+        self.storage[name] = (name,)
+
+    def tiles_of(self, layer: str) -> np.ndarray:
+        """The tiles that hold neurons of a layer."""
+        return self.placed(layer).tiles
+
+    def over_matrix(
+        self, codelet: Codelet, matrix: str, layer: str
+    ) -> tuple[Codelet, np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray | Recorded]]:
+        """The codelet, its tiles, columns and extents for work on all of a [rows, neurons] matrix where it lies.
+
+        `codelet` works on whole columns of the matrix (":", "start:stop"), one vertex per tile of the layer.
+        """
+        placed = self.placed(layer)
+        rows = int(np.prod(self.variables[matrix].shape[:-1]))
+        columns = {"start": placed.starts, "stop": placed.stops}
+        return codelet, placed.tiles, columns, {"elements": (placed.stops - placed.starts) * rows}
 
     # ---- supersteps
 

@@ -66,7 +66,7 @@ def _check_executable(program: Program, memory: Memory, machine: MimdMachine) ->
 def remedies(network: SpikingNetwork, options: MappingOptions) -> Iterator[tuple[str, SpikingNetwork, MappingOptions]]:
     """(what to type, the changed network, the changed options)."""
     replicas = options.weight_gradient_replicas
-    if replicas > 1:
+    if replicas > 1 and network.spikes == "sparse":
         fewer = max(1, replicas // 3)
         advice = f"mapping.weight_gradient_replicas = {fewer} instead of {replicas} (fewer contexts add in parallel)"
         yield advice, network, replace(options, weight_gradient_replicas=fewer)

@@ -5,10 +5,22 @@ Each family file brings its rules: kinds of the fused operations -> function. A 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any
+
 import networkx as nx
 
 from mimdsim.base.errors import MappingError
-from mimdsim.compiler import lower_neurons, lower_selection, lower_spikes, lower_training
+from mimdsim.compiler import (
+    lower_array_time,
+    lower_arrays,
+    lower_neurons,
+    lower_rows,
+    lower_selection,
+    lower_spikes,
+    lower_training,
+)
+from mimdsim.compiler.array_context import ArrayLowering
 from mimdsim.compiler.context import WORD_BYTES, Lowering
 from mimdsim.compiler.lower_time import lower_backward, lower_forward
 from mimdsim.compiler.placement import MappingOptions, Placement
@@ -17,25 +29,29 @@ from mimdsim.graph.training import LEARNING_RATE, moment_name, optimiser_state
 from mimdsim.program import Program, TileMapping
 
 RULES = {**lower_neurons.RULES, **lower_selection.RULES, **lower_spikes.RULES, **lower_training.RULES}
+ARRAY_RULES = {**lower_training.RULES, **lower_arrays.RULES, **lower_rows.RULES}  # of dense spikes
 OVERWRITES = ("lif_state_gradient",)  # write their result over their first input
-FUSED = tuple(kinds for kinds in RULES if len(kinds) == 2)
+
+
+def _rules(low: Lowering) -> dict[tuple[str, ...], Any]:
+    return ARRAY_RULES if isinstance(low, ArrayLowering) else RULES
 
 
 def lower(graph: Graph, network: SpikingNetwork, placement: Placement, options: MappingOptions) -> Program:
     """The program of a training graph; raises MappingError for an operation that has no rule."""
-    if network.delay != 1:
+    dense = placement.arrays is not None
+    if network.delay != 1 and not dense:
         raise MappingError(
             f"network.delay = {network.delay} has no lowering to tiles yet; it runs on the GPU side and in the "
             "interpreter: set network.delay = 1 for a tiled machine"
         )
-    low = Lowering(network=network, placement=placement, options=options)
+    low = (ArrayLowering if dense else Lowering)(network=network, placement=placement, options=options)
     _declare_inputs(low)
-    for ops in fuse(graph):
+    for ops in fuse(graph, _rules(low)):
         low.phase = ops[0].phase
         low.values = graph.values
         if ops[0].kind == "scan":
-            scan_rule = lower_backward if ops[0].attributes.reverse else lower_forward
-            scan_rule(low, ops[0], _lower_body)
+            _lower_scan(low, ops[0])
         elif ops[0].kind != "zeros":  # zeros are made where the scan declares its carries
             _apply(low, ops)
     return low.program()
@@ -43,16 +59,10 @@ def lower(graph: Graph, network: SpikingNetwork, placement: Placement, options: 
 
 def _declare_inputs(low: Lowering) -> None:
     network = low.network
-    for layer in network.layers:
-        shape = (layer.inputs, layer.neurons)
-        mapping = low.by_neuron(layer.name, 1)
-        weight = low.variable(f"w.{layer.name}", shape, "float32", mapping, "weights", persistent=True)
-        low.inputs[weight] = weight
-        low.storage[weight] = (weight,)
+    for parameter, shape in network.parameters.items():
+        low.parameter(parameter, shape, "weights")
         for slot in optimiser_state(network.optimiser):
-            name = moment_name(slot, weight)
-            low.inputs[name] = low.variable(name, shape, "float32", mapping, "optimiser", persistent=True)
-            low.storage[name] = (name,)
+            low.parameter(moment_name(slot, parameter), shape, "optimiser")
     labels = low.variable("labels", (network.batch,), "int32", low.by_sample(0), "gradients")
     low.inputs["labels"] = labels
     low.storage["labels"] = (labels,)
@@ -63,25 +73,35 @@ def _declare_inputs(low: Lowering) -> None:
         low.storage["training_step"] = (progress,)
     for name in network.scheduled:
         layer_of = name.removeprefix("second_threshold.")
-        tiles = low.placement.usable_tiles if name == LEARNING_RATE else low.placed(layer_of).tiles
+        tiles = low.placement.usable_tiles if name == LEARNING_RATE else low.tiles_of(layer_of)
         mapping = TileMapping.replicated(tiles)
         scalar = low.variable(name, (1,), "float32", mapping, "optimiser", persistent=True, stored_bytes=WORD_BYTES)
         low.inputs[name], low.storage[name] = scalar, (scalar,)
 
 
+def _lower_scan(low: Lowering, op: Operation) -> None:
+    reverse = op.attributes.reverse
+    if isinstance(low, ArrayLowering):
+        (lower_array_time.lower_backward if reverse else lower_array_time.lower_forward)(low, op, _lower_body)
+    else:
+        (lower_backward if reverse else lower_forward)(low, op, _lower_body)
+
+
 def _lower_body(low: Lowering, scan: Scan) -> None:
-    for ops in order_in_place(fuse(scan.body), scan, low):
+    for ops in order_in_place(fuse(scan.body, _rules(low)), scan, low):
         _apply(low, ops)
 
 
 def _apply(low: Lowering, ops: tuple[Operation, ...]) -> None:
     kinds = tuple(op.kind for op in ops)
-    rule = RULES.get(kinds)
+    rules = _rules(low)
+    rule = rules.get(kinds)
     if rule is None:
+        form = "dense" if rules is ARRAY_RULES else "sparse"
         raise MappingError(
-            f"operation '{ops[0].name}' of kind '{'+'.join(kinds)}' (layer '{ops[0].layer}') has no lowering to tiles; "
-            f"known: {sorted('+'.join(known) for known in RULES)}. Dense spikes run on the GPU side and in the "
-            'interpreter: set network.spikes = "sparse" for a tiled machine'
+            f"operation '{ops[0].name}' of kind '{'+'.join(kinds)}' (layer '{ops[0].layer}') has no lowering of "
+            f"{form} spikes to tiles; known: {sorted('+'.join(known) for known in rules)}. It runs on the GPU side and "
+            f"in the interpreter"
         )
     rule(low, ops)
 
@@ -118,8 +138,9 @@ def order_in_place(groups: tuple[tuple[Operation, ...], ...], scan: Scan, low: L
         raise MappingError(f"no order of {cycle} lets their values share storage; they need a buffer more") from None
 
 
-def fuse(graph: Graph) -> tuple[tuple[Operation, ...], ...]:
+def fuse(graph: Graph, rules: Collection[tuple[str, ...]] = RULES) -> tuple[tuple[Operation, ...], ...]:
     """Operations in order, a producer joined with its only consumer where one rule takes both."""
+    fused = [kinds for kinds in rules if len(kinds) == 2]
     consumers: dict[str, list[Operation]] = {}
     for op in graph.operations:
         for name in op.inputs:
@@ -131,7 +152,7 @@ def fuse(graph: Graph) -> tuple[tuple[Operation, ...], ...]:
             continue
         for name in (*op.outputs, *op.inputs):
             for other in consumers.get(name, []):
-                if (op.kind, other.kind) in FUSED and other.name not in taken and other.name != op.name:
+                if (op.kind, other.kind) in fused and other.name not in taken and other.name != op.name:
                     partner[op.name] = other
                     taken.add(other.name)
                     break

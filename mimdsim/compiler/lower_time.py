@@ -62,7 +62,7 @@ def _fill_slots(low: Lowering, variable: str, chip: int, stage: str, least_bytes
     low.emit(stage, "zeros", tables=(table,))
 
 
-def _counters(low: Lowering, phase: str, first: int) -> None:
+def set_counters(low: Lowering, phase: str, first: int) -> None:
     """The timestep as a variable, one per chip on its first tile, set to `first`; slices read it as their offset."""
     chips = np.arange(low.placement.chips)
     tiles = chips * low.placement.tiles_per_chip
@@ -81,7 +81,7 @@ def _counters(low: Lowering, phase: str, first: int) -> None:
     low.emit(f"set timestep {phase}", "zeros", tables=(table,))
 
 
-def _count(low: Lowering, by: int) -> None:
+def count_timestep(low: Lowering, by: int) -> None:
     """One scalar addition per chip on one tile, and a second one backward for the timestep before."""
     chips = np.arange(low.placement.chips)
     tiles = chips * low.placement.tiles_per_chip
@@ -184,9 +184,9 @@ def lower_forward(low: Lowering, op: Operation, lower_body: object) -> None:
     low.recorded["input"] = sequence
     now = low.spikes("input", network.input_capacity, home)
     low.storage["input.now"] = now
-    _counters(low, "forward", -1)
+    set_counters(low, "forward", -1)
     low.open_repeat()
-    _count(low, 1)
+    count_timestep(low, 1)
     for whole, part in zip(sequence, now, strict=True):
         slice_slots(low, whole, part, 0, home)
     for enters, layer in previous:
@@ -280,9 +280,9 @@ def lower_backward(low: Lowering, op: Operation, lower_body: object) -> None:
         low.storage[carry.enters] = (name,)
         low.storage[carry.leaves] = (name,)
     offset = len(scan.carries)
-    _counters(low, "backward", scan.timesteps)
+    set_counters(low, "backward", scan.timesteps)
     low.open_repeat()
-    _count(low, -1)
+    count_timestep(low, -1)
     for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
         _slice_saved(low, scan.body.value(item.inside), low.storage[outer], item.shift)
     for inside, outer in zip(scan.constants, op.inputs[offset + len(scan.slices) :], strict=True):

@@ -11,7 +11,6 @@ from mimdsim.compiler.context import Lowering
 from mimdsim.graph import Adam, Operation, Sgd
 from mimdsim.graph.training import NORM_FLOOR
 from mimdsim.program import Codelet, TileMapping, VertexTable
-from mimdsim.program.codelet import Recorded
 
 
 def _samples(low: Lowering) -> tuple[np.ndarray, np.ndarray]:
@@ -124,11 +123,11 @@ def lower_update(low: Lowering, ops: tuple[Operation, ...]) -> None:
     for value, variable in zip(op.outputs, made, strict=True):
         low.storage[value] = (variable,)
         low.outputs[value] = variable
-    columns, extents = _per_tile(low, op.layer, names[0])
+    codelet, tiles, columns, extents = low.over_matrix(update.codelet, names[0], op.layer)
     table = VertexTable(
-        codelet=update.codelet,
+        codelet=codelet,
         layer=op.layer,
-        tiles=low.placed(op.layer).tiles,
+        tiles=tiles,
         operands=dict(zip(update.fields, names, strict=True)),
         columns=columns,
         extents=extents,
@@ -137,41 +136,30 @@ def lower_update(low: Lowering, ops: tuple[Operation, ...]) -> None:
     low.emit("update weights", op.kind, tables=(table,), defines=((made[0], op.outputs[0]),), layer=op.layer)
 
 
-def _per_tile(low: Lowering, layer: str, weight: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray | Recorded]]:
-    """Columns and extents of one vertex per tile on [rows, neurons] numbers that lie as the layer's neurons do."""
-    placed = low.placed(layer)
-    rows = int(np.prod(low.variables[weight].shape[:-1]))
-    return (
-        {"start": placed.starts, "stop": placed.stops},
-        {"elements": (placed.stops - placed.starts) * rows},
-    )
-
-
 def lower_sum_squares(low: Lowering, ops: tuple[Operation, ...]) -> None:
     """sum_squares: a number per tile, then these added up on the first tile of the layer."""
     (op,) = ops
-    placed = low.placed(op.layer)
     gradient = low.storage[op.inputs[0]][0]
-    parts = np.arange(placed.occupied)
-    mapping = TileMapping.split(0, placed.tiles, parts, parts + 1)
+    codelet, tiles, columns, extents = low.over_matrix(codelets.SUM_SQUARES, gradient, op.layer)
+    parts = np.arange(len(tiles))
+    mapping = TileMapping.split(0, tiles, parts, parts + 1)
     partial = low.variable(f"{op.name}.parts", (len(parts),), "float32", mapping, "weight gradients")
-    columns, extents = _per_tile(low, op.layer, gradient)
     table = VertexTable(
-        codelet=codelets.SUM_SQUARES,
+        codelet=codelet,
         layer=op.layer,
-        tiles=placed.tiles,
+        tiles=tiles,
         operands={"gradient": gradient, "partial": partial},
         columns={**columns, "part": parts},
         extents=extents,
     )
     low.emit("square gradients", op.kind, tables=(table,), layer=op.layer)
-    home = TileMapping.on(int(placed.tiles[0]), 0, 1)
+    home = TileMapping.on(int(tiles[0]), 0, 1)
     total = low.variable(op.name, (1,), "float32", home, "weight gradients")
     low.storage[op.outputs[0]] = (total,)
     table = VertexTable(
         codelet=codelets.ADD_PARTS,
         layer=op.layer,
-        tiles=placed.tiles[:1],
+        tiles=tiles[:1],
         operands={"partial": partial, "totals": total},
         columns={"which": np.zeros(1, np.int64)},
         extents={"parts": np.array([len(parts)])},
@@ -218,11 +206,11 @@ def lower_scale(low: Lowering, ops: tuple[Operation, ...]) -> None:
     low.storage[op.outputs[0]] = (gradient,)
     low.outputs.pop(op.inputs[0], None)  # overwritten
     low.outputs[op.outputs[0]] = gradient
-    columns, extents = _per_tile(low, op.layer, gradient)
+    codelet, tiles, columns, extents = low.over_matrix(codelets.SCALE_ALL, gradient, op.layer)
     table = VertexTable(
-        codelet=codelets.SCALE_ALL,
+        codelet=codelet,
         layer=op.layer,
-        tiles=low.placed(op.layer).tiles,
+        tiles=tiles,
         operands={"gradient": gradient, "factor": factor},
         columns=columns,
         extents=extents,

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mimdsim.base.errors import DoesNotFit, MappingError, suggest
 from mimdsim.graph import SpikingNetwork
+
+if TYPE_CHECKING:
+    from mimdsim.compiler.place_arrays import ArrayPlacement
 
 MOST_SHORT_IDS = 2**16 - 1  # neurons whose ids and counts fit two bytes
 VECTOR_BYTES = 8  # of the published codelets: a pair of floats, or four halves
@@ -119,7 +123,7 @@ class ReducePlacement:
 class Placement:
     """The placement of a network: `tiles` over all `chips` up to the last one that holds a layer.
 
-    sample_tiles: where per-sample data lies, int64[batch].
+    sample_tiles: where per-sample data lies, int64[batch]. arrays: for dense spikes, whose layers share all tiles.
     """
 
     tiles: int
@@ -129,10 +133,21 @@ class Placement:
     reductions: tuple[ReducePlacement | None, ...]
     sample_tiles: np.ndarray
     reserved_tiles: int
+    arrays: ArrayPlacement | None = None
 
     @property
     def tiles_per_chip(self) -> int:
         return self.tiles // self.chips
+
+    @property
+    def what_fills_chips(self) -> str:
+        """Why the network takes no more chips, and what to type for more."""
+        if self.arrays is not None:
+            return 'dense spikes take one; set network.spikes = "sparse" for more'
+        return (
+            f"the layers fit, in order, with {self.neurons_per_tile} neurons a tile; to spread them further lower "
+            "mapping.neurons_unit or mapping.neurons_per_tile, or widen the network"
+        )
 
     @property
     def usable_tiles(self) -> np.ndarray:

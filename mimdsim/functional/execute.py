@@ -79,13 +79,17 @@ class Executor:
     def activity(self) -> RecordedActivity:
         """Spikes of the last run, from the recorded sequences; int32 in whatever format the program lists them.
 
-        Ids beyond the listed count, which earlier runs left there, are 0: equal runs give equal bytes.
+        Ids beyond the listed count, which earlier runs left there, are 0: equal runs give equal bytes. Of dense spikes,
+        what is not zero is listed.
         """
         ids, counts = {}, {}
-        for layer, (ids_name, counts_name) in self.program.recorded.items():
-            counts[layer] = self.arrays[counts_name].astype(np.int32)
-            listed = np.arange(self.arrays[ids_name].shape[-1]) < counts[layer][..., 1:]
-            ids[layer] = np.where(listed, self.arrays[ids_name], 0).astype(np.int32)
+        for layer, names in self.program.recorded.items():
+            if len(names) == 1:
+                ids[layer], counts[layer] = _listed(self.arrays[names[0]])
+                continue
+            counts[layer] = self.arrays[names[1]].astype(np.int32)
+            listed = np.arange(self.arrays[names[0]].shape[-1]) < counts[layer][..., 1:]
+            ids[layer] = np.where(listed, self.arrays[names[0]], 0).astype(np.int32)
         return RecordedActivity(ids=ids, counts=counts, dropped={})
 
     # ---- one superstep
@@ -159,6 +163,15 @@ class Executor:
             target[...] = source
 
         return call
+
+
+def _listed(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(ids int32[timesteps, batch, most that are not zero], counts int32[timesteps, batch, 2]) of dense spikes."""
+    fired = rows != 0
+    count = fired.sum(axis=2)
+    ids: np.ndarray = np.zeros((*count.shape, max(1, int(count.max(initial=0)))), np.int32)
+    ids[np.arange(ids.shape[2]) < count[..., None]] = np.nonzero(fired)[2]
+    return ids, np.stack([count, count], axis=-1).astype(np.int32)
 
 
 class VertexFailure(MappingError):

@@ -61,9 +61,21 @@ def initial_weights(network: SpikingNetwork, seed: int, scale: float, offset: fl
     return weights
 
 
+def unfolded(ids: np.ndarray, counts: np.ndarray, inputs: int) -> np.ndarray:
+    """float32[timesteps, batch, inputs]: 1 at the first counts[t, sample] of ids [timesteps, batch, capacity]."""
+    rows: np.ndarray = np.zeros((*counts.shape, inputs), np.float32)
+    t, sample, slot = np.nonzero(np.arange(ids.shape[2]) < counts[..., None])
+    rows[t, sample, ids[t, sample, slot]] = 1
+    return rows
+
+
 def load_batch(executor: Executor, data: Samples, indices: np.ndarray) -> np.ndarray:
-    """Write one batch to the input variables; returns its labels."""
+    """Write one batch to the input variables, as lists or as dense rows; returns its labels."""
     ids, counts, labels = data.batch(indices)
+    if "input" in executor.program.inputs:
+        inputs = executor.program.variables[executor.program.inputs["input"]].shape[-1]
+        executor.write({"input": unfolded(ids, counts, inputs), "labels": labels})
+        return labels
     both = np.stack([counts, counts], axis=-1)  # the network input has no gradient entries
     executor.write({"input.ids": ids, "input.counts": both, "labels": labels})
     return labels

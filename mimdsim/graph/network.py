@@ -119,6 +119,10 @@ class SpikingNetwork:
         shapes = {name: shape for layer in self.layers for name, shape in layer.parameters.items()}
         return dict(sorted(shapes.items(), key=lambda item: "wrb".index(item[0][0])))
 
+    def most_spikes(self, layer: Layer) -> int:
+        """How many neurons of a layer can spike in one timestep for one sample."""
+        return layer.capacity if self.spikes == "sparse" else layer.neurons
+
     def is_read(self, index: int) -> bool:
         """Whether the layer's spikes are needed a timestep later: by the next layer or by itself."""
         return self.learns_through(index) or reads_own_spikes(self.layers[index].neuron)

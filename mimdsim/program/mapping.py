@@ -53,6 +53,25 @@ class TileMapping:
         return TileMapping.split(axis, chosen, edges[:-1], edges[1:])
 
     @staticmethod
+    def of_boxes(tiles: np.ndarray, bounds: np.ndarray, shape: tuple[int, ...], axis: int = FLAT) -> TileMapping:
+        """Box k of a tensor of `shape` on `tiles[k]`: bounds int64[boxes, axes, 2]; row by row, in order of elements.
+
+        axis PER_TIMESTEP: `shape` is that of one timestep. Raises ValueError when boxes overlap.
+        """
+        strides = [int(np.prod(shape[index + 1 :], dtype=np.int64)) for index in range(len(shape))]
+        lengths = bounds[:, :, 1] - bounds[:, :, 0]
+        rows = np.prod(lengths[:, :-1], axis=1, dtype=np.int64)
+        box = np.repeat(np.arange(len(tiles)), rows)
+        number = np.arange(len(box)) - np.repeat(np.cumsum(rows) - rows, rows)
+        start = bounds[box, -1, 0].astype(np.int64)
+        for index in range(len(shape) - 2, -1, -1):
+            start += (bounds[box, index, 0] + number % lengths[box, index]) * strides[index]
+            number //= lengths[box, index]
+        order = np.argsort(start, kind="stable")
+        stop = start + lengths[box, -1]
+        return TileMapping.split(axis, np.asarray(tiles)[box][order], start[order], stop[order])
+
+    @staticmethod
     def on(tile: int, axis: int, extent: int) -> TileMapping:
         """Everything on one tile."""
         return TileMapping.split(axis, np.array([tile]), np.array([0]), np.array([extent]))

@@ -239,7 +239,7 @@ class Program:
     inputs: dict[str, str]  # graph input -> variable
     outputs: dict[str, str]  # graph value -> variable
     layer_of_tile: tuple[str, ...] = ()
-    recorded: dict[str, tuple[str, str]] = field(default_factory=dict)  # layer -> sequences of ids and counts
+    recorded: dict[str, tuple[str, ...]] = field(default_factory=dict)  # layer -> sequences of ids and counts, or a row
     chips: int = 1
 
     @property

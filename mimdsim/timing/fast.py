@@ -195,14 +195,14 @@ def _loop_spans(program: Program, machine: MimdMachine) -> list[Span]:
 
 
 def input_bytes(program: Program) -> int:
-    """Bytes the host streams per training step: input ids with one count per list, and labels."""
+    """Bytes the host streams per training step: dense input, or ids with one count per list; and labels."""
     total = 0
     for graph_input, name in program.inputs.items():
         variable = program.variables[name]
         size = int(np.prod(variable.shape, dtype=np.int64)) * variable.item_bytes
         if graph_input == "input.counts":
             total += size // 2
-        elif graph_input in ("input.ids", "labels"):
+        elif graph_input in ("input", "input.ids", "labels"):
             total += size
     return total
 

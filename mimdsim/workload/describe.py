@@ -52,7 +52,8 @@ class Network(Section):
     """Layers of leaky integrate-and-fire neurons; the output layer has one neuron per class.
 
     `capacity` lists the spike capacity of every hidden layer and of the output layer; alternatively `activity` is the
-    share of a layer's neurons that fits, turned into 2*floor(activity*neurons/2), at least 2 (authors' rule).
+    share of a layer's neurons that fits, turned into 2*floor(activity*neurons/2), at least 2 (authors' rule). Dense
+    spikes list nothing and need neither.
     """
 
     hidden: tuple[int, ...]
@@ -143,7 +144,7 @@ class Workload(Section):
                 f"network.capacity: {len(network.capacity)} given for {layers} layers "
                 f"({len(network.hidden)} hidden and the output layer)"
             )
-        if not network.capacity and not network.activity:
+        if network.spikes == "sparse" and not network.capacity and not network.activity:
             raise ValueError("network: give either 'capacity' (one per layer) or 'activity' (share of neurons)")
         if any(slots < 1 for slots in network.capacity):
             raise ValueError("network.capacity: every capacity must be at least 1")

@@ -75,9 +75,11 @@ def threshold_schedule_of(training: TrainingRecipe) -> ThresholdSchedule | None:
 
 
 def capacities_of(workload: Workload) -> tuple[int, ...]:
-    """Spike capacity per layer, output layer last."""
+    """Spike capacity per layer, output layer last; dense spikes have room for all neurons."""
     network = workload.network
     _, classes = input_shape(workload.data)
+    if network.spikes == "dense":
+        return (*network.hidden, classes)
     if network.capacity:
         return network.capacity
     hidden = tuple(capacity_by_activity(network.activity, width) for width in network.hidden)

@@ -1,0 +1,93 @@
+"""Codelets of dense products whose operands and results keep the shape of the graph's values.
+
+Cycles are those of the planned product (`codelets/products.py`); blocks are boxes of the values. Either operand may be
+stored transposed: the weights of the gradient of the inputs, the inputs of the gradient of the weights.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from mimdsim.codelets.launch import overhead_bundles
+from mimdsim.codelets.products import POPLIN, partial_product_cycles, partial_sum_cycles
+from mimdsim.numerics import elementwise, products
+from mimdsim.program import Codelet, Field, Term, TileFormula, WorkerBundles
+
+ROWS, INNER, COLUMNS = "row_start:row_stop", "inner_start:inner_stop", "start:stop"
+# of an operand: whether it is stored transposed
+TRANSPOSED = {"forward": (False, False), "input gradient": (False, True), "weight gradient": (True, False)}
+
+
+@lru_cache(maxsize=64)
+def block_product(kind: str, direct: bool, units: int, channels: int, load_bytes: int) -> Codelet:
+    """Partial product of a block on the matrix unit in float32; `direct`: it is whole and lies in the result itself."""
+    left_transposed, right_transposed = TRANSPOSED[kind]
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        return partial_product_cycles(
+            extents["positions"],
+            extents["out_groups"],
+            extents["in_groups"],
+            shared=("f32", "f32", units, channels, load_bytes),
+            worker_contexts=worker_contexts,
+        )
+
+    return Codelet(
+        name=f"BlockProduct<{kind}>",
+        fields=(
+            Field(name="left", access="read", box=(INNER, ROWS) if left_transposed else (ROWS, INNER)),
+            Field(name="right", access="read", box=(COLUMNS, INNER) if right_transposed else (INNER, COLUMNS)),
+            Field(name="partial", access="write", box=(ROWS, COLUMNS) if direct else ("part", ROWS, COLUMNS)),
+        ),
+        columns=("row_start", "row_stop", "inner_start", "inner_stop", "start", "stop", "part"),
+        compute=products.multiply_blocks(left_transposed, right_transposed),
+        cost=TileFormula(cycles=cycles, kind="published", source=f"ConvPartial1x1Out, {POPLIN}"),
+        flops=(Term(bundles=2, extents=("products",)),),
+        code_bytes=1024,
+    )
+
+
+def _sum_cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+    return partial_sum_cycles(
+        extents["elements"],
+        extents["partials"],
+        dtype="f32",
+        out_dtype="f32",
+        worker_contexts=worker_contexts,
+        vector_bytes=vector_bytes,
+    )
+
+
+SUM_PARTS = Codelet(
+    name="SumParts",
+    fields=(
+        Field(name="partial", access="read", box=(":", ROWS, COLUMNS)),
+        Field(name="total", access="write", box=(ROWS, COLUMNS)),
+    ),
+    columns=("row_start", "row_stop", "start", "stop"),
+    compute=products.sum_parts,
+    cost=TileFormula(cycles=_sum_cycles, kind="published", source=f"ReduceAdd, {POPLIN}"),
+    flops=(Term(bundles=1, extents=("elements", "partials")),),
+    code_bytes=512,
+)
+
+COUNT_ARRAY = Codelet(
+    name="CountArray",
+    fields=(
+        Field(name="spikes", access="read", box=(":", "sample", ":")),
+        Field(name="totals", access="write", box=("sample", ":")),
+    ),
+    columns=("sample",),
+    compute=elementwise.count_rows,
+    cost=WorkerBundles(
+        fixed=overhead_bundles(scalars=1, vectors=2),
+        terms=(Term(bundles=3, extents=("timesteps", "classes")),),
+        kind="assumed",
+        source="3 bundles per number: load, add, loop",
+    ),
+    flops=(Term(bundles=1, extents=("timesteps", "classes")),),
+    code_bytes=256,
+)
+
+CODELETS = (SUM_PARTS, COUNT_ARRAY)

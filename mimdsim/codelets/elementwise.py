@@ -1,0 +1,233 @@
+"""Codelets on boxes of matrices, element by element, each a sequence of calls of the element-wise library.
+
+A call is a pass over the box with its own start: nothing is fused, as where every operation of a framework is a call of
+its own. Boxes lie in one piece on their tile, so all worker contexts share a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from mimdsim.codelets.dense import copy_formula, fill_formula, slice_formula
+from mimdsim.costs.library import elementwise as library
+from mimdsim.costs.library.sparse import transpose_cycles
+from mimdsim.numerics import elementwise as numerics
+from mimdsim.numerics import products
+from mimdsim.program import Codelet, Field, Term, TileFormula
+
+BOX = ("row_start:row_stop", "start:stop")
+BOX_COLUMNS = ("row_start", "row_stop", "start", "stop")
+CALL_BYTES = 320  # code of one library codelet (assumed, as of slices and updates)
+SOURCE = "PopLibs popops cycle estimators (commit 7eac0f2), one call each"
+LAUNCH_CYCLES = 11  # of a vertex that all contexts share: PopLibs' supervisor part
+
+
+def _select(n: Any, contexts: int) -> Any:
+    """where(mask, a, b): a worker each, five cycles an element."""
+    return LAUNCH_CYCLES + contexts * library.select_cycles([-(-n // contexts)])
+
+
+def _choose(n: Any, contexts: int) -> Any:
+    """where(mask, scalar, scalar)."""
+    return LAUNCH_CYCLES + contexts * library.broadcast_select_cycles([-(-n // contexts)])
+
+
+def _scalar(op: str, in_place: bool = False) -> Callable[[Any, int], Any]:
+    return lambda n, contexts: library.broadcast_scalar_1d_cycles(n, op=op, in_place=in_place, worker_contexts=contexts)
+
+
+def _unary(op: str) -> Callable[[Any, int], Any]:
+    return lambda n, contexts: library.unary_1d_cycles(n, op=op, worker_contexts=contexts)
+
+
+def _binary(op: str, in_place: bool = False) -> Callable[[Any, int], Any]:
+    return lambda n, contexts: library.binary_1d_cycles(n, op=op, in_place=in_place, worker_contexts=contexts)
+
+
+CALLS: dict[str, Callable[[Any, int], Any]] = {
+    "above scalar": _scalar("GREATER_THAN"),
+    "plus scalar": _scalar("ADD"),
+    "times scalar": _scalar("MULTIPLY"),
+    "times scalar in place": _scalar("MULTIPLY", in_place=True),
+    "absolute": _unary("ABSOLUTE"),
+    "square": _unary("SQUARE"),
+    "inverse": _unary("INVERSE"),
+    "times": _binary("MULTIPLY"),
+    "plus": _binary("ADD"),
+    "plus in place": _binary("ADD", in_place=True),
+    "select": _select,
+    "one or zero": _choose,
+}
+
+
+@lru_cache(maxsize=64)
+def calls_formula(*calls: str) -> TileFormula:
+    """Cycles of library calls one after the other, each over all elements of the box (extent 'elements')."""
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
+        n = np.asarray(extents["elements"])
+        return sum(CALLS[call](n, worker_contexts) for call in calls)
+
+    return TileFormula(cycles=cycles, kind="published", source=f"{SOURCE}: {', '.join(calls)}")
+
+
+def _on_boxes(
+    name: str, fields: tuple[tuple[str, str], ...], compute: Any, calls: tuple[str, ...], constants: tuple[str, ...]
+) -> Codelet:
+    return Codelet(
+        name=name,
+        fields=tuple(Field(name=field, access=access, box=BOX) for field, access in fields),
+        columns=BOX_COLUMNS,
+        constants=constants,
+        compute=compute,
+        cost=calls_formula(*calls),
+        flops=(Term(bundles=sum(call not in ("select", "one or zero") for call in calls), extents=("elements",)),),
+        code_bytes=CALL_BYTES * len(set(calls)),
+    )
+
+
+LIF_BOXES = _on_boxes(
+    "LifBoxes",
+    (("v", "update"), ("current", "read")),
+    numerics.lif_boxes,
+    ("above scalar", "times scalar in place", "select", "times scalar", "plus in place"),
+    ("decay", "scale", "threshold"),
+)
+SPIKE_BOXES = _on_boxes(
+    "SpikeBoxes",
+    (("v", "read"), ("spikes", "write")),
+    numerics.spike_boxes,
+    ("above scalar", "one or zero"),
+    ("threshold",),
+)
+SURROGATE_BOXES = _on_boxes(
+    "SurrogateBoxes",
+    (("dv", "update"), ("g", "read"), ("v", "read")),
+    numerics.surrogate_boxes,
+    ("plus scalar", "absolute", "times scalar", "plus scalar", "square", "inverse", "times", "plus in place"),
+    ("threshold", "slope"),
+)
+SCALE_BOXES = _on_boxes(
+    "ScaleBoxes", (("source", "read"), ("target", "write")), numerics.scale_boxes, ("times scalar",), ("factor",)
+)
+DECAY_BOXES = _on_boxes(
+    "DecayBoxes", (("dv", "update"),), numerics.decay_boxes, ("times scalar in place",), ("factor",)
+)
+MASKED_DECAY_BOXES = _on_boxes(
+    "MaskedDecayBoxes",
+    (("dv", "update"), ("v_previous", "read")),
+    numerics.masked_decay_boxes,
+    ("above scalar", "times scalar in place", "select"),
+    ("factor", "threshold"),
+)
+ADD_BOXES = _on_boxes("AddBoxes", (("target", "update"), ("more", "read")), products.add_boxes, ("plus in place",), ())
+SUM_BOXES = _on_boxes(
+    "SumBoxes", (("one", "read"), ("other", "read"), ("target", "write")), products.sum_boxes, ("plus",), ()
+)
+
+FILL_BOXES = Codelet(
+    name="FillBoxes",
+    fields=(Field(name="target", access="write", box=BOX),),
+    columns=BOX_COLUMNS,
+    compute=products.fill_boxes,
+    cost=fill_formula(4),
+    code_bytes=192,
+)
+
+ARRANGE_BOXES = Codelet(
+    name="ArrangeBoxes",
+    fields=(Field(name="source", access="read", box=BOX), Field(name="target", access="write", box=BOX)),
+    columns=BOX_COLUMNS,
+    compute=products.copy_boxes,
+    cost=copy_formula(4),
+    code_bytes=192,
+)
+
+TRANSPOSED_ROWS, TRANSPOSED_COLUMNS = 16, 8  # a group of outputs by a group of inputs of the matrix unit in float32
+
+
+def _transpose_cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
+    counts, which = np.unique(np.asarray(extents["matrices"]), return_inverse=True)
+    each = [
+        transpose_cycles(int(count), TRANSPOSED_ROWS, TRANSPOSED_COLUMNS, dtype="f32", worker_contexts=worker_contexts)
+        for count in counts
+    ]
+    return np.array(each, np.int64)[which.ravel()]
+
+
+TRANSPOSE_BOXES = replace(
+    ARRANGE_BOXES,
+    name="TransposeBoxes",
+    cost=TileFormula(
+        cycles=_transpose_cycles,
+        kind="derived",
+        source="PopLibs popsparse Transpose cycle estimator (7eac0f2), a matrix of 16 x 8 for every group of the "
+        "matrix unit",
+    ),
+    code_bytes=512,
+)
+
+SLICE_BOXES = {
+    shift: Codelet(
+        name="DynamicSliceBoxes" + (f"({shift:+d})" if shift else ""),
+        fields=(
+            Field(name="sequence", access="read", box=(f"@t{shift:+d}" if shift else "@t", *BOX)),
+            Field(name="now", access="write", box=BOX),
+            Field(name="timestep", access="read", box=("chip",)),
+        ),
+        columns=BOX_COLUMNS,
+        compute=products.move_boxes,
+        cost=slice_formula(4),
+        code_bytes=320,
+    )
+    for shift in (0, -1)
+}
+
+UPDATE_BOXES = Codelet(
+    name="DynamicUpdateBoxes",
+    fields=(
+        Field(name="now", access="read", box=BOX),
+        Field(name="sequence", access="write", box=("@t", *BOX)),
+        Field(name="timestep", access="read", box=("chip",)),
+    ),
+    columns=BOX_COLUMNS,
+    compute=products.move_boxes,
+    cost=slice_formula(4),
+    code_bytes=320,
+)
+
+
+@lru_cache(maxsize=32)
+def on_boxes(codelet: Codelet) -> Codelet:
+    """A codelet that works on whole columns (":", "start:stop") of matrices, on boxes of them instead."""
+
+    def compute(*given: Any) -> None:
+        views, constants = given[: len(codelet.fields)], given[len(codelet.fields) :]
+        ends = {"stop": views[0].shape[1]}  # of the box itself; any other index is that of a part of one element
+        columns = (np.array([ends.get(name, 0)]) for name in codelet.columns)
+        codelet.compute(*views, *columns, *constants)
+
+    fields = tuple(replace(item, box=BOX) if item.box == (":", "start:stop") else item for item in codelet.fields)
+    return replace(codelet, name=f"{codelet.name}Boxes", fields=fields, columns=(), compute=compute, form="vertex")
+
+
+CODELETS = (
+    LIF_BOXES,
+    SPIKE_BOXES,
+    SURROGATE_BOXES,
+    SCALE_BOXES,
+    DECAY_BOXES,
+    MASKED_DECAY_BOXES,
+    ADD_BOXES,
+    SUM_BOXES,
+    FILL_BOXES,
+    ARRANGE_BOXES,
+    TRANSPOSE_BOXES,
+    *SLICE_BOXES.values(),
+    UPDATE_BOXES,
+)

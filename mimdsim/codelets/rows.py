@@ -1,0 +1,119 @@
+"""Codelets between matrices [batch, neurons] and rows of one number per neuron: a bias, a synapse onto itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mimdsim.codelets.elementwise import BOX, BOX_COLUMNS, CALL_BYTES, calls_formula
+from mimdsim.costs.library.broadcasts import bias_add_cycles
+from mimdsim.costs.library.reductions import reduce_add_cycles
+from mimdsim.numerics import elementwise as numerics
+from mimdsim.program import Codelet, Field, Term, TileFormula
+
+ROW = (":", "start:stop")
+
+
+def _broadcast_cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
+    """By samples and neurons of every box; the library's formula takes one width at a time."""
+    samples, neurons = np.broadcast_arrays(extents["samples"], extents["neurons"])
+    cycles = np.zeros(neurons.shape, np.int64)
+    for width in np.unique(neurons).tolist():
+        chosen = neurons == width
+        cycles[chosen] = bias_add_cycles(samples[chosen], width, worker_contexts=worker_contexts)
+    return cycles
+
+
+def _with_row(name: str, compute: Any) -> Codelet:
+    return Codelet(
+        name=name,
+        fields=(
+            Field(name="source", access="read", box=BOX),
+            Field(name="row", access="read", box=ROW),
+            Field(name="target", access="write", box=BOX),
+        ),
+        columns=BOX_COLUMNS,
+        compute=compute,
+        cost=TileFormula(
+            cycles=_broadcast_cycles,
+            kind="published",
+            source="PopLibs popops BroadcastVectorInner1D cycle estimator (commit 7eac0f2): one number per neuron, "
+            "samples as blocks; a multiply loops like an add",
+        ),
+        flops=(Term(bundles=1, extents=("elements",)),),
+        code_bytes=CALL_BYTES,
+    )
+
+
+ADD_ROW = _with_row("AddRow", numerics.add_row)
+MULTIPLY_ROW = _with_row("MultiplyRow", numerics.multiply_row)
+
+
+def _reduce_cycles(outputs: Any, partials: Any, worker_contexts: int, vector_bytes: int) -> Any:
+    pairs = np.stack(np.broadcast_arrays(outputs, partials), axis=-1)
+    rows, which = np.unique(pairs, axis=0, return_inverse=True)
+    each = [
+        reduce_add_cycles(
+            int(n), int(p), dtype="f32", out_dtype="f32", worker_contexts=worker_contexts, vector_bytes=vector_bytes
+        )
+        for n, p in rows
+    ]
+    return np.array(each, np.int64)[which.ravel()]
+
+
+def _sum_samples_cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+    return _reduce_cycles(extents["neurons"], extents["samples"], worker_contexts, vector_bytes)
+
+
+def _sum_products_cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+    product = calls_formula("times").cycles(extents, worker_contexts, vector_bytes)
+    return product + _sum_samples_cycles(extents, worker_contexts, vector_bytes)
+
+
+REDUCE_SOURCE = "PopLibs poplin ReduceAdd (commit 7eac0f2)"
+PIECES = Field(name="pieces", access="write", box=("piece", "start:stop"))
+
+SUM_SAMPLES = Codelet(
+    name="SumSamples",
+    fields=(Field(name="source", access="read", box=BOX), PIECES),
+    columns=(*BOX_COLUMNS, "piece"),
+    compute=numerics.sum_samples,
+    cost=TileFormula(cycles=_sum_samples_cycles, kind="published", source=REDUCE_SOURCE),
+    flops=(Term(bundles=1, extents=("elements",)),),
+    code_bytes=512,
+)
+
+SUM_PRODUCTS = Codelet(
+    name="SumProducts",
+    fields=(Field(name="one", access="read", box=BOX), Field(name="other", access="read", box=BOX), PIECES),
+    columns=(*BOX_COLUMNS, "piece"),
+    compute=numerics.sum_products,
+    cost=TileFormula(
+        cycles=_sum_products_cycles, kind="published", source=f"element-wise product and {REDUCE_SOURCE}, a call each"
+    ),
+    flops=(Term(bundles=2, extents=("elements",)),),
+    code_bytes=512 + CALL_BYTES,
+)
+
+ADD_PIECES = Codelet(
+    name="AddPieces",
+    fields=(
+        Field(name="total", access="update", box=ROW),
+        Field(name="pieces", access="read", box=ROW),
+    ),
+    columns=("start", "stop"),
+    compute=numerics.add_pieces,
+    cost=TileFormula(
+        cycles=lambda extents, contexts, vector: (
+            _reduce_cycles(extents["elements"], extents["pieces"], contexts, vector)
+            + calls_formula("plus in place").cycles(extents, contexts, vector)
+        ),
+        kind="published",
+        source=f"{REDUCE_SOURCE} and an addition in place, a call each",
+    ),
+    flops=(Term(bundles=1, extents=("elements", "pieces")),),
+    code_bytes=512 + CALL_BYTES,
+)
+
+CODELETS = (ADD_ROW, MULTIPLY_ROW, SUM_SAMPLES, SUM_PRODUCTS, ADD_PIECES)

@@ -1,0 +1,126 @@
+"""What the lowering rules of dense spikes write into: matrices in boxes, and copies between two ways to lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from mimdsim.codelets import elementwise as codelets
+from mimdsim.compiler.context import Lowering
+from mimdsim.compiler.place_arrays import ArrayPlacement
+from mimdsim.compiler.product_place import Blocks
+from mimdsim.graph import Operation
+from mimdsim.program import Codelet, Program, VertexTable
+from mimdsim.program.codelet import Recorded
+
+
+@dataclass
+class ArrayLowering(Lowering):
+    """A lowering whose matrices lie in boxes: `blocks` by variable."""
+
+    blocks: dict[str, Blocks] = field(default_factory=dict)
+
+    @property
+    def arrays(self) -> ArrayPlacement:
+        assert self.placement.arrays is not None
+        return self.placement.arrays
+
+    def states(self, layer: str) -> Blocks:
+        """Where the neurons of a layer lie, all samples."""
+        found = self.layer(layer)
+        return self.arrays.forward(found.inputs, found.neurons).result
+
+    def matrix(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        blocks: Blocks,
+        category: str,
+        *,
+        timesteps: int = 0,
+        persistent: bool = False,
+    ) -> str:
+        """Declare a matrix, or a sequence of it, in boxes; returns its name."""
+        mapping = blocks.mapping(shape, sequence=timesteps > 0)
+        whole = (timesteps, *shape) if timesteps else shape
+        self.blocks[name] = blocks
+        return self.variable(name, whole, "float32", mapping, category, persistent=persistent)
+
+    def result(self, op: Operation, blocks: Blocks, category: str) -> str:
+        """The variable of an operation's only output: the one it was given to leave its value in, or a new one."""
+        (value,) = op.outputs
+        if value not in self.storage:
+            rows, columns = self.values[value].shape
+            self.storage[value] = (self.matrix(value, (rows, columns), blocks, category),)
+        return self.storage[value][0]
+
+    def on_boxes(
+        self,
+        codelet: Codelet,
+        operands: dict[str, str],
+        blocks: Blocks,
+        layer: str,
+        *,
+        constants: dict[str, object] | None = None,
+        extents: dict[str, np.ndarray] | None = None,
+        columns: dict[str, np.ndarray] | None = None,
+    ) -> VertexTable:
+        """A table with one vertex for every box of `blocks`."""
+        return VertexTable(
+            codelet=codelet,
+            layer=layer,
+            tiles=blocks.tiles,
+            operands=operands,
+            columns={**blocks.columns, "chip": np.zeros(len(blocks.tiles), np.int64), **(columns or {})},
+            extents={"elements": blocks.elements, **(extents or {})},
+            constants=constants or {},
+        )
+
+    def parameter(self, name: str, shape: tuple[int, int], category: str) -> None:
+        """As the product of the currents wants it; one number per neuron in a row."""
+        blocks = self.arrays.row(shape[1]) if shape[0] == 1 else self.arrays.forward(*shape).right
+        self.inputs[name] = self.matrix(name, shape, blocks, category, persistent=True)
+        self.storage[name] = (name,)
+
+    def tiles_of(self, layer: str) -> np.ndarray:
+        """The tiles that hold neurons of a layer."""
+        return np.unique(self.states(layer).tiles)
+
+    def over_matrix(
+        self, codelet: Codelet, matrix: str, layer: str
+    ) -> tuple[Codelet, np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray | Recorded]]:
+        """As with sparse spikes, but one vertex per box."""
+        blocks = self.blocks[matrix]
+        return codelets.on_boxes(codelet), blocks.tiles, blocks.columns, {"elements": blocks.elements}
+
+    def fill(self, name: str, stage: str, layer: str) -> None:
+        """Zero a matrix."""
+        table = self.on_boxes(codelets.FILL_BOXES, {"target": name}, self.blocks[name], layer)
+        self.emit(stage, "zeros", tables=(table,), layer=layer)
+
+    def arrange(self, source: str, target: str, blocks: Blocks, category: str, op: str, layer: str) -> str:
+        """`source` as `blocks` want it: the same variable if it lies so, else a copy with an exchange of its own.
+
+        Where other neighbours lie together in memory the pieces are transposed on the tile, else only copied.
+        """
+        held = self.blocks[source]
+        if held is blocks:
+            return source
+        shape = self.variables[source].shape
+        self.matrix(target, (shape[0], shape[1]), blocks, category)
+        height, width = blocks.row_stop - blocks.row_start, blocks.stop - blocks.start
+        matrices = -(-height // codelets.TRANSPOSED_ROWS) * -(-width // codelets.TRANSPOSED_COLUMNS)
+        table = self.on_boxes(
+            codelets.ARRANGE_BOXES if held.fastest == blocks.fastest else codelets.TRANSPOSE_BOXES,
+            {"source": source, "target": target},
+            blocks,
+            layer,
+            extents={"matrices": matrices},
+        )
+        self.emit(f"arrange {target}", op, tables=(table,), mergeable=False)
+        return target
+
+    def program(self) -> Program:
+        """Every tile works for all layers."""
+        return replace(super().program(), layer_of_tile=("all layers",) * self.placement.tiles)

@@ -1,0 +1,131 @@
+"""The scan over timesteps of dense spikes: a repeat that slices sequences, hands spikes on, works and stashes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mimdsim.codelets import elementwise as codelets
+from mimdsim.compiler.array_context import ArrayLowering
+from mimdsim.compiler.lower_arrays import backward_weights
+from mimdsim.compiler.lower_time import count_timestep, set_counters
+from mimdsim.compiler.product_place import Blocks
+from mimdsim.graph import Graph, Operation, Scan
+
+LowerBody = Callable[[ArrayLowering, Scan], None]
+
+
+def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> None:
+    """The forward scan. What a layer carries lies in place; products arrange what they read of it."""
+    scan: Scan = op.attributes
+    low.values = scan.body.values
+    for constant in scan.constants:
+        low.storage.setdefault(constant, (constant,))
+    for carry in scan.carries:
+        what, layer = carry.leaves.split(".", 1)
+        shape = _matrix_shape(scan.body, carry.enters)
+        name = low.matrix(carry.leaves, shape, low.states(layer), "neuron states")
+        low.storage[carry.leaves] = (name,)
+        low.fill(name, "zero spikes" if what == "spikes" else "zero states", layer)
+        low.storage[carry.enters] = (name,)
+    (slice_now,) = scan.slices
+    shape = _matrix_shape(scan.body, slice_now.inside)
+    blocks = _wanted(low, scan.body, slice_now.inside)
+    sequence = low.matrix("input.sequence", shape, blocks, "neuron states", timesteps=scan.timesteps)
+    low.inputs["input"] = sequence
+    low.storage["input"] = (sequence,)
+    low.recorded["input"] = (sequence,)
+    set_counters(low, "forward", -1)
+    low.open_repeat()
+    count_timestep(low, 1)
+    low.storage[slice_now.inside] = (_slice(low, sequence, slice_now.inside, 0),)
+    lower_body(low, scan)
+    finals = len(scan.carries)
+    for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):
+        whole = _stash(low, name, low.storage[name][0], scan.timesteps)
+        low.storage[outer] = (whole,)
+        if name.startswith("spikes."):
+            low.recorded[name.split(".", 1)[1]] = (whole,)
+    low.close_repeat(scan.timesteps, scan.reverse)
+
+
+def lower_backward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> None:
+    """The reversed scan: adjoints and sums of weight gradients in place, stash sliced per timestep."""
+    scan: Scan = op.attributes
+    low.values = scan.body.values
+    offset = len(scan.carries)
+    for inside, outer in zip(scan.constants, op.inputs[offset + len(scan.slices) :], strict=True):
+        low.storage[inside] = low.storage.get(outer, (outer,))
+    for step in scan.body.operations:
+        if step.kind == "matmul_input_gradient":
+            backward_weights(low, low.storage[step.inputs[1]][0])
+    for carry in scan.carries:
+        name = _declare_adjoint(low, scan, carry.enters, carry.leaves)
+        low.storage[carry.enters] = (name,)
+        low.storage[carry.leaves] = (name,)
+    set_counters(low, "backward", scan.timesteps)
+    low.open_repeat()
+    count_timestep(low, -1)
+    for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
+        (held,) = low.storage[outer]
+        same_always = len(low.variables[held].shape) == 2
+        now = held if same_always else _slice(low, held, item.inside, item.shift)
+        low.storage[item.inside] = (now,)
+    lower_body(low, scan)
+    low.close_repeat(scan.timesteps, scan.reverse)
+    for outer, carry in zip(op.outputs, scan.carries, strict=True):
+        low.storage[outer] = low.storage[carry.leaves]
+        if carry.enters.startswith("sum."):
+            low.outputs[outer] = low.storage[outer][0]
+
+
+def _declare_adjoint(low: ArrayLowering, scan: Scan, enters: str, leaves: str) -> str:
+    """A zeroed carry of the backward scan, where the operation that makes it on leaving puts it."""
+    shape = _matrix_shape(scan.body, enters)
+    kind, _, layer = enters.split(".", 2)
+    if kind == "sum":
+        row = shape[0] == 1
+        blocks = low.arrays.row(shape[1]) if row else low.arrays.weight_gradient(*shape).result
+        name = low.matrix(f"d{enters[4:]}", shape, blocks, "weight gradients")
+        low.fill(name, "zero weight gradients", layer)
+        return name
+    maker = scan.body.producer(leaves)
+    blocks = low.states(layer)
+    if maker is not None and maker.kind == "matmul_input_gradient":
+        blocks = low.arrays.input_gradient(*low.variables[low.storage[maker.inputs[1]][0]].shape).result
+    name = low.matrix(enters, shape, blocks, "gradients")
+    low.fill(name, "zero adjoints", layer)
+    return name
+
+
+def _wanted(low: ArrayLowering, body: Graph, value: str) -> Blocks:
+    """How the first product that reads a value wants it."""
+    reader = next(step for step in body.operations if step.kind == "matmul" and step.inputs[0] == value)
+    return low.arrays.forward(*_matrix_shape(body, reader.inputs[1])).left
+
+
+def _matrix_shape(body: Graph, value: str) -> tuple[int, int]:
+    rows, columns = body.value(value).shape
+    return rows, columns
+
+
+def _slice(low: ArrayLowering, sequence: str, value: str, shift: int) -> str:
+    """The current timestep of a sequence, in a variable of its own that lies as the sequence does."""
+    blocks = low.blocks[sequence]
+    _, rows, columns = low.variables[sequence].shape
+    now = low.matrix(value, (rows, columns), blocks, "neuron states")
+    offset = "timestep.previous" if shift else "timestep"
+    operands = {"sequence": sequence, "now": now, "timestep": offset}
+    table = low.on_boxes(codelets.SLICE_BOXES[shift], operands, blocks, "")
+    low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
+    return now
+
+
+def _stash(low: ArrayLowering, value: str, now: str, timesteps: int) -> str:
+    """Store a value into its sequence at t."""
+    blocks = low.blocks[now]
+    rows, columns = low.variables[now].shape
+    whole = low.matrix(f"{value}.sequence", (rows, columns), blocks, "neuron states", timesteps=timesteps)
+    operands = {"now": now, "sequence": whole, "timestep": "timestep"}
+    table = low.on_boxes(codelets.UPDATE_BOXES, operands, blocks, "")
+    low.emit(f"stash {value}", "stash", tables=(table,), mergeable=False)
+    return whole

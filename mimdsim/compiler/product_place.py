@@ -1,0 +1,211 @@
+"""Where a planned product lies: which tile multiplies which blocks, holds which operands and sums which results.
+
+Operands and results keep the shape of the graph's values; a block is a box of them. Tiles are numbered rows first, then
+columns, then the inner dimension, as in `products.py`: neighbours on one bus want the same block of B.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mimdsim.compiler.product_plan import ProductPlan
+from mimdsim.program import TileMapping
+from mimdsim.program.mapping import FLAT, PER_TIMESTEP
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Blocks:
+    """A matrix in boxes: rows row_start to row_stop and columns start to stop lie on `tiles[k]`.
+
+    fastest: the axis whose neighbours lie together in a tile's memory, 0 or 1.
+    """
+
+    tiles: np.ndarray
+    row_start: np.ndarray
+    row_stop: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    fastest: int
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """Columns of a vertex table with one vertex per box."""
+        return {"row_start": self.row_start, "row_stop": self.row_stop, "start": self.start, "stop": self.stop}
+
+    @property
+    def elements(self) -> np.ndarray:
+        """int64[boxes]"""
+        held: np.ndarray = (self.row_stop - self.row_start) * (self.stop - self.start)
+        return held
+
+    def mapping(self, shape: tuple[int, ...], *, sequence: bool = False) -> TileMapping:
+        """The mapping of a matrix of `shape`, or of every timestep of a sequence of it."""
+        bounds = np.stack(
+            [np.stack([self.row_start, self.row_stop], axis=1), np.stack([self.start, self.stop], axis=1)], axis=1
+        )
+        return TileMapping.of_boxes(self.tiles, bounds, shape, PER_TIMESTEP if sequence else FLAT)
+
+    @property
+    def transposed(self) -> Blocks:
+        """The same boxes of the transposed matrix."""
+        return Blocks(
+            tiles=self.tiles,
+            row_start=self.start,
+            row_stop=self.stop,
+            start=self.row_start,
+            stop=self.row_stop,
+            fastest=1 - self.fastest,
+        )
+
+
+def grid_of(rows: int, columns: int, parts: int) -> tuple[int, int]:
+    """(cuts of the rows, cuts of the columns) into at most `parts` pieces whose largest is smallest; long runs of
+    columns where several are as good."""
+    by_rows = np.arange(1, min(rows, parts) + 1)
+    by_columns = np.minimum(parts // by_rows, columns)
+    largest = -(-rows // by_rows) * -(-columns // by_columns)
+    best = np.lexsort((by_columns, by_rows * by_columns, largest))[0]
+    return int(by_rows[best]), int(by_columns[best])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProductPlace:
+    """C[m, n] = A[m, k] B[k, n] by `plan`, on tiles from `first_tile` on. Blocks of padding only are left out."""
+
+    plan: ProductPlan
+    first_tile: int
+
+    @cached_property
+    def row_edges(self) -> np.ndarray:
+        """int64: bounds of the blocks of rows, of all steps."""
+        return _edges(self.plan.m, self.plan.rows)
+
+    @cached_property
+    def inner_edges(self) -> np.ndarray:
+        return _edges(self.plan.k, self.plan.inner)
+
+    @cached_property
+    def column_edges(self) -> np.ndarray:
+        return _edges(self.plan.n, self.plan.columns)
+
+    @property
+    def parts(self) -> int:
+        """Partial products of every block that have to be added up."""
+        return len(self.inner_edges) - 1
+
+    def tile(self, row: np.ndarray, inner: np.ndarray, column: np.ndarray) -> np.ndarray:
+        """The tile of block (row, inner, column); rows of later steps begin anew."""
+        plan = self.plan
+        place: np.ndarray = row % plan.row_splits + plan.row_splits * (column + plan.column_splits * inner)
+        return self.first_tile + place
+
+    def vertices(self, step: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """(tiles, columns) of the partial products of a step: bounds of rows, inner dimension and columns; `part`."""
+        rows = np.arange(len(self.row_edges) - 1)
+        rows = rows[rows // self.plan.row_splits == step]
+        row, column, inner = _grid(rows, np.arange(len(self.column_edges) - 1), np.arange(self.parts))
+        bounds = {
+            "row_start": self.row_edges[row],
+            "row_stop": self.row_edges[row + 1],
+            "inner_start": self.inner_edges[inner],
+            "inner_stop": self.inner_edges[inner + 1],
+            "start": self.column_edges[column],
+            "stop": self.column_edges[column + 1],
+            "part": inner,
+        }
+        return self.tile(row, inner, column), bounds
+
+    @cached_property
+    def left(self) -> Blocks:
+        """A [m, k]: every block spread evenly over the tiles that want it, one tile for each block of columns."""
+        readers = len(self.column_edges) - 1
+        grid = grid_of(self.plan.rows, self.plan.inner, readers)
+        row, inner = _grid(np.arange(len(self.row_edges) - 1), np.arange(self.parts))
+        return _cut(
+            self.row_edges, self.inner_edges, row, inner, grid, lambda at, part: self.tile(row[at], inner[at], part), 1
+        )
+
+    @cached_property
+    def right(self) -> Blocks:
+        """B [k, n]: every block spread evenly over the tiles that want it, one tile for each block of rows."""
+        readers = min(self.plan.row_splits, len(self.row_edges) - 1)
+        grid = grid_of(self.plan.inner, self.plan.columns, readers)
+        inner, column = _grid(np.arange(self.parts), np.arange(len(self.column_edges) - 1))
+        return _cut(
+            self.inner_edges,
+            self.column_edges,
+            inner,
+            column,
+            grid,
+            lambda at, part: self.tile(part, inner[at], column[at]),
+            0,
+        )
+
+    @cached_property
+    def result(self) -> Blocks:
+        """C [m, n]: every block summed in shares by the tiles that hold its partial products."""
+        grid = grid_of(self.plan.rows, self.plan.columns, self.parts)
+        row, column = _grid(np.arange(len(self.row_edges) - 1), np.arange(len(self.column_edges) - 1))
+        return _cut(
+            self.row_edges,
+            self.column_edges,
+            row,
+            column,
+            grid,
+            lambda at, part: self.tile(row[at], part, column[at]),
+            0,
+        )
+
+    @cached_property
+    def partials(self) -> TileMapping:
+        """Of the partial products [parts, m, n], where they are made."""
+        steps = [self.vertices(step) for step in range(self.plan.steps)]
+        tiles = np.concatenate([where for where, _ in steps])
+        columns = {name: np.concatenate([found[name] for _, found in steps]) for name in steps[0][1]}
+        pairs = (
+            (columns["part"], columns["part"] + 1),
+            (columns["row_start"], columns["row_stop"]),
+            (columns["start"], columns["stop"]),
+        )
+        bounds = np.stack([np.stack(pair, axis=1) for pair in pairs], axis=1)
+        return TileMapping.of_boxes(tiles, bounds, (self.parts, self.plan.m, self.plan.n))
+
+
+def _edges(extent: int, share: int) -> np.ndarray:
+    return np.append(np.arange(0, extent, share), extent)
+
+
+def _grid(*axes: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Every combination, the first axis running fastest."""
+    found = np.meshgrid(*reversed(axes), indexing="ij")
+    return tuple(column.ravel() for column in reversed(found))
+
+
+def _cut(
+    row_edges: np.ndarray,
+    column_edges: np.ndarray,
+    row: np.ndarray,
+    column: np.ndarray,
+    grid: tuple[int, int],
+    tile: object,
+    fastest: int,
+) -> Blocks:
+    """Blocks (row[k], column[k]) cut into `grid` pieces, piece p of block k on tile(k, p); empty ones left out."""
+    parts = np.arange(grid[0] * grid[1])
+    part, at = _grid(parts, np.arange(len(row)))
+    down, across = part // grid[1], part % grid[1]
+    top, bottom = row_edges[row[at]], row_edges[row[at] + 1]
+    left, right = column_edges[column[at]], column_edges[column[at] + 1]
+    height, width = bottom - top, right - left
+    found = {
+        "tiles": tile(at, part),  # type: ignore[operator]
+        "row_start": top + down * height // grid[0],
+        "row_stop": top + (down + 1) * height // grid[0],
+        "start": left + across * width // grid[1],
+        "stop": left + (across + 1) * width // grid[1],
+    }
+    kept = (found["row_stop"] > found["row_start"]) & (found["stop"] > found["start"])
+    return Blocks(**{name: values[kept] for name, values in found.items()}, fastest=fastest)

@@ -1,0 +1,129 @@
+"""Neuron operations element by element, on boxes of [batch, neurons] matrices: the dense form of the neuron family."""
+
+from __future__ import annotations
+
+import numba
+
+
+@numba.njit(cache=True, nogil=True)
+def lif_boxes(v, current, row_start, row_stop, start, stop, decay, scale, threshold):  # type: ignore[no-untyped-def]
+    """v <- (0 if v > threshold else decay*v) + scale * current."""
+    for i in range(len(start)):
+        for b in range(row_start[i], row_stop[i]):
+            for n in range(start[i], stop[i]):
+                kept = v[b, n] * decay
+                if v[b, n] > threshold:
+                    kept = v.dtype.type(0)
+                v[b, n] = kept + scale * current[b, n]
+
+
+@numba.njit(cache=True, nogil=True)
+def spike_boxes(v, spikes, row_start, row_stop, start, stop, threshold):  # type: ignore[no-untyped-def]
+    """spikes = 1 where v > threshold, else 0."""
+    for i in range(len(start)):
+        for b in range(row_start[i], row_stop[i]):
+            for n in range(start[i], stop[i]):
+                spikes[b, n] = 1 if v[b, n] > threshold else 0
+
+
+@numba.njit(cache=True, nogil=True)
+def surrogate_boxes(dv, g, v, row_start, row_stop, start, stop, threshold, slope):  # type: ignore[no-untyped-def]
+    """dv += g / (slope*|v - threshold| + 1)^2."""
+    one = dv.dtype.type(1)
+    for i in range(len(start)):
+        for b in range(row_start[i], row_stop[i]):
+            for n in range(start[i], stop[i]):
+                scaled = slope * abs(v[b, n] - threshold) + one
+                dv[b, n] += g[b, n] * (one / (scaled * scaled))
+
+
+@numba.njit(cache=True, nogil=True)
+def scale_boxes(source, target, row_start, row_stop, start, stop, factor):  # type: ignore[no-untyped-def]
+    """target = factor * source."""
+    for i in range(len(start)):
+        for b in range(row_start[i], row_stop[i]):
+            for n in range(start[i], stop[i]):
+                target[b, n] = factor * source[b, n]
+
+
+@numba.njit(cache=True, nogil=True)
+def decay_boxes(dv, row_start, row_stop, start, stop, factor):  # type: ignore[no-untyped-def]
+    """dv <- factor * dv."""
+    for i in range(len(start)):
+        for b in range(row_start[i], row_stop[i]):
+            for n in range(start[i], stop[i]):
+                dv[b, n] = factor * dv[b, n]
+
+
+@numba.njit(cache=True, nogil=True)
+def masked_decay_boxes(dv, v_previous, row_start, row_stop, start, stop, factor, threshold):  # type: ignore[no-untyped-def]
+    """dv <- factor * dv, or 0 where v_previous > threshold."""
+    for i in range(len(start)):
+        for b in range(row_start[i], row_stop[i]):
+            for n in range(start[i], stop[i]):
+                if v_previous[b, n] > threshold:
+                    dv[b, n] = 0
+                else:
+                    dv[b, n] = factor * dv[b, n]
+
+
+@numba.njit(cache=True, nogil=True)
+def count_rows(spikes, totals, sample):  # type: ignore[no-untyped-def]
+    """totals[sample] = sum over time of spikes[:, sample], whole numbers."""
+    for i in range(len(sample)):
+        for n in range(totals.shape[1]):
+            count = 0
+            for t in range(spikes.shape[0]):
+                count += int(spikes[t, sample[i], n])
+            totals[sample[i], n] = count
+
+
+@numba.njit(cache=True, nogil=True)
+def add_row(source, row, target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
+    """target = source + row[0], the row for every sample."""
+    for i in range(len(start)):
+        for b in range(row_start[i], row_stop[i]):
+            for n in range(start[i], stop[i]):
+                target[b, n] = source[b, n] + row[0, n]
+
+
+@numba.njit(cache=True, nogil=True)
+def multiply_row(source, row, target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
+    """target = source * row[0], the row for every sample."""
+    for i in range(len(start)):
+        for b in range(row_start[i], row_stop[i]):
+            for n in range(start[i], stop[i]):
+                target[b, n] = source[b, n] * row[0, n]
+
+
+@numba.njit(cache=True, nogil=True)
+def sum_samples(source, pieces, row_start, row_stop, start, stop, piece):  # type: ignore[no-untyped-def]
+    """pieces[piece, n] = sum of source[:, n] over the samples of the box."""
+    for i in range(len(start)):
+        for n in range(start[i], stop[i]):
+            total = source.dtype.type(0)
+            for b in range(row_start[i], row_stop[i]):
+                total += source[b, n]
+            pieces[piece[i], n] = total
+
+
+@numba.njit(cache=True, nogil=True)
+def sum_products(one, other, pieces, row_start, row_stop, start, stop, piece):  # type: ignore[no-untyped-def]
+    """pieces[piece, n] = sum of one[:, n] * other[:, n] over the samples of the box."""
+    for i in range(len(start)):
+        for n in range(start[i], stop[i]):
+            total = one.dtype.type(0)
+            for b in range(row_start[i], row_stop[i]):
+                total += one[b, n] * other[b, n]
+            pieces[piece[i], n] = total
+
+
+@numba.njit(cache=True, nogil=True)
+def add_pieces(total, pieces, start, stop):  # type: ignore[no-untyped-def]
+    """total[0, n] += sum over the first axis of pieces[:, n]."""
+    for i in range(len(start)):
+        for n in range(start[i], stop[i]):
+            value = pieces[0, n]
+            for p in range(1, pieces.shape[0]):
+                value += pieces[p, n]
+            total[0, n] += value

@@ -1,0 +1,262 @@
+"""Dense spikes on tiles: execute(lower(graph)) = interpret(graph), strictly too; where products lie; refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from networks import (
+    ADAM,
+    SEEDS,
+    SGD,
+    SMALL,
+    Outcome,
+    compiled,
+    executed,
+    given_values,
+    interpreted,
+    machine,
+    relative_error,
+    small_network,
+)
+
+from mimdsim.base.errors import DescriptionError, MappingError
+from mimdsim.check.program import check_program
+from mimdsim.compiler import MappingOptions, compile_graph
+from mimdsim.compiler.place_arrays import place_arrays
+from mimdsim.compiler.product_place import Blocks, grid_of
+from mimdsim.functional import Executor
+from mimdsim.graph import SpikingNetwork, training_graph
+from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.program import RecordedActivity, TileMapping
+from mimdsim.program.mapping import FLAT
+from mimdsim.run import memory_profile, simulate, unused_chips
+from mimdsim.timing import time_program
+from mimdsim.workload import load_workload
+
+TOLERANCE = 1e-5
+
+
+@st.composite
+def dense_networks(draw: Any) -> SpikingNetwork:
+    """Layers of any wiring."""
+    count = draw(st.integers(2, 4))
+    widths = tuple(draw(st.lists(st.integers(1, 40), min_size=count, max_size=count)))
+    return small_network(
+        widths, timesteps=draw(st.integers(1, 4)), batch=draw(st.integers(1, 20)), spikes="dense",
+        reset_gradient=draw(st.sampled_from(["pass", "mask"])), optimiser=draw(st.sampled_from([SGD, ADAM])),
+        recurrence=draw(st.sampled_from(["none", "one_to_one", "all_to_all"])), delay=draw(st.sampled_from([0, 1])),
+        bias=draw(st.booleans()),
+    )  # fmt: skip
+
+
+def assert_agree(found: Outcome, expected: Outcome) -> None:
+    """States (and with them spikes) bit for bit; gradients and updated weights within rounding."""
+    np.testing.assert_array_equal(found.counts, expected.counts)
+    for name, potential in expected.potentials.items():
+        np.testing.assert_array_equal(found.potentials[name], potential)
+    assert found.loss == pytest.approx(expected.loss, rel=1e-5)  # the interpreter counts in float32
+    for name, gradient in expected.gradients.items():
+        assert relative_error(found.gradients[name], gradient) < TOLERANCE
+        assert relative_error(found.updated[name], expected.updated[name]) < TOLERANCE
+
+
+@settings(SMALL, max_examples=25)
+@given(network=dense_networks(), tiles=st.sampled_from([3, 24, 130]), seed=SEEDS)
+def test_execution_is_interpretation_on_dyadic_weights(network: SpikingNetwork, tiles: int, seed: int) -> None:
+    values = given_values(network, seed)
+    assert_agree(executed(compiled(network, tiles=tiles), values), interpreted(network, values))
+
+
+@pytest.mark.parametrize("optimiser", [SGD, ADAM], ids=["sgd", "adam"])
+@pytest.mark.parametrize(
+    ("reset_gradient", "recurrence", "delay"),
+    [("pass", "none", 1), ("mask", "one_to_one", 1), ("pass", "all_to_all", 0)],
+)
+def test_strict_execution_agrees_too(optimiser: Any, reset_gradient: str, recurrence: str, delay: int) -> None:
+    network = small_network(
+        (18, 20, 4), timesteps=2, batch=3, spikes="dense", reset_gradient=reset_gradient, optimiser=optimiser,
+        recurrence=recurrence, delay=delay, bias=True,
+    )  # fmt: skip
+    values = given_values(network, 6)
+    expected = interpreted(network, values)
+    assert max(np.abs(gradient).max() for gradient in expected.gradients.values()) > 0
+    assert_agree(executed(compiled(network, tiles=9), values, strict=True), expected)
+
+
+def test_serial_steps_where_memory_is_short() -> None:
+    """A product too large for the memory in one go is cut into steps, with the same values."""
+    network = small_network((96, 160, 5), timesteps=2, batch=150, spikes="dense")
+    small = load_machine("tiny", {"chip.tiles": 4, "tile.sram_bytes": "170 KiB"})
+    assert isinstance(small, MimdMachine)
+    made = compile_graph(training_graph(network), network, small, MappingOptions(), must_fit=False)
+    assert made.placement.arrays is not None
+    assert max(place.plan.steps for place in made.placement.arrays.known.values()) > 1
+    values = given_values(network, 3, activity=0.1)
+    assert_agree(executed(made, values), interpreted(network, values))
+
+
+def test_sparse_spikes_at_full_capacity_give_the_dense_gradient() -> None:
+    """Both as lowered programs: every neuron is listed, so nothing is left out of the sparse gradient."""
+    network = small_network((40, 33, 18, 5), timesteps=6, batch=7, second_threshold=-1e9)
+    values = given_values(network, 7)
+    sparse = executed(compiled(network, tiles=60), values)
+    dense = executed(compiled(replace(network, spikes="dense"), tiles=60), values)
+    assert sparse.counts.sum() > 0
+    np.testing.assert_array_equal(sparse.counts, dense.counts)
+    for name, gradient in dense.gradients.items():
+        assert np.abs(gradient).max() > 0
+        assert relative_error(sparse.gradients[name], gradient) < TOLERANCE
+
+
+def test_a_second_training_step_starts_from_clean_states() -> None:
+    network = small_network((8, 17, 6, 4), timesteps=5, batch=4, spikes="dense", optimiser=ADAM)
+    made, values = compiled(network), given_values(network, 9)
+    executor, fresh = Executor(made.program), Executor(made.program)
+    executor.write(given_values(network, 10).for_program(network))
+    executor.run()
+    for each in (executor, fresh):
+        each.write(values.for_program(network))
+        each.run()
+    for name in ("losses", "totals", *(f"dw.{layer.name}" for layer in network.layers)):
+        np.testing.assert_array_equal(executor.arrays[name], fresh.arrays[name])
+
+
+def test_recorded_activity_lists_the_spikes() -> None:
+    network = small_network((9, 12, 4), timesteps=5, batch=3, spikes="dense")
+    values = given_values(network, 11)
+    executor = Executor(compiled(network).program)
+    executor.write(values.for_program(network))
+    executor.run()
+    activity = executor.activity()
+    np.testing.assert_array_equal(activity.counts["input"][..., 0], values.dense.sum(axis=2))
+    for layer in network.layers:
+        fired = executor.arrays[f"v.{layer.name}.sequence"] > 1
+        assert layer.name == "output" or fired.any()
+        for place in np.ndindex(*fired.shape[:2]):
+            count = activity.counts[layer.name][place][0]
+            np.testing.assert_array_equal(activity.ids[layer.name][place][:count], np.flatnonzero(fired[place]))
+
+
+# ---- where products lie
+
+
+def covered(blocks: Blocks, shape: tuple[int, int]) -> np.ndarray:
+    times: np.ndarray = np.zeros(shape, np.int64)
+    for row, end, first, last in zip(blocks.row_start, blocks.row_stop, blocks.start, blocks.stop, strict=True):
+        times[row:end, first:last] += 1
+    return times
+
+
+@settings(SMALL)
+@given(m=st.integers(1, 90), k=st.integers(1, 90), n=st.integers(1, 90), tiles=st.sampled_from([4, 40, 300]))
+def test_operands_and_results_lie_somewhere_once(m: int, k: int, n: int, tiles: int) -> None:
+    placed = place_arrays(small_network(spikes="dense"), machine(tiles), MappingOptions()).arrays
+    assert placed is not None
+    place = placed.product(m, k, n)
+    for blocks, shape in ((place.left, (m, k)), (place.right, (k, n)), (place.result, (m, n))):
+        np.testing.assert_array_equal(covered(blocks, shape), 1)
+        assert blocks.tiles.min() >= 2  # tile 0 counts, and pairs begin at even tiles
+        assert blocks.tiles.max() < tiles
+        mapping = blocks.mapping(shape)
+        assert int((mapping.stops - mapping.starts).sum()) == shape[0] * shape[1]
+    assert int((place.partials.stops - place.partials.starts).sum()) == place.parts * m * n
+    assert np.all(place.result.elements <= -(-place.plan.rows * place.plan.columns // place.parts) * 2)
+
+
+@given(rows=st.integers(1, 60), columns=st.integers(1, 60), parts=st.integers(1, 60))
+def test_a_grid_has_no_more_pieces_than_asked_for(rows: int, columns: int, parts: int) -> None:
+    down, across = grid_of(rows, columns, parts)
+    assert down * across <= parts
+    assert 1 <= down <= rows
+    assert 1 <= across <= columns
+    assert -(-rows // down) * -(-columns // across) <= min(-(-rows // min(parts, rows)) * columns, rows * columns)
+
+
+def test_boxes_become_intervals_of_elements() -> None:
+    bounds = np.array([[[0, 2], [0, 3]], [[0, 2], [3, 5]], [[2, 3], [0, 5]]])
+    mapping = TileMapping.of_boxes(np.array([7, 8, 8]), bounds, (3, 5))
+    assert mapping.axis == FLAT
+    assert mapping.tiles.tolist() == [7, 8, 7, 8]
+    assert mapping.starts.tolist() == [0, 3, 5, 8]
+    assert mapping.stops.tolist() == [3, 5, 8, 15]
+    with pytest.raises(ValueError, match="must ascend and not overlap"):
+        TileMapping.of_boxes(np.array([1, 2]), np.array([[[0, 2], [0, 3]], [[1, 3], [0, 3]]]), (3, 5))
+
+
+def test_products_take_the_cycles_they_were_planned_with() -> None:
+    network = small_network((128, 256, 10), timesteps=2, batch=64, spikes="dense")
+    made = compiled(network, tiles=200)
+    assert made.placement.arrays is not None
+    plan = made.placement.arrays.forward(128, 256).plan
+    nothing = RecordedActivity(ids={}, counts={}, dropped={})
+    memory = memory_profile(made.program, made.memory, machine(200))
+    spans = {span.name: span for span in time_program(made.program, machine(200), nothing, memory).spans}
+    multiply, add = spans["multiply current.hidden0"], spans["sum current.hidden0"]
+    assert multiply.compute_cycles == 2 * plan.multiply_cycles
+    assert add.compute_cycles <= 2 * plan.sum_cycles * 1.1
+    planned = plan.operand_exchange_cycles + plan.sum_exchange_cycles
+    assert planned * 0.9 < (multiply.exchange_cycles + add.exchange_cycles) / 2 < planned * 1.3
+    assert multiply.flops == 2 * 2 * 128 * 256 * 64
+
+
+# ---- what is refused
+
+
+def test_smooth_spikes_are_refused() -> None:
+    with pytest.raises(MappingError, match="layer 'hidden0': smooth spikes are for finite differences"):
+        compiled(small_network(spikes="dense", smooth=True))
+
+
+def test_options_of_sparse_spikes_are_refused() -> None:
+    with pytest.raises(MappingError, match=r"mapping.value_bytes = 2 is for sparse spikes; .* leave it at 4"):
+        compiled(small_network(spikes="dense"), options=MappingOptions(value_bytes=2))
+
+
+def test_a_machine_without_matrix_units_is_refused() -> None:
+    network = small_network(spikes="dense")
+    without = machine().model_copy(update={"matrix": None})
+    with pytest.raises(DescriptionError, match=r"has no matrix unit; add a \[matrix\] section"):
+        compile_graph(training_graph(network), network, without, MappingOptions())
+
+
+# ---- a whole run
+
+
+def test_digits_learn_with_dense_spikes_on_a_small_machine() -> None:
+    changes = {
+        "network.spikes": "dense", "network.hidden": [48], "network.capacity": [], "data.timesteps": 12,
+        "data.train_samples": 240, "data.test_samples": 60, "training.epochs": 6, "training.learning_rate": 0.01,
+    }  # fmt: skip
+    workload = load_workload("digits", changes)
+    run = simulate(workload, machine(40))
+    assert np.mean(run.log.loss[-3:]) < 0.5 * np.mean(run.log.loss[:3])
+    assert run.profile.training is not None
+    assert run.profile.training.test_accuracy is not None
+    assert run.profile.training.test_accuracy > 0.5
+    assert [layer.capacity for layer in run.profile.activity[1:]] == [48, 10]
+    assert run.profile.tiled is not None
+    assert run.profile.tiled.cycles > 0
+    assert run.profile.tiled.host_seconds * machine().host.bytes_per_second > 4 * 12 * 48 * 512
+
+
+def test_the_check_of_programs_takes_dense_spikes() -> None:
+    workload = load_workload(
+        "digits", {"network.spikes": "dense", "network.hidden": [24], "network.capacity": [], "data.timesteps": 2}
+    )
+    findings = check_program(workload, workload, machine(40))
+    assert [finding.name for finding in findings] == ["rules", "memory", "values", "gradients", "time"]
+    assert all(finding.passed for finding in findings)
+
+
+def test_one_chip_of_several_is_used_and_that_is_said() -> None:
+    two = machine(24).model_copy(update={"links": machine().links.model_copy(update={"chips": 2})})
+    network = small_network(spikes="dense")
+    made = compile_graph(training_graph(network), network, two, MappingOptions())
+    assert made.program.chips == 1
+    (warning,) = unused_chips(made, two)
+    assert warning == '1 of 2 chips used: dense spikes take one; set network.spikes = "sparse" for more'
