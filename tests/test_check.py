@@ -120,7 +120,8 @@ def test_published_training_times_are_predicted_and_named_when_out(tmp_path: Pat
 def test_gpu_tables_are_read_and_rows_that_cannot_be_computed_say_why() -> None:
     rows = json.loads(mimdsim("check", "--references", "--json", str(SHARED / "gpu_snn_measurements.csv")))
     assert rows
-    assert all(row["predicted"] is None and row["note"] for row in rows)
+    assert all(row["predicted"] is not None or row["note"] for row in rows)
+    assert sum(row["predicted"] is None for row in rows) == 2  # an LSTM in plain Python
     text = mimdsim("check", "--references", str(SHARED / "gemm_measurements.csv"), code=3)
     assert "IPU(GC200) FP16 4096x1024x1024" in text
     assert "within tolerance" in text

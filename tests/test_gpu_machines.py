@@ -11,6 +11,12 @@ from mimdsim.machine import GpuMachine, find_machine, load_machine
 
 # fp32, TF32, fp16 in TFLOP/s; multiprocessors; DRAM GB/s (vendors' data sheets; V100 has no TF32 unit)
 PUBLISHED = {
+    "v100-pcie": (14.0, 14.0, 112, 80, 900),
+    "a100-pcie": (19.5, 156, 312, 108, 1555),
+    "a100-80-pcie": (19.5, 156, 312, 108, 1935),
+    "rtx2070": (7.5, 7.5, 29.9, 36, 448),
+    "rtx2080ti": (13.45, 13.45, 53.8, 68, 616),
+    "t4": (8.1, 8.1, 65, 40, 320),
     "v100": (15.7, 15.7, 125, 80, 900),
     "a100": (19.5, 156, 312, 108, 1555),
     "a100-80": (19.5, 156, 312, 108, 2039),
@@ -19,7 +25,9 @@ PUBLISHED = {
     "rtx3090": (35.6, 35.6, 71, 82, 936),
     "rtx4090": (82.6, 82.6, 165, 128, 1008),
 }
-SECTIONS = ("chip", "compute", "memory", "launch", "host")
+SECTIONS = ("chip", "compute", "memory", "launch", "host", "systolic")
+# bf16 TFLOP/s, arrays, DRAM GB/s
+TPUS = {"tpu-v3": (123, 4, 900), "tpu-v4": (275, 8, 1200)}
 
 
 def gpu(name: str, changes: dict[str, object] | None = None) -> GpuMachine:
@@ -50,11 +58,24 @@ def test_what_must_be_larger_is(name: str) -> None:
     assert machine.host.bytes_per_second >= machine.host.framework_bytes_per_second
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", TPUS)
+def test_arrays_of_a_tpu_make_its_published_peak(name: str) -> None:
+    machine = gpu(name)
+    bf16, arrays, gb_per_second = TPUS[name]
+    assert machine.systolic is not None
+    assert machine.systolic.arrays == arrays
+    assert machine.peak_flops_per_second("fp16") == pytest.approx(bf16 * 1e12, rel=0.01)
+    assert machine.peak_flops_per_second("tf32") == machine.peak_flops_per_second("fp16") / 3
+    assert machine.memory.dram_bytes_per_second == gb_per_second * 1e9
+
+
+@pytest.mark.parametrize("name", [*PUBLISHED, *TPUS])
 def test_every_number_names_its_source(name: str) -> None:
     machine = gpu(name)
     for section in SECTIONS:
         part = getattr(machine, section)
+        if part is None:
+            continue
         numbers = part.model_fields_set - {"sources"}
         assert numbers == set(part.sources), section
 

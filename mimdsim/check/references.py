@@ -22,6 +22,7 @@ from mimdsim.check.stencil import stencil_rows
 from mimdsim.check.tiled_products import NEEDED, predict_tiled_gemm_row, predict_tiled_product
 from mimdsim.costs.library.registry import vendor_cycles
 from mimdsim.gpu.references import predict_gemm_row
+from mimdsim.gpu.snn_references import predict_snn_row
 
 MAX_REFERENCE_BYTES = 32 << 20
 Progress = Callable[[str, int, int], None]
@@ -199,23 +200,29 @@ def _tiled_product_rows(path: Path, given: list[Given], _data: Path | None, _pro
 
 
 def _gpu_snn_rows(path: Path, given: list[Given], _data: Path | None, _progress: Progress) -> list[Row]:
-    """Named, not predicted: these are eager framework programs, which no lowering strategy describes yet."""
-    return [
-        Row(
-            file=path.name,
-            unit="s",
-            name=f"{row['gpu']} {row['framework']} {row['metric']} N={row['neurons_or_layers']}",
-            predicted=None,
-            published=_number(path, line, row, "value_s"),
-            tolerance=0.25,
-            low=None,
-            high=None,
-            source=row["source"],
-            note="no strategy for eager frameworks yet",
-            kind=row["metric"],
+    rows = []
+    for line, row in enumerate(given, start=2):
+        told = predict_snn_row(row)
+        seconds, (low, high) = told.seconds, told.spread
+        rows.append(
+            Row(
+                file=path.name,
+                unit="s",
+                name=f"{row['gpu']} {row['framework']} {row['metric']} N={row['neurons_or_layers']}"
+                + "".join(
+                    f" {mark}={row[name]}" for mark, name in (("B", "batch_B"), ("T", "steps_T")) if row.get(name)
+                ),
+                predicted=seconds,
+                published=_number(path, line, row, "value_s"),
+                tolerance=told.tolerance,
+                low=None if seconds is None else low * seconds,
+                high=None if seconds is None else high * seconds,
+                source=row["source"],
+                note="" if seconds is not None else told.note,
+                kind=f"{row['framework']} {row['metric']}",
+            )
         )
-        for line, row in enumerate(given, start=2)
-    ]
+    return rows
 
 
 def _training_rows(path: Path, given: list[Given], data: Path | None, progress: Progress) -> list[Row]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from mimdsim.machine.gpu import GpuMachine
 
-Launching = Literal["stream", "graph"]
+Launching = Literal["stream", "graph", "grid"]
 L2_FOOTPRINT_SHARE = 0.6  # kernels whose data fill at most this share of the L2 stream from it
 
 MODEL_SOURCE = (
@@ -26,7 +26,9 @@ class StreamEstimate:
 
 
 def launch_seconds(gpu: GpuMachine, launching: Launching) -> float:
-    """Shortest period of back-to-back launches, from a stream or replayed as a graph."""
+    """Shortest period of back-to-back kernels: from a stream, replayed as a graph, or as one whose blocks wait."""
+    if launching == "grid":
+        return gpu.launch.grid_period_seconds
     return gpu.launch.graph_period_seconds if launching == "graph" else gpu.launch.stream_period_seconds
 
 
@@ -53,4 +55,27 @@ def elementwise_seconds(
     period, streaming = max(launch_seconds(gpu, launching), fixed_seconds), bytes_moved / rate
     return StreamEstimate(
         seconds=period + streaming, bound="memory" if streaming > period else "launch", bytes_moved=bytes_moved
+    )
+
+
+def reduction_seconds(
+    gpu: GpuMachine, elements: int, results: int, *, launching: Launching, element_bytes: int = 4
+) -> StreamEstimate:
+    """Sum `elements` numbers to `results`: one kernel where every result has a block of its own, else two.
+
+    With fewer results than multiprocessors the elements are cut, and a second kernel adds the parts. Raises
+    ValueError when there are fewer elements than results, or no result.
+    """
+    if not 1 <= results <= elements:
+        raise ValueError(f"reduction of {elements} elements to {results}: needs 1 <= results <= elements")
+    blocks = gpu.chip.streaming_multiprocessors
+    parts = max(1, min(blocks // results, elements // results))
+    first = elementwise_seconds(gpu, (elements + results * parts) * element_bytes, launching=launching)
+    if parts == 1:
+        return first
+    second = elementwise_seconds(gpu, results * (parts + 1) * element_bytes, launching=launching)
+    return StreamEstimate(
+        seconds=first.seconds + second.seconds,
+        bound=first.bound,
+        bytes_moved=first.bytes_moved + second.bytes_moved,
     )

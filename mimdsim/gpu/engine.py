@@ -19,8 +19,12 @@ from mimdsim.profile.records import Assumption, GpuProfile, KernelSpan
 from mimdsim.program import RecordedActivity
 
 WALK_SECONDS = 4e-6  # start and end of a kernel that walks the timesteps itself; assumed
+<<<<<<< HEAD
 AUTO = "auto"
 SECTIONS = ("chip", "compute", "memory", "launch", "host")
+=======
+SECTIONS = ("chip", "compute", "systolic", "memory", "launch", "host")
+>>>>>>> c3ed81a (GPU products and frameworks follow measurements: one set of parameters, more devices, systolic arrays, recurrent kernels)
 
 
 def time_on_gpu(
@@ -203,6 +207,8 @@ def _machine_numbers(gpu: GpuMachine) -> tuple[Assumption, ...]:
     found = []
     for section in SECTIONS:
         part = getattr(gpu, section)
+        if part is None:
+            continue
         for field, text in part.sources.items():
             kind, where = _split_source(text)
             unit = (dimension(field) or "").replace("_per_", "/")

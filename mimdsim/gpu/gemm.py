@@ -1,12 +1,12 @@
 """How long one dense matrix product takes on a GPU: tiles, waves of tiles, split of the reduction, three rooflines.
 
 C[m, n] = A[m, k] B[k, n]. The library is taken to pick the fastest of a table of output tiles and reduction splits.
-One set of constants for all GPUs, fitted on a coarse grid to DeepBench (V100), LLMCompass (A100, ISCA 2024) and
-PopSparse (A100); mean error 5 to 18 % on nine sets of measurements. Background: NVIDIA, Matrix Multiplication
-Background User's Guide, DU-09799-001 (tile and wave quantisation, largest tile 256 x 128).
+One set of parameters for all GPUs, `CALIBRATED`; what differs between devices stands in their descriptions. Background:
+NVIDIA, Matrix Multiplication Background User's Guide, DU-09799-001 (tile and wave quantisation, largest tile
+256 x 128). Errors per data set, and with each device left out of the calibration: docs/gpu-model.md.
 
-The estimate grows with m, n and k except where the fit itself jumps: between a skinny product (min(m, n) <= 32, lower
-DRAM share) and a wider one, and where a longer k first permits a deeper split.
+Every candidate's estimate grows with m, n, k and the bytes moved, and all candidates are open to every shape, so the
+estimate does too.
 """
 
 from __future__ import annotations
@@ -15,28 +15,56 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
+from mimdsim.gpu.systolic import systolic_seconds
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
 
 OUTPUT_TILES = (
     (256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128), (64, 32), (32, 64),
     (32, 32),
 )  # fmt: skip
-SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
-SHORTEST_SPLIT = 128  # elements of k that each part of a split keeps
-OUTPUTS_AT_FULL_RATE = 16384  # outputs in flight on a multiprocessor that hide its latencies
-MOST_RESIDENT = 4  # output tiles on one multiprocessor at once
-INTENSITY_HALF = 10.0  # tile intensity tm*tn/(tm+tn) at which half the peak is reached
-BASE_RATE = 0.6  # share of the rate with almost no outputs in flight
-WAVE_SECONDS = 3e-6  # prologue and epilogue of a wave
-SPLIT_SECONDS = 4e-6  # adding the parts of a split reduction
-TENSOR_SLICE_SECONDS = 150e-9  # a tensor unit's least time for 32 elements of k
-SKINNY = 32
-DRAM_SHARE_SKINNY, DRAM_SHARE, L2_SHARE = 0.70, 0.85, 0.8
-L2_RESIDENT_SHARE = 0.75  # operands up to this share of the L2 stay there between launches
+SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+SHORTEST_SPLIT = 128  # elements of k that a part of a split costs at least; assumed
+OUTPUTS_AT_FULL_RATE = 16384  # a 128 x 128 tile fills a multiprocessor's registers with sums; derived
+MOST_RESIDENT = 4  # output tiles on one multiprocessor at once; assumed
+NARROW_TILE = 64  # kernels for skinny products; assumed
+L2_SHARE = 0.8  # of the L2's read rate that products reach; assumed
+L2_RESIDENT_SHARE = 0.75  # operands up to this share of the L2 stay there between launches; assumed
 
 MODEL_SOURCE = (
-    "tile, wave and split-k model, constants fitted to DeepBench, LLMCompass and PopSparse (V100, A100); "
-    "mean error 5 to 18 % on those and NeuSight's V100, A100 and H100 sets"
+    "tile, wave and split-k model, one set of parameters calibrated on gemm_measurements.csv (V100, A100); mean error "
+    "4 to 9 % on its four sets of measurements, docs/gpu-model.md"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProductParameters:
+    """What the measurements informed: the same for all devices.
+
+    simt_intensity_half, tensor_intensity_half: tile intensity tm*tn/(tm+tn) at which half the peak is reached, because
+    a tile's operands pass through the shared memory. lone_tile_share: share of its rate that a multiprocessor reaches
+    with almost no sums in flight. wave_seconds: start and end of a wave of tiles. split_seconds: what the library asks
+    of a split reduction before it takes one. tensor_cycles_per_k: latency of a tensor unit's chain per element of k.
+    transposed_dram_share: share of the DRAM's peak at which narrow tiles read a transposed weight.
+    """
+
+    simt_intensity_half: float
+    tensor_intensity_half: float
+    lone_tile_share: float
+    wave_seconds: float
+    split_seconds: float
+    tensor_cycles_per_k: float
+    transposed_dram_share: float
+
+
+# kind: derived, calibrated on gemm_measurements.csv and rounded; benchmarks/gpu/calibrate_products.py shows how well
+CALIBRATED = ProductParameters(
+    simt_intensity_half=7.0,
+    tensor_intensity_half=30.0,
+    lone_tile_share=0.85,
+    wave_seconds=1e-6,
+    split_seconds=15e-6,
+    tensor_cycles_per_k=5.0,
+    transposed_dram_share=0.55,
 )
 
 
@@ -70,71 +98,96 @@ def gemm_seconds(
     batch: int = 1,
     l2_resident: bool = False,
     accumulate: bool = False,
+    transposed_weight: bool = False,
+    parameters: ProductParameters = CALIBRATED,
 ) -> GemmEstimate:
     """`batch` products C[m, n] = A[m, k] B[k, n] in one kernel. Raises ValueError when a dimension is below 1.
 
     l2_resident: operands and result are in the L2 already, so the DRAM roofline is the L2's. accumulate: the product
-    is added to what C held (beta = 1), so that C is read as well.
+    is added to what C held (beta = 1), so that C is read as well. transposed_weight: the larger operand lies with k
+    innermost, as torch.nn.Linear keeps it.
     """
     if min(m, n, k, batch) < 1:
         raise ValueError(f"matrix product {batch} x ({m} x {k}) x ({k} x {n}): every dimension must be at least 1")
-    device = _Device(
-        multiprocessors=gpu.chip.streaming_multiprocessors,
-        flops_per_second_each=gpu.flops_per_second_each(precision)
-        * (1.0 if gpu.uses_tensor_unit(precision) else gpu.compute.fp32_library_share),
-        slice_seconds=TENSOR_SLICE_SECONDS if gpu.uses_tensor_unit(precision) else 0.0,
-        dram_bytes_per_second=gpu.memory.dram_bytes_per_second,
-        l2_bytes_per_second=gpu.memory.l2_bytes_per_second,
-    )
-    return _estimate(device, m, n, k, ELEMENT_BYTES[precision], batch, l2_resident, accumulate)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Device:
-    """The numbers of a GPU that a matrix product depends on; hashable, so that estimates are computed once."""
-
-    multiprocessors: int
-    flops_per_second_each: float
-    slice_seconds: float
-    dram_bytes_per_second: float
-    l2_bytes_per_second: float
-
-
-@lru_cache(maxsize=65536)
-def _estimate(
-    device: _Device, m: int, n: int, k: int, element_bytes: int, batch: int, l2_resident: bool, accumulate: bool
-) -> GemmEstimate:
+    element_bytes = ELEMENT_BYTES[precision]
     result_bytes = m * n * batch * element_bytes
-    old_bytes = result_bytes if accumulate else 0
-    bytes_moved = (m * k + k * n) * batch * element_bytes + result_bytes + old_bytes
-    if l2_resident:
-        feed = device.l2_bytes_per_second * L2_SHARE
+    moved = (m * k + k * n) * batch * element_bytes + result_bytes * (2 if accumulate else 1)
+    if gpu.systolic is not None:
+        seconds, compute_bound = systolic_seconds(
+            gpu, m, n, k, batch=batch, precision=precision, bytes_moved=moved, on_chip=l2_resident
+        )
+        candidate = Candidate(tile_m=m, tile_n=gpu.systolic.columns, split=1)
     else:
-        feed = device.dram_bytes_per_second * (DRAM_SHARE_SKINNY if min(m, n) <= SKINNY else DRAM_SHARE)
-    once = bytes_moved / feed
-    best: tuple[float, bool, Candidate] | None = None
-    for split in SPLITS:
-        if split > 1 and k / split < SHORTEST_SPLIT:
-            break  # deeper splits are shorter still
-        part = math.ceil(k / split)
-        for tile_m, tile_n in OUTPUT_TILES:
-            tiles = math.ceil(m / tile_m) * math.ceil(n / tile_n) * batch * split
-            compute = _compute_seconds(device, tile_m, tile_n, part, tiles)
-            result_passes = 1 if split == 1 else 2 * split
-            traffic = tiles * (tile_m + tile_n) * part * element_bytes + result_bytes * result_passes + old_bytes
-            memory = max(once, traffic / (L2_SHARE * device.l2_bytes_per_second))
-            seconds = max(compute, memory) + (SPLIT_SECONDS if split > 1 else 0.0)
-            if best is None or seconds < best[0]:
-                best = seconds, compute >= memory, Candidate(tile_m=tile_m, tile_n=tile_n, split=split)
-    assert best is not None  # split 1 is always tried
-    seconds, compute_bound, candidate = best
+        device = _device(gpu, precision, l2_resident=l2_resident, transposed_weight=transposed_weight, how=parameters)
+        seconds, compute_bound, candidate = _fastest(device, m, n, k, element_bytes, batch, moved, accumulate)
     return GemmEstimate(
         seconds=seconds,
         bound="compute" if compute_bound else "memory",
         flops=2 * m * n * k * batch,
-        bytes_moved=bytes_moved,
+        bytes_moved=moved,
         candidate=candidate,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Device:
+    """The numbers that a matrix product depends on; hashable, so that estimates are computed once."""
+
+    multiprocessors: int
+    flops_per_second_each: float
+    seconds_per_k: float
+    intensity_half: float
+    feed_bytes_per_second: float
+    narrow_feed_bytes_per_second: float
+    l2_bytes_per_second: float
+    how: ProductParameters
+
+
+def _device(
+    gpu: GpuMachine, precision: Precision, *, l2_resident: bool, transposed_weight: bool, how: ProductParameters
+) -> _Device:
+    tensor, memory = gpu.uses_tensor_unit(precision), gpu.memory
+    clock = (gpu.chip.tensor_clock_hz or gpu.chip.clock_hz) if tensor else gpu.chip.clock_hz
+    feed = memory.l2_bytes_per_second * L2_SHARE
+    narrow = feed
+    if not l2_resident:
+        feed = memory.dram_bytes_per_second * memory.streaming_share
+        slow = memory.dram_bytes_per_second * how.transposed_dram_share
+        narrow = min(feed, slow) if transposed_weight else feed
+    return _Device(
+        multiprocessors=gpu.chip.streaming_multiprocessors,
+        flops_per_second_each=gpu.flops_per_second_each(precision) * gpu.library_share(precision),
+        seconds_per_k=how.tensor_cycles_per_k / clock if tensor else 0.0,
+        intensity_half=how.tensor_intensity_half if tensor else how.simt_intensity_half,
+        feed_bytes_per_second=feed,
+        narrow_feed_bytes_per_second=narrow,
+        l2_bytes_per_second=memory.l2_bytes_per_second * L2_SHARE,
+        how=how,
+    )
+
+
+@lru_cache(maxsize=65536)
+def _fastest(
+    device: _Device, m: int, n: int, k: int, element_bytes: int, batch: int, moved: int, accumulate: bool
+) -> tuple[float, bool, Candidate]:
+    """Seconds, whether computing decides, and what the library runs."""
+    result_bytes = m * n * batch * element_bytes
+    best: tuple[float, bool, Candidate] | None = None
+    for split in SPLITS:
+        part = k if split == 1 else max(math.ceil(k / split), SHORTEST_SPLIT)
+        result_passes = 1 if split == 1 else 2 * split
+        for tile_m, tile_n in OUTPUT_TILES:
+            tiles = math.ceil(m / tile_m) * math.ceil(n / tile_n) * batch * split
+            compute = _compute_seconds(device, tile_m, tile_n, part, tiles)
+            traffic = tiles * (tile_m + tile_n) * part * element_bytes + result_bytes * (result_passes + accumulate)
+            narrow = min(tile_m, tile_n) <= NARROW_TILE
+            feed = device.narrow_feed_bytes_per_second if narrow else device.feed_bytes_per_second
+            memory = max(moved / feed, traffic / device.l2_bytes_per_second)
+            seconds = max(compute, memory) + (device.how.split_seconds if split > 1 else 0.0)
+            if best is None or seconds < best[0]:
+                best = seconds, compute >= memory, Candidate(tile_m=tile_m, tile_n=tile_n, split=split)
+    assert best is not None  # the tables are not empty
+    return best
 
 
 def _compute_seconds(device: _Device, tile_m: int, tile_n: int, k: int, tiles: int) -> float:
@@ -142,20 +195,22 @@ def _compute_seconds(device: _Device, tile_m: int, tile_n: int, k: int, tiles: i
     outputs = tile_m * tile_n
     resident = min(max(OUTPUTS_AT_FULL_RATE // outputs, 1), MOST_RESIDENT)
     waves, left = divmod(tiles, device.multiprocessors * resident)
-    seconds = waves * _wave_seconds(device, outputs, tile_m + tile_n, k, resident) + WAVE_SECONDS * waves
+    start = device.how.wave_seconds
+    seconds = waves * (_wave_seconds(device, outputs, tile_m + tile_n, k, resident) + start)
     if left:
-        seconds += _wave_seconds(device, outputs, tile_m + tile_n, k, math.ceil(left / device.multiprocessors))
-        seconds += WAVE_SECONDS
+        last = math.ceil(left / device.multiprocessors)
+        seconds += _wave_seconds(device, outputs, tile_m + tile_n, k, last) + start
     return seconds
 
 
 def _wave_seconds(device: _Device, outputs: int, edges: int, k: int, resident: int) -> float:
     """`resident` tiles of `outputs` results side by side on one multiprocessor, k padded to 16."""
     intensity = outputs / edges
-    efficiency = intensity / (intensity + INTENSITY_HALF)
-    hiding = min(1.0, BASE_RATE + (1 - BASE_RATE) * resident * outputs / OUTPUTS_AT_FULL_RATE)
-    flops = resident * 2 * outputs * math.ceil(k / 16) * 16
+    efficiency = intensity / (intensity + device.intensity_half)
+    alone = device.how.lone_tile_share
+    hiding = min(1.0, alone + (1 - alone) * resident * outputs / OUTPUTS_AT_FULL_RATE)
+    padded = math.ceil(k / 16) * 16
     return max(
-        math.ceil(k / 32) * device.slice_seconds,
-        flops / (device.flops_per_second_each * efficiency * hiding),
+        padded * device.seconds_per_k,
+        resident * 2 * outputs * padded / (device.flops_per_second_each * efficiency * hiding),
     )

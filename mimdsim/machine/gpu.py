@@ -18,11 +18,20 @@ ELEMENT_BYTES: dict[Precision, int] = {"fp32": 4, "tf32": 4, "fp16": 2}
 
 
 class Chip(SourcedSection):
-    """Streaming multiprocessors and their clock; `tensor_clock_hz` where sustained tensor peaks are quoted lower."""
+    """Streaming multiprocessors and their clock; `tensor_clock_hz` where sustained tensor peaks are quoted lower.
+
+    `product_share`, `tensor_product_share`: what the board's power limit leaves of the clock in long products, fp32
+    and on tensor units. The last two are what a kernel that keeps its weights on the chip can use of one
+    multiprocessor.
+    """
 
     streaming_multiprocessors: int = Field(gt=0, le=100_000)
     clock_hz: float = Field(gt=0)
     tensor_clock_hz: float | None = Field(default=None, gt=0)
+    product_share: float = Field(default=1.0, gt=0, le=1)
+    tensor_product_share: float = Field(default=1.0, gt=0, le=1)
+    shared_memory_bytes: int | None = Field(default=None, gt=0)
+    register_bytes: int | None = Field(default=None, gt=0)
 
 
 class Compute(SourcedSection):
@@ -41,7 +50,8 @@ class Compute(SourcedSection):
 class Memory(SourcedSection):
     """DRAM and L2. `streaming_share` of the DRAM peak is what a long streaming kernel reaches.
 
-    `l2_bytes_per_second` feeds matrix products, `l2_streaming_bytes_per_second` kernels whose data stay in L2.
+    `l2_bytes_per_second` feeds matrix products, `l2_streaming_bytes_per_second` kernels whose data stay in L2. The
+    latencies are of one dependent load. On a TPU the L2 is the vector memory.
     """
 
     dram_bytes_per_second: float = Field(gt=0)
@@ -50,13 +60,19 @@ class Memory(SourcedSection):
     l2_bytes: int = Field(gt=0)
     l2_bytes_per_second: float = Field(gt=0)
     l2_streaming_bytes_per_second: float = Field(gt=0)
+    l2_latency_cycles: float = Field(gt=0)
+    dram_latency_cycles: float = Field(gt=0)
 
 
 class Launch(SourcedSection):
-    """Shortest period of back-to-back small kernels, from a stream or replayed as a graph; and a host that waits."""
+    """Shortest period of back-to-back small kernels, from a stream or replayed as a graph; and a host that waits.
+
+    `grid_period_seconds`: the same work in one kernel whose blocks wait for each other.
+    """
 
     stream_period_seconds: float = Field(gt=0)
     graph_period_seconds: float = Field(gt=0)
+    grid_period_seconds: float = Field(gt=0)
     host_synchronisation_seconds: float = Field(ge=0)
 
 
@@ -67,8 +83,21 @@ class Host(SourcedSection):
     framework_bytes_per_second: float = Field(gt=0)
 
 
+class Systolic(SourcedSection):
+    """Weight-stationary arrays of multiply-add cells that stand in for tensor units (TPU): bf16 with fp32 sums.
+
+    Wider numbers are split into bf16 parts and take several passes.
+    """
+
+    arrays: int = Field(gt=0, le=100_000)
+    rows: int = Field(gt=0, le=100_000)
+    columns: int = Field(gt=0, le=100_000)
+    tf32_passes: int = Field(gt=0, le=100)
+    fp32_passes: int = Field(gt=0, le=100)
+
+
 class GpuMachine(Section):
-    """A GPU. `name` is its file's stem."""
+    """A GPU, or a TPU where `systolic` is given. `name` is its file's stem."""
 
     kind: Literal["gpu"]
     name: str
@@ -78,19 +107,34 @@ class GpuMachine(Section):
     memory: Memory
     launch: Launch
     host: Host
+    systolic: Systolic | None = None
     energy: GpuEnergy | None = None
 
     def uses_tensor_unit(self, precision: Precision) -> bool:
-        """Whether matrix products of `precision` run on tensor units here."""
-        return precision == "fp16" or (precision == "tf32" and self.compute.tf32_flops_per_cycle is not None)
+        """Whether matrix products of `precision` run on tensor units or systolic arrays here."""
+        return (
+            self.systolic is not None
+            or precision == "fp16"
+            or (precision == "tf32" and self.compute.tf32_flops_per_cycle is not None)
+        )
 
     def flops_per_second_each(self, precision: Precision) -> float:
         """Peak of one streaming multiprocessor for matrix products of `precision`, in flops per second."""
+        if self.systolic is not None:
+            cells = self.systolic.arrays * self.systolic.rows * self.systolic.columns
+            passes = {"fp16": 1, "tf32": self.systolic.tf32_passes, "fp32": self.systolic.fp32_passes}[precision]
+            return 2 * cells * self.chip.clock_hz / passes / self.chip.streaming_multiprocessors
         if not self.uses_tensor_unit(precision):
             return self.compute.fp32_flops_per_cycle * self.chip.clock_hz
         per_cycle = self.compute.fp16_flops_per_cycle if precision == "fp16" else self.compute.tf32_flops_per_cycle
         assert per_cycle is not None  # uses_tensor_unit has looked
         return per_cycle * (self.chip.tensor_clock_hz or self.chip.clock_hz)
+
+    def library_share(self, precision: Precision) -> float:
+        """What the library's products of `precision` reach of that peak before tiles and waves are counted."""
+        if self.uses_tensor_unit(precision):
+            return self.chip.tensor_product_share
+        return self.compute.fp32_library_share * self.chip.product_share
 
     def peak_flops_per_second(self, precision: Precision) -> float:
         """Dense peak of the whole chip for matrix products of `precision`, in flops per second."""

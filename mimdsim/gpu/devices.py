@@ -1,0 +1,47 @@
+"""Devices as tables of measurements name them -> our descriptions, and what the equation leaves open."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from mimdsim.machine.gpu import GpuMachine
+from mimdsim.machine.load import load_machine
+
+# (what the label contains, description, what stays open); the first that matches holds
+RULES: tuple[tuple[str, str, str], ...] = (
+    (r"v100.*pci", "v100-pcie", ""),
+    (r"v100", "v100", ""),
+    (r"a100\(dgx\)", "a100-80", "assumed the 80 GB card; the source does not say"),
+    (r"a100.*80.*pci|a100.*pci.*80", "a100-80-pcie", ""),
+    (r"a100.*80", "a100-80", ""),
+    (r"a100.*pci", "a100-pcie", ""),
+    (r"a100", "a100", ""),
+    (r"h100.*pci|h100.*nvl", "", ""),  # other cards of that die; not described
+    (r"h100", "h100", ""),
+    (r"h200", "h200", ""),
+    (r"rtx ?2070(?!.*super)", "rtx2070", ""),
+    (r"rtx ?2080 ?ti", "rtx2080ti", ""),
+    (r"rtx ?3090(?! ?ti)", "rtx3090", ""),
+    (r"rtx ?4090", "rtx4090", ""),
+    (r"\bt4\b", "t4", ""),
+    (r"tpu ?-?v3", "tpu-v3", ""),
+    (r"tpu ?-?v4(?! ?i)", "tpu-v4", ""),
+)
+KNOWN = tuple(dict.fromkeys(machine for _, machine, _ in RULES if machine))
+
+
+def find_device(label: str) -> tuple[str, str] | None:
+    """The description of the device that a table calls `label`, and a remark; None when it is none of ours."""
+    for pattern, machine, remark in RULES:
+        if re.search(pattern, label.lower()):
+            return (machine, remark) if machine else None
+    return None
+
+
+@lru_cache(maxsize=32)
+def described(name: str) -> GpuMachine:
+    """The GPU `name` of models/; loaded once."""
+    machine = load_machine(name)
+    assert isinstance(machine, GpuMachine)  # RULES list GPUs only
+    return machine

@@ -1,0 +1,148 @@
+"""Layers that recur: a persistent kernel that keeps its weights on the chip, or a library's loop over timesteps.
+
+Persistent: every block holds a part of the recurrent weights in registers and shared memory; in each timestep it reads
+the state of all neurons, multiplies, and waits for all blocks. A timestep is the chain of those waits and dependent
+loads, plus what the blocks read from the L2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mimdsim.base.errors import MappingError
+from mimdsim.base.units import show_bytes
+from mimdsim.gpu.elementwise import elementwise_seconds, launch_seconds, reduction_seconds
+from mimdsim.gpu.gemm import gemm_seconds
+from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
+
+Direction = Literal["forward", "backward_inputs", "backward_weights"]
+REGISTERS_FOR_WEIGHTS = 0.5  # of the register file; the rest works; assumed
+# assumed, chosen looking at the two persistent kernels of FlashRNN's figure (H100)
+PARTIAL_SUMS = 8  # parts of a reduction that blocks of a doubly tiled kernel exchange
+EXCHANGE_L2_SHARE = 0.9  # of the L2's read rate, for state read by all blocks at once
+PERSISTENT_PEAK_SHARE = 0.5  # of the peak that so small products reach; assumed
+CALL_SECONDS = 5e-6  # a library call from C++, product or kernel; published: 4 to 6 us, susun-blog pegainfer-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersistentKernel:
+    """waits: grid-wide waits of a timestep. loads: dependent accesses to the L2 in its chain, dram_loads to DRAM.
+
+    Two waits: the reduction is cut over blocks too, whose partial sums are exchanged in fp32.
+    """
+
+    waits: int
+    loads: int
+    dram_loads: int
+    source: str
+
+
+CUDNN_PERSISTENT = PersistentKernel(
+    waits=1, loads=2, dram_loads=0, source="assumed: state written, all wait, state read; inputs are prefetched"
+)
+TILED_PERSISTENT = PersistentKernel(
+    waits=2, loads=4, dram_loads=1,
+    source="derived: counted from FlashRNN's fused kernel: state and partial sums are written and read, each around a "
+    "wait for the whole grid; the input of the timestep comes from DRAM",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentLayer:
+    """`gates` times `neurons` sums of `neurons` states, over timesteps and samples (LSTM: 4 gates)."""
+
+    neurons: int
+    gates: int
+    batch: int
+    timesteps: int
+
+    @property
+    def weights(self) -> int:
+        return self.gates * self.neurons**2
+
+
+def on_chip_bytes(gpu: GpuMachine) -> int:
+    """What a persistent kernel can keep on `gpu`: shared memory, and half of the registers."""
+    each = (gpu.chip.shared_memory_bytes or 0) + REGISTERS_FOR_WEIGHTS * (gpu.chip.register_bytes or 0)
+    return int(gpu.chip.streaming_multiprocessors * each)
+
+
+def persistent_seconds(
+    gpu: GpuMachine, layer: RecurrentLayer, kernel: PersistentKernel, *, precision: Precision, direction: Direction
+) -> float:
+    """All timesteps of one direction. Raises MappingError when the weights do not fit on the chip."""
+    width = ELEMENT_BYTES[precision]
+    if direction == "backward_weights":
+        return _weight_gradient_seconds(gpu, layer, precision)
+    if layer.weights * width > on_chip_bytes(gpu):
+        raise MappingError(
+            f"persistent kernel: {layer.weights} recurrent weights take {show_bytes(layer.weights * width)} and "
+            f"{gpu.name} keeps at most {show_bytes(on_chip_bytes(gpu))} on the chip; use the strategy 'graph_replay'"
+        )
+    blocks, clock = gpu.chip.streaming_multiprocessors, gpu.chip.clock_hz
+    read = layer.neurons * (1 if direction == "forward" else layer.gates)
+    exchanged = blocks * layer.batch * read * width
+    if kernel.waits > 1:
+        exchanged += 2 * PARTIAL_SUMS * layer.batch * layer.gates * layer.neurons * 4
+    arithmetic = 2 * layer.batch * layer.weights / (PERSISTENT_PEAK_SHARE * gpu.peak_flops_per_second(precision))
+    feed = layer.weights * width / (blocks * 128 * clock)  # 128 bytes a cycle from the shared memory
+    chain = kernel.waits * gpu.launch.grid_period_seconds
+    chain += (kernel.loads * gpu.memory.l2_latency_cycles + kernel.dram_loads * gpu.memory.dram_latency_cycles) / clock
+    work = max(arithmetic, feed, exchanged / (EXCHANGE_L2_SHARE * gpu.memory.l2_bytes_per_second))
+    return layer.timesteps * (chain + work)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryLoop:
+    """A timestep of a library that launches: calls and extra seconds beside its matrix product, per direction."""
+
+    forward_calls: int
+    backward_calls: int
+    forward_extra_seconds: float
+    backward_extra_seconds: float
+    source: str
+
+
+ALTERNATING = LibraryLoop(
+    forward_calls=2, backward_calls=3, forward_extra_seconds=0.0, backward_extra_seconds=0.0,
+    source="derived: a product and a pointwise kernel a timestep, one more backwards (FlashRNN alternating, Haste)",
+)  # fmt: skip
+CUDNN_LOOP = LibraryLoop(
+    forward_calls=2, backward_calls=2, forward_extra_seconds=38e-6, backward_extra_seconds=22e-6,
+    source="derived: calibrated on gpu_snn_measurements.csv (cuDNN 7.6, V100); what cuDNN does in these microseconds "
+    "beside product and pointwise kernel is not known",
+)  # fmt: skip
+
+
+def library_loop_seconds(
+    gpu: GpuMachine, layer: RecurrentLayer, loop: LibraryLoop, *, precision: Precision, direction: Direction
+) -> float:
+    """All timesteps of one direction; the weight gradient is one product over all of them."""
+    if direction == "backward_weights":
+        return _weight_gradient_seconds(gpu, layer, precision)
+    forward = direction == "forward"
+    wide, deep = layer.gates * layer.neurons, layer.neurons
+    resident = 2 * layer.weights * ELEMENT_BYTES[precision] < gpu.memory.l2_bytes
+    product = gemm_seconds(
+        gpu,
+        layer.batch,
+        wide if forward else deep,
+        deep if forward else wide,
+        precision=precision,
+        l2_resident=resident,
+    ).seconds
+    values = layer.batch * layer.neurons * (layer.gates + 3)
+    pointwise = elementwise_seconds(gpu, values * ELEMENT_BYTES[precision], launching="stream").seconds
+    device = max(product, launch_seconds(gpu, "stream")) + pointwise
+    device += loop.forward_extra_seconds if forward else loop.backward_extra_seconds
+    host = CALL_SECONDS * (loop.forward_calls if forward else loop.backward_calls)
+    return layer.timesteps * max(device, host)
+
+
+def _weight_gradient_seconds(gpu: GpuMachine, layer: RecurrentLayer, precision: Precision) -> float:
+    """One product whose reduction runs over all timesteps and samples, added to the gradient, and that of the bias."""
+    rows, wide = layer.timesteps * layer.batch, layer.gates * layer.neurons
+    product = gemm_seconds(gpu, wide, layer.neurons, rows, precision=precision, accumulate=True)
+    bias = reduction_seconds(gpu, rows * wide, wide, launching="stream", element_bytes=ELEMENT_BYTES[precision])
+    return product.seconds + bias.seconds

@@ -1,0 +1,213 @@
+"""Programs of frameworks and recurrent kernels: laws, hand-worked values, rows that say why, and measured networks."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mimdsim.base.errors import MappingError
+from mimdsim.gpu.devices import KNOWN, described, find_device
+from mimdsim.gpu.eager import FRAMEWORKS, QUEUED_LAUNCHES, Framework, Pass, eager_seconds
+from mimdsim.gpu.recurrent import (
+    CUDNN_LOOP,
+    CUDNN_PERSISTENT,
+    TILED_PERSISTENT,
+    Direction,
+    RecurrentLayer,
+    library_loop_seconds,
+    on_chip_bytes,
+    persistent_seconds,
+)
+from mimdsim.gpu.snn_references import predict_snn_row
+
+MEASURED = Path(__file__).resolve().parents[2] / "shared" / "references" / "gpu_snn_measurements.csv"
+RTX3090, H100, V100 = described("rtx3090"), described("h100"), described("v100")
+frameworks = st.sampled_from(sorted(FRAMEWORKS))
+directions: st.SearchStrategy[Literal["forward", "backward"]] = st.sampled_from(("forward", "backward"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    name=frameworks, direction=directions, neurons=st.integers(1, 8192), batch=st.integers(1, 64),
+    timesteps=st.integers(1, 600), axis=st.integers(0, 3),
+)  # fmt: skip
+def test_more_work_or_a_slower_host_is_never_faster(
+    name: str, direction: Literal["forward", "backward"], neurons: int, batch: int, timesteps: int, axis: int
+) -> None:
+    def seconds(*, more: int) -> float:
+        grow = [2 if more and index == axis else 1 for index in range(4)]
+        return eager_seconds(
+            RTX3090,
+            FRAMEWORKS[name],
+            neurons=neurons * grow[0],
+            batch=batch * grow[1],
+            timesteps=timesteps * grow[2],
+            call_seconds=20e-6 * grow[3],
+            direction=direction,
+        ).seconds
+
+    assert seconds(more=1) >= seconds(more=0) * (1 - 1e-12)
+
+
+def test_host_and_device_by_hand() -> None:
+    plain = Framework(
+        name="plain",
+        products="none",
+        forward=Pass(calls=10, array_passes=30),
+        backward=Pass(calls=10, array_passes=30, sequence_passes=4, indexing_calls=2),
+        source="assumed: for this test",
+    )
+    kwargs = {"neurons": 1000, "batch": 10, "timesteps": 100}
+    host = eager_seconds(RTX3090, plain, call_seconds=30e-6, direction="forward", **kwargs)  # type: ignore[arg-type]
+    assert (host.seconds, host.bound) == (pytest.approx(100 * 10 * 30e-6), "host")
+    # 8 small kernels of 30 / 8 arrays of 40 kB from the L2, 2 of 2 sequences of 4 MB each (8 MB do not stay in 6 MiB)
+    device = eager_seconds(RTX3090, plain, call_seconds=1e-6, direction="backward", **kwargs)  # type: ignore[arg-type]
+    small = 8 * (2.05e-6 + 30 / 8 * 40_000 / 1.8e12)
+    large = 2 * (2.05e-6 + 2 * 4_000_000 / (0.88 * 936e9))
+    assert (device.seconds, device.bound) == (pytest.approx(100 * (small + large)), "device")
+    with pytest.raises(ValueError, match="0 timesteps, batch 1, 1 neurons: each must be at least 1"):
+        eager_seconds(RTX3090, plain, neurons=1, batch=1, timesteps=0, call_seconds=1.0, direction="forward")
+
+
+def test_the_host_stalls_when_the_queue_behind_a_long_product_is_full() -> None:
+    timesteps, period = 500, 30e-6
+    sinabs = FRAMEWORKS["Sinabs"]
+    told = eager_seconds(
+        RTX3090, sinabs, neurons=16384, batch=16, timesteps=timesteps, call_seconds=period, direction="forward"
+    )
+    rest = (timesteps * sinabs.forward.calls - QUEUED_LAUNCHES) * period
+    assert told.seconds > max(told.host_seconds, told.device_seconds)
+    assert told.seconds - rest < told.device_seconds
+
+
+def test_counts_are_of_something() -> None:
+    for framework in FRAMEWORKS.values():
+        for one in (framework.forward, framework.backward):
+            assert one.calls > one.indexing_calls >= 0
+            assert (one.sequence_passes > 0) == (one.indexing_calls > 0)
+        assert framework.source.split(":")[0] == "derived"
+
+
+DIRECTIONS: tuple[Direction, ...] = ("forward", "backward_inputs", "backward_weights")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    neurons=st.integers(16, 700), batch=st.integers(1, 128), timesteps=st.integers(1, 500),
+    direction=st.sampled_from(DIRECTIONS),
+)  # fmt: skip
+def test_a_persistent_kernel_never_beats_what_it_must_do(
+    neurons: int, batch: int, timesteps: int, direction: Direction
+) -> None:
+    layer = RecurrentLayer(neurons=neurons, gates=4, batch=batch, timesteps=timesteps)
+    one, two = (
+        persistent_seconds(H100, layer, kernel, precision="fp16", direction=direction)
+        for kernel in (CUDNN_PERSISTENT, TILED_PERSISTENT)
+    )
+    assert two >= one
+    flops = 2 * layer.weights * batch * timesteps
+    assert one >= flops / H100.peak_flops_per_second("fp16")
+    if direction != "backward_weights":
+        assert one >= timesteps * H100.launch.grid_period_seconds
+    wider = dataclasses.replace(layer, batch=2 * batch)
+    assert persistent_seconds(H100, wider, CUDNN_PERSISTENT, precision="fp16", direction=direction) >= one
+    loop = library_loop_seconds(V100, layer, CUDNN_LOOP, precision="fp32", direction=direction)
+    assert loop >= flops / V100.peak_flops_per_second("fp32")
+
+
+def test_weights_that_do_not_fit_on_the_chip_are_refused() -> None:
+    assert on_chip_bytes(described("a100")) == 108 * (164 + 128) * 1024  # 31 MB
+    layer = RecurrentLayer(neurons=4096, gates=4, batch=1, timesteps=1)
+    with pytest.raises(MappingError, match=r"take 128.0 MiB and h100 keeps at most 45.9 MiB on the chip"):
+        persistent_seconds(H100, layer, CUDNN_PERSISTENT, precision="fp16", direction="forward")
+
+
+def test_names_of_devices_in_tables() -> None:
+    for label, name in (
+        ("NVIDIA A100-PCIE-40GB", "a100-pcie"), ("NVIDIA A100 80GB PCIe", "a100-80-pcie"), ("A100 40 GB", "a100"),
+        ("A100-SXM4-80GB", "a100-80"), ("Tesla V100-PCIE-32GB", "v100-pcie"), ("V100 (DGX-1)", "v100"),
+        ("NVIDIA H100 80GB HBM3", "h100"), ("H100 SXM", "h100"), ("NVIDIA GeForce RTX 4090", "rtx4090"),
+        ("RTX 2080 Ti", "rtx2080ti"), ("Tesla T4", "t4"), ("TPUv3", "tpu-v3"), ("A100(DGX)", "a100-80"),
+    ):  # fmt: skip
+        found = find_device(label)
+        assert found is not None, label
+        assert found[0] == name, label
+    for label in ("MI300X", "RTX 2070 SUPER", "H100 PCIe", "GTX 1080", "unstated"):
+        assert find_device(label) is None, label
+    assert all(described(name).name == name for name in KNOWN)
+
+
+ROW = {
+    "gpu": "RTX 3090 24GB", "framework": "snnTorch v0.7.0", "exec_style": "GEMM INSIDE python time loop",
+    "task": "1x Linear(N,N) + 1x LIF", "batch_B": "16", "steps_T": "500", "neurons_or_layers": "4096", "dtype": "fp32",
+    "metric": "forward", "timing_valid": "ok",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gpu": "MI300X"}, "no description of device 'MI300X'; known: v100-pcie"),
+        ({"gpu": ""}, "row has no gpu"),
+        ({"framework": "Spyx"}, "no count of the operations of framework 'spyx'"),
+        ({"framework": "Sinabs EXODUS"}, "no count of the operations of framework 'sinabs exodus'"),
+        ({"framework": "Norse", "exec_style": "once"}, "'norse' as 'once' has no loop over timesteps"),
+        ({"framework": "Norse", "task": "LIF only (no linear)"}, "operations of 'norse' without a linear layer"),
+        ({"metric": "compile"}, "no model for metric 'compile'; known: forward"),
+        ({"timing_valid": "no: not synchronised"}, "its time cannot be trusted: no: not synchronised"),
+        ({"steps_T": "~500"}, "must be whole numbers"),
+        ({"batch_B": "0"}, "must be at least 1"),
+        ({"dtype": "bf16"}, "eager frameworks are described in fp32 only, not fp16"),
+        ({"task": "LSTM", "framework": "keras"}, "no description of 'keras' as a program for recurrent layers"),
+        ({"task": "LSTM", "framework": "cuDNN persistent", "neurons_or_layers": "8192"}, "on the chip"),
+    ],
+)
+def test_a_row_that_cannot_be_computed_says_why(change: dict[str, str], message: str) -> None:
+    assert predict_snn_row(ROW).seconds is not None
+    told = predict_snn_row({**ROW, **change})
+    assert told.seconds is None
+    assert message in told.note
+
+
+def test_an_unknown_computer_widens_the_interval() -> None:
+    small = {**ROW, "neurons_or_layers": "512"}
+    known, unknown = predict_snn_row(small), predict_snn_row({**small, "gpu": "NVIDIA H200"})
+    assert known.spread == (0.8, 1.25)
+    assert unknown.spread == (0.5, 2.0)
+    assert "this computer is not known" in unknown.note
+
+
+def measured_rows() -> list[dict[str, str]]:
+    with MEASURED.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.skipif(not MEASURED.exists(), reason="measurements are not beside this checkout")
+@pytest.mark.parametrize("framework", ["snnTorch", "Norse", "SpikingJelly PyTorch", "SpikingJelly torch", "Sinabs"])
+def test_eager_frameworks_are_predicted(framework: str) -> None:
+    rows = [row for row in measured_rows() if row["framework"].startswith(framework)]
+    assert len(rows) >= 6
+    for row in rows:
+        told = predict_snn_row(row)
+        assert told.seconds is not None, told.note
+        bound = 0.10 if "backward" in row["metric"] else 0.25
+        assert abs(told.seconds / float(row["value_s"]) - 1) <= bound, row
+
+
+@pytest.mark.skipif(not MEASURED.exists(), reason="measurements are not beside this checkout")
+@pytest.mark.parametrize(
+    ("framework", "bound"), [("SpikingJelly CuPy", 0.10), ("FlashRNN", 0.25), ("cuDNN nn.LSTM", 0.25)]
+)
+def test_fused_and_persistent_kernels_are_predicted(framework: str, bound: float) -> None:
+    rows = [row for row in measured_rows() if row["framework"].startswith(framework)]
+    assert len(rows) >= 2
+    for row in rows:
+        told = predict_snn_row(row)
+        assert told.seconds is not None, told.note
+        assert abs(told.seconds / float(row["value_s"]) - 1) <= bound, row
