@@ -19,12 +19,8 @@ from mimdsim.profile.records import Assumption, GpuProfile, KernelSpan
 from mimdsim.program import RecordedActivity
 
 WALK_SECONDS = 4e-6  # start and end of a kernel that walks the timesteps itself; assumed
-<<<<<<< HEAD
 AUTO = "auto"
-SECTIONS = ("chip", "compute", "memory", "launch", "host")
-=======
 SECTIONS = ("chip", "compute", "systolic", "memory", "launch", "host")
->>>>>>> c3ed81a (GPU products and frameworks follow measurements: one set of parameters, more devices, systolic arrays, recurrent kernels)
 
 
 def time_on_gpu(
