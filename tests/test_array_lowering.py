@@ -19,6 +19,7 @@ from networks import (
     executed,
     given_values,
     interpreted,
+    left_in,
     machine,
     relative_error,
     small_network,
@@ -30,13 +31,14 @@ from mimdsim.compiler import MappingOptions, compile_graph
 from mimdsim.compiler.place_arrays import place_arrays
 from mimdsim.compiler.product_place import Blocks, grid_of
 from mimdsim.functional import Executor
-from mimdsim.graph import SpikingNetwork, training_graph
+from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import RecordedActivity, TileMapping
 from mimdsim.program.mapping import FLAT
 from mimdsim.run import memory_profile, simulate, unused_chips
 from mimdsim.timing import time_program
-from mimdsim.workload import load_workload
+from mimdsim.timing.fast import input_bytes
+from mimdsim.workload import load_workload, network_of
 
 TOLERANCE = 1e-5
 
@@ -142,6 +144,28 @@ def test_recorded_activity_lists_the_spikes() -> None:
             np.testing.assert_array_equal(activity.ids[layer.name][place][:count], np.flatnonzero(fired[place]))
 
 
+@pytest.mark.parametrize("delay", [0, 1])
+def test_an_input_that_is_the_same_in_every_timestep_is_held_once(delay: int) -> None:
+    repeated = small_network((30, 20, 4), timesteps=5, batch=6, spikes="dense", delay=delay, bias=True)
+    network = replace(repeated, steady_input=True)
+    values = given_values(repeated, 5)
+    values = replace(values, dense=np.repeat(values.dense[:1], 5, axis=0))
+    made = compiled(network)
+    executor = Executor(made.program)
+    images = values.dense[0].astype(np.float32)
+    executor.write({**values.for_program(network), "input": images})
+    executor.run()
+    expected = interpreted(repeated, values)
+    assert expected.counts.sum() > 0
+    assert_agree(left_in(executor, made), expected)
+    meaning = interpret(training_graph(network), {**values.for_graph(network), "input": images})
+    assert float(meaning["loss"]) == expected.loss
+    assert made.program.variables["input.steady"].shape == (6, 30)
+    assert not any("slice input" in step.name for step, _, _ in made.program.supersteps())
+    np.testing.assert_array_equal(executor.activity().counts["input"][3, :, 0], (images > 0).sum(axis=1))
+    assert input_bytes(made.program) == 4 * (6 * 30 + 6)
+
+
 # ---- where products lie
 
 
@@ -225,6 +249,31 @@ def test_a_machine_without_matrix_units_is_refused() -> None:
 
 
 # ---- a whole run
+
+
+def test_images_are_learnt_and_sent_once() -> None:
+    changes = {
+        "network.spikes": "dense", "network.hidden": [48], "network.capacity": [], "data.timesteps": 10,
+        "data.encoding": "image", "data.train_samples": 480, "data.test_samples": 60, "training.epochs": 6,
+        "training.learning_rate": 0.01,
+    }  # fmt: skip
+    run = simulate(load_workload("digits", changes), machine(40))
+    assert np.mean(run.log.loss[-3:]) < 0.5 * np.mean(run.log.loss[:3])
+    assert [layer.neurons for layer in run.profile.activity] == [64, 48, 10]
+
+
+def test_images_are_refused_where_there_are_none_or_spikes_are_listed() -> None:
+    with pytest.raises(DescriptionError, match=r"images are no spikes; set network.spikes = 'dense'"):
+        load_workload("digits", {"data.encoding": "image"})
+    dense = {"data.encoding": "image", "network.spikes": "dense"}
+    with pytest.raises(
+        DescriptionError, match=r"source 'randman' has no images; write 'events', or take one of digits"
+    ):
+        load_workload("randman", dense)
+    with pytest.raises(DescriptionError, match=r"'data.grid' is 20, but images are taken as they are; leave it out"):
+        network_of(load_workload("digits", {**dense, "data.grid": 20}))
+    with pytest.raises(MappingError, match="an input that is the same in every timestep is an array"):
+        replace(small_network(), steady_input=True)
 
 
 def test_digits_learn_with_dense_spikes_on_a_small_machine() -> None:

@@ -46,8 +46,9 @@ def dyadic_inputs(network: SpikingNetwork, seed: int = 0) -> dict[str, np.ndarra
         count = min(int(counts[where]), network.inputs)
         counts[where] = count
         ids[where][:count] = np.sort(draw.choice(network.inputs, count, replace=False))
+    rows = unfolded(ids, counts, network.inputs)
     lists_or_rows = (
-        {"input": unfolded(ids, counts, network.inputs)}
+        {"input": rows[0] if network.steady_input else rows}
         if network.spikes == "dense"
         else {"input.ids": ids, "input.counts": np.stack([counts, counts], axis=-1)}
     )

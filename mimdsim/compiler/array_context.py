@@ -17,9 +17,11 @@ from mimdsim.program.codelet import Recorded
 
 @dataclass
 class ArrayLowering(Lowering):
-    """A lowering whose matrices lie in boxes: `blocks` by variable."""
+    """A lowering whose matrices lie in boxes: `blocks` by variable. steady: sequences that are the same in every
+    timestep, by the matrix they repeat."""
 
     blocks: dict[str, Blocks] = field(default_factory=dict)
+    steady: dict[str, str] = field(default_factory=dict)
 
     @property
     def arrays(self) -> ArrayPlacement:

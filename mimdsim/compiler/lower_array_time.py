@@ -28,16 +28,12 @@ def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> N
         low.fill(name, "zero spikes" if what == "spikes" else "zero states", layer)
         low.storage[carry.enters] = (name,)
     (slice_now,) = scan.slices
-    shape = _matrix_shape(scan.body, slice_now.inside)
-    blocks = _wanted(low, scan.body, slice_now.inside)
-    sequence = low.matrix("input.sequence", shape, blocks, "neuron states", timesteps=scan.timesteps)
-    low.inputs["input"] = sequence
-    low.storage["input"] = (sequence,)
-    low.recorded["input"] = (sequence,)
+    source = op.inputs[len(scan.carries)]
+    held = _declare_input(low, scan, slice_now.inside, source)
     set_counters(low, "forward", -1)
     low.open_repeat()
     count_timestep(low, 1)
-    low.storage[slice_now.inside] = (_slice(low, sequence, slice_now.inside, 0),)
+    low.storage[slice_now.inside] = (_now(low, held, slice_now.inside, 0),)
     lower_body(low, scan)
     finals = len(scan.carries)
     for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):
@@ -67,15 +63,26 @@ def lower_backward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> 
     count_timestep(low, -1)
     for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
         (held,) = low.storage[outer]
-        same_always = len(low.variables[held].shape) == 2
-        now = held if same_always else _slice(low, held, item.inside, item.shift)
-        low.storage[item.inside] = (now,)
+        low.storage[item.inside] = (_now(low, held, item.inside, item.shift),)
     lower_body(low, scan)
     low.close_repeat(scan.timesteps, scan.reverse)
     for outer, carry in zip(op.outputs, scan.carries, strict=True):
         low.storage[outer] = low.storage[carry.leaves]
         if carry.enters.startswith("sum."):
             low.outputs[outer] = low.storage[outer][0]
+
+
+def _declare_input(low: ArrayLowering, scan: Scan, inside: str, source: str) -> str:
+    """The network's input as its first product wants it: a sequence, or one matrix for all timesteps."""
+    shape = _matrix_shape(scan.body, inside)
+    timesteps = 0 if source in low.steady else scan.timesteps
+    name = "input.sequence" if timesteps else "input.steady"
+    blocks = _wanted(low, scan.body, inside)
+    held = low.matrix(name, shape, blocks, "neuron states", timesteps=timesteps)
+    low.inputs["input"] = held
+    low.storage[source] = (held,)
+    low.recorded["input"] = (held,)
+    return held
 
 
 def _declare_adjoint(low: ArrayLowering, scan: Scan, enters: str, leaves: str) -> str:
@@ -108,8 +115,11 @@ def _matrix_shape(body: Graph, value: str) -> tuple[int, int]:
     return rows, columns
 
 
-def _slice(low: ArrayLowering, sequence: str, value: str, shift: int) -> str:
-    """The current timestep of a sequence, in a variable of its own that lies as the sequence does."""
+def _now(low: ArrayLowering, sequence: str, value: str, shift: int) -> str:
+    """The current timestep of a sequence, in a variable of its own that lies as the sequence does; what is the same in
+    every timestep is read where it is."""
+    if len(low.variables[sequence].shape) == 2:
+        return sequence
     blocks = low.blocks[sequence]
     _, rows, columns = low.variables[sequence].shape
     now = low.matrix(value, (rows, columns), blocks, "neuron states")

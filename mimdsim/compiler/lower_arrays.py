@@ -198,6 +198,12 @@ def lower_sum(low: ArrayLowering, ops: Operations) -> None:
     low.emit("sum", op.kind, tables=(table,), defines=((target, op.outputs[0]),), layer=op.layer)
 
 
+def lower_steady(low: ArrayLowering, ops: Operations) -> None:
+    """steady: nothing is repeated; every timestep reads the same matrix."""
+    (op,) = ops
+    low.steady[op.outputs[0]] = op.inputs[0]
+
+
 def lower_counts(low: ArrayLowering, ops: Operations) -> None:
     """spike_counts: every sample's spikes of all timesteps, gathered on the tile of the sample."""
     (op,) = ops
@@ -237,6 +243,7 @@ RULES: dict[tuple[str, ...], Callable[[ArrayLowering, Operations], None]] = {
     ("lif_current_gradient",): lower_current_gradient,
     ("lif_state_gradient",): lower_decay_gradient,
     ("add",): lower_sum,
+    ("steady",): lower_steady,
     ("spike_counts",): lower_counts,
     ("spike_counts_gradient",): lower_counts_gradient,
 }

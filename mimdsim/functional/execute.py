@@ -76,6 +76,11 @@ class Executor:
                     self._superstep(superstep, t)
                     yield superstep, t
 
+    @property
+    def timesteps(self) -> int:
+        """Of the program's repeats."""
+        return max((item.times for item in self.program.body if isinstance(item, Repeat)), default=1)
+
     def activity(self) -> RecordedActivity:
         """Spikes of the last run, from the recorded sequences; int32 in whatever format the program lists them.
 
@@ -85,7 +90,9 @@ class Executor:
         ids, counts = {}, {}
         for layer, names in self.program.recorded.items():
             if len(names) == 1:
-                ids[layer], counts[layer] = _listed(self.arrays[names[0]])
+                rows = self.arrays[names[0]]
+                every = rows if rows.ndim == 3 else np.broadcast_to(rows, (self.timesteps, *rows.shape))
+                ids[layer], counts[layer] = _listed(every)
                 continue
             counts[layer] = self.arrays[names[1]].astype(np.int32)
             listed = np.arange(self.arrays[names[0]].shape[-1]) < counts[layer][..., 1:]

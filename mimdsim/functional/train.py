@@ -70,8 +70,12 @@ def unfolded(ids: np.ndarray, counts: np.ndarray, inputs: int) -> np.ndarray:
 
 
 def load_batch(executor: Executor, data: Samples, indices: np.ndarray) -> np.ndarray:
-    """Write one batch to the input variables, as lists or as dense rows; returns its labels."""
+    """Write one batch to the input variables, as lists, as dense rows or as images; returns its labels."""
     ids, counts, labels = data.batch(indices)
+    images: np.ndarray | None = getattr(data, "images", None)
+    if images is not None:
+        executor.write({"input": images[indices], "labels": labels})
+        return labels
     if "input" in executor.program.inputs:
         inputs = executor.program.variables[executor.program.inputs["input"]].shape[-1]
         executor.write({"input": unfolded(ids, counts, inputs), "labels": labels})

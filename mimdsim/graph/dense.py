@@ -28,6 +28,10 @@ def _zeros(zeros: Zeros, reference: np.ndarray) -> tuple[Any]:
     return (np.zeros(shape, reference.dtype),)
 
 
+def _steady(timesteps: int, once: np.ndarray) -> tuple[np.ndarray]:
+    return (np.broadcast_to(once, (timesteps, *once.shape)),)
+
+
 def _matmul_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
     (q,) = cotangents
     if q is None:
@@ -69,6 +73,12 @@ DENSE = (
         name="zeros",
         shapes=lambda _, zeros: (("", Value(name="", shape=zeros.shape, form=zeros.form, capacity=zeros.capacity)),),
         evaluate=_zeros,
+        flops=no_flops,
+    ),
+    OpDef(
+        name="steady",  # the same in every timestep; attributes: how many
+        shapes=lambda values, timesteps: (("", Value(name="", shape=(timesteps, *values[0].shape))),),
+        evaluate=_steady,
         flops=no_flops,
     ),
     OpDef(name="copy", shapes=lambda values, _: like(values[0]), evaluate=lambda _, a: (a.copy(),), flops=no_flops),

@@ -80,10 +80,16 @@ class SpikingNetwork:
     logit_scale: float
     optimiser: Adam | Sgd
     delay: int = 1
+    steady_input: bool = False
     threshold_schedule: ThresholdSchedule | None = None
     largest_gradient_norm: float = 0.0  # all gradients together are scaled down to it; 0: as they are
 
     def __post_init__(self) -> None:
+        if self.steady_input and self.spikes != "dense":
+            raise MappingError(
+                'an input that is the same in every timestep is an array: set network.spikes = "dense", or '
+                'data.encoding = "events"'
+            )
         if self.delay not in DELAYS:
             raise MappingError(f"network.delay = {self.delay} must be 0 or 1 timesteps from one layer to the next")
 
@@ -262,14 +268,17 @@ def _emit(body: GraphBuilder, network: SpikingNetwork, layer: Layer, u: str) -> 
 def _with_loss(network: SpikingNetwork, scan: Scan) -> Graph:
     build = builder("forward")
     sparse = network.spikes == "sparse"
-    build.declare(
+    every = () if network.steady_input else (network.timesteps,)
+    source = build.declare(
         Value(
             name="input",
-            shape=(network.timesteps, network.batch, network.inputs),
+            shape=(*every, network.batch, network.inputs),
             form="sparse" if sparse else "array",
             capacity=network.input_capacity if sparse else 0,
         )
     )
+    if network.steady_input:
+        source = build.one("steady", (source,), "input.every", attributes=network.timesteps)
     build.declare(Value(name="labels", shape=(network.batch,)))
     for constant in scan.constants:
         build.declare(scan.body.value(constant))
@@ -283,7 +292,7 @@ def _with_loss(network: SpikingNetwork, scan: Scan) -> Graph:
         zeros = Zeros(shape=inside.shape, form=inside.form, capacity=inside.capacity)
         reference = f"w.{network.layers[0].name}"
         starts.append(build.one("zeros", (reference,), f"{carry.leaves}.start", attributes=zeros))
-    outputs = build.add("scan", (*starts, "input", *scan.constants), "time", attributes=scan)
+    outputs = build.add("scan", (*starts, source, *scan.constants), "time", attributes=scan)
     build.phase = "loss"
     last = network.layers[-1]
     counts = build.one("spike_counts", (outputs[-1],), "counts", layer=last.name, attributes=last.neurons)

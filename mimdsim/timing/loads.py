@@ -89,7 +89,7 @@ class SuperstepLoad:
 def program_loads(program: Program, activity: RecordedActivity, barrel: Barrel) -> tuple[SuperstepLoad, ...]:
     """One load per superstep in program order. Raises MappingError when activity lacks a layer the program needs."""
     for layer, names in program.recorded.items():
-        batch = program.variables[names[0]].shape[1]
+        batch = program.variables[names[0]].shape[-2]
         if layer in activity.counts and activity.counts[layer].shape[1] != batch:
             raise MappingError(
                 f"recorded activity has a batch of {activity.counts[layer].shape[1]}, the program {batch}: "

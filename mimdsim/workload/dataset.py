@@ -14,7 +14,7 @@ from mimdsim.workload.describe import Data
 from mimdsim.workload.event_file import sensor_of
 from mimdsim.workload.event_filters import cropped_grid
 from mimdsim.workload.events import POLARITIES, EventLists, Ids, bin_nanoseconds, reduced_grid
-from mimdsim.workload.generated import open_digits, open_randman, open_random
+from mimdsim.workload.generated import open_digits, open_images, open_randman, open_random
 from mimdsim.workload.recorded import open_braille, open_dvs_gesture, open_events, open_nmnist, open_shd
 
 Progress = Callable[[int, int], None]
@@ -41,6 +41,7 @@ class SpikeDataset:
 
     `ids` [samples, timesteps, capacity] (uint16 where the inputs allow it, else int32) are valid up to `counts`
     int32[samples, timesteps]; `labels` int32[samples]; `surplus_events` were left out for lack of capacity.
+    `images` float32[samples, inputs], where given, are the input of every timestep, and nothing is listed.
     """
 
     ids: npt.NDArray[np.uint16] | Ids
@@ -49,6 +50,7 @@ class SpikeDataset:
     inputs: int
     classes: int
     surplus_events: int
+    images: npt.NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         if self.ids.shape[:2] != self.counts.shape or self.labels.shape != self.ids.shape[:1]:
@@ -107,6 +109,10 @@ def input_shape(data: Data) -> tuple[int, int]:
         pixels, classes = CAMERAS[data.source]
         columns, lines = reduced_grid(*cropped_grid(pixels, pixels, data.crop), data.grid)
         return columns * lines * POLARITIES, classes
+    if data.encoding == "image":
+        if data.grid:
+            raise _refused([f"'data.grid' is {data.grid}, but images are taken as they are; leave it out"])
+        return digits.PIXELS[data.source], digits.CLASSES
     grid = data.grid or digits.DEFAULT_GRID[data.source]
     return grid * grid * POLARITIES, digits.CLASSES
 
@@ -130,9 +136,24 @@ def open_dataset(data: Data, seed: int, progress: Progress | None = None) -> tup
     Raises DataFileError for bad files, MissingExtra for a missing package, DescriptionError for what does not fit.
     """
     inputs, classes = input_shape(data)
+    if data.encoding == "image":
+        return tuple(_image_dataset(part, classes) for part in open_images(data, seed))  # type: ignore[return-value]
     bin_nanoseconds(data.bin_seconds)  # refuses what no bin can be, before any file is read
     train, test = SOURCES[data.source](data, seed, progress or _silent)
     return _dataset(train, inputs, classes), _dataset(test, inputs, classes)
+
+
+def _image_dataset(part: digits.Images, classes: int) -> SpikeDataset:
+    samples = len(part.labels)
+    return SpikeDataset(
+        ids=np.zeros((samples, 1, 0), np.uint16),
+        counts=np.zeros((samples, 1), np.int32),
+        labels=part.labels.astype(np.int32),
+        inputs=int(np.prod(part.pixels.shape[1:])),
+        classes=classes,
+        surplus_events=0,
+        images=(part.pixels.reshape(samples, -1) / np.float32(part.brightest)).astype(np.float32),
+    )
 
 
 def _dataset(lists: EventLists, inputs: int, classes: int) -> SpikeDataset:

@@ -14,6 +14,7 @@ from mimdsim.workload.recipe import TrainingRecipe
 
 MAX_NEURONS = 1 << 24
 MOST_SHORT_IDS = (1 << 16) - 1
+IMAGE_SOURCES = ("digits", "mnist5k")
 FILE_SOURCES = ("nmnist", "shd", "ssc", "dvs_gesture", "events", "braille")
 
 
@@ -22,13 +23,15 @@ class Data(Section):
 
     `bin_seconds` is the width of one timestep for recordings; `input_capacity` the most input ids a timestep keeps
     (surplus ids are sub-sampled at random). `path` is a user's folder or file; `train_samples` and `test_samples`
-    bound what is read (0 = all there is). Recordings are freed of noise, then cropped, reduced and binned.
+    bound what is read (0 = all there is). Recordings are freed of noise, then cropped, reduced and binned. `encoding`
+    'image': digits as grey values from 0 to 1, the same in every timestep, for dense spikes.
     """
 
     source: Literal[
         "digits", "mnist5k", "nmnist", "shd", "ssc", "dvs_gesture", "events", "braille", "randman", "random"
     ]
     path: str = ""
+    encoding: Literal["events", "image"] = "events"
     timesteps: int = Field(gt=0, le=100_000)
     bin_seconds: float = Field(default=1e-3, gt=0)
     input_capacity: int = Field(gt=0)
@@ -124,6 +127,14 @@ class Workload(Section):
                 f"network.second_threshold: {network.second_threshold:g} must be below the threshold "
                 f"{network.threshold:g}, or no neuron between them gets a gradient"
             )
+        if self.data.encoding == "image":
+            if self.data.source not in IMAGE_SOURCES:
+                raise ValueError(
+                    f"data.encoding: source '{self.data.source}' has no images; write 'events', or take one of "
+                    f"{', '.join(IMAGE_SOURCES)}"
+                )
+            if network.spikes != "dense":
+                raise ValueError("data.encoding: images are no spikes; set network.spikes = 'dense', or write 'events'")
         if self.data.path and self.data.source not in FILE_SOURCES:
             raise ValueError(f"data.path: source '{self.data.source}' reads no files; leave it out")
         if any(width < 1 or width > MAX_NEURONS for width in network.hidden):

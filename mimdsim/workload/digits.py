@@ -21,6 +21,7 @@ from mimdsim.workload.events import Ids, Ints, pack_rows
 
 CLASSES = 10
 DEFAULT_GRID = {"digits": 16, "mnist5k": 34}  # sensor width where none is given; 34 as N-MNIST, 16 assumed
+PIXELS = {"digits": 8 * 8, "mnist5k": 28 * 28}
 DIGIT_SHARE = 28 / 34  # of the sensor's width: as in N-MNIST, 28 pixels of a digit on 34 pixels of a sensor
 # The corners of the triangle the three saccades run along, (x, y) in widths of the sensor. N-MNIST has three saccades
 # along an isosceles triangle; this amplitude and constant speed are assumed, chosen for 1 to 5 % activity.

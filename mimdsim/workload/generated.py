@@ -39,6 +39,17 @@ def open_digits(data: Data, seed: int, progress: Progress) -> tuple[EventLists, 
     return made(train, "train"), made(test, "test")
 
 
+def open_images(data: Data, seed: int) -> tuple[digits.Images, digits.Images]:
+    """Training and test images of `digits` or `mnist5k`, split as their films are."""
+    images = _LOADERS[data.source]()
+
+    def made(chosen: Ints) -> digits.Images:
+        return digits.Images(pixels=images.pixels[chosen], labels=images.labels[chosen], brightest=images.brightest)
+
+    train, test = held_out(images.labels, data, seed)
+    return made(train), made(test)
+
+
 def open_randman(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:
     """Training and test samples of `randman`, standardised together and split by seed."""
     train, test = generated_samples(data)
