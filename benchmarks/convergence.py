@@ -1,0 +1,191 @@
+"""Does sparse training converge? Accuracy by epoch of networks trained as compiled programs, over several seeds.
+
+Sparse with two thresholds at 10 % and 2 % capacity, with spikes dropped by id or at random, with the second threshold
+on the output layer too, and dense: lists that hold every neuron, which give the gradients of dense spikes. Each run
+adds its epochs to docs/convergence.csv; the figure and the table of docs/convergence.md are drawn from that file.
+
+Rates, widths and thresholds were taken from other work and from a validation part of the training samples, never from
+test accuracies; all seeds that were run are in the file. Runs are skipped that the file already has.
+Usage: python benchmarks/convergence.py [--only nmnist ...] [--seeds N] [--nmnist FOLDER] [--braille FILE] [--draw]
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.files import write_atomically
+from mimdsim.compiler import MappingOptions, compile_graph
+from mimdsim.functional import TrainingLog
+from mimdsim.graph import SpikingNetwork, training_graph
+from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.run import train_workload
+from mimdsim.workload import Workload, load_workload, network_of, open_dataset
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+TABLE = DOCS / "convergence.csv"
+COLUMNS = (
+    "data", "variant", "seed", "epoch", "loss", "test_accuracy", "test_samples",
+    "hidden_spike_share", "hidden_listed_share", "dropped_share",
+)  # fmt: skip
+EVERYTHING = {"network.second_threshold": -100.0, "network.activity": 1.0}
+ON_OUTPUT = {"network.output_second_threshold": 0.9}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A workload, the changes that all its runs have, and what tells its variants apart."""
+
+    workload: str
+    title: str
+    needed: float  # mean test accuracy that sparse training at 10 % must reach in the end
+    common: dict[str, Any] = field(default_factory=dict)
+    variants: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+TEN, TWO = {"network.activity": 0.1}, {"network.activity": 0.02}
+THRESHOLDS = {
+    "10 %": TEN,
+    "dense": EVERYTHING,
+    "10 %, second threshold on the output": TEN | ON_OUTPUT,
+}
+MOVED = {"training.second_threshold_output": True, "training.second_threshold_start": -100.0}
+SUBJECTS = {
+    "digits": Subject(
+        workload="digits",
+        title="digits, 512-256-128-10",
+        needed=0.95,
+        variants={
+            "10 %": {"network.capacity": (24, 12, 10)},
+            "dense": {"network.capacity": (256, 128, 10), "network.second_threshold": -100.0},
+        },
+    ),
+    "nmnist": Subject(
+        workload="nmnist-256",
+        title="N-MNIST recordings, 2312-256-10",
+        needed=0.92,
+        variants={
+            **THRESHOLDS,
+            "10 %, moved to the output by halves": TEN | ON_OUTPUT | MOVED | {"training.second_threshold_share": 0.5},
+            "10 %, moved to the output slowly": TEN | ON_OUTPUT | MOVED | {"training.second_threshold_share": 0.01},
+            "2 %": TWO,
+            "2 %, dropped at random": TWO | {"network.truncation": "random"},
+        },
+    ),
+    "randman-1d": Subject(workload="randman-1d", title="Randman, one dimension", needed=0.99, variants=THRESHOLDS),
+    "randman-2d": Subject(workload="randman-2d", title="Randman, two dimensions", needed=0.97, variants=THRESHOLDS),
+    "braille": Subject(
+        workload="braille",
+        title="Braille letters, recurrent",
+        needed=0.9,
+        variants={"10 %": TEN, "2 %": TWO, "dense": EVERYTHING},
+    ),
+}
+
+
+def compiled_for_values(workload: Workload) -> Any:
+    """The training step compiled for few wide tiles, whatever their memory: quicker to run, the same values."""
+    network = network_of(workload)
+    machine = load_machine("bow")
+    assert isinstance(machine, MimdMachine)
+    widest = max(layer.neurons for layer in network.layers)
+    options = MappingOptions(neurons_per_tile=widest + widest % 2, weight_gradient_replicas=1)
+    return compile_graph(training_graph(network), network, machine, options, must_fit=False)
+
+
+def shares(network: SpikingNetwork, log: TrainingLog) -> tuple[float, float, float]:
+    """Of the first hidden layer in the last training step: share emitted, share listed, share of spikes dropped."""
+    layer = network.layers[0]
+    counts = log.activity.counts[layer.name]
+    spikes = int(counts[..., 0].sum())
+    dropped = log.activity.dropped.get(layer.name, 0)
+    fired = spikes + dropped
+    return (
+        float(counts[..., 0].mean() / layer.neurons),
+        float(counts[..., 1].mean() / layer.neurons),
+        dropped / fired if fired else 0.0,
+    )
+
+
+def run_one(name: str, variant: str, seed: int, paths: dict[str, str]) -> list[dict[str, Any]]:
+    """The rows of one training run, one an epoch."""
+    subject = SUBJECTS[name]
+    path = {"data.path": paths[name]} if name in paths else {}
+    workload = load_workload(subject.workload, {**subject.common, **path, **subject.variants[variant], "seed": seed})
+    compiled = compiled_for_values(workload)
+    log = train_workload(workload, compiled, open_dataset(workload.data, workload.seed))
+    losses = np.array(log.loss).reshape(workload.training.epochs, -1).mean(axis=1)
+    fired, listed, dropped = shares(compiled.network, log)
+    rows = []
+    for epoch, (loss, accuracy) in enumerate(zip(losses, log.test_accuracy_by_epoch, strict=True), start=1):
+        rows.append(
+            {
+                "data": name, "variant": variant, "seed": seed, "epoch": epoch, "loss": f"{loss:.4f}",
+                "test_accuracy": f"{accuracy:.4f}", "test_samples": log.test_samples,
+                "hidden_spike_share": f"{fired:.4f}", "hidden_listed_share": f"{listed:.4f}",
+                "dropped_share": f"{dropped:.4f}",
+            }
+        )  # fmt: skip
+    return rows
+
+
+def read_rows() -> list[dict[str, Any]]:
+    """What has been run so far."""
+    if not TABLE.is_file():
+        return []
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write_rows(rows: list[dict[str, Any]]) -> None:
+    """All rows in a fixed order."""
+    order = {
+        (name, variant): (a, b)
+        for a, (name, of) in enumerate(SUBJECTS.items())
+        for b, variant in enumerate(of.variants)
+    }
+    text = io.StringIO()
+    table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    table.writeheader()
+    table.writerows(
+        sorted(rows, key=lambda row: (*order[row["data"], row["variant"]], int(row["seed"]), int(row["epoch"])))
+    )
+    write_atomically(TABLE, text.getvalue())
+
+
+def wanted_runs(only: list[str], seeds: int, paths: dict[str, str], done: set[tuple[str, str, int]]) -> Iterator[Any]:
+    """(data, variant, seed) of what is asked for and not in the file; recordings that are not there are left out."""
+    for seed in range(1, seeds + 1):
+        for name, subject in SUBJECTS.items():
+            if (only and name not in only) or not Path(paths.get(name, ".")).exists():
+                continue
+            yield from ((name, variant, seed) for variant in subject.variants if (name, variant, seed) not in done)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="*", default=[], choices=sorted(SUBJECTS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--nmnist", default="data/nmnist")
+    parser.add_argument("--braille", default="data/braille.npz")
+    parser.add_argument("--draw", action="store_true", help="no runs: draw the page from what is there")
+    given = parser.parse_args()
+    paths = {"nmnist": given.nmnist, "braille": given.braille}
+    if not given.draw:
+        done = {(row["data"], row["variant"], int(row["seed"])) for row in read_rows()}
+        for name, variant, seed in wanted_runs(given.only, given.seeds, paths, done):
+            rows = run_one(name, variant, seed, paths)
+            curve = " ".join(row["test_accuracy"] for row in rows[:: max(1, len(rows) // 6)])
+            print(f"{name}, {variant}, seed {seed}: {curve} ... {rows[-1]['test_accuracy']}", flush=True)
+            write_rows([*read_rows(), *rows])  # other runs may have added theirs meanwhile
+
+
+if __name__ == "__main__":
+    main()
