@@ -160,18 +160,22 @@ def write_rows(rows: list[dict[str, Any]]) -> None:
     write_atomically(TABLE, text.getvalue())
 
 
-def wanted_runs(only: list[str], seeds: int, paths: dict[str, str], done: set[tuple[str, str, int]]) -> Iterator[Any]:
+def wanted_runs(only: list[str], variants: list[str], seeds: int, paths: dict[str, str]) -> Iterator[Any]:
     """(data, variant, seed) of what is asked for and not in the file; recordings that are not there are left out."""
+    done = {(row["data"], row["variant"], int(row["seed"])) for row in read_rows()}
     for seed in range(1, seeds + 1):
         for name, subject in SUBJECTS.items():
             if (only and name not in only) or not Path(paths.get(name, ".")).exists():
                 continue
-            yield from ((name, variant, seed) for variant in subject.variants if (name, variant, seed) not in done)
+            for variant in subject.variants:
+                if (not variants or variant in variants) and (name, variant, seed) not in done:
+                    yield name, variant, seed
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", default=[], choices=sorted(SUBJECTS))
+    parser.add_argument("--variants", nargs="*", default=[], help="e.g. '10 %%' dense")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--nmnist", default="data/nmnist")
     parser.add_argument("--braille", default="data/braille.npz")
@@ -179,8 +183,7 @@ def main() -> None:
     given = parser.parse_args()
     paths = {"nmnist": given.nmnist, "braille": given.braille}
     if not given.draw:
-        done = {(row["data"], row["variant"], int(row["seed"])) for row in read_rows()}
-        for name, variant, seed in wanted_runs(given.only, given.seeds, paths, done):
+        for name, variant, seed in wanted_runs(given.only, given.variants, given.seeds, paths):
             rows = run_one(name, variant, seed, paths)
             curve = " ".join(row["test_accuracy"] for row in rows[:: max(1, len(rows) // 6)])
             print(f"{name}, {variant}, seed {seed}: {curve} ... {rows[-1]['test_accuracy']}", flush=True)

@@ -13,14 +13,21 @@ import numpy as np
 from mimdsim import __version__
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
 from mimdsim.compiler import Compiled, MappingOptions, Memory, compile_graph
-from mimdsim.functional import Checkpoints, Evaluation, RateSchedule, TrainingLog, initial_weights, train
+from mimdsim.functional import (
+    Checkpoints,
+    Evaluation,
+    RateSchedule,
+    TrainingLog,
+    activity_profiles,
+    initial_weights,
+    train,
+)
 from mimdsim.gpu import time_on_gpu
 from mimdsim.gpu.inputs import InputEncoding
-from mimdsim.graph import Graph, SpikingNetwork, training_graph
+from mimdsim.graph import Graph, training_graph
 from mimdsim.machine import GpuMachine, MimdMachine
 from mimdsim.machine.gpu import Precision
 from mimdsim.profile import (
-    Activity,
     GpuProfile,
     Liveness,
     MemoryProfile,
@@ -47,7 +54,6 @@ GPU_LINEUP: tuple[tuple[str, Precision], ...] = (
     ("lists_as_written", "fp32"),
     ("lists_ideal", "fp32"),
 )
-RASTER_POINTS = 4000
 SOURCED_TILES = 1472  # largest chip behind the numbers in models/
 
 
@@ -284,30 +290,6 @@ def training_profile(workload: Workload, log: TrainingLog, batch: int) -> Traini
         best_epoch=log.best_epoch,
         scheduled=tuple(sorted(log.scheduled.items())),
     )
-
-
-def activity_profiles(network: SpikingNetwork, activity: RecordedActivity) -> tuple[Activity, ...]:
-    """Spikes per layer of the recorded training step, the network input first."""
-    sizes = [("input", network.inputs, network.input_capacity)]
-    sizes += [(layer.name, layer.neurons, network.most_spikes(layer)) for layer in network.layers]
-    profiles = []
-    for name, neurons, capacity in sizes:
-        ids, counts = activity.ids[name], activity.counts[name]
-        t, slot = np.nonzero(np.arange(ids.shape[2]) < counts[:, 0, :1])
-        points = np.column_stack([t, ids[t, 0, slot]])[:RASTER_POINTS]
-        profiles.append(
-            Activity(
-                layer=name,
-                neurons=neurons,
-                capacity=capacity,
-                spikes_by_timestep=tuple(counts[..., 0].mean(axis=1).round(4).tolist()),
-                listed_by_timestep=tuple(counts[..., 1].mean(axis=1).round(4).tolist()),
-                full_lists=float((counts[..., 1] >= capacity).mean().round(6)),
-                dropped=activity.dropped.get(name, 0),
-                raster=tuple((int(when), int(neuron)) for when, neuron in points),
-            )
-        )
-    return tuple(profiles)
 
 
 def config_digest(workload: Workload, *machines: MimdMachine | GpuMachine) -> str:

@@ -1,5 +1,6 @@
 """Floor 5: the functional engine. Executes a lowered program for real values, vertex by vertex, on their slices."""
 
+from mimdsim.functional.activity import activity_profiles
 from mimdsim.functional.checkpoint import Checkpoints
 from mimdsim.functional.execute import Executor
 from mimdsim.functional.schedules import RateSchedule
@@ -12,6 +13,7 @@ __all__ = [
     "Executor",
     "RateSchedule",
     "TrainingLog",
+    "activity_profiles",
     "evaluate",
     "execute_strictly",
     "initial_weights",

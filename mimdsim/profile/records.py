@@ -127,6 +127,23 @@ class MemoryProfile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sparsity:
+    """Shares of zeros that the lists of a layer save work on, in the recorded training step.
+
+    Mean over timesteps and samples. forward: neurons that emit no spike. state_gradient: neurons that are not listed,
+    whose state gets no gradient through their spikes. weight_gradient: weights that get no gradient, because the neuron
+    they come from emitted no spike. untouched_weights: weights without gradient in any timestep and sample.
+    dropped_share: of the true spikes, those beyond the capacity.
+    """
+
+    forward: float
+    state_gradient: float
+    weight_gradient: float
+    untouched_weights: float
+    dropped_share: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Activity:
     """Spikes of one layer in the recorded training step.
 
@@ -142,6 +159,7 @@ class Activity:
     full_lists: float  # share of (timestep, sample) lists that are full
     dropped: int
     raster: tuple[tuple[int, int], ...]
+    sparsity: Sparsity | None = None  # of layers; the input has no weights
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from mimdsim.report.tables_comparison import assumptions_table, comparison_table
 from mimdsim.report.tables_cost import phases_table, supersteps_table
 from mimdsim.report.tables_doubts import doubts_table
 from mimdsim.report.tables_energy import energy_table
-from mimdsim.report.tables_learning import activity_table
+from mimdsim.report.tables_learning import activity_table, sparsity_table
 from mimdsim.report.tables_memory import categories_table, liveness_table
 from mimdsim.report.verdicts import verdicts
 from mimdsim.report.wording import clipped, plain, significant, thousands
@@ -46,6 +46,9 @@ def _lines(profile: RunProfile) -> Iterator[str]:
     if profile.activity:
         headers = ("layer", "neurons", "spikes", "firing share", "listed", "capacity", "full lists", "dropped")
         yield from _section("Spikes per timestep and sample", activity_table(profile.activity), *headers)
+        sparsity = sparsity_table(profile.activity)
+        if sparsity is not None:
+            yield from _section("Sparsity of the passes (share of zeros)", sparsity, *sparsity.headers)
     if profile.gpus:
         columns = ("machine", "strategy", "precision", "ms", "interval ms", "who is faster (interval)")
         yield from _section("Comparison, ms per training step", comparison_table(profile), *columns)

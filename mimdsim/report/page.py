@@ -20,7 +20,7 @@ from mimdsim.report.tables_comparison import (
 from mimdsim.report.tables_cost import phases_table, supersteps_table, tiles_table, utilisation_table
 from mimdsim.report.tables_doubts import doubts_table
 from mimdsim.report.tables_energy import energy_parts_table, energy_table
-from mimdsim.report.tables_learning import activity_table, training_table
+from mimdsim.report.tables_learning import activity_table, sparsity_table, training_table
 from mimdsim.report.tables_memory import categories_table, liveness_table, variables_table
 from mimdsim.report.verdicts import verdicts
 from mimdsim.report.wording import plain
@@ -135,7 +135,7 @@ def sections(profile: RunProfile) -> tuple[Section, ...]:
         Section(
             key="spikes",
             title="Spikes",
-            tables=(activity_table(profile.activity),) if profile.activity else (),
+            tables=_of_spikes(profile),
             missing="" if profile.activity else "No activity was recorded in this run.",
         ),
         Section(
@@ -149,6 +149,11 @@ def sections(profile: RunProfile) -> tuple[Section, ...]:
         ),
         Section(key="modelled", title="What is modelled", tables=(assumptions_table(profile),)),
     )
+
+
+def _of_spikes(profile: RunProfile) -> tuple[Table, ...]:
+    found = (activity_table(profile.activity), sparsity_table(profile.activity)) if profile.activity else ()
+    return tuple(each for each in found if each is not None)
 
 
 def _file_rows(contents: dict[str, bytes], pictures: list[Picture]) -> list[tuple[str, str, int]]:

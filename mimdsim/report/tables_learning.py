@@ -71,6 +71,37 @@ def activity_table(layers: tuple[Activity, ...]) -> Table:
     )  # fmt: skip
 
 
+def sparsity_table(layers: tuple[Activity, ...]) -> Table | None:
+    """What each pass does not have to do, layer by layer; None where nothing was recorded."""
+    rows = []
+    for layer in layers:
+        found = layer.sparsity
+        if found is None:
+            continue
+        rows.append(
+            (
+                text(layer.layer),
+                percent(found.forward, 1.0),
+                percent(found.state_gradient, 1.0),
+                percent(found.weight_gradient, 1.0),
+                percent(found.untouched_weights, 1.0),
+                percent(found.dropped_share, 1.0),
+            )
+        )
+    if not rows:
+        return None
+    return table(
+        "sparsity",
+        "Sparsity of the three passes: shares of zeros in the recorded training step",
+        ("layer", "forward", "state gradient", "weight gradient", "untouched weights", "spikes dropped"),
+        rows,
+        "Forward: neurons that emit no spike. State gradient: neurons that are not listed and get no gradient through "
+        "their spikes. Weight gradient: weights that a timestep of a sample adds nothing to, as the neuron they come "
+        "from emitted no spike. Untouched: in no timestep of no sample. Dropped: of all true spikes, those beyond the "
+        "capacity.",
+    )
+
+
 def _first_to_last(training: Training) -> str:
     if not training.loss:
         return "–"

@@ -1,0 +1,65 @@
+"""What the spikes of a training step come to, by layer: counts, lists, what was dropped, how sparse each pass is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mimdsim.graph import SpikingNetwork
+from mimdsim.profile import Activity, Sparsity
+from mimdsim.program import RecordedActivity
+
+RASTER_POINTS = 4000
+
+
+def activity_profiles(network: SpikingNetwork, activity: RecordedActivity) -> tuple[Activity, ...]:
+    """Spikes per layer of the recorded training step, the network input first."""
+    sizes = [("input", network.inputs, network.input_capacity)]
+    sizes += [(layer.name, layer.neurons, network.most_spikes(layer)) for layer in network.layers]
+    profiles = []
+    for index, (name, neurons, capacity) in enumerate(sizes):
+        ids, counts = activity.ids[name], activity.counts[name]
+        t, slot = np.nonzero(np.arange(ids.shape[2]) < counts[:, 0, :1])
+        points = np.column_stack([t, ids[t, 0, slot]])[:RASTER_POINTS]
+        dropped = activity.dropped.get(name, 0)
+        profiles.append(
+            Activity(
+                layer=name,
+                neurons=neurons,
+                capacity=capacity,
+                spikes_by_timestep=tuple(counts[..., 0].mean(axis=1).round(4).tolist()),
+                listed_by_timestep=tuple(counts[..., 1].mean(axis=1).round(4).tolist()),
+                full_lists=float((counts[..., 1] >= capacity).mean().round(6)),
+                dropped=dropped,
+                raster=tuple((int(when), int(neuron)) for when, neuron in points),
+                sparsity=_sparsity(network, activity, index - 1, dropped) if index else None,
+            )
+        )
+    return tuple(profiles)
+
+
+def _sparsity(network: SpikingNetwork, activity: RecordedActivity, index: int, dropped: int) -> Sparsity:
+    """Of layer `index`, whose weights read the spikes of the layer before, a timestep later where there is a delay."""
+    layer = network.layers[index]
+    counts = activity.counts[layer.name]
+    source, neurons = ("input", network.inputs) if not index else _source(network, index)
+    shift = network.delay if index else 0
+    timesteps = len(counts) - shift  # of the source whose spikes are still read
+    read, ids = activity.counts[source][:timesteps, :, 0], activity.ids[source][:timesteps]
+    touched = np.unique(ids[np.arange(ids.shape[2]) < read[..., None]]).size
+    emitted = int(counts[..., 0].sum())
+    return Sparsity(
+        forward=_zeros(counts[..., 0].mean() / layer.neurons),
+        state_gradient=_zeros(counts[..., 1].mean() / layer.neurons),
+        weight_gradient=_zeros(read.sum() / counts[..., 0].size / neurons),
+        untouched_weights=_zeros(touched / neurons),
+        dropped_share=round(dropped / (emitted + dropped), 6) if emitted + dropped else 0.0,
+    )
+
+
+def _source(network: SpikingNetwork, index: int) -> tuple[str, int]:
+    before = network.layers[index - 1]
+    return before.name, before.neurons
+
+
+def _zeros(share: float) -> float:
+    return round(1.0 - float(share), 6)
