@@ -62,6 +62,7 @@ SUBJECTS = {
         workload="digits",
         title="digits, 512-256-128-10",
         needed=0.95,
+        common={"training.epochs": 24, "training.schedule": "cosine"},
         variants={
             "10 %": {"network.capacity": (24, 12, 10)},
             "dense": {"network.capacity": (256, 128, 10), "network.second_threshold": -100.0},

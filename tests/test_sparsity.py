@@ -63,6 +63,14 @@ def test_shares_of_zeros_are_those_of_the_dense_arrays(network: SpikingNetwork, 
     assert width == network.classes
 
 
+def test_dense_spikes_all_get_a_gradient() -> None:
+    network = small_network((9, 8, 3), timesteps=3, batch=2)
+    profile = activity_profiles(replace(network, spikes="dense"), recorded(network, 2))[1]
+    assert profile.sparsity is not None
+    assert profile.sparsity.state_gradient == 0.0
+    assert profile.sparsity.forward > 0.0
+
+
 def test_weights_that_are_untouched_have_no_gradient() -> None:
     network = small_network((30, 8, 3), timesteps=3, batch=2, input_capacity=4, second_threshold=-100.0)
     values = given_values(network, 2, activity=0.05)

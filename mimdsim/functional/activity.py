@@ -49,7 +49,8 @@ def _sparsity(network: SpikingNetwork, activity: RecordedActivity, index: int, d
     emitted = int(counts[..., 0].sum())
     return Sparsity(
         forward=_zeros(counts[..., 0].mean() / layer.neurons),
-        state_gradient=_zeros(counts[..., 1].mean() / layer.neurons),
+        # dense spikes are all given a gradient
+        state_gradient=_zeros(counts[..., 1].mean() / layer.neurons) if network.spikes == "sparse" else 0.0,
         weight_gradient=_zeros(read.sum() / counts[..., 0].size / neurons),
         untouched_weights=_zeros(touched / neurons),
         dropped_share=round(dropped / (emitted + dropped), 6) if emitted + dropped else 0.0,
