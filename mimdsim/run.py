@@ -151,7 +151,7 @@ def train_workload(
     """Train the compiled program as the workload says."""
     recipe = workload.training
     network = compiled.network
-    weights = initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset)
+    weights = initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset, recipe.recurrent_scale)
     cosine = RateSchedule(warm_up_training_steps=recipe.warm_up_training_steps, final_share=recipe.final_rate_share)
     return train(
         compiled.program,

@@ -100,12 +100,16 @@ def extent_at(table: VertexTable, name: str, vertex: int, t: int, activity: Reco
         return int(counts[column["sample"]][1])
     if isinstance(extent, SpikesOver):
         return sum(int(counts[sample][0]) for sample in range(column["sample_start"], column["sample_stop"]))
-    spikes, listed = (int(number) for number in counts[column["sample"]])
     if isinstance(extent, Within):
-        return extent.times if column["slot"] < listed else 0
+        return extent.times if column["slot"] < int(counts[column["sample"]][1]) else 0
     assert isinstance(extent, Hits)
-    first, last = {"listed": (0, listed), "spikes": (0, spikes), "gradient": (spikes, listed)}[extent.which]
-    return sum(column["start"] <= int(ids[column["sample"]][k]) < column["stop"] for k in range(first, last))
+    samples = range(column["sample_start"], column["sample_stop"]) if "sample" not in column else [column["sample"]]
+    found = 0
+    for sample in samples:
+        spikes, listed = (int(number) for number in counts[sample])
+        first, last = {"listed": (0, listed), "spikes": (0, spikes), "gradient": (spikes, listed)}[extent.which]
+        found += sum(column["start"] <= int(ids[sample][k]) < column["stop"] for k in range(first, last))
+    return found
 
 
 def vertex_cost(table: VertexTable, vertex: int, t: int, activity: RecordedActivity, barrel: Barrel) -> float:

@@ -1,11 +1,32 @@
 """Floor 3: the codelets. One record each: boxes, arithmetic, cost, source. To add one, see `neurons.py`."""
 
-from mimdsim.codelets import array_products, dense, elementwise, neurons, rows, spikes, training, truncation
+from mimdsim.codelets import (
+    array_products,
+    dense,
+    elementwise,
+    neurons,
+    rows,
+    spikes,
+    training,
+    truncation,
+    wiring,
+)
 
 CODELETS = {
     record.name: record
-    for family in (neurons, spikes, truncation, dense, training, elementwise, array_products, rows)
+    for family in (neurons, spikes, truncation, wiring, dense, training, elementwise, array_products, rows)
     for record in family.CODELETS
 }
 
-__all__ = ["CODELETS", "array_products", "dense", "elementwise", "neurons", "rows", "spikes", "training", "truncation"]
+__all__ = [
+    "CODELETS",
+    "array_products",
+    "dense",
+    "elementwise",
+    "neurons",
+    "rows",
+    "spikes",
+    "training",
+    "truncation",
+    "wiring",
+]

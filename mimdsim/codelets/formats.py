@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mimdsim.base.errors import MappingError
-from mimdsim.codelets import dense, neurons, spikes, training, truncation
+from mimdsim.codelets import dense, neurons, spikes, training, truncation, wiring
 from mimdsim.codelets.launch import SUBWORD_STORE_BUNDLES, SUBWORD_STORE_SOURCE
 from mimdsim.program import Codelet, Term, TileFormula, WorkerBundles
 
@@ -38,6 +38,20 @@ _AN_ID = f"ids of two bytes: for every id {SUBWORD_STORE_SOURCE}"
 HALF = {
     neurons.LIF_UPDATE.name: Change(why="half: a quad where a pair was"),
     neurons.LIF_UPDATE_DENSE.name: Change(why="half: a quad where a pair was"),
+    wiring.SYNAPSE_CURRENT.name: Change(why="half: a quad where a pair was"),
+    wiring.SYNAPSE_CURRENT_DENSE.name: Change(why="half: a quad where a pair was"),
+    wiring.SELF_SYNAPSE.name: Change(
+        more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("hits",)),),
+        why=f"half: per spike of the tile's neurons {SUBWORD_STORE_SOURCE}",
+    ),
+    wiring.SELF_WEIGHT_GRADIENT.name: Change(
+        more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("hits",)),),
+        why=f"half: per spike of the tile's neurons {SUBWORD_STORE_SOURCE}",
+    ),
+    wiring.SELF_INPUT_GRADIENT.name: Change(
+        more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("listed",)),), why=f"half: per id {SUBWORD_STORE_SOURCE}"
+    ),
+    wiring.BIAS_GRADIENT.name: Change(why="half: a quad where a pair was"),
     neurons.STATE_GRADIENT.name: Change(
         more=(Term(bundles=SURROGATE_CONVERSIONS + SUBWORD_STORE_BUNDLES, extents=("hits",)),), why=_SURROGATE
     ),
@@ -89,6 +103,8 @@ _FORMULAS: tuple[Callable[[int], TileFormula], ...] = (
     dense.sum_formula,
     neurons.scale_formula,
     neurons.masked_scale_formula,
+    wiring.bias_formula,
+    wiring.add_formula,
     spikes.reduce_groups_formula,
     training.sgd_formula,
     training.adam_formula,

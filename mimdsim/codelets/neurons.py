@@ -66,6 +66,22 @@ LIF_UPDATE_DENSE = replace(
     ),
 )
 
+LIF_INTEGRATE = Codelet(
+    name="LifIntegrate",
+    fields=(LIF_UPDATE.fields[0], Field(name="current", access="read", box=("sample", "start:stop"))),
+    columns=("sample", "start", "stop"),
+    constants=("decay", "scale", "threshold"),
+    compute=numerics.lif_integrate,
+    cost=WorkerBundles(
+        fixed=overhead_bundles(scalars=3, vectors=2),
+        terms=(Term(bundles=16, extents=("neurons",)),),  # as the end of the fused update, and load the current
+        kind="derived",
+        source=f"{SOURCE}; about 15 per neuron, and 1 to load the current",
+    ),
+    flops=(Term(bundles=3, extents=("neurons",)),),
+    code_bytes=384,
+)
+
 STATE_GRADIENT = Codelet(
     name="StateGradient",
     fields=(
@@ -121,7 +137,8 @@ STATE_GRADIENT_ROW = Codelet(
 )
 
 
-def _scale_cycles(extents: dict[str, Any], worker_contexts: int, item_bytes: int) -> Any:
+def scale_cycles(extents: dict[str, Any], worker_contexts: int, item_bytes: int) -> Any:
+    """Tile cycles of one number per neuron multiplied with or added to all samples, in place."""
     samples, neurons = extents["samples"], extents["neurons"]
     if item_bytes == 4:
         return bias_add_cycles(samples, neurons, worker_contexts=worker_contexts)
@@ -143,7 +160,7 @@ SCALE_SOURCE = (
 def scale_formula(item_bytes: int) -> TileFormula:
     """One factor per neuron, values of `item_bytes`."""
     return TileFormula(
-        cycles=lambda extents, contexts, _: _scale_cycles(extents, contexts, item_bytes),
+        cycles=lambda extents, contexts, _: scale_cycles(extents, contexts, item_bytes),
         kind="published",
         source=SCALE_SOURCE,
     )
@@ -153,7 +170,7 @@ def scale_formula(item_bytes: int) -> TileFormula:
 def masked_scale_formula(item_bytes: int) -> TileFormula:
     """One factor per neuron, nothing where the neuron was reset."""
     return TileFormula(
-        cycles=lambda extents, contexts, _: 2 * _scale_cycles(extents, contexts, item_bytes),
+        cycles=lambda extents, contexts, _: 2 * scale_cycles(extents, contexts, item_bytes),
         kind="assumed",
         source="twice a multiply: one pass to compare and select, one to multiply",
     )
@@ -203,6 +220,7 @@ CURRENT_GRADIENT = Codelet(
 CODELETS = (
     LIF_UPDATE,
     LIF_UPDATE_DENSE,
+    LIF_INTEGRATE,
     STATE_GRADIENT,
     STATE_GRADIENT_ROW,
     DECAY_GRADIENT,

@@ -13,6 +13,7 @@ from mimdsim.graph import Layer, SpikingNetwork, Value
 from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
 from mimdsim.program.codelet import Recorded
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP
+from mimdsim.program.rows import boxes_of_runs
 
 LINEAR_BYTES = 128  # the library maps linearly in runs of at least 128 bytes a tile (poputil)
 WORD_BYTES = 4  # tiles store and exchange whole words
@@ -35,18 +36,13 @@ class Lowering:
     recorded: dict[str, tuple[str, ...]] = field(default_factory=dict)
     phase: str = "forward"
     values: dict[str, Value] = field(default_factory=dict)  # of the graph or body being lowered
+    carried: frozenset[str] = frozenset()  # what enters the body being lowered from another timestep
 
     def layer(self, name: str) -> Layer:
         return next(layer for layer in self.network.layers if layer.name == name)
 
     def placed(self, name: str) -> LayerPlacement:
         return next(layer for layer in self.placement.layers if layer.name == name)
-
-    def source_of(self, name: str) -> str:
-        """The layer whose spikes layer `name` reads, or 'input'."""
-        names = [layer.name for layer in self.network.layers]
-        index = names.index(name)
-        return names[index - 1] if index else "input"
 
     # ---- variables
 
@@ -120,6 +116,17 @@ class Lowering:
         """`slots` of a declared variable of [batch, width]."""
         held = self.variables[variable]
         return self.slots(held.shape[-1], chip, held.item_bytes, least_bytes)
+
+    def rows_of(self, variable: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Tiles and (sample, slot_start, slot_stop) of a declared variable of [batch, width] as it lies: whole samples
+        or runs within samples."""
+        held = self.variables[variable]
+        if held.mapping.axis == FLAT:
+            tiles, boxes = boxes_of_runs(held.mapping, held.shape)
+            return tiles, {"sample": boxes[:, 0, 0], "slot_start": boxes[:, 1, 0], "slot_stop": boxes[:, 1, 1]}
+        sample = held.mapping.starts
+        whole = {"slot_start": np.zeros_like(sample), "slot_stop": np.full_like(sample, held.shape[1])}
+        return held.mapping.tiles, {"sample": sample, **whole}
 
     def spread(
         self,
@@ -263,6 +270,15 @@ class Lowering:
             recorded=dict(self.recorded),
             chips=self.placement.chips,
         )
+
+
+def origin(spikes: str) -> tuple[str, int]:
+    """The layer (or 'input') whose spikes a body value holds, and at which timestep from this one."""
+    name = spikes.removeprefix("saved.")
+    if name == "input.now":
+        return "input", 0
+    layer = name.split(".", 1)[1]
+    return (layer.removesuffix(".previous"), -1) if layer.endswith(".previous") else (layer, 0)
 
 
 def defines_of(storage: tuple[str, ...], value: Value) -> tuple[tuple[str, str], ...]:

@@ -19,6 +19,7 @@ from mimdsim.compiler import (
     lower_selection,
     lower_spikes,
     lower_training,
+    lower_wiring,
 )
 from mimdsim.compiler.array_context import ArrayLowering
 from mimdsim.compiler.context import WORD_BYTES, Lowering
@@ -28,7 +29,13 @@ from mimdsim.graph import Adam, Graph, Operation, Scan, SpikingNetwork
 from mimdsim.graph.training import LEARNING_RATE, moment_name, optimiser_state
 from mimdsim.program import Program, TileMapping
 
-RULES = {**lower_neurons.RULES, **lower_selection.RULES, **lower_spikes.RULES, **lower_training.RULES}
+RULES = {
+    **lower_neurons.RULES,
+    **lower_selection.RULES,
+    **lower_spikes.RULES,
+    **lower_wiring.RULES,
+    **lower_training.RULES,
+}
 ARRAY_RULES = {**lower_training.RULES, **lower_arrays.RULES, **lower_rows.RULES}  # of dense spikes
 OVERWRITES = ("lif_state_gradient",)  # write their result over their first input
 
@@ -40,11 +47,6 @@ def _rules(low: Lowering) -> dict[tuple[str, ...], Any]:
 def lower(graph: Graph, network: SpikingNetwork, placement: Placement, options: MappingOptions) -> Program:
     """The program of a training graph; raises MappingError for an operation that has no rule."""
     dense = placement.arrays is not None
-    if network.delay != 1 and not dense:
-        raise MappingError(
-            f"network.delay = {network.delay} has no lowering to tiles yet; it runs on the GPU side and in the "
-            "interpreter: set network.delay = 1 for a tiled machine"
-        )
     low = (ArrayLowering if dense else Lowering)(network=network, placement=placement, options=options)
     _declare_inputs(low)
     for ops in fuse(graph, _rules(low)):
@@ -123,10 +125,15 @@ def order_in_place(groups: tuple[tuple[Operation, ...], ...], scan: Scan, low: L
     for name, indices in readers.items():
         if name in maker:
             waits.add_edges_from((maker[name], index) for index in indices if index != maker[name])
+    lies_in: dict[tuple[str, ...], list[str]] = {}
+    for name in maker:
+        if name in low.storage:
+            lies_in.setdefault(low.storage[name], []).append(name)
     overwritten = [
-        (carry.enters, maker[carry.leaves])
+        (carry.enters, maker[name])
         for carry in scan.carries
-        if carry.leaves in maker and low.storage.get(carry.enters) == low.storage.get(carry.leaves, ())
+        if carry.enters in low.storage
+        for name in lies_in.get(low.storage[carry.enters], [])
     ]
     overwritten += [(ops[-1].inputs[0], index) for index, ops in enumerate(groups) if ops[-1].kind in OVERWRITES]
     for name, writer in overwritten:

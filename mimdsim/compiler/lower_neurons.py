@@ -6,7 +6,8 @@ import numpy as np
 
 from mimdsim.codelets import neurons as codelets
 from mimdsim.codelets.dense import COPY_COLUMNS, FILL_VECTOR
-from mimdsim.compiler.context import Lowering
+from mimdsim.compiler.context import Lowering, origin
+from mimdsim.compiler.lower_selection import received
 from mimdsim.compiler.placement import VECTOR_BYTES, LayerPlacement
 from mimdsim.graph import Layer, Operation
 from mimdsim.graph.neurons import Lif
@@ -34,20 +35,28 @@ def neuron_extents(low: Lowering, columns: dict[str, np.ndarray]) -> dict[str, n
     return {"neurons": neurons, VECTOR_NAMES[value_bytes]: -(-neurons // (VECTOR_BYTES // value_bytes))}
 
 
+def lif_constants(lif: Lif) -> dict[str, object]:
+    """What a vertex needs to integrate."""
+    return {
+        "decay": np.float32(lif.decay),
+        "scale": lif.input_scale(np.float32),
+        "threshold": np.float32(lif.threshold),
+    }
+
+
 def lower_lif(low: Lowering, ops: tuple[Operation, ...]) -> None:
     """synapse + lif: the current is summed from listed ids, or a dense row, and integrated in the same vertex."""
     synapse, lif = ops
     layer = low.layer(lif.layer)
     placed = low.placed(layer.name)
-    constants: Lif = lif.attributes
     spikes, weights = synapse.inputs
     v = low.storage[lif.inputs[0]][0]
     low.storage[lif.outputs[0]] = (v,)
-    source = low.source_of(layer.name)
+    source, shift = origin(spikes)
     tiles, columns = tile_sample_columns(placed, low.network.batch)
-    held = low.storage[spikes]
+    held = received(low, spikes)
     extents: dict[str, np.ndarray | Recorded] = {
-        "spikes": Spikes(layer=source, shift=0 if source == "input" else -1),
+        "spikes": Spikes(layer=source, shift=shift),
         **neuron_extents(low, columns),
     }
     dense = len(held) == 1  # a row of all neurons instead of ids and counts
@@ -64,11 +73,7 @@ def lower_lif(low: Lowering, ops: tuple[Operation, ...]) -> None:
         },
         columns=columns,
         extents=extents,
-        constants={
-            "decay": np.float32(constants.decay),
-            "scale": constants.input_scale(np.float32),
-            "threshold": np.float32(constants.threshold),
-        },
+        constants=lif_constants(lif.attributes),
     )
     low.emit("LIF update", "lif", tables=(table,), defines=((v, lif.outputs[0]),), layer=layer.name)
 
@@ -144,7 +149,8 @@ def declare_constants(low: Lowering, layer: str) -> None:
     low.constant("gain", layer, float(lif.input_scale(np.float32)))
 
 
-def _per_tile(low: Lowering, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
+def per_tile(low: Lowering, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Tiles, columns and extents of one vertex per tile of the layer, all samples."""
     placed = low.placed(layer)
     columns = {"start": placed.starts, "stop": placed.stops}
     neurons = placed.stops - placed.starts
@@ -160,7 +166,7 @@ def lower_current_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     shape = (low.network.batch, layer.neurons)
     q = low.variable(f"q.{layer.name}", shape, "float32", low.by_neuron(layer.name, 1), "gradients")
     low.storage[op.outputs[0]] = (q,)
-    tiles, columns, extents = _per_tile(low, layer.name)
+    tiles, columns, extents = per_tile(low, layer.name)
     copied = VertexTable(
         codelet=COPY_COLUMNS,
         layer=layer.name,
@@ -190,7 +196,7 @@ def lower_decay_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     constants: Lif = op.attributes
     dv = low.storage[op.inputs[0]][0]
     low.storage[op.outputs[0]] = (dv,)
-    tiles, columns, extents = _per_tile(low, layer.name)
+    tiles, columns, extents = per_tile(low, layer.name)
     operands = {"dv": dv, "decay": f"decay.{layer.name}"}
     values: dict[str, object] = {}
     codelet = codelets.DECAY_GRADIENT

@@ -10,7 +10,7 @@ import numpy as np
 from mimdsim.codelets import spikes as codelets
 from mimdsim.codelets import truncation
 from mimdsim.codelets.dense import RANDOM_OFFSETS
-from mimdsim.compiler.context import WORD_BYTES, Lowering, defines_of
+from mimdsim.compiler.context import WORD_BYTES, Lowering, defines_of, origin
 from mimdsim.compiler.placement import LayerPlacement
 from mimdsim.graph import Layer, Operation
 from mimdsim.graph.records import Carry
@@ -120,7 +120,8 @@ def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
     )
     value = low.values[op.outputs[0]]
     low.emit("combine tiles", op.kind, tables=(table,), defines=defines_of((ids, counts), value), layer=name)
-    if low.options.spike_exchange == "dense" and name != low.network.layers[-1].name:
+    read = name != low.network.layers[-1].name or layer.recurrence != "none"
+    if low.options.spike_exchange == "dense" and read:
         _emit_row(low, layer, placed, ids, counts)
 
 
@@ -172,11 +173,19 @@ def list_variables(low: Lowering, layer: str) -> tuple[str, str]:
 
 
 def handed_on(low: Lowering, layer: str) -> tuple[str, ...]:
-    """What the next layer receives of a layer's spikes: ids and counts, or a row of one byte per neuron."""
+    """What a layer's spikes are read from by others and itself: ids and counts, or a row of one byte per neuron."""
     if low.options.spike_exchange == "ids":
         return list_variables(low, layer)
     shape = (low.network.batch, low.layer(layer).neurons)
     return (low.variable(f"row.{layer}", shape, "uint8", _by_list(low, layer), "spike ids"),)
+
+
+def received(low: Lowering, spikes: str) -> tuple[str, ...]:
+    """From where vertices read `spikes`: handed on or, when the layer has just emitted them, where it left them."""
+    layer, shift = origin(spikes)
+    if layer == "input" or shift:
+        return low.storage[spikes]
+    return handed_on(low, layer)
 
 
 def _emit_row(low: Lowering, layer: Layer, placed: LayerPlacement, ids: str, counts: str) -> None:

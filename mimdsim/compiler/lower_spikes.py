@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.codelets import spikes as codelets
-from mimdsim.compiler.context import Lowering
+from mimdsim.codelets.dense import SUM_REPLICAS
+from mimdsim.compiler.context import Lowering, origin
 from mimdsim.compiler.lower_neurons import neuron_extents, tile_sample_columns
 from mimdsim.graph import Operation
 from mimdsim.program import Copy, Listed, SpikesOver, TileMapping, VertexTable, Within
@@ -30,37 +31,41 @@ def replicate_spikes(low: Lowering, spikes: str, layer: str) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def lower_weight_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
-    """synapse_weight_gradient + add: every worker context adds its samples into a replica of its own."""
-    gradient, add = ops
-    layer = low.layer(gradient.layer)
-    placed = low.placed(layer.name)
-    held = next(name for name in add.inputs if name not in gradient.outputs)
-    dw = low.storage[held][0]
-    low.storage[add.outputs[0]] = (dw,)
-    q, spikes = gradient.inputs
-    ids, counts = replicate_spikes(low, spikes, layer.name)
-    batch = low.network.batch
-    replicas = low.variables[dw].shape[0]
-    edges = (np.arange(replicas + 1) * batch) // replicas
+def replica_columns(low: Lowering, replicated: str, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """One vertex per replica and tile of the layer, with the samples that the replica sums."""
+    placed = low.placed(layer)
+    replicas = low.variables[replicated].shape[0]
+    edges = (np.arange(replicas + 1) * low.network.batch) // replicas
     filled = np.flatnonzero(edges[1:] > edges[:-1])
     replica, tile = (column.ravel() for column in np.meshgrid(filled, np.arange(placed.occupied), indexing="ij"))
-    columns = {
+    return placed.tiles[tile], {
         "replica": replica,
         "sample_start": edges[replica],
         "sample_stop": edges[replica + 1],
         "start": placed.starts[tile],
         "stop": placed.stops[tile],
     }
-    source = low.source_of(layer.name)
+
+
+def lower_weight_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """synapse_weight_gradient + add: every worker context adds its samples into a replica of its own."""
+    gradient, add = ops
+    layer = low.layer(gradient.layer)
+    held = next(name for name in add.inputs if name not in gradient.outputs)
+    dw = low.storage[held][0]
+    low.storage[add.outputs[0]] = (dw,)
+    q, spikes = gradient.inputs
+    ids, counts = replicate_spikes(low, spikes, layer.name)
+    tiles, columns = replica_columns(low, dw, layer.name)
+    source, shift = origin(spikes)
     table = VertexTable(
         codelet=codelets.WEIGHT_GRADIENT,
         layer=layer.name,
-        tiles=placed.tiles[tile],
+        tiles=tiles,
         operands={"dw": dw, "q": low.storage[q][0], "ids": ids, "counts": counts},
         columns=columns,
         extents={
-            "spikes": SpikesOver(layer=source, shift=0 if source == "input" else -1),
+            "spikes": SpikesOver(layer=source, shift=shift),
             "samples": columns["sample_stop"] - columns["sample_start"],
             **neuron_extents(low, columns),
         },
@@ -74,19 +79,12 @@ def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     layer = low.layer(op.layer)
     placed = low.placed(layer.name)
     q, spikes, weights = op.inputs
-    source = low.source_of(layer.name)
-    capacity, batch = op.attributes, low.network.batch
+    source, shift = origin(spikes)
+    batch = low.network.batch
     ids, counts = replicate_spikes(low, spikes, layer.name)
-    by_tile = np.arange(placed.occupied)
-    partial = low.variable(
-        f"partial.{layer.name}",
-        (placed.occupied, batch, capacity),
-        "float32",
-        TileMapping.split(0, placed.tiles, by_tile, by_tile + 1),
-        "gradients",
-    )
+    partial = partial_sums(low, op)
     tiles, columns = tile_sample_columns(placed, batch)
-    columns["part"] = np.tile(by_tile, batch)
+    columns["part"] = np.tile(np.arange(placed.occupied), batch)
     table = VertexTable(
         codelet=codelets.INPUT_GRADIENT,
         layer=layer.name,
@@ -99,22 +97,52 @@ def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
             "counts": counts,
         },
         columns=columns,
-        extents={"listed": Listed(layer=source, shift=-1), **neuron_extents(low, columns)},
+        extents={"listed": Listed(layer=source, shift=shift), **neuron_extents(low, columns)},
     )
     low.emit("input gradient", op.kind, tables=(table,), layer=layer.name)
-    g = low.storage[op.outputs[0]][0]
-    _emit_reduction(low, op, layer.name, source, partial, low.storage[spikes][1], g)
+    emit_reduction(low, op, partial, low.storage[spikes][1], listed_gradient(low, op))
+
+
+def _stem(op: Operation) -> str:
+    """What variables of an input gradient are named by: the layer, and whether the spikes were its own."""
+    source, _ = origin(op.inputs[1])
+    return f"{op.layer}.own" if source == op.layer else op.layer
+
+
+def partial_sums(low: Lowering, op: Operation) -> str:
+    """Gradients at listed ids [part, batch, capacity], one part on every tile of the layer."""
+    placed = low.placed(op.layer)
+    by_tile = np.arange(placed.occupied)
+    return low.variable(
+        f"partial.{_stem(op)}",
+        (placed.occupied, low.network.batch, op.attributes),
+        "float32",
+        TileMapping.split(0, placed.tiles, by_tile, by_tile + 1),
+        "gradients",
+    )
+
+
+def listed_gradient(low: Lowering, op: Operation) -> str:
+    """Where an input gradient is summed up: the place of the carry it becomes, or one of its own."""
+    name = op.outputs[0]
+    if name not in low.storage:
+        chip = low.chip_of(op.layer)
+        low.storage[name] = (low.spread(f"g.{_stem(op)}.now", op.attributes, "float32", "gradients", chip),)
+    return low.storage[name][0]
 
 
 def gradient_chip(low: Lowering, layer: str) -> int:
-    """The chip that reads the spikes of `layer` and sums up their gradients: that of the next layer."""
+    """The chip that reads the spikes of `layer` a timestep later and sums up their gradients: that of the next layer
+    or, without a delay, its own."""
     names = [placed.name for placed in low.placement.layers]
-    return low.placement.layers[min(names.index(layer) + 1, len(names) - 1)].chip
+    return low.placement.layers[min(names.index(layer) + low.network.delay, len(names) - 1)].chip
 
 
-def _emit_reduction(low: Lowering, op: Operation, layer: str, source: str, partial: str, counts: str, g: str) -> None:
+def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: str) -> None:
+    """Partial sums of an input gradient added up over groups of tiles, then over groups, into `g`."""
+    layer, (source, shift) = op.layer, origin(op.inputs[1])
     index = [placed.name for placed in low.placement.layers].index(layer)
-    plan = low.placement.reductions[index]
+    plan = (low.placement.own_reductions if source == layer else low.placement.reductions)[index]
     assert plan is not None
     occupied, batch, capacity = low.variables[partial].shape
     number = np.arange(plan.groups * batch * capacity)
@@ -123,7 +151,7 @@ def _emit_reduction(low: Lowering, op: Operation, layer: str, source: str, parti
     part_stop = np.where(group == plan.groups - 1, occupied, part_start + plan.group_size)
     tiles = plan.first_tile + number // plan.per_tile
     mapping = TileMapping.split(FLAT, tiles, number, number + 1)
-    stage = low.variable(f"stage.{layer}", (plan.groups, batch, capacity), "float32", mapping, "gradients")
+    stage = low.variable(f"stage.{_stem(op)}", (plan.groups, batch, capacity), "float32", mapping, "gradients")
     last_group = (plan.groups - 1) * plan.group_size
     tables = []
     is_last = group == plan.groups - 1
@@ -143,7 +171,7 @@ def _emit_reduction(low: Lowering, op: Operation, layer: str, source: str, parti
                     "sample": sample[chosen],
                     "slot": slot[chosen],
                 },
-                extents={"parts": Within(layer=source, times=int(parts), shift=-1)},
+                extents={"parts": Within(layer=source, times=int(parts), shift=shift)},
             )
         )
     low.emit("reduce parts", op.kind, tables=tuple(tables), layer=layer)
@@ -158,6 +186,33 @@ def _emit_reduction(low: Lowering, op: Operation, layer: str, source: str, parti
         extents={"outputs": outputs, "groups": np.full(len(outputs), plan.groups)},
     )
     low.emit("reduce groups", op.kind, tables=(table,), defines=((g, op.outputs[0]),), layer=layer)
+
+
+def sum_replicas(low: Lowering, outer: str, parameter: str) -> None:
+    """The gradient of a parameter from the replicas of its worker contexts."""
+    layer = parameter.split(".", 1)[1]
+    placed = low.placed(layer)
+    held = low.storage[outer][0]
+    replicas, rows, neurons = low.variables[held].shape
+    gradient = low.variable(
+        f"gradient.{parameter.removeprefix('w.')}",
+        (rows, neurons),
+        "float32",
+        low.by_neuron(layer, 1),
+        "weight gradients",
+    )
+    elements = (placed.stops - placed.starts) * rows
+    table = VertexTable(
+        codelet=SUM_REPLICAS,
+        layer=layer,
+        tiles=placed.tiles,
+        operands={"replicas": held, "total": gradient},
+        columns={"start": placed.starts, "stop": placed.stops},
+        extents={"elements": elements, "replicas": np.full(len(elements), replicas)},
+    )
+    low.emit("sum replicas", "add", tables=(table,), defines=((gradient, outer),), layer=layer)
+    low.storage[outer] = (gradient,)
+    low.outputs[outer] = gradient
 
 
 RULES = {

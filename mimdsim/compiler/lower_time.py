@@ -12,7 +12,7 @@ from mimdsim.codelets import dense as codelets
 from mimdsim.compiler.context import LINEAR_BYTES, WORD_BYTES, Lowering
 from mimdsim.compiler.lower_neurons import declare_constants, declare_thresholds
 from mimdsim.compiler.lower_selection import declare_random, handed_on, list_variables
-from mimdsim.compiler.lower_spikes import gradient_chip
+from mimdsim.compiler.lower_spikes import gradient_chip, sum_replicas
 from mimdsim.graph import Operation, Scan, Value
 from mimdsim.graph.truncation import random_name
 from mimdsim.program import Copy, TileMapping, VertexTable
@@ -162,6 +162,7 @@ def lower_forward(low: Lowering, op: Operation, lower_body: object) -> None:
     scan: Scan = op.attributes
     network = low.network
     low.values = scan.body.values
+    low.carried = frozenset(carry.enters for carry in scan.carries)
     for constant in scan.constants:
         low.storage.setdefault(constant, (constant,))
     previous: list[tuple[str, str]] = []  # (carry enters, layer) of spikes
@@ -256,22 +257,25 @@ def lower_backward(low: Lowering, op: Operation, lower_body: object) -> None:
     """The reversed scan: adjoints in place, stash sliced per timestep, weight gradients summed in replicas."""
     scan: Scan = op.attributes
     low.values = scan.body.values
+    low.carried = frozenset(carry.enters for carry in scan.carries)
     for carry in scan.carries:
         value = scan.body.value(carry.enters)
-        if carry.enters.startswith("sum."):
-            layer = carry.enters.split(".", 2)[2]
+        kind, parameter, layer = carry.enters.split(".", 2)
+        if kind == "sum":
             replicas = low.options.weight_gradient_replicas
             name = low.variable(
-                f"dw.{layer}", (replicas, *value.shape), "float32", low.by_neuron(layer, 2), "weight gradients"
+                f"d{parameter}.{layer}",
+                (replicas, *value.shape),
+                "float32",
+                low.by_neuron(layer, 2),
+                "weight gradients",
             )
             fill_neurons(low, name, layer, "zero weight gradients")
         elif value.capacity:
-            layer = carry.enters.split(".", 2)[2]
             chip = gradient_chip(low, layer)
             name = low.spread(f"g.{layer}", value.capacity, "float32", "gradients", chip)
             _fill_slots(low, name, chip, "zero adjoints")
         else:
-            layer = carry.enters.split(".", 2)[2]
             name = low.variable(f"dv.{layer}", value.shape, "float32", low.by_neuron(layer, 1), "gradients")
             fill_neurons(low, name, layer, "zero adjoints")
             declare_constants(low, layer)
@@ -279,6 +283,7 @@ def lower_backward(low: Lowering, op: Operation, lower_body: object) -> None:
                 declare_thresholds(low, layer)
         low.storage[carry.enters] = (name,)
         low.storage[carry.leaves] = (name,)
+        _add_in_place(low, scan, carry.leaves)
     offset = len(scan.carries)
     set_counters(low, "backward", scan.timesteps)
     low.open_repeat()
@@ -292,7 +297,14 @@ def lower_backward(low: Lowering, op: Operation, lower_body: object) -> None:
     for outer, carry in zip(op.outputs, scan.carries, strict=True):
         low.storage[outer] = low.storage[carry.leaves]
         if carry.enters.startswith("sum."):
-            _sum_replicas(low, outer, carry.enters.split(".", 2)[2])
+            sum_replicas(low, outer, carry.enters.removeprefix("sum."))
+
+
+def _add_in_place(low: Lowering, scan: Scan, leaves: str) -> None:
+    """A gradient at listed ids that is added to another one to leave the body is made where the sum lies."""
+    maker = scan.body.producer(leaves)
+    if maker is not None and maker.kind == "add" and scan.body.value(leaves).capacity:
+        low.storage[maker.inputs[0]] = low.storage[leaves]
 
 
 def _slice_saved(low: Lowering, value: Value, sequence: tuple[str, ...], shift: int) -> None:
@@ -313,25 +325,3 @@ def _slice_saved(low: Lowering, value: Value, sequence: tuple[str, ...], shift: 
         now_v = low.variable(value.name, value.shape, "float32", low.by_neuron(layer, 1), "neuron states")
         low.storage[value.name] = (now_v,)
         slice_neurons(low, sequence[0], now_v, shift, layer)
-
-
-def _sum_replicas(low: Lowering, outer: str, layer: str) -> None:
-    """The gradient of a layer's weights from the replicas of its worker contexts."""
-    placed = low.placed(layer)
-    dw = low.storage[outer][0]
-    replicas, fan_in, neurons = low.variables[dw].shape
-    gradient = low.variable(
-        f"gradient.{layer}", (fan_in, neurons), "float32", low.by_neuron(layer, 1), "weight gradients"
-    )
-    elements = (placed.stops - placed.starts) * fan_in
-    table = VertexTable(
-        codelet=codelets.SUM_REPLICAS,
-        layer=layer,
-        tiles=placed.tiles,
-        operands={"replicas": dw, "total": gradient},
-        columns={"start": placed.starts, "stop": placed.stops},
-        extents={"elements": elements, "replicas": np.full(len(elements), replicas)},
-    )
-    low.emit("sum replicas", "add", tables=(table,), defines=((gradient, outer),), layer=layer)
-    low.storage[outer] = (gradient,)
-    low.outputs[outer] = gradient

@@ -123,6 +123,7 @@ class ReducePlacement:
 class Placement:
     """The placement of a network: `tiles` over all `chips` up to the last one that holds a layer.
 
+    reductions: of the gradients that a layer gives the one before it; own_reductions: of those it gives itself.
     sample_tiles: where per-sample data lies, int64[batch]. arrays: for dense spikes, whose layers share all tiles.
     """
 
@@ -133,6 +134,7 @@ class Placement:
     reductions: tuple[ReducePlacement | None, ...]
     sample_tiles: np.ndarray
     reserved_tiles: int
+    own_reductions: tuple[ReducePlacement | None, ...] = ()
     arrays: ArrayPlacement | None = None
 
     @property
@@ -216,13 +218,15 @@ def place(
             )
         )
     last = layers[-1].chip
+    reductions, own_reductions = _reductions(network, layers, tiles, options)
     usable = np.arange(last * tiles + (options.reserved_tiles if last == 0 else 0), (last + 1) * tiles)
     return Placement(
         tiles=tiles * (last + 1),
         chips=last + 1,
         neurons_per_tile=per_tile,
         layers=tuple(layers),
-        reductions=_reductions(network, layers, tiles, options),
+        reductions=reductions,
+        own_reductions=own_reductions,
         sample_tiles=usable[(np.arange(batch) * len(usable)) // batch],
         reserved_tiles=options.reserved_tiles,
     )
@@ -301,36 +305,36 @@ def selection_spread(neurons: int, worker_contexts: int, states_per_worker: int)
 
 def _reductions(
     network: SpikingNetwork, layers: list[LayerPlacement], tiles: int, options: MappingOptions
-) -> tuple[ReducePlacement | None, ...]:
-    """For every layer but the first, on its own chip: tiles by work^0.8 of occupied tiles times capacity before it, or
-    as many for each.
+) -> tuple[tuple[ReducePlacement | None, ...], tuple[ReducePlacement | None, ...]]:
+    """For every layer, on its own chip, of what it gives the layer before it and of what it gives itself: tiles by
+    work^0.8 of occupied tiles times capacity of the spikes, or as many for each.
 
     A tile gets whole words of sums: with halves an even number of vertices.
     """
-    word = 4 // options.value_bytes
-    batch = network.batch
-    placed: list[ReducePlacement | None] = [None] * len(layers)
-    work = [0] * len(layers)
-    for index in range(1, len(layers)):
-        capacity = network.layers[index - 1].capacity
-        work[index] = int(layers[index].occupied ** options.reduce_exponent * capacity * batch)
-        if options.reduce_rule == "even":
-            work[index] = 1
+    word, batch = 4 // options.value_bytes, network.batch
+    placed: dict[tuple[int, int], ReducePlacement] = {}
+    work: dict[tuple[int, int], int] = {}  # by (layer, layer whose spikes they are)
+    for index, layer in enumerate(network.layers):
+        for source in [index - 1] * (index > 0) + [index] * (layer.recurrence != "none"):
+            capacity = network.layers[source].capacity
+            amount = int(layers[index].occupied ** options.reduce_exponent * capacity * batch)
+            work[index, source] = 1 if options.reduce_rule == "even" else amount
     for chip in sorted({layer.chip for layer in layers}):
-        on_chip = [index for index in range(1, len(layers)) if layers[index].chip == chip]
-        total = sum(work[index] for index in on_chip) or 1
+        on_chip = [pair for pair in work if layers[pair[0]].chip == chip]
+        total = sum(work[pair] for pair in on_chip) or 1
         first = begin = chip * tiles + (options.reserved_tiles if chip == 0 else 0)
         usable = (chip + 1) * tiles - begin
-        for index in on_chip:
-            count = max(1, work[index] * usable // total)
+        for index, source in on_chip:
+            count = max(1, work[index, source] * usable // total)
             group_size = max(1, min(batch // 2, layers[index].occupied))
             groups = layers[index].occupied // group_size
-            placed[index] = ReducePlacement(
+            placed[index, source] = ReducePlacement(
                 tiles=count,
                 first_tile=min(first, begin + usable - count),
                 group_size=group_size,
                 groups=groups,
-                per_tile=-(-groups * batch * network.layers[index - 1].capacity // (count * word)) * word,
+                per_tile=-(-groups * batch * network.layers[source].capacity // (count * word)) * word,
             )
             first += count
-    return tuple(placed)
+    numbers = range(len(layers))
+    return tuple(placed.get((n, n - 1)) for n in numbers), tuple(placed.get((n, n)) for n in numbers)

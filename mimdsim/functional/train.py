@@ -51,13 +51,25 @@ class TrainingLog:
     scheduled: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
 
-def initial_weights(network: SpikingNetwork, seed: int, scale: float, offset: float) -> dict[str, np.ndarray]:
-    """float32[inputs, neurons] per layer, uniform in +-scale*sqrt(6/inputs), plus `offset` (authors' rule)."""
+def initial_weights(
+    network: SpikingNetwork, seed: int, scale: float, offset: float, recurrent_scale: float = 0.5
+) -> dict[str, np.ndarray]:
+    """float32 by parameter: weights [inputs, neurons] uniform in +-scale*sqrt(6/inputs) plus `offset` (authors' rule).
+
+    Synapses of a layer onto itself are uniform in +-recurrent_scale*sqrt(6/neurons), one to one as well as all to all,
+    without the offset, which would make a layer drive itself; biases start at zero (our choice: the authors have
+    neither).
+    """
     weights = {}
     for layer in network.layers:
-        limit = scale * (6.0 / layer.inputs) ** 0.5
-        draw = stream(seed, "weights", layer.name).uniform(-limit, limit, (layer.inputs, layer.neurons))
-        weights[f"w.{layer.name}"] = (draw + offset).astype(np.float32)
+        starts = {"w": ("weights", scale, layer.inputs), "r": ("recurrent", recurrent_scale, layer.neurons)}
+        for name, shape in layer.parameters.items():
+            drawn = np.zeros(shape)
+            if not name.startswith("b."):
+                what, factor, fan_in = starts[name[0]]
+                limit = factor * (6.0 / fan_in) ** 0.5
+                drawn = stream(seed, what, layer.name).uniform(-limit, limit, shape)
+            weights[name] = (drawn + offset if name.startswith("w.") else drawn).astype(np.float32)
     return weights
 
 

@@ -71,12 +71,31 @@ def _counts_gradient(attributes: Any, gradient: np.ndarray, spikes: Any) -> tupl
     return ((gradient * spikes.listed).astype(gradient.dtype),)
 
 
+def _fired(value: Any) -> np.ndarray:
+    found: np.ndarray = value.fired if isinstance(value, DenseSpikes) else value
+    return found
+
+
+def _on_fired(kind: str) -> Callable[..., tuple[Any, ...]]:
+    """The operation on arrays, with what has fired in the place of lists."""
+
+    def evaluate_dense(attributes: Any, *given: Any) -> tuple[Any, ...]:
+        found: tuple[Any, ...] = OPERATIONS[kind].evaluate(attributes, *(_fired(value) for value in given))
+        return found
+
+    return evaluate_dense
+
+
 MEANINGS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "zeros": _zeros,
     "select_spikes": _select,
     "select_gradient": _select_gradient,
     "spike_counts": _counts,
     "spike_counts_gradient": _counts_gradient,
+    **{
+        kind: _on_fired(kind)
+        for kind in ("self_synapse", "self_synapse_weight_gradient", "self_synapse_spike_gradient")
+    },
 }
 
 
@@ -90,11 +109,6 @@ def evaluate(op: Operation, given: tuple[Any, ...]) -> tuple[Any, ...]:
             f"known: {sorted(MEANINGS)} and matrix products: add it to gpu/dense_meaning.py"
         )
     return OPERATIONS[op.kind].evaluate(op.attributes, *given)
-
-
-def _fired(value: Any) -> np.ndarray:
-    found: np.ndarray = value.fired if isinstance(value, DenseSpikes) else value
-    return found
 
 
 def _rows(array: np.ndarray) -> np.ndarray:

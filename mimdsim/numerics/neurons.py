@@ -46,6 +46,14 @@ def lif_update_dense(v, w, row, sample, start, stop, decay, scale, threshold):  
 
 
 @numba.njit(cache=True, nogil=True)
+def lif_integrate(v, current, sample, start, stop, decay, scale, threshold):  # type: ignore[no-untyped-def]
+    """v[b, n] <- (0 if v > threshold else decay*v) + scale * current[b, n]."""
+    for i in range(len(sample)):
+        b, first, last = sample[i], start[i], stop[i]
+        _integrate(v, current[b, first:last], b, first, last, decay, scale, threshold)
+
+
+@numba.njit(cache=True, nogil=True)
 def state_gradient(dv, v, g, ids, counts, sample, start, stop, threshold, slope):  # type: ignore[no-untyped-def]
     """dv[b, id] += g[b, k] / (slope*|v - threshold| + 1)^2 for the listed ids of sample b in [start, stop)."""
     one = dv.dtype.type(1)

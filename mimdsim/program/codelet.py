@@ -85,8 +85,8 @@ class SpikesOver:
 
 @dataclass(frozen=True, kw_only=True)
 class Hits:
-    """Ids of the vertex's `sample` that lie in `start` to `stop`, at t + shift; which: 'listed', 'spikes' (true ones)
-    or 'gradient' (entries below the threshold)."""
+    """Ids of the vertex's `sample`, or of its samples `sample_start` to `sample_stop`, that lie in `start` to `stop`,
+    at t + shift; which: 'listed', 'spikes' (true ones) or 'gradient' (entries below the threshold)."""
 
     layer: str
     shift: int = 0

@@ -93,11 +93,15 @@ def _shifted(sequence: np.ndarray, shift: int, times: int) -> np.ndarray:
 
 
 def _owner(columns: dict[str, np.ndarray], neurons: int, batch: int) -> np.ndarray:
-    """int64[batch, neurons]: the vertex whose sample and range hold a neuron, -1 where none does."""
+    """int64[batch, neurons]: the vertex whose sample, or samples, and range hold a neuron, -1 where none does."""
     owner = np.full((batch, neurons), -1, np.int64)
     start, stop = columns["start"], columns["stop"]
     lengths = stop - start
     vertex = np.repeat(np.arange(len(start)), lengths)
     neuron = np.arange(len(vertex)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + start[vertex]
-    owner[columns["sample"][vertex], neuron] = vertex
+    first = columns["sample"] if "sample" in columns else columns["sample_start"]
+    last = columns["sample"] + 1 if "sample" in columns else columns["sample_stop"]
+    for offset in range(int((last - first).max(initial=0))):
+        inside = first[vertex] + offset < last[vertex]
+        owner[first[vertex[inside]] + offset, neuron[inside]] = vertex[inside]
     return owner

@@ -57,6 +57,8 @@ class Network(Section):
     `capacity` lists the spike capacity of every hidden layer and of the output layer; alternatively `activity` is the
     share of a layer's neurons that fits, turned into 2*floor(activity*neurons/2), at least 2 (authors' rule). Dense
     spikes list nothing and need neither.
+    `recurrence`: trained synapses of every hidden layer onto itself, one timestep later. `delay`: timesteps from layer
+    to layer. `bias`: a trained current per neuron, output layer included.
     """
 
     hidden: tuple[int, ...]
@@ -72,6 +74,9 @@ class Network(Section):
     surrogate_slope: float = Field(default=10.0, gt=0)
     reset_gradient: Literal["pass", "mask"] = "pass"
     truncation: Literal["lowest", "random"] = "lowest"  # whom a full list keeps: lowest ids, or from a random start
+    recurrence: Literal["none", "one_to_one", "all_to_all"] = "none"
+    delay: Literal[0, 1] = 1
+    bias: bool = False
 
 
 class Mapping(Section):

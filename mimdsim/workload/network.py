@@ -36,7 +36,17 @@ def network_of(workload: Workload) -> SpikingNetwork:
             truncation=network.truncation,
         )
         name = "output" if is_output else f"hidden{index}"
-        layers.append(Layer(name=name, inputs=fan_in, neurons=neurons, neuron=lif, selection=selection))
+        layers.append(
+            Layer(
+                name=name,
+                inputs=fan_in,
+                neurons=neurons,
+                neuron=lif,
+                selection=selection,
+                bias=network.bias,
+                recurrence="none" if is_output else network.recurrence,
+            )
+        )
     return SpikingNetwork(
         layers=tuple(layers),
         timesteps=workload.data.timesteps,
@@ -48,6 +58,7 @@ def network_of(workload: Workload) -> SpikingNetwork:
         optimiser=optimiser_of(training),
         threshold_schedule=threshold_schedule_of(training),
         largest_gradient_norm=training.largest_gradient_norm,
+        delay=network.delay,
     )
 
 
