@@ -192,7 +192,7 @@ def test_initial_weights_of_all_parameters() -> None:
         assert array.dtype == np.float32
     for name, array in plain.items():  # what else is trained changes no weight
         np.testing.assert_array_equal(weights[name], array)
-    limit = 0.5 * (6 / 8) ** 0.5
+    limit = 0.2 * (6 / 8) ** 0.5
     own = weights["r.hidden0"]
     assert own.min() < -0.9 * limit
     assert 0.9 * limit < own.max() < limit
@@ -255,7 +255,7 @@ def test_digits_with_recurrence_bias_and_no_delay_learn(recurrence: str) -> None
     tiles = load_machine("mk2")
     run = simulate(workload, tiles)  # type: ignore[arg-type]
     assert run.profile.training.test_accuracy is not None
-    assert run.profile.training.test_accuracy > 0.85
+    assert run.profile.training.test_accuracy > 0.7
     weights = run.log.weights
     assert all(np.abs(weights[f"b.hidden{index}"]).max() > 0 for index in (0, 1))
 

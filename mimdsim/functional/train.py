@@ -52,7 +52,7 @@ class TrainingLog:
 
 
 def initial_weights(
-    network: SpikingNetwork, seed: int, scale: float, offset: float, recurrent_scale: float = 0.5
+    network: SpikingNetwork, seed: int, scale: float, offset: float, recurrent_scale: float = 0.2
 ) -> dict[str, np.ndarray]:
     """float32 by parameter: weights [inputs, neurons] uniform in +-scale*sqrt(6/inputs) plus `offset` (authors' rule).
 

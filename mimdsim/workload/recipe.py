@@ -38,6 +38,7 @@ class TrainingRecipe(Section):
     second_threshold_output: bool = False
     weight_scale: float = Field(default=1.0, gt=0)
     weight_offset: float = 0.001
+    recurrent_scale: float = Field(default=0.2, ge=0)  # assumed: digits learn at 0.2, hardly at 2
     logit_scale: float = Field(default=1.0, gt=0)
     max_training_steps: int = Field(default=0, ge=0)  # 0: as many as the epochs hold
     evaluate: Literal["each epoch", "end", "never"] = "each epoch"
