@@ -23,6 +23,7 @@ from mimdsim.functional import (
     train,
 )
 from mimdsim.gpu import time_on_gpu
+from mimdsim.gpu.dependence import recurs
 from mimdsim.gpu.inputs import InputEncoding
 from mimdsim.graph import Graph, training_graph
 from mimdsim.machine import GpuMachine, MimdMachine
@@ -51,6 +52,8 @@ GPU_LINEUP: tuple[tuple[str, Precision], ...] = (
     ("hoisted", "fp32"),
     ("hoisted", "tf32"),
     ("hoisted", "fp16"),
+    ("persistent", "tf32"),
+    ("persistent", "fp16"),
     ("lists_as_written", "fp32"),
     ("lists_ideal", "fp32"),
 )
@@ -219,10 +222,13 @@ def time_on_gpus(
     """
     profiles: list[GpuProfile] = []
     warnings: list[str] = []
+    walks = recurs(graph)
     for gpu in gpus:
         for strategy, precision in GPU_LINEUP:
             if activity is None and strategy.startswith("lists"):
                 continue
+            if strategy == "persistent" and not walks:
+                continue  # nothing to keep on the chip: the same as hoisted
             try:
                 # the published program copies dense input; the strong ones get what the tiles get
                 encoding: InputEncoding = "dense" if strategy.startswith("as_published") else "as_graph"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import pytest
 
 from mimdsim.costs.energy import energy_profile
-from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.gpu import time_on_gpu
+from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.machine.energy import TiledEnergy
-from mimdsim.profile import EnergyProfile, TiledProfile
-from mimdsim.report.tables_energy import energy_parts_table
+from mimdsim.profile import EnergyProfile, GpuProfile, TiledProfile
+from mimdsim.report.tables_energy import energy_parts_table, energy_table
 from mimdsim.run import Run, retime, simulate
 from mimdsim.timing import program_loads
 from mimdsim.timing.fast import barrel_of, input_bytes
@@ -124,3 +126,71 @@ def test_a_chip_that_does_nothing_but_issue_stays_below_its_power_limit(name: st
     issued = found.chip.tiles * found.chip.clock_hz
     watts = found.energy.static_watts + issued * found.energy.bundle_joules
     assert 0.3 * limit_watts < watts < limit_watts
+
+
+# ---- GPUs
+
+
+def on_gpu(strategy: str, precision: str = "tf32", gpu: str = "a100") -> GpuProfile:
+    found = load_machine(gpu)
+    assert isinstance(found, GpuMachine)
+    return time_on_gpu(
+        run().compiled.graph,
+        found,
+        strategy=strategy,
+        precision=precision,
+        activity=run().log.activity,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize("strategy", ["as_published", "hoisted", "lists_as_written"])
+def test_a_gpu_pays_static_power_for_every_second(strategy: str) -> None:
+    profile = on_gpu(strategy)
+    assert profile.energy is not None
+    assert part(profile.energy, "static power") == pytest.approx(66 * profile.seconds_per_training_step)
+    assert profile.energy.joules_low < profile.energy.joules < profile.energy.joules_high
+
+
+def test_flops_and_bytes_of_a_gpu_are_each_charged_once() -> None:
+    profile = on_gpu("hoisted")
+    gpu = load_machine("a100")
+    assert isinstance(gpu, GpuMachine)
+    assert profile.energy is not None
+    assert gpu.energy is not None
+    flops = sum(span.flops for span in profile.spans)
+    charged = part(profile.energy, "arithmetic") / gpu.energy.simt_joules_per_flop
+    charged += part(profile.energy, "arithmetic on tensor units") / gpu.energy.tf32_joules_per_flop
+    assert charged == pytest.approx(flops)
+    moved = part(profile.energy, "DRAM") / gpu.energy.dram_joules_per_byte
+    moved += part(profile.energy, "L2") / gpu.energy.l2_joules_per_byte
+    assert moved == pytest.approx(sum(span.bytes_moved for span in profile.spans))
+
+
+def test_where_there_are_no_tensor_units_products_are_charged_as_arithmetic() -> None:
+    profile = on_gpu("hoisted", gpu="v100")
+    assert profile.energy is not None
+    assert part(profile.energy, "arithmetic on tensor units") == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "limit_watts", "precision"),
+    [("a100", 400, "fp16"), ("a100", 400, "fp32"), ("h200", 700, "fp16"), ("v100", 300, "fp16"), ("t4", 70, "fp16")],
+)
+def test_products_at_the_reachable_peak_stay_near_the_power_limit(
+    name: str, limit_watts: float, precision: str
+) -> None:
+    gpu = load_machine(name)
+    assert isinstance(gpu, GpuMachine)
+    assert gpu.energy is not None
+    per_flop = gpu.energy.simt_joules_per_flop if precision == "fp32" else gpu.energy.fp16_joules_per_flop
+    share = gpu.chip.product_share if precision == "fp32" else gpu.chip.tensor_product_share
+    watts = gpu.energy.static_watts + 0.8 * share * gpu.peak_flops_per_second(precision) * per_flop  # type: ignore[arg-type]
+    watts += 30  # for memory, as in the sources of these figures
+    assert 0.35 * limit_watts < watts < 1.1 * limit_watts
+
+
+def test_the_report_sets_both_machines_side_by_side() -> None:
+    profile = replace(run().profile, gpus=(on_gpu("hoisted"),))
+    shown = energy_table(profile)
+    assert shown is not None
+    assert [row[1].text for row in shown.rows] == ["compiled to tiles", "hoisted"]

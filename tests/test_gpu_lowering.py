@@ -24,7 +24,7 @@ from mimdsim.machine.gpu import Precision
 
 LIF = Lif(decay=0.95, gain=10.0, threshold=1.0)
 INPUT_CAPACITY = 40
-DENSE = tuple(name for name, how in STRATEGIES.items() if how.lists is None)
+DENSE = tuple(name for name, how in STRATEGIES.items() if how.lists is None and not how.persistent)
 
 
 def a100(changes: dict[str, object] | None = None) -> GpuMachine:
@@ -265,10 +265,30 @@ def test_a_recurrence_is_not_hoisted() -> None:
     message = str(caught.value)
     assert "the matrix product 'current.own' (matmul) of scan 'time' depends on itself" in message
     assert "current.own -> current -> v -> spikes -> spikes.previous -> current.own" in message
-    assert "use the strategy 'graph_replay'" in message
+    assert "use the strategy 'persistent' or 'graph_replay'" in message
     replayed = time_on_gpu(recurrent(), a100(), strategy="graph_replay", precision="tf32")
     assert [span.op for span in replayed.spans] == ["matmul", "matmul", "add+lif+spike"]
     assert [span.times for span in replayed.spans] == [4, 4, 4]
+
+
+def test_a_recurrence_stays_in_a_persistent_kernel_and_the_rest_is_hoisted() -> None:
+    timed = time_on_gpu(recurrent(), a100(), strategy="persistent", precision="tf32")
+    assert [span.op for span in timed.spans] == ["matmul", "matmul+add+lif+spike"]
+    assert [span.times for span in timed.spans] == [1, 1]
+    assert [(p.m, p.k) for p in products(recurrent(), "persistent")] == [(12, 5)]
+    walk = timed.spans[1].seconds
+    assert walk > 4 * a100().launch.grid_period_seconds
+    replayed = time_on_gpu(recurrent(), a100(), strategy="graph_replay", precision="tf32")
+    assert timed.seconds_per_training_step < replayed.seconds_per_training_step
+
+
+def test_persistent_is_refused_where_nothing_recurs_or_the_weights_do_not_fit() -> None:
+    with pytest.raises(MappingError, match=r"no matrix product of scan 'time' depends on itself .* use .* 'hoisted'"):
+        time_on_gpu(small(), a100(), strategy="persistent", precision="tf32")
+    small_chip = {"chip.streaming_multiprocessors": 10, "chip.shared_memory_bytes": 1, "chip.register_bytes": 1}
+    cramped = a100(small_chip)
+    with pytest.raises(MappingError, match=r"36 recurrent weights take 144 B and a100 keeps at most 15 B"):
+        time_on_gpu(recurrent(), cramped, strategy="persistent", precision="tf32")
 
 
 def test_without_the_loop_through_itself_the_same_layer_is_hoisted() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import networkx as nx
 
 from mimdsim.base.errors import MappingError
-from mimdsim.graph.records import Operation, Scan
+from mimdsim.graph.records import Graph, Operation, Scan
 
 # kinds that are matrix products -> whether the rows of the result are samples (and not rows of a weight)
 MATRIX_PRODUCTS: dict[str, bool] = {
@@ -39,19 +39,33 @@ def check_hoistable(op: Operation) -> None:
     """Raises MappingError when a matrix product of scan `op` feeds itself from one timestep to the next."""
     scan: Scan = op.attributes
     graph = dependence_graph(scan, across_timesteps=True)
-    component = {value: index for index, part in enumerate(nx.strongly_connected_components(graph)) for value in part}
-    for inner in scan.body.operations:
-        if inner.kind not in MATRIX_PRODUCTS:
-            continue
+    for members in recurrent_parts(scan):
+        inner = next(each for each in members if each.kind in MATRIX_PRODUCTS)
         made = inner.outputs[0]
-        for given in inner.inputs:
-            if component[given] == component[made]:
-                path = " -> ".join(nx.shortest_path(graph, made, given))
-                raise MappingError(
-                    f"strategy 'hoisted': the matrix product '{made}' ({inner.kind}) of scan '{op.name}' depends on "
-                    f"itself through the timesteps ({path} -> {made}), so the products of its {scan.timesteps} "
-                    f"timesteps cannot be taken at once; use the strategy 'graph_replay'"
-                )
+        cycles = (nx.shortest_path(graph, made, given) for given in inner.inputs if nx.has_path(graph, made, given))
+        path = " -> ".join(next(cycles))
+        raise MappingError(
+            f"strategy 'hoisted': the matrix product '{made}' ({inner.kind}) of scan '{op.name}' depends on "
+            f"itself through the timesteps ({path} -> {made}), so the products of its {scan.timesteps} "
+            f"timesteps cannot be taken at once; use the strategy 'persistent' or 'graph_replay'"
+        )
+
+
+def recurrent_parts(scan: Scan) -> tuple[tuple[Operation, ...], ...]:
+    """Operations that feed each other from one timestep to the next, a matrix product among them, in body order."""
+    graph = dependence_graph(scan, across_timesteps=True)
+    component = {value: index for index, part in enumerate(nx.strongly_connected_components(graph)) for value in part}
+    parts: dict[int, list[Operation]] = {}
+    for inner in scan.body.operations:
+        made = component[inner.outputs[0]]
+        if any(component[given] == made for given in inner.inputs):
+            parts.setdefault(made, []).append(inner)
+    return tuple(tuple(ops) for ops in parts.values() if any(op.kind in MATRIX_PRODUCTS for op in ops))
+
+
+def recurs(graph: Graph) -> bool:
+    """Whether some matrix product of a scan depends on itself through the timesteps."""
+    return any(recurrent_parts(op.attributes) for op in graph.operations if op.kind == "scan")
 
 
 def absorbed_sums(scan: Scan) -> dict[str, str]:

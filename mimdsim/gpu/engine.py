@@ -8,10 +8,12 @@ from typing import get_args
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError, suggest
 from mimdsim.base.units import dimension, show_bytes
 from mimdsim.gpu import elementwise, gemm
+from mimdsim.gpu.energy import gpu_energy
 from mimdsim.gpu.inputs import InputEncoding
-from mimdsim.gpu.kernels import HostWait, Kernel, Lowered, Product, Stream
+from mimdsim.gpu.kernels import HostWait, Kernel, Lowered, Product, Recurrent, Stream
 from mimdsim.gpu.lists import ListKernel, lengths_of, list_kernel_seconds
 from mimdsim.gpu.lower import lower_to_kernels
+from mimdsim.gpu.recurrent import CUDNN_PERSISTENT, Direction, RecurrentLayer, persistent_seconds
 from mimdsim.gpu.strategies import STRATEGIES, Strategy, find_strategy
 from mimdsim.graph.records import Graph
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
@@ -20,7 +22,7 @@ from mimdsim.program import RecordedActivity
 
 WALK_SECONDS = 4e-6  # start and end of a kernel that walks the timesteps itself; assumed
 AUTO = "auto"
-SECTIONS = ("chip", "compute", "systolic", "memory", "launch", "host")
+SECTIONS = ("chip", "compute", "systolic", "memory", "launch", "host", "energy")
 
 
 def time_on_gpu(
@@ -75,6 +77,15 @@ def time_on_gpu(
         bytes_needed=lowered.bytes_needed,
         memory_bytes=gpu.memory.capacity_bytes,
         never_built=how.lists == "ideal",
+        energy=gpu_energy(
+            gpu,
+            lowered.kernels,
+            spans,
+            precision=precision,
+            resident=resident,
+            seconds=device_seconds + max(0.0, host_seconds - device_seconds),
+            host_bytes=lowered.input_bytes,
+        ),
         assumptions=(*_lowering_assumptions(how, precision, input_encoding, lowered, resident), *_machine_numbers(gpu)),
     )
 
@@ -127,6 +138,8 @@ def _span(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision, 
             seconds=kernel.times * stream.seconds, flops=kernel.times * kernel.flops,
             bytes_moved=kernel.times * kernel.bytes_moved, bound=stream.bound,
         )  # fmt: skip
+    if isinstance(kernel, Recurrent):
+        return _recurrent_span(kernel, gpu, how, precision)
     if isinstance(kernel, ListKernel):
         period = elementwise.launch_seconds(gpu, how.launching)
         seconds, bound = list_kernel_seconds(kernel, gpu, period, resident)
@@ -139,6 +152,18 @@ def _span(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision, 
     return KernelSpan(
         name=kernel.name, op="host_wait", phase=kernel.phase, times=kernel.times,
         seconds=kernel.times * gpu.launch.host_synchronisation_seconds, flops=0, bytes_moved=0, bound="host",
+    )  # fmt: skip
+
+
+def _recurrent_span(kernel: Recurrent, gpu: GpuMachine, how: Strategy, precision: Precision) -> KernelSpan:
+    """A persistent kernel: its walk over the timesteps, and what it streams beside."""
+    layer = RecurrentLayer(neurons=kernel.neurons, gates=1, batch=kernel.batch, timesteps=kernel.timesteps)
+    direction: Direction = "forward" if kernel.phase == "forward" else "backward_inputs"
+    walked = persistent_seconds(gpu, layer, CUDNN_PERSISTENT, precision=precision, direction=direction)
+    streamed = elementwise.elementwise_seconds(gpu, kernel.bytes_moved, launching=how.launching).seconds
+    return KernelSpan(
+        name=kernel.name, op=kernel.op, phase=kernel.phase, times=1, seconds=walked + streamed, flops=kernel.flops,
+        bytes_moved=kernel.bytes_moved, bound="launch" if walked > streamed else "memory",
     )  # fmt: skip
 
 

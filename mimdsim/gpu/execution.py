@@ -39,7 +39,7 @@ def execute(graph: Graph, inputs: dict[str, Any], *, strategy: str) -> dict[str,
     for op in graph.operations:
         given = tuple(values[name] for name in op.inputs)
         if op.kind == "scan":
-            made = _batched(op, given) if batched else _looped(op.attributes, given)
+            made = _batched(op, given, how.persistent) if batched else _looped(op.attributes, given)
         else:
             made = _one(op, given)
         values.update(zip(op.outputs, made, strict=True))
@@ -100,9 +100,10 @@ def _looped(scan: Scan, given: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*carries, *(_stacked(stacks[name]) for name in scan.stacked))
 
 
-def _batched(op: Operation, given: tuple[Any, ...]) -> tuple[Any, ...]:
+def _batched(op: Operation, given: tuple[Any, ...], persistent: bool) -> tuple[Any, ...]:
     """All timesteps of a value at once wherever it does not feed itself."""
-    check_hoistable(op)
+    if not persistent:
+        check_hoistable(op)
     scan: Scan = op.attributes
     starts, sequences, constants = _split(scan, given)
     walk = _Walk(scan, starts, constants)

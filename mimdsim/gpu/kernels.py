@@ -51,7 +51,25 @@ class HostWait:
     times: int
 
 
-Kernel = Product | Stream | HostWait | ListKernel
+@dataclass(frozen=True, kw_only=True)
+class Recurrent:
+    """One persistent kernel that walks the timesteps of a layer that feeds itself: its product, and what lies between.
+
+    bytes_moved: of all timesteps, beside the weights, which stay on the chip. times is 1.
+    """
+
+    name: str
+    op: str
+    phase: str
+    times: int
+    neurons: int
+    batch: int
+    timesteps: int
+    bytes_moved: int
+    flops: int
+
+
+Kernel = Recurrent | Product | Stream | HostWait | ListKernel
 
 
 @dataclass(frozen=True, kw_only=True)

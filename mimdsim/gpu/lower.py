@@ -11,9 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from mimdsim.gpu.dependence import MATRIX_PRODUCTS, absorbed_sums, check_hoistable, product_levels
+from mimdsim.base.errors import MappingError
+from mimdsim.gpu.dependence import (
+    MATRIX_PRODUCTS,
+    absorbed_sums,
+    check_hoistable,
+    product_levels,
+    recurrent_parts,
+)
 from mimdsim.gpu.inputs import InputEncoding, expansion_kernels, streamed_inputs, transfer_bytes
-from mimdsim.gpu.kernels import HostWait, Kernel, Lowered, Product, Stream
+from mimdsim.gpu.kernels import HostWait, Kernel, Lowered, Product, Recurrent, Stream
 from mimdsim.gpu.lists import LIST_PRODUCTS, ListLengths, check_lists, list_kernel
 from mimdsim.gpu.strategies import Strategy
 from mimdsim.graph.definition import elements
@@ -100,14 +107,21 @@ class _Body:
 
     def kernels(self) -> list[Kernel]:
         if self.strategy.hoisted:
-            check_hoistable(self.op)
+            self._check_order()
         if self.strategy.lists:
             check_lists(self.op)
         absorbed = absorbed_sums(self.scan)
-        groups = self._groups(set(absorbed.values()))
+        own = {op.name for part in self._recurrent() for op in part}
+        groups = self._groups(own | set(absorbed.values()))
         group_at = {group[0].name: group for group in groups}
         made: list[Kernel] = list(self._bookkeeping())
+        inside = {op.name: part for part in self._recurrent() for op in part}
         for inner in self.scan.body.operations:
+            if inner.name in inside:
+                part = inside[inner.name]
+                if inner is part[0]:
+                    made.append(self._walking(part))
+                continue
             if self.strategy.lists and inner.kind in LIST_PRODUCTS:
                 made.append(list_kernel(self.op, inner, self.lengths, self.strategy.lists))
             elif inner.kind in MATRIX_PRODUCTS:
@@ -115,6 +129,42 @@ class _Body:
             elif inner.name in group_at:
                 made += [self._stream(chunk) for chunk in self._chunks(group_at[inner.name])]
         return made
+
+    def _check_order(self) -> None:
+        """Raises MappingError when time cannot be taken at once, or when nothing recurs that a kernel could keep."""
+        if not self.strategy.persistent:
+            check_hoistable(self.op)
+        elif not self._recurrent():
+            raise MappingError(
+                f"strategy 'persistent': no matrix product of scan '{self.op.name}' depends on itself through the "
+                "timesteps, so there is nothing to keep on the chip; use the strategy 'hoisted'"
+            )
+
+    def _recurrent(self) -> tuple[tuple[Operation, ...], ...]:
+        return recurrent_parts(self.scan) if self.strategy.persistent else ()
+
+    def _walking(self, part: tuple[Operation, ...]) -> Recurrent:
+        """The persistent kernel of a layer that feeds itself."""
+        products = [inner for inner in part if inner.kind in MATRIX_PRODUCTS]
+        batch, neurons = self.scan.body.value(products[0].outputs[0]).shape
+        weights = {name for inner in products for name in inner.inputs} & set(self.scan.constants)
+        streamed = self._elements(self._read(part) - weights) + self._elements(self._written(part))
+        flops = 0
+        for inner in part:
+            values = tuple(self.scan.body.value(name) for name in inner.inputs)
+            flops += OPERATIONS[inner.kind].flops(values, inner.attributes)
+        timesteps = self.scan.timesteps
+        return Recurrent(
+            name=f"{self.op.name}.{'+'.join(inner.name for inner in part)}",
+            op="+".join(inner.kind for inner in part),
+            phase=part[0].phase,
+            times=1,
+            neurons=neurons,
+            batch=batch,
+            timesteps=timesteps,
+            bytes_moved=streamed * self.element_bytes * timesteps,
+            flops=flops * timesteps,
+        )
 
     def _groups(self, absorbed: set[str]) -> list[list[Operation]]:
         """Elementwise operations of the same layer with as many products before them, in order."""

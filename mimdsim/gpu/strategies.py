@@ -30,7 +30,8 @@ class Strategy:
     hoisted: products of all timesteps become one, neuron kernels walk the timesteps themselves. The three counts hold
     for loops over timesteps: at most so many elementwise kernels per layer, and bookkeeping kernels per timestep.
     host_rate: which rate of the host link input copies reach. lists: how products follow lists of spikes, None where
-    they are dense. band: lowest and highest multiple of the estimate.
+    they are dense. persistent: products that feed themselves stay in a kernel that keeps their weights. band: lowest
+    and highest multiple of the estimate.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Strategy:
     band_source: str
     source: str
     lists: Followed | None = None
+    persistent: bool = False
 
 
 _XLA = (
@@ -112,6 +114,22 @@ STRATEGIES: dict[str, Strategy] = {
             band_source="assumed: up to 20 % slower in fp32 and TF32, up to twice as slow in fp16; "
             "no small TF32 product was measured",
             source="layer by layer over all timesteps, as SpikingJelly, EXODUS and Lava DL do",
+        ),
+        Strategy(
+            name="persistent",
+            description="as hoisted; a layer that recurs walks the timesteps in one kernel, its weights on the chip",
+            hoisted=True,
+            persistent=True,
+            launching="stream",
+            forward_kernels_per_layer=1,
+            backward_kernels_per_layer=1,
+            bookkeeping_kernels=0,
+            host_waits=False,
+            host_rate="pinned",
+            band=NEVER_BUILT,
+            band_source="assumed: up to 20 % slower in fp32 and TF32, up to twice as slow in fp16; persistent kernels "
+            "of LSTMs come out 22 % too slow to 23 % too fast",
+            source="persistent recurrent kernels as in FlashRNN and cuDNN, one grid-wide wait a timestep",
         ),
         Strategy(
             name="lists_as_written",
