@@ -52,6 +52,7 @@ MOVES: dict[str, Callable[..., None]] = {
     "columns": numerics.move_columns,
     "slots": numerics.move_slots,
 }
+ALONG: dict[str, tuple[str, str]] = {name: (columns[-2], columns[-1]) for name, columns in COLUMNS.items()}
 OFFSET = Field(name="timestep", access="read", box=("chip",))
 
 
@@ -72,6 +73,7 @@ def slice_codelet(along: str, shift: int) -> Codelet:
         ),
         columns=COLUMNS[along],
         compute=MOVES[along],
+        along=ALONG[along],
         cost=slice_formula(4),
         code_bytes=320,
     )
@@ -90,6 +92,7 @@ def update_codelet(along: str) -> Codelet:
         ),
         columns=COLUMNS[along],
         compute=MOVES[along],
+        along=ALONG[along],
         cost=slice_formula(4),
         code_bytes=320,
     )
@@ -114,6 +117,7 @@ def _fill(name: str, box: tuple[str, ...], compute: Any) -> Codelet:
         fields=(Field(name="target", access="write", box=box),),
         columns=("start", "stop"),
         compute=compute,
+        along=("start", "stop"),
         cost=fill_formula(4),
         code_bytes=192,
     )
@@ -129,6 +133,7 @@ FILL_VECTOR = Codelet(
     columns=("start", "stop"),
     constants=("value",),
     compute=numerics.fill_vector,
+    along=("start", "stop"),
     cost=fill_formula(4),
     code_bytes=192,
 )
@@ -138,6 +143,7 @@ FILL_SLOTS = Codelet(
     fields=(Field(name="target", access="write", box=("sample", "slot_start:slot_stop")),),
     columns=("sample", "slot_start", "slot_stop"),
     compute=numerics.fill_slots,
+    along=ALONG["slots"],
     cost=fill_formula(4),
     code_bytes=192,
 )
@@ -198,6 +204,7 @@ COPY_COLUMNS = Codelet(
     ),
     columns=("start", "stop"),
     compute=numerics.copy_columns,
+    along=("start", "stop"),
     cost=copy_formula(4),
     code_bytes=192,
 )
@@ -244,6 +251,7 @@ SUM_REPLICAS = Codelet(
     ),
     columns=("start", "stop"),
     compute=numerics.sum_replicas,
+    along=("start", "stop"),
     cost=sum_formula(4),
     flops=(Term(bundles=1, extents=("elements", "replicas")),),
     code_bytes=320,

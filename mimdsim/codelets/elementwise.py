@@ -213,7 +213,8 @@ def on_boxes(codelet: Codelet) -> Codelet:
         codelet.compute(*views, *columns, *constants)
 
     fields = tuple(replace(item, box=BOX) if item.box == (":", "start:stop") else item for item in codelet.fields)
-    return replace(codelet, name=f"{codelet.name}Boxes", fields=fields, columns=(), compute=compute, form="vertex")
+    name = f"{codelet.name}Boxes"
+    return replace(codelet, name=name, fields=fields, columns=(), compute=compute, form="vertex", along=None)
 
 
 CODELETS = (

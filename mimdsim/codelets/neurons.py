@@ -34,6 +34,7 @@ LIF_UPDATE = Codelet(
     columns=("sample", "start", "stop"),
     constants=("decay", "scale", "threshold"),
     compute=numerics.lif_update,
+    along=("start", "stop"),
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=3, vectors=4),
         terms=(
@@ -53,6 +54,7 @@ LIF_UPDATE_DENSE = replace(
     name="LifUpdateDense",
     fields=(*LIF_UPDATE.fields[:2], Field(name="row", access="read", box=("sample", ":"))),
     compute=numerics.lif_update_dense,
+    along=("start", "stop"),
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=3, vectors=3),
         terms=(
@@ -94,6 +96,7 @@ STATE_GRADIENT = Codelet(
     columns=("sample", "start", "stop"),
     constants=("threshold", "slope"),
     compute=numerics.state_gradient,
+    along=("start", "stop"),
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=4, vectors=5),
         terms=(
@@ -184,6 +187,7 @@ DECAY_GRADIENT = Codelet(
     ),
     columns=("start", "stop"),
     compute=numerics.scale_in_place,
+    along=("start", "stop"),
     cost=scale_formula(4),
     flops=(Term(bundles=1, extents=("samples", "neurons")),),
     code_bytes=256,
@@ -199,6 +203,7 @@ MASKED_DECAY_GRADIENT = Codelet(
     columns=("start", "stop"),
     constants=("threshold",),
     compute=numerics.scale_unless_spiked,
+    along=("start", "stop"),
     cost=masked_scale_formula(4),
     flops=(Term(bundles=2, extents=("samples", "neurons")),),
     code_bytes=320,
@@ -212,6 +217,7 @@ CURRENT_GRADIENT = Codelet(
     ),
     columns=("start", "stop"),
     compute=numerics.scale_in_place,
+    along=("start", "stop"),
     cost=scale_formula(4),
     flops=(Term(bundles=1, extents=("samples", "neurons")),),
     code_bytes=256,

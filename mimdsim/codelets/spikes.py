@@ -26,6 +26,7 @@ FLAG_SPIKES = Codelet(
     columns=("sample", "neuron"),
     constants=("threshold", "second_threshold"),
     compute=numerics.flag_spikes,
+    along=("neuron", "neuron"),
     cost=WorkerBundles(
         fixed=LAUNCH_BUNDLES + 12,  # two loads, two compares, two stores, little else
         terms=(),
@@ -145,6 +146,7 @@ WEIGHT_GRADIENT = Codelet(
     ),
     columns=("replica", "sample_start", "sample_stop", "start", "stop"),
     compute=numerics.weight_gradient,
+    along=("start", "stop"),
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=3, vectors=4),
         terms=(
@@ -226,6 +228,7 @@ REDUCE_GROUPS = Codelet(
     ),
     columns=("sample", "slot_start", "slot_stop"),
     compute=numerics.reduce_groups,
+    along=("slot_start", "slot_stop"),
     cost=reduce_groups_formula(4),
     flops=(Term(bundles=1, extents=("outputs", "groups")),),
     code_bytes=320,

@@ -12,10 +12,15 @@ fixed part of an exchange on Mk1 (thorbenlouw/lbm-graphcore).
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 import numpy as np
 
 from mimdsim.machine.mimd import Exchange as Fabric
 from mimdsim.program import Exchange
+
+# what phases took on the fabrics asked for; a program is timed for many recorded activities
+_KNOWN: WeakKeyDictionary[Exchange, dict[tuple[object, ...], np.ndarray]] = WeakKeyDictionary()
 
 
 def endpoint_cycles(
@@ -52,7 +57,16 @@ def bytes_by_neighbour(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) 
 
 
 def phase_cycles(exchange: Exchange, fabric: Fabric, tiles_per_chip: int, chips: int) -> np.ndarray:
-    """int64[chips]: cycles of one exchange phase on every chip, 0 where nothing moves."""
+    """int64[chips]: cycles of one exchange phase on every chip, 0 where nothing moves; read-only."""
+    known = _KNOWN.setdefault(exchange, {})
+    key = (*fabric.model_dump(exclude={"sources"}).values(), tiles_per_chip, chips)
+    if key not in known:
+        known[key] = _phase_cycles(exchange, fabric, tiles_per_chip, chips)
+        known[key].flags.writeable = False
+    return known[key]
+
+
+def _phase_cycles(exchange: Exchange, fabric: Fabric, tiles_per_chip: int, chips: int) -> np.ndarray:
     busiest = np.zeros(chips, np.int64)
     if not len(exchange.tiles):
         return busiest

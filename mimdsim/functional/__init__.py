@@ -6,6 +6,7 @@ from mimdsim.functional.execute import Executor
 from mimdsim.functional.schedules import RateSchedule
 from mimdsim.functional.strict import execute_strictly
 from mimdsim.functional.train import Evaluation, TrainingLog, evaluate, initial_weights, train
+from mimdsim.functional.whole_tensors import WholeTensors
 
 __all__ = [
     "Checkpoints",
@@ -13,6 +14,7 @@ __all__ = [
     "Executor",
     "RateSchedule",
     "TrainingLog",
+    "WholeTensors",
     "activity_profiles",
     "evaluate",
     "execute_strictly",

@@ -1,5 +1,8 @@
 """Execute a program: exchanges as moves between variables, compute sets as one call per vertex table.
 
+Unwatched, vertices run as wide slices and some runs of supersteps as one pass (`mimdsim.functional.wide`, `.chains`):
+the same bits, but what nobody reads in between is not written. Watched superstep by superstep, everything is.
+
 A variable is one array, whatever its mapping: what an exchange delivers before a compute set equals the source, since
 no vertex sees what another writes in the same superstep (`mimdsim.program.verify` checks both). A replica is stored
 once. `execute_strictly` gives each vertex only what its tile has.
@@ -8,11 +11,16 @@ once. `execute_strictly` gives each vertex only what its tile has.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.functional.chains import Chains, find_chains
+from mimdsim.functional.shares import Shares
+from mimdsim.functional.uses import Uses
+from mimdsim.functional.wide import widened
 from mimdsim.program import Copy, Program, RecordedActivity, Repeat, Superstep, VertexTable
 from mimdsim.program.codelet import now_shift
 from mimdsim.program.rows import boxes_of
@@ -20,22 +28,28 @@ from mimdsim.program.verify import vertex_name
 
 # called after every superstep with (superstep, timestep, executor)
 Observer = Callable[[Superstep, int, "Executor"], None]
+Call = Callable[[int], None]
 ALL_PHASES = ("input", "forward", "loss", "backward", "update")
 
 
 class Executor:
-    """The tile memories of one program, and the ways to run it. Arrays stay allocated between training steps."""
+    """The tile memories of one program, and the ways to run it. Arrays stay allocated between training steps.
 
-    def __init__(self, program: Program):
+    threads: how many share the heavy passes; they change no bit.
+    """
+
+    def __init__(self, program: Program, threads: int = 1):
         self.program = program
         self.arrays: dict[str, np.ndarray] = {
             name: np.zeros(variable.shape, variable.dtype) for name, variable in program.variables.items()
         }
+        self.share = Shares(threads)
         self._zero: dict[str, np.ndarray] = {}
-        self._calls: dict[int, list[Callable[[int], None]]] = {}
+        self._calls: dict[int, list[Call]] = {}
+        self._turns: list[Turns] | None = None
         for superstep, _, _ in program.supersteps():
             calls = [self._prepare_copy(copy) for copy in superstep.copies]
-            calls += [self._prepare(superstep, table) for table in superstep.tables]
+            calls += [self._prepare(superstep, table, frozenset()) for table in superstep.tables]
             self._calls[id(superstep)] = calls
 
     def write(self, values: dict[str, np.ndarray]) -> None:
@@ -56,10 +70,17 @@ class Executor:
         return self.arrays[self.program.outputs[name]].copy()
 
     def run(self, phases: Collection[str] = ALL_PHASES, observe: Observer | None = None) -> None:
-        """Run the supersteps of `phases` in program order."""
-        for superstep, t in self.steps(phases):
-            if observe is not None:
+        """Run the supersteps of `phases` in program order; with an observer, each as it stands in the program."""
+        if observe is not None:
+            for superstep, t in self.steps(phases):
                 observe(superstep, t, self)
+            return
+        if self._turns is None:
+            self._turns, self._moving = self._shortened()
+        kept = {name: self.arrays[name] for name in self._moving}
+        for turns in self._turns:
+            turns.run(phases)
+        self.arrays.update(kept)
 
     def steps(self, phases: Collection[str] = ALL_PHASES) -> Iterator[tuple[Superstep, int]]:
         """Run one superstep after another; yields each with its timestep when it is done."""
@@ -99,6 +120,33 @@ class Executor:
             ids[layer] = np.where(listed, self.arrays[names[0]], 0).astype(np.int32)
         return RecordedActivity(ids=ids, counts=counts, dropped={})
 
+    def _shortened(self) -> tuple[list[Turns], frozenset[str]]:
+        """The program in as few passes as give the same bits, and the variables whose array changes under way."""
+        chains = find_chains(Uses(self.program), self)
+        moving = frozenset(chains.moving)
+        made = []
+        for item in self.program.body:
+            body = item.body if isinstance(item, Repeat) else (item,)
+            calls = [(superstep.phase, self._short_calls(superstep, chains, moving)) for superstep in body]
+            made.append(
+                Turns(
+                    times=item.times if isinstance(item, Repeat) else 1,
+                    reverse=isinstance(item, Repeat) and item.reverse,
+                    before=chains.before.get(id(item), []),
+                    body=calls,
+                )
+            )
+        return made, moving
+
+    def _short_calls(self, superstep: Superstep, chains: Chains, moving: frozenset[str]) -> list[Call]:
+        calls = [self._prepare_copy(copy) for copy in superstep.copies]
+        for table in superstep.tables:
+            if id(table) not in chains.replaced:
+                calls.append(self._prepare(superstep, table, moving))
+            elif (instead := chains.replaced[id(table)]) is not None:
+                calls.append(instead)
+        return calls
+
     # ---- one superstep
 
     def _superstep(self, superstep: Superstep, t: int) -> None:
@@ -111,31 +159,40 @@ class Executor:
         shift = now_shift(box_entry)
         if shift is None:
             return array
-        return array[t + shift] if t + shift >= 0 else self._zeros(name)
+        return array[t + shift] if t + shift >= 0 else self.zeros(name)
 
-    def _zeros(self, name: str) -> np.ndarray:
+    def zeros(self, name: str) -> np.ndarray:
+        """One timestep of a sequence, nothing in it: what lies before the first."""
         if name not in self._zero:
             self._zero[name] = np.zeros(self.arrays[name].shape[1:], self.arrays[name].dtype)
         return self._zero[name]
 
-    def _prepare(self, superstep: Superstep, table: VertexTable) -> Callable[[int], None]:
+    def _prepare(self, superstep: Superstep, table: VertexTable, moved: frozenset[str]) -> Call:
         if table.codelet.form == "vertex":
             return self._prepare_vertices(superstep, table)
-        codelet = table.codelet
-        fields = [(table.operands[item.name], item.box[0]) for item in codelet.fields]
-        columns = [np.ascontiguousarray(table.columns[name], np.int64) for name in codelet.columns]
-        constants = [table.constants[name] for name in codelet.constants]
-        moving = [index for index, (_, entry) in enumerate(fields) if now_shift(entry) is not None]
-        arrays = [self.arrays[name] for name, _ in fields]
+        compute, columns = widened(table)
+        names = [table.operands[item.name] for item in table.codelet.fields]
+        shifts = [now_shift(item.box[0]) for item in table.codelet.fields]
+        constants = [table.constants[name] for name in table.codelet.constants]
+        arrays = [self.arrays[name] for name in names]
+        now = [
+            (index, array, self.zeros(name), shift)
+            for index, (array, name, shift) in enumerate(zip(arrays, names, shifts, strict=True))
+            if shift is not None
+        ]
+        moving = [(index, name) for index, name in enumerate(names) if name in moved]
+        memory = self.arrays
 
         def call(t: int) -> None:
-            for index in moving:
-                arrays[index] = self.at(*fields[index], t)
-            codelet.compute(*arrays, *columns, *constants)
+            for index, sequence, before, shift in now:
+                arrays[index] = sequence[t + shift] if t + shift >= 0 else before
+            for index, name in moving:
+                arrays[index] = memory[name]
+            compute(*arrays, *columns, *constants)
 
         return call
 
-    def _prepare_vertices(self, superstep: Superstep, table: VertexTable) -> Callable[[int], None]:
+    def _prepare_vertices(self, superstep: Superstep, table: VertexTable) -> Call:
         """Per-vertex codelets get views of exactly their boxes; reads are read-only."""
         codelet = table.codelet
         boxes = [boxes_of(table, item, self.program.variables[table.operands[item.name]]) for item in codelet.fields]
@@ -159,14 +216,14 @@ class Executor:
 
         return call
 
-    def _prepare_copy(self, copy: Copy) -> Callable[[int], None]:
+    def _prepare_copy(self, copy: Copy) -> Call:
         def call(t: int) -> None:
             source, target = self.arrays[copy.source], self.arrays[copy.target]
             if copy.target_shift is not None:
                 target = target[t + copy.target_shift]
             if copy.source_shift is not None:
                 early = t + copy.source_shift < 0
-                source = self._zeros(copy.source) if early else source[t + copy.source_shift]
+                source = self.zeros(copy.source) if early else source[t + copy.source_shift]
             target[...] = source
 
         return call
@@ -179,6 +236,27 @@ def _listed(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     ids: np.ndarray = np.zeros((*count.shape, max(1, int(count.max(initial=0)))), np.int32)
     ids[np.arange(ids.shape[2]) < count[..., None]] = np.nonzero(fired)[2]
     return ids, np.stack([count, count], axis=-1).astype(np.int32)
+
+
+@dataclass(kw_only=True, eq=False)
+class Turns:
+    """The calls of a repeat, or of one superstep as a repeat of one: by phase, with what comes before."""
+
+    times: int
+    reverse: bool
+    before: list[Call]
+    body: list[tuple[str, list[Call]]]
+
+    def run(self, phases: Collection[str]) -> None:
+        body = [call for phase, calls in self.body if phase in phases for call in calls]
+        if not body:
+            return
+        for call in self.before:
+            call(0)
+        order = range(self.times)
+        for t in reversed(order) if self.reverse else order:
+            for call in body:
+                call(t)
 
 
 class VertexFailure(MappingError):

@@ -39,13 +39,29 @@ def add_by_hit(load, cell, weight, owner, ids, first, last):  # type: ignore[no-
 
 
 @numba.njit(cache=True, nogil=True)
+def total_by_hit(weight, owner, ids, first, last):  # type: ignore[no-untyped-def]
+    """Sum of what `add_by_hit` adds."""
+    total = 0.0
+    for t in range(ids.shape[0]):
+        for b in range(ids.shape[1]):
+            for k in range(first[t, b], last[t, b]):
+                vertex = owner[b, ids[t, b, k]]
+                if vertex >= 0:
+                    total += weight[vertex]
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
 def add_if_within(load, cell, weight, sample, slot, counts):  # type: ignore[no-untyped-def]
     """load[cell, t] += weight where slot < counts[sample, t], per vertex."""
+    most = np.zeros(counts.shape[0], np.int64)
+    for b in range(counts.shape[0]):
+        most[b] = counts[b].max()
     for i in range(len(cell)):
         into, each, factor, place = load[cell[i]], counts[sample[i]], weight[i], slot[i]
-        for t in range(load.shape[1]):
-            if place < each[t]:
-                into[t] += factor
+        if place < most[sample[i]]:
+            for t in range(load.shape[1]):
+                into[t] += factor if place < each[t] else 0.0
 
 
 @numba.njit(cache=True, nogil=True)
@@ -63,3 +79,22 @@ def add_barrel(cycles, load, contexts, issue_cycles):  # type: ignore[no-untyped
                 whole[t] += row[t]
         for t in range(times):
             cycles[tile, t] += max(issue_cycles * longest[t], whole[t])
+
+
+@numba.njit(cache=True, nogil=True)
+def advance(since_sync, longest, cycles):  # type: ignore[no-untyped-def]
+    """since_sync[tile, t] += cycles[tile, t or 0]; longest[t] becomes what any tile has now reached."""
+    times = since_sync.shape[1]
+    alike = cycles.shape[1] == 1
+    for tile in range(since_sync.shape[0]):
+        row, more = since_sync[tile], cycles[tile]
+        if alike:
+            each = more[0]
+            for t in range(times):
+                row[t] += each
+        else:
+            for t in range(times):
+                row[t] += more[t]
+        for t in range(times):
+            reached = row[t]
+            longest[t] = reached if reached > longest[t] else longest[t]

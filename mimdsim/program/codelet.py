@@ -178,6 +178,8 @@ class Codelet:
     'vertex' is called per vertex as compute(*views, *columns, *constants) with exactly the boxes of its fields (an
     axis given by one index is dropped) and the vertex's own integers. Both write in place.
     A cost without source does not build. flops: floating-point operations, in the same terms as bundles.
+    along: the two columns, start and stop, of an axis along which a vertex works element by element, so that vertices
+    with adjoining slices may run as one, with the same bits; the same name twice is a column of single indices.
     """
 
     name: str
@@ -189,6 +191,7 @@ class Codelet:
     cost: WorkerBundles | TileFormula
     flops: tuple[Term, ...] = ()
     code_bytes: int = 512
+    along: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
         bundles = [*(term.bundles for term in self.flops)]
@@ -204,6 +207,9 @@ class Codelet:
             )
         if self.form not in ("table", "vertex"):
             raise MappingError(f"codelet '{self.name}': form '{self.form}' must be 'table' or 'vertex'")
+        strangers = [name for name in self.along or () if name not in self.columns]
+        if strangers:
+            raise MappingError(f"codelet '{self.name}': along names {strangers}, its columns are {list(self.columns)}")
 
     def field(self, name: str) -> Field:
         return next(item for item in self.fields if item.name == name)

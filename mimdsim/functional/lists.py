@@ -1,0 +1,61 @@
+"""Spikes of many places end to end, and of every block of neurons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mimdsim.numerics.vectors import WIDTH
+
+
+@dataclass(kw_only=True, eq=False)
+class Lists:
+    """Spikes of a layer end to end: ids[starts[place]:starts[place + 1]], `trues[place]` of them true spikes.
+
+    slopes: surrogate at the listed neurons. over_*: spikes beyond the capacity, which reset their neuron all the same.
+    """
+
+    starts: np.ndarray
+    trues: np.ndarray
+    ids: np.ndarray
+    slopes: np.ndarray
+    over_starts: np.ndarray
+    over_ids: np.ndarray
+
+    @classmethod
+    def room(cls, places: int, neurons: int, capacity: int) -> Lists:
+        """Room for the longest lists; memory beyond what is listed is reserved, never touched."""
+        beyond = max(0, neurons - capacity)
+        return cls(
+            starts=np.zeros(places + 1, np.int64),
+            trues=np.zeros(places, np.int32),
+            ids=np.empty(places * capacity, np.int32),
+            slopes=np.empty(places * capacity, np.float32),
+            over_starts=np.zeros(places + 1, np.int64),
+            over_ids=np.empty(places * beyond, np.int32),
+        )
+
+
+@dataclass(kw_only=True, eq=False)
+class BlockLists:
+    """Lists of every block, end to end over places: ids within the block, surrogate slopes, running ends."""
+
+    ids: np.ndarray
+    slopes: np.ndarray
+    ends: np.ndarray
+
+    @classmethod
+    def room(cls, blocks: int, places: int) -> BlockLists:
+        return cls(
+            ids=np.empty((blocks, places * WIDTH), np.uint8),
+            slopes=np.empty((blocks, places * WIDTH), np.float32),
+            ends=np.empty((blocks, places), np.int32),
+        )
+
+
+def max_listed(starts: np.ndarray, places: int) -> int:
+    """Most entries that any run of `places` places lists."""
+    if len(starts) <= places:
+        return int(starts[-1])
+    return int((starts[places:] - starts[:-places]).max())

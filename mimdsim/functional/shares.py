@@ -1,0 +1,37 @@
+"""Independent parts of work dealt to threads, and arrays that begin where a processor likes them to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import numpy as np
+
+
+class Shares:
+    """Calls `work(first, last)` on shares of 0..count-1, one per thread. Kernels release the interpreter's lock."""
+
+    def __init__(self, threads: int):
+        self.threads = max(1, threads)
+        self._pool = ThreadPoolExecutor(self.threads - 1) if self.threads > 1 else None
+
+    def __call__(self, count: int, work: Callable[[int, int], None]) -> None:
+        if self._pool is None or count < 2:
+            work(0, count)
+            return
+        edges = [count * number // self.threads for number in range(self.threads + 1)]
+        own, *others = [share for share in pairwise(edges) if share[0] < share[1]]
+        waiting = [self._pool.submit(work, *share) for share in others]
+        work(*own)
+        for one in waiting:
+            one.result()
+
+
+def aligned(shape: tuple[int, ...]) -> np.ndarray:
+    """float32 zeros that begin at a cache line, so that no vector of a row straddles two."""
+    line = 64
+    room = np.zeros(int(np.prod(shape)) * 4 + line, np.uint8)
+    begin = -room.ctypes.data % line
+    made: np.ndarray = room[begin : begin + int(np.prod(shape)) * 4].view(np.float32).reshape(shape)
+    return made

@@ -1,0 +1,332 @@
+"""Train without tiles: a layer over all timesteps at once, on lists of spikes.
+
+The same meaning as the compiled program and the interpreter: the same spikes where sums are exact, gradients within
+float32 rounding. For training where only values are wanted; what runs on tiles, and what it costs there, is the
+compiled program's. Inputs and outputs go by the same names as an `Executor`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError
+from mimdsim.functional.lists import BlockLists, Lists, max_listed
+from mimdsim.functional.shares import Shares, aligned
+from mimdsim.graph import Adam, Layer, SpikingNetwork, training_graph
+from mimdsim.graph.neurons import Lif
+from mimdsim.numerics import training as updates
+from mimdsim.numerics import whole_tensors as kernels
+from mimdsim.numerics.vectors import WIDTH
+from mimdsim.program import RecordedActivity
+
+CHUNK_BYTES = 1 << 18  # of a block's gradients over a chunk of timesteps: what stays in a second-level cache
+
+
+@dataclass(kw_only=True, eq=False)
+class LayerTensors:
+    """What a layer keeps between training steps, and its spikes of the last one. Weights in blocks of WIDTH neurons."""
+
+    layer: Layer
+    w: np.ndarray
+    dw: np.ndarray
+    moments: tuple[np.ndarray, ...]
+    spikes: Lists
+
+    @property
+    def blocks(self) -> int:
+        return int(self.w.shape[0])
+
+
+def refusals(network: SpikingNetwork) -> list[str]:
+    """What of `network` whole-tensor execution does not know, and what to use instead."""
+    problems = []
+    instead = "; use the compiled program (Executor) or the interpreter"
+    if network.spikes != "sparse":
+        problems.append(f'spikes = "{network.spikes}": only sparse spikes are run as whole tensors{instead}')
+    for layer in network.layers:
+        problems += [f"layer '{layer.name}': {what} does not run as whole tensors{instead}" for what in _unknown(layer)]
+    optimiser = network.optimiser
+    asked = {
+        f"network.threshold_schedule {network.threshold_schedule}": network.threshold_schedule is not None,
+        "a scheduled learning rate": optimiser.scheduled,
+        f"weight_decay = {optimiser.weight_decay:g}": bool(optimiser.weight_decay),
+        f"momentum = {getattr(optimiser, 'momentum', 0):g}": bool(getattr(optimiser, "momentum", 0)),
+        f"largest_gradient_norm = {network.largest_gradient_norm:g}": bool(network.largest_gradient_norm),
+    }
+    problems += [f"{what} is not known to whole tensors{instead}" for what, wanted in asked.items() if wanted]
+    return problems
+
+
+def _unknown(layer: Layer) -> list[str]:
+    selection = layer.selection
+    asked = {
+        f"neuron {type(layer.neuron).__name__} (it knows Lif)": not isinstance(layer.neuron, Lif),
+        f"recurrence '{layer.recurrence}'": layer.recurrence != "none",
+        "a bias": layer.bias,
+        "a read-out that does not spike": not layer.spiking,
+        "a smooth spike": selection.smooth,
+        f"surrogate '{selection.surrogate}' (it knows superspike)": selection.surrogate != "superspike",
+        f"truncation '{selection.truncation}' (it keeps the lowest ids)": selection.truncation != "lowest",
+    }
+    return [what for what, wanted in asked.items() if wanted]
+
+
+def _lif(layer: Layer) -> Lif:
+    assert isinstance(layer.neuron, Lif)
+    return layer.neuron
+
+
+class WholeTensors:
+    """One training step of a network of sparse spikes, again and again; `threads` share it and change no bit."""
+
+    def __init__(self, network: SpikingNetwork, threads: int = 1):
+        """Raises MappingError that names everything the network asks for and this way of running does not know."""
+        problems = refusals(network)
+        if problems:
+            raise MappingError("\n".join(problems))
+        self.network = network
+        self._share = Shares(threads)
+        places = network.timesteps * network.batch
+        self._input = Lists.room(places, network.inputs, network.input_capacity)
+        self._layers = [self._tensors(layer, places) for layer in network.layers]
+        self._labels = np.zeros(network.batch, np.int32)
+        self._training_step = np.ones(1, np.int64)
+        self._totals = np.zeros((network.batch, network.classes), np.int32)
+        self._losses = np.zeros(network.batch, np.float64)
+        self._gradient_of = dict(zip(training_graph(network).outputs[2:], network.layers, strict=False))
+
+    def _tensors(self, layer: Layer, places: int) -> LayerTensors:
+        shape = (-(-layer.neurons // WIDTH), layer.inputs, WIDTH)
+        adam = isinstance(self.network.optimiser, Adam)
+        return LayerTensors(
+            layer=layer,
+            w=aligned(shape),
+            dw=aligned(shape),
+            moments=tuple(np.zeros(shape, np.float32) for _ in range(2 if adam else 0)),
+            spikes=Lists.room(places, layer.neurons, layer.capacity),
+        )
+
+    # ---- values in and out
+
+    def write(self, values: dict[str, np.ndarray]) -> None:
+        """Set graph inputs: 'w.<layer>', 'moment1.<layer>', 'input.ids', 'input.counts', 'labels', 'training_step'.
+
+        Raises MappingError for an unknown name or another shape.
+        """
+        lists = {name: values[name] for name in ("input.ids", "input.counts") if name in values}
+        for name, value in values.items():
+            shape = self._shape(name)
+            if np.shape(value) != shape:
+                raise MappingError(f"input '{name}' has shape {np.shape(value)}, the network takes {shape}")
+        if lists:
+            if len(lists) == 1:
+                raise MappingError(
+                    f"'{next(iter(lists))}' alone says nothing: write input.ids and input.counts at once"
+                )
+            ids = np.ascontiguousarray(lists["input.ids"], np.int32)
+            counts = np.ascontiguousarray(lists["input.counts"], np.int32)
+            self._check_input(ids, counts)
+            kernels.lists_of_padded(ids, counts, self._input.starts, self._input.trues, self._input.ids)
+        for name, value in values.items():
+            if name == "labels":
+                self._labels[:] = value
+            elif name == "training_step":
+                self._training_step[:] = value
+            elif name not in lists:
+                kernels.into_blocks(np.ascontiguousarray(value, np.float32), self._blocked(name))
+
+    def _check_input(self, ids: np.ndarray, counts: np.ndarray) -> None:
+        capacity, inputs = self.network.input_capacity, self.network.inputs
+        if counts.min(initial=0) < 0 or counts.max(initial=0) > capacity:
+            raise MappingError(f"input.counts must be 0 to {capacity}, given {counts.min()} to {counts.max()}")
+        listed = ids[np.arange(ids.shape[2]) < counts[..., 1:]]
+        if listed.size and (listed.min() < 0 or listed.max() >= inputs):
+            raise MappingError(f"input.ids must be 0 to {inputs - 1}, given {listed.min()} to {listed.max()}")
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        network = self.network
+        fixed = {
+            "input.ids": (network.timesteps, network.batch, network.input_capacity),
+            "input.counts": (network.timesteps, network.batch, 2),
+            "labels": (network.batch,),
+            "training_step": (1,),
+        }
+        if name in fixed:
+            return fixed[name]
+        layer = self._of(name).layer
+        return layer.inputs, layer.neurons
+
+    def _of(self, name: str) -> LayerTensors:
+        for tensors in self._layers:
+            known = ("w", "moment1", "moment2") if tensors.moments else ("w",)
+            if name in (f"{kind}.{tensors.layer.name}" for kind in known):
+                return tensors
+        known_inputs = ["input.counts", "input.ids", "labels", *(f"w.{item.layer.name}" for item in self._layers)]
+        raise MappingError(f"the network has no input '{name}'; it has {known_inputs}")
+
+    def _blocked(self, name: str) -> np.ndarray:
+        tensors = self._of(name)
+        kind = name.split(".", 1)[0]
+        return tensors.w if kind == "w" else tensors.moments[("moment1", "moment2").index(kind)]
+
+    def read(self, name: str) -> np.ndarray:
+        """'loss' [batch], 'counts' [batch, classes], a gradient by its name in the training graph, or a parameter."""
+        if name == "loss":
+            return self._losses.copy()
+        if name == "counts":
+            return self._totals.copy()
+        if name in self._gradient_of:
+            layer = self._gradient_of[name]
+            blocks = self._of(f"w.{layer.name}").dw
+        else:
+            name = name.removeprefix("next.").removesuffix(".m").removesuffix(".v")
+            layer = self._of(name).layer
+            blocks = self._blocked(name)
+        matrix = np.empty((layer.inputs, layer.neurons), np.float32)
+        kernels.from_blocks(blocks, matrix)
+        return matrix
+
+    def activity(self) -> RecordedActivity:
+        """Spikes of the last training step, padded to the capacities, and how many were dropped."""
+        network, ids, counts = self.network, {}, {}
+        sources = [("input", self._input, network.input_capacity)]
+        sources += [(item.layer.name, item.spikes, item.layer.capacity) for item in self._layers]
+        for name, lists, capacity in sources:
+            listed = np.diff(lists.starts)
+            padded = np.zeros((len(listed), capacity), np.int32)
+            padded[np.arange(capacity) < listed[:, None]] = lists.ids[: lists.starts[-1]]
+            ids[name] = padded.reshape(network.timesteps, network.batch, capacity)
+            both = np.stack([lists.trues, listed], axis=-1).astype(np.int32)
+            counts[name] = both.reshape(network.timesteps, network.batch, 2)
+        dropped = {item.layer.name: int(item.spikes.over_starts[-1]) for item in self._layers}
+        return RecordedActivity(ids=ids, counts=counts, dropped=dropped)
+
+    # ---- one training step
+
+    def run(self, phases: Collection[str] = ("forward", "loss", "backward", "update")) -> None:
+        """One training step, or the first of its phases."""
+        source = self._input
+        for index, tensors in enumerate(self._layers):
+            self._forward(tensors, source, self._lag(index))
+            source = tensors.spikes
+        g = self._loss()
+        if "backward" not in phases:
+            return
+        for index in reversed(range(len(self._layers))):
+            g = self._backward(index, g)
+        if "update" in phases:
+            for tensors in self._layers:
+                self._update(tensors)
+
+    def _lag(self, index: int) -> int:
+        return self.network.delay * self.network.batch if index else 0
+
+    def _forward(self, tensors: LayerTensors, source: Lists, lag: int) -> None:
+        layer, network, made = tensors.layer, self.network, tensors.spikes
+        places = network.timesteps * network.batch
+        lists = [BlockLists.room(tensors.blocks, places) for _ in range(2)]
+        near, fired = lists
+        kind, selection, lif = np.float32, layer.selection, _lif(layer)
+
+        def blocks(first: int, last: int) -> None:
+            kernels.forward_blocks(
+                first, last, network.batch, places, lag, flat(tensors.w), layer.inputs, layer.neurons, source.ids,
+                source.starts, source.trues, kind(lif.decay), lif.input_scale(kind),
+                kind(selection.threshold), kind(selection.second_threshold), kind(selection.slope),
+                near.ids, near.slopes, near.ends, fired.ids, fired.slopes, fired.ends,
+            )  # fmt: skip
+
+        def join(first: int, last: int) -> None:
+            kernels.join_lists(
+                first, last, near.ids, near.slopes, near.ends, fired.ids, fired.slopes, fired.ends,
+                made.starts, made.trues, made.over_starts, made.ids, made.slopes, made.over_ids,
+            )  # fmt: skip
+
+        self._share(tensors.blocks, blocks)
+        kernels.count_listed(layer.capacity, near.ends, fired.ends, made.starts, made.trues, made.over_starts)
+        self._share(places, join)
+
+    def _loss(self) -> np.ndarray:
+        """Loss of every sample; gradient of everything the output layer lists."""
+        network, made = self.network, self._layers[-1].spikes
+        kernels.count_true(network.batch, made.ids, made.starts, made.trues, self._totals)
+        gradient = np.zeros((network.batch, network.classes), np.float32)
+        samples = np.arange(network.batch)
+        scale = float(network.logit_scale)
+        updates.cross_entropy(self._totals, self._labels, self._losses, gradient, samples, scale)
+        g = np.empty(int(made.starts[-1]), np.float32)
+        kernels.list_gradient(network.batch, made.ids, made.starts, gradient, g)
+        return g
+
+    def _backward(self, index: int, g: np.ndarray) -> np.ndarray:
+        """Weight gradient of a layer from the gradients of its listed spikes; returns those of its input's."""
+        tensors, network, lag = self._layers[index], self.network, self._lag(index)
+        layer, batch, made = tensors.layer, network.batch, tensors.spikes
+        source = self._layers[index - 1].spikes if index else self._input
+        times = max(1, min(network.timesteps, CHUNK_BYTES // (4 * batch * WIDTH)))
+        q = aligned((tensors.blocks, times + 1, batch, WIDTH))
+        stride = (times + 1) * batch * WIDTH
+        tensors.dw[:] = 0
+        columns = np.zeros(layer.inputs + 2, np.int64)
+        rows = np.empty(int(max_listed(source.starts, times * batch)), np.int32)
+        wanted = np.zeros(int(source.starts[-1]) if index else 0, np.float32)
+        kind, lif = np.float32, _lif(layer)
+        masked = lif.reset_gradient == "mask"
+        t1 = network.timesteps
+        while t1 > 0:
+            t0 = max(0, t1 - times)
+            low, high = t0 * batch, t1 * batch
+
+            def samples(first: int, last: int, t0: int = t0, t1: int = t1) -> None:
+                kernels.adjoint(
+                    first, last, batch, t0, t1, masked, kind(lif.decay), lif.input_scale(kind),
+                    made.ids, made.starts, made.trues, made.slopes, made.over_ids, made.over_starts, g, q,
+                )  # fmt: skip
+
+            def weights(first: int, last: int) -> None:
+                kernels.weight_gradient_blocks(
+                    first, last, layer.inputs, columns, rows, flat(q), stride, flat(tensors.dw)
+                )
+
+            def inputs(first: int, last: int, low: int = low) -> None:
+                kernels.input_gradient_places(
+                    low + first, low + last, low, lag, tensors.blocks, layer.inputs, flat(tensors.w), source.ids,
+                    source.starts, flat(q), stride, wanted,
+                )  # fmt: skip
+
+            self._share(batch, samples)
+            kernels.sort_by_id(low, high, lag, source.ids, source.starts, source.trues, columns, rows)
+            self._share(tensors.blocks, weights)
+            if index:
+                self._share(high - low, inputs)
+            if t0:
+                q[:, min(times, t0)] = q[:, 0]
+            t1 = t0
+        return wanted
+
+    def _update(self, tensors: LayerTensors) -> None:
+        optimiser = self.network.optimiser
+        whole: Any = np.array([0]), np.array([WIDTH])
+        adam: Any = updates.adam
+        sgd: Any = updates.sgd
+
+        def rows(first: int, last: int) -> None:
+            w, dw, *moments = (
+                array.reshape(-1, WIDTH)[first:last] for array in (tensors.w, tensors.dw, *tensors.moments)
+            )
+            if isinstance(optimiser, Adam):
+                rates = (optimiser.learning_rate, optimiser.beta1, optimiser.beta2, optimiser.epsilon)
+                adam(w, dw, *moments, self._training_step, *whole, *(float(rate) for rate in rates))
+            else:
+                sgd(w, dw, *whole, np.float32(optimiser.learning_rate))
+
+        self._share(tensors.blocks * tensors.layer.inputs, rows)
+
+
+def flat(array: np.ndarray) -> np.ndarray:
+    """The same memory as one axis."""
+    return array.reshape(-1)

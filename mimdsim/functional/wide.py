@@ -1,0 +1,50 @@
+"""Vertices with adjoining slices as one wide vertex, where their codelet works element by element along the slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mimdsim.numerics.wide import WIDE
+from mimdsim.program import VertexTable
+
+
+def widened(table: VertexTable) -> tuple[Callable[..., None], list[np.ndarray]]:
+    """What computes the table, and its columns with adjoining vertices joined; the same bits as vertex by vertex."""
+    codelet = table.codelet
+    columns = {name: np.ascontiguousarray(table.columns[name], np.int64) for name in codelet.columns}
+    compute = WIDE.get(codelet.compute, codelet.compute)
+    if codelet.along is None:
+        return compute, list(columns.values())
+    start, stop = codelet.along
+    if start == stop:  # a column of single indices; only a kernel of its own takes ranges
+        if compute is codelet.compute:
+            return compute, list(columns.values())
+        single = columns.pop(start)
+        columns |= {"start": single, "stop": single + 1}
+        start, stop = "start", "stop"
+    return compute, _joined(columns, start, stop)
+
+
+def _joined(columns: dict[str, np.ndarray], start: str, stop: str) -> list[np.ndarray]:
+    """Rows that agree but for [start, stop) and follow one another, as one."""
+    others = [column for name, column in columns.items() if name not in (start, stop)]
+    order = np.lexsort((columns[start], *reversed(others)))
+    begins = np.ones(len(order), bool)
+    begins[1:] = columns[start][order][1:] != columns[stop][order][:-1]
+    for column in others:
+        begins[1:] |= column[order][1:] != column[order][:-1]
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], len(order)) - 1
+    return [np.ascontiguousarray(column[order][last if name == stop else first]) for name, column in columns.items()]
+
+
+def is_whole(table: VertexTable, extent: int) -> bool:
+    """Whether the table's slices along its axis cover 0..extent-1 for every combination of its other columns."""
+    if table.codelet.along is None:
+        return False
+    start, stop = table.codelet.along
+    _, joined = widened(table)
+    columns = dict(zip(table.codelet.columns, joined, strict=True)) if start != stop else {}
+    return bool(columns) and bool((columns[start] == 0).all()) and bool((columns[stop] == extent).all())

@@ -1,0 +1,252 @@
+"""Sums and products of listed rows in vector registers, in an order that is written down.
+
+The compiler may not reorder float additions, so a plain loop over a row of weights either goes through memory after
+every row or, for a product, one addition at a time. These two are written in the compiler's own terms instead: a strip
+of WIDTH neighbouring numbers stays in registers while the listed rows pass by.
+
+    add_rows    out[n] <- (((out[n] + rows[id_0, n]) + rows[id_1, n]) + ...): one number at a time in the order listed
+    dot_rows    out[k] <- out[k] + sum over n of rows[id_k, n] * q[n], the strip summed as a tree (order of its own)
+    add_sums    out[n] <- out[n] + ((0 + rows[id_0, n]) + rows[id_1, n] + ...)
+    dot_parts   stage[l] <- sum over parts of (sum over the numbers of a part of w[l] * q[l]): each sum from zero, one
+                number after another, as tiles sum their neurons and a group sums its tiles; a group per lane
+
+A kernel that uses them keeps its compiled code beside its own file: after a change here, remove `__pycache__`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+LANES = 8  # floats of a vector; machines with narrower or wider registers split or join them
+WIDTH = 64  # floats of a strip: eight vectors, which with eight to load fit the sixteen registers of most processors
+GROUPS = 2 * LANES  # sums side by side in `dot_parts`
+FLOAT, INDEX = ir.FloatType(), ir.IntType(64)
+VECTOR = ir.VectorType(FLOAT, LANES)
+
+
+def _data(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    return context.make_array(kind)(context, builder, value).data
+
+
+def _vector_at(builder: Any, base: Any, offset: Any, number: int) -> Any:
+    place = builder.gep(base, [builder.add(offset, ir.Constant(INDEX, number * LANES))])
+    return builder.bitcast(place, VECTOR.as_pointer())
+
+
+def _load(builder: Any, base: Any, offset: Any, number: int) -> Any:
+    loaded = builder.load(_vector_at(builder, base, offset, number))
+    loaded.align = 4
+    return loaded
+
+
+class _Loop:
+    """for k in range(first, last), with values carried from turn to turn."""
+
+    def __init__(self, builder: Any, first: Any, last: Any, carried: list[Any]):
+        self.builder = builder
+        before = builder.block
+        function = builder.function
+        self.head = function.append_basic_block("rows.head")
+        body, self.after = function.append_basic_block("rows.body"), function.append_basic_block("rows.after")
+        builder.branch(self.head)
+        builder.position_at_end(self.head)
+        self.k = builder.phi(INDEX)
+        self.k.add_incoming(first, before)
+        self.values = [builder.phi(value.type) for value in carried]
+        for phi, value in zip(self.values, carried, strict=True):
+            phi.add_incoming(value, before)
+        builder.cbranch(builder.icmp_signed("<", self.k, last), body, self.after)
+        builder.position_at_end(body)
+
+    def close(self, carried: list[Any]) -> None:
+        builder = self.builder
+        self.k.add_incoming(builder.add(self.k, ir.Constant(INDEX, 1)), builder.block)
+        for phi, value in zip(self.values, carried, strict=True):
+            phi.add_incoming(value, builder.block)
+        builder.branch(self.head)
+        builder.position_at_end(self.after)
+
+
+def _row_offset(builder: Any, signed: bool, ids: Any, k: Any, start: Any, stride: Any) -> Any:
+    number = builder.load(builder.gep(ids, [k]))
+    wide = number if number.type == INDEX else (builder.sext if signed else builder.zext)(number, INDEX)
+    return builder.add(start, builder.mul(wide, stride))
+
+
+def _indices(count: int) -> tuple[Any, ...]:
+    return (types.int64,) * count
+
+
+def _strip(vectors: int, from_zero: bool) -> Any:
+    """from_zero: the rows are summed by themselves and their sum is added to out."""
+
+    @intrinsic
+    def add(typing_context, out, out_start, rows, row_start, stride, ids, first, last):  # type: ignore[no-untyped-def]
+        signature = types.void(out, types.int64, rows, *_indices(2), ids, *_indices(2))
+
+        def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            out, out_start, rows, row_start, stride, ids, first, last = given
+            kinds = signature.args
+            out, rows, ids = (
+                _data(context, builder, kinds[index], value) for index, value in ((0, out), (2, rows), (5, ids))
+            )
+            carried = [ir.Constant(VECTOR, [0.0] * LANES)] * vectors
+            if not from_zero:
+                carried = [_load(builder, out, out_start, number) for number in range(vectors)]
+            loop = _Loop(builder, first, last, carried)
+            offset = _row_offset(builder, kinds[5].dtype.signed, ids, loop.k, row_start, stride)
+            loop.close(
+                [builder.fadd(value, _load(builder, rows, offset, number)) for number, value in enumerate(loop.values)]
+            )
+            for number, value in enumerate(loop.values):
+                whole = builder.fadd(_load(builder, out, out_start, number), value) if from_zero else value
+                builder.store(whole, _vector_at(builder, out, out_start, number), align=4)
+            return context.get_dummy_value()
+
+        return signature, build
+
+    return add
+
+
+def _sum_of_lanes(builder: Any, value: Any) -> Any:
+    lanes = LANES
+    while lanes > 1:
+        lanes //= 2
+        order = [*range(lanes, 2 * lanes), *range(lanes), *range(2 * lanes, LANES)]
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), order)
+        value = builder.fadd(value, builder.shuffle_vector(value, value, mask))
+    return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
+
+
+def _product(vectors: int) -> Any:
+    @intrinsic
+    def dot(typing_context, out, rows, row_start, stride, ids, first, last, q, q_start):  # type: ignore[no-untyped-def]
+        signature = types.void(out, rows, *_indices(2), ids, *_indices(2), q, types.int64)
+
+        def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            out, rows, row_start, stride, ids, first, last, q, q_start = given
+            kinds = signature.args
+            out, rows, ids, q = (
+                _data(context, builder, kinds[index], value) for index, value in ((0, out), (1, rows), (4, ids), (7, q))
+            )
+            factors = [_load(builder, q, q_start, number) for number in range(vectors)]
+            loop = _Loop(builder, first, last, [])
+            offset = _row_offset(builder, kinds[4].dtype.signed, ids, loop.k, row_start, stride)
+            terms = [
+                builder.fmul(factor, _load(builder, rows, offset, number)) for number, factor in enumerate(factors)
+            ]
+            while len(terms) > 1:
+                half = len(terms) // 2
+                terms = [builder.fadd(one, other) for one, other in zip(terms[:half], terms[half:], strict=True)]
+            place = builder.gep(out, [loop.k])
+            builder.store(builder.fadd(builder.load(place), _sum_of_lanes(builder, terms[0])), place)
+            loop.close([])
+            return context.get_dummy_value()
+
+        return signature, build
+
+    return dot
+
+
+def _parts(numbers: int) -> Any:
+    """`numbers` of a part written out; 0: as many as the last argument says."""
+
+    @intrinsic
+    def dot(typing_context, stage, stage_start, w, w_start, q, q_start, parts, several):  # type: ignore[no-untyped-def]
+        signature = types.void(stage, types.int64, w, types.int64, q, *_indices(3))
+
+        def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            stage, stage_start, w, w_start, q, q_start, parts, several = given
+            kinds = signature.args
+            stage, w, q = (
+                _data(context, builder, kinds[index], value) for index, value in ((0, stage), (2, w), (4, q))
+            )
+            stride = ir.Constant(INDEX, GROUPS)
+            zeros = [ir.Constant(VECTOR, [0.0] * LANES)] * (GROUPS // LANES)
+
+            def added(sums: list[Any], w_at: Any, q_at: Any) -> list[Any]:
+                return [
+                    builder.fadd(value, builder.fmul(_load(builder, w, w_at, number), _load(builder, q, q_at, number)))
+                    for number, value in enumerate(sums)
+                ]
+
+            outer = _Loop(builder, ir.Constant(INDEX, 0), parts, [*zeros, w_start, q_start])
+            *sums, w_at, q_at = outer.values
+            part = zeros
+            for _ in range(numbers):
+                part = added(part, w_at, q_at)
+                w_at, q_at = builder.add(w_at, stride), builder.add(q_at, stride)
+            if not numbers:
+                inner = _Loop(builder, ir.Constant(INDEX, 0), several, [*part, w_at, q_at])
+                *part, w_at, q_at = inner.values
+                more = added(part, w_at, q_at)
+                inner.close([*more, builder.add(w_at, stride), builder.add(q_at, stride)])
+            outer.close([*(builder.fadd(*pair) for pair in zip(sums, part, strict=True)), w_at, q_at])
+            for number, value in enumerate(sums):
+                builder.store(value, _vector_at(builder, stage, stage_start, number), align=4)
+            return context.get_dummy_value()
+
+        return signature, build
+
+    return dot
+
+
+add_strip = _strip(WIDTH // LANES, False)
+add_vector = _strip(1, False)
+add_sum_strip = _strip(WIDTH // LANES, True)
+dot_strip = _product(WIDTH // LANES)
+dot_parts = _parts(0)
+dot_parts_of_1, dot_parts_of_2, dot_parts_of_3, dot_parts_of_4 = (_parts(numbers) for numbers in (1, 2, 3, 4))
+
+
+@numba.njit(cache=True, nogil=True)
+def add_run(out, out_start, rows, row_start, stride, ids, first, last, width):  # type: ignore[no-untyped-def]
+    """`add_strip` for any number of neighbours."""
+    n = 0
+    while width - n >= WIDTH:
+        add_strip(out, out_start + n, rows, row_start + n, stride, ids, first, last)
+        n += WIDTH
+    while width - n >= LANES:
+        add_vector(out, out_start + n, rows, row_start + n, stride, ids, first, last)
+        n += LANES
+    while n < width:
+        total = out[out_start + n]
+        for k in range(first, last):
+            total += rows[row_start + n + ids[k] * stride]
+        out[out_start + n] = total
+        n += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def add_sums_run(out, out_start, rows, row_start, stride, ids, first, last, width):  # type: ignore[no-untyped-def]
+    """The rows listed, summed by themselves, then added to `out`; any number of neighbours."""
+    n = 0
+    while width - n >= WIDTH:
+        add_sum_strip(out, out_start + n, rows, row_start + n, stride, ids, first, last)
+        n += WIDTH
+    while n < width:
+        total = out.dtype.type(0)
+        for k in range(first, last):
+            total += rows[row_start + n + ids[k] * stride]
+        out[out_start + n] += total
+        n += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def dot_groups(stage, stage_start, w, w_start, q, q_start, parts, numbers):  # type: ignore[no-untyped-def]
+    """`dot_parts` of GROUPS groups that lie as [parts, numbers, GROUPS]."""
+    if numbers == 4:
+        dot_parts_of_4(stage, stage_start, w, w_start, q, q_start, parts, numbers)
+    elif numbers == 2:
+        dot_parts_of_2(stage, stage_start, w, w_start, q, q_start, parts, numbers)
+    elif numbers == 3:
+        dot_parts_of_3(stage, stage_start, w, w_start, q, q_start, parts, numbers)
+    elif numbers == 1:
+        dot_parts_of_1(stage, stage_start, w, w_start, q, q_start, parts, numbers)
+    else:
+        dot_parts(stage, stage_start, w, w_start, q, q_start, parts, numbers)

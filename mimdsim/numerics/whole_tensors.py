@@ -1,0 +1,241 @@
+"""A layer of sparse spiking neurons over all timesteps at once, without tiles.
+
+Weights lie in blocks of WIDTH neurons, [blocks, inputs, WIDTH], so that a listed id adds WIDTH neighbouring weights and
+a block stays in cache while all timesteps pass by. Lists are kept end to end: the ids of place t * batch + b are
+ids[starts[place]:starts[place + 1]], true spikes first, `trues[place]` of them. No potential is kept but those of
+the neurons listed. Blocks, samples and places are independent of each other: a caller may give any share of them to a
+thread and gets the same bits.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from mimdsim.numerics.vectors import WIDTH, add_strip, dot_strip
+
+FLAGS_PER_WORD = 8
+
+
+@numba.njit(cache=True, nogil=True)
+def forward_blocks(  # type: ignore[no-untyped-def]
+    first, last, batch, places, lag, w, inputs, neurons, ids, starts, trues, decay, scale, threshold, second_threshold,
+    slope, near_ids, near_slopes, near_ends, spike_ids, spike_slopes, spike_ends,
+):  # fmt: skip
+    """Blocks first..last-1 through all timesteps; their lists (ids within the block, surrogate slopes) with running
+    ends [blocks, places]. lag: how many places back the input of a place lies (0, or batch: the timestep before)."""
+    one = w.dtype.type(1)
+    v = np.zeros((batch, WIDTH), w.dtype)
+    current = np.zeros(WIDTH, w.dtype)
+    flags = np.zeros(WIDTH, np.uint8)
+    words = flags.view(np.uint64)
+    for block in range(first, last):
+        v[:] = 0
+        real = min(WIDTH, neurons - block * WIDTH)
+        near, spikes = 0, 0
+        for place in range(places):
+            b = place % batch
+            current[:] = 0
+            source = place - lag
+            if source >= 0:
+                begin = starts[source]
+                add_strip(current, 0, w, block * inputs * WIDTH, WIDTH, ids, begin, begin + trues[source])
+            state = v[b]
+            for n in range(WIDTH):
+                u = state[n]
+                kept = u * decay
+                if u > threshold:
+                    kept = v.dtype.type(0)
+                u = kept + scale * current[n]
+                state[n] = u
+                flags[n] = (u > threshold) | (u > second_threshold)
+            for word in range((real + FLAGS_PER_WORD - 1) // FLAGS_PER_WORD):
+                if words[word] == 0:
+                    continue
+                for n in range(word * FLAGS_PER_WORD, min(real, (word + 1) * FLAGS_PER_WORD)):
+                    if flags[n] != 0:
+                        u = state[n]
+                        scaled = slope * abs(u - threshold) + one
+                        if u > threshold:
+                            spike_ids[block, spikes] = n
+                            spike_slopes[block, spikes] = one / (scaled * scaled)
+                            spikes += 1
+                        else:
+                            near_ids[block, near] = n
+                            near_slopes[block, near] = one / (scaled * scaled)
+                            near += 1
+            near_ends[block, place] = near
+            spike_ends[block, place] = spikes
+
+
+@numba.njit(cache=True, nogil=True)
+def count_listed(capacity, near_ends, spike_ends, starts, trues, over_starts):  # type: ignore[no-untyped-def]
+    """Starts of the joined lists and of those of dropped spikes; true spikes go before gradient entries."""
+    blocks, places = near_ends.shape
+    starts[0] = 0
+    over_starts[0] = 0
+    for place in range(places):
+        fired, near = 0, 0
+        for block in range(blocks):
+            fired += spike_ends[block, place]
+            near += near_ends[block, place]
+            if place:
+                fired -= spike_ends[block, place - 1]
+                near -= near_ends[block, place - 1]
+        trues[place] = min(fired, capacity)
+        starts[place + 1] = starts[place] + min(fired + near, capacity)
+        over_starts[place + 1] = over_starts[place] + max(0, fired - capacity)
+
+
+@numba.njit(cache=True, nogil=True)
+def join_lists(  # type: ignore[no-untyped-def]
+    first, last, near_ids, near_slopes, near_ends, spike_ids, spike_slopes, spike_ends, starts, trues, over_starts,
+    ids, slopes, over_ids,
+):  # fmt: skip
+    """Lists of places first..last-1 from those of the blocks, block after block."""
+    for place in range(first, last):
+        found, middle, over = starts[place], starts[place] + trues[place], over_starts[place]
+        for block in range(spike_ids.shape[0]):
+            begin = spike_ends[block, place - 1] if place else 0
+            for k in range(begin, spike_ends[block, place]):
+                if found < middle:
+                    ids[found] = block * WIDTH + spike_ids[block, k]
+                    slopes[found] = spike_slopes[block, k]
+                    found += 1
+                else:
+                    over_ids[over] = block * WIDTH + spike_ids[block, k]
+                    over += 1
+        stop = starts[place + 1]
+        for block in range(near_ids.shape[0]):
+            begin = near_ends[block, place - 1] if place else 0
+            for k in range(begin, near_ends[block, place]):
+                if found == stop:
+                    break
+                ids[found] = block * WIDTH + near_ids[block, k]
+                slopes[found] = near_slopes[block, k]
+                found += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def adjoint(  # type: ignore[no-untyped-def]
+    first, last, batch, t0, t1, masked, decay, scale, ids, starts, trues, slopes, over_ids, over_starts, g, q
+):
+    """Gradient of the currents of samples first..last-1 at timesteps t1-1 down to t0, q [blocks, t - t0, batch, WIDTH].
+
+    It obeys the recursion of the adjoint of the potential, of which it is `scale` times. q[:, t1 - t0] is given.
+    """
+    zero = q.dtype.type(0)
+    for t in range(t1 - 1, t0 - 1, -1):
+        row = t - t0
+        for b in range(first, last):
+            place = t * batch + b
+            for block in range(q.shape[0]):
+                source, into = q[block, row + 1, b], q[block, row, b]
+                for n in range(WIDTH):
+                    into[n] = source[n] * decay
+            if masked:
+                for k in range(starts[place], starts[place] + trues[place]):
+                    q[ids[k] // WIDTH, row, b, ids[k] % WIDTH] = zero
+                for k in range(over_starts[place], over_starts[place + 1]):
+                    q[over_ids[k] // WIDTH, row, b, over_ids[k] % WIDTH] = zero
+            for k in range(starts[place], starts[place + 1]):
+                q[ids[k] // WIDTH, row, b, ids[k] % WIDTH] += scale * (g[k] * slopes[k])
+
+
+@numba.njit(cache=True, nogil=True)
+def sort_by_id(first, last, lag, ids, starts, trues, columns, rows):  # type: ignore[no-untyped-def]
+    """Where each id is a true spike of the input of places first..last-1: rows[columns[id]:columns[id + 1]], counted
+    from `first`; columns int64[inputs + 2] and rows are overwritten."""
+    columns[:] = 0
+    for place in range(max(first, lag), last):
+        begin = starts[place - lag]
+        for k in range(begin, begin + trues[place - lag]):
+            columns[ids[k] + 2] += 1
+    for i in range(2, len(columns)):
+        columns[i] += columns[i - 1]
+    for place in range(max(first, lag), last):
+        begin = starts[place - lag]
+        for k in range(begin, begin + trues[place - lag]):
+            rows[columns[ids[k] + 1]] = place - first
+            columns[ids[k] + 1] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def weight_gradient_blocks(first, last, inputs, columns, rows, q, stride, dw):  # type: ignore[no-untyped-def]
+    """dw[block, id] += sum of the rows of q [blocks, stride / WIDTH, WIDTH] that the id is listed with, flat arrays."""
+    for block in range(first, last):
+        for i in range(inputs):
+            into = (block * inputs + i) * WIDTH
+            add_strip(dw, into, q, block * stride, WIDTH, rows, columns[i], columns[i + 1])
+
+
+@numba.njit(cache=True, nogil=True)
+def input_gradient_places(  # type: ignore[no-untyped-def]
+    first, last, origin, lag, blocks, inputs, w, ids, starts, q, stride, g
+):
+    """g[k] = sum over neurons of w[ids[k], n] * q[place, n] for what the inputs of places first..last-1 list.
+
+    w and q flat; the first place of q is `origin`. Blocks are summed in ascending order.
+    """
+    begin = max(first, lag)
+    if begin < last:
+        g[starts[begin - lag] : starts[last - lag]] = 0
+    for block in range(blocks):
+        for place in range(begin, last):
+            low, high = starts[place - lag], starts[place - lag + 1]
+            where = block * stride + (place - origin) * WIDTH
+            dot_strip(g, w, block * inputs * WIDTH, WIDTH, ids, low, high, q, where)
+
+
+@numba.njit(cache=True, nogil=True)
+def into_blocks(matrix, blocks):  # type: ignore[no-untyped-def]
+    """blocks[k, i, :] = matrix[i, k * WIDTH : (k + 1) * WIDTH], zeros beyond the last neuron."""
+    inputs, neurons = matrix.shape
+    for block in range(blocks.shape[0]):
+        real = min(WIDTH, neurons - block * WIDTH)
+        for i in range(inputs):
+            for n in range(real):
+                blocks[block, i, n] = matrix[i, block * WIDTH + n]
+            for n in range(real, WIDTH):
+                blocks[block, i, n] = 0
+
+
+@numba.njit(cache=True, nogil=True)
+def from_blocks(blocks, matrix):  # type: ignore[no-untyped-def]
+    """matrix from its blocks."""
+    inputs, neurons = matrix.shape
+    for block in range(blocks.shape[0]):
+        real = min(WIDTH, neurons - block * WIDTH)
+        for i in range(inputs):
+            for n in range(real):
+                matrix[i, block * WIDTH + n] = blocks[block, i, n]
+
+
+@numba.njit(cache=True, nogil=True)
+def count_true(batch, ids, starts, trues, totals):  # type: ignore[no-untyped-def]
+    """totals[b, id]: how often id is a true spike of sample b."""
+    totals[:] = 0
+    for place in range(len(trues)):
+        for k in range(starts[place], starts[place] + trues[place]):
+            totals[place % batch, ids[k]] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def list_gradient(batch, ids, starts, gradient, g):  # type: ignore[no-untyped-def]
+    """g[k] = gradient[b, id] for everything listed."""
+    for place in range(len(starts) - 1):
+        for k in range(starts[place], starts[place + 1]):
+            g[k] = gradient[place % batch, ids[k]]
+
+
+@numba.njit(cache=True, nogil=True)
+def lists_of_padded(ids, counts, starts, trues, flat):  # type: ignore[no-untyped-def]
+    """Joined lists of padded ones: ids [timesteps, batch, capacity], counts [timesteps, batch, 2]."""
+    batch = ids.shape[1]
+    starts[0] = 0
+    for place in range(len(trues)):
+        t, b = place // batch, place % batch
+        trues[place] = counts[t, b, 0]
+        starts[place + 1] = starts[place] + counts[t, b, 1]
+        for k in range(counts[t, b, 1]):
+            flat[starts[place] + k] = ids[t, b, k]

@@ -1,0 +1,96 @@
+"""The kernels of other modules for wide slices: the same numbers in the same order, in vector registers.
+
+A plain kernel is the meaning and runs vertex by vertex in strict execution; WIDE says which one may stand in for it.
+Columns are those of the plain kernel, but for a column of single neurons, in whose place start and stop are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numba
+import numpy as np
+
+from mimdsim.numerics import neurons, spikes
+from mimdsim.numerics.vectors import add_run
+
+RUN = 8  # flags looked at together
+BAND = 512  # neurons of all samples before the next: their weights stay in cache
+
+
+@numba.njit(cache=True, nogil=True)
+def lif_update(v, w, ids, counts, sample, start, stop, decay, scale, threshold):  # type: ignore[no-untyped-def]
+    """`neurons.lif_update`, a strip of neighbours at a time."""
+    current = np.zeros(BAND, v.dtype)
+    rows, listed, stride, capacity = w.reshape(-1), ids.reshape(-1), w.shape[1], ids.shape[1]
+    for begin in range(start.min(), stop.max(), BAND):
+        for i in range(len(sample)):
+            b, first = sample[i], max(begin, start[i])
+            width = min(begin + BAND, stop[i]) - first
+            if width <= 0:
+                continue
+            current[:] = 0
+            add_run(current, 0, rows, first, stride, listed, b * capacity, b * capacity + counts[b, 0], width)
+            state = v[b, first : first + width]
+            for n in range(width):
+                u = state[n]
+                kept = u * decay
+                if u > threshold:
+                    kept = v.dtype.type(0)
+                state[n] = kept + scale * current[n]
+
+
+@numba.njit(cache=True, nogil=True)
+def flag_spikes(v, flags, sample, start, stop, threshold, second_threshold):  # type: ignore[no-untyped-def]
+    """`spikes.flag_spikes` of neurons start..stop-1."""
+    for i in range(len(sample)):
+        state = v[sample[i], start[i] : stop[i]]
+        fires, near = flags[0, sample[i], start[i] : stop[i]], flags[1, sample[i], start[i] : stop[i]]
+        for n in range(len(state)):
+            fires[n] = state[n] > threshold
+        for n in range(len(state)):
+            near[n] = (state[n] > second_threshold) & (not (state[n] > threshold))
+
+
+@numba.njit(cache=True, nogil=True)
+def scan_flags(flags, worker_ids, worker_counts, row, sample, start, stop, slot, capacity):  # type: ignore[no-untyped-def]
+    """`spikes.scan_flags`, passing over runs without any flag."""
+    slots = min(capacity, worker_ids.shape[1])
+    for i in range(len(row)):
+        line, s, last = flags[row[i], sample[i]], slot[i], stop[i]
+        found, n = 0, start[i]
+        while n < last and found < slots:
+            end = min(last, n + RUN)
+            some = True
+            if end - n == RUN:
+                low = line[n] | line[n + 1] | line[n + 2] | line[n + 3]
+                high = line[n + 4] | line[n + 5] | line[n + 6] | line[n + 7]
+                some = (low | high) != 0
+            if some:
+                for k in range(n, end):
+                    if line[k] != 0 and found < slots:
+                        worker_ids[s, found] = k
+                        found += 1
+            n = end
+        worker_counts[s] = found
+
+
+@numba.njit(cache=True, nogil=True)
+def scale_unless_spiked(target, factor, v_previous, start, stop, threshold):  # type: ignore[no-untyped-def]
+    """`neurons.scale_unless_spiked` without a branch."""
+    zero = target.dtype.type(0)
+    for i in range(len(start)):
+        by = factor[start[i] : stop[i]]
+        for b in range(target.shape[0]):
+            into, before = target[b, start[i] : stop[i]], v_previous[b, start[i] : stop[i]]
+            for n in range(len(into)):
+                scaled = into[n] * by[n]
+                into[n] = zero if before[n] > threshold else scaled
+
+
+WIDE: dict[Callable[..., None], Callable[..., None]] = {
+    neurons.lif_update: lif_update,
+    neurons.scale_unless_spiked: scale_unless_spiked,
+    spikes.flag_spikes: flag_spikes,
+    spikes.scan_flags: scan_flags,
+}
