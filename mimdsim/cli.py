@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,8 @@ import click
 
 from mimdsim import __version__
 from mimdsim.base.errors import DescriptionError, MimdsimError
+from mimdsim.base.progress import Bars
+from mimdsim.conversion import export_command, import_command
 
 if TYPE_CHECKING:
     from mimdsim.machine import GpuMachine, MimdMachine
@@ -39,6 +40,10 @@ def main() -> None:
 
     WORKLOAD is a name in workloads/ or a TOML file; MACHINE a name in models/ or a TOML file.
     """
+
+
+main.add_command(import_command)
+main.add_command(export_command)
 
 
 @main.command()
@@ -91,6 +96,7 @@ def _run(
     from mimdsim.run import simulate
     from mimdsim.sweep import load_tiled
     from mimdsim.workload import load_workload
+    from mimdsim.workload.interchange.safetensors_file import write_safetensors
 
     for_workload, for_machine = _changes(changes)
     workload = load_workload(workload_name, for_workload)
@@ -115,9 +121,10 @@ def _run(
     for needed in (options.get("dump"), options.get("checkpoint") and options["checkpoint"].parent):
         if needed is not None:
             writable_folder(needed)  # before hours of work
-    with _Bars() as bars:
+    with Bars() as bars:
         made = simulate(workload, tiled[0], tuple(gpus), progress=bars.show, **options)
     save_profile(folder / "profile.json", made.profile)
+    write_safetensors(folder / "weights.safetensors", made.log.weights)
     write_report(made.profile, folder)
     for line in summary_lines(made.profile):
         click.echo(line)
@@ -168,7 +175,7 @@ def sweep(
     folder = out or Path("reports") / f"{Path(workload).stem}-{Path(machine).stem}-sweep"
     points = points_of(workload, machine, parsed, training_steps, gpus, fill)
     beside = tuple(gpu.name for gpu in points[0].gpus)
-    with _Bars() as bars:
+    with Bars() as bars:
         rows = run_sweep(points, folder, processes or default_processes(), bars.show)
     paths = write_results(rows, names, folder, beside)
     for line in table_lines(rows, names, beside):
@@ -256,7 +263,7 @@ def _check_references(files: tuple[Path, ...], data: Path | None, page: Path | N
 
     if page:
         writable_folder(page.parent)  # before a minute of work
-    with _Bars() as bars:
+    with Bars() as bars:
         rows = check_files(files or default_files(), data, bars.show)
     if page:
         write_page(page, rows, with_data=data is not None, files=tuple(path.name for path in files))
@@ -308,30 +315,6 @@ def _changes(texts: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
             raise DescriptionError(f"--set {text}", ["write  --set section.key=value"])
         changes[key.strip()] = parse_value(value)
     return split_changes(changes)
-
-
-class _Bars:
-    """Progress with time left on a terminal, after two seconds; silent elsewhere."""
-
-    def __init__(self) -> None:
-        self._bars: dict[str, Any] = {}
-
-    def __enter__(self) -> _Bars:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for bar in self._bars.values():
-            bar.close()
-
-    def show(self, what: str, done: int, total: int) -> None:
-        if not sys.stderr.isatty() or not total:
-            return
-        from tqdm import tqdm
-
-        if what not in self._bars:
-            self._bars[what] = tqdm(total=total, desc=what, delay=2, leave=False, file=sys.stderr)
-        bar = self._bars[what]
-        bar.update(done - bar.n)
 
 
 if __name__ == "__main__":

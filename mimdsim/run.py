@@ -40,7 +40,7 @@ from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.records import CATEGORIES
 from mimdsim.timing import time_program
-from mimdsim.workload import SpikeDataset, Workload, network_of, open_dataset
+from mimdsim.workload import SpikeDataset, Workload, given_weights, network_of, open_dataset
 
 # called with (what is going on, done, total)
 Progress = Callable[[str, int, int], None]
@@ -152,9 +152,9 @@ def train_workload(
     checkpoints: Checkpoints | None = None,
 ) -> TrainingLog:
     """Train the compiled program as the workload says."""
-    recipe = workload.training
-    network = compiled.network
-    weights = initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset, recipe.recurrent_scale)
+    recipe, network = workload.training, compiled.network
+    drawn = initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset, recipe.recurrent_scale)
+    weights = given_weights(workload, network) or drawn
     cosine = RateSchedule(warm_up_training_steps=recipe.warm_up_training_steps, final_share=recipe.final_rate_share)
     return train(
         compiled.program,

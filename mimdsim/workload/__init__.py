@@ -3,6 +3,7 @@
 from mimdsim.workload.dataset import SpikeDataset, input_shape, open_dataset
 from mimdsim.workload.describe import Workload, find_workload, list_workloads, load_workload
 from mimdsim.workload.filled import filled_activity
+from mimdsim.workload.interchange.start import given_weights
 from mimdsim.workload.network import capacities_of, network_of
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "capacities_of",
     "filled_activity",
     "find_workload",
+    "given_weights",
     "input_shape",
     "list_workloads",
     "load_workload",

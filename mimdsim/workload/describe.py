@@ -15,6 +15,7 @@ from mimdsim.workload.recipe import TrainingRecipe
 MAX_NEURONS = 1 << 24
 MOST_SHORT_IDS = (1 << 16) - 1
 IMAGE_SOURCES = ("digits", "mnist5k")
+DECIDED_BY_MODEL = ("decay", "current_gain", "threshold", "recurrence", "delay", "bias")
 FILE_SOURCES = ("nmnist", "shd", "ssc", "dvs_gesture", "events", "braille")
 
 
@@ -59,9 +60,12 @@ class Network(Section):
     spikes list nothing and need neither.
     `recurrence`: trained synapses of every hidden layer onto itself, one timestep later. `delay`: timesteps from layer
     to layer. `bias`: a trained current per neuron, output layer included.
+    `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and first weights are its;
+    second thresholds are then shares of a layer's threshold.
     """
 
     hidden: tuple[int, ...]
+    imported: str = ""
     capacity: tuple[int, ...] = ()
     activity: float = Field(default=0.0, ge=0, le=1)
     output_capacity: int = Field(default=0, ge=0)  # 0: by the same rule as hidden layers
@@ -127,6 +131,9 @@ class Workload(Section):
     @model_validator(mode="after")
     def _sizes_agree(self) -> Workload:
         network = self.network
+        decided = [key for key in DECIDED_BY_MODEL if key in network.model_fields_set]
+        if network.imported and decided:
+            raise ValueError(f"network.{decided[0]}: is decided by the model in network.imported; leave it out")
         if network.second_threshold >= network.threshold:
             raise ValueError(
                 f"network.second_threshold: {network.second_threshold:g} must be below the threshold "
@@ -198,6 +205,7 @@ def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
     path = find_workload(name)
     table, text = read_toml(path)
     table.setdefault("name", path.stem)
+    _find_beside(path, table)
     for dotted, value in (changes or {}).items():
         *sections, key = dotted.split(".")
         target: Any = table
@@ -207,3 +215,11 @@ def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
             raise DescriptionError(str(path), [f"unknown field '{dotted}'; write section.key, e.g. training.batch"])
         target[key] = value
     return build(Workload, table, where=str(path), text=text)
+
+
+def _find_beside(path: Path, table: dict[str, Any]) -> None:
+    """Let files of a model that lie beside the description be named as they are there."""
+    for section, key in (("network", "imported"), ("training", "initial_weights")):
+        named = table[section].get(key) if isinstance(table.get(section), dict) else None
+        if isinstance(named, str) and named and (path.parent / named).is_file():
+            table[section][key] = str(path.parent / named)

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from mimdsim.graph import Adam, Layer, Sgd, SpikingNetwork
 from mimdsim.graph.neurons import Lif
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
 from mimdsim.workload.dataset import input_shape
 from mimdsim.workload.describe import Workload, capacity_by_activity
+from mimdsim.workload.interchange.start import imported_layers
 from mimdsim.workload.recipe import TrainingRecipe
 
 
 def network_of(workload: Workload) -> SpikingNetwork:
+    """The described network, or the model that the workload names in its place; the rest is the workload's."""
+    described = described_network(workload)
+    if not workload.network.imported:
+        return described
+    layers, delay = imported_layers(workload, described)
+    return replace(described, layers=layers, delay=delay)
+
+
+def described_network(workload: Workload) -> SpikingNetwork:
     """Layers 'hidden0', 'hidden1', ..., 'output' with the workload's constants, batch and timesteps."""
     network, training = workload.network, workload.training
     inputs, classes = input_shape(workload.data)

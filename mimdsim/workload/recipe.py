@@ -20,7 +20,8 @@ class TrainingRecipe(Section):
     every training step.
 
     `validation_share` of the training samples are set aside; with `keep_best` the weights after the epoch with the best
-    accuracy on them are the ones that are left.
+    accuracy on them are the ones that are left. `initial_weights` names a safetensors or NPZ file with w.<layer>
+    [inputs, neurons] and so on for everything that is trained; without it weights are drawn.
     """
 
     batch: int = Field(gt=0, le=1_000_000)
@@ -36,6 +37,7 @@ class TrainingRecipe(Section):
     second_threshold_share: float = Field(default=0.0, ge=0, le=1)
     second_threshold_start: float = -100.0
     second_threshold_output: bool = False
+    initial_weights: str = ""
     weight_scale: float = Field(default=1.0, gt=0)
     weight_offset: float = 0.001
     recurrent_scale: float = Field(default=0.2, ge=0)  # assumed: digits learn at 0.2, hardly at 2

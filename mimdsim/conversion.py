@@ -1,0 +1,72 @@
+"""The commands that take models in and give them out: `mimdsim import` and `mimdsim export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mimdsim.base.errors import DescriptionError
+
+RESETS = ("file", "zero", "zero_after", "subtract", "subtract_decayed", "none")
+
+
+@click.command("import")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Folder to write (default imported/MODEL).")
+@click.option("--workload", default="", help="Take data, training and mapping from this workload (default: random).")
+@click.option(
+    "--dt", type=click.FloatRange(min=0, min_open=True), help="Seconds a timestep stands for (default: tau/r)."
+)
+@click.option(
+    "--leak", type=click.Choice(["euler", "exp"]), default="euler", show_default=True, help="Decay of a timestep."
+)
+@click.option("--reset", type=click.Choice(RESETS), default="file", show_default=True, help="What a spike does.")
+@click.option("--map", "mapped", multiple=True, metavar="TENSOR=w.LAYER", help="Where a tensor goes; repeat.")
+def import_command(
+    model: Path, out: Path | None, workload: str, dt: float | None, leak: str, reset: str, mapped: tuple[str, ...]
+) -> None:
+    """Turn MODEL into a workload: a NIR graph (.nir), or a PyTorch state dict (.safetensors, .npz).
+
+    docs/nir.md says which nodes and resets are understood.
+    """
+    from mimdsim.workload.interchange.importing import import_nir, import_state_dict
+    from mimdsim.workload.interchange.nir_neurons import Discretisation
+    from mimdsim.workload.interchange.state_dict import parse_map
+
+    folder = out or Path("imported") / model.stem
+    if model.suffix.lower() in (".nir", ".h5", ".hdf5"):
+        if mapped:
+            raise DescriptionError("--map", ["is for state dicts; a NIR graph says itself what its weights are"])
+        how = Discretisation(dt_seconds=dt or 0.0, leak=leak, reset=reset)  # type: ignore[arg-type]
+        written, lines = import_nir(model, folder, how, workload)
+    else:
+        if dt or leak != "euler" or reset != "file":
+            raise DescriptionError(
+                "import", ["--dt, --leak and --reset are for NIR graphs; a state dict has no neurons"]
+            )
+        written, lines = import_state_dict(model, folder, workload, parse_map(mapped))
+    for line in lines:
+        click.echo(line)
+    click.echo(f"\nRun it: mimdsim run {written}")
+
+
+@click.command("export")
+@click.argument("workload")
+@click.option("--weights", type=click.Path(path_type=Path), help="Trained weights (default: what the workload names).")
+@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FILE.nir", help="File to write.")
+@click.option(
+    "--dt",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds a timestep stands for (default: data.bin_seconds).",
+)
+def export_command(workload: str, weights: Path | None, out: Path, dt: float | None) -> None:
+    """Write the network of WORKLOAD with trained weights as a NIR graph.
+
+    `mimdsim run` leaves them as weights.safetensors beside its report. snnTorch takes a timestep to be 1e-4 s.
+    """
+    from mimdsim.workload import load_workload
+    from mimdsim.workload.interchange.exporting import export_nir
+
+    for line in export_nir(load_workload(workload), weights, out, dt):
+        click.echo(line)

@@ -1,0 +1,203 @@
+"""A model of another program turned into a workload: a TOML file that `mimdsim run` takes, and the model beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mimdsim.base.errors import DataFileError, DescriptionError
+from mimdsim.base.files import writable_folder, write_atomically
+from mimdsim.base.schema import read_toml
+from mimdsim.workload.describe import find_workload
+from mimdsim.workload.interchange.imported import ImportedNetwork, Population
+from mimdsim.workload.interchange.model_file import layer_names, write_model
+from mimdsim.workload.interchange.nir_neurons import Discretisation
+from mimdsim.workload.interchange.nir_reading import read_nir
+from mimdsim.workload.interchange.nir_walk import network_of_nir
+from mimdsim.workload.interchange.safetensors_file import write_safetensors
+from mimdsim.workload.interchange.state_dict import Assignment, chain_of, weights_of_state_dict
+from mimdsim.workload.interchange.weights_file import read_arrays
+
+Array = npt.NDArray[Any]
+Table = dict[str, Any]
+
+# What a workload without data of its own runs on: random spikes, long enough that neurons fire.
+RANDOM_TIMESTEPS, RANDOM_ACTIVITY, RANDOM_BATCH = 50, 0.1, 16
+# Keys of [network] that do not say what the neurons are, so that an imported model keeps them.
+KEPT = (
+    "spikes",
+    "truncation",
+    "surrogate",
+    "surrogate_slope",
+    "reset_gradient",
+    "second_threshold",
+    "output_second_threshold",
+)
+
+
+def import_nir(path: Path, folder: Path, how: Discretisation, workload: str = "") -> tuple[Path, list[str]]:
+    """Write the model in a NIR file and a workload for it to `folder`; returns (the workload's file, lines about it).
+
+    Data, training and mapping are those of `workload`; without one, random spikes. Raises DataFileError and
+    DescriptionError for what cannot be read or run.
+    """
+    network = network_of_nir(path, read_nir(path), how)
+    name = _name(path)
+    base = _base(workload) if workload else _random(network.inputs, network.outputs)
+    old = base.get("network", {})
+    threshold = old.get("threshold", 1.0)
+    widths = [each.neurons for each in network.populations]
+    kept = {key: old[key] for key in KEPT if key in old}
+    for key in ("second_threshold", "output_second_threshold"):
+        if key in kept and isinstance(threshold, (int, float)) and isinstance(kept[key], (int, float)) and threshold:
+            kept[key] = kept[key] / threshold  # shares of each layer's own threshold
+    base["network"] = {"imported": f"{name}.safetensors", "hidden": widths[:-1], "capacity": widths, **kept}
+    base["title"] = f"{path.name}: {network.title}"
+    writable_folder(folder)
+    write_model(folder / f"{name}.safetensors", network)
+    return _written(folder / f"{name}.toml", base, path), _about(network)
+
+
+def import_state_dict(
+    path: Path, folder: Path, workload: str, given: tuple[Assignment, ...] = ()
+) -> tuple[Path, list[str]]:
+    """Write the weights of a PyTorch state dict and a workload that starts from them; returns as `import_nir`.
+
+    The neurons are those of `workload`, which a state dict says nothing of.
+    """
+    weights, assigned, unused = weights_of_state_dict(path, read_arrays(path), given)
+    if not workload:
+        raise DescriptionError(
+            str(path), ["holds weights, but not what the neurons are; say whose they are with  --workload NAME"]
+        )
+    layers, widths = chain_of(path, weights)
+    base = _base(workload)
+    network = base.setdefault("network", {})
+    _fill(path, weights, layers, network)
+    if len(network.get("hidden", ())) + 1 != len(layers) and "capacity" in network:
+        network["capacity"] = list(widths[1:])
+    network["hidden"] = list(widths[1:-1])
+    name = _name(path)
+    base.setdefault("training", {})["initial_weights"] = f"{name}-weights.safetensors"
+    base["title"] = f"{path.name}: {'-'.join(map(str, widths))}"
+    writable_folder(folder)
+    write_safetensors(folder / f"{name}-weights.safetensors", weights)
+    lines = [f"{each.tensor} -> {each.target} {list(weights[each.target].shape)}" for each in assigned]
+    if unused:
+        lines.append(f"not used: {', '.join(unused)}")
+    return _written(folder / f"{name}.toml", base, path), lines
+
+
+def _fill(path: Path, weights: dict[str, Array], layers: tuple[str, ...], network: Table) -> None:
+    """Say in `network` which layers have biases and recurrence, and add zeros to those that have none."""
+    if "r.output" in weights:
+        raise DataFileError(path, "has recurrent weights on its last layer; a workload has them on hidden layers")
+    if any(name.startswith("b.") for name in weights):
+        network["bias"] = True
+        for layer in layers:
+            weights.setdefault(f"b.{layer}", np.zeros(weights[f"w.{layer}"].shape[1]))
+    recurrent = [weights[name] for name in weights if name.startswith("r.")]
+    if recurrent:
+        whole = any(each.ndim == 2 for each in recurrent)
+        network["recurrence"] = "all_to_all" if whole else "one_to_one"
+        for layer in layers[:-1]:
+            values = weights.get(f"r.{layer}", np.zeros(weights[f"w.{layer}"].shape[1]))
+            weights[f"r.{layer}"] = np.diag(values) if whole and values.ndim == 1 else values
+
+
+def _about(network: ImportedNetwork) -> list[str]:
+    """One line a layer, and what was decided."""
+    names = layer_names(len(network.populations))
+    lines = [f"{network.title}, a timestep of {network.dt_seconds:g} s" if network.dt_seconds else network.title]
+    lines += [_line(name, each) for name, each in zip(names, network.populations, strict=True)]
+    return [*lines, *(f"note: {note}" for note in network.notes)]
+
+
+def _line(name: str, each: Population) -> str:
+    dynamics = each.dynamics
+    parts = [f"{name} ({each.node}): {each.neurons} {each.kind}", f"decay {_range(dynamics.decay)}"]
+    if dynamics.synapse_decay is not None:
+        parts.append(f"of the current {_range(dynamics.synapse_decay)}")
+    if dynamics.threshold is not None:
+        parts.append(f"threshold {_range(dynamics.threshold)}, reset {dynamics.reset}")
+    if each.bias is not None:
+        parts.append("bias")
+    if each.recurrence != "none":
+        parts.append(f"recurrence {each.recurrence}")
+    if each.delay:
+        parts.append(f"delay {each.delay}")
+    return ", ".join(parts)
+
+
+def _range(values: Any) -> str:
+    low, high = float(np.min(values)), float(np.max(values))
+    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+
+
+def _name(path: Path) -> str:
+    return re.sub("[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "model"
+
+
+def _base(workload: str) -> Table:
+    """The table of a workload, to be laid under what is imported."""
+    found = find_workload(workload)
+    table, _ = read_toml(found)
+    table.pop("name", None)
+    return table
+
+
+def _random(inputs: int, classes: int) -> Table:
+    """A workload of random spikes."""
+    return {
+        "seed": 1,
+        "data": {
+            "source": "random",
+            "inputs": inputs,
+            "classes": classes,
+            "timesteps": RANDOM_TIMESTEPS,
+            "activity": RANDOM_ACTIVITY,
+            "input_capacity": inputs,
+            "train_samples": 4 * RANDOM_BATCH,
+            "test_samples": RANDOM_BATCH,
+        },
+        "training": {"batch": RANDOM_BATCH, "epochs": 1, "learning_rate": 0.001},
+    }
+
+
+def _written(path: Path, table: Table, source: Path) -> Path:
+    """Write a description as TOML; keys before sections, as TOML wants it."""
+    lines = [f"# Made from {_quoted(source.name)[1:-1]} by mimdsim import; edit freely."]
+    lines += [f"{key} = {_value(value)}" for key, value in table.items() if not isinstance(value, Mapping)]
+    for section in ("data", "network", "training", "mapping"):
+        lines += _section(section, table.get(section, {}))
+    write_atomically(path, "\n".join(lines) + "\n")
+    return path
+
+
+def _section(name: str, table: Mapping[str, Any]) -> list[str]:
+    if not table:
+        return []
+    lines = ["", f"[{name}]"]
+    lines += [f"{key} = {_value(value)}" for key, value in table.items() if not isinstance(value, Mapping)]
+    for key, value in table.items():
+        lines += _section(f"{name}.{key}", value) if isinstance(value, Mapping) else []
+    return lines
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_value, value))}]"
+    return _quoted(value) if isinstance(value, str) else repr(value)
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML."""
+    escaped = "".join(f"\\u{ord(sign):04X}" if ord(sign) < 32 or ord(sign) == 127 else sign for sign in text)
+    return '"' + escaped.replace("\\", "\\\\").replace("\\\\u", "\\u").replace('"', '\\"') + '"'

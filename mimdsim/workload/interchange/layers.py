@@ -1,0 +1,201 @@
+"""Populations as layers of the training graph, and layers of a trained network as populations again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mimdsim.base.errors import DescriptionError
+from mimdsim.graph import Layer, SpikingNetwork
+from mimdsim.graph.linear_neurons import LinearNeuron
+from mimdsim.graph.neuron_parts import Model, Parts, compose
+from mimdsim.graph.neurons import Lif
+from mimdsim.graph.spikes import Selection
+from mimdsim.workload.interchange.imported import RESETS, Dynamics, ImportedNetwork, Population, Reset
+from mimdsim.workload.interchange.model_file import layer_names
+from mimdsim.workload.interchange.nir_nodes import Reals
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learning:
+    """What a model file does not say: how gradients pass a spike, and how many spikes a layer lists.
+
+    Second thresholds are shares of a layer's threshold.
+    """
+
+    capacities: tuple[int, ...]
+    second_threshold: float
+    output_second_threshold: float
+    slope: float
+    reset_gradient: str
+    surrogate: str = "superspike"
+    truncation: str = "lowest"
+
+
+def layers_of(where: str, network: ImportedNetwork, learning: Learning) -> tuple[tuple[Layer, ...], int]:
+    """(layers, timesteps from one layer to the next); raises DescriptionError for delays that layers do not have."""
+    names = layer_names(len(network.populations))
+    if network.populations[0].delay:
+        raise _refused(where, f"delays its input by {network.populations[0].delay} timesteps; shift the data instead")
+    delays = {each.delay for each in network.populations[1:]} or {0}
+    if not delays <= {0, 1} or len(delays) > 1:
+        raise _refused(where, f"has delays of {sorted(delays)} timesteps between layers; all 0 or all 1 can run")
+    layers = []
+    for index, (name, each) in enumerate(zip(names, network.populations, strict=True)):
+        last = index == len(names) - 1
+        if not each.spiking and not last:
+            raise _refused(where, f"layer '{name}' does not spike; only the last one may send its potential")
+        neuron = linear_neuron(each.dynamics, each.kind, learning.reset_gradient)
+        second = learning.output_second_threshold if last else learning.second_threshold
+        layers.append(
+            Layer(
+                name=name,
+                inputs=each.inputs,
+                neurons=each.neurons,
+                neuron=neuron,
+                selection=Selection(
+                    threshold=neuron.threshold,
+                    second_threshold=second * neuron.threshold,
+                    capacity=min(learning.capacities[index], each.neurons),
+                    slope=learning.slope,
+                    surrogate=learning.surrogate,
+                    truncation=learning.truncation,
+                ),
+                bias=each.bias is not None,
+                recurrence=each.recurrence,
+                spiking=each.spiking,
+            )
+        )
+    return tuple(layers), delays.pop()
+
+
+def linear_neuron(dynamics: Dynamics, kind: str, reset_gradient: str = "mask") -> LinearNeuron:
+    """The neurons of a population in the graph's linear family; potentials are counted from `rest`."""
+    matrix, drive = dynamics.matrices()
+    states = ("potential", "current")[: dynamics.states]
+    spiking = dynamics.threshold is not None
+    threshold = dynamics.threshold - dynamics.rest if dynamics.threshold is not None else 1.0
+    value = dynamics.reset_value - dynamics.rest if dynamics.reset_value is not None else 0.0
+    parts = Parts(
+        matrix=[[_short(entry) for entry in row] for row in matrix],
+        drive=[_short(entry) for entry in drive],
+        threshold=_short(threshold),
+        offset=0.0 if spiking else _short(dynamics.rest),
+        zero_when="after" if dynamics.reset == "zero_after" else "before",
+        reset_value=_short(value),
+        subtracts=None if dynamics.threshold is None else _short(dynamics.threshold),
+        subtract_decays=dynamics.reset == "subtract_decayed",
+    )
+    reset = {"zero_after": "zero", "subtract_decayed": "subtract"}.get(dynamics.reset, dynamics.reset)
+    model = Model(
+        name=kind,
+        states=states,
+        parameters=(),
+        resets=(reset,),
+        parts=lambda _: parts,
+        equation="of the model file",
+        source="the model file",
+        spiking=spiking,
+    )
+    return compose(model, parts, reset=reset, reset_by="state", reset_gradient=reset_gradient)
+
+
+def network_of_layers(
+    network: SpikingNetwork, weights: Mapping[str, Array], dt_seconds: float
+) -> tuple[ImportedNetwork, tuple[str, ...]]:
+    """(a network with its weights as populations, their names); raises DescriptionError for neurons that do not fit."""
+    populations = []
+    for index, layer in enumerate(network.layers):
+        bias, recurrent = weights.get(f"b.{layer.name}"), weights.get(f"r.{layer.name}")
+        if recurrent is not None and layer.recurrence == "one_to_one":
+            recurrent = recurrent.reshape(-1)
+        populations.append(
+            Population(
+                node=layer.name,
+                kind="LIF" if layer.spiking else "LI",
+                weights=np.asarray(weights[f"w.{layer.name}"], np.float64),
+                dynamics=_dynamics(layer),
+                bias=None if bias is None else np.asarray(bias, np.float64).reshape(-1),
+                recurrence="none" if recurrent is None else "one_to_one" if recurrent.ndim == 1 else "all_to_all",
+                recurrent=None if recurrent is None else np.asarray(recurrent, np.float64),
+                delay=network.delay if index else 0,
+            )
+        )
+    names = tuple(layer.name for layer in network.layers)
+    return ImportedNetwork(populations=tuple(populations), dt_seconds=dt_seconds), names
+
+
+def _dynamics(layer: Layer) -> Dynamics:
+    """The constants of a layer's neurons."""
+    wide = np.ones(layer.neurons)
+    neuron = layer.neuron
+    if isinstance(neuron, Lif):
+        return Dynamics(
+            decay=neuron.decay * wide,
+            gain=(1 - neuron.decay) * neuron.gain * wide,
+            rest=0 * wide,
+            threshold=neuron.threshold * wide,
+            reset="zero",
+            reset_value=0 * wide,
+        )
+    states = len(neuron.states)
+    matrix, drive, constant = (array * wide for array in neuron.quiet.arrays)
+    plain = not constant.any() and np.array_equal(neuron.readout[0] * wide, wide) and not neuron.readout[1:].any()
+    if states > 2 or not plain or (states == 2 and (matrix[1, 0].any() or not drive[1].all())):
+        raise _refused(f"layer '{layer.name}'", f"neurons of model '{neuron.model}' have no counterpart in NIR")
+    made = Dynamics(decay=matrix[0, 0], gain=drive[0], rest=0 * wide)
+    if states == 2:
+        made = replace(made, gain=drive[0] / drive[1], synapse_decay=matrix[1, 1], synapse_gain=drive[1])
+        if not np.allclose(made.gain * matrix[1, 1], matrix[0, 1], rtol=1e-6):
+            raise _refused(f"layer '{layer.name}'", f"neurons of model '{neuron.model}' have no counterpart in NIR")
+    if not layer.spiking:
+        return replace(made, rest=neuron.offset * wide)
+    threshold = (neuron.threshold - neuron.offset) * wide
+    for candidate in _resets(made, neuron, threshold):
+        if _same(linear_neuron(candidate, neuron.model), neuron, layer.neurons):
+            return candidate
+    raise _refused(f"layer '{layer.name}'", f"the reset of neurons of model '{neuron.model}' has no counterpart in NIR")
+
+
+def _resets(quiet: Dynamics, neuron: LinearNeuron, threshold: Reals) -> list[Dynamics]:
+    """What the neurons could be, one for every kind of reset."""
+    made = []
+    for reset in RESETS:
+        value: Reals | None = None
+        rest = quiet.rest
+        if neuron.fired is not None:
+            constant = neuron.fired.constant[0] * np.ones_like(threshold)
+            leaks = np.where(quiet.decay == 0, 1.0, quiet.decay)
+            value = {"zero": constant / leaks, "zero_after": constant}.get(reset)
+            taken: dict[Reset, Reals] = {"subtract": -constant, "subtract_decayed": -constant / leaks}
+            rest = taken[reset] - threshold if reset in taken else rest  # a rest of its own: more is taken off
+        rest = np.where(np.abs(rest) < 1e-6, 0.0, rest)
+        value = None if value is None else value + rest
+        made.append(replace(quiet, rest=rest, threshold=threshold + rest, reset=reset, reset_value=value))
+    return made
+
+
+def _same(one: LinearNeuron, other: LinearNeuron, neurons: int) -> bool:
+    if (one.fired is None) != (other.fired is None):
+        return False
+    pairs = [*zip(one.quiet.arrays, other.quiet.arrays, strict=True)]
+    if one.fired is not None and other.fired is not None:
+        pairs += [*zip(one.fired.arrays, other.fired.arrays, strict=True)]
+    wide = np.ones(neurons)
+    return all(np.allclose(first * wide, second * wide, rtol=1e-6, atol=1e-9) for first, second in pairs)
+
+
+def _short(values: Reals | float) -> Any:
+    """One number where all neurons have the same."""
+    array = np.asarray(values, np.float64)
+    return float(array.flat[0]) if array.size and np.all(array == array.flat[0]) else array
+
+
+def _refused(where: str, what: str) -> DescriptionError:
+    return DescriptionError(where, [what])

@@ -1,0 +1,130 @@
+"""Constants of a timestep from the equations of NIR, which are in continuous time and say nothing of a timestep.
+
+Frameworks write tau = dt / (1 - decay) and r = tau / dt, so dt = tau / r gives their network back (Euler). A file with
+r = 1 everywhere says nothing of dt (Norse writes such). A neuron without tau (IF) and with r = 1 adds up its
+input as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from mimdsim.workload.interchange.imported import RESETS, Dynamics, Reset
+from mimdsim.workload.interchange.nir_nodes import NirNode, Reals
+
+Leak = Literal["euler", "exp"]
+SAME_DT = 1e-4  # assumed: tau and r are kept as float32, and 1 - decay has lost some digits by then
+SNAP = 1e-6  # a gain this near to 1 was 1 before tau and r were rounded
+
+
+class NeuronProblem(Exception):
+    """A node that cannot become discrete; the caller says which."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discretisation:
+    """How neurons become discrete. dt_seconds 0: from the file. leak 'euler': decay 1 - dt/tau, 'exp': exp(-dt/tau),
+    the input is multiplied by r dt/tau in both. reset 'file': to v_reset, refused where a node has none."""
+
+    dt_seconds: float = 0.0
+    leak: Leak = "euler"
+    reset: Reset | Literal["file"] = "file"
+
+
+def dt_of_file(neurons: dict[str, NirNode]) -> tuple[float, list[str]]:
+    """(tau / r of the neurons that tell it, else 0; problems where they tell different ones)."""
+    told: dict[str, tuple[float, float]] = {}
+    for name, node in neurons.items():
+        tau = node.arrays.get("tau", node.arrays.get("tau_mem"))
+        r = node.arrays.get("r")
+        if tau is None or r is None or np.all(r == 1) or not (np.all(np.isfinite(tau)) and np.all(np.isfinite(r))):
+            continue
+        if np.all(r > 0) and np.all(tau > 0):
+            ratio = tau / r
+            told[name] = float(ratio.min()), float(ratio.max())
+    if not told:
+        return 0.0, []
+    low = min(told, key=lambda name: told[name][0])
+    high = max(told, key=lambda name: told[name][1])
+    if told[high][1] > told[low][0] * (1 + SAME_DT):
+        return 0.0, [
+            f"neurons tell different timesteps: tau/r is {told[low][0]:.6g} s in '{low}' and {told[high][1]:.6g} s in "
+            f"'{high}'; give one, --dt {told[low][0]:.3g}"
+        ]
+    return float(np.median([value for pair in told.values() for value in pair])), []
+
+
+def dynamics_of(node: NirNode, neurons: int, dt: float, how: Discretisation) -> Dynamics:
+    """The constants of a node for `neurons` neurons and a timestep of `dt` seconds (0: not known)."""
+    given = {name: _per_neuron(name, values, neurons) for name, values in node.arrays.items()}
+    for name, values in given.items():
+        if not np.all(np.isfinite(values)):
+            raise NeuronProblem(f"'{name}' holds values that are not finite")
+    zeros, ones = np.zeros(neurons), np.ones(neurons)
+    if node.kind == "Threshold":
+        return Dynamics(decay=zeros, gain=ones, rest=zeros, threshold=given["threshold"])
+    if node.kind == "IF":
+        gain = ones if np.all(given["r"] == 1) else _snapped(given["r"] * _known(dt))
+        return _firing(Dynamics(decay=ones, gain=gain, rest=zeros), node, given, how)
+    name = "tau" if "tau" in given else "tau_mem"
+    decay, share = _leak(name, given[name], dt, how)
+    made = Dynamics(decay=decay, gain=_snapped(given["r"] * share), rest=given["v_leak"])
+    if "tau_syn" in given:
+        synapse_decay, synapse_share = _leak("tau_syn", given["tau_syn"], dt, how)
+        synapse_gain = _snapped(given.get("w_in", ones) * synapse_share)
+        made = replace(made, synapse_decay=synapse_decay, synapse_gain=synapse_gain)
+    return _firing(made, node, given, how)
+
+
+def _leak(name: str, tau: Reals, dt: float, how: Discretisation) -> tuple[Reals, Reals]:
+    """(decay, dt / tau)"""
+    if np.any(tau <= 0):
+        raise NeuronProblem(f"'{name}' is {tau.min():g} s; a time constant is positive")
+    share = _known(dt) / tau
+    if how.leak == "exp":
+        return np.exp(-share), share
+    if np.any(share > 1 + SAME_DT):
+        raise NeuronProblem(
+            f"a timestep of {dt:.4g} s is longer than '{name}', {tau.min():.4g} s, so that the neuron would swing; "
+            f"give a shorter one, --dt {tau.min():.3g}, or --leak exp"
+        )
+    return np.maximum(1 - share, 0.0), share
+
+
+def _firing(made: Dynamics, node: NirNode, given: dict[str, Reals], how: Discretisation) -> Dynamics:
+    """`made` with the threshold and reset of the node, if it has a threshold."""
+    if "v_threshold" not in given:
+        return made
+    threshold = given["v_threshold"]
+    reset = node.metadata.get("reset", "file") if how.reset == "file" else how.reset
+    if reset == "file" and "v_reset" not in given:
+        raise NeuronProblem(
+            "has no 'v_reset', as files of old versions of NIR, which do not say whether a spike takes the threshold "
+            "off or resets to zero; give --reset zero or --reset subtract"
+        )
+    known = "zero" if reset == "file" else next((name for name in RESETS if name == reset), None)
+    if known is None:
+        raise NeuronProblem(f"its metadata say reset '{reset}'; known are {', '.join(RESETS)}; give --reset")
+    value = given.get("v_reset", np.zeros_like(threshold)) if known in ("zero", "zero_after") else None
+    return replace(made, threshold=threshold, reset=known, reset_value=value)
+
+
+def _per_neuron(name: str, values: Reals, neurons: int) -> Reals:
+    if values.size not in (1, neurons):
+        raise NeuronProblem(f"'{name}' has {values.size} values for {neurons} neurons")
+    return np.broadcast_to(values.reshape(-1), (neurons,)).copy()
+
+
+def _known(dt: float) -> float:
+    if dt <= 0:
+        raise NeuronProblem(
+            "the file says nothing of the timestep (r is 1); give it in seconds, e.g. --dt 1e-3 (Norse)"
+        )
+    return dt
+
+
+def _snapped(gain: Reals) -> Reals:
+    return np.where(np.abs(gain - 1) < SNAP, 1.0, gain)

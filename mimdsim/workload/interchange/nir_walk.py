@@ -1,0 +1,182 @@
+"""The walk over a NIR graph from its input to its output, along a chain of populations.
+
+A connection takes no time, as in the frameworks that write NIR: a population reads in timestep t what the one before it
+sent at t. Back to itself, over weights or not, it reads what it sent at t - 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from mimdsim.base.errors import DescriptionError
+from mimdsim.workload.interchange.imported import Dynamics, ImportedNetwork, Population
+from mimdsim.workload.interchange.linear_maps import Combination, LinearMap, MapProblem
+from mimdsim.workload.interchange.nir_composition import Arriving
+from mimdsim.workload.interchange.nir_flat import FlatGraph, flattened
+from mimdsim.workload.interchange.nir_neurons import Discretisation, NeuronProblem, dt_of_file, dynamics_of
+from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, NirFile, NirNode, Reals
+
+Recurrence = Literal["none", "one_to_one", "all_to_all"]
+AS_FILE = Discretisation()
+
+
+def network_of_nir(path: Path, file: NirFile, how: Discretisation = AS_FILE) -> ImportedNetwork:
+    """The chain of populations in a NIR graph, made discrete as `how` says.
+
+    Raises DescriptionError: nodes that are not supported with what they would need, graphs that are no chain, sizes
+    that disagree, a timestep or a reset that the file leaves open.
+    """
+    return _Walk(str(path), flattened(path, file.graph), how).network()
+
+
+class _Walk:
+    def __init__(self, where: str, graph: FlatGraph, how: Discretisation):
+        self._where, self._graph, self._how = where, graph, how
+        neurons = {name: node for name, node in graph.nodes.items() if node.kind in NEURONS}
+        told, problems = dt_of_file(neurons)
+        self._dt = how.dt_seconds or told
+        self._refuse([*([] if how.dt_seconds else problems), *self._open_questions(neurons)])
+        try:
+            arriving = Arriving(graph, self._dt)
+        except MapProblem as problem:
+            raise DescriptionError(where, [str(problem)]) from None
+        self._arriving, self._notes = arriving.at, arriving.notes
+        self._left = dict.fromkeys(neurons)
+
+    def network(self) -> ImportedNetwork:
+        """The populations, from the one that reads the input on."""
+        source, output = self._only("Input"), self._only("Output")
+        size = self._elements(source)
+        chain: list[Population] = []
+        while (name := self._reader(source)) is not None:
+            chain.append(self._population(name, source, size))
+            del self._left[name]
+            source, size = name, chain[-1].neurons
+        if self._left:
+            names = ", ".join(f"'{name}'" for name in self._left)
+            self._refuse([f"{names}: not reached from the input one layer after the other, which is all that can run"])
+        if not chain or not _passes_on(self._arriving[output], source):
+            chain.append(self._population(output, source, size))
+        notes = self._notes
+        if self._elements(output) != chain[-1].neurons:
+            notes.append(f"'{output}' says {self._elements(output)} values, there are {chain[-1].neurons}")
+        return ImportedNetwork(populations=tuple(chain), dt_seconds=self._dt, notes=tuple(notes))
+
+    def _open_questions(self, neurons: dict[str, NirNode]) -> list[str]:
+        """What is wrong with neurons on their own; all of it, as one option may answer several."""
+        problems: dict[str, list[str]] = {}
+        for name, node in neurons.items():
+            try:
+                dynamics_of(node, max(values.size for values in node.arrays.values()), self._dt, self._how)
+            except NeuronProblem as problem:
+                problems.setdefault(str(problem), []).append(f"'{name}' ({node.kind})")
+        return [f"{', '.join(names[:6])}: {problem}" for problem, names in problems.items()]
+
+    def _reader(self, source: str) -> str | None:
+        """The neurons that read `source`, which may be read by no more than one population."""
+        readers = [name for name in self._left if name != source and source in _sources(self._arriving[name])]
+        if len(readers) > 1:
+            names = " and ".join(f"'{name}'" for name in readers)
+            self._refuse([f"{names} all read '{source}'; layers here form one chain"])
+        return readers[0] if readers else None
+
+    def _population(self, name: str, source: str, size: int) -> Population:
+        arriving = self._arriving[name]
+        others = sorted(_sources(arriving) - {source, name})
+        self._refuse(
+            f"'{name}' also reads '{other}', which is not the layer before it; connections that skip layers or lead "
+            "back over several are not supported"
+            for other in others
+        )
+        try:
+            delay, term = _one_delay(arriving, source)
+            node = self._graph.nodes[name]
+            own = max((values.size for values in node.arrays.values()), default=1) if node.kind in NEURONS else 1
+            neurons = term.outputs or (own if own > 1 else size)
+            weights = self._finite(name, term.dense(size))
+            if weights.shape != (size, neurons):
+                raise MapProblem(f"takes {weights.shape[0]} values, '{source}' gives {size}")
+            if node.kind in NEURONS:
+                dynamics = dynamics_of(node, neurons, self._dt, self._how)
+            else:
+                dynamics = Dynamics(decay=np.zeros(neurons), gain=np.ones(neurons), rest=np.zeros(neurons))
+            recurrence, recurrent = self._recurrent(name, arriving, neurons)
+            return Population(
+                node=name,
+                kind=node.kind if node.kind in NEURONS else "Linear",
+                weights=weights,
+                dynamics=dynamics,
+                bias=self._bias(name, arriving, neurons),
+                recurrence=recurrence,
+                recurrent=recurrent,
+                delay=delay,
+            )
+        except (MapProblem, NeuronProblem) as problem:
+            kind = self._graph.nodes[name].kind
+            raise DescriptionError(self._where, [f"'{name}' ({kind}): {problem}"]) from None
+
+    def _recurrent(self, name: str, arriving: Combination, neurons: int) -> tuple[Recurrence, Reals | None]:
+        if name not in _sources(arriving):
+            return "none", None
+        delay, term = _one_delay(arriving, name)
+        if delay > 1:  # without a delay node a circle takes one timestep, with one of a timestep also
+            raise MapProblem(f"reads itself after {delay} timesteps; one is supported")
+        if term.matrix is None:
+            return "one_to_one", self._finite(name, np.broadcast_to(term.factor, (neurons,)))
+        if term.matrix.shape != (neurons, neurons):
+            raise MapProblem(f"reads itself over weights of shape {list(term.matrix.shape)} for {neurons} neurons")
+        diagonal = np.diagonal(term.matrix)
+        if np.count_nonzero(term.matrix) == np.count_nonzero(diagonal):  # so one-to-one weights are written
+            return "one_to_one", self._finite(name, diagonal)
+        return "all_to_all", self._finite(name, term.matrix)
+
+    def _bias(self, name: str, arriving: Combination, neurons: int) -> Reals | None:
+        constant = arriving.constant
+        if constant.size not in (1, neurons):
+            raise MapProblem(f"gets a constant of {constant.size} values for {neurons} neurons")
+        return self._finite(name, np.broadcast_to(constant, (neurons,))) if constant.any() else None
+
+    def _finite(self, name: str, values: Reals) -> Reals:
+        if not np.all(np.isfinite(values)):
+            raise MapProblem(f"weights that lead to '{name}' hold values that are not finite, or overflow")
+        return np.ascontiguousarray(values)
+
+    def _only(self, kind: str) -> str:
+        found = [name for name, node in self._graph.nodes.items() if node.kind == kind]
+        if len(found) != 1:
+            self._refuse([f"has {len(found)} nodes {kind}; one is needed"])
+        return found[0]
+
+    def _elements(self, name: str) -> int:
+        """The product of an input's or output's shape."""
+        shape = self._graph.nodes[name].arrays["shape"].reshape(-1)
+        extents = np.abs(shape[np.isfinite(shape)])
+        if extents.size != shape.size or np.any(shape < 1) or np.any(shape % 1) or np.prod(extents) > MAX_VALUES:
+            self._refuse([f"'{name}' has the shape {shape.tolist()[:8]}; whole numbers from 1 are needed"])
+        return int(np.prod(shape))
+
+    def _refuse(self, problems: Iterable[str]) -> None:
+        found = list(problems)
+        if found:
+            raise DescriptionError(self._where, found)
+
+
+def _sources(arriving: Combination) -> set[str]:
+    return {source for source, _ in arriving.terms}
+
+
+def _one_delay(arriving: Combination, source: str) -> tuple[int, LinearMap]:
+    found = [(delay, term) for (name, delay), term in arriving.terms.items() if name == source]
+    if len(found) != 1:
+        raise MapProblem(f"reads '{source}' {len(found)} times after different delays; one is supported")
+    return found[0]
+
+
+def _passes_on(arriving: Combination, source: str) -> bool:
+    """Whether exactly what `source` sends arrives."""
+    term = arriving.terms.get((source, 0))
+    return len(arriving.terms) == 1 and term is not None and term.plain and not arriving.constant.any()

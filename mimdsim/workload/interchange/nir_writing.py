@@ -1,0 +1,155 @@
+"""NIR files written, as the package `nir` 1.0.8 writes and reads them; and the graph of a network to write.
+
+NIR has no timestep. What is written has tau = dt / (1 - decay) and r = tau / dt, so that dt = tau / r; gains are folded
+into weights. A connection takes no time in NIR, so a layer that reads what was sent a timestep ago has a Delay of dt.
+NIR knows reset to a value only: other resets are noted in a neuron's metadata, which other programs do not look at.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.errors import DescriptionError, MissingExtra
+from mimdsim.base.files import write_atomically
+from mimdsim.workload.interchange.imported import Dynamics, ImportedNetwork, Population
+from mimdsim.workload.interchange.nir_nodes import GRAPH, NirFile, NirGraph, NirNode, Reals
+
+VERSION = "1.0.8"
+_FLOAT32 = frozenset({"weight", "bias"})
+
+
+def write_nir(path: Path, file: NirFile) -> None:
+    """Write a graph whole or not at all; the same graph gives the same bytes."""
+    try:
+        import h5py
+    except ImportError:
+        raise MissingExtra("h5py", "data", "writing NIR files") from None
+    content = io.BytesIO()
+    with h5py.File(content, "w") as opened:
+        _text(opened, "version", file.version)
+        _write_graph(opened.create_group("node"), file.graph)
+    write_atomically(path, content.getvalue())
+
+
+def _write_graph(group: Any, graph: NirGraph) -> None:
+    import h5py
+
+    _text(group, "type", GRAPH)
+    nodes = group.create_group("nodes")
+    for name, node in graph.nodes.items():
+        place = nodes.create_group(name)
+        if isinstance(node, NirGraph):
+            _write_graph(place, node)
+            continue
+        _text(place, "type", node.kind)
+        for array, values in node.arrays.items():
+            kept = np.int64 if array == "shape" else np.float32 if array in _FLOAT32 else np.float64
+            place.create_dataset(array, data=values.astype(kept))
+        if node.metadata:
+            about = place.create_group("metadata")
+            for key, value in node.metadata.items():
+                _text(about, key, value)
+    edges = np.array(graph.edges, dtype=object).reshape(-1, 2)
+    group.create_dataset("edges", data=edges, dtype=h5py.string_dtype())
+
+
+def _text(group: Any, name: str, value: str) -> None:
+    import h5py
+
+    group.create_dataset(name, data=value, dtype=h5py.string_dtype())
+
+
+def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirFile:
+    """The NIR graph of a network whose populations are called `names`.
+
+    Raises DescriptionError for what NIR has no words for.
+    """
+    dt = network.dt_seconds
+    if dt <= 0:
+        raise DescriptionError("NIR", ["its time constants are in seconds; give the length of a timestep, --dt 1e-3"])
+    nodes: dict[str, NirNode | NirGraph] = {
+        "input": NirNode(kind="Input", arrays={"shape": np.array([network.inputs])})
+    }
+    edges: list[tuple[str, str]] = []
+    before = "input"
+    for name, population in zip(names, network.populations, strict=True):
+        before = _Part(name, population, dt).add(nodes, edges, before)
+    nodes["output"] = NirNode(kind="Output", arrays={"shape": np.array([network.outputs])})
+    edges.append((before, "output"))
+    return NirFile(version=VERSION, graph=NirGraph(nodes=nodes, edges=tuple(edges)))
+
+
+class _Part:
+    """The nodes of one population."""
+
+    def __init__(self, name: str, population: Population, dt: float):
+        self._name, self._population, self._dt = name, population, dt
+        dynamics = population.dynamics
+        self._gain = dynamics.gain * (1.0 if dynamics.synapse_gain is None else dynamics.synapse_gain)
+
+    def add(self, nodes: dict[str, NirNode | NirGraph], edges: list[tuple[str, str]], before: str) -> str:
+        """Add nodes and edges; returns the node that sends what the population sends."""
+        name, population = self._name, self._population
+        if population.delay:
+            delay = np.full(population.inputs, population.delay * self._dt)
+            nodes[f"{name}_delay"] = NirNode(kind="Delay", arrays={"delay": delay})
+            edges.append((before, f"{name}_delay"))
+            before = f"{name}_delay"
+        nodes[f"{name}_weights"] = self._product(population.weights, population.bias)
+        edges.append((before, f"{name}_weights"))
+        if population.kind == "Linear":
+            return f"{name}_weights"
+        recurrent = population.recurrent
+        neurons = f"{name}_neurons" if recurrent is None else f"{name}.neurons"
+        nodes[neurons] = self._neurons(population.dynamics)
+        edges.append((f"{name}_weights", neurons))
+        if recurrent is not None:
+            matrix = np.diag(recurrent) if recurrent.ndim == 1 else recurrent
+            nodes[f"{name}.recurrent"] = self._product(matrix, None)
+            edges += [(neurons, f"{name}.recurrent"), (f"{name}.recurrent", neurons)]
+        return neurons
+
+    def _product(self, weights: Reals, bias: Reals | None) -> NirNode:
+        weight = np.ascontiguousarray((weights * self._gain).T)
+        if bias is None:
+            return NirNode(kind="Linear", arrays={"weight": weight})
+        return NirNode(kind="Affine", arrays={"weight": weight, "bias": bias * self._gain})
+
+    def _neurons(self, dynamics: Dynamics) -> NirNode:
+        zeros = np.zeros(self._population.neurons)
+        arrays: dict[str, Reals] = {}
+        metadata: dict[str, str] = {}
+        adds_up = dynamics.synapse_decay is None and np.all(dynamics.decay == 1)
+        if adds_up:
+            if dynamics.rest.any():
+                raise self._refused("starts from a potential but does not leak")
+            arrays["r"] = zeros + 1
+        else:
+            tau = self._tau(dynamics.decay)
+            arrays = {"tau": tau, "r": tau / self._dt, "v_leak": dynamics.rest}
+        if dynamics.synapse_decay is not None:
+            tau_syn = self._tau(dynamics.synapse_decay)
+            arrays = {"tau_syn": tau_syn, "tau_mem": arrays.pop("tau"), **arrays, "w_in": tau_syn / self._dt}
+        if dynamics.threshold is not None:
+            value = dynamics.reset_value
+            arrays |= {"v_threshold": dynamics.threshold, "v_reset": zeros if value is None else value}
+            if dynamics.reset != "zero":
+                metadata["reset"] = dynamics.reset
+        elif adds_up:
+            raise self._refused("adds up its input and never fires")
+        kind = "IF" if adds_up else "LIF"
+        if dynamics.threshold is None:
+            kind = "LI"
+        return NirNode(kind=kind if dynamics.synapse_decay is None else f"Cuba{kind}", arrays=arrays, metadata=metadata)
+
+    def _tau(self, decay: Reals) -> Reals:
+        if np.any(decay < 0) or np.any(decay >= 1):
+            raise self._refused(f"has a decay of {decay.min():g} to {decay.max():g}; from 0 to below 1 has a tau")
+        return self._dt / (1 - decay)
+
+    def _refused(self, why: str) -> DescriptionError:
+        return DescriptionError("NIR", [f"layer '{self._name}' {why}, for which NIR has no node"])

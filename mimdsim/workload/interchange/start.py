@@ -1,0 +1,58 @@
+"""Weights that a workload starts from because it says so, and the layers of a model that it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from mimdsim.base.errors import DescriptionError
+from mimdsim.graph import Layer, SpikingNetwork
+from mimdsim.workload.describe import Workload
+from mimdsim.workload.interchange.layers import Learning, layers_of
+from mimdsim.workload.interchange.model_file import arrays_of, read_model
+from mimdsim.workload.interchange.weights_file import checked_weights, read_arrays
+
+
+def given_weights(workload: Workload, network: SpikingNetwork) -> dict[str, npt.NDArray[np.float32]] | None:
+    """float32 arrays for all that the network trains, from training.initial_weights or else from network.imported; None
+    where neither is given.
+
+    Raises DataFileError where names or shapes are not the network's.
+    """
+    if workload.training.initial_weights:
+        path = Path(workload.training.initial_weights)
+        return checked_weights(path, read_arrays(path), network.parameters)
+    if workload.network.imported:
+        path = Path(workload.network.imported)
+        return checked_weights(path, arrays_of(read_model(path)), network.parameters)
+    return None
+
+
+def imported_layers(workload: Workload, described: SpikingNetwork) -> tuple[tuple[Layer, ...], int]:
+    """(layers of the model that the workload names, delay between them), of the widths of the `described` network.
+
+    Raises DataFileError for the file and DescriptionError where its widths are others.
+    """
+    chosen = workload.network
+    network = read_model(Path(chosen.imported))
+    if network.title != described.title:
+        widths = [each.neurons for each in network.populations]
+        raise DescriptionError(
+            f"workload '{workload.name}'",
+            [
+                f"network.imported: the model in {chosen.imported} is {network.title}, data and network.hidden are "
+                f"{described.title}; give data with {network.inputs} inputs and {network.outputs} classes, and hidden "
+                f"= {widths[:-1]}"
+            ],
+        )
+    learning = Learning(
+        capacities=tuple(layer.capacity for layer in described.layers),
+        second_threshold=chosen.second_threshold,
+        output_second_threshold=chosen.output_second_threshold,
+        slope=chosen.surrogate_slope,
+        reset_gradient=chosen.reset_gradient,
+        truncation=chosen.truncation,
+    )
+    return layers_of(f"network.imported = '{chosen.imported}'", network, learning)

@@ -1,0 +1,158 @@
+"""PyTorch's names and layouts of weights turned into those of a network: w.<layer>, r.<layer>, b.<layer>.
+
+PyTorch keeps a Linear layer as [outputs, inputs] and a network here has weights [inputs, neurons], so that matrices are
+transposed. Which tensor is which is guessed from names and shapes where only one way fits, else it has to be said.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mimdsim.base.errors import DataFileError, DescriptionError, suggest
+
+Array = npt.NDArray[Any]
+# snnTorch: lif1.recurrent.weight, lif1.recurrent.V; torch.nn.RNN: weight_hh_l0; norse: recurrent_weights.
+_RECURRENT = re.compile(r"recurrent|_hh|w_rec")
+_OWN_NAME = re.compile(r"([wrb])\.([A-Za-z0-9_]+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """Where a tensor goes: `tensor` of the file to `target` of the network ('w.hidden0')."""
+
+    tensor: str
+    target: str
+
+
+def parse_map(texts: Iterable[str]) -> tuple[Assignment, ...]:
+    """Assignments written as fc1.weight=w.hidden0; raises DescriptionError."""
+    made = []
+    for text in texts:
+        tensor, equals, target = text.partition("=")
+        if not equals or not _OWN_NAME.fullmatch(target.strip()):
+            raise DescriptionError(
+                f"--map {text}", ["write  --map TENSOR=w.LAYER  (r.LAYER recurrent, b.LAYER bias), e.g. w.hidden0"]
+            )
+        made.append(Assignment(tensor=tensor.strip(), target=target.strip()))
+    return tuple(made)
+
+
+def weights_of_state_dict(
+    path: Path, tensors: Mapping[str, Array], given: tuple[Assignment, ...] = ()
+) -> tuple[dict[str, Array], tuple[Assignment, ...], tuple[str, ...]]:
+    """(weights by our names and in our layout; which tensor went where; tensors not used).
+
+    Layers are called hidden0, hidden1, ..., output in their order. Raises DataFileError where the tensors make no
+    chain of layers, or more than one.
+    """
+    assigned = given or _guessed(path, tensors)
+    weights: dict[str, Array] = {}
+    for each in assigned:
+        if each.tensor not in tensors:
+            raise DataFileError(path, f"has no tensor '{each.tensor}'{suggest(each.tensor, tensors)}")
+        with np.errstate(invalid="ignore"):  # some not-a-numbers make a noise when they are widened
+            values = np.asarray(tensors[each.tensor], np.float64)
+        kind = each.target[0]
+        wanted = {"w": (2,), "r": (1, 2), "b": (1,)}[kind]
+        if values.ndim not in wanted:
+            raise DataFileError(
+                path,
+                f"'{each.tensor}' has {values.ndim} dimensions; {each.target} takes {' or '.join(map(str, wanted))}",
+            )
+        values = values.T if values.ndim == 2 else values
+        if each.target in weights:
+            if kind != "b":
+                raise DataFileError(path, f"'{each.target}' is given twice; each layer has one")
+            values = values + weights[each.target]  # PyTorch keeps a bias for input and recurrence; they add up
+        weights[each.target] = values
+    used = {each.tensor for each in assigned}
+    return weights, assigned, tuple(name for name in tensors if name not in used)
+
+
+def chain_of(path: Path, weights: Mapping[str, Array]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """(layers in order, widths from the input to the output); raises DataFileError for what is no chain of layers."""
+    layers = sorted(
+        (name[2:] for name in weights if name.startswith("w.")),
+        key=lambda name: (name == "output", _natural(name)),
+    )
+    expected = [*(f"hidden{index}" for index in range(len(layers) - 1)), "output"]
+    if not layers or layers != expected:
+        raise DataFileError(
+            path, f"has weights for layers {', '.join(layers) or '(none)'}; needed are hidden0, hidden1, ..., output"
+        )
+    widths = [int(weights[f"w.{layers[0]}"].shape[0])]
+    for layer in layers:
+        inputs, neurons = weights[f"w.{layer}"].shape
+        if inputs != widths[-1]:
+            raise DataFileError(path, f"w.{layer} takes {inputs} inputs, the layer before it has {widths[-1]} neurons")
+        for kind, shapes in (("r", ((neurons, neurons), (neurons,))), ("b", ((neurons,),))):
+            other = weights.get(f"{kind}.{layer}")
+            if other is not None and other.shape not in shapes:
+                raise DataFileError(path, f"{kind}.{layer} has the shape {list(other.shape)} for {neurons} neurons")
+        widths.append(int(neurons))
+    strays = [name for name in weights if name[2:] not in layers]
+    if strays:
+        raise DataFileError(path, f"{', '.join(strays)} belong to no layer; layers are {', '.join(layers)}")
+    return tuple(layers), tuple(widths)
+
+
+def _guessed(path: Path, tensors: Mapping[str, Array]) -> tuple[Assignment, ...]:
+    """Matrices in the natural order of their names as layers, each with its bias and recurrence."""
+    if all(_OWN_NAME.fullmatch(name) for name in tensors) and tensors:
+        raise DataFileError(
+            path, "already has weights under the names of a network: set training.initial_weights to it"
+        )
+    matrices = [
+        name for name in sorted(tensors, key=_natural) if tensors[name].ndim == 2 and not _RECURRENT.search(name)
+    ]
+    if not matrices:
+        found = ", ".join(f"{name} {list(array.shape)}" for name, array in list(tensors.items())[:12])
+        raise DataFileError(path, f"has no matrix that could be a layer's weights; it has {found or 'nothing'}")
+    for first, second in itertools.pairwise(matrices):
+        if tensors[first].shape[0] != tensors[second].shape[1]:
+            listed = ", ".join(f"{name} {list(tensors[name].shape)}" for name in matrices)
+            raise DataFileError(
+                path,
+                f"its matrices in the order of their names make no chain of layers ({listed}); say which is which, "
+                f"--map {matrices[0]}=w.hidden0 ...",
+            )
+    layers = [*(f"hidden{index}" for index in range(len(matrices) - 1)), "output"]
+    made = [Assignment(tensor=name, target=f"w.{layer}") for name, layer in zip(matrices, layers, strict=True)]
+    widths = {layer: tensors[name].shape[0] for name, layer in zip(matrices, layers, strict=True)}
+    for name, layer in zip(matrices, layers, strict=True):
+        bias = re.sub("weight(?=[^.]*$)", "bias", name)
+        if bias != name and bias in tensors and tensors[bias].ndim == 1:
+            made.append(Assignment(tensor=bias, target=f"b.{layer}"))
+    for name in sorted(tensors, key=_natural):
+        if _RECURRENT.search(name) and tensors[name].ndim in (1, 2):
+            layer = _recurrent_layer(path, name, tensors[name], widths)
+            kind = "b" if "bias" in name else "r"
+            made.append(Assignment(tensor=name, target=f"{kind}.{layer}"))
+    return tuple(made)
+
+
+def _recurrent_layer(path: Path, name: str, values: Array, widths: Mapping[str, int]) -> str:
+    """The layer that a recurrent tensor belongs to, told by its size."""
+    fitting = [layer for layer, width in widths.items() if values.shape in ((width, width), (width,))]
+    if len(fitting) != 1:
+        which = f"fits {' and '.join(fitting)}" if fitting else "fits no layer"
+        raise DataFileError(
+            path, f"'{name}' {list(values.shape)} {which}; give all tensors, --map {name}=r.hidden0 and so on"
+        )
+    return fitting[0]
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    """Order in which fc2 stands before fc10."""
+    return [
+        (1, int(part), "") if part.isdecimal() and len(part) < 9 else (0, 0, part)
+        for part in re.split("([0-9]+)", name)
+    ]
