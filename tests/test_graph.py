@@ -11,10 +11,10 @@ from networks import given_values, gradient_names, interpreted, parameter_keys, 
 
 from mimdsim.base.errors import MappingError
 from mimdsim.graph import OPERATIONS, Graph, Scan, SpikingNetwork, Value, differentiate, interpret, training_graph
+from mimdsim.graph.losses import Logits
 from mimdsim.graph.network import forward_graph
 from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Slice
-from mimdsim.graph.training import Logits
 
 ALL_LISTED = -100.0  # a second threshold below every membrane potential
 
@@ -225,8 +225,8 @@ def test_an_unknown_recurrence_or_delay_is_refused_with_the_known_ones() -> None
         small_network(delay=2)
 
 
-def test_a_layer_that_does_not_spike_is_refused() -> None:
+def test_a_hidden_layer_that_does_not_spike_is_refused() -> None:
     network = small_network()
-    silent = replace(network, layers=(*network.layers[:-1], replace(network.layers[-1], spiking=False)))
-    with pytest.raises(MappingError, match=r"'output': .* leave spiking = true"):
+    silent = replace(network, layers=(replace(network.layers[0], spiking=False), *network.layers[1:]))
+    with pytest.raises(MappingError, match=r"'hidden0': .* leave spiking = true"):
         training_graph(silent)

@@ -4,6 +4,7 @@ from mimdsim.codelets import (
     array_products,
     dense,
     elementwise,
+    losses,
     neurons,
     rows,
     spikes,
@@ -14,7 +15,7 @@ from mimdsim.codelets import (
 
 CODELETS = {
     record.name: record
-    for family in (neurons, spikes, truncation, wiring, dense, training, elementwise, array_products, rows)
+    for family in (neurons, spikes, truncation, wiring, dense, losses, training, elementwise, array_products, rows)
     for record in family.CODELETS
 }
 
@@ -23,6 +24,7 @@ __all__ = [
     "array_products",
     "dense",
     "elementwise",
+    "losses",
     "neurons",
     "rows",
     "spikes",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mimdsim.base.errors import MappingError
-from mimdsim.codelets import dense, neurons, spikes, training, truncation, wiring
+from mimdsim.codelets import dense, losses, neurons, spikes, training, truncation, wiring
 from mimdsim.codelets.launch import SUBWORD_STORE_BUNDLES, SUBWORD_STORE_SOURCE
 from mimdsim.program import Codelet, Term, TileFormula, WorkerBundles
 
@@ -71,11 +71,11 @@ HALF = {
         fixed=2 + SUBWORD_STORE_BUNDLES,
         why=f"half: four parts a load and add, 2 to add up the lanes, {SUBWORD_STORE_SOURCE}",
     ),
-    training.CROSS_ENTROPY.name: Change(
+    losses.CROSS_ENTROPY.name: Change(
         more=(Term(bundles=1 + SUBWORD_STORE_BUNDLES, extents=("classes",)),),
         why=f"half: per class a conversion and {SUBWORD_STORE_SOURCE}",
     ),
-    training.LIST_COUNT_GRADIENT.name: Change(
+    losses.LIST_COUNT_GRADIENT.name: Change(
         more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("timesteps", "capacity")),),
         why=f"half: per slot {SUBWORD_STORE_SOURCE}",
     ),
@@ -86,6 +86,18 @@ _PER_LISTED = Change(
     more=(Term(bundles=SUBWORD_STORE_BUNDLES, extents=("listed",)),),
     why=_AN_ID,
 )
+for _name in (losses.LIST_LAST_GRADIENT.name, losses.LISTED_OF.name):
+    HALF[_name] = HALF[losses.LIST_COUNT_GRADIENT.name]
+_POOLS = [losses.pool_codelet(what, by_timestep).name for what, by_timestep in losses.POOLS]
+for _name, _loops in (
+    (losses.CROSS_ENTROPY_BY_TIMESTEP.name, ("timesteps", "classes")),
+    (losses.SQUARED_ERROR.name, ("classes",)),
+    *((name, ("timesteps", "neurons")) for name in _POOLS),
+):
+    HALF[_name] = Change(
+        more=(Term(bundles=1 + SUBWORD_STORE_BUNDLES, extents=_loops),),
+        why=f"half: per element a conversion and {SUBWORD_STORE_SOURCE}",
+    )
 SHORT_IDS = {
     spikes.SCAN_FLAGS.name: _PER_HIT,
     spikes.COMBINE_WORKERS.name: _PER_HIT,
@@ -110,6 +122,7 @@ _FORMULAS: tuple[Callable[[int], TileFormula], ...] = (
     training.adam_formula,
     training.squares_formula,
     training.scale_all_formula,
+    *losses.STREAM_FORMULAS,
 )
 FORMULAS = {formula(4): formula for formula in _FORMULAS}
 

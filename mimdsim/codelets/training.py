@@ -1,4 +1,4 @@
-"""Codelets of the loss and of the optimisers."""
+"""Codelets of the optimisers and of clipping."""
 
 from __future__ import annotations
 
@@ -11,64 +11,6 @@ import numpy as np
 from mimdsim.codelets.launch import overhead_bundles
 from mimdsim.numerics import training as numerics
 from mimdsim.program import Codelet, Field, Term, TileFormula, WorkerBundles
-
-COUNT_SPIKES = Codelet(
-    name="CountSpikes",
-    fields=(
-        Field(name="ids", access="read", box=(":", "sample", ":")),
-        Field(name="counts", access="read", box=(":", "sample", ":")),
-        Field(name="totals", access="write", box=("sample", ":")),
-    ),
-    columns=("sample",),
-    compute=numerics.count_spikes,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=1, vectors=3),
-        terms=(Term(bundles=8, extents=("timesteps",)), Term(bundles=2, extents=("classes",))),
-        kind="assumed",
-        source="about 8 bundles per timestep: loop over a short list, one read-modify-write per spike",
-    ),
-    code_bytes=256,
-)
-
-CROSS_ENTROPY = Codelet(
-    name="CrossEntropy",
-    fields=(
-        Field(name="totals", access="read", box=("sample", ":")),
-        Field(name="labels", access="read", box=("sample",)),
-        Field(name="losses", access="write", box=("sample",)),
-        Field(name="gradient", access="write", box=("sample", ":")),
-    ),
-    columns=("sample",),
-    constants=("scale",),
-    compute=numerics.cross_entropy,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=1, vectors=4) + 20,
-        terms=(Term(bundles=20, extents=("classes",)),),  # max, exponential (3), sum, division (3), stores
-        kind="assumed",
-        source="three passes over the classes, exponential 3 and division 3 cycles (PopLibs operation tables)",
-    ),
-    flops=(Term(bundles=6, extents=("classes",)),),
-    code_bytes=512,
-)
-
-LIST_COUNT_GRADIENT = Codelet(
-    name="ListCountGradient",
-    fields=(
-        Field(name="ids", access="read", box=(":", "sample", ":")),
-        Field(name="counts", access="read", box=(":", "sample", ":")),
-        Field(name="gradient", access="read", box=("sample", ":")),
-        Field(name="g", access="write", box=(":", "sample", ":")),
-    ),
-    columns=("sample",),
-    compute=numerics.list_count_gradient,
-    cost=WorkerBundles(
-        fixed=overhead_bundles(scalars=1, vectors=4),
-        terms=(Term(bundles=4, extents=("timesteps", "capacity")),),
-        kind="assumed",
-        source="about 4 bundles per slot: load id, load gradient, select, store",
-    ),
-    code_bytes=256,
-)
 
 UPDATE_FIELDS = (
     Field(name="w", access="update", box=(":", "start:stop")),
@@ -307,9 +249,6 @@ SCALE_ALL = Codelet(
 )
 
 CODELETS = (
-    COUNT_SPIKES,
-    CROSS_ENTROPY,
-    LIST_COUNT_GRADIENT,
     SGD,
     ADAM,
     *(update_codelet(kind, scheduled) for kind, scheduled in UPDATE_FORMULAS),

@@ -5,8 +5,7 @@ Each family file brings its rules: kinds of the fused operations -> function. A 
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection
 
 import networkx as nx
 
@@ -14,6 +13,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.compiler import (
     lower_array_time,
     lower_arrays,
+    lower_losses,
     lower_neurons,
     lower_rows,
     lower_selection,
@@ -29,18 +29,21 @@ from mimdsim.graph import Adam, Graph, Operation, Scan, SpikingNetwork
 from mimdsim.graph.training import LEARNING_RATE, moment_name, optimiser_state
 from mimdsim.program import Program, TileMapping
 
-RULES = {
+Rules = dict[tuple[str, ...], Callable[..., None]]
+RULES: Rules = {
     **lower_neurons.RULES,
     **lower_selection.RULES,
     **lower_spikes.RULES,
     **lower_wiring.RULES,
+    **lower_losses.RULES,
     **lower_training.RULES,
 }
-ARRAY_RULES = {**lower_training.RULES, **lower_arrays.RULES, **lower_rows.RULES}  # of dense spikes
-OVERWRITES = ("lif_state_gradient",)  # write their result over their first input
+# of dense spikes
+ARRAY_RULES: Rules = {**lower_losses.OF_COUNTS, **lower_training.RULES, **lower_arrays.RULES, **lower_rows.RULES}
+OVERWRITES = ("lif_state_gradient", "add_read_out")  # write their result over their first input
 
 
-def _rules(low: Lowering) -> dict[tuple[str, ...], Any]:
+def _rules(low: Lowering) -> Rules:
     return ARRAY_RULES if isinstance(low, ArrayLowering) else RULES
 
 

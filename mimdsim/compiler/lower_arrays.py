@@ -207,7 +207,12 @@ def lower_steady(low: ArrayLowering, ops: Operations) -> None:
 def lower_counts(low: ArrayLowering, ops: Operations) -> None:
     """spike_counts: every sample's spikes of all timesteps, gathered on the tile of the sample."""
     (op,) = ops
-    batch, classes = low.network.batch, low.network.classes
+    if op.attributes.first:
+        raise MappingError(
+            'training.reading = "last" of dense spikes has no lowering to tiles; it runs on the GPU side and in the '
+            'interpreter: set network.spikes = "sparse", or training.reading = "sum"'
+        )
+    batch, classes = low.network.batch, op.attributes.neurons
     totals = low.variable("totals", (batch, classes), "int32", low.by_sample(0), "gradients")
     low.storage[op.outputs[0]] = (totals,)
     low.outputs[op.outputs[0]] = totals
@@ -227,7 +232,7 @@ def lower_counts_gradient(low: ArrayLowering, ops: Operations) -> None:
     (op,) = ops
     blocks = low.states(op.layer)
     gradient = low.storage[op.inputs[0]][0]
-    g = low.matrix("g.output", (low.network.batch, low.network.classes), blocks, "gradients")
+    g = low.matrix("g.output", (low.network.batch, op.attributes.neurons), blocks, "gradients")
     low.storage[op.outputs[0]] = (g,)
     table = low.on_boxes(elementwise.ARRANGE_BOXES, {"source": gradient, "target": g}, blocks, op.layer)
     low.emit("hand out gradient", op.kind, tables=(table,))
@@ -244,6 +249,7 @@ RULES: dict[tuple[str, ...], Callable[[ArrayLowering, Operations], None]] = {
     ("lif_state_gradient",): lower_decay_gradient,
     ("add",): lower_sum,
     ("steady",): lower_steady,
+    ("add_read_out",): lower_sum,
     ("spike_counts",): lower_counts,
     ("spike_counts_gradient",): lower_counts_gradient,
 }

@@ -14,7 +14,7 @@ RASTER_POINTS = 4000
 def activity_profiles(network: SpikingNetwork, activity: RecordedActivity) -> tuple[Activity, ...]:
     """Spikes per layer of the recorded training step, the network input first."""
     sizes = [("input", network.inputs, network.input_capacity)]
-    sizes += [(layer.name, layer.neurons, network.most_spikes(layer)) for layer in network.layers]
+    sizes += [(layer.name, layer.neurons, network.most_spikes(layer)) for layer in network.layers if layer.spiking]
     profiles = []
     for index, (name, neurons, capacity) in enumerate(sizes):
         ids, counts = activity.ids[name], activity.counts[name]

@@ -164,7 +164,7 @@ def train(
         if isinstance(network.optimiser, Adam):
             executor.write({"training_step": np.array([number + 1])})
         executor.run()
-        course.add(float(executor.read("loss").mean()), int((guesses(executor) == labels).sum()), scalars)
+        course.add(total_loss(executor, network), int((guesses(executor) == labels).sum()), scalars)
         last = course.done == total
         if last:
             activity = executor.activity()
@@ -201,6 +201,11 @@ def train(
         best_epoch=course.best_epoch if course.best else None,
         scheduled={name: tuple(values) for name, values in course.scheduled.items()},
     )
+
+
+def total_loss(executor: Executor, network: SpikingNetwork) -> float:
+    """Mean over the batch, with what penalties add."""
+    return float(executor.read("loss").mean() + sum(executor.read(name).sum() for name in network.penalties))
 
 
 def split(samples: int, validation_share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -247,7 +252,7 @@ def dropped_spikes(executor: Executor, network: SpikingNetwork, activity: Record
     dropped = {}
     for layer in network.layers:
         name = f"v.{layer.name}.sequence"
-        if name in executor.arrays:
+        if name in executor.arrays and layer.spiking:
             fired = int((executor.arrays[name] > np.float32(layer.selection.threshold)).sum())
             dropped[layer.name] = fired - int(activity.counts[layer.name][..., 0].sum())
     return dropped

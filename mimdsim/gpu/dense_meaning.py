@@ -57,18 +57,19 @@ def _select_gradient(selection: Selection, gradient: np.ndarray, spikes: DenseSp
     return (gradient * spikes.listed * surrogate(selection, v),)
 
 
-def _counts(neurons: int, spikes: Any) -> tuple[np.ndarray]:
-    if not isinstance(spikes, DenseSpikes):
-        found: tuple[np.ndarray] = OPERATIONS["spike_counts"].evaluate(neurons, spikes)
-        return found
-    return (spikes.fired.sum(axis=0, dtype=np.float64),)
+def _fired_only(kind: str) -> Callable[..., tuple[Any, ...]]:
+    """The operation's own meaning on dense spikes, of those that fired."""
+    return lambda attributes, spikes: OPERATIONS[kind].evaluate(attributes, _fired(spikes).astype(np.float64))
 
 
-def _counts_gradient(attributes: Any, gradient: np.ndarray, spikes: Any) -> tuple[np.ndarray]:
-    if not isinstance(spikes, DenseSpikes):
-        found: tuple[np.ndarray] = OPERATIONS["spike_counts_gradient"].evaluate(attributes, gradient, spikes)
-        return found
-    return ((gradient * spikes.listed).astype(gradient.dtype),)
+def _listed_only(kind: str) -> Callable[..., tuple[Any, ...]]:
+    """The gradient that the operation gives dense spikes, at what is listed."""
+
+    def meaning(attributes: Any, gradient: np.ndarray, spikes: Any) -> tuple[np.ndarray]:
+        (made,) = OPERATIONS[kind].evaluate(attributes, gradient, _fired(spikes))
+        return ((made * spikes.listed).astype(gradient.dtype) if isinstance(spikes, DenseSpikes) else made,)
+
+    return meaning
 
 
 def _fired(value: Any) -> np.ndarray:
@@ -90,12 +91,13 @@ MEANINGS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "zeros": _zeros,
     "select_spikes": _select,
     "select_gradient": _select_gradient,
-    "spike_counts": _counts,
-    "spike_counts_gradient": _counts_gradient,
     **{
         kind: _on_fired(kind)
         for kind in ("self_synapse", "self_synapse_weight_gradient", "self_synapse_spike_gradient")
     },
+    **{kind: _fired_only(kind) for kind in ("spike_counts", "spikes_by_timestep", "firing_penalty")},
+    "firing_penalty_gradient": _fired_only("firing_penalty_gradient"),
+    **{kind: _listed_only(kind) for kind in ("spike_counts_gradient", "listed_of")},
 }
 
 

@@ -37,8 +37,10 @@ class _Outer:
         return self.build.add(kind, inputs, name, layer=layer, attributes=attributes)
 
 
-def differentiate(graph: Graph, loss: str, wrt: Sequence[str]) -> tuple[Graph, dict[str, str]]:
-    """`graph` with the operations that compute d loss / d w for every w in `wrt`.
+def differentiate(
+    graph: Graph, loss: str, wrt: Sequence[str], terms: tuple[str, ...] = ()
+) -> tuple[Graph, dict[str, str]]:
+    """`graph` with the operations that compute d loss / d w for every w in `wrt`; the loss is `loss` plus all `terms`.
 
     Returns the new graph and the gradient's name for each w. The forward scan gains the stash as stacked outputs.
     Raises ValueError when a w does not reach the loss.
@@ -55,7 +57,7 @@ def differentiate(graph: Graph, loss: str, wrt: Sequence[str]) -> tuple[Graph, d
             _transpose_scan(build, op, cotangents)
             continue
         given = tuple(cotangents.get(name) for name in op.outputs)
-        if op.outputs != (loss,) and not any(given):
+        if op.outputs[0] not in (loss, *terms) and not any(given):
             continue
         rule = _rule_of(op)
         build.phase = "loss" if op.phase == "loss" else "backward"
@@ -107,12 +109,29 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
     entering = dict(inside)
     finals = len(scan.carries)
     stacked_slices: list[tuple[str, Slice]] = []
+    even: dict[str, tuple[str, str]] = {}  # stacked value -> the constant of the body and the outer value it is
     for name, outer_name in zip(scan.stacked, op.outputs[finals:], strict=True):
-        if outer_name in cotangents:
-            entry = inner.declare(_cotangent_of(f"d.{name}.now", body.value(name)))
-            stacked_slices.append((cotangents[outer_name], Slice(inside=entry)))
+        cotangent = cotangents.get(outer_name)
+        if cotangent is None:
+            continue
+        if not build.values[cotangent].shape:  # one number for all elements of all timesteps
+            even[name] = inner.declare(Value(name=f"d.{name}.even", shape=())), cotangent
+            continue
+        entry = inner.declare(_cotangent_of(f"d.{name}.now", body.value(name)))
+        stacked_slices.append((cotangent, Slice(inside=entry)))
+        known = inside.get(name)
+        if known is not None and body.value(name).form == "array":
+            layer = next((step.layer for step in body.operations if name in step.outputs), "")
+            inside[name] = inner.one("add_read_out", (known, entry), f"d.{name}.sum", layer=layer)
+        else:
             _accumulate(back, inside, (name,), (entry,), "")
     for step in reversed(body.operations):
+        for name in step.outputs:
+            if name in even:
+                if name not in inside:
+                    raise ValueError(f"'{name}' has no gradient but of a penalty, which has no rule")
+                given_even = (inside[name], even[name][0])
+                inside[name] = inner.one("add_even", given_even, f"d.{name}.with_even", layer=step.layer)
         given = tuple(inside.get(name) for name in step.outputs)
         if any(given):
             _accumulate(back, inside, step.inputs, _rule_of(step)(back, step, given), step.layer)
@@ -152,10 +171,11 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
         reverse=not scan.reverse,
         carries=tuple(carries),
         slices=tuple(item for _, item in reads),
-        constants=tuple(f"saved.{name}" for name in back.constants),
+        constants=(*(f"saved.{name}" for name in back.constants), *(inner_name for inner_name, _ in even.values())),
         stacked=(),
     )
-    inputs = (*starts, *(name for name, _ in reads), *(constant_of[name] for name in back.constants))
+    constants = (*(constant_of[name] for name in back.constants), *(outer_name for _, outer_name in even.values()))
+    inputs = (*starts, *(name for name, _ in reads), *constants)
     outputs = build.add("scan", inputs, f"{op.name}.backward", attributes=transposed)
     for index, constant in enumerate(sums):
         cotangents[constant_of[constant]] = outputs[len(carries) - len(sums) + index]

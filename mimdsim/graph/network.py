@@ -7,7 +7,8 @@ layers run one after another in every timestep. A layer always reads its own spi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field, replace
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.graph import linear_layer
@@ -15,11 +16,12 @@ from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
 from mimdsim.graph.linear_layer import reads_own_spikes
 from mimdsim.graph.linear_neurons import LinearNeuron
+from mimdsim.graph.losses import FiringTarget, Loss, Output, add_loss
 from mimdsim.graph.neurons import Lif
 from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Graph, GraphBuilder, Scan, Slice, Value
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
-from mimdsim.graph.training import LEARNING_RATE, Adam, Logits, Sgd, Trained, add_updates
+from mimdsim.graph.training import LEARNING_RATE, Adam, Sgd, Trained, add_updates
 from mimdsim.graph.truncation import random_name
 
 RECURRENCES = ("none", "one_to_one", "all_to_all")
@@ -81,6 +83,7 @@ class SpikingNetwork:
     optimiser: Adam | Sgd
     delay: int = 1
     steady_input: bool = False
+    loss: Loss = field(default_factory=Loss)
     threshold_schedule: ThresholdSchedule | None = None
     largest_gradient_norm: float = 0.0  # all gradients together are scaled down to it; 0: as they are
 
@@ -112,7 +115,12 @@ class SpikingNetwork:
 
     @property
     def classes(self) -> int:
-        return self.layers[-1].neurons
+        return self.layers[-1].neurons // self.loss.neurons_per_class
+
+    @property
+    def penalties(self) -> tuple[str, ...]:
+        """Terms of the loss beside 'loss': one per hidden layer whose firing is penalised."""
+        return tuple(penalty_of(layer.name) for layer in self.layers[:-1]) if self.loss.firing_strength else ()
 
     @property
     def title(self) -> str:
@@ -141,6 +149,11 @@ class SpikingNetwork:
         return follows or layer.recurrence != "none" or (full and reads_own_spikes(layer.neuron))
 
 
+def penalty_of(layer: str) -> str:
+    """The graph value of what a layer's firing adds to the loss."""
+    return f"penalty.{layer}"
+
+
 def second_threshold_of(layer: str) -> str:
     """The graph input that holds a layer's second threshold where that is scheduled."""
     return f"second_threshold.{layer}"
@@ -152,11 +165,11 @@ def training_graph(network: SpikingNetwork) -> Graph:
     Inputs: 'input' (spikes [timesteps, batch, inputs]), 'labels' [batch], 'training_step', the network's parameters,
     with Adam 'moment1.<layer>', 'moment2.<layer>' of weights and 'moment1.r.<layer>' and so on of others (with momentum
     'momentum.<layer>'), what `network.scheduled` names, and 'random.<layer>' [batch] where truncation is random.
-    Outputs: 'loss', 'counts' [batch, classes], the gradient of each parameter (clipped where that is asked for), and
-    'next.<parameter>' (and moments).
+    Outputs: 'loss', 'counts' [batch, classes], the gradient of each parameter (clipped where that is asked for),
+    'next.<parameter>' (and moments), and 'penalty.<layer>' of the layers whose firing is penalised.
     """
     graph = forward_graph(network)
-    graph, gradients = differentiate(graph, "loss", tuple(network.parameters))
+    graph, gradients = differentiate(graph, "loss", tuple(network.parameters), terms=network.penalties)
     build = builder("update")
     build.values = dict(graph.values)
     build.inputs = list(graph.inputs)
@@ -165,16 +178,16 @@ def training_graph(network: SpikingNetwork) -> Graph:
         Trained(weight=name, gradient=gradient, layer=name.split(".", 1)[1]) for name, gradient in gradients.items()
     )
     updates = add_updates(build, network.optimiser, network.largest_gradient_norm, trained)
-    return build.graph(("loss", "counts", *updates))
+    return build.graph(("loss", "counts", *updates, *network.penalties))
 
 
 def forward_graph(network: SpikingNetwork) -> Graph:
     """The forward scan and the loss."""
     for layer in network.layers:
-        if not layer.spiking:
+        if not layer.spiking and (layer is not network.layers[-1] or layer.recurrence != "none"):
             raise MappingError(
-                f"layer '{layer.name}': a layer whose membrane potential is the output is not supported yet: leave "
-                "spiking = true"
+                f"layer '{layer.name}': only the last layer may be read by its membrane potential, and without "
+                "synapses onto itself: leave spiking = true"
             )
     body = builder("forward")
     batch = network.batch
@@ -195,8 +208,12 @@ def forward_graph(network: SpikingNetwork) -> Graph:
     emitted: list[str] = []
     for layer in network.layers:
         carried, u = _neuron(body, layer, _current(body, layer, source))
+        carries += carried
+        if not layer.spiking:
+            emitted.append(u)
+            continue
         drawn, spikes = _emit(body, network, layer, u)
-        carries += (*carried, *drawn)
+        carries += drawn
         emitted.append(spikes)
         source = f"{spikes}.previous" if network.delay else spikes
     for index, spikes in enumerate(emitted):
@@ -210,7 +227,7 @@ def forward_graph(network: SpikingNetwork) -> Graph:
         carries=tuple(carries),
         slices=(Slice(inside="input.now"),),
         constants=(*network.moving_thresholds, *network.parameters),
-        stacked=(emitted[-1],),
+        stacked=(emitted[-1], *(emitted[:-1] if network.loss.firing_strength else ())),
     )
     return _with_loss(network, scan)
 
@@ -245,7 +262,9 @@ def _neuron(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry
     if isinstance(layer.neuron, LinearNeuron):
         return linear_layer.step(body, layer, layer.neuron, current)
     before = f"v.{layer.name}.previous"
-    v = body.one("lif", (before, current), f"v.{layer.name}", layer=layer.name, attributes=layer.neuron)
+    # what does not spike is not reset either
+    lif = layer.neuron if layer.spiking else replace(layer.neuron, threshold=math.inf, reset_gradient="pass")
+    v = body.one("lif", (before, current), f"v.{layer.name}", layer=layer.name, attributes=lif)
     return (Carry(enters=before, leaves=v),), v
 
 
@@ -295,7 +314,14 @@ def _with_loss(network: SpikingNetwork, scan: Scan) -> Graph:
     outputs = build.add("scan", (*starts, source, *scan.constants), "time", attributes=scan)
     build.phase = "loss"
     last = network.layers[-1]
-    counts = build.one("spike_counts", (outputs[-1],), "counts", layer=last.name, attributes=last.neurons)
-    logits = Logits(scale=network.logit_scale)
-    build.one("cross_entropy", (counts, "labels"), "loss", layer=last.name, attributes=logits)
-    return build.graph(("loss", "counts"))
+    finals = len(scan.carries)
+    output = Output(
+        name=outputs[finals], layer=last.name, neurons=last.neurons, timesteps=network.timesteps, spiking=last.spiking
+    )
+    add_loss(build, network.loss, output, network.logit_scale)
+    for layer, spikes in zip(network.layers, outputs[finals + 1 :], strict=False):
+        wanted = FiringTarget(
+            target=network.loss.firing_target, strength=network.loss.firing_strength, neurons=layer.neurons
+        )
+        build.one("firing_penalty", (spikes,), penalty_of(layer.name), layer=layer.name, attributes=wanted)
+    return build.graph(("loss", "counts", *network.penalties))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from mimdsim.graph.definition import OpDef
 from mimdsim.graph.dense import DENSE
 from mimdsim.graph.linear_neurons import LINEAR_NEURONS
+from mimdsim.graph.losses import LOSS
 from mimdsim.graph.neurons import NEURONS
+from mimdsim.graph.read_outs import READ_OUTS
 from mimdsim.graph.records import GraphBuilder
 from mimdsim.graph.scan import SCAN
 from mimdsim.graph.spikes import SPIKES
@@ -13,7 +15,7 @@ from mimdsim.graph.training import TRAINING
 from mimdsim.graph.truncation import TRUNCATION
 from mimdsim.graph.wiring import WIRING
 
-FAMILIES = (*DENSE, *SPIKES, *TRUNCATION, *WIRING, *NEURONS, *LINEAR_NEURONS, *TRAINING, SCAN)
+FAMILIES = (*DENSE, *SPIKES, *TRUNCATION, *WIRING, *NEURONS, *LINEAR_NEURONS, *READ_OUTS, *LOSS, *TRAINING, SCAN)
 OPERATIONS: dict[str, OpDef] = {record.name: record for record in FAMILIES}
 
 

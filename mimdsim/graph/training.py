@@ -1,4 +1,4 @@
-"""Loss and update: spike counts summed over time, cross-entropy from logits; clipping, SGD and Adam."""
+"""Update of what is trained: clipping by the global norm, SGD with momentum, Adam and AdamW."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.graph.definition import Backward, OpDef, elements, like
-from mimdsim.graph.records import GraphBuilder, Operation, SparseSpikes, Value
+from mimdsim.graph.definition import OpDef, elements, like
+from mimdsim.graph.records import GraphBuilder, Value
 
 LEARNING_RATE = "learning_rate"  # graph input of a scheduled rate
 NORM_FLOOR = 1e-6  # added to the norm of the gradients before the bound is divided by it, as PyTorch does
@@ -100,72 +100,6 @@ def _clipped(build: GraphBuilder, largest_norm: float, trained: tuple[Trained, .
     return tuple(made)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Logits:
-    """logits = scale * spike counts."""
-
-    scale: float
-
-
-def _counts(neurons: int, spikes: Any) -> tuple[np.ndarray]:
-    """float64[batch, neurons]: whole numbers, exact in any order."""
-    if not isinstance(spikes, SparseSpikes):
-        return (spikes.sum(axis=0),)
-    _, batch, capacity = spikes.ids.shape
-    real = np.arange(capacity) < spikes.counts[..., :1]
-    sample = np.broadcast_to(np.arange(batch)[None, :, None], real.shape)
-    counts = np.zeros((batch, neurons), np.float64)
-    np.add.at(counts, (sample[real], spikes.ids[real]), 1.0)
-    return (counts,)
-
-
-def _counts_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    if cotangents[0] is None:
-        return (None,)
-    inputs = (cotangents[0], build.saved(op.inputs[0]))
-    return (build.one("spike_counts_gradient", inputs, "output.d_spikes", layer=op.layer),)
-
-
-def _counts_gradient(_attributes: Any, gradient: np.ndarray, spikes: Any) -> tuple[np.ndarray]:
-    if not isinstance(spikes, SparseSpikes):
-        return (np.broadcast_to(gradient, spikes.shape).copy(),)
-    _, batch, capacity = spikes.ids.shape
-    listed = np.arange(capacity) < spikes.counts[..., 1:]
-    sample = np.arange(batch)[None, :, None]
-    return (np.where(listed, gradient[sample, spikes.ids], 0).astype(gradient.dtype),)
-
-
-def _counts_gradient_shapes(values: tuple[Value, ...], _attributes: Any) -> tuple[tuple[str, Value], ...]:
-    return (("", Value(name="", shape=values[1].shape, capacity=values[1].capacity)),)
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Rows that sum to one."""
-    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return shifted / shifted.sum(axis=1, keepdims=True)
-
-
-def _cross_entropy(logits: Logits, counts: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray]:
-    scores = counts * logits.scale
-    shifted = scores - scores.max(axis=1, keepdims=True)
-    chosen = shifted[np.arange(labels.size), labels]
-    return (np.mean(np.log(np.exp(shifted).sum(axis=1)) - chosen),)
-
-
-def _cross_entropy_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    if cotangents[0] is not None:
-        raise ValueError("cross_entropy must be the loss itself: its gradient rule takes no factor")
-    inputs = tuple(build.saved(name) for name in op.inputs)
-    gradient = build.one("cross_entropy_gradient", inputs, "loss.d_counts", layer=op.layer, attributes=op.attributes)
-    return gradient, None
-
-
-def _cross_entropy_gradient(logits: Logits, counts: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray]:
-    gradient = softmax(counts * logits.scale)
-    gradient[np.arange(labels.size), labels] -= 1
-    return (gradient * (logits.scale / labels.size),)
-
-
 def _rate(optimiser: Sgd | Adam, given: tuple[Any, ...]) -> float:
     """The learning rate: the optimiser's own, or what is given at run time."""
     return float(np.asarray(given[0]).item()) if given else optimiser.learning_rate
@@ -209,32 +143,6 @@ def _clip_factor(largest_norm: float, *squares: Any) -> tuple[Any]:
 
 
 TRAINING = (
-    OpDef(
-        name="spike_counts",
-        shapes=lambda values, _: (("", Value(name="", shape=values[0].shape[1:])),),
-        evaluate=_counts,
-        vjp=_counts_vjp,
-        flops=lambda values, _: elements(values[0]),
-    ),
-    OpDef(
-        name="spike_counts_gradient",
-        shapes=_counts_gradient_shapes,
-        evaluate=_counts_gradient,
-        flops=lambda values, _: elements(values[1]),
-    ),
-    OpDef(
-        name="cross_entropy",
-        shapes=lambda _values, _: (("", Value(name="", shape=())),),
-        evaluate=_cross_entropy,
-        vjp=_cross_entropy_vjp,
-        flops=lambda values, _: 4 * elements(values[0]),
-    ),
-    OpDef(
-        name="cross_entropy_gradient",
-        shapes=lambda values, _: like(values[0]),
-        evaluate=_cross_entropy_gradient,
-        flops=lambda values, _: 4 * elements(values[0]),
-    ),
     OpDef(
         name="sgd",
         shapes=lambda values, _: like(values[0]),

@@ -1,4 +1,4 @@
-"""Loss and update on tiles. A learning rate is a constant, or one number in memory where it is scheduled."""
+"""The update on tiles. A learning rate is a constant, or one number in memory where it is scheduled."""
 
 from __future__ import annotations
 
@@ -6,52 +6,6 @@ import math
 
 import numba
 import numpy as np
-
-
-@numba.njit(cache=True, nogil=True)
-def count_spikes(ids, counts, totals, sample):  # type: ignore[no-untyped-def]
-    """totals[b, id] = how often id is a true spike of sample b over the sequence; ids [timesteps, batch, capacity]."""
-    for i in range(len(sample)):
-        b = sample[i]
-        totals[b, :] = 0
-        for t in range(ids.shape[0]):
-            for k in range(counts[t, b, 0]):
-                totals[b, ids[t, b, k]] += 1
-
-
-@numba.njit(cache=True, nogil=True)
-def cross_entropy(totals, labels, losses, gradient, sample, scale):  # type: ignore[no-untyped-def]
-    """Per sample: loss and d(mean loss)/d(totals), from logits = scale * totals."""
-    classes = totals.shape[1]
-    shifted = np.zeros(classes, np.float64)
-    for i in range(len(sample)):
-        b = sample[i]
-        highest = totals[b, 0] * scale
-        for c in range(classes):
-            highest = max(highest, totals[b, c] * scale)
-        mass = 0.0
-        for c in range(classes):
-            shifted[c] = totals[b, c] * scale - highest
-            mass += math.exp(shifted[c])
-        losses[b] = math.log(mass) - shifted[labels[b]]
-        for c in range(classes):
-            probability = math.exp(shifted[c]) / mass
-            if c == labels[b]:
-                probability -= 1.0
-            gradient[b, c] = probability * (scale / totals.shape[0])
-
-
-@numba.njit(cache=True, nogil=True)
-def list_count_gradient(ids, counts, gradient, g, sample):  # type: ignore[no-untyped-def]
-    """g[t, b, k] = gradient[b, id_k] for the listed ids."""
-    for i in range(len(sample)):
-        b = sample[i]
-        for t in range(ids.shape[0]):
-            for k in range(ids.shape[2]):
-                if k < counts[t, b, 1]:
-                    g[t, b, k] = gradient[b, ids[t, b, k]]
-                else:
-                    g[t, b, k] = 0
 
 
 @numba.njit(cache=True, nogil=True)

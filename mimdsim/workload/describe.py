@@ -81,6 +81,8 @@ class Network(Section):
     recurrence: Literal["none", "one_to_one", "all_to_all"] = "none"
     delay: Literal[0, 1] = 1
     bias: bool = False
+    output: Literal["spikes", "membrane"] = "spikes"  # of the last layer; membrane: it neither spikes nor is reset
+    neurons_per_class: int = Field(default=1, gt=0, le=65_536)  # of the last layer, whose outputs are added up
 
 
 class Mapping(Section):
@@ -160,6 +162,17 @@ class Workload(Section):
             raise ValueError(
                 "training.second_threshold_share: dense spikes have no second threshold to schedule; leave it at 0 or "
                 'set network.spikes = "sparse"'
+            )
+        by_potential = self.training.reading in ("mean", "max")
+        if by_potential and network.output == "spikes":
+            raise ValueError(
+                f'training.reading: "{self.training.reading}" is of membrane potentials; set network.output = '
+                '"membrane"'
+            )
+        if self.training.loss == "mean_squared_error" and (network.output, self.training.reading) != ("spikes", "sum"):
+            raise ValueError(
+                'training.loss: "mean_squared_error" is of spike counts; set network.output = "spikes" and '
+                'training.reading = "sum"'
             )
         layers = len(network.hidden) + 1
         if network.capacity and len(network.capacity) != layers:

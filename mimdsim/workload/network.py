@@ -6,6 +6,7 @@ import itertools
 from dataclasses import replace
 
 from mimdsim.graph import Adam, Layer, Sgd, SpikingNetwork
+from mimdsim.graph.losses import Loss
 from mimdsim.graph.neurons import Lif
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
 from mimdsim.workload.dataset import input_shape
@@ -27,7 +28,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
     """Layers 'hidden0', 'hidden1', ..., 'output' with the workload's constants, batch and timesteps."""
     network, training = workload.network, workload.training
     inputs, classes = input_shape(workload.data)
-    widths = (inputs, *network.hidden, classes)
+    widths = (inputs, *network.hidden, classes * network.neurons_per_class)
     capacities = capacities_of(workload)
     lif = Lif(
         decay=network.decay,
@@ -47,6 +48,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
             truncation=network.truncation,
         )
         name = "output" if is_output else f"hidden{index}"
+        spiking = not is_output or network.output == "spikes"
         layers.append(
             Layer(
                 name=name,
@@ -56,6 +58,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
                 selection=selection,
                 bias=network.bias,
                 recurrence="none" if is_output else network.recurrence,
+                spiking=spiking,
             )
         )
     return SpikingNetwork(
@@ -67,6 +70,15 @@ def described_network(workload: Workload) -> SpikingNetwork:
         steady_input=workload.data.encoding == "image",
         logit_scale=training.logit_scale,
         optimiser=optimiser_of(training),
+        loss=Loss(
+            kind=training.loss,
+            reading=training.reading,
+            neurons_per_class=network.neurons_per_class,
+            correct_rate=training.correct_rate,
+            incorrect_rate=training.incorrect_rate,
+            firing_target=training.firing_target,
+            firing_strength=training.firing_strength,
+        ),
         threshold_schedule=threshold_schedule_of(training),
         largest_gradient_norm=training.largest_gradient_norm,
         delay=network.delay,
@@ -100,10 +112,10 @@ def threshold_schedule_of(training: TrainingRecipe) -> ThresholdSchedule | None:
 def capacities_of(workload: Workload) -> tuple[int, ...]:
     """Spike capacity per layer, output layer last; dense spikes have room for all neurons."""
     network = workload.network
-    _, classes = input_shape(workload.data)
+    outputs = input_shape(workload.data)[1] * network.neurons_per_class
     if network.spikes == "dense":
-        return (*network.hidden, classes)
+        return (*network.hidden, outputs)
     if network.capacity:
         return network.capacity
     hidden = tuple(capacity_by_activity(network.activity, width) for width in network.hidden)
-    return (*hidden, network.output_capacity or capacity_by_activity(network.activity, classes))
+    return (*hidden, network.output_capacity or capacity_by_activity(network.activity, outputs))

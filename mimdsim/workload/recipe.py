@@ -10,7 +10,12 @@ from mimdsim.base.schema import Section
 
 
 class TrainingRecipe(Section):
-    """How weights start and change. Loss: cross-entropy of the spike counts summed over time, mean over the batch.
+    """How weights start and change, and what for.
+
+    `loss` is the cross-entropy of what `reading` takes of the output (spikes or potentials: network.output) or the mean
+    squared error of spike counts, whose targets are `correct_rate` and `incorrect_rate` of the timesteps; mean over the
+    batch. With a `firing_strength` the squared distance of every hidden layer's share of spikes from `firing_target`
+    times that is added.
 
     `learning_rate` holds throughout (schedule "constant"), or is reached after `warm_up_training_steps` and then falls
     along half a cosine to `final_rate_share` of it ("cosine"). `weight_decay` is added to the gradient (sgd) or takes
@@ -25,6 +30,12 @@ class TrainingRecipe(Section):
     """
 
     batch: int = Field(gt=0, le=1_000_000)
+    loss: Literal["cross_entropy", "mean_squared_error"] = "cross_entropy"
+    reading: Literal["sum", "mean", "last", "max", "every"] = "sum"
+    correct_rate: float = Field(default=1.0, ge=0, le=1)
+    incorrect_rate: float = Field(default=0.0, ge=0, le=1)
+    firing_target: float = Field(default=0.0, ge=0, le=1)
+    firing_strength: float = Field(default=0.0, ge=0)
     epochs: int = Field(default=1, gt=0)
     optimiser: Literal["sgd", "adam", "adamw"] = "adam"
     learning_rate: float = Field(gt=0)

@@ -1,0 +1,288 @@
+"""Read-outs and losses on tiles: potentials where the neurons lie, everything else per sample on the sample tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mimdsim.codelets import losses as codelets
+from mimdsim.compiler.context import Lowering
+from mimdsim.compiler.lower_spikes import gradient_chip
+from mimdsim.graph import Operation
+from mimdsim.graph.losses import CountTargets
+from mimdsim.program import Codelet, Copy, TileMapping, VertexTable
+
+
+def _per_sample(
+    low: Lowering, layer: str, codelet: Codelet, operands: dict[str, str], *, constants: Any = None, **extents: int
+) -> VertexTable:
+    """One vertex per sample on its tile; every extent is the same for all."""
+    batch = low.network.batch
+    return VertexTable(
+        codelet=codelet,
+        layer=layer,
+        tiles=low.placement.sample_tiles,
+        operands=operands,
+        columns={"sample": np.arange(batch)},
+        extents={name: np.full(batch, extent) for name, extent in extents.items()},
+        constants=constants or {},
+    )
+
+
+def _per_tile(
+    low: Lowering, layer: str, codelet: Codelet, operands: dict[str, str], rows: int, constants: Any = None
+) -> VertexTable:
+    """One vertex per tile on the columns of its neurons, `rows` numbers each."""
+    placed = low.placed(layer)
+    return VertexTable(
+        codelet=codelet,
+        layer=layer,
+        tiles=placed.tiles,
+        operands=operands,
+        columns={"start": placed.starts, "stop": placed.stops},
+        extents={"elements": (placed.stops - placed.starts) * rows},
+        constants=constants or {},
+    )
+
+
+def _keep(low: Lowering, op: Operation, variable: str) -> None:
+    low.storage[op.outputs[0]] = (variable,)
+    if op.outputs[0] == "counts":
+        low.outputs["counts"] = variable
+
+
+def lower_counts(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """spike_counts: how often each output neuron fired, per sample."""
+    (op,) = ops
+    network, neurons, first = low.network, op.attributes.neurons, op.attributes.first
+    totals = low.variable("totals", (network.batch, neurons), "int32", low.by_sample(0), "gradients")
+    _keep(low, op, totals)
+    ids, counts = low.storage[op.inputs[0]]
+    table = _per_sample(
+        low, op.layer, codelets.COUNT_LAST if first else codelets.COUNT_SPIKES,
+        {"ids": ids, "counts": counts, "totals": totals}, constants={"first": first},
+        timesteps=network.timesteps - first, classes=neurons,
+    )  # fmt: skip
+    low.emit("count spikes", op.kind, tables=(table,), defines=((totals, op.outputs[0]),))
+
+
+def lower_emitted(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """spikes_by_timestep: a row of zeros and ones per sample and timestep."""
+    (op,) = ops
+    network, neurons = low.network, op.attributes
+    shape = (network.timesteps, network.batch, neurons)
+    rows = low.variable("emitted", shape, "int32", low.by_sample(1), "gradients")
+    low.storage[op.outputs[0]] = (rows,)
+    ids, counts = low.storage[op.inputs[0]]
+    operands = {"ids": ids, "counts": counts, "rows": rows}
+    table = _per_sample(low, op.layer, codelets.EMITTED_ROWS, operands, timesteps=network.timesteps, neurons=neurons)
+    low.emit("emitted rows", op.kind, tables=(table,), defines=((rows, op.outputs[0]),))
+
+
+def lower_loss(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """A loss and its gradient in one vertex per sample."""
+    loss, gradient = ops
+    scores, labels = (low.storage[name][0] for name in loss.inputs)
+    shape = low.variables[scores].shape
+    by_timestep = len(shape) == 3
+    losses = low.variable("losses", (low.network.batch,), "float64", low.by_sample(0), "gradients")
+    d_counts = low.variable("d_counts", shape, "float32", low.by_sample(len(shape) - 2), "gradients")
+    low.storage[loss.outputs[0]] = (losses,)
+    low.outputs[loss.outputs[0]] = losses
+    low.storage[gradient.outputs[0]] = (d_counts,)
+    about = loss.attributes
+    extents = {"classes": shape[-1], **({"timesteps": shape[0]} if by_timestep else {})}
+    if isinstance(about, CountTargets):
+        codelet, stage = codelets.SQUARED_ERROR, "squared error"
+        constants = {name: float(getattr(about, name)) for name in ("correct", "incorrect", "timesteps")}
+    else:
+        codelet = codelets.CROSS_ENTROPY_BY_TIMESTEP if by_timestep else codelets.CROSS_ENTROPY
+        stage, constants = "cross-entropy", {"scale": float(about.scale)}
+    operands = {"totals": scores, "labels": labels, "losses": losses, "gradient": d_counts}
+    table = _per_sample(low, loss.layer, codelet, operands, constants=constants, **extents)
+    low.emit(stage, loss.kind, tables=(table,), defines=((d_counts, gradient.outputs[0]),))
+    _to_neurons(low, gradient, loss.inputs[0], d_counts)
+
+
+def _to_neurons(low: Lowering, op: Operation, forward: str, gradient: str) -> None:
+    """The gradient of a stack of potentials is moved to the tiles of the neurons, where the backward scan reads it."""
+    held = low.variables[low.storage[forward][0]]
+    if len(held.shape) < 3 or held.mapping.axis != 2:
+        return
+    du = _potential_gradient(low, op.layer, held.shape)
+    low.emit("scatter gradient", op.kind, copies=(Copy(source=gradient, target=du),), layer=op.layer)
+    low.storage[op.outputs[0]] = (du,)
+
+
+def _potential_gradient(low: Lowering, layer: str, shape: tuple[int, ...]) -> str:
+    return low.variable(f"du.{layer}.sequence", shape, "float32", low.by_neuron(layer, 2), "gradients")
+
+
+def lower_list_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """spike_counts_gradient and listed_of: the gradient of each listed output, for every timestep."""
+    (op,) = ops
+    network = low.network
+    gradient, spikes = op.inputs
+    ids, counts = low.storage[spikes]
+    capacity = low.variables[ids].shape[2]
+    shape = (network.timesteps, network.batch, capacity)
+    g = low.variable("g.output.sequence", shape, "float32", low.by_sample(1), "gradients")
+    low.storage[op.outputs[0]] = (g,)
+    operands = {"ids": ids, "counts": counts, "g": g}
+    given, constants = low.storage[gradient][0], {}
+    if op.kind == "listed_of":
+        codelet, operands["rows"] = codelets.LISTED_OF, given
+    else:
+        operands["gradient"] = given
+        first = op.attributes.first
+        codelet = codelets.LIST_LAST_GRADIENT if first else codelets.LIST_COUNT_GRADIENT
+        constants = {"first": first}
+    table = _per_sample(
+        low, op.layer, codelet, operands, constants=constants, timesteps=network.timesteps, capacity=capacity
+    )
+    low.emit("list gradient", op.kind, tables=(table,), defines=((g, op.outputs[0]),))
+
+
+def lower_pool(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """pool_classes and spread_classes, per sample."""
+    (op,) = ops
+    given = low.storage[op.inputs[0]][0]
+    shape = low.values[op.outputs[0]].shape
+    pooling = op.kind == "pool_classes"
+    dtype = low.variables[given].dtype if pooling else "float32"
+    made = low.variable(op.name, shape, dtype, low.by_sample(len(shape) - 2), "gradients")
+    _keep(low, op, made)
+    codelet = codelets.pool_codelet("Pool" if pooling else "Spread", len(shape) == 3)
+    fields = [item.name for item in codelet.fields]
+    neurons = max(shape[-1], low.variables[given].shape[-1])
+    timesteps = shape[0] if len(shape) == 3 else 1
+    table = _per_sample(
+        low, op.layer, codelet, dict(zip(fields, (given, made), strict=True)), constants={"each": op.attributes},
+        timesteps=timesteps, neurons=neurons,
+    )  # fmt: skip
+    low.emit(op.kind.replace("_", " "), op.kind, tables=(table,), defines=((made, op.outputs[0]),))
+    if not pooling:
+        _to_neurons(low, op, op.name.removeprefix("loss.d_"), made)
+
+
+READ_OUTS = {
+    "sum": (codelets.ADD_TIMESTEPS, codelets.SPREAD_TIMESTEPS),
+    "mean": (codelets.ADD_TIMESTEPS, codelets.SPREAD_TIMESTEPS),
+    "last": (codelets.TAKE_LAST, codelets.GIVE_LAST),
+    "max": (codelets.HIGHEST, codelets.GIVE_HIGHEST),
+}
+
+
+def _factor(over: str, timesteps: int) -> dict[str, object]:
+    return {"factor": np.float32(1.0 / timesteps if over == "mean" else 1.0)}
+
+
+def lower_read_out(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """read_out: over the timesteps, on the tiles that hold the potentials."""
+    (op,) = ops
+    u = low.storage[op.inputs[0]][0]
+    timesteps, batch, neurons = low.variables[u].shape
+    scores = low.variable("scores", (batch, neurons), "float32", low.by_neuron(op.layer, 1), "gradients")
+    _keep(low, op, scores)
+    rows = batch * (1 if op.attributes == "last" else timesteps)
+    table = _per_tile(
+        low, op.layer, READ_OUTS[op.attributes][0], {"u": u, "scores": scores}, rows, _factor(op.attributes, timesteps)
+    )
+    low.emit("read out", op.kind, tables=(table,), defines=((scores, op.outputs[0]),), layer=op.layer)
+
+
+def lower_read_out_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """read_out_gradient: for every timestep, on the tiles that hold the potentials."""
+    (op,) = ops
+    gradient, u = (low.storage[name][0] for name in op.inputs)
+    shape = low.variables[u].shape
+    du = _potential_gradient(low, op.layer, shape)
+    low.storage[op.outputs[0]] = (du,)
+    codelet = READ_OUTS[op.attributes][1]
+    operands = {"gradient": gradient, "u": u, "du": du}
+    table = _per_tile(
+        low, op.layer, codelet, {item.name: operands[item.name] for item in codelet.fields}, shape[0] * shape[1],
+        _factor(op.attributes, shape[0]),
+    )  # fmt: skip
+    low.emit("read out gradient", op.kind, tables=(table,), defines=((du, op.outputs[0]),), layer=op.layer)
+
+
+def lower_add_read_out(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """add_read_out: the read-out's gradient of this timestep added to the adjoint in place."""
+    (op,) = ops
+    adjoint, now = (low.storage[name][0] for name in op.inputs)
+    low.storage[op.outputs[0]] = (adjoint,)
+    table = _per_tile(low, op.layer, codelets.ADD_COLUMNS, {"adjoint": adjoint, "now": now}, low.network.batch)
+    low.emit("add read out", op.kind, tables=(table,), defines=((adjoint, op.outputs[0]),), layer=op.layer)
+
+
+def lower_penalty(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """firing_penalty and its gradient: spikes counted per sample, then added up on one tile."""
+    penalty, gradient = ops
+    network, layer, about = low.network, penalty.layer, penalty.attributes
+    _, counts = low.storage[penalty.inputs[0]]
+    spikes = low.variable(f"spikes_of.{layer}", (network.batch,), "int32", low.by_sample(0), "gradients")
+    table = _per_sample(
+        low, layer, codelets.COUNT_LISTED, {"counts": counts, "spikes": spikes}, timesteps=network.timesteps
+    )
+    low.emit("count firing", penalty.kind, tables=(table,), layer=layer)
+    tile = int(low.placement.sample_tiles[0])
+    home = TileMapping.on(tile, 0, 1)
+    value = low.variable(f"penalty.{layer}", (1,), "float32", home, "gradients")
+    even = low.variable(f"even.{layer}", (1,), "float32", home, "gradients")
+    low.storage[penalty.outputs[0]], low.storage[gradient.outputs[0]] = (value,), (even,)
+    low.outputs[penalty.outputs[0]] = value
+    places = about.neurons * network.batch * network.timesteps
+    table = VertexTable(
+        codelet=codelets.FIRING_PENALTY,
+        layer=layer,
+        tiles=np.array([tile]),
+        operands={"spikes": spikes, "penalty": value, "even": even},
+        columns={"place": np.zeros(1, np.int64)},
+        extents={"samples": np.array([network.batch])},
+        constants={"target": float(about.target), "strength": float(about.strength), "places": float(places)},
+    )
+    low.emit("firing penalty", penalty.kind, tables=(table,), layer=layer)
+
+
+def lower_add_even(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """add_even: one number to the gradients of all listed ids of a layer."""
+    (op,) = ops
+    g, even = (low.storage[name][0] for name in op.inputs)
+    width = low.variables[g].shape[-1]
+    chip = gradient_chip(low, op.layer)
+    total = low.spread(f"g_even.{op.layer}", width, "float32", "gradients", chip)
+    low.storage[op.outputs[0]] = (total,)
+    tiles, columns = low.slots_of(total, chip)
+    table = VertexTable(
+        codelet=codelets.ADD_EVEN,
+        layer=op.layer,
+        tiles=tiles,
+        operands={"g": g, "even": even, "total": total},
+        columns=columns,
+        extents={"elements": columns["slot_stop"] - columns["slot_start"]},
+    )
+    low.emit("add penalty", op.kind, tables=(table,), layer=op.layer)
+
+
+Rules = dict[tuple[str, ...], Callable[[Lowering, tuple[Operation, ...]], None]]
+OF_COUNTS: Rules = {
+    ("cross_entropy", "cross_entropy_gradient"): lower_loss,
+    ("mean_squared_error", "mean_squared_error_gradient"): lower_loss,
+    ("pool_classes",): lower_pool,
+    ("spread_classes",): lower_pool,
+}
+RULES: Rules = {
+    **OF_COUNTS,
+    ("spike_counts",): lower_counts,
+    ("spikes_by_timestep",): lower_emitted,
+    ("spike_counts_gradient",): lower_list_gradient,
+    ("listed_of",): lower_list_gradient,
+    ("read_out",): lower_read_out,
+    ("read_out_gradient",): lower_read_out_gradient,
+    ("add_read_out",): lower_add_read_out,
+    ("firing_penalty", "firing_penalty_gradient"): lower_penalty,
+    ("add_even",): lower_add_even,
+}

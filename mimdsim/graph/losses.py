@@ -1,0 +1,246 @@
+"""What is asked of a network: how its output is read, the loss of that, and a penalty on how often layers fire.
+
+The output is a stack over timesteps: spikes, or the membrane potentials of a layer that does not spike. Readings:
+
+    sum    spikes counted, or potentials added up over the timesteps        mean, max   of potentials over the timesteps
+    last   the last timestep alone                                          every       each timestep judged on its own
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError, suggest
+from mimdsim.graph.definition import Backward, OpDef, elements, like
+from mimdsim.graph.read_outs import Counting
+from mimdsim.graph.records import GraphBuilder, Operation, SparseSpikes, Value
+
+LOSSES = ("cross_entropy", "mean_squared_error")
+SPIKE_READINGS = ("sum", "last", "every")
+POTENTIAL_READINGS = ("sum", "mean", "last", "max", "every")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """What is minimised, mean over the batch.
+
+    cross_entropy: of the reading times the network's logit scale; of reading 'every' summed over the timesteps.
+    mean_squared_error: of spike counts, whose targets are the shares `correct_rate` and `incorrect_rate` of the
+    timesteps, over the number of timesteps (snnTorch, mse_count_loss). neurons_per_class: neighbouring output neurons
+    whose readings are added up (population code). firing_strength: weight of the squared distance between each hidden
+    layer's share of spikes and `firing_target`. Raises MappingError for an unknown choice.
+    """
+
+    kind: str = "cross_entropy"
+    reading: str = "sum"
+    neurons_per_class: int = 1
+    correct_rate: float = 1.0
+    incorrect_rate: float = 0.0
+    firing_target: float = 0.0
+    firing_strength: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in LOSSES:
+            raise MappingError(f"training.loss = {self.kind!r} is no choice{suggest(self.kind, LOSSES)}")
+        if self.reading not in POTENTIAL_READINGS:
+            hint = suggest(self.reading, POTENTIAL_READINGS)
+            raise MappingError(f"training.reading = {self.reading!r} is no choice{hint}")
+        if self.kind == "mean_squared_error" and self.reading != "sum":
+            raise MappingError(
+                f"training.loss = 'mean_squared_error' is of spike counts: set training.reading = \"sum\" (given: "
+                f"{self.reading!r})"
+            )
+
+    def check_output(self, layer: str, neurons: int, spiking: bool) -> None:
+        """Raises MappingError when the output layer cannot be read so."""
+        if neurons % self.neurons_per_class:
+            raise MappingError(
+                f"layer '{layer}': {neurons} neurons are no whole number of classes of {self.neurons_per_class}: "
+                "change network.neurons_per_class"
+            )
+        if spiking and self.reading not in SPIKE_READINGS:
+            raise MappingError(
+                f'training.reading = {self.reading!r} is of membrane potentials: set network.output = "membrane", or '
+                f"read spikes as {' or '.join(SPIKE_READINGS)}"
+            )
+        if not spiking and self.kind == "mean_squared_error":
+            raise MappingError("training.loss = 'mean_squared_error' counts spikes: set network.output = \"spikes\"")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logits:
+    """logits = scale * what was read."""
+
+    scale: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountTargets:
+    """Spike counts that are asked for, and what the mean of the squares is divided by."""
+
+    correct: int
+    incorrect: int
+    timesteps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FiringTarget:
+    """strength * (share of spikes - target)^2 of a layer of `neurons` neurons."""
+
+    target: float
+    strength: float
+    neurons: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """The stacked output of the last layer and what it is."""
+
+    name: str
+    layer: str
+    neurons: int
+    timesteps: int
+    spiking: bool
+
+
+def add_loss(build: GraphBuilder, loss: Loss, output: Output, logit_scale: float) -> None:
+    """Append the reading 'counts' [batch, classes] and the value 'loss'; needs the value 'labels'."""
+    loss.check_output(output.layer, output.neurons, output.spiking)
+    pool = loss.neurons_per_class
+    by_class, judged = "counts", output.name
+    raw = by_class if pool == 1 else "counts.neurons"
+    if output.spiking:
+        first = output.timesteps - 1 if loss.reading == "last" else 0
+        counting = Counting(neurons=output.neurons, first=first)
+        read = build.one("spike_counts", (output.name,), raw, layer=output.layer, attributes=counting)
+    else:
+        over = "sum" if loss.reading == "every" else loss.reading
+        read = build.one("read_out", (output.name,), raw, layer=output.layer, attributes=over)
+    if pool > 1:
+        read = build.one("pool_classes", (read,), by_class, layer=output.layer, attributes=pool)
+    if loss.reading == "every":
+        if output.spiking:
+            judged = build.one(
+                "spikes_by_timestep", (judged,), "emitted", layer=output.layer, attributes=output.neurons
+            )
+        if pool > 1:
+            judged = build.one("pool_classes", (judged,), "emitted.classes", layer=output.layer, attributes=pool)
+        read = judged
+    about: Any = Logits(scale=logit_scale)
+    if loss.kind == "mean_squared_error":
+        about = CountTargets(
+            correct=int(output.timesteps * loss.correct_rate * pool),
+            incorrect=int(output.timesteps * loss.incorrect_rate * pool),
+            timesteps=output.timesteps,
+        )
+    build.one(loss.kind, (read, "labels"), "loss", layer=output.layer, attributes=about)
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Rows that sum to one."""
+    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return shifted / shifted.sum(axis=-1, keepdims=True)
+
+
+def _cross_entropy(logits: Logits, scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray]:
+    """Mean over the batch; of scores [timesteps, batch, classes] summed over the timesteps."""
+    scores = scores * logits.scale
+    shifted = scores - scores.max(axis=-1, keepdims=True)
+    chosen = shifted[..., np.arange(labels.size), labels]
+    return ((np.log(np.exp(shifted).sum(axis=-1)) - chosen).sum() / labels.size,)
+
+
+def _loss_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    if cotangents[0] is not None:
+        raise ValueError(f"{op.kind} must be the loss itself: its gradient rule takes no factor")
+    inputs = tuple(build.saved(name) for name in op.inputs)
+    gradient = build.one(f"{op.kind}_gradient", inputs, "loss.d_counts", layer=op.layer, attributes=op.attributes)
+    return gradient, None
+
+
+def _cross_entropy_gradient(logits: Logits, scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray]:
+    gradient = softmax(scores * logits.scale)
+    gradient[..., np.arange(labels.size), labels] -= 1
+    return (gradient * (logits.scale / labels.size),)
+
+
+def _deviation(targets: CountTargets, counts: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    wanted = np.full(counts.shape, targets.incorrect, counts.dtype)
+    wanted[np.arange(labels.size), labels] = targets.correct
+    return counts - wanted
+
+
+def _squared_error(targets: CountTargets, counts: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray]:
+    return ((_deviation(targets, counts, labels) ** 2).mean() / targets.timesteps,)
+
+
+def _squared_error_gradient(targets: CountTargets, counts: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray]:
+    return (_deviation(targets, counts, labels) * (2.0 / (counts.size * targets.timesteps)),)
+
+
+def _share(target: FiringTarget, spikes: Any) -> tuple[float, int]:
+    """(share of spikes, neurons times samples times timesteps)."""
+    if not isinstance(spikes, SparseSpikes):
+        return float(spikes.mean()), spikes.size
+    places = target.neurons * spikes.counts[..., 0].size
+    return float(spikes.counts[..., 0].sum()) / places, places
+
+
+def _firing(target: FiringTarget, spikes: Any) -> tuple[float]:
+    share, _ = _share(target, spikes)
+    return (target.strength * (share - target.target) ** 2,)
+
+
+def _firing_gradient(target: FiringTarget, spikes: Any) -> tuple[float]:
+    share, places = _share(target, spikes)
+    return (2.0 * target.strength * (share - target.target) / places,)
+
+
+def _firing_vjp(build: Backward, op: Operation, _cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    """One number for every spike of the layer."""
+    inputs = (build.saved(op.inputs[0]),)
+    name = f"d.{op.outputs[0]}"
+    return (build.one("firing_penalty_gradient", inputs, name, layer=op.layer, attributes=op.attributes),)
+
+
+def _scalar(_values: tuple[Value, ...], _attributes: Any) -> tuple[tuple[str, Value], ...]:
+    return (("", Value(name="", shape=())),)
+
+
+def _flops(each: int, operand: int = 0) -> Any:
+    return lambda values, _: each * elements(values[operand])
+
+
+LOSS = (
+    OpDef(name="cross_entropy", shapes=_scalar, evaluate=_cross_entropy, vjp=_loss_vjp, flops=_flops(4)),
+    OpDef(
+        name="cross_entropy_gradient",
+        shapes=lambda values, _: like(values[0]),
+        evaluate=_cross_entropy_gradient,
+        flops=_flops(4),
+    ),
+    OpDef(name="mean_squared_error", shapes=_scalar, evaluate=_squared_error, vjp=_loss_vjp, flops=_flops(3)),
+    OpDef(
+        name="mean_squared_error_gradient",
+        shapes=lambda values, _: like(values[0]),
+        evaluate=_squared_error_gradient,
+        flops=_flops(2),
+    ),
+    OpDef(name="firing_penalty", shapes=_scalar, evaluate=_firing, vjp=_firing_vjp, flops=_flops(1)),
+    OpDef(name="firing_penalty_gradient", shapes=_scalar, evaluate=_firing_gradient, flops=_flops(1)),
+    OpDef(
+        name="add_even",
+        shapes=lambda values, _: (("", Value(name="", shape=values[0].shape, capacity=values[0].capacity)),),
+        evaluate=lambda _, gradient, even: (gradient + gradient.dtype.type(even),),
+        flops=_flops(1),
+    ),
+    OpDef(
+        name="add_read_out",
+        shapes=lambda values, _: like(values[0]),
+        evaluate=lambda _, adjoint, now: (adjoint + now.astype(adjoint.dtype),),
+        flops=_flops(1),
+    ),
+)

@@ -1,0 +1,264 @@
+"""Losses and read-outs: the interpreter against PyTorch in float64, tiles and GPU against the interpreter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from networks import Given, compiled, given_values, relative_error, small_network
+
+from mimdsim.base.errors import DescriptionError, MappingError
+from mimdsim.functional import Executor, execute_strictly
+from mimdsim.gpu import STRATEGIES
+from mimdsim.gpu.execution import execute
+from mimdsim.graph import SpikingNetwork, interpret, training_graph
+from mimdsim.graph.losses import Loss
+from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.run import simulate
+from mimdsim.workload import load_workload
+
+FLOAT64 = 1e-8
+FLOAT32 = 1e-5
+CASES: dict[str, tuple[Loss, bool]] = {
+    "counts": (Loss(), True),
+    "last": (Loss(reading="last"), True),
+    "every": (Loss(reading="every"), True),
+    "squares": (Loss(kind="mean_squared_error", correct_rate=0.8, incorrect_rate=0.1), True),
+    "population": (Loss(neurons_per_class=2), True),
+    "population of squares": (Loss(kind="mean_squared_error", correct_rate=0.5, neurons_per_class=2), True),
+    "population at every timestep": (Loss(reading="every", neurons_per_class=2), True),
+    "firing": (Loss(firing_target=0.05, firing_strength=30.0), True),
+    "potential sum": (Loss(reading="sum"), False),
+    "potential mean": (Loss(reading="mean"), False),
+    "potential last": (Loss(reading="last"), False),
+    "potential max": (Loss(reading="max"), False),
+    "potential every": (Loss(reading="every"), False),
+    "potential population": (Loss(reading="max", neurons_per_class=2), False),
+    "potential population at every timestep": (Loss(reading="every", neurons_per_class=2), False),
+    "potential firing": (Loss(reading="max", firing_target=0.2, firing_strength=5.0), False),
+}
+NAMES = sorted(CASES)
+
+
+def network_of(name: str, *, spikes: str = "sparse", reset_gradient: str = "pass") -> SpikingNetwork:
+    """Full capacity and everything listed, so that sparse spikes have the gradients of dense ones."""
+    loss, spiking = CASES[name]
+    widths = (12, 10, 8, 4 * loss.neurons_per_class)
+    network = small_network(
+        widths, timesteps=9, batch=5, spikes=spikes, reset_gradient=reset_gradient, second_threshold=-100.0, loss=loss
+    )
+    *hidden, output = network.layers
+    return replace(network, layers=(*hidden, replace(output, spiking=spiking)))
+
+
+def by_autograd(network: SpikingNetwork, given: Given) -> tuple[float, dict[str, np.ndarray]]:
+    """Total loss and gradient by layer, written down in PyTorch."""
+    torch = pytest.importorskip("torch")
+    from test_gradients_torch import superspike
+
+    loss, functional = network.loss, torch.nn.functional
+    weights = [torch.tensor(given.arrays[f"w.{layer.name}"], requires_grad=True) for layer in network.layers]
+    source = torch.tensor(given.dense, dtype=weights[0].dtype)
+    potentials = [source.new_zeros(network.batch, layer.neurons) for layer in network.layers]
+    emitted = [source.new_zeros(network.batch, layer.neurons) for layer in network.layers]
+    record: list[list[Any]] = [[] for _ in network.layers]
+    for t in range(network.timesteps):
+        before = [source[t], *emitted[:-1]]
+        for index, layer in enumerate(network.layers):
+            v, lif = potentials[index], layer.neuron
+            fired = (v > lif.threshold).to(v.dtype) * float(layer.spiking)
+            kept = lif.decay * v
+            kept = kept - (kept * fired if lif.reset_gradient == "mask" else (kept * fired).detach())
+            potentials[index] = kept + (1 - lif.decay) * lif.gain * (before[index] @ weights[index])
+            emitted[index] = superspike(layer.selection)(potentials[index]) if layer.spiking else potentials[index]
+            record[index].append(emitted[index])
+    output = torch.stack(record[-1])
+    pooled = output.reshape(*output.shape[:2], network.classes, loss.neurons_per_class)
+    labels = torch.tensor(given.labels, dtype=torch.long)
+    scale = network.logit_scale
+    if loss.kind == "mean_squared_error":
+        counts = pooled.sum(dim=(0, 3))
+        each = network.timesteps * loss.neurons_per_class
+        wanted = torch.full_like(counts, float(int(each * loss.incorrect_rate)))
+        wanted[torch.arange(network.batch), labels] = float(int(each * loss.correct_rate))
+        total = ((counts - wanted) ** 2).mean() / network.timesteps
+    elif loss.reading == "every":
+        total = sum(functional.cross_entropy(scale * now, labels) for now in pooled.sum(dim=3))
+    else:
+        read = {"sum": output.sum(0), "mean": output.mean(0), "last": output[-1], "max": output.max(0).values}
+        scores = read[loss.reading].reshape(network.batch, network.classes, loss.neurons_per_class).sum(-1)
+        total = functional.cross_entropy(scale * scores, labels)
+    if loss.firing_strength:
+        for spikes in record[:-1]:
+            total = total + loss.firing_strength * (torch.stack(spikes).mean() - loss.firing_target) ** 2
+    total.backward()
+    gradients = {layer.name: weight.grad.numpy() for layer, weight in zip(network.layers, weights, strict=True)}
+    return float(total.detach()), gradients
+
+
+def meaning(network: SpikingNetwork, given: Given) -> dict[str, Any]:
+    return interpret(training_graph(network), given.for_graph(network))
+
+
+def gradients_of(network: SpikingNetwork, values: dict[str, Any]) -> dict[str, np.ndarray]:
+    outputs = training_graph(network).outputs[2:]
+    return {layer.name: values[name] for layer, name in zip(network.layers, outputs, strict=False)}
+
+
+@pytest.mark.parametrize("reset_gradient", ["pass", "mask"])
+@pytest.mark.parametrize("spikes", ["sparse", "dense"])
+@pytest.mark.parametrize("name", NAMES)
+def test_interpreter_is_autograd_in_float64(name: str, spikes: str, reset_gradient: str) -> None:
+    network = network_of(name, spikes=spikes, reset_gradient=reset_gradient)
+    given = given_values(network, 4, dyadic=False, dtype=np.float64)
+    total, expected = by_autograd(network, given)
+    values = meaning(network, given)
+    assert float(values["loss"] + sum(values[term] for term in network.penalties)) == pytest.approx(total, rel=FLOAT64)
+    for layer, gradient in gradients_of(network, values).items():
+        assert np.abs(expected[layer]).max() > 0
+        assert relative_error(gradient, expected[layer]) < FLOAT64, layer
+
+
+def on_tiles(network: SpikingNetwork, given: Given, *, strict: bool = False, **machine: Any) -> Executor:
+    executor = Executor(compiled(network, **machine).program)
+    executor.write(given.for_program(network))
+    if strict:
+        execute_strictly(executor)
+    else:
+        executor.run()
+    return executor
+
+
+@pytest.mark.parametrize("reset_gradient", ["pass", "mask"])
+@pytest.mark.parametrize("name", NAMES)
+def test_tiles_do_what_the_interpreter_means(name: str, reset_gradient: str) -> None:
+    network = network_of(name, reset_gradient=reset_gradient)
+    given = given_values(network, 4)
+    expected = meaning(network, given)
+    found = on_tiles(network, given)
+    assert found.read("loss").mean() == pytest.approx(float(expected["loss"]), rel=1e-6)
+    assert relative_error(found.read("counts"), expected["counts"]) < FLOAT32
+    for term in network.penalties:
+        assert float(found.read(term)[0]) == pytest.approx(float(expected[term]), rel=1e-6)
+    outputs = training_graph(network).outputs[2:]
+    for value in outputs[: 2 * len(network.layers)]:
+        assert relative_error(found.read(value), expected[value]) < FLOAT32, value
+
+
+ON_DENSE_TILES = ("counts", "squares", "population", "population of squares")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dense_spikes_on_tiles_are_interpreted_or_refused(name: str) -> None:
+    network = network_of(name, spikes="dense")
+    given = given_values(network, 4)
+    if name not in ON_DENSE_TILES:
+        with pytest.raises(MappingError, match="has no lowering"):
+            compiled(network)
+        return
+    expected = meaning(network, given)
+    found = on_tiles(network, given)
+    for value in training_graph(network).outputs[1:]:
+        assert relative_error(found.read(value), expected[value]) < FLOAT32, value
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_strict_execution_gives_the_same_bits(name: str) -> None:
+    loss, spiking = CASES[name]
+    network = small_network((5, 5, 2 * loss.neurons_per_class), timesteps=2, batch=2, loss=loss)
+    *hidden, output = network.layers
+    network = replace(network, layers=(*hidden, replace(output, spiking=spiking)))
+    given = given_values(network, 6)
+    one, other = on_tiles(network, given), on_tiles(network, given, strict=True)
+    for value in training_graph(network).outputs:
+        np.testing.assert_array_equal(one.read(value), other.read(value), err_msg=value)
+
+
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+@pytest.mark.parametrize("name", NAMES)
+def test_every_gpu_strategy_does_what_the_interpreter_means(name: str, strategy: str) -> None:
+    network = network_of(name)
+    graph = training_graph(network)
+    inputs = given_values(network, 4, dtype=np.float64).for_graph(network)
+    meant, made = interpret(graph, inputs), execute(graph, inputs, strategy=strategy)
+    for value in graph.outputs:
+        assert relative_error(np.asarray(made[value]), np.asarray(meant[value])) < 1e-12, value
+
+
+@pytest.mark.parametrize(
+    ("changes", "spiking", "message"),
+    [
+        ({"kind": "hinge"}, True, "training.loss = 'hinge' is no choice"),
+        ({"reading": "first"}, True, "training.reading = 'first' is no choice"),
+        ({"kind": "mean_squared_error", "reading": "last"}, True, 'set training.reading = "sum"'),
+        ({"reading": "max"}, True, 'set network.output = "membrane"'),
+        ({"kind": "mean_squared_error"}, False, 'set network.output = "spikes"'),
+        ({"neurons_per_class": 5}, True, "4 neurons are no whole number of classes of 5"),
+    ],
+)
+def test_losses_that_cannot_be_are_refused(changes: dict[str, Any], spiking: bool, message: str) -> None:
+    *hidden, output = small_network((7, 6, 4)).layers
+    layers = (*hidden, replace(output, spiking=spiking))
+    with pytest.raises(MappingError, match=message):
+        training_graph(replace(small_network((7, 6, 4)), layers=layers, loss=Loss(**changes)))
+
+
+def test_only_the_last_layer_is_read_by_its_potential() -> None:
+    network = small_network((7, 6, 4))
+    hidden, output = network.layers
+    with pytest.raises(MappingError, match="layer 'hidden0': only the last layer may be read"):
+        training_graph(replace(network, layers=(replace(hidden, spiking=False), output)))
+
+
+def test_squares_of_counts_are_those_of_snntorch() -> None:
+    torch = pytest.importorskip("torch")
+    functional = pytest.importorskip("snntorch.functional")
+    for neurons_per_class in (1, 3):
+        kind = {"correct_rate": 0.8, "incorrect_rate": 0.2}
+        network = small_network(
+            (8, 9, 4 * neurons_per_class), timesteps=11, batch=5,
+            loss=Loss(kind="mean_squared_error", neurons_per_class=neurons_per_class, **kind),
+        )  # fmt: skip
+        given = given_values(replace(network, spikes="dense"), 4, dtype=np.float64)
+        values = meaning(replace(network, spikes="dense"), given)
+        emitted = torch.tensor(values["time.spikes.output"])
+        population = {"population_code": True, "num_classes": 4} if neurons_per_class > 1 else {}
+        theirs = functional.mse_count_loss(**kind, **population)(emitted, torch.tensor(given.labels, dtype=torch.long))
+        assert float(values["loss"]) == pytest.approx(float(theirs), rel=1e-6)
+
+
+SMALL = {"data.train_samples": 96, "data.test_samples": 48, "training.epochs": 2, "network.hidden": [32, 16]}
+WORKLOADS: list[dict[str, Any]] = [
+    {"network.output": "membrane", "training.reading": "max", "training.firing_strength": 1.0},
+    {"training.loss": "mean_squared_error", "training.correct_rate": 0.5, "network.neurons_per_class": 3},
+    {"training.reading": "every"},
+]
+
+
+@pytest.mark.parametrize("changes", WORKLOADS, ids=["potential", "squares", "every"])
+def test_workloads_learn_with_every_loss(changes: dict[str, Any]) -> None:
+    pytest.importorskip("sklearn")
+    width = 10 * changes.get("network.neurons_per_class", 1)
+    workload = load_workload("digits", {**SMALL, "network.capacity": [8, 8, width], **changes})
+    machine = load_machine("bow", {})
+    assert isinstance(machine, MimdMachine)
+    made = simulate(workload, machine)
+    assert made.log.loss[-1] < made.log.loss[0]
+    assert np.isfinite(made.log.loss).all()
+    assert len(made.log.test_accuracy_by_epoch) == 2
+    layers = [activity.layer for activity in made.profile.activity]
+    assert layers == ["input", "hidden0", "hidden1", *(["output"] if "network.output" not in changes else [])]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"training.reading": "max"}, 'is of membrane potentials; set network.output = "membrane"'),
+        ({"training.loss": "mean_squared_error", "network.output": "membrane"}, "is of spike counts"),
+    ],
+)
+def test_workloads_whose_loss_and_output_do_not_agree_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DescriptionError, match=message):
+        load_workload("digits", changes)
