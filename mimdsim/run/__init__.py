@@ -1,0 +1,31 @@
+"""Floor 7: the walk of one run, from descriptions to a profile."""
+
+from mimdsim.run.cautions import half_warning, unused_chips
+from mimdsim.run.gpus import GPU_LINEUP, time_on_gpus
+from mimdsim.run.profiles import memory_profile
+from mimdsim.run.walk import (
+    Run,
+    compile_workload,
+    config_digest,
+    open_data,
+    options_of,
+    retime,
+    simulate,
+    train_workload,
+)
+
+__all__ = [
+    "GPU_LINEUP",
+    "Run",
+    "compile_workload",
+    "config_digest",
+    "half_warning",
+    "memory_profile",
+    "open_data",
+    "options_of",
+    "retime",
+    "simulate",
+    "time_on_gpus",
+    "train_workload",
+    "unused_chips",
+]

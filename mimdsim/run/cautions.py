@@ -1,0 +1,51 @@
+"""What a reader is told before the numbers: left-out events, unused chips, numbers beyond their sources."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mimdsim.compiler import Compiled
+from mimdsim.machine import MimdMachine
+from mimdsim.workload import SpikeDataset, Workload
+
+SOURCED_TILES = 1472  # largest chip behind the numbers in models/
+
+
+def surplus_warning(workload: Workload, data: SpikeDataset) -> tuple[str, ...]:
+    """Whether input events beyond the input capacity were left out of the training samples."""
+    kept = int(data.counts.sum(dtype=np.int64))
+    if not data.surplus_events:
+        return ()
+    share = data.surplus_events / (kept + data.surplus_events)
+    return (
+        f"{data.surplus_events:,} of {kept + data.surplus_events:,} input events ({share:.1%}) were beyond the input "
+        f"capacity of {workload.data.input_capacity} per timestep and left out at random: raise data.input_capacity",
+    )
+
+
+def unused_chips(compiled: Compiled, machine: MimdMachine) -> tuple[str, ...]:
+    """Said when the layers fit fewer chips than the machine has."""
+    used, asked = compiled.placement.chips, machine.links.chips
+    if used >= asked:
+        return ()
+    return (f"{used} of {asked} chips used: {compiled.placement.what_fills_chips}",)
+
+
+def beyond_sources(machine: MimdMachine) -> tuple[str, ...]:
+    """Said when a machine has more tiles than the sources of its sync and exchange costs."""
+    if machine.chip.tiles <= SOURCED_TILES:
+        return ()
+    return (
+        f"{machine.chip.tiles:,} tiles: the costs of sync and exchange were taken from chips of at most "
+        f"{SOURCED_TILES:,} tiles and do not grow with distance; set sync.internal_cycles and exchange.fixed_cycles",
+    )
+
+
+def half_warning(workload: Workload) -> tuple[str, ...]:
+    """Said when values have the bytes and cycles of half but not its arithmetic."""
+    if workload.mapping.value_bytes == 4:
+        return ()
+    return (
+        "mapping.value_bytes = 2: memory, exchange and cycles are those of half, values are computed in float32; loss "
+        "and accuracy do not show what half arithmetic does to them",
+    )

@@ -1,0 +1,163 @@
+"""The walk of one run: describe -> graph -> compile -> train for real -> time -> compare -> profile."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mimdsim import __version__
+from mimdsim.base.errors import DescriptionError
+from mimdsim.compiler import Compiled, MappingOptions, compile_graph
+from mimdsim.functional import (
+    Checkpoints,
+    Evaluation,
+    RateSchedule,
+    TrainingLog,
+    activity_profiles,
+    initial_weights,
+    train,
+)
+from mimdsim.graph import training_graph
+from mimdsim.machine import GpuMachine, MimdMachine
+from mimdsim.profile import (
+    RunProfile,
+    TiledProfile,
+)
+from mimdsim.profile.records import SCHEMA_VERSION
+from mimdsim.program import RecordedActivity
+from mimdsim.run.cautions import beyond_sources, half_warning, surplus_warning, unused_chips
+from mimdsim.run.gpus import time_on_gpus
+from mimdsim.run.profiles import memory_profile, training_profile
+from mimdsim.timing import time_program
+from mimdsim.workload import SpikeDataset, Workload, given_weights, network_of, open_dataset
+
+# called with (what is going on, done, total)
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Run:
+    """What one run made: the profile that is written, and the live objects behind it."""
+
+    profile: RunProfile
+    compiled: Compiled
+    log: TrainingLog
+
+
+def silent(_what: str, _done: int, _total: int) -> None:
+    """Progress for nobody."""
+
+
+def options_of(workload: Workload) -> MappingOptions:
+    """The workload's mapping choices in the compiler's own record."""
+    return MappingOptions(**workload.mapping.model_dump())
+
+
+def compile_workload(
+    workload: Workload, machine: MimdMachine, *, dump: Path | None = None, must_fit: bool = True
+) -> Compiled:
+    """The compiled training step of `workload` on `machine`."""
+    network = network_of(workload)
+    graph = training_graph(network)
+    return compile_graph(graph, network, machine, options_of(workload), dump=dump, must_fit=must_fit)
+
+
+def simulate(
+    workload: Workload,
+    machine: MimdMachine,
+    gpus: tuple[GpuMachine, ...] = (),
+    *,
+    dump: Path | None = None,
+    progress: Progress = silent,
+    checkpoint: Path | None = None,
+    resume: bool = False,
+) -> Run:
+    """Train `workload` on simulated tiles and profile one training step; `gpus` are timed on the same graph.
+
+    checkpoint: a file the training is written to after every epoch; resume: go on from what it holds.
+    """
+    compiled = compile_workload(workload, machine, dump=dump)
+    data = open_data(workload, progress)
+    checkpoints = None
+    if checkpoint is not None:
+        checkpoints = Checkpoints(path=checkpoint, digest=config_digest(workload, machine), resume=resume)
+    log = train_workload(workload, compiled, data, progress, checkpoints)
+    tiled = time_program(
+        compiled.program, machine, log.activity, memory_profile(compiled.program, compiled.memory, machine)
+    )
+    lineup, warnings = time_on_gpus(compiled.graph, gpus, log.activity)
+    profile = RunProfile(
+        schema_version=SCHEMA_VERSION,
+        tool_version=__version__,
+        config_sha256=config_digest(workload, machine, *gpus),
+        seed=workload.seed,
+        workload=workload.name,
+        workload_title=workload.title,
+        network=compiled.network.title,
+        timesteps=compiled.network.timesteps,
+        batch=compiled.network.batch,
+        tiled=tiled,
+        gpus=lineup,
+        training=training_profile(workload, log, compiled.network.batch),
+        activity=activity_profiles(compiled.network, log.activity),
+        warnings=surplus_warning(workload, data[0])
+        + beyond_sources(machine)
+        + unused_chips(compiled, machine)
+        + half_warning(workload)
+        + warnings,
+    )
+    return Run(profile=profile, compiled=compiled, log=log)
+
+
+def open_data(workload: Workload, progress: Progress = silent) -> tuple[SpikeDataset, SpikeDataset]:
+    """Training and test samples; raises DescriptionError when there is nothing to train on."""
+    train_data, test_data = open_dataset(
+        workload.data, workload.seed, lambda done, total: progress("reading data", done, total)
+    )
+    if len(train_data.labels) == 0:
+        raise DescriptionError(f"workload '{workload.name}'", ["its data source holds no training samples"])
+    return train_data, test_data
+
+
+def train_workload(
+    workload: Workload,
+    compiled: Compiled,
+    data: tuple[SpikeDataset, SpikeDataset],
+    progress: Progress = silent,
+    checkpoints: Checkpoints | None = None,
+) -> TrainingLog:
+    """Train the compiled program as the workload says."""
+    recipe, network = workload.training, compiled.network
+    drawn = initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset, recipe.recurrent_scale)
+    weights = given_weights(workload, network) or drawn
+    cosine = RateSchedule(warm_up_training_steps=recipe.warm_up_training_steps, final_share=recipe.final_rate_share)
+    return train(
+        compiled.program,
+        network,
+        *data,
+        weights=weights,
+        epochs=recipe.epochs,
+        max_training_steps=recipe.max_training_steps,
+        seed=workload.seed,
+        evaluation=Evaluation(
+            when=recipe.evaluate, validation_share=recipe.validation_share, keep_best=recipe.keep_best
+        ),
+        rate=cosine if recipe.schedule == "cosine" else None,
+        checkpoints=checkpoints,
+        progress=lambda done, total: progress("training", done, total),
+    )
+
+
+def config_digest(workload: Workload, *machines: MimdMachine | GpuMachine) -> str:
+    """sha256 of everything that decides a result: the resolved descriptions."""
+    resolved = [workload.model_dump(mode="json"), *(machine.model_dump(mode="json") for machine in machines)]
+    return hashlib.sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()
+
+
+def retime(run_compiled: Compiled, machine: MimdMachine, activity: RecordedActivity) -> TiledProfile:
+    """The same program and spikes on another machine with as many tiles."""
+    program = run_compiled.program
+    return time_program(program, machine, activity, memory_profile(program, run_compiled.memory, machine))
