@@ -17,7 +17,9 @@ from mimdsim.base.errors import MappingError
 from mimdsim.functional.lists import BlockLists, Lists, max_listed
 from mimdsim.functional.shares import Shares, aligned
 from mimdsim.graph import Adam, Layer, SpikingNetwork, training_graph
+from mimdsim.graph.losses import Loss
 from mimdsim.graph.neurons import Lif
+from mimdsim.numerics import losses
 from mimdsim.numerics import training as updates
 from mimdsim.numerics import whole_tensors as kernels
 from mimdsim.numerics.vectors import WIDTH
@@ -51,6 +53,7 @@ def refusals(network: SpikingNetwork) -> list[str]:
         problems += [f"layer '{layer.name}': {what} does not run as whole tensors{instead}" for what in _unknown(layer)]
     optimiser = network.optimiser
     asked = {
+        f"a loss other than the cross-entropy of summed spikes ({network.loss})": network.loss != Loss(),
         f"network.threshold_schedule {network.threshold_schedule}": network.threshold_schedule is not None,
         "a scheduled learning rate": optimiser.scheduled,
         f"weight_decay = {optimiser.weight_decay:g}": bool(optimiser.weight_decay),
@@ -257,7 +260,7 @@ class WholeTensors:
         gradient = np.zeros((network.batch, network.classes), np.float32)
         samples = np.arange(network.batch)
         scale = float(network.logit_scale)
-        updates.cross_entropy(self._totals, self._labels, self._losses, gradient, samples, scale)
+        losses.cross_entropy(self._totals, self._labels, self._losses, gradient, samples, scale)
         g = np.empty(int(made.starts[-1]), np.float32)
         kernels.list_gradient(network.batch, made.ids, made.starts, gradient, g)
         return g
