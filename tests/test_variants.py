@@ -171,7 +171,7 @@ def test_half_values_lie_in_two_bytes_and_are_computed_in_float32() -> None:
     assert Executor(made.program).arrays["w.hidden0"].dtype == np.float32
     assert "w.hidden0: float32[9x7] in 2 bytes weights" in listing(made.program)
     assumption = next(item for item in retimed(made).assumptions if item.name == "float32 in 2 bytes")
-    assert "computed in float32" in assumption.value
+    assert "computed in float32, rounded where a vertex writes them" in assumption.value
     assert made.placement.neurons_per_tile % 4 == 0
 
 
@@ -383,7 +383,7 @@ def test_a_workload_carries_its_choices_and_says_what_half_leaves_out() -> None:
     workload = load_workload("digits", {"mapping.value_bytes": 2, "mapping.spike_exchange": "dense"})
     assert options_of(workload) == MappingOptions(value_bytes=2, spike_exchange="dense")
     (warning,) = half_warning(workload)
-    assert "values are computed in float32" in warning
+    assert "what a vertex writes is rounded to it; sums inside a vertex are kept in float32" in warning
     assert half_warning(load_workload("digits")) == ()
 
 
@@ -401,7 +401,7 @@ def test_a_sweep_over_variants(tmp_path: Any) -> None:
     assert times[0] is None  # three layers of six samples need more than 18 tiles for selection
     assert "select spikes on 18 tiles of their own" in rows[0]["note"]
     assert len(set(times[4:])) == 4
-    assert "computed in float32" in rows[-1]["note"]
+    assert "what a vertex writes is rounded to it" in rows[-1]["note"]
     assert [row["neurons_per_tile"] % 4 for row in rows if row["mapping.value_bytes"] == 2 and row["fits"]] != []
 
 

@@ -1,7 +1,7 @@
 """Codelets on numbers of two bytes: half values, and ids and counts as uint16.
 
 Records of the families are written for four bytes a number. Here stands what two bytes change in their cost; what they
-compute stays, as half values are computed in float32 (`Variable.stored_bytes`).
+compute stays in float32 (`Variable.stored_bytes`), and what they write is rounded (`functional/halves.py`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
+
+import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import dense, losses, neurons, spikes, training, truncation, wiring
@@ -128,11 +131,13 @@ FORMULAS = {formula(4): formula for formula in _FORMULAS}
 
 
 @lru_cache(maxsize=512)
-def in_format(codelet: Codelet, *, id_bytes: int, value_bytes: int, moved_bytes: int) -> Codelet:
+def in_format(
+    codelet: Codelet, *, id_bytes: int, value_bytes: int, moved_bytes: int, kept_bytes: int | None = None
+) -> Codelet:
     """The codelet for ids of `id_bytes` and values of `value_bytes`; the same one where nothing changes.
 
     Library vertices go by `moved_bytes`, of an element of the variable they work on: raises MappingError for one
-    without a cost in these bytes.
+    without a cost in these bytes. kept_bytes: of what an update keeps of earlier gradients, where it keeps anything.
     """
     cost = codelet.cost
     if isinstance(cost, TileFormula):
@@ -140,6 +145,8 @@ def in_format(codelet: Codelet, *, id_bytes: int, value_bytes: int, moved_bytes:
             return codelet
         if cost not in FORMULAS:
             raise MappingError(f"codelet '{codelet.name}' has no cost for elements of {moved_bytes} byte(s)")
+        if kept_bytes == 4:
+            return replace(codelet, name=f"{codelet.name}<half, moments float>", cost=_in_floats(cost))
         return replace(codelet, name=f"{codelet.name}<{moved_bytes} bytes>", cost=FORMULAS[cost](moved_bytes))
     if value_bytes == 2 and codelet.name in HALF:
         cost = _changed(cost, HALF[codelet.name])
@@ -147,6 +154,18 @@ def in_format(codelet: Codelet, *, id_bytes: int, value_bytes: int, moved_bytes:
     if id_bytes == 2 and codelet.name in SHORT_IDS:
         return replace(codelet, name=f"{codelet.name}<short ids>", cost=_changed(cost, SHORT_IDS[codelet.name]))
     return codelet
+
+
+@lru_cache(maxsize=16)
+def _in_floats(cost: TileFormula) -> TileFormula:
+    """An update of halves whose moments are floats: as one of floats, with weight and gradient converted on the way."""
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        pairs = -(-np.asarray(extents["elements"]) // (2 * worker_contexts))
+        return cost.cycles(extents, worker_contexts, vector_bytes) + 3 * worker_contexts * pairs
+
+    source = f"{cost.source}; 3 conversions per pair: weight and gradient to float, the weight back"
+    return replace(cost, cycles=cycles, kind="derived", source=source)
 
 
 def _changed(cost: WorkerBundles, change: Change) -> WorkerBundles:

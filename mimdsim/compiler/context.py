@@ -16,6 +16,7 @@ from mimdsim.program.mapping import FLAT, PER_TIMESTEP
 from mimdsim.program.rows import boxes_of_runs
 
 LINEAR_BYTES = 128  # the library maps linearly in runs of at least 128 bytes a tile (poputil)
+MOMENTS = "optimiser"  # the category of what an optimiser keeps
 WORD_BYTES = 4  # tiles store and exchange whole words
 
 
@@ -190,7 +191,10 @@ class Lowering:
     def parameter(self, name: str, shape: tuple[int, int], category: str) -> None:
         """Declare numbers that training keeps from step to step: weights, or what an optimiser keeps of them."""
         mapping = self.by_neuron(name.rsplit(".", 1)[1], 1)
-        self.inputs[name] = self.variable(name, shape, "float32", mapping, category, persistent=True)
+        stored = self.options.moment_bytes if category == MOMENTS else 0
+        self.inputs[name] = self.variable(
+            name, shape, "float32", mapping, category, persistent=True, stored_bytes=stored
+        )
         self.storage[name] = (name,)
 
     def tiles_of(self, layer: str) -> np.ndarray:
@@ -242,9 +246,20 @@ class Lowering:
     def _in_format(self, table: VertexTable) -> VertexTable:
         """The table with its codelet for the formats chosen; library vertices by the variable they move first."""
         moved = self.variables[table.operands[table.codelet.fields[0].name]].item_bytes
-        ids, values = self.options.id_bytes, self.options.value_bytes
-        changed = in_format(table.codelet, id_bytes=ids, value_bytes=values, moved_bytes=moved)
+        kept = [self.variables[name].item_bytes for name in table.operands.values() if self._is_moment(name)]
+        changed = in_format(
+            table.codelet,
+            id_bytes=self.options.id_bytes,
+            value_bytes=self.options.value_bytes,
+            moved_bytes=moved,
+            kept_bytes=max(kept, default=None),
+        )
         return table if changed is table.codelet else table.with_codelet(changed)
+
+    def _is_moment(self, name: str) -> bool:
+        """Whether an optimiser keeps it of a parameter: as large as that, unlike the count of training steps."""
+        held = self.variables[name]
+        return held.category == MOMENTS and len(held.shape) > 1
 
     def open_repeat(self) -> None:
         self.block = []

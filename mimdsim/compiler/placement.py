@@ -24,6 +24,7 @@ CHOICES: dict[str, tuple[str | int, ...]] = {
     "state_gradient": ("tilewise", "per_batch"),
     "id_bytes": (4, 2),
     "value_bytes": (4, 2),
+    "moment_bytes": (0, 4),
     "spike_exchange": ("ids", "dense"),
     "selection_tiles": ("published", "last"),
     "reduce_rule": ("work", "even"),
@@ -34,8 +35,7 @@ CHOICES: dict[str, tuple[str | int, ...]] = {
 class MappingOptions:
     """Choices of placement and lowering; defaults are the published ones. Raises MappingError for an unknown one.
 
-    With value_bytes = 2 values have the bytes and cycles of half and are computed in float32: what half arithmetic does
-    to a loss is not shown.
+    With value_bytes = 2 values have the bytes and cycles of half, and what vertices write is rounded to it.
     """
 
     neurons_per_tile: int = 0  # 0: the smallest multiple of neurons_unit that fits
@@ -46,7 +46,8 @@ class MappingOptions:
     reduce_exponent: float = 0.8
     state_gradient: str = "tilewise"  # or "per_batch": one vertex per sample and layer on whole rows, as until 2022
     id_bytes: int = 4  # of ids and counts of spikes; 2: uint16
-    value_bytes: int = 4  # of weights, states, gradients and moments
+    value_bytes: int = 4  # of weights, states, gradients and, where moment_bytes is 0, moments
+    moment_bytes: int = 0  # of what the optimiser keeps; 0: as other values
     spike_exchange: str = "ids"  # to the next layer; or "dense": a row of one byte per neuron
     selection_tiles: str = "published"  # spread over the chip; or "last": one tile per sample and layer, from the end
     reduce_rule: str = "work"  # or "even": every layer but the first gets as many tiles

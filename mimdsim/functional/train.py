@@ -11,6 +11,7 @@ import numpy as np
 from mimdsim.base.rng import stream
 from mimdsim.functional.checkpoint import Checkpoints, Course, read_checkpoint, write_checkpoint
 from mimdsim.functional.execute import Executor
+from mimdsim.functional.halves import executor_of
 from mimdsim.functional.schedules import RateSchedule, scheduled_values
 from mimdsim.graph import Adam, SpikingNetwork
 from mimdsim.graph.truncation import STATE_BITS, random_name
@@ -142,7 +143,7 @@ def train(
     resumed: the log is then that of a training that was never interrupted, byte for byte. Raises DataFileError for a
     file that is not a checkpoint of this training.
     """
-    executor = Executor(program)
+    executor = executor_of(program)
     executor.write(weights)
     kept, held_out = split(len(train_data.labels), evaluation.validation_share, seed)
     batch = network.batch

@@ -35,7 +35,7 @@ class Variable:
 
     category is one of CATEGORIES. Persistent variables keep their value between training steps (weights, optimiser).
     stored_bytes: bytes of an element in tile memory and on the wire where that is not what `dtype` takes (0: it is);
-    its values are computed in `dtype` all the same.
+    its values are computed in `dtype` all the same, and halves rounded by whoever runs the program for its values.
     """
 
     name: str

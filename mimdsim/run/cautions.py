@@ -42,10 +42,10 @@ def beyond_sources(machine: MimdMachine) -> tuple[str, ...]:
 
 
 def half_warning(workload: Workload) -> tuple[str, ...]:
-    """Said when values have the bytes and cycles of half but not its arithmetic."""
+    """Said when values are halves: what of half arithmetic is not in the loss."""
     if workload.mapping.value_bytes == 4:
         return ()
     return (
-        "mapping.value_bytes = 2: memory, exchange and cycles are those of half, values are computed in float32; loss "
-        "and accuracy do not show what half arithmetic does to them",
+        "mapping.value_bytes = 2: memory, exchange and cycles are those of half, and what a vertex writes is rounded "
+        "to it; sums inside a vertex are kept in float32: adding in half may do more to loss and accuracy than shown",
     )

@@ -229,14 +229,18 @@ def machine_assumptions(machine: MimdMachine) -> tuple[Assumption, ...]:
 
 def format_assumptions(program: Program) -> tuple[Assumption, ...]:
     """Said when values are counted in another format than the one they are computed in."""
-    formats = {(held.dtype, held.stored_bytes) for held in program.variables.values() if held.stored_bytes}
+    formats = {
+        (held.dtype, held.stored_bytes)
+        for held in program.variables.values()
+        if held.stored_bytes and held.dtype.startswith("float")
+    }
     return tuple(
         Assumption(
             name=f"{dtype} in {stored} bytes",
-            value=f"bytes and cycles of {stored}-byte values, computed in {dtype}",
+            value=f"bytes and cycles of {stored}-byte values; computed in {dtype}, rounded where a vertex writes them",
             kind="assumed",
-            source=f"spikes, loss and accuracy are those of {dtype}; what rounding to {stored} bytes does to them is "
-            "not simulated",
+            source=f"sums inside a vertex are those of {dtype}: what adding in {stored} bytes does to spikes, loss and "
+            "accuracy is not simulated",
         )
         for dtype, stored in sorted(formats)
     )

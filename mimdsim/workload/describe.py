@@ -90,10 +90,10 @@ class Mapping(Section):
     jrfinkbeiner/graphcore_snn, commit 0d81a25).
 
     `id_bytes`: ids and counts of spikes as int32 or uint16 (at most 65,535 neurons). `value_bytes` 2: weights, states,
-    gradients and moments take the bytes and cycles of half; they are still computed in float32. `spike_exchange`: what
-    the next layer receives, ids and counts or a row of one byte per neuron. `selection_tiles`: spread over the chip, or
-    the last tiles, one per sample and layer, as in the authors' older operation. `reduce_rule`: tiles that add up input
-    gradients by work, or the same number for every layer.
+    gradients and moments are halves, rounded whenever a vertex writes them; `moment_bytes` 4 keeps moments in float32
+    (0: as other values). `spike_exchange`: what the next layer receives, ids and counts or a row of a byte per neuron.
+    `selection_tiles`: spread over the chip, or the last tiles, one per sample and layer, as in the authors' older
+    operation. `reduce_rule`: tiles that add up input gradients by work, or the same number for every layer.
     """
 
     neurons_per_tile: int = Field(default=0, ge=0)  # 0: the smallest multiple of the unit that fits
@@ -105,6 +105,7 @@ class Mapping(Section):
     state_gradient: Literal["tilewise", "per_batch"] = "tilewise"
     id_bytes: Literal[4, 2] = 4
     value_bytes: Literal[4, 2] = 4
+    moment_bytes: Literal[0, 4] = 0
     spike_exchange: Literal["ids", "dense"] = "ids"
     selection_tiles: Literal["published", "last"] = "published"
     reduce_rule: Literal["work", "even"] = "work"
