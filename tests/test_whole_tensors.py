@@ -30,6 +30,7 @@ from networks import (
 from mimdsim.base.errors import MappingError
 from mimdsim.functional import WholeTensors
 from mimdsim.graph import Sgd, SpikingNetwork
+from mimdsim.graph.losses import Loss
 from mimdsim.graph.spikes import ThresholdSchedule
 
 TOLERANCE = 2e-6  # float32, sums in another order
@@ -138,6 +139,7 @@ def test_what_it_does_not_know_is_refused_by_name() -> None:
         ({"optimiser": Sgd(learning_rate=0.1, momentum=0.9)}, r"momentum = 0\.9 is not known to whole tensors"),
         ({"optimiser": Sgd(learning_rate=0.1, weight_decay=0.1)}, r"weight_decay = 0\.1 is not known to whole tensors"),
         ({"optimiser": Sgd(learning_rate=0.1, scheduled=True)}, "a scheduled learning rate is not known to whole"),
+        ({"loss": Loss(kind="mean_squared_error")}, "loss Loss.*mean_squared_error.* is not known to whole tensors"),
         ({"threshold_schedule": ThresholdSchedule()}, "network.threshold_schedule ThresholdSchedule.* is not known to"),
     ],
 )

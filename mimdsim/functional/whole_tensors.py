@@ -56,6 +56,7 @@ def refusals(network: SpikingNetwork) -> list[str]:
         f"a loss other than the cross-entropy of summed spikes ({network.loss})": network.loss != Loss(),
         f"network.threshold_schedule {network.threshold_schedule}": network.threshold_schedule is not None,
         "a scheduled learning rate": optimiser.scheduled,
+        f"loss {network.loss}": network.loss != Loss(),
         f"weight_decay = {optimiser.weight_decay:g}": bool(optimiser.weight_decay),
         f"momentum = {getattr(optimiser, 'momentum', 0):g}": bool(getattr(optimiser, "momentum", 0)),
         f"largest_gradient_norm = {network.largest_gradient_norm:g}": bool(network.largest_gradient_norm),
