@@ -33,10 +33,7 @@ CHOICES: dict[str, tuple[str | int, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class MappingOptions:
-    """Choices of placement and lowering; defaults are the published ones. Raises MappingError for an unknown one.
-
-    With value_bytes = 2 values have the bytes and cycles of half, and what vertices write is rounded to it.
-    """
+    """Choices of placement and lowering; defaults are the published ones. Raises MappingError for an unknown one."""
 
     neurons_per_tile: int = 0  # 0: the smallest multiple of neurons_unit that fits
     neurons_unit: int = 2
