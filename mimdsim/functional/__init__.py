@@ -3,6 +3,7 @@
 from mimdsim.functional.activity import activity_profiles
 from mimdsim.functional.checkpoint import Checkpoints
 from mimdsim.functional.execute import Executor
+from mimdsim.functional.initial import InitialActivity, scaled_to_activity
 from mimdsim.functional.schedules import RateSchedule
 from mimdsim.functional.strict import execute_strictly
 from mimdsim.functional.train import Evaluation, TrainingLog, evaluate, initial_weights, train
@@ -12,6 +13,7 @@ __all__ = [
     "Checkpoints",
     "Evaluation",
     "Executor",
+    "InitialActivity",
     "RateSchedule",
     "TrainingLog",
     "WholeTensors",
@@ -19,5 +21,6 @@ __all__ = [
     "evaluate",
     "execute_strictly",
     "initial_weights",
+    "scaled_to_activity",
     "train",
 ]

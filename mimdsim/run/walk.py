@@ -14,10 +14,12 @@ from mimdsim.compiler import Compiled, MappingOptions, compile_graph
 from mimdsim.functional import (
     Checkpoints,
     Evaluation,
+    InitialActivity,
     RateSchedule,
     TrainingLog,
     activity_profiles,
     initial_weights,
+    scaled_to_activity,
     train,
 )
 from mimdsim.graph import training_graph
@@ -133,6 +135,9 @@ def train_workload(
     recipe, network = workload.training, compiled.network
     drawn = initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset, recipe.recurrent_scale)
     weights = given_weights(workload, network) or drawn
+    if recipe.initial_activity and not (checkpoints is not None and checkpoints.resume):
+        wanted = InitialActivity(share=recipe.initial_activity, tolerance=recipe.initial_activity_tolerance)
+        weights = scaled_to_activity(compiled.program, network, data[0], weights, wanted, workload.seed)
     cosine = RateSchedule(warm_up_training_steps=recipe.warm_up_training_steps, final_share=recipe.final_rate_share)
     return train(
         compiled.program,

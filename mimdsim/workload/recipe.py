@@ -24,6 +24,9 @@ class TrainingRecipe(Section):
     `second_threshold_output`, starts at `second_threshold_start` and goes that share of the way to its own value with
     every training step.
 
+    With an `initial_activity` the first weights are scaled, layer by layer, until that share of a layer's neurons
+    spikes in a timestep of one batch, give or take `initial_activity_tolerance` of it (0: as drawn).
+
     `validation_share` of the training samples are set aside; with `keep_best` the weights after the epoch with the best
     accuracy on them are the ones that are left. `initial_weights` names a safetensors or NPZ file with w.<layer>
     [inputs, neurons] and so on for everything that is trained; without it weights are drawn.
@@ -52,6 +55,8 @@ class TrainingRecipe(Section):
     weight_scale: float = Field(default=1.0, gt=0)
     weight_offset: float = 0.001
     recurrent_scale: float = Field(default=0.2, ge=0)  # assumed: digits learn at 0.2, hardly at 2
+    initial_activity: float = Field(default=0.0, ge=0, le=1)
+    initial_activity_tolerance: float = Field(default=0.1, gt=0, lt=1)
     logit_scale: float = Field(default=1.0, gt=0)
     max_training_steps: int = Field(default=0, ge=0)  # 0: as many as the epochs hold
     evaluate: Literal["each epoch", "end", "never"] = "each epoch"
