@@ -40,16 +40,19 @@ def slice_formula(item_bytes: int) -> TileFormula:
 BOXES: dict[str, tuple[str, ...]] = {
     "rows": ("start:stop", ":"),
     "columns": (":", "start:stop"),
+    "states": (":", ":", "start:stop"),
     "slots": ("sample", "slot_start:slot_stop"),
 }
 COLUMNS: dict[str, tuple[str, ...]] = {
     "rows": ("start", "stop"),
     "columns": ("start", "stop"),
+    "states": ("start", "stop"),
     "slots": ("sample", "slot_start", "slot_stop"),
 }
 MOVES: dict[str, Callable[..., None]] = {
     "rows": numerics.move_rows,
     "columns": numerics.move_columns,
+    "states": numerics.move_states,
     "slots": numerics.move_slots,
 }
 ALONG: dict[str, tuple[str, str]] = {name: (columns[-2], columns[-1]) for name, columns in COLUMNS.items()}
@@ -58,7 +61,7 @@ OFFSET = Field(name="timestep", access="read", box=("chip",))
 
 @lru_cache(maxsize=64)
 def slice_codelet(along: str, shift: int) -> Codelet:
-    """DynamicSlice of a sequence at t + shift into a variable, split along 'rows', 'columns' or 'slots'.
+    """DynamicSlice of a sequence at t + shift into a variable, split along 'rows', 'columns', 'states' or 'slots'.
 
     Its offset lies on one tile and goes to all: every slice is an exchange of its own, as in the library.
     """
@@ -81,7 +84,7 @@ def slice_codelet(along: str, shift: int) -> Codelet:
 
 @lru_cache(maxsize=64)
 def update_codelet(along: str) -> Codelet:
-    """DynamicUpdateSlice of a variable into a sequence at t, split along 'rows', 'columns' or 'slots'."""
+    """DynamicUpdateSlice of a variable into a sequence at t, split along 'rows', 'columns', 'states' or 'slots'."""
     box = BOXES[along]
     return Codelet(
         name=f"DynamicUpdate{along.capitalize()}",

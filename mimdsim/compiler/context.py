@@ -57,8 +57,9 @@ class Lowering:
         *,
         persistent: bool = False,
         stored_bytes: int = 0,
+        values: np.ndarray | None = None,
     ) -> str:
-        """Declare a variable once; returns its name.
+        """Declare a variable once, loaded with `values` where given; returns its name.
 
         It is stored in `stored_bytes` where these are given, else float32 as the options say and others as they are.
         """
@@ -72,6 +73,7 @@ class Lowering:
                 category=category,
                 persistent=persistent,
                 stored_bytes=0 if stored == np.dtype(dtype).itemsize else stored,
+                values=values,
             )
         return name
 
@@ -294,6 +296,12 @@ def origin(spikes: str) -> tuple[str, int]:
         return "input", 0
     layer = name.split(".", 1)[1]
     return (layer.removesuffix(".previous"), -1) if layer.endswith(".previous") else (layer, 0)
+
+
+def layer_of(network: SpikingNetwork, name: str) -> str:
+    """The layer of a body value: 'hidden0' of 'u.hidden0' and of 'current.hidden0.sum'."""
+    rest = name.split(".", 1)[1]
+    return next((layer.name for layer in network.layers if f"{rest}.".startswith(f"{layer.name}.")), rest)
 
 
 def defines_of(storage: tuple[str, ...], value: Value) -> tuple[tuple[str, str], ...]:

@@ -13,6 +13,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.compiler import (
     lower_array_time,
     lower_arrays,
+    lower_linear_neurons,
     lower_losses,
     lower_neurons,
     lower_rows,
@@ -32,6 +33,7 @@ from mimdsim.program import Program, TileMapping
 Rules = dict[tuple[str, ...], Callable[..., None]]
 RULES: Rules = {
     **lower_neurons.RULES,
+    **lower_linear_neurons.RULES,
     **lower_selection.RULES,
     **lower_spikes.RULES,
     **lower_wiring.RULES,
@@ -40,7 +42,7 @@ RULES: Rules = {
 }
 # of dense spikes
 ARRAY_RULES: Rules = {**lower_losses.OF_COUNTS, **lower_training.RULES, **lower_arrays.RULES, **lower_rows.RULES}
-OVERWRITES = ("lif_state_gradient", "add_read_out")  # write their result over their first input
+OVERWRITES = ("lif_state_gradient", "add_read_out", *lower_linear_neurons.OVERWRITES)  # write their result over their first input
 
 
 def _rules(low: Lowering) -> Rules:
@@ -138,7 +140,7 @@ def order_in_place(groups: tuple[tuple[Operation, ...], ...], scan: Scan, low: L
         if carry.enters in low.storage
         for name in lies_in.get(low.storage[carry.enters], [])
     ]
-    overwritten += [(ops[-1].inputs[0], index) for index, ops in enumerate(groups) if ops[-1].kind in OVERWRITES]
+    overwritten += [(op.inputs[0], index) for index, ops in enumerate(groups) for op in ops if op.kind in OVERWRITES]
     for name, writer in overwritten:
         waits.add_edges_from((index, writer) for index in readers.get(name, set()) if index != writer)
     try:

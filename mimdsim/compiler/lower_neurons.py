@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.codelets import neurons as codelets
+from mimdsim.codelets import surrogates
 from mimdsim.codelets.dense import COPY_COLUMNS, FILL_VECTOR
 from mimdsim.compiler.context import Lowering, origin
 from mimdsim.compiler.lower_selection import received
@@ -78,6 +79,12 @@ def lower_lif(low: Lowering, ops: tuple[Operation, ...]) -> None:
     low.emit("LIF update", "lif", tables=(table,), defines=((v, lif.outputs[0]),), layer=layer.name)
 
 
+def surrogate_constant(layer: Layer) -> dict[str, object]:
+    """Which surrogate a vertex evaluates; the published codelets know theirs."""
+    name = layer.selection.surrogate
+    return {} if name == "superspike" else {"surrogate": surrogates.kind_of(name)}
+
+
 def lower_state_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     """select_gradient + add: the surrogate at listed ids, added to the adjoint in place."""
     gradient, add = ops
@@ -92,13 +99,14 @@ def lower_state_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
         return
     tiles, columns = tile_sample_columns(placed, low.network.batch)
     table = VertexTable(
-        codelet=codelets.STATE_GRADIENT,
+        codelet=surrogates.state_gradient(layer.selection.surrogate),
         layer=layer.name,
         tiles=tiles,
         operands={"dv": dv, "v": v[0], "g": g[0], "ids": spikes[0], "counts": spikes[1]},
         columns=columns,
         extents={"listed": Listed(layer=layer.name), "hits": Hits(layer=layer.name)},
-        constants={"threshold": np.float32(layer.selection.threshold), "slope": np.float32(layer.selection.slope)},
+        constants={"threshold": np.float32(layer.selection.threshold), "slope": np.float32(layer.selection.slope)}
+        | surrogate_constant(layer),
     )
     low.emit("state gradient", "select_gradient", tables=(table,), defines=((dv, add.outputs[0]),), layer=layer.name)
 
@@ -111,13 +119,13 @@ def _lower_state_gradient_rows(low: Lowering, layer: Layer, dv: str, operands: d
     shape = (len(samples), layer.neurons)
     row = low.variable(f"dv_row.{name}", shape, "float32", mapping, "gradients")
     table = VertexTable(
-        codelet=codelets.STATE_GRADIENT_ROW,
+        codelet=surrogates.state_gradient_row(layer.selection.surrogate),
         layer=name,
         tiles=placed.combine_tiles,
         operands={"row": row, "dv": dv, "threshold": f"threshold.{name}", **operands},
         columns={"sample": samples},
         extents={"listed": Listed(layer=name)},
-        constants={"slope": np.float32(layer.selection.slope)},
+        constants={"slope": np.float32(layer.selection.slope)} | surrogate_constant(layer),
     )
     low.emit("state gradient", "select_gradient", tables=(table,), layer=name)
     low.emit("scatter state gradient", "select_gradient", copies=(Copy(source=row, target=dv),), layer=name)

@@ -120,7 +120,7 @@ def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
     )
     value = low.values[op.outputs[0]]
     low.emit("combine tiles", op.kind, tables=(table,), defines=defines_of((ids, counts), value), layer=name)
-    read = name != low.network.layers[-1].name or layer.recurrence != "none"
+    read = name != low.network.layers[-1].name or low.network.is_read(len(low.network.layers) - 1)
     if low.options.spike_exchange == "dense" and read:
         _emit_row(low, layer, placed, ids, counts)
 

@@ -106,6 +106,8 @@ def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
 def _stem(op: Operation) -> str:
     """What variables of an input gradient are named by: the layer, and whether the spikes were its own."""
     source, _ = origin(op.inputs[1])
+    if op.kind == "emitted_gradient":
+        return f"{op.layer}.reset"
     return f"{op.layer}.own" if source == op.layer else op.layer
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.codelets import dense as codelets
-from mimdsim.compiler.context import LINEAR_BYTES, WORD_BYTES, Lowering
+from mimdsim.compiler.context import LINEAR_BYTES, WORD_BYTES, Lowering, layer_of
 from mimdsim.compiler.lower_neurons import declare_constants, declare_thresholds
 from mimdsim.compiler.lower_selection import declare_random, handed_on, list_variables
 from mimdsim.compiler.lower_spikes import gradient_chip, sum_replicas
@@ -143,16 +143,21 @@ def slice_rows(low: Lowering, sequence: str, now: str, shift: int, tiles: np.nda
     low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
 
 
+def _along(low: Lowering, variable: str) -> str:
+    """How a variable that is split by neurons is moved: [batch, neurons], or [states, batch, neurons]."""
+    return "states" if len(low.variables[variable].shape) == 3 else "columns"
+
+
 def slice_neurons(low: Lowering, sequence: str, now: str, shift: int, layer: str) -> None:
     """now <- sequence[t + shift], one vertex per tile of the layer."""
     placed = low.placed(layer)
     table = VertexTable(
-        codelet=codelets.slice_codelet("columns", shift),
+        codelet=codelets.slice_codelet(_along(low, now), shift),
         layer=layer,
         tiles=placed.tiles,
         operands={"sequence": sequence, "now": now, "timestep": _offset(shift)},
         columns={"start": placed.starts, "stop": placed.stops, "chip": np.full(placed.occupied, placed.chip)},
-        extents={"elements": (placed.stops - placed.starts) * low.network.batch},
+        extents={"elements": (placed.stops - placed.starts) * int(np.prod(low.variables[now].shape[:-1]))},
     )
     low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
 
@@ -175,7 +180,8 @@ def lower_forward(low: Lowering, op: Operation, lower_body: object) -> None:
         elif carry.leaves == random_name(layer):
             declare_random(low, carry)
         else:
-            v = low.variable(carry.leaves, value.shape, "float32", low.by_neuron(layer, 1), "neuron states")
+            mapping = low.by_neuron(layer, len(value.shape) - 1)
+            v = low.variable(carry.leaves, value.shape, "float32", mapping, "neuron states")
             low.storage[carry.enters] = (v,)
             fill_neurons(low, v, layer, "zero states")
     home = low.chip_of("input")
@@ -222,7 +228,7 @@ def _declare_carried_spikes(low: Lowering, enters: str, value: Value, layer: str
 def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
     """Store a body value into its sequence at t; the sequence's variables."""
     network = low.network
-    layer = value.name.split(".", 1)[1]
+    layer = layer_of(network, value.name)
     if value.form == "sparse":
         chip = low.chip_of(layer)
         sequence = low.spikes(f"{layer}.sequence", value.capacity, chip, timesteps=network.timesteps)
@@ -239,15 +245,17 @@ def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
             low.emit(f"stash {now}", "stash", tables=(table,), mergeable=False)
         return sequence
     shape = (network.timesteps, *value.shape)
-    whole = low.variable(f"{value.name}.sequence", shape, "float32", low.by_neuron(layer, 2), "neuron states")
+    mapping = low.by_neuron(layer, len(shape) - 1)
+    whole = low.variable(f"{value.name}.sequence", shape, "float32", mapping, "neuron states")
+    now = low.storage[value.name][0]
     placed = low.placed(layer)
     table = VertexTable(
-        codelet=codelets.update_codelet("columns"),
+        codelet=codelets.update_codelet(_along(low, now)),
         layer=layer,
         tiles=placed.tiles,
-        operands={"now": low.storage[value.name][0], "sequence": whole, "timestep": "timestep"},
+        operands={"now": now, "sequence": whole, "timestep": "timestep"},
         columns={"start": placed.starts, "stop": placed.stops, "chip": np.full(placed.occupied, placed.chip)},
-        extents={"elements": (placed.stops - placed.starts) * network.batch},
+        extents={"elements": (placed.stops - placed.starts) * int(np.prod(value.shape[:-1]))},
     )
     low.emit(f"stash {value.name}", "stash", tables=(table,), mergeable=False)
     return (whole,)
@@ -276,7 +284,8 @@ def lower_backward(low: Lowering, op: Operation, lower_body: object) -> None:
             name = low.spread(f"g.{layer}", value.capacity, "float32", "gradients", chip)
             _fill_slots(low, name, chip, "zero adjoints")
         else:
-            name = low.variable(f"dv.{layer}", value.shape, "float32", low.by_neuron(layer, 1), "gradients")
+            mapping = low.by_neuron(layer, len(value.shape) - 1)
+            name = low.variable(f"d{parameter}.{layer}", value.shape, "float32", mapping, "gradients")
             fill_neurons(low, name, layer, "zero adjoints")
             declare_constants(low, layer)
             if low.options.state_gradient == "per_batch":
@@ -321,7 +330,8 @@ def _slice_saved(low: Lowering, value: Value, sequence: tuple[str, ...], shift: 
         low.storage[value.name] = (now_g,)
         slice_rows(low, sequence[0], now_g, shift, low.placement.sample_tiles, low.placement.layers[-1].chip)
     else:
-        layer = sequence[0].split(".", 1)[1].removesuffix(".sequence")
-        now_v = low.variable(value.name, value.shape, "float32", low.by_neuron(layer, 1), "neuron states")
+        layer = layer_of(low.network, sequence[0])
+        mapping = low.by_neuron(layer, len(value.shape) - 1)
+        now_v = low.variable(value.name, value.shape, "float32", mapping, "neuron states")
         low.storage[value.name] = (now_v,)
         slice_neurons(low, sequence[0], now_v, shift, layer)

@@ -123,6 +123,7 @@ class Placement:
 
     reductions: of the gradients that a layer gives the one before it; own_reductions: of those it gives itself.
     sample_tiles: where per-sample data lies, int64[batch]. arrays: for dense spikes, whose layers share all tiles.
+    worker_contexts: as many as add throughput.
     """
 
     tiles: int
@@ -132,6 +133,7 @@ class Placement:
     reductions: tuple[ReducePlacement | None, ...]
     sample_tiles: np.ndarray
     reserved_tiles: int
+    worker_contexts: int
     own_reductions: tuple[ReducePlacement | None, ...] = ()
     arrays: ArrayPlacement | None = None
 
@@ -227,6 +229,7 @@ def place(
         own_reductions=own_reductions,
         sample_tiles=usable[(np.arange(batch) * len(usable)) // batch],
         reserved_tiles=options.reserved_tiles,
+        worker_contexts=worker_contexts,
     )
 
 
@@ -313,7 +316,7 @@ def _reductions(
     placed: dict[tuple[int, int], ReducePlacement] = {}
     work: dict[tuple[int, int], int] = {}  # by (layer, layer whose spikes they are)
     for index, layer in enumerate(network.layers):
-        for source in [index - 1] * (index > 0) + [index] * (layer.recurrence != "none"):
+        for source in [index - 1] * (index > 0) + [index] * layer.gives_itself_gradients:
             capacity = network.layers[source].capacity
             amount = int(layers[index].occupied ** options.reduce_exponent * capacity * batch)
             work[index, source] = 1 if options.reduce_rule == "even" else amount

@@ -41,7 +41,10 @@ class Executor:
     def __init__(self, program: Program, threads: int = 1):
         self.program = program
         self.arrays: dict[str, np.ndarray] = {
-            name: np.zeros(variable.shape, variable.dtype) for name, variable in program.variables.items()
+            name: np.zeros(variable.shape, variable.dtype)
+            if variable.values is None
+            else variable.values.astype(variable.dtype)
+            for name, variable in program.variables.items()
         }
         self.share = Shares(threads)
         self._zero: dict[str, np.ndarray] = {}

@@ -252,8 +252,8 @@ def dropped_spikes(executor: Executor, network: SpikingNetwork, activity: Record
     """True spikes beyond a layer's capacity, whole batch and sequence."""
     dropped = {}
     for layer in network.layers:
-        name = f"v.{layer.name}.sequence"
-        if name in executor.arrays and layer.spiking:
+        found = [name for name in (f"{kind}.{layer.name}.sequence" for kind in "vu") if name in executor.arrays]
+        for name in found if layer.spiking else []:
             fired = int((executor.arrays[name] > np.float32(layer.selection.threshold)).sum())
             dropped[layer.name] = fired - int(activity.counts[layer.name][..., 0].sum())
     return dropped

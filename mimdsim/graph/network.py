@@ -56,6 +56,12 @@ class Layer:
         return self.selection.capacity
 
     @property
+    def gives_itself_gradients(self) -> bool:
+        """Whether a gradient reaches the layer's spikes from its own neurons, a timestep later."""
+        full = isinstance(self.neuron, LinearNeuron) and self.neuron.reset_gradient == "full"
+        return self.recurrence != "none" or (full and reads_own_spikes(self.neuron))
+
+    @property
     def parameters(self) -> dict[str, tuple[int, int]]:
         """Shape by name of what is trained: 'w.<layer>' and, where it has them, 'r.<layer>' of its own spikes and
         'b.<layer>'; one number per neuron is a row [1, neurons]."""
@@ -143,10 +149,8 @@ class SpikingNetwork:
 
     def learns_through(self, index: int) -> bool:
         """Whether a gradient reaches the layer's spikes from the timestep after."""
-        layer = self.layers[index]
         follows = self.delay == 1 and index < len(self.layers) - 1
-        full = isinstance(layer.neuron, LinearNeuron) and layer.neuron.reset_gradient == "full"
-        return follows or layer.recurrence != "none" or (full and reads_own_spikes(layer.neuron))
+        return follows or self.layers[index].gives_itself_gradients
 
 
 def penalty_of(layer: str) -> str:

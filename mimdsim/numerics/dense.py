@@ -24,6 +24,16 @@ def move_columns(source, target, timestep, start, stop):  # type: ignore[no-unty
 
 
 @numba.njit(cache=True, nogil=True)
+def move_states(source, target, timestep, start, stop):  # type: ignore[no-untyped-def]
+    """target[..., columns] = source[..., columns], both of three axes."""
+    for block in range(source.shape[0]):
+        for row in range(source.shape[1]):
+            for i in range(len(start)):
+                for n in range(start[i], stop[i]):
+                    target[block, row, n] = source[block, row, n]
+
+
+@numba.njit(cache=True, nogil=True)
 def fill_columns(target, start, stop):  # type: ignore[no-untyped-def]
     """target[..., columns] = 0, for a target of three axes."""
     for block in range(target.shape[0]):

@@ -36,6 +36,7 @@ class Variable:
     category is one of CATEGORIES. Persistent variables keep their value between training steps (weights, optimiser).
     stored_bytes: bytes of an element in tile memory and on the wire where that is not what `dtype` takes (0: it is);
     its values are computed in `dtype` all the same, and halves rounded by whoever runs the program for its values.
+    values: what it holds from the start, loaded with the program (None: zeros, until something writes it).
     """
 
     name: str
@@ -45,12 +46,15 @@ class Variable:
     category: str
     persistent: bool = False
     stored_bytes: int = 0
+    values: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.category not in CATEGORIES:
             raise ValueError(f"variable '{self.name}': category '{self.category}' must be one of {CATEGORIES}")
         if self.stored_bytes < 0:
             raise ValueError(f"variable '{self.name}': stored_bytes {self.stored_bytes} must not be negative")
+        if self.values is not None and self.values.shape != self.shape:
+            raise ValueError(f"variable '{self.name}' of shape {self.shape} is loaded with {self.values.shape}")
 
     @property
     def item_bytes(self) -> int:

@@ -1,0 +1,254 @@
+"""Codelets of the linear neuron family: made for a structure of coefficients, with the bundles these take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from mimdsim.codelets.launch import SOURCE, SURROGATE_PAIRABLE, overhead_bundles
+from mimdsim.codelets.linear_terms import LOOP_BUNDLES, Structure
+from mimdsim.codelets.surrogates import COSTS, at_an_id
+from mimdsim.numerics import linear_neurons as numerics
+from mimdsim.program import Codelet, Field, Term, WorkerBundles
+
+OWN_COUNT = (
+    "instruction count of our own in the manner of the published codelets, each instruction alone: states, current and "
+    "per-neuron coefficients loaded once, a multiply and an add per coefficient that is neither zero nor one, 2 to "
+    "select one that a spike changes, stores, a pointer reloaded per array because stores may alias, 3 for the loop"
+)
+CONSTANT_BUNDLES = 2  # a coefficient as an immediate: setzi and or
+SAMPLES = "begin:end"
+RANGES = ("begin", "end", "start", "stop")
+NOTHING, NO_ROWS = np.zeros((1, 1), np.float32), np.zeros((1, 1, 1), np.float32)
+WORK = ("samples", "neurons")
+
+X = Field(name="x", access="update", box=(":", SAMPLES, "start:stop"))
+DX = Field(name="dx", access="update", box=(":", SAMPLES, "start:stop"))
+OWN = Field(name="own", access="read", box=(":", "start:stop"))
+
+
+def _plane(name: str, access: str = "read") -> Field:
+    """[batch, neurons]: the vertex's samples and neurons."""
+    return Field(name=name, access=access, box=(SAMPLES, "start:stop"))
+
+
+def _compute(kernel: Any, order: tuple[str, ...], fields: tuple[Field, ...]) -> Callable[..., None]:
+    """`kernel` called with its arrays in `order`; what is not among the fields of the vertex becomes an empty array."""
+    names = [item.name for item in fields]
+    places = [names.index(name) if name in names else -1 for name in order]
+    empty = [NO_ROWS if name == "x" else NOTHING for name in order]
+
+    def arranged(function: Any) -> Callable[..., None]:
+        def compute(*given: Any) -> None:
+            arrays = [given[place] if place >= 0 else empty[index] for index, place in enumerate(places)]
+            function(*arrays, *given[len(names) :])
+
+        return compute
+
+    made = arranged(kernel)
+    made.py_func = arranged(getattr(kernel, "py_func", kernel))  # type: ignore[attr-defined]
+    return made
+
+
+def _cost(each: float, fields: tuple[Field, ...], coefficients: int, pairable: float = 0.0) -> WorkerBundles:
+    fixed = overhead_bundles(scalars=4, vectors=len(fields)) + CONSTANT_BUNDLES * coefficients
+    per_neuron = Term(bundles=each + len(fields) + LOOP_BUNDLES, extents=WORK, pairable=pairable)
+    terms = (per_neuron, Term(bundles=LOOP_BUNDLES, extents=("samples",)))
+    return WorkerBundles(fixed=fixed, terms=terms, kind="derived", source=OWN_COUNT)
+
+
+def _immediates(structure: Structure) -> int:
+    """Coefficients that are not loaded per neuron."""
+    both = (*structure.terms, *structure.readout)
+    return sum((1 + item.differs) for item in both if not item.loads and not item.unit)
+
+
+def _fields(*items: Field | None) -> tuple[Field, ...]:
+    return tuple(item for item in items if item is not None)
+
+
+@lru_cache(maxsize=64)
+def update(structure: Structure, source: str) -> Codelet:
+    """x and u of the vertex's samples and neurons. source: who fired is told by 'u' itself, by 'flags', or ''."""
+    flags = _plane("flags") if source == "flags" else None
+    own = OWN if structure.own else None
+    fields = _fields(X, _plane("u", "update" if source == "u" else "write"), _plane("current"), flags, own)
+    order = ("x", "u", "current", "u" if source == "u" else "flags", "own")
+    told = 2 if source else 0  # load who fired, compare
+    each = structure.load_bundles() + told + structure.apply_bundles() + structure.readout_bundles()
+    each += structure.states + 1  # stores
+    return Codelet(
+        name=f"NeuronUpdate({structure.model})",
+        fields=fields,
+        columns=RANGES,
+        constants=("terms", "uniform", "readout", "weights", "threshold", "switched"),
+        compute=_compute(numerics.neuron_update, order, fields),
+        cost=_cost(each, fields, _immediates(structure)),
+        flops=(Term(bundles=2 * len(structure.terms) + 2 * len(structure.readout), extents=WORK),),
+        code_bytes=256 + 16 * each,
+    )
+
+
+@lru_cache(maxsize=64)
+def gradient(structure: Structure, source: str) -> Codelet:
+    """dx by the transposed map and q, the adjoint of the current; who fired lies in 'fired' if source says so."""
+    fired = _plane("fired") if source else None
+    own = OWN if structure.own else None
+    fields = _fields(DX, _plane("q", "write"), fired, own)
+    told = 2 if source else 0
+    each = told + 2 * structure.states + 1 + structure.apply_bundles(transposed=True)  # adjoints loaded, all stored
+    return Codelet(
+        name=f"NeuronGradient({structure.model})",
+        fields=fields,
+        columns=RANGES,
+        constants=("terms", "uniform", "threshold", "switched"),
+        compute=_compute(numerics.neuron_gradient, ("dx", "q", "fired", "own"), fields),
+        cost=_cost(each, fields, _immediates(structure)),
+        flops=(Term(bundles=2 * len(structure.terms), extents=WORK),),
+        code_bytes=256 + 16 * each,
+    )
+
+
+@lru_cache(maxsize=64)
+def full_gradient(structure: Structure, reads: tuple[str, ...], surrogate: str) -> Codelet:
+    """`gradient`, and the adjoint of who fired; times the surrogate of u where one is named ('' : not)."""
+    simple = gradient(structure, "fired")
+    read = tuple(_plane(name) if name == "current" else Field(name=name, access="read", box=X.box) for name in reads)
+    fields = (_plane("d_fired", "write"), *simple.fields, *read)
+    shared = ("dx", "fired", "own")
+    through = _compute(numerics.fired_gradient, ("d_fired", *shared, "x", "current"), fields)
+    back = _compute(numerics.neuron_gradient, ("dx", "q", "fired", "own"), fields)
+
+    def arranged(first: Any, second: Any) -> Callable[..., None]:
+        def compute(*given: Any) -> None:
+            *rest, slope, kind = given
+            *before, threshold, _ = rest
+            first(*before, threshold, slope, kind)
+            second(*rest)
+
+        return compute
+
+    made = arranged(through, back)
+    made.py_func = arranged(through.py_func, back.py_func)  # type: ignore[attr-defined]
+    assert isinstance(simple.cost, WorkerBundles)
+    function = COSTS[surrogate].bundles + 1 if surrogate else 0  # and its product
+    each = simple.cost.terms[0].bundles + structure.change_bundles() + function + 2 + len(reads)  # store, reload
+    terms = (Term(bundles=each, extents=WORK), *simple.cost.terms[1:])
+    fixed = overhead_bundles(scalars=6, vectors=len(fields)) + CONSTANT_BUNDLES * _immediates(structure)
+    about = f"; {COSTS[surrogate].count} for the surrogate" if surrogate else ""
+    return Codelet(
+        name=f"NeuronGradientFull({structure.model}{', ' + surrogate if surrogate else ''})",
+        fields=fields,
+        columns=RANGES,
+        constants=(*simple.constants, "slope", "surrogate"),
+        compute=made,
+        cost=WorkerBundles(fixed=fixed, terms=terms, kind="derived", source=f"{OWN_COUNT}{about}"),
+        flops=(Term(bundles=4 * len(structure.terms), extents=WORK),),
+        code_bytes=512 + 16 * int(each),
+    )
+
+
+@lru_cache(maxsize=64)
+def readout_gradient(structure: Structure) -> Codelet:
+    """dx += readout * du, for all neurons."""
+    fields = _fields(DX, _plane("du"), OWN if structure.own else None)
+    reading = [item for item in structure.readout if item.column < structure.states]
+    each = 1 + sum(3 + (not item.unit) + item.loads for item in reading)  # load du; load, multiply, add, store
+    return Codelet(
+        name=f"ReadoutGradient({structure.model})",
+        fields=fields,
+        columns=RANGES,
+        constants=("readout", "weights"),
+        compute=_compute(numerics.readout_gradient, ("dx", "du", "own"), fields),
+        cost=_cost(each, fields, len(reading)),
+        flops=(Term(bundles=2 * len(reading), extents=WORK),),
+        code_bytes=256 + 16 * each,
+    )
+
+
+@lru_cache(maxsize=64)
+def state_gradient(structure: Structure, surrogate: str) -> Codelet:
+    """The surrogate at listed ids, through the read-out into the adjoint of the states."""
+    own = OWN if structure.own else None
+    listed = (_listed("g"), _listed("ids"), _listed("counts"))
+    fields = _fields(
+        Field(name="dx", access="update", box=(":", "sample", "start:stop")),
+        Field(name="u", access="read", box=("sample", "start:stop")),
+        *listed,
+        own,
+    )
+    bundles, source = at_an_id(surrogate)
+    reading = [item for item in structure.readout if item.column < structure.states]
+    # the published loop adds to one adjoint; each further one is loaded, added to, stored, with a pointer reloaded
+    more = sum((not item.unit) + item.loads for item in reading) + 4 * (len(reading) - 1)
+    terms = (
+        Term(bundles=4, extents=("listed",)),
+        Term(bundles=2 + bundles + more, extents=("hits",), pairable=SURROGATE_PAIRABLE),
+    )
+    return Codelet(
+        name=f"NeuronStateGradient({structure.model}, {surrogate})",
+        fields=fields,
+        columns=("sample", "start", "stop"),
+        constants=("readout", "weights", "threshold", "slope", "surrogate"),
+        compute=_compute(numerics.listed_readout_gradient, ("dx", "u", "g", "ids", "counts", "own"), fields),
+        cost=WorkerBundles(
+            fixed=overhead_bundles(scalars=4, vectors=len(fields)),
+            terms=terms,
+            kind="derived",
+            source=f"{SOURCE}; 4 per listed id; per id that lies on the tile: {source}; {more} for the read-out, ours",
+        ),
+        flops=(Term(bundles=COSTS[surrogate].flops + 2 * len(reading), extents=("hits",)),),
+        code_bytes=832,
+    )
+
+
+def _listed(name: str) -> Field:
+    return Field(name=name, access="read", box=("sample", ":"))
+
+
+EMITTED_FLAGS = Codelet(
+    name="EmittedFlags",
+    fields=(
+        Field(name="flags", access="write", box=("sample", "start:stop")),
+        _listed("ids"),
+        _listed("counts"),
+    ),
+    columns=("sample", "start", "stop"),
+    compute=numerics.emitted_flags,
+    cost=WorkerBundles(
+        fixed=overhead_bundles(scalars=2, vectors=3),
+        terms=(
+            Term(bundles=3, extents=("neurons",)),  # store zero, next address, branch
+            Term(bundles=4, extents=("spikes",)),  # load id, subtract the tile's start, compare, branch
+            Term(bundles=2, extents=("hits",)),  # address, store one
+        ),
+        kind="derived",
+        source=f"{SOURCE}; counted by us: 3 per neuron cleared, 4 per spike, 2 per spike of the tile's neurons",
+    ),
+    code_bytes=320,
+)
+
+EMITTED_GRADIENT = Codelet(
+    name="EmittedGradient",
+    fields=(
+        Field(name="partial", access="write", box=("part", "sample", ":")),
+        Field(name="d_fired", access="read", box=("sample", "start:stop")),
+        _listed("ids"),
+        _listed("counts"),
+    ),
+    columns=("part", "sample", "start", "stop"),
+    compute=numerics.emitted_gradient,
+    cost=WorkerBundles(
+        fixed=overhead_bundles(scalars=3, vectors=4),
+        terms=(
+            Term(bundles=5, extents=("listed",)),  # load id, subtract the tile's start, compare, branch, store
+            Term(bundles=1, extents=("hits",)),  # load the gradient
+        ),
+        kind="derived",
+        source=f"{SOURCE}; counted by us: 5 per listed id, 1 more per id of the tile's neurons",
+    ),
+    code_bytes=320,
+)

@@ -1,0 +1,94 @@
+"""What a surrogate gradient costs, and the vertices that evaluate one at listed ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from mimdsim.codelets.launch import SURROGATE_BUNDLES, SURROGATE_PAIRABLE, SURROGATE_SOURCE
+from mimdsim.codelets.neurons import STATE_GRADIENT, STATE_GRADIENT_ROW
+from mimdsim.numerics import surrogates as numerics
+from mimdsim.program import Codelet, Term, WorkerBundles
+
+DIVIDE, EXPONENTIAL = 3, 3  # cycles of one float: division; f32exp, 6 for two in the PopLibs operation tables
+
+
+@dataclass(frozen=True, kw_only=True)
+class SurrogateCost:
+    """Bundles and flops of the function alone, each instruction by itself; `count` says which."""
+
+    bundles: int
+    flops: int
+    count: str
+
+
+COSTS = {
+    "superspike": SurrogateCost(
+        bundles=5 + DIVIDE, flops=6, count="subtract, absolute, multiply, add, square, divide (3)"
+    ),
+    "arctan": SurrogateCost(bundles=4 + DIVIDE, flops=5, count="subtract, multiply, square, add, divide (3)"),
+    "sigmoid": SurrogateCost(
+        bundles=6 + EXPONENTIAL + DIVIDE,
+        flops=8,
+        count="subtract, absolute, multiply, exponential (3), add, square, multiply, divide (3)",
+    ),
+    "triangular": SurrogateCost(bundles=5, flops=5, count="subtract, absolute, multiply, subtract, maximum"),
+    "boxcar": SurrogateCost(bundles=5, flops=4, count="subtract, absolute, compare, select (2)"),
+    "straight_through": SurrogateCost(bundles=0, flops=0, count="nothing"),
+}
+# gradient and adjoint loaded, multiply, add, store, four pointers reloaded: the rest of the published loop
+REST_BUNDLES = SURROGATE_BUNDLES - COSTS["superspike"].bundles
+
+
+def kind_of(surrogate: str) -> int:
+    """The number by which the arithmetic knows a surrogate."""
+    return numerics.KINDS.index(surrogate)
+
+
+def at_an_id(surrogate: str) -> tuple[int, str]:
+    """(bundles, their source) of what a listed id takes with this surrogate: function, product, sum, store."""
+    if surrogate == "superspike":
+        return SURROGATE_BUNDLES, SURROGATE_SOURCE
+    cost = COSTS[surrogate]
+    source = f"{SURROGATE_SOURCE}; instead of the first five and the division, counted by us: {cost.count}"
+    return REST_BUNDLES + cost.bundles, source
+
+
+def _with_surrogate(codelet: Codelet, surrogate: str, terms: tuple[Term, ...], compute: object) -> Codelet:
+    assert isinstance(codelet.cost, WorkerBundles)
+    _, source = at_an_id(surrogate)
+    lead = codelet.cost.source.replace(SURROGATE_SOURCE, "")
+    return replace(
+        codelet,
+        name=f"{codelet.name}({surrogate})",
+        constants=(*codelet.constants, "surrogate"),
+        compute=compute,  # type: ignore[arg-type]
+        cost=replace(codelet.cost, terms=terms, source=f"{lead}{source}"),
+        flops=(Term(bundles=COSTS[surrogate].flops, extents=codelet.flops[0].extents),),
+    )
+
+
+@lru_cache(maxsize=16)
+def state_gradient(surrogate: str) -> Codelet:
+    """The surrogate at listed ids, on the tiles of the neurons; the published codelet for SuperSpike."""
+    if surrogate == "superspike":
+        return STATE_GRADIENT
+    bundles, _ = at_an_id(surrogate)
+    terms = (
+        Term(bundles=4, extents=("listed",)),
+        Term(bundles=2 + bundles, extents=("hits",), pairable=SURROGATE_PAIRABLE),
+    )
+    return _with_surrogate(STATE_GRADIENT, surrogate, terms, numerics.state_gradient_by)
+
+
+@lru_cache(maxsize=16)
+def state_gradient_row(surrogate: str) -> Codelet:
+    """The surrogate at listed ids, on whole rows of a sample; the published codelet for SuperSpike."""
+    if surrogate == "superspike":
+        return STATE_GRADIENT_ROW
+    bundles, _ = at_an_id(surrogate)
+    terms = (Term(bundles=5 + bundles, extents=("listed",), pairable=SURROGATE_PAIRABLE),)
+    return _with_surrogate(STATE_GRADIENT_ROW, surrogate, terms, numerics.state_gradient_rows_by)
+
+
+__all__ = ["COSTS", "at_an_id", "kind_of", "state_gradient", "state_gradient_row"]

@@ -1,0 +1,194 @@
+"""Linear neurons: forward update and adjoint, from a list of the coefficients that are not zero.
+
+A term is a row of `terms` int64[n, 4]: row of the state it goes to, column it is of (a state, then the current, then
+one), and where its two coefficients (not fired, fired) lie in `own` [own, neurons], or -1 for `uniform` float64[n, 2].
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from mimdsim.numerics.surrogates import surrogate
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_term(made, given, chosen, own, places, uniform, first, kind):  # type: ignore[no-untyped-def]
+    """made += coefficient * given, by the second coefficient where `chosen`; nothing where that coefficient is zero."""
+    quiet, fired = kind(uniform[0]), kind(uniform[1])
+    zero = kind(0)
+    if places[0] < 0 and places[1] < 0:
+        if uniform[0] == uniform[1]:
+            for n in range(len(made)):
+                made[n] += quiet * given[n]
+            return
+        for n in range(len(made)):
+            weight = fired if chosen[n] else quiet
+            made[n] += zero if weight == zero else weight * given[n]
+        return
+    for n in range(len(made)):
+        weight = quiet if places[0] < 0 else own[places[0], first + n]
+        if chosen[n]:
+            weight = fired if places[1] < 0 else own[places[1], first + n]
+        made[n] += zero if weight == zero else weight * given[n]
+
+
+@numba.njit(cache=True, nogil=True)
+def _who_fired(chosen, source, b, first, last, threshold):  # type: ignore[no-untyped-def]
+    for n in range(first, last):
+        chosen[n - first] = source[b, n] > source.dtype.type(threshold)
+
+
+@numba.njit(cache=True, nogil=True)
+def neuron_update(  # type: ignore[no-untyped-def]
+    x, u, current, source, own, begin, end, start, stop, terms, uniform, readout, weights, threshold, switched
+):
+    """x and u of samples begin..end-1 and neurons start..stop-1 advanced by one timestep."""
+    kind = x.dtype.type
+    states = x.shape[0]
+    width = max(1, (stop - start).max())
+    made = np.zeros((states + 1, width), x.dtype)
+    chosen = np.zeros(width, np.bool_)
+    ones = np.ones(width, x.dtype)
+    same = np.array([-1, -1])
+    for i in range(len(start)):
+        first, last = start[i], stop[i]
+        span = last - first
+        for b in range(begin[i], end[i]):
+            made[:, :span] = 0
+            if switched:
+                _who_fired(chosen, source, b, first, last, threshold)
+            for k in range(len(terms)):
+                row, column = terms[k, 0], terms[k, 1]
+                if column < states:
+                    given = x[column, b, first:last]
+                elif column == states:
+                    given = current[b, first:last]
+                else:
+                    given = ones[:span]
+                _add_term(made[row, :span], given, chosen, own, terms[k, 2:], uniform[k], first, kind)
+            for k in range(len(readout)):
+                given = made[readout[k, 0], :span] if readout[k, 0] < states else ones[:span]
+                same[:] = readout[k, 1]
+                _add_term(made[states, :span], given, chosen, own, same, weights[k], first, kind)
+            for row in range(states):
+                x[row, b, first:last] = made[row, :span]
+            u[b, first:last] = made[states, :span]
+
+
+@numba.njit(cache=True, nogil=True)
+def neuron_gradient(  # type: ignore[no-untyped-def]
+    dx, q, source, own, begin, end, start, stop, terms, uniform, threshold, switched
+):
+    """dx <- A^T dx and q <- B^T dx, by the map that each neuron took where `switched`."""
+    kind = dx.dtype.type
+    states = dx.shape[0]
+    width = max(1, (stop - start).max())
+    made = np.zeros((states + 1, width), dx.dtype)
+    chosen = np.zeros(width, np.bool_)
+    for i in range(len(start)):
+        first, last = start[i], stop[i]
+        span = last - first
+        for b in range(begin[i], end[i]):
+            made[:, :span] = 0
+            if switched:
+                _who_fired(chosen, source, b, first, last, threshold)
+            for k in range(len(terms)):
+                row, column = terms[k, 0], terms[k, 1]
+                if column <= states:
+                    given = dx[row, b, first:last]
+                    _add_term(made[column, :span], given, chosen, own, terms[k, 2:], uniform[k], first, kind)
+            for row in range(states):
+                dx[row, b, first:last] = made[row, :span]
+            q[b, first:last] = made[states, :span]
+
+
+@numba.njit(cache=True, nogil=True)
+def fired_gradient(  # type: ignore[no-untyped-def]
+    target, dx, source, own, x, current, begin, end, start, stop, terms, uniform, threshold, slope, kind_of_surrogate
+):
+    """target <- the change that firing made, times dx; times the surrogate of `source` where one is named (>= 0)."""
+    kind = dx.dtype.type
+    states = dx.shape[0]
+    for i in range(len(start)):
+        for b in range(begin[i], end[i]):
+            for n in range(start[i], stop[i]):
+                total = kind(0)
+                for row in range(states):
+                    change = kind(0)
+                    for k in range(len(terms)):
+                        if terms[k, 0] != row:
+                            continue
+                        column = terms[k, 1]
+                        quiet = kind(uniform[k, 0]) if terms[k, 2] < 0 else own[terms[k, 2], n]
+                        fired = kind(uniform[k, 1]) if terms[k, 3] < 0 else own[terms[k, 3], n]
+                        if fired != quiet:
+                            given = kind(1)
+                            if column < states:
+                                given = x[column, b, n]
+                            elif column == states:
+                                given = current[b, n]
+                            change += (fired - quiet) * given
+                    total += dx[row, b, n] * change
+                if kind_of_surrogate >= 0:
+                    total *= surrogate(kind_of_surrogate, source[b, n] - kind(threshold), kind(slope))
+                target[b, n] = total
+
+
+@numba.njit(cache=True, nogil=True)
+def readout_gradient(dx, du, own, begin, end, start, stop, readout, weights):  # type: ignore[no-untyped-def]
+    """dx += readout * du."""
+    kind = dx.dtype.type
+    states = dx.shape[0]
+    for i in range(len(start)):
+        for b in range(begin[i], end[i]):
+            for k in range(len(readout)):
+                if readout[k, 0] >= states:
+                    continue
+                row, place = readout[k, 0], readout[k, 1]
+                for n in range(start[i], stop[i]):
+                    weight = kind(weights[k, 0]) if place < 0 else own[place, n]
+                    dx[row, b, n] += weight * du[b, n]
+
+
+@numba.njit(cache=True, nogil=True)
+def listed_readout_gradient(  # type: ignore[no-untyped-def]
+    dx, u, g, ids, counts, own, sample, start, stop, readout, weights, threshold, slope, kind_of_surrogate
+):
+    """dx[:, b, id] += readout * g[b, k] * surrogate(u[b, id] - threshold) for the listed ids in [start, stop)."""
+    kind = dx.dtype.type
+    states = dx.shape[0]
+    for i in range(len(sample)):
+        b, first, last = sample[i], start[i], stop[i]
+        for k in range(counts[b, 1]):
+            n = ids[b, k]
+            if first <= n < last:
+                du = g[b, k] * surrogate(kind_of_surrogate, u[b, n] - kind(threshold), kind(slope))
+                for r in range(len(readout)):
+                    if readout[r, 0] < states:
+                        weight = kind(weights[r, 0]) if readout[r, 1] < 0 else own[readout[r, 1], n]
+                        dx[readout[r, 0], b, n] += weight * du
+
+
+@numba.njit(cache=True, nogil=True)
+def emitted_flags(flags, ids, counts, sample, start, stop):  # type: ignore[no-untyped-def]
+    """flags[b, n] = 1 for the true spikes of sample b in [start, stop), else 0."""
+    for i in range(len(sample)):
+        b, first, last = sample[i], start[i], stop[i]
+        for n in range(first, last):
+            flags[b, n] = 0
+        for k in range(counts[b, 0]):
+            n = ids[b, k]
+            if first <= n < last:
+                flags[b, n] = 1
+
+
+@numba.njit(cache=True, nogil=True)
+def emitted_gradient(partial, d_fired, ids, counts, part, sample, start, stop):  # type: ignore[no-untyped-def]
+    """partial[part, b, k] = d_fired[b, id] for the listed ids of sample b that lie in [start, stop), else 0."""
+    zero = partial.dtype.type(0)
+    for i in range(len(sample)):
+        b = sample[i]
+        for k in range(counts[b, 1]):
+            n = ids[b, k]
+            partial[part[i], b, k] = d_fired[b, n] if start[i] <= n < stop[i] else zero

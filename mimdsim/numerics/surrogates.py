@@ -1,0 +1,56 @@
+"""Surrogate gradients of one number: the arithmetic of graph/surrogates.py, chosen by its place in KINDS."""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+KINDS = ("superspike", "arctan", "sigmoid", "triangular", "boxcar", "straight_through")
+SUPERSPIKE, ARCTAN, SIGMOID, TRIANGULAR, BOXCAR = range(5)
+
+
+@numba.njit(cache=True, nogil=True)
+def surrogate(kind, x, slope):  # type: ignore[no-untyped-def]
+    """The derivative that stands for that of a spike, at x = u - threshold."""
+    one = x * 0 + 1  # in the type of x
+    if kind == SUPERSPIKE:
+        scaled = slope * abs(x) + one
+        return one / (scaled * scaled)
+    if kind == ARCTAN:
+        half = slope * (one / 2)
+        scaled = one * np.pi * half * x
+        return half / (scaled * scaled + one)
+    if kind == SIGMOID:
+        decay = one * math.exp(-slope * abs(x))
+        raised = decay + one
+        return slope * decay / (raised * raised)
+    if kind == TRIANGULAR:
+        return max(slope - slope * slope * abs(x), one * 0)
+    if kind == BOXCAR:
+        return slope if slope * abs(x) < one / 2 else one * 0
+    return one
+
+
+@numba.njit(cache=True, nogil=True)
+def state_gradient_by(dv, v, g, ids, counts, sample, start, stop, threshold, slope, kind):  # type: ignore[no-untyped-def]
+    """dv[b, id] += g[b, k] * surrogate(v[b, id] - threshold) for the listed ids of sample b in [start, stop)."""
+    for i in range(len(sample)):
+        b, first, last = sample[i], start[i], stop[i]
+        for k in range(counts[b, 1]):
+            n = ids[b, k]
+            if first <= n < last:
+                dv[b, n] += g[b, k] * surrogate(kind, v[b, n] - threshold, slope)
+
+
+@numba.njit(cache=True, nogil=True)
+def state_gradient_rows_by(row, dv, v, threshold, g, ids, counts, sample, slope, kind):  # type: ignore[no-untyped-def]
+    """row[b] = dv[b], plus the surrogate times g at the listed ids."""
+    for i in range(len(sample)):
+        b = sample[i]
+        for n in range(dv.shape[1]):
+            row[b, n] = dv[b, n]
+        for k in range(counts[b, 1]):
+            n = ids[b, k]
+            row[b, n] += g[b, k] * surrogate(kind, v[b, n] - threshold[n], slope)
