@@ -312,8 +312,9 @@ def lower_backward(low: Lowering, op: Operation, lower_body: object) -> None:
 def _add_in_place(low: Lowering, scan: Scan, leaves: str) -> None:
     """A gradient at listed ids that is added to another one to leave the body is made where the sum lies."""
     maker = scan.body.producer(leaves)
-    if maker is not None and maker.kind == "add" and scan.body.value(leaves).capacity:
+    while maker is not None and maker.kind == "add" and scan.body.value(leaves).capacity:
         low.storage[maker.inputs[0]] = low.storage[leaves]
+        maker = scan.body.producer(maker.inputs[0])
 
 
 def _slice_saved(low: Lowering, value: Value, sequence: tuple[str, ...], shift: int) -> None:

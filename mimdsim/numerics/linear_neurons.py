@@ -131,7 +131,7 @@ def fired_gradient(  # type: ignore[no-untyped-def]
                             change += (fired - quiet) * given
                     total += dx[row, b, n] * change
                 if kind_of_surrogate >= 0:
-                    total *= surrogate(kind_of_surrogate, source[b, n] - kind(threshold), kind(slope))
+                    total *= surrogate(kind_of_surrogate, source[b, n] - kind(threshold), kind(slope), dx)
                 target[b, n] = total
 
 
@@ -163,7 +163,7 @@ def listed_readout_gradient(  # type: ignore[no-untyped-def]
         for k in range(counts[b, 1]):
             n = ids[b, k]
             if first <= n < last:
-                du = g[b, k] * surrogate(kind_of_surrogate, u[b, n] - kind(threshold), kind(slope))
+                du = g[b, k] * surrogate(kind_of_surrogate, u[b, n] - kind(threshold), kind(slope), dx)
                 for r in range(len(readout)):
                     if readout[r, 0] < states:
                         weight = kind(weights[r, 0]) if readout[r, 1] < 0 else own[readout[r, 1], n]

@@ -12,24 +12,25 @@ SUPERSPIKE, ARCTAN, SIGMOID, TRIANGULAR, BOXCAR = range(5)
 
 
 @numba.njit(cache=True, nogil=True)
-def surrogate(kind, x, slope):  # type: ignore[no-untyped-def]
-    """The derivative that stands for that of a spike, at x = u - threshold."""
-    one = x * 0 + 1  # in the type of x
+def surrogate(kind, x, slope, like):  # type: ignore[no-untyped-def]
+    """The derivative that stands for that of a spike, at x = u - threshold; all in the dtype of the array `like`."""
+    real = like.dtype.type
+    zero, half, one = real(0), real(0.5), real(1)
     if kind == SUPERSPIKE:
         scaled = slope * abs(x) + one
         return one / (scaled * scaled)
     if kind == ARCTAN:
-        half = slope * (one / 2)
-        scaled = one * np.pi * half * x
-        return half / (scaled * scaled + one)
+        top = slope * half
+        scaled = real(np.pi) * top * x
+        return top / (scaled * scaled + one)
     if kind == SIGMOID:
-        decay = one * math.exp(-slope * abs(x))
+        decay = real(math.exp(-slope * abs(x)))
         raised = decay + one
         return slope * decay / (raised * raised)
     if kind == TRIANGULAR:
-        return max(slope - slope * slope * abs(x), one * 0)
+        return max(slope - slope * slope * abs(x), zero)
     if kind == BOXCAR:
-        return slope if slope * abs(x) < one / 2 else one * 0
+        return slope if slope * abs(x) < half else zero
     return one
 
 
@@ -41,7 +42,7 @@ def state_gradient_by(dv, v, g, ids, counts, sample, start, stop, threshold, slo
         for k in range(counts[b, 1]):
             n = ids[b, k]
             if first <= n < last:
-                dv[b, n] += g[b, k] * surrogate(kind, v[b, n] - threshold, slope)
+                dv[b, n] += g[b, k] * surrogate(kind, v[b, n] - threshold, slope, dv)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -53,4 +54,4 @@ def state_gradient_rows_by(row, dv, v, threshold, g, ids, counts, sample, slope,
             row[b, n] = dv[b, n]
         for k in range(counts[b, 1]):
             n = ids[b, k]
-            row[b, n] += g[b, k] * surrogate(kind, v[b, n] - threshold[n], slope)
+            row[b, n] += g[b, k] * surrogate(kind, v[b, n] - threshold[n], slope, dv)

@@ -1,0 +1,179 @@
+"""Linear neurons on tiles: the compiled program against the interpreter, strictly too, in every wiring; its cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from linear_networks import CASES, GRADIENTS, linear_network
+from networks import (
+    ADAM,
+    assert_same_bits,
+    assert_same_spikes,
+    compiled,
+    executed,
+    given_values,
+    interpreted,
+    relative_error,
+    small_network,
+)
+
+from mimdsim.base.errors import MappingError
+from mimdsim.codelets import linear_terms, surrogates
+from mimdsim.compiler import MappingOptions
+from mimdsim.graph import SpikingNetwork
+from mimdsim.graph.neuron_models import neuron_of
+from mimdsim.graph.surrogates import SURROGATES
+from mimdsim.numerics import surrogates as arithmetic
+
+TOLERANCE = 5e-6
+
+
+def assert_lowered(network: SpikingNetwork, options: MappingOptions | None = None, *, strict: bool = False) -> None:
+    """Spikes and potentials bit for bit, gradients within float32."""
+    given = given_values(network, 4)
+    expected, made = interpreted(network, given), compiled(network, options=options)
+    found = executed(made, given)
+    assert expected.counts.sum() > 0
+    assert_same_spikes(found, expected)
+    for name, potential in expected.potentials.items():
+        np.testing.assert_array_equal(found.potentials[name], potential)
+    for name, gradient in expected.gradients.items():
+        assert np.abs(gradient).max() > 0
+        assert relative_error(found.gradients[name], gradient) < TOLERANCE
+    if strict:
+        assert_same_bits(executed(made, given, strict=True), found)
+
+
+FAST = [
+    ("leaky", "subtract", "mask", "state"),
+    ("leaky", "zero", "full", "state"),
+    ("rleaky", "zero", "full", "emission"),
+    ("synaptic", "zero", "mask", "emission"),
+    ("alpha", "subtract", "full", "state"),
+    ("alpha", "zero", "pass", "state"),
+    ("adaptive", "subtract", "full", "emission"),
+    ("norse_lsnn", "zero", "full", "state"),
+    ("if", "none", "mask", "state"),
+]
+
+
+@pytest.mark.parametrize(("model", "reset", "reset_gradient", "reset_by"), FAST)
+def test_execution_is_interpretation(model: str, reset: str, reset_gradient: str, reset_by: str) -> None:
+    capacities = (6, 3) if reset_by == "emission" else None
+    assert_lowered(
+        linear_network(model, reset, reset_gradient=reset_gradient, reset_by=reset_by, capacities=capacities)
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reset_by", ["state", "emission"])
+@pytest.mark.parametrize("reset_gradient", GRADIENTS)
+@pytest.mark.parametrize(("model", "reset"), CASES)
+def test_execution_is_interpretation_of_every_neuron(
+    model: str, reset: str, reset_gradient: str, reset_by: str
+) -> None:
+    assert_lowered(linear_network(model, reset, reset_gradient=reset_gradient, reset_by=reset_by))
+
+
+@pytest.mark.parametrize("reset_by", ["state", "emission"])
+@pytest.mark.parametrize("reset_gradient", ["mask", "full"])
+def test_strict_execution_gives_the_same_bits(reset_gradient: str, reset_by: str) -> None:
+    network = linear_network(
+        "synaptic", "zero", reset_gradient=reset_gradient, reset_by=reset_by, widths=(5, 4, 3), timesteps=3, batch=3,
+        capacities=(3, 2),
+    )  # fmt: skip
+    assert_lowered(network, MappingOptions(neurons_per_tile=2, weight_gradient_replicas=2), strict=True)
+
+
+WIRINGS: list[dict[str, Any]] = [
+    {"delay": 0}, {"recurrence": "all_to_all"}, {"recurrence": "one_to_one", "bias": True}, {"optimiser": ADAM},
+    {"delay": 0, "recurrence": "all_to_all", "bias": True}, {"batch": 2}, {"widths": (9, 30, 20, 5)},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wiring", WIRINGS, ids=str)
+@pytest.mark.parametrize("reset_by", ["state", "emission"])
+def test_every_wiring(wiring: dict[str, Any], reset_by: str) -> None:
+    assert_lowered(linear_network("leaky", "zero", reset_gradient="full", reset_by=reset_by, **wiring))
+
+
+@pytest.mark.parametrize("reset_gradient", ["mask", "full"])
+def test_reset_by_emission_when_spikes_travel_as_rows(reset_gradient: str) -> None:
+    network = linear_network("leaky", "zero", reset_gradient=reset_gradient, reset_by="emission", capacities=(6, 2))
+    assert_lowered(network, MappingOptions(spike_exchange="dense"))
+
+
+@pytest.mark.parametrize("reset_gradient", GRADIENTS)
+def test_constants_of_every_neuron_its_own(reset_gradient: str) -> None:
+    """Decays, thresholds and what is lost with a reset, all different."""
+    draw = np.random.default_rng(3)
+    network = linear_network("synaptic", "zero", reset_gradient=reset_gradient)
+    layers = []
+    for layer in network.layers:
+        given = {
+            "alpha": draw.uniform(0.5, 0.9, layer.neurons),
+            "beta": draw.uniform(0.5, 0.9, layer.neurons),
+            "threshold": draw.uniform(0.8, 1.5, layer.neurons),
+        }
+        neuron = neuron_of("synaptic", given, reset="zero", reset_gradient=reset_gradient)
+        selection = replace(layer.selection, threshold=neuron.threshold)
+        layers.append(replace(layer, neuron=neuron, selection=selection))
+    assert_lowered(replace(network, layers=tuple(layers)), MappingOptions(neurons_per_tile=4), strict=True)
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES)
+@pytest.mark.parametrize("mapping", ["tilewise", "per_batch"])
+def test_every_surrogate_of_the_published_neuron(surrogate: str, mapping: str) -> None:
+    network = small_network()
+    slope = {"triangular": 1.0, "boxcar": 1.0}.get(surrogate, 4.0)
+    selections = [replace(layer.selection, surrogate=surrogate, slope=slope) for layer in network.layers]
+    layers = [replace(layer, selection=chosen) for layer, chosen in zip(network.layers, selections, strict=True)]
+    assert_lowered(replace(network, layers=tuple(layers)), MappingOptions(state_gradient=mapping))
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES)
+def test_every_surrogate_of_linear_neurons(surrogate: str) -> None:
+    slope = {"triangular": 1.0, "boxcar": 1.0}.get(surrogate, 4.0)
+    for gradient in ("mask", "full"):
+        assert_lowered(linear_network("leaky", "zero", reset_gradient=gradient, surrogate=surrogate, slope=slope))
+
+
+def test_surrogates_have_arithmetic_and_a_cost() -> None:
+    assert tuple(SURROGATES) == arithmetic.KINDS == tuple(surrogates.COSTS)
+    for name, record in SURROGATES.items():
+        for x in np.linspace(-2, 2, 41):
+            expected = record.derivative(np.array([x]), np.float64(1.5))[0]
+            assert arithmetic.surrogate(surrogates.kind_of(name), x, 1.5, np.zeros(1)) == pytest.approx(
+                expected, rel=1e-12
+            )
+    assert surrogates.at_an_id("superspike")[0] == 17
+    assert surrogates.at_an_id("straight_through")[0] == 9
+
+
+def structure(model: str, reset: str, **given: Any) -> linear_terms.Structure:
+    return linear_terms.packed(neuron_of(model, given, reset=reset), 4, switched=reset != "none").structure
+
+
+def test_bundles_are_those_of_the_coefficients_that_are_there() -> None:
+    plain = structure("leaky", "none")  # v = beta v + I
+    assert plain.load_bundles() == 2
+    assert plain.apply_bundles() == 2  # a multiply, an add
+    assert plain.readout_bundles() == 0
+    assert structure("leaky", "zero").apply_bundles() == 2 + linear_terms.SELECT_BUNDLES
+    assert structure("synaptic", "none").apply_bundles() == 3 + 3  # three multiplies; two adds and one
+    own = structure("leaky", "none", beta=np.array([0.5, 0.6, 0.7, 0.8]))
+    assert own.apply_bundles() == 3
+    assert own.own == 1
+    assert structure("adaptive", "none").readout_bundles() == 2
+    costs = [
+        structure(*case).apply_bundles() for case in (("leaky", "zero"), ("synaptic", "zero"), ("alpha", "subtract"))
+    ]
+    assert costs == sorted(costs)
+
+
+def test_the_published_state_gradient_of_rows_is_refused() -> None:
+    with pytest.raises(MappingError, match=r'mapping\.state_gradient = "per_batch" is for neuron = "lif" only: write'):
+        compiled(linear_network("leaky", "zero"), options=MappingOptions(state_gradient="per_batch"))
