@@ -8,14 +8,18 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from mimdsim.base.errors import DescriptionError, suggest
+from mimdsim.base.errors import DescriptionError, MappingError, suggest
 from mimdsim.base.schema import Section, build, read_toml
+from mimdsim.workload.neuron import OF_LIF_ONLY, neurons_of
 from mimdsim.workload.recipe import TrainingRecipe
 
 MAX_NEURONS = 1 << 24
 MOST_SHORT_IDS = (1 << 16) - 1
 IMAGE_SOURCES = ("digits", "mnist5k")
-DECIDED_BY_MODEL = ("decay", "current_gain", "threshold", "recurrence", "delay", "bias")
+DECIDED_BY_MODEL = (
+    *("decay", "current_gain", "threshold", "recurrence", "delay", "bias"),
+    *("neuron", "neuron_parameters", "reset", "reset_by"),
+)
 FILE_SOURCES = ("nmnist", "shd", "ssc", "dvs_gesture", "events", "braille")
 
 
@@ -53,7 +57,11 @@ class Data(Section):
 
 
 class Network(Section):
-    """Layers of leaky integrate-and-fire neurons; the output layer has one neuron per class.
+    """Layers of spiking neurons; the output layer has one neuron per class.
+
+    `neuron` is "lif" (as published: decay, current_gain, threshold) or a model of docs/neurons.md with its
+    `neuron_parameters`, each a number or one per neuron. `reset`, `reset_gradient`: the neuron's own where not given
+    (lif "zero", "pass"; models their framework's, "mask"). Second thresholds count from the resting potential.
 
     `capacity` lists the spike capacity of every hidden layer and of the output layer; alternatively `activity` is the
     share of a layer's neurons that fits, turned into 2*floor(activity*neurons/2), at least 2 (authors' rule). Dense
@@ -75,8 +83,13 @@ class Network(Section):
     threshold: float = 1.0
     second_threshold: float = 0.9
     output_second_threshold: float = -100.0
+    surrogate: str = "superspike"
     surrogate_slope: float = Field(default=10.0, gt=0)
-    reset_gradient: Literal["pass", "mask"] = "pass"
+    neuron: str = "lif"
+    neuron_parameters: dict[str, float | tuple[float, ...]] = Field(default_factory=dict)
+    reset: Literal["", "zero", "subtract", "none"] = ""
+    reset_by: Literal["state", "emission"] = "state"
+    reset_gradient: Literal["", "pass", "mask", "full"] = ""
     truncation: Literal["lowest", "random"] = "lowest"  # whom a full list keeps: lowest ids, or from a random start
     recurrence: Literal["none", "one_to_one", "all_to_all"] = "none"
     delay: Literal[0, 1] = 1
@@ -137,7 +150,11 @@ class Workload(Section):
         decided = [key for key in DECIDED_BY_MODEL if key in network.model_fields_set]
         if network.imported and decided:
             raise ValueError(f"network.{decided[0]}: is decided by the model in network.imported; leave it out")
-        if network.second_threshold >= network.threshold:
+        try:
+            neurons_of(network)
+        except MappingError as problem:
+            raise ValueError(str(problem)) from None
+        if network.neuron == "lif" and network.second_threshold >= network.threshold:
             raise ValueError(
                 f"network.second_threshold: {network.second_threshold:g} must be below the threshold "
                 f"{network.threshold:g}, or no neuron between them gets a gradient"
@@ -215,12 +232,19 @@ def find_workload(name: str) -> Path:
 
 
 def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
-    """The workload `name`, with `changes` of dotted keys ('training.batch') laid over its description."""
+    """The workload `name`, with `changes` of dotted keys ('training.batch') laid over its description.
+
+    Another neuron by `changes` leaves out the constants that the description has for the published one.
+    """
     path = find_workload(name)
     table, text = read_toml(path)
     table.setdefault("name", path.stem)
     _find_beside(path, table)
-    for dotted, value in (changes or {}).items():
+    changes = changes or {}
+    if changes.get("network.neuron", "lif") != "lif" and isinstance(table.get("network"), dict):
+        for key in OF_LIF_ONLY:
+            table["network"].pop(key, None)
+    for dotted, value in changes.items():
         *sections, key = dotted.split(".")
         target: Any = table
         for section in sections:

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from mimdsim.graph import Adam, Layer, Sgd, SpikingNetwork
 from mimdsim.graph.losses import Loss
-from mimdsim.graph.neurons import Lif
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
 from mimdsim.workload.dataset import input_shape
 from mimdsim.workload.describe import Workload, capacity_by_activity
 from mimdsim.workload.interchange.start import imported_layers
+from mimdsim.workload.neuron import neurons_of
 from mimdsim.workload.recipe import TrainingRecipe
 
 
@@ -30,21 +30,17 @@ def described_network(workload: Workload) -> SpikingNetwork:
     inputs, classes = input_shape(workload.data)
     widths = (inputs, *network.hidden, classes * network.neurons_per_class)
     capacities = capacities_of(workload)
-    lif = Lif(
-        decay=network.decay,
-        gain=network.current_gain,
-        threshold=network.threshold,
-        reset_gradient=network.reset_gradient,
-    )
+    neuron = neurons_of(network)
     layers = []
     for index, (fan_in, neurons) in enumerate(itertools.pairwise(widths)):
         is_output = index == len(widths) - 2
         second = network.output_second_threshold if is_output else network.second_threshold
         selection = Selection(
-            threshold=network.threshold,
+            threshold=neuron.threshold,
             second_threshold=second,
             capacity=min(capacities[index], neurons),
             slope=network.surrogate_slope,
+            surrogate=network.surrogate,
             truncation=network.truncation,
         )
         name = "output" if is_output else f"hidden{index}"
@@ -54,7 +50,7 @@ def described_network(workload: Workload) -> SpikingNetwork:
                 name=name,
                 inputs=fan_in,
                 neurons=neurons,
-                neuron=lif,
+                neuron=neuron,
                 selection=selection,
                 bias=network.bias,
                 recurrence="none" if is_output else network.recurrence,

@@ -52,7 +52,7 @@ def imported_layers(workload: Workload, described: SpikingNetwork) -> tuple[tupl
         second_threshold=chosen.second_threshold,
         output_second_threshold=chosen.output_second_threshold,
         slope=chosen.surrogate_slope,
-        reset_gradient=chosen.reset_gradient,
+        reset_gradient=chosen.reset_gradient or "mask",
         truncation=chosen.truncation,
     )
     return layers_of(f"network.imported = '{chosen.imported}'", network, learning)
