@@ -16,6 +16,7 @@ from networks import (
     executed,
     given_values,
     interpreted,
+    left_in,
     relative_error,
     small_network,
 )
@@ -23,10 +24,12 @@ from networks import (
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import linear_terms, surrogates
 from mimdsim.compiler import MappingOptions
+from mimdsim.functional import Executor
 from mimdsim.graph import SpikingNetwork
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.surrogates import SURROGATES
 from mimdsim.numerics import surrogates as arithmetic
+from mimdsim.program.precision import in_float64
 
 TOLERANCE = 5e-6
 
@@ -76,6 +79,53 @@ def test_execution_is_interpretation_of_every_neuron(
     model: str, reset: str, reset_gradient: str, reset_by: str
 ) -> None:
     assert_lowered(linear_network(model, reset, reset_gradient=reset_gradient, reset_by=reset_by))
+
+
+def float64_error(network: SpikingNetwork) -> float:
+    """Largest relative difference of a gradient between the program in float64 and the interpreter."""
+    given = given_values(network, 4, dyadic=False, dtype=np.float64)
+    made, expected = compiled(network), interpreted(network, given)
+    executor = Executor(in_float64(made.program))
+    executor.write(given.for_program(network))
+    executor.run(observe=lambda *_: None)
+    found = left_in(executor, made)
+    assert_same_spikes(found, expected)
+    assert all(np.abs(gradient).max() > 0 for gradient in expected.gradients.values())
+    return max(relative_error(found.gradients[name], gradient) for name, gradient in expected.gradients.items())
+
+
+@pytest.mark.parametrize(("model", "reset", "reset_gradient", "reset_by"), FAST)
+def test_execution_is_interpretation_in_float64(model: str, reset: str, reset_gradient: str, reset_by: str) -> None:
+    assert float64_error(linear_network(model, reset, reset_gradient=reset_gradient, reset_by=reset_by)) < 1e-12
+
+
+def test_execution_of_the_published_neuron_is_interpretation_in_float64() -> None:
+    """Its constants are rounded to float32 in the program: these are not changed by that."""
+    assert float64_error(small_network(decay=0.9375, gain=8.0)) < 1e-12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reset_by", ["state", "emission"])
+@pytest.mark.parametrize("reset_gradient", GRADIENTS)
+@pytest.mark.parametrize(("model", "reset"), CASES)
+def test_execution_is_interpretation_in_float64_for_every_neuron(
+    model: str, reset: str, reset_gradient: str, reset_by: str
+) -> None:
+    assert float64_error(linear_network(model, reset, reset_gradient=reset_gradient, reset_by=reset_by)) < 1e-12
+
+
+def test_float64_changes_neither_bytes_nor_cycles() -> None:
+    program = compiled(linear_network("leaky", "zero")).program
+    wider = in_float64(program)
+    assert {name: held.item_bytes for name, held in wider.variables.items()} == {
+        name: held.item_bytes for name, held in program.variables.items()
+    }
+    pairs = zip(wider.supersteps(), program.supersteps(), strict=True)
+    assert all(
+        one.codelet is other.codelet
+        for (a, *_), (b, *_) in pairs
+        for one, other in zip(a.tables, b.tables, strict=True)
+    )
 
 
 @pytest.mark.parametrize("reset_by", ["state", "emission"])

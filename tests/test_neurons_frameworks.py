@@ -1,4 +1,4 @@
-"""Networks of the models against the classes of snnTorch, norse and SpikingJelly themselves, in float32."""
+"""Compiled programs of the models against the classes of snnTorch, norse and SpikingJelly themselves, in float32."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from linear_networks import linear_network, spike_function
-from networks import Given, given_values, interpreted, relative_error
+from networks import Given, compiled, executed, given_values, relative_error
 
 from mimdsim.graph import SpikingNetwork
 
 torch = pytest.importorskip("torch")
-TOLERANCE = 1e-4  # float32, and constants rounded in another order
+TOLERANCE = 1e-4  # float32, and constants rounded in another order; dyadic weights
 SLOPE = 5.0
 # a layer is a function of the current of a timestep that keeps its own state
 Layer = Callable[[Any], Any]
@@ -38,7 +38,7 @@ def trained_by(network: SpikingNetwork, given: Given, layers: list[Layer]) -> tu
 def assert_reproduced(network: SpikingNetwork, make: Callable[[], Layer], seed: int = 4) -> None:
     given = given_values(network, seed)
     gradients, counts = trained_by(network, given, [make() for _ in network.layers])
-    outcome = interpreted(network, given)
+    outcome = executed(compiled(network), given)
     assert 0 < counts.sum() < network.timesteps * counts.size
     np.testing.assert_array_equal(outcome.counts, counts)
     for name, gradient in gradients.items():

@@ -1,4 +1,7 @@
-"""Every neuron, reset, reset gradient and surrogate against PyTorch autograd of its equations, in float64."""
+"""Every neuron, reset, reset gradient and surrogate against PyTorch autograd of its equations.
+
+The interpreter in float64, the compiled program in float32 on dyadic weights.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from linear_networks import CASES, GRADIENTS, by_autograd, linear_network, parameters_of
-from networks import given_values, interpreted, relative_error
+from networks import compiled, executed, given_values, interpreted, relative_error
 
 from mimdsim.graph import SpikingNetwork
 from mimdsim.graph.neuron_models import MODELS, checked_parameters
@@ -15,6 +18,7 @@ from mimdsim.graph.surrogates import SURROGATES
 
 pytest.importorskip("torch")
 TOLERANCE = 1e-8
+FLOAT32_TOLERANCE = 1e-4
 
 
 def held_against_autograd(network: SpikingNetwork, model: str, reset: str, seed: int = 4) -> float:
@@ -64,3 +68,23 @@ def test_reset_by_emission(model: str, reset: str, reset_gradient: str, second_t
 def test_without_a_delay_between_layers_and_with_dense_spikes(options: dict[str, Any], reset_by: str) -> None:
     network = linear_network("synaptic", "zero", reset_by=reset_by, reset_gradient="full", **options)
     assert held_against_autograd(network, "synaptic", "zero") < TOLERANCE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("surrogate", SURROGATES)
+@pytest.mark.parametrize("reset_gradient", GRADIENTS)
+@pytest.mark.parametrize(("model", "reset"), CASES)
+def test_compiled_program_is_autograd_of_the_equations(
+    model: str, reset: str, reset_gradient: str, surrogate: str
+) -> None:
+    slope = {"triangular": 1.0, "boxcar": 1.0, "arctan": 2.0}.get(surrogate, 5.0)
+    network = linear_network(model, reset, reset_gradient=reset_gradient, surrogate=surrogate, slope=slope)
+    given = given_values(network, 4)
+    parameters = checked_parameters(MODELS[model], parameters_of(model, reset))
+    loss, gradients, counts, closest = by_autograd(network, reset, parameters, given)
+    outcome = executed(compiled(network), given)
+    assert closest > 1e-6  # no potential so near the threshold that rounding could decide
+    np.testing.assert_array_equal(outcome.counts, counts)
+    assert outcome.loss == pytest.approx(loss, rel=FLOAT32_TOLERANCE)
+    for name, gradient in gradients.items():
+        assert relative_error(outcome.gradients[name], gradient) < FLOAT32_TOLERANCE
