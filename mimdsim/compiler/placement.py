@@ -122,8 +122,7 @@ class Placement:
     """The placement of a network: `tiles` over all `chips` up to the last one that holds a layer.
 
     reductions: of the gradients that a layer gives the one before it; own_reductions: of those it gives itself.
-    sample_tiles: where per-sample data lies, int64[batch]. arrays: for dense spikes, whose layers share all tiles.
-    worker_contexts: as many as add throughput.
+    sample_tiles: int64[batch], where per-sample data lies. arrays: of dense spikes. worker_contexts: that help.
     """
 
     tiles: int
@@ -167,8 +166,7 @@ def place(
 ) -> Placement:
     """Place `network` on `chips` chips of `tiles` tiles; raises DoesNotFit with the numbers when there are too few.
 
-    Layers follow each other in order; one that does not fit into the rest of a chip begins the next chip. Chips after
-    the last layer are left out of the placement.
+    Layers follow in order; one that does not fit into the rest of a chip begins the next. Later chips are left out.
     """
     _check_ids(network, options)
     widths = [layer.neurons for layer in network.layers]
@@ -308,18 +306,17 @@ def _reductions(
     network: SpikingNetwork, layers: list[LayerPlacement], tiles: int, options: MappingOptions
 ) -> tuple[tuple[ReducePlacement | None, ...], tuple[ReducePlacement | None, ...]]:
     """For every layer, on its own chip, of what it gives the layer before it and of what it gives itself: tiles by
-    work^0.8 of occupied tiles times capacity of the spikes, or as many for each.
-
-    A tile gets whole words of sums: with halves an even number of vertices.
+    work^0.8 of occupied tiles times capacity of the spikes, or as many for each. A tile gets whole words of sums: with
+    halves an even number of vertices.
     """
-    word, batch = 4 // options.value_bytes, network.batch
+    word, batch, even = 4 // options.value_bytes, network.batch, options.reduce_rule == "even"
     placed: dict[tuple[int, int], ReducePlacement] = {}
     work: dict[tuple[int, int], int] = {}  # by (layer, layer whose spikes they are)
     for index, layer in enumerate(network.layers):
         for source in [index - 1] * (index > 0) + [index] * layer.gives_itself_gradients:
             capacity = network.layers[source].capacity
-            amount = int(layers[index].occupied ** options.reduce_exponent * capacity * batch)
-            work[index, source] = 1 if options.reduce_rule == "even" else amount
+            occupied = layers[index].occupied
+            work[index, source] = 1 if even else int(occupied**options.reduce_exponent * capacity * batch)
     for chip in sorted({layer.chip for layer in layers}):
         on_chip = [pair for pair in work if layers[pair[0]].chip == chip]
         total = sum(work[pair] for pair in on_chip) or 1
