@@ -227,3 +227,51 @@ def test_bundles_are_those_of_the_coefficients_that_are_there() -> None:
 def test_the_published_state_gradient_of_rows_is_refused() -> None:
     with pytest.raises(MappingError, match=r'mapping\.state_gradient = "per_batch" is for neuron = "lif" only: write'):
         compiled(linear_network("leaky", "zero"), options=MappingOptions(state_gradient="per_batch"))
+
+
+DENSE: list[tuple[str, str, dict[str, Any]]] = [
+    ("leaky", "subtract", {}),
+    ("leaky", "subtract", {"reset_gradient": "full"}),
+    ("rleaky", "zero", {"recurrence": "all_to_all", "bias": True}),
+    ("synaptic", "zero", {"delay": 0}),
+    ("alpha", "subtract", {"reset_gradient": "pass"}),
+    ("adaptive", "subtract", {"reset_by": "emission", "reset_gradient": "full"}),
+    ("norse_lsnn", "zero", {"surrogate": "arctan", "slope": 2.0}),
+]
+
+
+@pytest.mark.parametrize(("model", "reset", "options"), DENSE)
+def test_dense_spikes_on_tiles(model: str, reset: str, options: dict[str, Any]) -> None:
+    network = linear_network(model, reset, spikes="dense", **options)
+    given = given_values(network, 4)
+    expected, made = interpreted(network, given), compiled(network)
+    found = executed(made, given)
+    assert expected.counts.sum() > 0
+    np.testing.assert_array_equal(found.counts, expected.counts)
+    for name, gradient in expected.gradients.items():
+        assert np.abs(gradient).max() > 0
+        assert relative_error(found.gradients[name], gradient) < TOLERANCE
+    assert_same_bits(executed(made, given, strict=True), found)
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES)
+def test_every_surrogate_of_dense_spikes(surrogate: str) -> None:
+    slope = {"triangular": 1.0, "boxcar": 1.0}.get(surrogate, 4.0)
+    network = small_network(spikes="dense")
+    layers = [
+        replace(layer, selection=replace(layer.selection, surrogate=surrogate, slope=slope)) for layer in network.layers
+    ]
+    network = replace(network, layers=tuple(layers))
+    given = given_values(network, 4)
+    expected, found = interpreted(network, given), executed(compiled(network), given)
+    for name, gradient in expected.gradients.items():
+        assert np.abs(gradient).max() > 0
+        assert relative_error(found.gradients[name], gradient) < TOLERANCE
+
+
+def test_what_dense_spikes_do_not_have_is_refused() -> None:
+    with pytest.raises(MappingError, match=r'reset_gradient = "full" of this reset needs the states.*write "mask", or'):
+        compiled(linear_network("leaky", "zero", reset_gradient="full", spikes="dense"))
+    own = {"beta": [0.5, 0.6, 0.7]}
+    with pytest.raises(MappingError, match=r"every neuron its own have no lowering of dense spikes.*give one number"):
+        compiled(linear_network("leaky", "zero", parameters=own, widths=(4, 3), spikes="dense"))

@@ -18,6 +18,7 @@ from mimdsim.costs.library import elementwise as library
 from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.numerics import elementwise as numerics
 from mimdsim.numerics import products
+from mimdsim.numerics import surrogates as surrogate_arithmetic
 from mimdsim.program import Codelet, Field, Term, TileFormula
 
 BOX = ("row_start:row_stop", "start:stop")
@@ -55,6 +56,8 @@ CALLS: dict[str, Callable[[Any, int], Any]] = {
     "times scalar": _scalar("MULTIPLY"),
     "times scalar in place": _scalar("MULTIPLY", in_place=True),
     "absolute": _unary("ABSOLUTE"),
+    "at least scalar": _scalar("MAXIMUM"),
+    "exponent": _unary("EXPONENT"),
     "square": _unary("SQUARE"),
     "inverse": _unary("INVERSE"),
     "times": _binary("MULTIPLY"),
@@ -112,6 +115,33 @@ SURROGATE_BOXES = _on_boxes(
     ("plus scalar", "absolute", "times scalar", "plus scalar", "square", "inverse", "times", "plus in place"),
     ("threshold", "slope"),
 )
+# the passes of other surrogates, of x = u - threshold, before the product with the gradient and the sum
+OTHER_SURROGATES: dict[str, tuple[str, ...]] = {
+    "arctan": ("plus scalar", "times scalar", "square", "plus scalar", "inverse", "times scalar"),
+    "sigmoid": (
+        *("plus scalar", "absolute", "times scalar", "exponent", "plus scalar", "square", "inverse", "times"),
+        "times scalar",
+    ),
+    "triangular": ("plus scalar", "absolute", "times scalar", "plus scalar", "at least scalar"),
+    "boxcar": ("plus scalar", "absolute", "above scalar", "one or zero", "times scalar"),
+    "straight_through": (),
+}
+
+
+@lru_cache(maxsize=16)
+def surrogate_on_boxes(surrogate: str) -> Codelet:
+    """The adjoint plus the gradient times a surrogate of every neuron; SuperSpike's has a record of its own."""
+    if surrogate == "superspike":
+        return SURROGATE_BOXES
+    return _on_boxes(
+        f"SurrogateBoxes({surrogate})",
+        (("dv", "update"), ("g", "read"), ("v", "read")),
+        surrogate_arithmetic.surrogate_boxes_by,
+        (*OTHER_SURROGATES[surrogate], "times", "plus in place"),
+        ("threshold", "slope", "surrogate"),
+    )
+
+
 SCALE_BOXES = _on_boxes(
     "ScaleBoxes", (("source", "read"), ("target", "write")), numerics.scale_boxes, ("times scalar",), ("factor",)
 )
@@ -137,6 +167,13 @@ FILL_BOXES = Codelet(
     compute=products.fill_boxes,
     cost=fill_formula(4),
     code_bytes=192,
+)
+
+FILL_STATES = replace(
+    FILL_BOXES,
+    name="FillStateBoxes",
+    fields=(Field(name="target", access="write", box=(":", *BOX)),),
+    compute=numerics.fill_states,
 )
 
 ARRANGE_BOXES = Codelet(
@@ -227,6 +264,7 @@ CODELETS = (
     ADD_BOXES,
     SUM_BOXES,
     FILL_BOXES,
+    FILL_STATES,
     ARRANGE_BOXES,
     TRANSPOSE_BOXES,
     *SLICE_BOXES.values(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -20,8 +21,8 @@ OWN_COUNT = (
     "select one that a spike changes, stores, a pointer reloaded per array because stores may alias, 3 for the loop"
 )
 CONSTANT_BUNDLES = 2  # a coefficient as an immediate: setzi and or
-SAMPLES = "begin:end"
-RANGES = ("begin", "end", "start", "stop")
+SAMPLES = "row_start:row_stop"
+RANGES = ("row_start", "row_stop", "start", "stop")
 NOTHING, NO_ROWS = np.zeros((1, 1), np.float32), np.zeros((1, 1, 1), np.float32)
 WORK = ("samples", "neurons")
 
@@ -202,6 +203,25 @@ def state_gradient(structure: Structure, surrogate: str) -> Codelet:
         ),
         flops=(Term(bundles=COSTS[surrogate].flops + 2 * len(reading), extents=("hits",)),),
         code_bytes=832,
+    )
+
+
+@lru_cache(maxsize=64)
+def dense_state_gradient(structure: Structure, surrogate: str) -> Codelet:
+    """The surrogate of every neuron, through the read-out into the adjoint of the states."""
+    fields = _fields(DX, _plane("u"), _plane("g"), OWN if structure.own else None)
+    reading = [item for item in structure.readout if item.column < structure.states]
+    each = 3 + COSTS[surrogate].bundles + sum(3 + (not item.unit) + item.loads for item in reading)
+    cost = _cost(each, fields, len(reading))
+    return Codelet(
+        name=f"NeuronStateGradientDense({structure.model}, {surrogate})",
+        fields=fields,
+        columns=RANGES,
+        constants=("readout", "weights", "threshold", "slope", "surrogate"),
+        compute=_compute(numerics.dense_readout_gradient, ("dx", "u", "g", "own"), fields),
+        cost=replace(cost, source=f"{OWN_COUNT}; {COSTS[surrogate].count} for the surrogate"),
+        flops=(Term(bundles=COSTS[surrogate].flops + 2 * len(reading), extents=WORK),),
+        code_bytes=256 + 16 * each,
     )
 
 

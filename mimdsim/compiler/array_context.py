@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mimdsim.codelets import elementwise as codelets
-from mimdsim.compiler.context import Lowering
+from mimdsim.compiler.context import Lowering, extents_of
 from mimdsim.compiler.place_arrays import ArrayPlacement
 from mimdsim.compiler.product_place import Blocks
 from mimdsim.graph import Operation
@@ -57,6 +57,33 @@ class ArrayLowering(Lowering):
             self.storage[value] = (self.matrix(value, (rows, columns), blocks, category),)
         return self.storage[value][0]
 
+    def by_context(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Every box of a layer's states in as many runs of rows as there are worker contexts."""
+        blocks, shares = self.states(layer), self.placement.worker_contexts
+        share, box = (column.ravel() for column in np.indices((shares, len(blocks.tiles))))
+        rows = blocks.row_stop - blocks.row_start
+        begin = blocks.row_start[box] + (share * rows[box]) // shares
+        end = blocks.row_start[box] + ((share + 1) * rows[box]) // shares
+        kept = end > begin
+        box = box[kept]
+        columns = {
+            "row_start": begin[kept],
+            "row_stop": end[kept],
+            "start": blocks.start[box],
+            "stop": blocks.stop[box],
+        }
+        return blocks.tiles[box], columns, extents_of(columns)
+
+    def plane(self, name: str, layer: str, category: str, dtype: str = "float32") -> str:
+        """Declare a variable of [batch, neurons] that lies where the layer's neurons do."""
+        return self.states_variable(name, (self.network.batch, self.layer(layer).neurons), layer, category)
+
+    def states_variable(self, name: str, shape: tuple[int, ...], layer: str, category: str) -> str:
+        """Declare [batch, neurons], or [states, batch, neurons] of which each lies as one does."""
+        rows, columns = shape[-2:]
+        states = shape[0] if len(shape) == 3 else 0
+        return self.matrix(name, (rows, columns), self.states(layer), category, timesteps=states)
+
     def on_boxes(
         self,
         codelet: Codelet,
@@ -98,7 +125,8 @@ class ArrayLowering(Lowering):
 
     def fill(self, name: str, stage: str, layer: str) -> None:
         """Zero a matrix."""
-        table = self.on_boxes(codelets.FILL_BOXES, {"target": name}, self.blocks[name], layer)
+        codelet = codelets.FILL_STATES if len(self.variables[name].shape) == 3 else codelets.FILL_BOXES
+        table = self.on_boxes(codelet, {"target": name}, self.blocks[name], layer)
         self.emit(stage, "zeros", tables=(table,), layer=layer)
 
     def arrange(self, source: str, target: str, blocks: Blocks, category: str, op: str, layer: str) -> str:

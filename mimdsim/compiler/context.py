@@ -45,6 +45,26 @@ class Lowering:
     def placed(self, name: str) -> LayerPlacement:
         return next(layer for layer in self.placement.layers if layer.name == name)
 
+    def by_context(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Tiles, (row_start, row_stop, start, stop) and extents of one vertex per tile of a layer and worker context,
+        each with a share of the samples."""
+        placed, batch = self.placed(layer), self.network.batch
+        shares = min(self.placement.worker_contexts, batch)
+        edges = (np.arange(shares + 1) * batch) // shares
+        share, tile = (column.ravel() for column in np.indices((shares, placed.occupied)))
+        columns = {
+            "row_start": edges[share],
+            "row_stop": edges[share + 1],
+            "start": placed.starts[tile],
+            "stop": placed.stops[tile],
+        }
+        return placed.tiles[tile], columns, extents_of(columns)
+
+    def plane(self, name: str, layer: str, category: str, dtype: str = "float32") -> str:
+        """Declare a variable of [batch, neurons] that lies where the layer's neurons do."""
+        shape = (self.network.batch, self.layer(layer).neurons)
+        return self.variable(name, shape, dtype, self.by_neuron(layer, 1), category)
+
     # ---- variables
 
     def variable(
@@ -302,6 +322,11 @@ def layer_of(network: SpikingNetwork, name: str) -> str:
     """The layer of a body value: 'hidden0' of 'u.hidden0' and of 'current.hidden0.sum'."""
     rest = name.split(".", 1)[1]
     return next((layer.name for layer in network.layers if f"{rest}.".startswith(f"{layer.name}.")), rest)
+
+
+def extents_of(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Samples and neurons of each vertex."""
+    return {"samples": columns["row_stop"] - columns["row_start"], "neurons": columns["stop"] - columns["start"]}
 
 
 def defines_of(storage: tuple[str, ...], value: Value) -> tuple[tuple[str, str], ...]:

@@ -40,9 +40,15 @@ RULES: Rules = {
     **lower_losses.RULES,
     **lower_training.RULES,
 }
-# of dense spikes
-ARRAY_RULES: Rules = {**lower_losses.OF_COUNTS, **lower_training.RULES, **lower_arrays.RULES, **lower_rows.RULES}
-OVERWRITES = ("lif_state_gradient", "add_read_out", *lower_linear_neurons.OVERWRITES)  # write their result over their first input
+ARRAY_RULES: Rules = {  # of dense spikes
+    **lower_losses.OF_COUNTS,
+    **lower_training.RULES,
+    **lower_arrays.RULES,
+    **lower_rows.RULES,
+    **lower_linear_neurons.ARRAY_RULES,
+}
+# what writes its result over its first input
+OVERWRITES = ("lif_state_gradient", "add_read_out", *lower_linear_neurons.OVERWRITES)
 
 
 def _rules(low: Lowering) -> Rules:

@@ -22,8 +22,7 @@ def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> N
         low.storage.setdefault(constant, (constant,))
     for carry in scan.carries:
         what, layer = carry.leaves.split(".", 1)
-        shape = _matrix_shape(scan.body, carry.enters)
-        name = low.matrix(carry.leaves, shape, low.states(layer), "neuron states")
+        name = low.states_variable(carry.leaves, scan.body.value(carry.enters).shape, layer, "neuron states")
         low.storage[carry.leaves] = (name,)
         low.fill(name, "zero spikes" if what == "spikes" else "zero states", layer)
         low.storage[carry.enters] = (name,)
@@ -87,8 +86,12 @@ def _declare_input(low: ArrayLowering, scan: Scan, inside: str, source: str) -> 
 
 def _declare_adjoint(low: ArrayLowering, scan: Scan, enters: str, leaves: str) -> str:
     """A zeroed carry of the backward scan, where the operation that makes it on leaving puts it."""
-    shape = _matrix_shape(scan.body, enters)
     kind, _, layer = enters.split(".", 2)
+    if len(scan.body.value(enters).shape) == 3:
+        name = low.states_variable(enters, scan.body.value(enters).shape, layer, "gradients")
+        low.fill(name, "zero adjoints", layer)
+        return name
+    shape = _matrix_shape(scan.body, enters)
     if kind == "sum":
         row = shape[0] == 1
         blocks = low.arrays.row(shape[1]) if row else low.arrays.weight_gradient(*shape).result

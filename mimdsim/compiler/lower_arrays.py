@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.codelets import array_products, elementwise
+from mimdsim.codelets import array_products, elementwise, surrogates
 from mimdsim.compiler.array_context import ArrayLowering
 from mimdsim.compiler.product_place import ProductPlace
 from mimdsim.graph import Operation
@@ -154,10 +154,12 @@ def lower_surrogate(low: ArrayLowering, ops: Operations) -> None:
     constants: dict[str, object] = {
         "threshold": np.float32(selection.threshold),
         "slope": np.float32(selection.slope),
+        "surrogate": surrogates.kind_of(selection.surrogate),
     }
     operands = {"dv": dv, "g": g, "v": v}
     layer = gradient.layer
-    table = low.on_boxes(elementwise.SURROGATE_BOXES, operands, low.blocks[dv], layer, constants=constants)
+    codelet = elementwise.surrogate_on_boxes(selection.surrogate)
+    table = low.on_boxes(codelet, operands, low.blocks[dv], layer, constants=constants)
     low.emit("state gradient", gradient.kind, tables=(table,), defines=((dv, add.outputs[0]),), layer=layer)
 
 

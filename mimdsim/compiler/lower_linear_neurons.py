@@ -31,27 +31,16 @@ def neuron_of(low: Lowering, layer: str) -> LinearNeuron:
     return neuron
 
 
-def context_columns(low: Lowering, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Tiles, (begin, end, start, stop) and extents of one vertex per tile of the layer and worker context."""
-    placed, batch = low.placed(layer), low.network.batch
-    shares = min(low.placement.worker_contexts, batch)
-    edges = (np.arange(shares + 1) * batch) // shares
-    share, tile = (column.ravel() for column in np.indices((shares, placed.occupied)))
-    columns = {
-        "begin": edges[share],
-        "end": edges[share + 1],
-        "start": placed.starts[tile],
-        "stop": placed.stops[tile],
-    }
-    extents = {"samples": columns["end"] - columns["begin"], "neurons": columns["stop"] - columns["start"]}
-    return placed.tiles[tile], columns, extents
-
-
 def _packed(low: Lowering, layer: str, *, switched: bool) -> tuple[Packed, dict[str, str]]:
     """The layer's coefficients, and the operand that holds those of every neuron its own."""
     made = packed(neuron_of(low, layer), low.layer(layer).neurons, switched=switched)
     if made.own is None:
         return made, {}
+    if low.network.spikes == "dense":
+        raise MappingError(
+            f"layer '{layer}': constants of every neuron its own have no lowering of dense spikes to tiles: give one "
+            'number for all, or write network.spikes = "sparse"'
+        )
     name = f"coefficients.{layer}" if switched else f"coefficients.quiet.{layer}"
     held = low.variable(
         name, made.own.shape, "float32", low.by_neuron(layer, 1), "neuron states", persistent=True, values=made.own
@@ -59,13 +48,8 @@ def _packed(low: Lowering, layer: str, *, switched: bool) -> tuple[Packed, dict[
     return made, {"own": held}
 
 
-def _plane(low: Lowering, name: str, layer: str, category: str, dtype: str = "float32") -> str:
-    shape = (low.network.batch, low.layer(layer).neurons)
-    return low.variable(name, shape, dtype, low.by_neuron(layer, 1), category)
-
-
 def _emit(low: Lowering, stage: str, op: Operation, codelet: Any, operands: Any, constants: Any, defines: Any) -> None:
-    tiles, columns, extents = context_columns(low, op.layer)
+    tiles, columns, extents = low.by_context(op.layer)
     wanted = {item.name for item in codelet.fields}
     table = VertexTable(
         codelet=codelet,
@@ -93,7 +77,7 @@ def lower_emitted(low: Lowering, ops: tuple[Operation, ...]) -> None:
     if len(held) == 1:
         low.storage[op.outputs[0]] = held
         return
-    flags = _plane(low, f"emitted.{op.layer}", op.layer, "neuron states", "int32")
+    flags = low.plane(f"emitted.{op.layer}", op.layer, "neuron states", "int32")
     low.storage[op.outputs[0]] = (flags,)
     tiles, columns = tile_sample_columns(low.placed(op.layer), low.network.batch)
     layer, shift = origin(spikes)
@@ -122,7 +106,7 @@ def lower_neuron(low: Lowering, ops: tuple[Operation, ...]) -> None:
     (op,) = ops
     layer, neuron = op.layer, op.attributes
     x, current = (low.storage[name][0] for name in op.inputs[:2])
-    u = _plane(low, f"u.{layer}", layer, "neuron states")
+    u = low.plane(f"u.{layer}", layer, "neuron states")
     low.storage[op.outputs[0]], low.storage[op.outputs[1]] = (x,), (u,)
     switched = len(op.inputs) == 3
     fired = low.storage[op.inputs[2]][0] if switched else ""
@@ -211,7 +195,7 @@ def lower_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     neuron = attributes.neuron
     names = iter(op.inputs)
     dx = low.storage[next(names)][0]
-    q = _plane(low, f"q.{layer}", layer, "gradients")
+    q = low.plane(f"q.{layer}", layer, "gradients")
     low.storage[op.outputs[0]], low.storage[op.outputs[1]] = (dx,), (q,)
     operands = {"dx": dx, "q": q}
     reads = {"fired": attributes.switched, "x": attributes.reads_state, "current": attributes.reads_current}
@@ -229,7 +213,7 @@ def lower_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
         selection = low.layer(layer).selection
         surrogate = selection.surrogate if through else ""
         made_by = through[0].outputs[0] if through else op.outputs[2]
-        held = low.storage.get(made_by) or (_plane(low, f"d_fired.{layer}", layer, "gradients"),)
+        held = low.storage.get(made_by) or (low.plane(f"d_fired.{layer}", layer, "gradients"),)
         low.storage[made_by] = held
         operands["d_fired"] = held[0]
         defines.append((held[0], made_by))
@@ -260,6 +244,46 @@ def lower_emitted_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     emit_reduction(low, op, partial, low.storage[spikes][1], listed_gradient(low, op))
 
 
+def lower_dense_state_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """spike_gradient + neuron_readout_gradient: the surrogate of every neuron, into the adjoint of the states."""
+    gradient, readout = ops
+    selection = gradient.attributes
+    dx = low.storage[readout.inputs[0]][0]
+    low.storage[readout.outputs[0]] = (dx,)
+    g, u = (low.storage[name][0] for name in gradient.inputs)
+    made, own = _packed(low, gradient.layer, switched=_switched(low, gradient.layer))
+    constants = {
+        "readout": made.readout,
+        "weights": made.weights,
+        "threshold": selection.threshold,
+        "slope": selection.slope,
+        "surrogate": surrogates.kind_of(selection.surrogate),
+    }
+    codelet = codelets.dense_state_gradient(made.structure, selection.surrogate)
+    operands = {"dx": dx, "g": g, "u": u, **own}
+    _emit(low, "state gradient", gradient, codelet, operands, constants, ((dx, readout.outputs[0]),))
+
+
+def lower_dense_neuron(low: Lowering, ops: tuple[Operation, ...]) -> None:
+    """neuron of dense spikes, whose stash holds matrices only."""
+    (op,) = ops
+    neuron = op.attributes
+    if neuron.reset_gradient == "full" and neuron.differs[0]:
+        raise MappingError(
+            f"layer '{op.layer}': network.reset_gradient = \"full\" of this reset needs the states of every timestep, "
+            'stashed on tiles for sparse spikes only: write "mask", or network.spikes = "sparse"'
+        )
+    lower_neuron(low, ops)
+
+
+ARRAY_RULES = {
+    ("fired",): lower_fired,
+    ("neuron",): lower_dense_neuron,
+    ("spike_gradient", "neuron_readout_gradient"): lower_dense_state_gradient,
+    ("neuron_readout_gradient",): lower_readout_gradient,
+    ("neuron_gradient",): lower_gradient,
+    ("neuron_gradient", "spike_gradient"): lower_gradient,
+}
 RULES = {
     ("fired",): lower_fired,
     ("emitted",): lower_emitted,

@@ -127,3 +127,13 @@ def add_pieces(total, pieces, start, stop):  # type: ignore[no-untyped-def]
             for p in range(1, pieces.shape[0]):
                 value += pieces[p, n]
             total[0, n] += value
+
+
+@numba.njit(cache=True, nogil=True)
+def fill_states(target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
+    """target[..., box] = 0."""
+    for state in range(target.shape[0]):
+        for i in range(len(start)):
+            for b in range(row_start[i], row_stop[i]):
+                for n in range(start[i], stop[i]):
+                    target[state, b, n] = 0

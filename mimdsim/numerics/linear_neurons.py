@@ -192,3 +192,20 @@ def emitted_gradient(partial, d_fired, ids, counts, part, sample, start, stop): 
         for k in range(counts[b, 1]):
             n = ids[b, k]
             partial[part[i], b, k] = d_fired[b, n] if start[i] <= n < stop[i] else zero
+
+
+@numba.njit(cache=True, nogil=True)
+def dense_readout_gradient(  # type: ignore[no-untyped-def]
+    dx, u, g, own, begin, end, start, stop, readout, weights, threshold, slope, kind_of_surrogate
+):
+    """dx += readout * g * surrogate(u - threshold), for every neuron."""
+    kind = dx.dtype.type
+    states = dx.shape[0]
+    for i in range(len(start)):
+        for b in range(begin[i], end[i]):
+            for n in range(start[i], stop[i]):
+                du = g[b, n] * surrogate(kind_of_surrogate, u[b, n] - kind(threshold), kind(slope), dx)
+                for r in range(len(readout)):
+                    if readout[r, 0] < states:
+                        weight = kind(weights[r, 0]) if readout[r, 1] < 0 else own[readout[r, 1], n]
+                        dx[readout[r, 0], b, n] += weight * du
