@@ -15,6 +15,7 @@ from mimdsim.gpu.dense_meaning import DenseSpikes
 from mimdsim.gpu.execution import execute
 from mimdsim.gpu.strategies import STRATEGIES
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
+from tests.linear_networks import linear_network
 from tests.networks import SMALL, given_values, networks, small_network
 
 LEGAL = sorted(name for name, how in STRATEGIES.items() if not how.persistent)
@@ -40,6 +41,25 @@ def test_a_strategy_gives_the_gradients_of_the_interpreter(strategy: str, reset_
             execute(training_graph(network), given_values(network, 3).for_graph(network), strategy=strategy)
         return
     assert_same_training_step(network, strategy, seed=3)
+
+
+@pytest.mark.parametrize("spikes", ["sparse", "dense"])
+@pytest.mark.parametrize("reset_by", ["state", "emission"])
+@pytest.mark.parametrize("strategy", LEGAL)
+def test_linear_neurons_too(strategy: str, reset_by: str, spikes: str) -> None:
+    if STRATEGIES[strategy].lists and spikes == "dense":
+        return
+    for gradient in ("mask", "full"):
+        network = linear_network(
+            "synaptic",
+            "zero",
+            spikes=spikes,
+            reset_by=reset_by,
+            reset_gradient=gradient,
+            capacities=(6, 3),
+            timesteps=6,
+        )
+        assert_same_training_step(network, strategy, seed=4)
 
 
 @SMALL

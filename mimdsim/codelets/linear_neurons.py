@@ -25,6 +25,7 @@ SAMPLES = "row_start:row_stop"
 RANGES = ("row_start", "row_stop", "start", "stop")
 NOTHING, NO_ROWS = np.zeros((1, 1), np.float32), np.zeros((1, 1, 1), np.float32)
 WORK = ("samples", "neurons")
+ALONG = ("start", "stop")
 
 X = Field(name="x", access="update", box=(":", SAMPLES, "start:stop"))
 DX = Field(name="dx", access="update", box=(":", SAMPLES, "start:stop"))
@@ -85,6 +86,7 @@ def update(structure: Structure, source: str) -> Codelet:
         name=f"NeuronUpdate({structure.model})",
         fields=fields,
         columns=RANGES,
+        along=ALONG,
         constants=("terms", "uniform", "readout", "weights", "threshold", "switched"),
         compute=_compute(numerics.neuron_update, order, fields),
         cost=_cost(each, fields, _immediates(structure)),
@@ -105,6 +107,7 @@ def gradient(structure: Structure, source: str) -> Codelet:
         name=f"NeuronGradient({structure.model})",
         fields=fields,
         columns=RANGES,
+        along=ALONG,
         constants=("terms", "uniform", "threshold", "switched"),
         compute=_compute(numerics.neuron_gradient, ("dx", "q", "fired", "own"), fields),
         cost=_cost(each, fields, _immediates(structure)),
@@ -144,6 +147,7 @@ def full_gradient(structure: Structure, reads: tuple[str, ...], surrogate: str) 
         name=f"NeuronGradientFull({structure.model}{', ' + surrogate if surrogate else ''})",
         fields=fields,
         columns=RANGES,
+        along=ALONG,
         constants=(*simple.constants, "slope", "surrogate"),
         compute=made,
         cost=WorkerBundles(fixed=fixed, terms=terms, kind="derived", source=f"{OWN_COUNT}{about}"),
@@ -162,6 +166,7 @@ def readout_gradient(structure: Structure) -> Codelet:
         name=f"ReadoutGradient({structure.model})",
         fields=fields,
         columns=RANGES,
+        along=ALONG,
         constants=("readout", "weights"),
         compute=_compute(numerics.readout_gradient, ("dx", "du", "own"), fields),
         cost=_cost(each, fields, len(reading)),
@@ -193,6 +198,7 @@ def state_gradient(structure: Structure, surrogate: str) -> Codelet:
         name=f"NeuronStateGradient({structure.model}, {surrogate})",
         fields=fields,
         columns=("sample", "start", "stop"),
+        along=ALONG,
         constants=("readout", "weights", "threshold", "slope", "surrogate"),
         compute=_compute(numerics.listed_readout_gradient, ("dx", "u", "g", "ids", "counts", "own"), fields),
         cost=WorkerBundles(
@@ -217,6 +223,7 @@ def dense_state_gradient(structure: Structure, surrogate: str) -> Codelet:
         name=f"NeuronStateGradientDense({structure.model}, {surrogate})",
         fields=fields,
         columns=RANGES,
+        along=ALONG,
         constants=("readout", "weights", "threshold", "slope", "surrogate"),
         compute=_compute(numerics.dense_readout_gradient, ("dx", "u", "g", "own"), fields),
         cost=replace(cost, source=f"{OWN_COUNT}; {COSTS[surrogate].count} for the surrogate"),
@@ -237,6 +244,7 @@ EMITTED_FLAGS = Codelet(
         _listed("counts"),
     ),
     columns=("sample", "start", "stop"),
+    along=ALONG,
     compute=numerics.emitted_flags,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=2, vectors=3),

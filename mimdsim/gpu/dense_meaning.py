@@ -91,6 +91,8 @@ MEANINGS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "zeros": _zeros,
     "select_spikes": _select,
     "select_gradient": _select_gradient,
+    "emitted": lambda _, spikes: (spikes.fired.astype(bool),),
+    "emitted_gradient": lambda _, gradient, spikes: (gradient * spikes.listed,),
     **{
         kind: _on_fired(kind)
         for kind in ("self_synapse", "self_synapse_weight_gradient", "self_synapse_spike_gradient")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mimdsim.graph.linear_neurons import Fired, LinearNeuron
@@ -18,6 +19,8 @@ def step(body: GraphBuilder, layer: Layer, neuron: LinearNeuron, current: str) -
     emission is read from the layer's own spikes of the timestep before, which the network carries.
     """
     name = layer.name
+    if not layer.spiking:  # what does not spike is not reset either
+        neuron = replace(neuron, fired=None)
     neuron.check_width(name, layer.neurons)
     batch, neurons = body.values[current].shape
     before = body.declare(Value(name=f"x.{name}.previous", shape=(len(neuron.states), batch, neurons)))

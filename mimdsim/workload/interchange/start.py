@@ -53,6 +53,7 @@ def imported_layers(workload: Workload, described: SpikingNetwork) -> tuple[tupl
         output_second_threshold=chosen.output_second_threshold,
         slope=chosen.surrogate_slope,
         reset_gradient=chosen.reset_gradient or "mask",
+        surrogate=chosen.surrogate,
         truncation=chosen.truncation,
     )
     return layers_of(f"network.imported = '{chosen.imported}'", network, learning)
