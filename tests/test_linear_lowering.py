@@ -15,6 +15,7 @@ from networks import (
     compiled,
     executed,
     given_values,
+    gradient_names,
     interpreted,
     left_in,
     relative_error,
@@ -25,7 +26,8 @@ from mimdsim.base.errors import MappingError
 from mimdsim.codelets import linear_terms, surrogates
 from mimdsim.compiler import MappingOptions
 from mimdsim.functional import Executor
-from mimdsim.graph import SpikingNetwork
+from mimdsim.graph import SpikingNetwork, interpret, training_graph
+from mimdsim.graph.losses import Loss
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.surrogates import SURROGATES
 from mimdsim.numerics import surrogates as arithmetic
@@ -227,6 +229,26 @@ def test_bundles_are_those_of_the_coefficients_that_are_there() -> None:
 def test_the_published_state_gradient_of_rows_is_refused() -> None:
     with pytest.raises(MappingError, match=r'mapping\.state_gradient = "per_batch" is for neuron = "lif" only: write'):
         compiled(linear_network("leaky", "zero"), options=MappingOptions(state_gradient="per_batch"))
+
+
+@pytest.mark.parametrize("neuron", ["li", "cuba_li", "leaky"])
+def test_a_read_out_of_linear_neurons(neuron: str) -> None:
+    """The last layer integrates and is read by its membrane potential; no reset is left of one that had one."""
+    network = linear_network("leaky", "zero", reset_by="emission")
+    parameters = {} if neuron == "leaky" else {"r": 5.0, "dt": 2e-3}
+    output = replace(network.layers[-1], neuron=neuron_of(neuron, parameters, reset_by="emission"), spiking=False)
+    network = replace(network, layers=(*network.layers[:-1], output), loss=Loss(kind="cross_entropy", reading="last"))
+    given = given_values(network, 4)
+    graph = training_graph(network)
+    expected = interpret(graph, given.for_graph(network))
+    made = compiled(network)
+    executor = Executor(made.program)
+    executor.write(given.for_program(network))
+    executor.run()
+    for name in gradient_names(network).values():
+        gradient = expected[name]
+        assert np.abs(gradient).max() > 0
+        assert relative_error(executor.read(name), gradient) < TOLERANCE
 
 
 DENSE: list[tuple[str, str, dict[str, Any]]] = [

@@ -42,6 +42,7 @@ def step(body: GraphBuilder, layer: Layer, neuron: LinearNeuron, current: str) -
     return (Carry(enters=before, leaves=x), *carries), u
 
 
-def reads_own_spikes(neuron: object) -> bool:
+def reads_own_spikes(layer: Layer) -> bool:
     """Whether the neurons need what they emitted in the timestep before."""
-    return isinstance(neuron, LinearNeuron) and neuron.resets and neuron.reset_by == "emission"
+    neuron = layer.neuron
+    return layer.spiking and isinstance(neuron, LinearNeuron) and neuron.resets and neuron.reset_by == "emission"

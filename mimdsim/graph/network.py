@@ -59,7 +59,7 @@ class Layer:
     def gives_itself_gradients(self) -> bool:
         """Whether a gradient reaches the layer's spikes from its own neurons, a timestep later."""
         full = isinstance(self.neuron, LinearNeuron) and self.neuron.reset_gradient == "full"
-        return self.recurrence != "none" or (full and reads_own_spikes(self.neuron))
+        return self.recurrence != "none" or (full and reads_own_spikes(self))
 
     @property
     def parameters(self) -> dict[str, tuple[int, int]]:
@@ -145,7 +145,7 @@ class SpikingNetwork:
 
     def is_read(self, index: int) -> bool:
         """Whether the layer's spikes are needed a timestep later: by the next layer or by itself."""
-        return self.learns_through(index) or reads_own_spikes(self.layers[index].neuron)
+        return self.learns_through(index) or reads_own_spikes(self.layers[index])
 
     def learns_through(self, index: int) -> bool:
         """Whether a gradient reaches the layer's spikes from the timestep after."""
