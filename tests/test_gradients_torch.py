@@ -140,3 +140,21 @@ def test_every_wiring_is_autograd_in_float64(recurrence: str, delay: int, bias: 
         error = relative_error(outcome.gradients[name], gradient)
         print(f"float64 interpreter {recurrence} delay {delay} bias {bias} {spikes} {name}: {error:.1e}")
         assert error < FLOAT64_TOLERANCE
+
+
+@pytest.mark.parametrize(("recurrence", "delay", "bias"), WIRINGS)
+def test_every_wiring_on_tiles_is_autograd_in_float32(recurrence: str, delay: int, bias: bool) -> None:
+    network = small_network(
+        (12, 10, 7, 4), timesteps=9, batch=4, reset_gradient="mask", recurrence=recurrence, delay=delay, bias=bias,
+        gain=20.0,
+    )  # fmt: skip
+    given = given_values(network, 4)
+    loss, gradients, counts = by_autograd(network, given)
+    outcome = executed(compiled(network), given)
+    np.testing.assert_array_equal(outcome.counts, counts)
+    assert outcome.loss == pytest.approx(loss, rel=FLOAT32_TOLERANCE)
+    assert outcome.gradients.keys() == gradients.keys()
+    for name, gradient in gradients.items():
+        error = relative_error(outcome.gradients[name], gradient)
+        print(f"float32 lowered {recurrence} delay {delay} bias {bias} {name}: {error:.1e}")
+        assert error < FLOAT32_TOLERANCE

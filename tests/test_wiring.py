@@ -32,7 +32,8 @@ from test_chips import compiled as compiled_on_chips
 from test_gpu_execution import assert_same_training_step
 from test_timing import BARREL, slow_cycles
 
-from mimdsim.base.errors import DescriptionError, MappingError
+from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
+from mimdsim.check.program import check_program
 from mimdsim.compiler import MappingOptions
 from mimdsim.functional import Executor, initial_weights
 from mimdsim.gpu.lower import lower_to_kernels
@@ -243,6 +244,23 @@ def test_a_recurrent_layer_takes_the_memory_of_its_own_weights() -> None:
     for name, copies in (("r.hidden0", 1), ("moment1.r.hidden0", 1), ("dr.hidden0", 6)):
         assert own.memory.bytes_of(name)[first] == copies * 256 * 2 * 4
     assert own.memory.peak_bytes > plain.memory.peak_bytes
+
+
+def test_synapses_one_to_one_are_advised_where_all_to_all_do_not_fit() -> None:
+    workload = load_workload("digits", {"network.recurrence": "all_to_all", "network.hidden": [1024, 128]})
+    with pytest.raises(DoesNotFit, match=r'network.recurrence = "one_to_one" instead of "all_to_all": saves'):
+        compile_workload(workload, machine(100))
+
+
+@pytest.mark.parametrize(("recurrence", "delay"), [("one_to_one", 1), ("all_to_all", 1), ("all_to_all", 0)])
+def test_the_check_compares_every_value_of_a_wired_program(recurrence: str, delay: int) -> None:
+    changes = {"network.hidden": [24, 16], "network.recurrence": recurrence, "network.bias": True}
+    workload = load_workload("digits", {**changes, "network.delay": delay, "data.timesteps": 3, "training.batch": 4})
+    findings = check_program(workload, workload, machine(60))
+    assert all(finding.passed for finding in findings), findings
+    compared = next(finding.text for finding in findings if finding.name == "gradients")
+    for parameter in ("hidden0: ", "r.hidden0: ", "r.hidden1: ", "b.output: "):
+        assert parameter in compared
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,8 @@ from mimdsim.program.verify import vertex_name
 
 RELATIVE_TOLERANCE = 1e-5
 DYADIC = 2.0**14
+# graph values that are gradients at listed ids: of synapses, of a neuron onto itself, and their sums
+LISTED_GRADIENT = re.compile(r"(.*\.d_(input|own)|d\.spikes\..*\.sum)(\.\d+)?")
 
 
 @dataclass
@@ -128,7 +131,7 @@ def _valid(held: np.ndarray, expected: np.ndarray, trace: Trace, value: str, t: 
     counts = None
     if value.endswith(".ids"):
         counts = trace.values.get((value.removesuffix(".ids") + ".counts", t))
-    elif value.endswith(".d_input"):
+    elif LISTED_GRADIENT.fullmatch(value):
         return np.where(expected == 0, held, expected)
     if counts is None:
         return expected

@@ -159,12 +159,13 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
 
 
 def _gradients(program: Program, subject: Executor, compiled: Compiled, meaning: dict[str, Any]) -> Finding:
-    """Weight gradients against the interpreter's: largest relative error and cosine per layer."""
-    names = compiled.graph.outputs[2 : 2 + len(compiled.network.layers)]
+    """Gradients against the interpreter's: largest relative error and cosine per layer, and per other parameter."""
+    names = compiled.graph.outputs[2 : 2 + len(compiled.network.parameters)]
     parts, passed = [], True
-    for layer, name in zip(compiled.network.layers, names, strict=True):
+    for parameter, name in zip(compiled.network.parameters, names, strict=True):
+        what = parameter.removeprefix("w.")
         if name not in program.outputs:
-            parts.append(f"{layer.name}: not an output of the program")
+            parts.append(f"{what}: not an output of the program")
             passed = False
             continue
         held, expected = subject.read(name).astype(np.float64), np.asarray(meaning[name], np.float64)
@@ -172,7 +173,7 @@ def _gradients(program: Program, subject: Executor, compiled: Compiled, meaning:
         norm = float(np.linalg.norm(held) * np.linalg.norm(expected))
         cosine = f"{(held * expected).sum() / norm:.7f}" if norm else "undefined (a gradient is all zero)"
         passed &= error <= RELATIVE_TOLERANCE
-        parts.append(f"{layer.name}: relative error {error:.1e}, cosine {cosine}")
+        parts.append(f"{what}: relative error {error:.1e}, cosine {cosine}")
     return Finding(name="gradients", passed=passed, text="; ".join(parts))
 
 

@@ -73,6 +73,12 @@ def remedies(network: SpikingNetwork, options: MappingOptions) -> Iterator[tuple
     if isinstance(network.optimiser, Adam):
         sgd = Sgd(learning_rate=network.optimiser.learning_rate)
         yield 'training.optimiser = "sgd" instead of "adam"', replace(network, optimiser=sgd), options
+    if any(layer.recurrence == "all_to_all" for layer in network.layers):
+        own = tuple(
+            replace(layer, recurrence="one_to_one") if layer.recurrence == "all_to_all" else layer
+            for layer in network.layers
+        )
+        yield 'network.recurrence = "one_to_one" instead of "all_to_all"', replace(network, layers=own), options
     first = network.layers[0]
     inputs = first.inputs * 9 // 16  # 3/4 of the width and height of a sensor
     if inputs:

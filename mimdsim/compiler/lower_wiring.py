@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError
 from mimdsim.codelets import neurons as neuron_codelets
 from mimdsim.codelets import wiring as codelets
 from mimdsim.compiler.context import Lowering, origin
@@ -148,11 +147,6 @@ def lower_add(low: Lowering, ops: tuple[Operation, ...]) -> None:
         )
         low.emit("add gradients", op.kind, tables=(table,), defines=defines, layer=op.layer)
         return
-    if not value.name.startswith("current."):
-        raise MappingError(
-            f"operation '{op.name}' of kind 'add' (layer '{op.layer}') has no lowering to tiles: only currents and "
-            "gradients at listed ids are added"
-        )
     tiles, columns, extents = per_tile(low, op.layer)
     table = VertexTable(
         codelet=codelets.ADD_COLUMNS,
