@@ -74,6 +74,7 @@ LIF_INTEGRATE = Codelet(
     columns=("sample", "start", "stop"),
     constants=("decay", "scale", "threshold"),
     compute=numerics.lif_integrate,
+    along=("start", "stop"),
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=3, vectors=2),
         terms=(Term(bundles=16, extents=("neurons",)),),  # as the end of the fused update, and load the current

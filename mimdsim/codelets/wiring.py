@@ -25,6 +25,7 @@ SYNAPSE_CURRENT = Codelet(
     fields=(CURRENT, LIF_UPDATE.field("w"), *IDS),
     columns=("sample", "start", "stop"),
     compute=numerics.synapse_current,
+    along=("start", "stop"),
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=0, vectors=4),
         terms=(
@@ -61,6 +62,7 @@ SELF_SYNAPSE = Codelet(
     fields=(CURRENT, Field(name="r", access="read", box=(":", "start:stop")), *IDS),
     columns=("sample", "start", "stop"),
     compute=numerics.self_synapse,
+    along=("start", "stop"),
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=2, vectors=4),
         terms=(
@@ -126,6 +128,7 @@ BIAS_ADD = Codelet(
     ),
     columns=("start", "stop"),
     compute=numerics.add_row,
+    along=("start", "stop"),
     cost=bias_formula(4),
     flops=(Term(bundles=1, extents=("samples", "neurons")),),
     code_bytes=256,
@@ -139,6 +142,7 @@ ADD_COLUMNS = Codelet(
     ),
     columns=("start", "stop"),
     compute=numerics.add_columns,
+    along=("start", "stop"),
     cost=add_formula(4),
     flops=(Term(bundles=1, extents=("elements",)),),
     code_bytes=256,
@@ -152,6 +156,7 @@ ADD_SLOTS = Codelet(
     ),
     columns=("sample", "slot_start", "slot_stop"),
     compute=numerics.add_slots,
+    along=("slot_start", "slot_stop"),
     cost=add_formula(4),
     flops=(Term(bundles=1, extents=("elements",)),),
     code_bytes=256,
@@ -170,6 +175,7 @@ SELF_WEIGHT_GRADIENT = Codelet(
     ),
     columns=REPLICA,
     compute=numerics.self_weight_gradient,
+    along=("start", "stop"),
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=3, vectors=4),
         terms=(
@@ -217,6 +223,7 @@ BIAS_GRADIENT = Codelet(
     ),
     columns=REPLICA,
     compute=numerics.bias_gradient,
+    along=("start", "stop"),
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=3, vectors=2),
         terms=(
