@@ -102,6 +102,17 @@ def test_an_imported_workload_takes_data_and_learning_from_another(tmp_path: Pat
         network_of(other)
 
 
+def test_a_read_out_is_the_membrane_potential(tmp_path: Path) -> None:
+    path = nm.written(tmp_path, CHAINS["read-out"])
+    said = typed("import", path, "--out", tmp_path / "made")
+    assert "output (b): 3 LI, decay 0.9" in said
+    workload = load_workload(str(tmp_path / "made/model.toml"))
+    assert workload.network.output == "membrane"
+    assert not network_of(workload).layers[-1].spiking
+    with pytest.raises(DescriptionError, match=r'the last layer of .* is of kind LI; write "membrane"'):
+        network_of(load_workload(str(tmp_path / "made/model.toml"), {"network.output": "spikes"}))
+
+
 def test_options_say_what_a_file_leaves_open(tmp_path: Path) -> None:
     plain = nm.leaky(3, reset=None, r=np.ones(3), tau=np.full(3, 2e-3))
     path = nm.written(tmp_path, nm.graph({"w": nm.node("Linear", weight=nm.weights(3, 6)), "n": plain}))

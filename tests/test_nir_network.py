@@ -24,6 +24,7 @@ from mimdsim.workload.interchange.safetensors_file import read_notes, read_safet
 
 TIMESTEPS, BATCH = 50, 3
 SPIKING = [name for name in CHAINS if "read-out" not in name and name not in ("weights last", "composed")]
+READ_OUTS = ("read-out", "current read-out", "weights last")
 
 
 def described(made: ImportedNetwork, spikes: str = "dense") -> SpikingNetwork:
@@ -72,6 +73,25 @@ def test_graph_emits_the_spikes_of_the_record(name: str, reset: Any) -> None:
     for sample in range(BATCH):
         for spikes, expected in zip(emitted, nm.run(made, source[:, sample]), strict=True):
             np.testing.assert_array_equal(spikes[:, sample], expected)
+
+
+@pytest.mark.parametrize("name", READ_OUTS)
+def test_graph_reads_the_potentials_of_the_record(name: str) -> None:
+    made = network(CHAINS[name])
+    given = described(made)
+    source = np.stack([nm.spike_trains(TIMESTEPS, made.inputs, seed) for seed in range(BATCH)], axis=1)
+    seen: list[Any] = []
+
+    def observe(value_name: str, _timestep: int, value: Any) -> None:
+        if value_name == "u.output":
+            seen.append(value)
+
+    weights = shaped(given, arrays_of(made))
+    interpret(forward_graph(given), {"input": source, "labels": np.zeros(BATCH, np.int32), **weights}, observe)
+    for sample in range(BATCH):
+        expected = nm.run(made, source[:, sample])[-1]
+        assert np.ptp(expected) > 0.1
+        np.testing.assert_allclose(np.stack(seen)[:, sample], expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("reset", RESETS)

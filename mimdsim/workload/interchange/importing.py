@@ -32,6 +32,7 @@ RANDOM_TIMESTEPS, RANDOM_ACTIVITY, RANDOM_BATCH = 50, 0.1, 16
 KEPT = (
     "spikes",
     "truncation",
+    "neurons_per_class",
     "surrogate",
     "surrogate_slope",
     "reset_gradient",
@@ -57,6 +58,8 @@ def import_nir(path: Path, folder: Path, how: Discretisation, workload: str = ""
         if key in kept and isinstance(threshold, (int, float)) and isinstance(kept[key], (int, float)) and threshold:
             kept[key] = kept[key] / threshold  # shares of each layer's own threshold
     base["network"] = {"imported": f"{name}.safetensors", "hidden": widths[:-1], "capacity": widths, **kept}
+    if not network.populations[-1].spiking:
+        base["network"]["output"] = "membrane"
     base["title"] = f"{path.name}: {network.title}"
     writable_folder(folder)
     write_model(folder / f"{name}.safetensors", network)

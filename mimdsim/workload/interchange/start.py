@@ -47,6 +47,11 @@ def imported_layers(workload: Workload, described: SpikingNetwork) -> tuple[tupl
                 f"= {widths[:-1]}"
             ],
         )
+    last = network.populations[-1]
+    sent = "spikes" if last.spiking else "membrane"
+    if chosen.output != sent:
+        wanted = f'network.output: the last layer of {chosen.imported} is of kind {last.kind}; write "{sent}"'
+        raise DescriptionError(f"workload '{workload.name}'", [wanted])
     learning = Learning(
         capacities=tuple(layer.capacity for layer in described.layers),
         second_threshold=chosen.second_threshold,
