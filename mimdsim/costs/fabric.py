@@ -59,7 +59,9 @@ def bytes_by_neighbour(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) 
 def phase_cycles(exchange: Exchange, fabric: Fabric, tiles_per_chip: int, chips: int) -> np.ndarray:
     """int64[chips]: cycles of one exchange phase on every chip, 0 where nothing moves; read-only."""
     known = _KNOWN.setdefault(exchange, {})
-    key = (*fabric.model_dump(exclude={"sources"}).values(), tiles_per_chip, chips)
+    of_wire = fabric.model, fabric.bytes_per_cycle, fabric.tiles_per_bus
+    of_fragments = fabric.send_fragment_cycles, fabric.receive_fragment_cycles
+    key = (*of_wire, *of_fragments, fabric.fixed_cycles, fabric.route_cycles, tiles_per_chip, chips)
     if key not in known:
         known[key] = _phase_cycles(exchange, fabric, tiles_per_chip, chips)
         known[key].flags.writeable = False

@@ -20,7 +20,8 @@ from mimdsim.base.errors import MappingError
 from mimdsim.functional.chains import Chains, find_chains
 from mimdsim.functional.shares import Shares
 from mimdsim.functional.uses import Uses
-from mimdsim.functional.wide import widened
+from mimdsim.functional.wide import HEAVY, widened
+from mimdsim.numerics.spikes import only_listed
 from mimdsim.program import Copy, Program, RecordedActivity, Repeat, Superstep, VertexTable
 from mimdsim.program.codelet import now_shift
 from mimdsim.program.rows import boxes_of
@@ -119,8 +120,8 @@ class Executor:
                 ids[layer], counts[layer] = _listed(every)
                 continue
             counts[layer] = self.arrays[names[1]].astype(np.int32)
-            listed = np.arange(self.arrays[names[0]].shape[-1]) < counts[layer][..., 1:]
-            ids[layer] = np.where(listed, self.arrays[names[0]], 0).astype(np.int32)
+            ids[layer] = np.zeros(self.arrays[names[0]].shape, np.int32)
+            only_listed(self.arrays[names[0]], counts[layer], ids[layer])
         return RecordedActivity(ids=ids, counts=counts, dropped={})
 
     def _shortened(self) -> tuple[list[Turns], frozenset[str]]:
@@ -184,14 +185,21 @@ class Executor:
             if shift is not None
         ]
         moving = [(index, name) for index, name in enumerate(names) if name in moved]
-        memory = self.arrays
+        memory, share = self.arrays, self.share
+        dealt = share.threads > 1 and compute in HEAVY and len(columns[0]) > 1
 
         def call(t: int) -> None:
             for index, sequence, before, shift in now:
                 arrays[index] = sequence[t + shift] if t + shift >= 0 else before
             for index, name in moving:
                 arrays[index] = memory[name]
-            compute(*arrays, *columns, *constants)
+            if dealt:  # vertices are independent of each other, so any of them may go to any thread
+                share(
+                    len(columns[0]),
+                    lambda first, last: compute(*arrays, *(column[first:last] for column in columns), *constants),
+                )
+            else:
+                compute(*arrays, *columns, *constants)
 
         return call
 

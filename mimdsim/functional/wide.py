@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mimdsim.numerics.wide import WIDE
+from mimdsim.numerics.wide import WIDE, lif_update
 from mimdsim.program import VertexTable
+
+HEAVY = (lif_update,)  # worth more than what it takes to wake a thread
 
 
 def widened(table: VertexTable) -> tuple[Callable[..., None], list[np.ndarray]]:

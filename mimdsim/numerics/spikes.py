@@ -132,3 +132,12 @@ def reduce_groups(stage, g, sample, slot_start, slot_stop):  # type: ignore[no-u
             for group in range(stage.shape[0]):
                 total += stage[group, b, k]
             g[b, k] = total
+
+
+@numba.njit(cache=True, nogil=True)
+def only_listed(ids, counts, listed):  # type: ignore[no-untyped-def]
+    """listed[t, b, k] = ids[t, b, k] where it is listed; the rest stays as it is."""
+    for t in range(ids.shape[0]):
+        for b in range(ids.shape[1]):
+            for k in range(counts[t, b, 1]):
+                listed[t, b, k] = ids[t, b, k]

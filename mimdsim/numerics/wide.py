@@ -15,6 +15,7 @@ from mimdsim.numerics import neurons, spikes
 from mimdsim.numerics.vectors import add_run
 
 RUN = 8  # flags looked at together
+U1, U2, U3, U4, U5, U6, U7 = (np.uint64(k) for k in range(1, 8))
 BAND = 512  # neurons of all samples before the next: their weights stay in cache
 
 
@@ -57,21 +58,21 @@ def scan_flags(flags, worker_ids, worker_counts, row, sample, start, stop, slot,
     """`spikes.scan_flags`, passing over runs without any flag."""
     slots = min(capacity, worker_ids.shape[1])
     for i in range(len(row)):
-        line, s, last = flags[row[i], sample[i]], slot[i], stop[i]
-        found, n = 0, start[i]
-        while n < last and found < slots:
-            end = min(last, n + RUN)
-            some = True
-            if end - n == RUN:
-                low = line[n] | line[n + 1] | line[n + 2] | line[n + 3]
-                high = line[n + 4] | line[n + 5] | line[n + 6] | line[n + 7]
-                some = (low | high) != 0
-            if some:
-                for k in range(n, end):
-                    if line[k] != 0 and found < slots:
-                        worker_ids[s, found] = k
-                        found += 1
-            n = end
+        line, s = flags[row[i], sample[i]], slot[i]
+        found, first, last = 0, start[i], stop[i]
+        for begin in range(first, last, RUN):
+            end = min(last, begin + RUN)
+            n = np.uint64(begin)  # without a sign, so that no index is looked at for counting from the end
+            if end - begin == RUN:
+                low = line[n] | line[n + U1] | line[n + U2] | line[n + U3]
+                if low | line[n + U4] | line[n + U5] | line[n + U6] | line[n + U7] == 0:
+                    continue
+            for k in range(begin, end):
+                if line[k] != 0 and found < slots:
+                    worker_ids[s, found] = k
+                    found += 1
+            if found == slots:
+                break
         worker_counts[s] = found
 
 

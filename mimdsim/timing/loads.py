@@ -110,13 +110,17 @@ def _stretch(
     longest = np.zeros((program.chips, times))
     plans = program_plan(program, barrel)
     recording = Recording(activity, times)
+    busiest = [plan.tiles for plan in (plans[id(superstep)] for superstep in body) if plan.tables]
+    most = max(busiest, default=0)
+    # memory of the largest superstep for all: to ask for new pages costs more than to write to these
+    scratch = np.empty((most * barrel.contexts, times)), np.empty((most, times))
     loads = []
     for superstep in body:
         plan = plans[id(superstep)]
         for chip in np.flatnonzero(plan.synchronised).tolist():
             since_sync[chip * per_chip : (chip + 1) * per_chip] = 0
             longest[chip] = 0
-        cycles, weights = _tile_cycles(plan, times, recording, barrel)
+        cycles, weights = _tile_cycles(plan, times, recording, barrel, scratch)
         first, last = plan.first, plan.first + plan.tiles
         after = longest.copy()
         for chip in range(first // per_chip, -(-last // per_chip)):
@@ -141,19 +145,23 @@ def _stretch(
 
 
 def _tile_cycles(
-    plan: SuperstepPlan, times: int, recording: Recording, barrel: Barrel
+    plan: SuperstepPlan, times: int, recording: Recording, barrel: Barrel, scratch: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, dict[tuple[str, str], float]]:
-    """float64[tiles, times] cycles of one superstep ([tiles, 1] where all executions are alike), and of what."""
+    """float64[tiles, times] cycles of one superstep ([tiles, 1] where all executions are alike), and of what.
+
+    They lie in `scratch` ([most cells, times] and [most tiles, times]) until the next call.
+    """
     weights = {part: plan.weights.get(part, 0.0) * times for part in plan.order}
     if not plan.tables:
         return plan.library[:, None], weights
-    bundles = np.zeros((plan.tiles * barrel.contexts, times))
+    bundles, cycles = scratch[0][: plan.tiles * barrel.contexts], scratch[1][: plan.tiles]
+    bundles.fill(0)
     for table in plan.tables:
         load = bundles[table.first : table.last]
         added = sum(add_recorded(load, table.cell, term, recording) for term in table.terms)
         load += table.constant[:, None]
         weights[table.part] += added + float(table.constant.sum()) * times
-    cycles = np.broadcast_to(plan.library[:, None], (plan.tiles, times)).copy()
+    cycles[:] = plan.library[:, None]
     numerics.add_barrel(cycles, bundles, barrel.contexts, barrel.issue_cycles)
     return cycles, weights
 

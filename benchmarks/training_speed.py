@@ -1,0 +1,290 @@
+"""How fast training steps are executed, beside PyTorch: one run, every way in a process of its own, turn by turn.
+
+A training step is forward, cross-entropy of spike counts, backward and update, on every side; data lie in memory.
+`whole` runs it as whole tensors, `compiled` runs the program compiled for 1,472 tiles, records its activity and counts
+its cycles. PyTorch's ways are in `training_speed_torch.py`. Weights are scaled until every layer spikes at the asked
+share; PyTorch gets the same weights and inputs.
+
+Prints, per network and activity, the least process time (one thread) or wall time (several) of every way, how many
+times the best of PyTorch takes longer, and peak memory of the processes. Never judges seconds.
+Usage: python benchmarks/training_speed.py [--threads 2] [--torch-python OTHER/bin/python] [--scaling]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+NETWORKS: dict[str, tuple[tuple[int, ...], int, int]] = {  # widths, timesteps, batch
+    "2312-1024-1024-10": ((2312, 1024, 1024, 10), 50, 48),
+    "1472-1472-1472-1472": ((1472, 1472, 1472, 1472), 100, 48),
+}
+OURS = ("whole", "compiled")
+THEIRS = ("by_hand", "multi_step", "layer_wise", "step_wise")
+CAPACITY_SHARE = 0.15  # ids listed at most, of a layer's neurons
+CONSTANTS: dict[str, Any] = {
+    "decay": 0.95,
+    "gain": 10.0,
+    "slope": 10.0,
+    "second_threshold": 0.9,
+    "logit_scale": 1.0,
+    "optimiser": "sgd",
+}
+MISSING = (
+    "PyTorch is not there: pip install 'mimdsim[torch]' snntorch spikingjelly, or name an interpreter that has them "
+    "with --torch-python"
+)
+
+
+def network_of(problem: Any) -> Any:
+    """The problem as a network of mimdsim."""
+    from mimdsim.graph import Adam, Layer, Sgd, SpikingNetwork
+    from mimdsim.graph.neurons import Lif
+    from mimdsim.graph.spikes import Selection
+
+    widths = [int(width) for width in problem["widths"]]
+    lif = Lif(decay=float(problem["decay"]), gain=float(problem["gain"]), threshold=1.0, reset_gradient="mask")
+    layers = []
+    for index, (inputs, neurons) in enumerate(pairwise(widths)):
+        selection = Selection(
+            threshold=1.0,
+            second_threshold=float(problem["second_threshold"]),
+            capacity=max(min(neurons, 10), int(neurons * CAPACITY_SHARE)),
+            slope=float(problem["slope"]),
+        )
+        name = "output" if index == len(widths) - 2 else f"hidden{index}"
+        layers.append(Layer(name=name, inputs=inputs, neurons=neurons, neuron=lif, selection=selection))
+    adam = str(problem["optimiser"]) == "adam"
+    return SpikingNetwork(
+        layers=tuple(layers),
+        timesteps=problem["ids"].shape[0],
+        batch=problem["ids"].shape[1],
+        input_capacity=problem["ids"].shape[2],
+        spikes="sparse",
+        logit_scale=float(problem["logit_scale"]),
+        optimiser=Adam(learning_rate=0.0) if adam else Sgd(learning_rate=0.0),
+    )
+
+
+def made_problem(
+    widths: tuple[int, ...], timesteps: int, batch: int, activity: float, optimiser: str
+) -> dict[str, Any]:
+    """Random input ids, labels and weights, the weights scaled layer by layer until their spikes reach `activity`."""
+    from mimdsim.functional import WholeTensors
+
+    draw = np.random.default_rng(0)
+    capacity = int(widths[0] * CAPACITY_SHARE)
+    fired = draw.random((timesteps, batch, widths[0])) < activity
+    counts = np.minimum(fired.sum(axis=2), capacity)
+    ids = np.zeros((timesteps, batch, capacity), np.int32)
+    fired &= fired.cumsum(axis=2) <= capacity
+    ids[np.arange(capacity) < counts[..., None]] = np.nonzero(fired)[2]
+    problem: dict[str, Any] = {
+        **CONSTANTS,
+        "optimiser": optimiser,
+        "widths": np.array(widths),
+        "ids": ids,
+        "counts": np.stack([counts, counts], axis=-1).astype(np.int32),
+        "labels": draw.integers(0, widths[-1], batch).astype(np.int32),
+    }
+    network = network_of(problem)
+    engine = WholeTensors(network)
+    engine.write({"input.ids": ids, "input.counts": problem["counts"], "labels": problem["labels"]})
+    for index, layer in enumerate(network.layers):
+        normal = draw.normal(0, 1, (layer.inputs, layer.neurons)).astype(np.float32)
+        low, high = 1e-3, 10.0
+        for _ in range(12):
+            scale = (low * high) ** 0.5
+            engine.write({f"w.{layer.name}": normal * np.float32(scale)})
+            engine.run(phases=("forward",))
+            share = engine.activity().counts[layer.name][..., 0].mean() / layer.neurons
+            low, high = (low, scale) if share > activity else (scale, high)
+        problem[f"w{index}"] = normal * np.float32(scale)
+    counted = engine.activity().counts
+    shares = [counted[layer.name].mean(axis=(0, 1)) / layer.neurons for layer in network.layers]
+    problem["measured"] = np.array(shares)
+    return problem
+
+
+def ours(problem: Any, way: str, threads: int) -> Callable[[], float]:
+    """One training step by mimdsim; returns its loss."""
+    from mimdsim.functional import Executor, WholeTensors
+
+    network = network_of(problem)
+    values = {f"w.{layer.name}": problem[f"w{index}"] for index, layer in enumerate(network.layers)}
+    values |= {"input.ids": problem["ids"], "input.counts": problem["counts"], "labels": problem["labels"]}
+    if way == "whole":
+        engine = WholeTensors(network, threads)
+        engine.write(values)
+
+        def step() -> float:
+            engine.run()
+            return float(engine.read("loss").mean())
+
+        return step
+    from mimdsim.compiler import MappingOptions, compile_graph
+    from mimdsim.graph import training_graph
+    from mimdsim.machine import MimdMachine, load_machine
+    from mimdsim.run import memory_profile
+    from mimdsim.timing import time_program
+
+    machine = load_machine("mk2")
+    assert isinstance(machine, MimdMachine)
+    compiled = compile_graph(training_graph(network), network, machine, MappingOptions())
+    memory = memory_profile(compiled.program, compiled.memory, machine)
+    executor = Executor(compiled.program, threads)
+    executor.write(values)
+    if str(problem["optimiser"]) == "adam":
+        executor.write({"training_step": np.array([1])})
+
+    def timed() -> float:
+        executor.run()
+        time_program(compiled.program, machine, executor.activity(), memory)
+        return float(executor.read("loss").mean())
+
+    return timed
+
+
+def child(path: str, way: str, threads: int) -> None:
+    """Answers 'run' with the seconds of one training step, and an empty line with its peak memory."""
+    with np.load(path) as stored:
+        problem = dict(stored)
+    if way in OURS:
+        step = ours(problem, way, threads)
+    else:
+        from training_speed_torch import training_step
+
+        step = training_step(problem, way, threads)
+    for line in sys.stdin:
+        if not line.strip():
+            break
+        begun, processed = time.perf_counter(), time.process_time()
+        loss = step()
+        seconds = {"process": time.process_time() - processed, "wall": time.perf_counter() - begun, "loss": loss}
+        print(json.dumps(seconds), flush=True)
+    print(json.dumps({"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000}), flush=True)
+
+
+class Contender:
+    """A way in a process of its own."""
+
+    def __init__(self, way: str, path: Path, threads: int, python: str):
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+        command = [python, __file__, "--child", way, "--problem", str(path), "--threads", str(threads)]
+        self.way = way
+        self.seconds: list[dict[str, float]] = []
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+
+    def _ask(self, line: str) -> dict[str, float]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise SystemExit(f"'{self.way}' ended with code {self._process.wait()}: its message stands above")
+        found: dict[str, float] = json.loads(answer)
+        return found
+
+    def run(self) -> None:
+        self.seconds.append(self._ask("run"))
+
+    def least(self, which: str) -> float:
+        return min(one[which] for one in self.seconds[1:])  # the first allocates and compiles
+
+    def close(self) -> float:
+        peak = self._ask("")["peak_mb"]
+        self._process.wait()
+        return peak
+
+
+def compare(path: Path, ways: tuple[str, ...], threads: int, rounds: int, python: str) -> list[Contender]:
+    """Every way `rounds` times, taking turns."""
+    contenders = [Contender(way, path, threads, python if way in THEIRS else sys.executable) for way in ways]
+    for _ in range(rounds + 1):
+        for contender in contenders:
+            contender.run()
+    return contenders
+
+
+def print_table(title: str, problem: dict[str, Any], contenders: list[Contender], threads: int) -> None:
+    which = "process" if threads == 1 else "wall"
+    shares = ", ".join(f"{spikes:.2%} ({listed:.2%} listed)" for spikes, listed in problem["measured"])
+    best = min(one.least(which) for one in contenders if one.way in THEIRS)
+    print(f"\n{title}, {threads} thread(s), {which} time; spikes by layer {shares}")
+    print(f"{'way':12s}{'ms':>9s}{'best of PyTorch / way':>24s}{'peak MB':>10s}{'loss':>12s}")
+    for one in contenders:
+        taken = one.least(which)
+        print(
+            f"{one.way:12s}{taken * 1e3:9.1f}{best / taken:24.1f}{one.close():10.0f}{one.seconds[-1]['loss']:12.6f}",
+            flush=True,
+        )
+
+
+def print_scaling(folder: Path, rounds: int) -> None:
+    """What doubling one thing does to both of our ways, from 1024-512-512-512, T 40, B 24 at 2 %."""
+    plain = {"width": 512, "layers": 3, "timesteps": 40, "batch": 24, "activity": 0.02}
+    print(f"\nfrom {plain}\n{'doubled':12s}" + "".join(f"{way:>12s}" for way in OURS))
+    least: dict[str, dict[str, float]] = {}
+    for doubled in ("nothing", "activity", "layers", "timesteps", "batch"):
+        case = {name: value * (1 + (name == doubled)) for name, value in plain.items()}
+        widths = (1024,) + (int(case["width"]),) * int(case["layers"])
+        problem = made_problem(widths, int(case["timesteps"]), int(case["batch"]), case["activity"], "sgd")
+        path = folder / "scaling.npz"
+        np.savez(path, **problem)
+        found = compare(path, OURS, 1, rounds, sys.executable)
+        least[doubled] = {one.way: one.least("process") for one in found}
+        for one in found:
+            one.close()
+        print(f"{doubled:12s}" + "".join(f"{least[doubled][way] / least['nothing'][way]:12.2f}" for way in OURS))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--problem", help=argparse.SUPPRESS)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--activity", type=float, nargs="+", default=[0.01, 0.02, 0.05])
+    parser.add_argument("--network", nargs="+", choices=NETWORKS, default=list(NETWORKS))
+    parser.add_argument("--ways", nargs="+", choices=(*OURS, *THEIRS), default=[*OURS, *THEIRS])
+    parser.add_argument("--optimiser", choices=("sgd", "adam"), default="sgd")
+    parser.add_argument("--torch-python", default=sys.executable)
+    parser.add_argument("--scaling", action="store_true", help="instead: what doubling one thing costs")
+    given = parser.parse_args()
+    if given.child:
+        child(given.problem, given.child, given.threads)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        if given.scaling:
+            print_scaling(Path(folder), given.rounds)
+            return
+        packages = "import torch, snntorch, spikingjelly"
+        if subprocess.run([given.torch_python, "-c", packages], capture_output=True, check=False).returncode:
+            raise SystemExit(MISSING)
+        for name in given.network:
+            for activity in given.activity:
+                widths, timesteps, batch = NETWORKS[name]
+                problem = made_problem(widths, timesteps, batch, activity, given.optimiser)
+                path = Path(folder) / "problem.npz"
+                np.savez(path, **problem)
+                contenders = compare(path, tuple(given.ways), given.threads, given.rounds, given.torch_python)
+                print_table(f"{name}, {activity:.0%}", problem, contenders, given.threads)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""The benchmark beside PyTorch: its problem is what it says, and it says what is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[1] / "benchmarks" / "training_speed.py"
+
+
+def benchmark() -> Any:
+    found = importlib.util.spec_from_file_location("training_speed", SCRIPT)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_every_layer_spikes_at_the_asked_share() -> None:
+    problem = benchmark().made_problem((60, 90, 40), 12, 8, 0.05, "sgd")
+    spikes, listed = problem["measured"].T
+    np.testing.assert_allclose(spikes, 0.05, rtol=0.1)
+    assert (listed > spikes).all()
+    assert problem["counts"].mean() / 60 == pytest.approx(0.05, rel=0.15)
+
+
+def test_both_ways_take_the_same_training_step() -> None:
+    module = benchmark()
+    problem = module.made_problem((60, 90, 40), 6, 8, 0.05, "adam")
+    losses = [module.ours(problem, way, 1)() for way in module.OURS]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_it_says_what_is_missing() -> None:
+    nothing = shutil.which("false")
+    assert nothing is not None
+    done = subprocess.run([sys.executable, SCRIPT, "--torch-python", nothing], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "PyTorch is not there: pip install 'mimdsim[torch]' snntorch spikingjelly, or name" in done.stderr
