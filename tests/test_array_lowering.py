@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from linear_networks import CASES, GRADIENTS, linear_network
 from networks import (
     ADAM,
     SEEDS,
     SGD,
     SMALL,
     Outcome,
+    assert_same_bits,
     compiled,
     executed,
     given_values,
@@ -27,11 +29,13 @@ from networks import (
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.check.program import check_program
+from mimdsim.codelets.elementwise import CALLS, SURROGATE_CALLS, add_surrogate
 from mimdsim.compiler import MappingOptions, compile_graph
 from mimdsim.compiler.place_arrays import place_arrays
 from mimdsim.compiler.product_place import Blocks, grid_of
 from mimdsim.functional import Executor
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
+from mimdsim.graph.surrogates import SURROGATES
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import RecordedActivity, TileMapping
 from mimdsim.program.mapping import FLAT
@@ -164,6 +168,85 @@ def test_an_input_that_is_the_same_in_every_timestep_is_held_once(delay: int) ->
     assert not any("slice input" in step.name for step, _, _ in made.program.supersteps())
     np.testing.assert_array_equal(executor.activity().counts["input"][3, :, 0], (images > 0).sum(axis=1))
     assert input_bytes(made.program) == 4 * (6 * 30 + 6)
+
+
+# ---- linear neurons
+
+FAST = [
+    ("leaky", "subtract", "mask", "state"),
+    ("leaky", "zero", "full", "state"),
+    ("synaptic", "zero", "mask", "emission"),
+    ("alpha", "subtract", "full", "state"),
+    ("norse_lsnn", "zero", "full", "emission"),
+    ("if", "none", "pass", "state"),
+]
+
+
+def assert_linear(model: str, reset: str, gradient: str, by: str, *, strict: bool = False, **more: Any) -> None:
+    """Potentials bit for bit, gradients within float32."""
+    network = linear_network(model, reset, reset_gradient=gradient, reset_by=by, **more)
+    network = replace(network, spikes="dense")
+    values = given_values(network, 4)
+    expected = interpreted(network, values)
+    assert expected.counts.sum() > 0
+    assert all(np.abs(gradient).max() > 0 for gradient in expected.gradients.values())
+    assert_agree(executed(compiled(network), values, strict=strict), expected)
+
+
+@pytest.mark.parametrize(("model", "reset", "gradient", "by"), FAST)
+def test_linear_neurons_run_with_dense_spikes(model: str, reset: str, gradient: str, by: str) -> None:
+    assert_linear(model, reset, gradient, by)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", ["state", "emission"])
+@pytest.mark.parametrize("gradient", GRADIENTS)
+@pytest.mark.parametrize(("model", "reset"), CASES)
+def test_every_linear_neuron_runs_with_dense_spikes(model: str, reset: str, gradient: str, by: str) -> None:
+    assert_linear(model, reset, gradient, by)
+
+
+@pytest.mark.parametrize("surrogate", sorted(SURROGATES))
+def test_every_surrogate_runs_with_dense_spikes(surrogate: str) -> None:
+    assert_linear("leaky", "zero", "full", "state", surrogate=surrogate, slope=1.5)
+
+
+def test_linear_neurons_run_strictly_with_dense_spikes() -> None:
+    assert_linear("alpha", "zero", "full", "state", strict=True, timesteps=6, batch=3, widths=(10, 6, 3))
+
+
+def test_fused_neurons_take_fewer_cycles_and_the_same_steps() -> None:
+    """One vertex by hand instead of a call per operation: same bits, less to start."""
+    network = replace(linear_network("synaptic", "zero", widths=(40, 60, 10), batch=32), spikes="dense")
+    values = given_values(network, 5)
+    made = [compiled(network, tiles=40, options=MappingOptions(dense_neurons=form)) for form in ("calls", "fused")]
+    assert_same_bits(*(executed(each, values) for each in made))
+    nothing = RecordedActivity(ids={}, counts={}, dropped={})
+    calls, fused = (
+        sum(
+            span.compute_cycles
+            for span in time_program(
+                each.program, machine(40), nothing, memory_profile(each.program, each.memory, machine(40))
+            ).spans
+            if span.name.startswith("neuron update")
+        )
+        for each in made
+    )
+    assert 0 < fused != calls > 0
+
+
+def test_neurons_with_constants_of_their_own_run_with_dense_spikes() -> None:
+    beta = np.array([0.5, 0.75, 0.875, 0.625, 0.5, 0.75])
+    assert_linear("leaky", "subtract", "mask", "state", parameters={"beta": beta}, widths=(12, 6, 6))
+
+
+def test_every_surrogate_has_its_calls() -> None:
+    assert set(SURROGATE_CALLS) == set(SURROGATES)
+    n = np.array([600])
+    cycles = {name: int(add_surrogate(name).cost.cycles({"elements": n}, 6, 8)[0]) for name in SURROGATES}  # type: ignore[union-attr]
+    assert cycles["straight_through"] == min(cycles.values())
+    by_hand = sum(int(CALLS[call](n, 6)[0]) for call in (*SURROGATE_CALLS["superspike"], "times", "plus in place"))
+    assert cycles["superspike"] == by_hand
 
 
 # ---- where products lie

@@ -259,14 +259,17 @@ DENSE: list[tuple[str, str, dict[str, Any]]] = [
     ("alpha", "subtract", {"reset_gradient": "pass"}),
     ("adaptive", "subtract", {"reset_by": "emission", "reset_gradient": "full"}),
     ("norse_lsnn", "zero", {"surrogate": "arctan", "slope": 2.0}),
+    ("leaky", "zero", {"reset_gradient": "full"}),  # stashes the states
+    ("leaky", "zero", {"parameters": {"beta": [0.5, 0.6, 0.7, 0.8]}, "widths": (12, 4, 4)}),
 ]
 
 
+@pytest.mark.parametrize("vertices", ["calls", "fused"])
 @pytest.mark.parametrize(("model", "reset", "options"), DENSE)
-def test_dense_spikes_on_tiles(model: str, reset: str, options: dict[str, Any]) -> None:
+def test_dense_spikes_on_tiles(model: str, reset: str, options: dict[str, Any], vertices: str) -> None:
     network = linear_network(model, reset, spikes="dense", **options)
     given = given_values(network, 4)
-    expected, made = interpreted(network, given), compiled(network)
+    expected, made = interpreted(network, given), compiled(network, options=MappingOptions(dense_neurons=vertices))
     found = executed(made, given)
     assert expected.counts.sum() > 0
     np.testing.assert_array_equal(found.counts, expected.counts)
@@ -289,11 +292,3 @@ def test_every_surrogate_of_dense_spikes(surrogate: str) -> None:
     for name, gradient in expected.gradients.items():
         assert np.abs(gradient).max() > 0
         assert relative_error(found.gradients[name], gradient) < TOLERANCE
-
-
-def test_what_dense_spikes_do_not_have_is_refused() -> None:
-    with pytest.raises(MappingError, match=r'reset_gradient = "full" of this reset needs the states.*write "mask", or'):
-        compiled(linear_network("leaky", "zero", reset_gradient="full", spikes="dense"))
-    own = {"beta": [0.5, 0.6, 0.7]}
-    with pytest.raises(MappingError, match=r"every neuron its own have no lowering of dense spikes.*give one number"):
-        compiled(linear_network("leaky", "zero", parameters=own, widths=(4, 3), spikes="dense"))

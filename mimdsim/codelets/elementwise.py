@@ -18,7 +18,6 @@ from mimdsim.costs.library import elementwise as library
 from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.numerics import elementwise as numerics
 from mimdsim.numerics import products
-from mimdsim.numerics import surrogates as surrogate_arithmetic
 from mimdsim.program import Codelet, Field, Term, TileFormula
 
 BOX = ("row_start:row_stop", "start:stop")
@@ -56,10 +55,11 @@ CALLS: dict[str, Callable[[Any, int], Any]] = {
     "times scalar": _scalar("MULTIPLY"),
     "times scalar in place": _scalar("MULTIPLY", in_place=True),
     "absolute": _unary("ABSOLUTE"),
-    "at least scalar": _scalar("MAXIMUM"),
-    "exponent": _unary("EXPONENT"),
     "square": _unary("SQUARE"),
     "inverse": _unary("INVERSE"),
+    "exponent": _unary("EXPONENT"),
+    "over": _binary("DIVIDE"),
+    "at least scalar": _scalar("MAXIMUM"),
     "times": _binary("MULTIPLY"),
     "plus": _binary("ADD"),
     "plus in place": _binary("ADD", in_place=True),
@@ -108,37 +108,40 @@ SPIKE_BOXES = _on_boxes(
     ("above scalar", "one or zero"),
     ("threshold",),
 )
-SURROGATE_BOXES = _on_boxes(
-    "SurrogateBoxes",
-    (("dv", "update"), ("g", "read"), ("v", "read")),
-    numerics.surrogate_boxes,
-    ("plus scalar", "absolute", "times scalar", "plus scalar", "square", "inverse", "times", "plus in place"),
-    ("threshold", "slope"),
-)
-# the passes of other surrogates, of x = u - threshold, before the product with the gradient and the sum
-OTHER_SURROGATES: dict[str, tuple[str, ...]] = {
+# of a surrogate at x = v - threshold, without its product with the gradient
+SURROGATE_CALLS: dict[str, tuple[str, ...]] = {
+    "superspike": ("plus scalar", "absolute", "times scalar", "plus scalar", "square", "inverse"),
     "arctan": ("plus scalar", "times scalar", "square", "plus scalar", "inverse", "times scalar"),
     "sigmoid": (
-        *("plus scalar", "absolute", "times scalar", "exponent", "plus scalar", "square", "inverse", "times"),
-        "times scalar",
+        "plus scalar", "absolute", "times scalar", "exponent", "plus scalar", "square", "over", "times scalar"
     ),
     "triangular": ("plus scalar", "absolute", "times scalar", "plus scalar", "at least scalar"),
-    "boxcar": ("plus scalar", "absolute", "above scalar", "one or zero", "times scalar"),
+    "boxcar": ("plus scalar", "absolute", "above scalar", "one or zero"),
     "straight_through": (),
-}
+}  # fmt: skip
 
 
 @lru_cache(maxsize=16)
-def surrogate_on_boxes(surrogate: str) -> Codelet:
-    """The adjoint plus the gradient times a surrogate of every neuron; SuperSpike's has a record of its own."""
-    if surrogate == "superspike":
-        return SURROGATE_BOXES
+def add_surrogate(name: str) -> Codelet:
+    """dv += g * surrogate, of every neuron."""
     return _on_boxes(
-        f"SurrogateBoxes({surrogate})",
+        f"AddSurrogate({name})",
         (("dv", "update"), ("g", "read"), ("v", "read")),
-        surrogate_arithmetic.surrogate_boxes_by,
-        (*OTHER_SURROGATES[surrogate], "times", "plus in place"),
-        ("threshold", "slope", "surrogate"),
+        numerics.add_surrogate,
+        (*SURROGATE_CALLS[name], "times", "plus in place"),
+        ("threshold", "slope", "kind"),
+    )
+
+
+@lru_cache(maxsize=16)
+def surrogate_boxes(name: str) -> Codelet:
+    """target = g * surrogate, of every neuron."""
+    return _on_boxes(
+        f"Surrogate({name})",
+        (("target", "write"), ("g", "read"), ("v", "read")),
+        numerics.surrogate_boxes,
+        (*SURROGATE_CALLS[name], "times"),
+        ("threshold", "slope", "kind"),
     )
 
 
@@ -171,9 +174,9 @@ FILL_BOXES = Codelet(
 
 FILL_STATES = replace(
     FILL_BOXES,
-    name="FillStateBoxes",
+    name="FillStates",
     fields=(Field(name="target", access="write", box=(":", *BOX)),),
-    compute=numerics.fill_states,
+    compute=products.fill_states,
 )
 
 ARRANGE_BOXES = Codelet(
@@ -209,34 +212,41 @@ TRANSPOSE_BOXES = replace(
     code_bytes=512,
 )
 
-SLICE_BOXES = {
-    shift: Codelet(
-        name="DynamicSliceBoxes" + (f"({shift:+d})" if shift else ""),
+
+@lru_cache(maxsize=8)
+def slice_boxes(shift: int, states: bool) -> Codelet:
+    """DynamicSlice of a sequence at t + shift into a matrix, or into the states [states, batch, neurons] of neurons."""
+    box = (":", *BOX) if states else BOX
+    return Codelet(
+        name=f"DynamicSlice{'States' if states else 'Boxes'}" + (f"({shift:+d})" if shift else ""),
         fields=(
-            Field(name="sequence", access="read", box=(f"@t{shift:+d}" if shift else "@t", *BOX)),
-            Field(name="now", access="write", box=BOX),
+            Field(name="sequence", access="read", box=(f"@t{shift:+d}" if shift else "@t", *box)),
+            Field(name="now", access="write", box=box),
             Field(name="timestep", access="read", box=("chip",)),
         ),
         columns=BOX_COLUMNS,
-        compute=products.move_boxes,
+        compute=products.move_states if states else products.move_boxes,
         cost=slice_formula(4),
         code_bytes=320,
     )
-    for shift in (0, -1)
-}
 
-UPDATE_BOXES = Codelet(
-    name="DynamicUpdateBoxes",
-    fields=(
-        Field(name="now", access="read", box=BOX),
-        Field(name="sequence", access="write", box=("@t", *BOX)),
-        Field(name="timestep", access="read", box=("chip",)),
-    ),
-    columns=BOX_COLUMNS,
-    compute=products.move_boxes,
-    cost=slice_formula(4),
-    code_bytes=320,
-)
+
+@lru_cache(maxsize=4)
+def update_boxes(states: bool) -> Codelet:
+    """DynamicUpdateSlice of a matrix, or of states, into a sequence at t."""
+    box = (":", *BOX) if states else BOX
+    return Codelet(
+        name=f"DynamicUpdate{'States' if states else 'Boxes'}",
+        fields=(
+            Field(name="now", access="read", box=box),
+            Field(name="sequence", access="write", box=("@t", *box)),
+            Field(name="timestep", access="read", box=("chip",)),
+        ),
+        columns=BOX_COLUMNS,
+        compute=products.move_states if states else products.move_boxes,
+        cost=slice_formula(4),
+        code_bytes=320,
+    )
 
 
 @lru_cache(maxsize=32)
@@ -250,23 +260,24 @@ def on_boxes(codelet: Codelet) -> Codelet:
         codelet.compute(*views, *columns, *constants)
 
     fields = tuple(replace(item, box=BOX) if item.box == (":", "start:stop") else item for item in codelet.fields)
-    name = f"{codelet.name}Boxes"
-    return replace(codelet, name=name, fields=fields, columns=(), compute=compute, form="vertex", along=None)
+    return replace(
+        codelet, name=f"{codelet.name}Boxes", fields=fields, columns=(), compute=compute, form="vertex", along=None
+    )
 
 
 CODELETS = (
     LIF_BOXES,
     SPIKE_BOXES,
-    SURROGATE_BOXES,
+    *(make(name) for make in (add_surrogate, surrogate_boxes) for name in SURROGATE_CALLS),
     SCALE_BOXES,
     DECAY_BOXES,
     MASKED_DECAY_BOXES,
     ADD_BOXES,
     SUM_BOXES,
     FILL_BOXES,
-    FILL_STATES,
     ARRANGE_BOXES,
     TRANSPOSE_BOXES,
-    *SLICE_BOXES.values(),
-    UPDATE_BOXES,
+    FILL_STATES,
+    *(slice_boxes(shift, states) for shift in (0, -1) for states in (False, True)),
+    *(update_boxes(states) for states in (False, True)),
 )

@@ -11,7 +11,7 @@ from mimdsim.compiler.context import Lowering, extents_of
 from mimdsim.compiler.place_arrays import ArrayPlacement
 from mimdsim.compiler.product_place import Blocks
 from mimdsim.graph import Operation
-from mimdsim.program import Codelet, Program, VertexTable
+from mimdsim.program import Codelet, Program, TileMapping, VertexTable
 from mimdsim.program.codelet import Recorded
 
 
@@ -36,14 +36,14 @@ class ArrayLowering(Lowering):
     def matrix(
         self,
         name: str,
-        shape: tuple[int, int],
+        shape: tuple[int, ...],
         blocks: Blocks,
         category: str,
         *,
         timesteps: int = 0,
         persistent: bool = False,
     ) -> str:
-        """Declare a matrix, or a sequence of it, in boxes; returns its name."""
+        """Declare a matrix, states [states, batch, neurons], or a sequence of these, in boxes; returns its name."""
         mapping = blocks.mapping(shape, sequence=timesteps > 0)
         whole = (timesteps, *shape) if timesteps else shape
         self.blocks[name] = blocks
@@ -58,8 +58,10 @@ class ArrayLowering(Lowering):
         return self.storage[value][0]
 
     def by_context(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Every box of a layer's states in as many runs of rows as there are worker contexts."""
+        """Every box of a layer's states; for vertices written by hand in a run of rows per worker context."""
         blocks, shares = self.states(layer), self.placement.worker_contexts
+        if self.options.dense_neurons == "calls":
+            return blocks.tiles, blocks.columns, {**extents_of(blocks.columns), "elements": blocks.elements}
         share, box = (column.ravel() for column in np.indices((shares, len(blocks.tiles))))
         rows = blocks.row_stop - blocks.row_start
         begin = blocks.row_start[box] + (share * rows[box]) // shares
@@ -76,13 +78,12 @@ class ArrayLowering(Lowering):
 
     def plane(self, name: str, layer: str, category: str, dtype: str = "float32") -> str:
         """Declare a variable of [batch, neurons] that lies where the layer's neurons do."""
-        return self.states_variable(name, (self.network.batch, self.layer(layer).neurons), layer, category)
+        return self.matrix(name, (self.network.batch, self.layer(layer).neurons), self.states(layer), category)
 
-    def states_variable(self, name: str, shape: tuple[int, ...], layer: str, category: str) -> str:
-        """Declare [batch, neurons], or [states, batch, neurons] of which each lies as one does."""
-        rows, columns = shape[-2:]
-        states = shape[0] if len(shape) == 3 else 0
-        return self.matrix(name, (rows, columns), self.states(layer), category, timesteps=states)
+    def by_neuron(self, layer: str, axis: int) -> TileMapping:
+        """Numbers per neuron that are no matrix over samples: in runs as the library maps linearly."""
+        row = self.arrays.row(self.layer(layer).neurons)
+        return TileMapping.split(axis, row.tiles, row.start, row.stop)
 
     def on_boxes(
         self,
@@ -124,7 +125,7 @@ class ArrayLowering(Lowering):
         return codelets.on_boxes(codelet), blocks.tiles, blocks.columns, {"elements": blocks.elements}
 
     def fill(self, name: str, stage: str, layer: str) -> None:
-        """Zero a matrix."""
+        """Zero a matrix, or states."""
         codelet = codelets.FILL_STATES if len(self.variables[name].shape) == 3 else codelets.FILL_BOXES
         table = self.on_boxes(codelet, {"target": name}, self.blocks[name], layer)
         self.emit(stage, "zeros", tables=(table,), layer=layer)

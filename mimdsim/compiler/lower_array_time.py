@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
 
 from mimdsim.codelets import elementwise as codelets
 from mimdsim.compiler.array_context import ArrayLowering
@@ -10,6 +13,7 @@ from mimdsim.compiler.lower_arrays import backward_weights
 from mimdsim.compiler.lower_time import count_timestep, set_counters
 from mimdsim.compiler.product_place import Blocks
 from mimdsim.graph import Graph, Operation, Scan
+from mimdsim.program import VertexTable
 
 LowerBody = Callable[[ArrayLowering, Scan], None]
 
@@ -22,7 +26,8 @@ def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> N
         low.storage.setdefault(constant, (constant,))
     for carry in scan.carries:
         what, layer = carry.leaves.split(".", 1)
-        name = low.states_variable(carry.leaves, scan.body.value(carry.enters).shape, layer, "neuron states")
+        shape = scan.body.value(carry.enters).shape
+        name = low.matrix(carry.leaves, shape, low.states(layer), "neuron states")
         low.storage[carry.leaves] = (name,)
         low.fill(name, "zero spikes" if what == "spikes" else "zero states", layer)
         low.storage[carry.enters] = (name,)
@@ -86,13 +91,10 @@ def _declare_input(low: ArrayLowering, scan: Scan, inside: str, source: str) -> 
 
 def _declare_adjoint(low: ArrayLowering, scan: Scan, enters: str, leaves: str) -> str:
     """A zeroed carry of the backward scan, where the operation that makes it on leaving puts it."""
+    shape = scan.body.value(enters).shape
     kind, _, layer = enters.split(".", 2)
-    if len(scan.body.value(enters).shape) == 3:
-        name = low.states_variable(enters, scan.body.value(enters).shape, layer, "gradients")
-        low.fill(name, "zero adjoints", layer)
-        return name
-    shape = _matrix_shape(scan.body, enters)
     if kind == "sum":
+        shape = _matrix_shape(scan.body, enters)
         row = shape[0] == 1
         blocks = low.arrays.row(shape[1]) if row else low.arrays.weight_gradient(*shape).result
         name = low.matrix(f"d{enters[4:]}", shape, blocks, "weight gradients")
@@ -121,24 +123,30 @@ def _matrix_shape(body: Graph, value: str) -> tuple[int, int]:
 def _now(low: ArrayLowering, sequence: str, value: str, shift: int) -> str:
     """The current timestep of a sequence, in a variable of its own that lies as the sequence does; what is the same in
     every timestep is read where it is."""
-    if len(low.variables[sequence].shape) == 2:
+    _, *shape = low.variables[sequence].shape
+    if len(shape) == 1:
         return sequence
     blocks = low.blocks[sequence]
-    _, rows, columns = low.variables[sequence].shape
-    now = low.matrix(value, (rows, columns), blocks, "neuron states")
+    now = low.matrix(value, tuple(shape), blocks, "neuron states")
     offset = "timestep.previous" if shift else "timestep"
     operands = {"sequence": sequence, "now": now, "timestep": offset}
-    table = low.on_boxes(codelets.SLICE_BOXES[shift], operands, blocks, "")
-    low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
+    table = low.on_boxes(codelets.slice_boxes(shift, len(shape) == 3), operands, blocks, "")
+    low.emit(f"slice {now}", "slice", tables=(_by_states(low, table, now),), mergeable=False)
     return now
 
 
 def _stash(low: ArrayLowering, value: str, now: str, timesteps: int) -> str:
     """Store a value into its sequence at t."""
     blocks = low.blocks[now]
-    rows, columns = low.variables[now].shape
-    whole = low.matrix(f"{value}.sequence", (rows, columns), blocks, "neuron states", timesteps=timesteps)
+    shape = low.variables[now].shape
+    whole = low.matrix(f"{value}.sequence", shape, blocks, "neuron states", timesteps=timesteps)
     operands = {"now": now, "sequence": whole, "timestep": "timestep"}
-    table = low.on_boxes(codelets.UPDATE_BOXES, operands, blocks, "")
-    low.emit(f"stash {value}", "stash", tables=(table,), mergeable=False)
+    table = low.on_boxes(codelets.update_boxes(len(shape) == 3), operands, blocks, "")
+    low.emit(f"stash {value}", "stash", tables=(_by_states(low, table, now),), mergeable=False)
     return whole
+
+
+def _by_states(low: ArrayLowering, table: VertexTable, now: str) -> VertexTable:
+    """The table with the elements of all states of a neuron."""
+    states = int(np.prod(low.variables[now].shape[:-2]))
+    return replace(table, extents={"elements": np.asarray(table.extents["elements"]) * states})

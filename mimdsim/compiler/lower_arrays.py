@@ -143,24 +143,39 @@ def lower_spike(low: ArrayLowering, ops: Operations) -> None:
     low.emit("spikes", op.kind, tables=(table,), defines=((spikes, op.outputs[0]),), layer=op.layer)
 
 
-def lower_surrogate(low: ArrayLowering, ops: Operations) -> None:
+def _surrogate_constants(selection: Selection) -> dict[str, object]:
+    return {
+        "threshold": np.float32(selection.threshold),
+        "slope": np.float32(selection.slope),
+        "kind": surrogates.kind_of(selection.surrogate),
+    }
+
+
+def lower_added_surrogate(low: ArrayLowering, ops: Operations) -> None:
     """spike_gradient + add: the surrogate of every neuron, added to the adjoint in place."""
     gradient, add = ops
     held = next(name for name in add.inputs if name not in gradient.outputs)
     dv = low.storage[held][0]
     low.storage[add.outputs[0]] = (dv,)
     g, v = (low.storage[name][0] for name in gradient.inputs)
-    selection: Selection = gradient.attributes
-    constants: dict[str, object] = {
-        "threshold": np.float32(selection.threshold),
-        "slope": np.float32(selection.slope),
-        "surrogate": surrogates.kind_of(selection.surrogate),
-    }
     operands = {"dv": dv, "g": g, "v": v}
-    layer = gradient.layer
-    codelet = elementwise.surrogate_on_boxes(selection.surrogate)
-    table = low.on_boxes(codelet, operands, low.blocks[dv], layer, constants=constants)
-    low.emit("state gradient", gradient.kind, tables=(table,), defines=((dv, add.outputs[0]),), layer=layer)
+    codelet = elementwise.add_surrogate(gradient.attributes.surrogate)
+    constants = _surrogate_constants(gradient.attributes)
+    table = low.on_boxes(codelet, operands, low.blocks[dv], gradient.layer, constants=constants)
+    done = ((dv, add.outputs[0]),)
+    low.emit("state gradient", gradient.kind, tables=(table,), defines=done, layer=gradient.layer)
+
+
+def lower_surrogate(low: ArrayLowering, ops: Operations) -> None:
+    """spike_gradient: the surrogate of every neuron times the gradient of its spike."""
+    (op,) = ops
+    g, v = (low.storage[name][0] for name in op.inputs)
+    target = low.result(op, low.blocks[v], "gradients")
+    operands = {"target": target, "g": g, "v": v}
+    codelet = elementwise.surrogate_boxes(op.attributes.surrogate)
+    constants = _surrogate_constants(op.attributes)
+    table = low.on_boxes(codelet, operands, low.blocks[target], op.layer, constants=constants)
+    low.emit("spike gradient", op.kind, tables=(table,), defines=((target, op.outputs[0]),), layer=op.layer)
 
 
 def lower_current_gradient(low: ArrayLowering, ops: Operations) -> None:
@@ -246,7 +261,8 @@ RULES: dict[tuple[str, ...], Callable[[ArrayLowering, Operations], None]] = {
     ("matmul_weight_gradient", "add"): lower_weight_gradient,
     ("lif",): lower_lif,
     ("spike",): lower_spike,
-    ("spike_gradient", "add"): lower_surrogate,
+    ("spike_gradient", "add"): lower_added_surrogate,
+    ("spike_gradient",): lower_surrogate,
     ("lif_current_gradient",): lower_current_gradient,
     ("lif_state_gradient",): lower_decay_gradient,
     ("add",): lower_sum,

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.codelets import linear_calls, surrogates
 from mimdsim.codelets import linear_neurons as codelets
-from mimdsim.codelets import surrogates
 from mimdsim.codelets.linear_terms import Packed, packed
 from mimdsim.compiler.context import Lowering, origin
 from mimdsim.compiler.lower_neurons import tile_sample_columns
@@ -31,16 +31,16 @@ def neuron_of(low: Lowering, layer: str) -> LinearNeuron:
     return neuron
 
 
+def _codelets(low: Lowering) -> Any:
+    """Vertices written by hand, or for dense spikes calls of the element-wise library."""
+    return linear_calls if low.network.spikes == "dense" and low.options.dense_neurons == "calls" else codelets
+
+
 def _packed(low: Lowering, layer: str, *, switched: bool) -> tuple[Packed, dict[str, str]]:
     """The layer's coefficients, and the operand that holds those of every neuron its own."""
     made = packed(neuron_of(low, layer), low.layer(layer).neurons, switched=switched)
     if made.own is None:
         return made, {}
-    if low.network.spikes == "dense":
-        raise MappingError(
-            f"layer '{layer}': constants of every neuron its own have no lowering of dense spikes to tiles: give one "
-            'number for all, or write network.spikes = "sparse"'
-        )
     name = f"coefficients.{layer}" if switched else f"coefficients.quiet.{layer}"
     held = low.variable(
         name, made.own.shape, "float32", low.by_neuron(layer, 1), "neuron states", persistent=True, values=made.own
@@ -116,7 +116,7 @@ def lower_neuron(low: Lowering, ops: tuple[Operation, ...]) -> None:
         low,
         "neuron update",
         op,
-        codelets.update(made.structure, source),
+        _codelets(low).update(made.structure, source),
         {"x": x, "u": u, "current": current, "flags": fired, **own},
         {
             "terms": made.terms,
@@ -180,7 +180,7 @@ def lower_readout_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
         low,
         "read-out gradient",
         op,
-        codelets.readout_gradient(made.structure),
+        _codelets(low).readout_gradient(made.structure),
         {"dx": dx, "du": du, **own},
         {"readout": made.readout, "weights": made.weights},
         ((dx, op.outputs[0]),),
@@ -208,7 +208,7 @@ def lower_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
         "switched": attributes.switched,
     }
     defines = [(dx, op.outputs[0]), (q, op.outputs[1])]
-    codelet = codelets.gradient(made.structure, "fired" if attributes.switched else "")
+    codelet = _codelets(low).gradient(made.structure, "fired" if attributes.switched else "")
     if attributes.of_fired:
         selection = low.layer(layer).selection
         surrogate = selection.surrogate if through else ""
@@ -219,7 +219,7 @@ def lower_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
         defines.append((held[0], made_by))
         constants |= {"slope": selection.slope, "surrogate": surrogates.kind_of(surrogate) if surrogate else -1}
         more = tuple(name for name in ("x", "current") if reads[name])
-        codelet = codelets.full_gradient(made.structure, more, surrogate)
+        codelet = _codelets(low).full_gradient(made.structure, more, surrogate)
     _emit(low, "neuron gradient", op, codelet, {**operands, **own}, constants, defines)
 
 
@@ -259,26 +259,14 @@ def lower_dense_state_gradient(low: Lowering, ops: tuple[Operation, ...]) -> Non
         "slope": selection.slope,
         "surrogate": surrogates.kind_of(selection.surrogate),
     }
-    codelet = codelets.dense_state_gradient(made.structure, selection.surrogate)
+    codelet = _codelets(low).dense_state_gradient(made.structure, selection.surrogate)
     operands = {"dx": dx, "g": g, "u": u, **own}
     _emit(low, "state gradient", gradient, codelet, operands, constants, ((dx, readout.outputs[0]),))
 
 
-def lower_dense_neuron(low: Lowering, ops: tuple[Operation, ...]) -> None:
-    """neuron of dense spikes, whose stash holds matrices only."""
-    (op,) = ops
-    neuron = op.attributes
-    if neuron.reset_gradient == "full" and neuron.differs[0]:
-        raise MappingError(
-            f"layer '{op.layer}': network.reset_gradient = \"full\" of this reset needs the states of every timestep, "
-            'stashed on tiles for sparse spikes only: write "mask", or network.spikes = "sparse"'
-        )
-    lower_neuron(low, ops)
-
-
 ARRAY_RULES = {
     ("fired",): lower_fired,
-    ("neuron",): lower_dense_neuron,
+    ("neuron",): lower_neuron,
     ("spike_gradient", "neuron_readout_gradient"): lower_dense_state_gradient,
     ("neuron_readout_gradient",): lower_readout_gradient,
     ("neuron_gradient",): lower_gradient,

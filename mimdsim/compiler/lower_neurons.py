@@ -9,7 +9,8 @@ from mimdsim.codelets import surrogates
 from mimdsim.codelets.dense import COPY_COLUMNS, FILL_VECTOR
 from mimdsim.compiler.context import Lowering, origin
 from mimdsim.compiler.lower_selection import received
-from mimdsim.compiler.placement import VECTOR_BYTES, LayerPlacement
+from mimdsim.compiler.options import VECTOR_BYTES
+from mimdsim.compiler.placement import LayerPlacement
 from mimdsim.graph import Layer, Operation
 from mimdsim.graph.neurons import Lif
 from mimdsim.program import Copy, Hits, Listed, Spikes, TileMapping, VertexTable

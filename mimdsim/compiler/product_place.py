@@ -42,10 +42,10 @@ class Blocks:
         return held
 
     def mapping(self, shape: tuple[int, ...], *, sequence: bool = False) -> TileMapping:
-        """The mapping of a matrix of `shape`, or of every timestep of a sequence of it."""
-        bounds = np.stack(
-            [np.stack([self.row_start, self.row_stop], axis=1), np.stack([self.start, self.stop], axis=1)], axis=1
-        )
+        """The mapping of a matrix of `shape`, or of every timestep of a sequence of it; leading axes are held whole."""
+        ends = [(np.zeros_like(self.start), np.full_like(self.start, extent)) for extent in shape[:-2]]
+        ends += [(self.row_start, self.row_stop), (self.start, self.stop)]
+        bounds = np.stack([np.stack(pair, axis=1) for pair in ends], axis=1)
         return TileMapping.of_boxes(self.tiles, bounds, shape, PER_TIMESTEP if sequence else FLAT)
 
     @property

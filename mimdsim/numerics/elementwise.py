@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numba
 
+from mimdsim.numerics.surrogates import surrogate
+
 
 @numba.njit(cache=True, nogil=True)
 def lif_boxes(v, current, row_start, row_stop, start, stop, decay, scale, threshold):  # type: ignore[no-untyped-def]
@@ -27,14 +29,21 @@ def spike_boxes(v, spikes, row_start, row_stop, start, stop, threshold):  # type
 
 
 @numba.njit(cache=True, nogil=True)
-def surrogate_boxes(dv, g, v, row_start, row_stop, start, stop, threshold, slope):  # type: ignore[no-untyped-def]
-    """dv += g / (slope*|v - threshold| + 1)^2."""
-    one = dv.dtype.type(1)
+def add_surrogate(dv, g, v, row_start, row_stop, start, stop, threshold, slope, kind):  # type: ignore[no-untyped-def]
+    """dv += g * the surrogate of v - threshold."""
     for i in range(len(start)):
         for b in range(row_start[i], row_stop[i]):
             for n in range(start[i], stop[i]):
-                scaled = slope * abs(v[b, n] - threshold) + one
-                dv[b, n] += g[b, n] * (one / (scaled * scaled))
+                dv[b, n] += g[b, n] * surrogate(kind, v[b, n] - threshold, slope, dv)
+
+
+@numba.njit(cache=True, nogil=True)
+def surrogate_boxes(target, g, v, row_start, row_stop, start, stop, threshold, slope, kind):  # type: ignore[no-untyped-def]
+    """target = g * the surrogate of v - threshold."""
+    for i in range(len(start)):
+        for b in range(row_start[i], row_stop[i]):
+            for n in range(start[i], stop[i]):
+                target[b, n] = g[b, n] * surrogate(kind, v[b, n] - threshold, slope, target)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -127,13 +136,3 @@ def add_pieces(total, pieces, start, stop):  # type: ignore[no-untyped-def]
             for p in range(1, pieces.shape[0]):
                 value += pieces[p, n]
             total[0, n] += value
-
-
-@numba.njit(cache=True, nogil=True)
-def fill_states(target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
-    """target[..., box] = 0."""
-    for state in range(target.shape[0]):
-        for i in range(len(start)):
-            for b in range(row_start[i], row_stop[i]):
-                for n in range(start[i], stop[i]):
-                    target[state, b, n] = 0

@@ -55,12 +55,3 @@ def state_gradient_rows_by(row, dv, v, threshold, g, ids, counts, sample, slope,
         for k in range(counts[b, 1]):
             n = ids[b, k]
             row[b, n] += g[b, k] * surrogate(kind, v[b, n] - threshold[n], slope, dv)
-
-
-@numba.njit(cache=True, nogil=True)
-def surrogate_boxes_by(dv, g, v, row_start, row_stop, start, stop, threshold, slope, kind):  # type: ignore[no-untyped-def]
-    """dv += g * surrogate(v - threshold), on boxes."""
-    for i in range(len(start)):
-        for b in range(row_start[i], row_stop[i]):
-            for n in range(start[i], stop[i]):
-                dv[b, n] += g[b, n] * surrogate(kind, v[b, n] - threshold, slope, dv)
