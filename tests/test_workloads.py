@@ -66,6 +66,7 @@ TO_LEARN_WITH = {  # name -> whose data; networks of our own
     "braille": "Müller-Cleve et al. 2022",
     "mnist5k": "MNIST",
 }
+OF_OTHERS = {"snntorch-mnist": "arXiv 2211.10725"}  # name -> where its network is from
 
 
 def published_widths(layers: int, unit: int, classes: int) -> tuple[int, ...]:
@@ -79,7 +80,7 @@ def weights_of(name: str) -> int:
 
 
 def test_what_ships() -> None:
-    assert set(list_workloads()) == {*SIZED_BY_RULE, *SIZED_BY_HAND, *TO_LEARN_WITH, "digits"}
+    assert set(list_workloads()) == {*SIZED_BY_RULE, *SIZED_BY_HAND, *TO_LEARN_WITH, *OF_OTHERS, "digits"}
 
 
 @pytest.mark.parametrize("name", SIZED_BY_HAND)
@@ -113,7 +114,7 @@ def test_every_workload_loads(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in list_workloads() if name != "digits"])
 def test_every_workload_says_where_it_is_from(name: str) -> None:
     comments = [line for line in find_workload(name).read_text(encoding="utf-8").splitlines() if "#" in line]
-    source = TO_LEARN_WITH.get(name, "github.com/jrfinkbeiner/graphcore_snn")
+    source = (TO_LEARN_WITH | OF_OTHERS).get(name, "github.com/jrfinkbeiner/graphcore_snn")
     assert any(source in line for line in comments)
 
 

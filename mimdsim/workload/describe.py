@@ -106,9 +106,9 @@ class Mapping(Section):
     gradients and moments are halves, rounded whenever a vertex writes them; `moment_bytes` 4 keeps moments in float32
     (0: as other values). `spike_exchange`: what the next layer receives, ids and counts or a row of a byte per neuron.
     `selection_tiles`: spread over the chip, or the last tiles, one per sample and layer, as in the authors' older
-    operation. `reduce_rule`: tiles that add up input gradients by work, or the same number for every layer. `dense_neurons`: with
-    dense spikes linear neurons run as calls of the element-wise library, one per operation, or fused in a vertex
-    written by hand.
+    operation. `reduce_rule`: tiles that add up input gradients by work, or the same number for every layer.
+    `dense_neurons`: with dense spikes linear neurons run as calls of the element-wise library, one per operation, or
+    fused in a vertex written by hand.
     """
 
     neurons_per_tile: int = Field(default=0, ge=0)  # 0: the smallest multiple of the unit that fits
