@@ -8,6 +8,7 @@ from mimdsim.profile import GpuProfile, RunProfile, TiledProfile
 from mimdsim.profile.records import PHASES
 from mimdsim.report.wording import significant
 
+BOUND = " (a bound)"  # beside strategies that nobody has built
 PARTS = ("compute", "exchange", "sync", "host")
 GPU_PARTS = ("compute", "memory", "launch", "host")
 
@@ -17,7 +18,7 @@ class Contender:
     """One machine under one strategy; times are seconds per training step.
 
     parts: seconds by PARTS on a tiled machine, by GPU_PARTS (what bounds each kernel) on a GPU.
-    strongest: the fastest strategy of its machine that fits its memory. ratio: its seconds over the tiled machine's,
+    strongest: the fastest strategy of its machine that fits its memory and could be built. ratio: its seconds over the tiled machine's,
     with the interval from the outermost corners of both intervals; None where no tiled machine was profiled.
     """
 
@@ -148,7 +149,7 @@ def _of_gpu(gpu: GpuProfile, tiled: TiledProfile | None, strongest: bool) -> Con
     seconds, base = gpu.seconds_per_training_step, tiled.seconds_per_training_step if tiled else 0.0
     return Contender(
         title=gpu.title,
-        strategy=gpu.strategy,
+        strategy=gpu.strategy + (BOUND if gpu.never_built else ""),
         precision=gpu.precision,
         description=gpu.description,
         tiled=False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mimdsim.base.units import show_bytes
 from mimdsim.profile import GpuProfile, RunProfile
-from mimdsim.report.contenders import PARTS, Contender, contenders, phase_order, strongest_gpu
+from mimdsim.report.contenders import BOUND, PARTS, Contender, contenders, phase_order, strongest_gpu
 from mimdsim.report.tables import Cell, Table, aligned_ms, count, ms, percent, shown, table, text
 from mimdsim.report.wording import KINDS, interval, significant, thousands
 
@@ -120,4 +120,4 @@ def assumptions_table(profile: RunProfile) -> Table:
 
 
 def _same(gpu: GpuProfile, one: Contender) -> bool:
-    return (gpu.title, gpu.strategy, gpu.precision) == (one.title, one.strategy, one.precision)
+    return (gpu.title, gpu.strategy, gpu.precision) == (one.title, one.strategy.removesuffix(BOUND), one.precision)
