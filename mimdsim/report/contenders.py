@@ -18,8 +18,9 @@ class Contender:
     """One machine under one strategy; times are seconds per training step.
 
     parts: seconds by PARTS on a tiled machine, by GPU_PARTS (what bounds each kernel) on a GPU.
-    strongest: the fastest strategy of its machine that fits its memory and could be built. ratio: its seconds over the tiled machine's,
-    with the interval from the outermost corners of both intervals; None where no tiled machine was profiled.
+    strongest: the fastest strategy of its machine that fits its memory and could be built. ratio: its seconds over the
+    tiled machine's, with the interval from the outermost corners of both intervals; None where no tiled machine was
+    profiled.
     """
 
     title: str
