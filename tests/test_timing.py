@@ -32,6 +32,7 @@ from mimdsim.program import (
 from mimdsim.run import Run, compile_workload, retime, simulate
 from mimdsim.timing import program_loads, stream_training_steps
 from mimdsim.timing.loads import Barrel
+from mimdsim.timing.plan import program_plan
 from mimdsim.workload import load_workload
 
 TINY: dict[str, Any] = {
@@ -381,6 +382,26 @@ def test_activity_of_another_length_is_refused() -> None:
     short = replace(activity, counts={name: counts[:3] for name, counts in activity.counts.items()})
     with pytest.raises(MappingError, match="recorded activity has 3 timesteps, the program repeats 4"):
         timed(short)
+
+
+def test_ids_and_counts_that_do_not_go_together_are_refused() -> None:
+    activity = tiny_run().log.activity
+    short = replace(activity, ids={name: ids[:, :3] for name, ids in activity.ids.items()})
+    with pytest.raises(MappingError, match=r"has \(4, 5\) counts and \(4, 3\) lists of ids"):
+        timed(short)
+    with pytest.raises(MappingError, match=r"has \(4, 5\) counts and none lists of ids"):
+        timed(replace(activity, ids={}))
+
+
+def test_tiles_that_are_alike_are_costed_once() -> None:
+    stretches = program_plan(tiny_run().compiled.program, BARREL)
+    plans = {step.name: plan for one in stretches for step, plan in zip(one.supersteps, one.plans, strict=True)}
+    for name, hits in (("LIF update", False), ("state gradient", True)):
+        counting = plans[name].counting
+        assert counting is not None
+        used = int((counting.row_of < counting.rows).sum())
+        assert len(counting.runs) - 1 < used, name  # kinds
+        assert counting.rows == used if hits else counting.rows == len(counting.runs) - 1, name
 
 
 def test_activity_of_another_batch_is_refused() -> None:

@@ -1,6 +1,7 @@
-"""Work that depends on spikes, added up per (cell, timestep); a cell is one worker context of one tile.
+"""Work that depends on spikes, added up per cell; a cell is one worker context of one class of tiles.
 
-Timesteps lie together, so that one vertex adds to a run of numbers.
+What counts spikes of whole samples comes timestep after timestep in one row per cell; what counts single ids goes
+timestep by timestep over all cells, so that these stay in cache.
 """
 
 from __future__ import annotations
@@ -28,73 +29,125 @@ def add_by_count_over(load, cell, weight, first, last, running):  # type: ignore
 
 
 @numba.njit(cache=True, nogil=True)
-def add_by_hit(load, cell, weight, owner, ids, first, last):  # type: ignore[no-untyped-def]
-    """For ids first[t, b]..last[t, b]-1 of every list: weight of the vertex that owns (b, id), to its cell."""
-    for t in range(load.shape[1]):
-        for b in range(ids.shape[1]):
-            for k in range(first[t, b], last[t, b]):
-                vertex = owner[b, ids[t, b, k]]
-                if vertex >= 0:
-                    load[cell[vertex], t] += weight[vertex]
+def append_listed(ids, counts, lists, flat, at):  # type: ignore[no-untyped-def]
+    """What is listed, list after list from flat[at]; lists[t * batch + b]: begin, end of spikes, end. Returns the end.
 
-
-@numba.njit(cache=True, nogil=True)
-def total_by_hit(weight, owner, ids, first, last):  # type: ignore[no-untyped-def]
-    """Sum of what `add_by_hit` adds."""
-    total = 0.0
+    Called without room (flat of length 0) it only says how much is needed.
+    """
+    capacity = ids.shape[2]
     for t in range(ids.shape[0]):
         for b in range(ids.shape[1]):
-            for k in range(first[t, b], last[t, b]):
-                vertex = owner[b, ids[t, b, k]]
-                if vertex >= 0:
-                    total += weight[vertex]
-    return total
+            spikes, listed = min(counts[t, b, 0], capacity), min(counts[t, b, 1], capacity)
+            if len(flat):
+                place = t * ids.shape[1] + b
+                lists[place, 0], lists[place, 1], lists[place, 2] = at, at + spikes, at + listed
+                for k in range(listed):
+                    flat[at + k] = ids[t, b, k]
+            at += listed
+    return at
+
+
+HITS, WITHIN = 0, 1
+# entries of a row of `terms` in `add_by_id`
+KIND, LISTS, BATCH, SHIFT, FROM, TO, CELLS, WEIGHTS, SEVERAL, SAMPLES, EXTENT, BEGINS = range(12)
 
 
 @numba.njit(cache=True, nogil=True)
-def add_if_within(load, cell, weight, sample, slot, counts):  # type: ignore[no-untyped-def]
-    """load[cell, t] += weight where slot < counts[sample, t], per vertex."""
-    most = np.zeros(counts.shape[0], np.int64)
-    for b in range(counts.shape[0]):
-        most[b] = counts[b].max()
-    for i in range(len(cell)):
-        into, each, factor, place = load[cell[i]], counts[sample[i]], weight[i], slot[i]
-        if place < most[sample[i]]:
-            for t in range(load.shape[1]):
-                into[t] += factor if place < each[t] else 0.0
+def add_by_id(load, t, terms, cells, weights, begins, lists, flat, timesteps, found):  # type: ignore[no-untyped-def]
+    """load[cell] += weight for whatever the terms find listed at timestep t; found[term] += how many.
+
+    Hits: cells[CELLS + sample * EXTENT + id] is the cell of an id, -1 where it counts for nobody. Within: of a sample
+    and its slots below the listed count, cells[begins[BEGINS + sample * (EXTENT + 1) + slot]...].
+    """
+    for number in range(len(terms)):
+        term = terms[number]
+        when = t + term[SHIFT]
+        if when < 0 or when >= timesteps:
+            continue
+        several, first_cell, extent = term[SEVERAL], term[CELLS], term[EXTENT]
+        added = 0
+        first_list, first_weight = term[LISTS] + when * term[BATCH], term[WEIGHTS]
+        for b in range(term[SAMPLES]):
+            known = first_list + b
+            if term[KIND] == HITS:
+                row = first_cell + b * extent
+                for k in range(lists[known, term[FROM]], lists[known, term[TO]]):
+                    place = row + flat[k]
+                    if flat[k] < extent and cells[place] >= 0:
+                        load[cells[place]] += weights[first_weight + (place - first_cell) * several]
+                        added += 1
+            else:
+                row = term[BEGINS] + b * (extent + 1)
+                for k in range(begins[row], begins[row + min(extent, lists[known, 2] - lists[known, 0])]):
+                    load[cells[first_cell + k]] += weights[first_weight + k * several]
+        found[number] += added
 
 
 @numba.njit(cache=True, nogil=True)
-def add_barrel(cycles, load, contexts, issue_cycles):  # type: ignore[no-untyped-def]
-    """cycles[tile, t] += max(issue_cycles * longest context, all contexts together); load [tiles * contexts, times]."""
-    times = load.shape[1]
-    longest, whole = np.zeros(times), np.zeros(times)
-    for tile in range(cycles.shape[0]):
-        longest[:] = 0
-        whole[:] = 0
+def barrel(cycles, load, rows, contexts, issue_cycles, whole):  # type: ignore[no-untyped-def]
+    """cycles[row] = max(issue_cycles * longest context, all contexts together); load [contexts, rows], flat."""
+    for r in range(rows):
+        cycles[r] = load[r]
+        whole[r] = load[r]
+    for context in range(1, contexts):
+        one = load[context * rows : (context + 1) * rows]
+        for r in range(rows):
+            more = one[r]
+            cycles[r] = more if more > cycles[r] else cycles[r]
+            whole[r] += more
+    for r in range(rows):
+        longest = issue_cycles * cycles[r]
+        cycles[r] = longest if longest > whole[r] else whole[r]
+
+
+@numba.njit(cache=True, nogil=True)
+def count_cycles(  # type: ignore[no-untyped-def]
+    cycles, base, constant, runs, contexts, issue_cycles, terms, cells, weights, begins, lists, flat, found
+):
+    """cycles[t, row] of all rows from constant[context * kinds + kind] of the kind they are of and what is in
+    base[context * kinds + kind, t] above it (nothing where base has no rows), and from listed ids.
+
+    Rows runs[k]..runs[k+1]-1 are of kind k. cycles has one column more, of tiles without vertices, which stays zero.
+    """
+    times, kinds, rows = cycles.shape[0], len(runs) - 1, cycles.shape[1] - 1
+    load, whole = np.zeros(contexts * rows), np.zeros(rows)
+    for t in range(times):
         for context in range(contexts):
-            row = load[tile * contexts + context]
-            for t in range(times):
-                longest[t] = max(longest[t], row[t])
-                whole[t] += row[t]
-        for t in range(times):
-            cycles[tile, t] += max(issue_cycles * longest[t], whole[t])
+            for kind in range(kinds):
+                each = constant[context * kinds + kind]
+                if len(base):
+                    each += base[context * kinds + kind, t]
+                for r in range(context * rows + runs[kind], context * rows + runs[kind + 1]):
+                    load[r] = each
+        add_by_id(load, t, terms, cells, weights, begins, lists, flat, times, found)
+        barrel(cycles[t], load, rows, contexts, issue_cycles, whole)
 
 
 @numba.njit(cache=True, nogil=True)
-def advance(since_sync, longest, cycles):  # type: ignore[no-untyped-def]
-    """since_sync[tile, t] += cycles[tile, t or 0]; longest[t] becomes what any tile has now reached."""
-    times = since_sync.shape[1]
-    alike = cycles.shape[1] == 1
-    for tile in range(since_sync.shape[0]):
-        row, more = since_sync[tile], cycles[tile]
-        if alike:
-            each = more[0]
-            for t in range(times):
-                row[t] += each
-        else:
-            for t in range(times):
-                row[t] += more[t]
-        for t in range(times):
-            reached = row[t]
-            longest[t] = reached if reached > longest[t] else longest[t]
+def advance(since_sync, longest, row, fixed, cycles, busy):  # type: ignore[no-untyped-def]
+    """since_sync[t, class] and busy[class] += fixed[class] + cycles[t or 0, row[class]]; longest[t] becomes what any
+    class has now reached."""
+    alike = cycles.shape[0] == 1
+    for t in range(since_sync.shape[0]):
+        reached, each = since_sync[t], cycles[0 if alike else t]
+        most = longest[t]
+        for i in range(len(row)):
+            more = fixed[i] + each[row[i]]
+            busy[i] += more
+            now = reached[i] + more
+            reached[i] = now
+            most = now if now > most else most
+        longest[t] = most
+
+
+@numba.njit(cache=True, nogil=True)
+def total_by_hit(weight, owner, shift, timesteps, first_list, batch, which, lists, flat):  # type: ignore[no-untyped-def]
+    """Sum over timesteps of the weights of the vertices that own what is listed; which: columns of `lists`."""
+    total = 0.0
+    for t in range(max(0, shift), min(timesteps, timesteps + shift)):
+        for b in range(min(batch, owner.shape[0])):
+            known = lists[first_list + t * batch + b]
+            for k in range(known[which[0]], known[which[1]]):
+                if flat[k] < owner.shape[1] and owner[b, flat[k]] >= 0:
+                    total += weight[owner[b, flat[k]]]
+    return total

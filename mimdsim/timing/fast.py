@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
+
 import numpy as np
 
 from mimdsim.base.errors import MappingError
@@ -29,16 +32,11 @@ def time_program(
     _check_machine(program, machine)
     loads = program_loads(program, activity, barrel_of(machine))
     path = critical_path(program, machine, loads)
+    moved = _moved(program)
     spans: list[Span] = []
     busy = np.zeros(program.tiles, np.int64)
-    sent, received = np.zeros(program.tiles, np.int64), np.zeros(program.tiles, np.int64)
-    for (superstep, times, _), load, part in zip(program.supersteps(), loads, path, strict=True):
-        exchange = superstep.exchange
-        volume = 0
-        if exchange is not None:
-            volume = int(exchange.column("bytes_received").sum()) * times
-            sent[exchange.tiles] += exchange.column("bytes_sent") * times
-            received[exchange.tiles] += exchange.column("bytes_received") * times
+    steps = zip(program.supersteps(), loads, path, moved.volumes, strict=True)
+    for (superstep, times, _), load, part, volume in steps:
         busy[load.first_tile : load.first_tile + len(load.busy_part)] += load.busy_part
         spans.append(
             Span(
@@ -49,7 +47,7 @@ def time_program(
                 compute_cycles=part.compute,
                 exchange_cycles=part.exchange,
                 sync_cycles=part.sync,
-                busy_cycles=int(load.busy_part.sum()),
+                busy_cycles=load.busy_cycles,
                 bytes_received=volume,
                 flops=load.flops,
                 slowest_tile=load.slowest_tile,
@@ -76,8 +74,8 @@ def time_program(
         tile_columns=TileColumns(
             grid_columns=machine.chip.grid_columns,
             busy_cycles=tuple(busy.tolist()),
-            bytes_sent=tuple(sent.tolist()),
-            bytes_received=tuple(received.tolist()),
+            bytes_sent=moved.sent,
+            bytes_received=moved.received,
             peak_bytes=memory.peak_bytes_by_tile,
             always_live_bytes=memory.always_live_bytes_by_tile,
             layer=program.layer_of_tile or ("",) * program.tiles,
@@ -90,8 +88,39 @@ def time_program(
         doubts=doubts,
         exchange_cycles_other_model=_other_model_cycles(program, machine, loads),
         energy=_energy(program, machine, loads, tuple(spans), cycles / clock + exposed),
-        assumptions=machine_assumptions(machine) + format_assumptions(program) + codelet_assumptions(program),
+        assumptions=machine_assumptions(machine) + _program_assumptions(program),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Moved:
+    """Bytes of one training step: received by superstep, sent and received by tile, over links."""
+
+    volumes: tuple[int, ...]
+    sent: tuple[int, ...]
+    received: tuple[int, ...]
+    over_links: int
+
+
+@lru_cache(maxsize=8)
+def _moved(program: Program) -> _Moved:
+    sent, received = np.zeros(program.tiles, np.int64), np.zeros(program.tiles, np.int64)
+    volumes, over_links = [], 0
+    for superstep, times, _ in program.supersteps():
+        exchange = superstep.exchange
+        volumes.append(0 if exchange is None else int(exchange.column("bytes_received").sum()) * times)
+        if exchange is not None:
+            sent[exchange.tiles] += exchange.column("bytes_sent") * times
+            received[exchange.tiles] += exchange.column("bytes_received") * times
+            over_links += 0 if exchange.link_bytes is None else int(exchange.link_bytes.sum()) * times
+    return _Moved(
+        volumes=tuple(volumes), sent=tuple(sent.tolist()), received=tuple(received.tolist()), over_links=over_links
+    )
+
+
+@lru_cache(maxsize=8)
+def _program_assumptions(program: Program) -> tuple[Assumption, ...]:
+    return format_assumptions(program) + codelet_assumptions(program)
 
 
 def _energy(
@@ -104,10 +133,6 @@ def _energy(
     """Energy of the training step; None where the machine says nothing of it."""
     if machine.energy is None:
         return None
-    over_links = 0
-    for superstep, times, _ in program.supersteps():
-        if superstep.exchange is not None and superstep.exchange.link_bytes is not None:
-            over_links += int(superstep.exchange.link_bytes.sum()) * times
     return energy_profile(
         machine.energy,
         (
@@ -115,7 +140,7 @@ def _energy(
             ("instructions and own memory", "bundle_joules", sum(load.bundles for load in loads)),
             ("arithmetic", "arithmetic_joules_per_flop", sum(span.flops for span in spans)),
             ("exchange on the chip", "exchange_joules_per_byte", sum(span.bytes_received for span in spans)),
-            ("links between chips", "link_joules_per_byte", over_links),
+            ("links between chips", "link_joules_per_byte", _moved(program).over_links),
             ("host link", "host_joules_per_byte", input_bytes(program)),
         ),
     )
@@ -143,9 +168,20 @@ def _check_machine(program: Program, machine: MimdMachine) -> None:
 
 def _other_model_cycles(program: Program, machine: MimdMachine, loads: tuple[SuperstepLoad, ...]) -> int:
     """Exchange cycles by the exchange model that is not selected."""
+    return sum(part.exchange for part in critical_path(program, _other_model(machine), loads))
+
+
+_OTHER_MODEL: list[tuple[MimdMachine, MimdMachine]] = []  # the last few asked for, by identity
+
+
+def _other_model(machine: MimdMachine) -> MimdMachine:
+    for one, changed in _OTHER_MODEL:
+        if one is machine:
+            return changed
     other = "planner" if machine.exchange.model == "endpoint" else "endpoint"
     changed = machine.model_copy(update={"exchange": machine.exchange.model_copy(update={"model": other})})
-    return sum(part.exchange for part in critical_path(program, changed, loads))
+    _OTHER_MODEL[:] = [*_OTHER_MODEL[-3:], (machine, changed)]
+    return changed
 
 
 def what_is_doubted(loads: tuple[SuperstepLoad, ...], path: tuple[PathPart, ...], loops: int) -> tuple[Doubt, ...]:

@@ -14,17 +14,19 @@ change of it (`mimdsim.timing.plan`) also for other activities.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.numerics import loads as numerics
-from mimdsim.program import Program, RecordedActivity, Repeat, Superstep
+from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.codelet import UNCERTAINTY
-from mimdsim.timing.extents import Recording, add_recorded, total_recorded
-from mimdsim.timing.plan import Barrel, SuperstepPlan, library_cycles, program_plan, synchronised_chips
+from mimdsim.timing.classes import counted_cycles
+from mimdsim.timing.plan import Barrel, Member, Segment, Stretch, library_cycles, program_plan, synchronised_chips
+from mimdsim.timing.recording import Recording
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,7 +51,7 @@ class SuperstepLoad:
         """Relative, of the compute cycles."""
         return sum(share * UNCERTAINTY[kind] for _, kind, share in self.parts)
 
-    @property
+    @cached_property
     def cycles(self) -> int:
         """On the slowest chip of every execution."""
         return int(self.cycles_by_execution.max(axis=1).sum())
@@ -61,7 +63,12 @@ class SuperstepLoad:
         spread[self.first_tile : self.first_tile + len(self.busy_part)] = self.busy_part
         return spread
 
-    @property
+    @cached_property
+    def busy_cycles(self) -> int:
+        """Of all tiles together."""
+        return int(self.busy_part.sum())
+
+    @cached_property
     def slowest_tile(self) -> int:
         return self.first_tile + int(self.busy_part.argmax()) if len(self.busy_part) else 0
 
@@ -76,94 +83,112 @@ def program_loads(program: Program, activity: RecordedActivity, barrel: Barrel) 
                 f"recorded activity has a batch of {activity.counts[layer].shape[1]}, the program {batch}: "
                 "record it with a run of the same batch"
             )
-    loads: list[SuperstepLoad] = []
-    for item in program.body:
-        if isinstance(item, Repeat):
-            loads += _stretch(program, item.body, item.times, activity, barrel)
-    tops = _tops(program)
-    single = {
-        id(step): load
-        for stretch in tops
-        for step, load in zip(stretch, _stretch(program, tuple(stretch), 1, activity, barrel), strict=True)
-    }
-    repeated = iter(loads)
-    return tuple(single[id(step)] if id(step) in single else next(repeated) for step, _, _ in program.supersteps())
+    recording = Recording(activity)
+    stretches = zip(program_plan(program, barrel), _settled(program, barrel), strict=True)
+    return tuple(
+        load for stretch, settled in stretches for load in _stretch(program, stretch, settled, recording, barrel)
+    )
 
 
-def _tops(program: Program) -> list[list[Superstep]]:
-    """Runs of supersteps outside repeats."""
-    runs: list[list[Superstep]] = [[]]
-    for item in program.body:
-        if isinstance(item, Repeat):
-            runs.append([])
-        else:
-            runs[-1].append(item)
-    return runs
+@lru_cache(maxsize=8)
+def _settled(program: Program, barrel: Barrel) -> tuple[dict[int, SuperstepLoad], ...]:
+    """Loads that no spike changes, by stretch and superstep."""
+    found = []
+    for stretch in program_plan(program, barrel):
+        gained = _Gained(stretch, program, {})
+        for segment in stretch.segments:
+            if segment.reached is not None:
+                gained.settle(segment)
+        found.append({index: _load(program, stretch, index, gained, None) for index in stretch.settled()})
+    return tuple(found)
+
+
+class _Gained:
+    """What supersteps of a stretch add to the longest sum of every chip since its last sync, int64[times, chips], and
+    to the sums of its tiles, float64[tiles]; all but those that are known."""
+
+    def __init__(self, stretch: Stretch, program: Program, known: Container[int]):
+        self._stretch, self._per_chip = stretch, program.tiles_per_chip
+        open_ones = [index for index in range(len(stretch.plans)) if index not in known]
+        self.cycles = {index: np.zeros((stretch.times, program.chips), np.int64) for index in open_ones}
+        self.busy = {index: np.zeros(stretch.plans[index].tiles) for index in open_ones}
+
+    def settle(self, segment: Segment) -> None:
+        """A segment that no spike changes."""
+        assert segment.reached is not None
+        gained = np.diff(np.rint(segment.reached), prepend=0.0)
+        for member, cycles in zip(segment.members, gained, strict=True):
+            if member.index in self.cycles:
+                self.cycles[member.index][:, segment.chip] = cycles
+                self._to_tiles(segment, member, member.fixed * self._stretch.times)
+
+    def count(self, segment: Segment, counted: Callable[[int], np.ndarray]) -> None:
+        """Any other, where counted(index) gives cycles [times, rows] of the supersteps that count spikes."""
+        times = self._stretch.times
+        since_sync, longest, before = np.zeros((times, segment.classes)), np.zeros(times), np.zeros(times)
+        for member in segment.members:
+            cycles = np.zeros((1, 1)) if self._stretch.plans[member.index].counting is None else counted(member.index)
+            busy = np.zeros(segment.classes)
+            numerics.advance(since_sync, longest, member.row, member.fixed, cycles, busy)
+            after = np.rint(longest)
+            self.cycles[member.index][:, segment.chip] = after - before
+            self._to_tiles(segment, member, busy)
+            before = after
+
+    def _to_tiles(self, segment: Segment, member: Member, busy: np.ndarray) -> None:
+        plan, first = self._stretch.plans[member.index], segment.chip * self._per_chip
+        low, high = max(plan.first, first), min(plan.first + plan.tiles, first + self._per_chip)
+        self.busy[member.index][low - plan.first : high - plan.first] = busy[
+            segment.class_of[low - first : high - first]
+        ]
 
 
 def _stretch(
-    program: Program, body: tuple[Superstep, ...], times: int, activity: RecordedActivity, barrel: Barrel
+    program: Program, stretch: Stretch, known: dict[int, SuperstepLoad], recording: Recording, barrel: Barrel
 ) -> list[SuperstepLoad]:
     """Loads of consecutive supersteps; each turn of a repeat begins with a sync."""
-    per_chip = program.tiles_per_chip
-    since_sync = np.zeros((program.tiles, times), np.float64)
-    longest = np.zeros((program.chips, times))
-    plans = program_plan(program, barrel)
-    recording = Recording(activity, times)
-    busiest = [plan.tiles for plan in (plans[id(superstep)] for superstep in body) if plan.tables]
-    most = max(busiest, default=0)
-    # memory of the largest superstep for all: to ask for new pages costs more than to write to these
-    scratch = np.empty((most * barrel.contexts, times)), np.empty((most, times))
-    loads = []
-    for superstep in body:
-        plan = plans[id(superstep)]
-        for chip in np.flatnonzero(plan.synchronised).tolist():
-            since_sync[chip * per_chip : (chip + 1) * per_chip] = 0
-            longest[chip] = 0
-        cycles, weights = _tile_cycles(plan, times, recording, barrel, scratch)
-        first, last = plan.first, plan.first + plan.tiles
-        after = longest.copy()
-        for chip in range(first // per_chip, -(-last // per_chip)):
-            low, high = max(first, chip * per_chip), min(last, (chip + 1) * per_chip)
-            numerics.advance(since_sync[low:high], after[chip], cycles[low - first : high - first])
-        busy = cycles.sum(axis=1) * (times if cycles.shape[1] < times else 1)
-        flops = plan.flops * times + sum(total_recorded(term, recording) for term in plan.counted_flops)
-        whole = sum(weights.values())
-        loads.append(
-            SuperstepLoad(
-                cycles_by_execution=(np.rint(after) - np.rint(longest)).astype(np.int64).T,
-                first_tile=first,
-                busy_part=np.rint(busy).astype(np.int64),
-                total_tiles=program.tiles,
-                flops=round(flops),
-                parts=tuple((name, kind, weight / whole) for (name, kind), weight in weights.items() if weight),
-                bundles=round(whole),
-            )
-        )
-        longest = after
-    return loads
+    made: dict[int, np.ndarray] = {}
+
+    def counted(index: int) -> np.ndarray:
+        plan = stretch.plans[index].counting
+        assert plan is not None
+        if index not in made:
+            made[index] = counted_cycles(plan, stretch.times, recording, barrel.issue_cycles)
+        return made[index] if program.chips > 1 else made.pop(index)
+
+    gained = _Gained(stretch, program, known)
+    for segment in stretch.segments:
+        if segment.reached is None:
+            gained.count(segment, counted)
+        elif any(member.index not in known for member in segment.members):
+            gained.settle(segment)
+    return [
+        known[index] if index in known else _load(program, stretch, index, gained, recording)
+        for index in range(len(stretch.plans))
+    ]
 
 
-def _tile_cycles(
-    plan: SuperstepPlan, times: int, recording: Recording, barrel: Barrel, scratch: tuple[np.ndarray, np.ndarray]
-) -> tuple[np.ndarray, dict[tuple[str, str], float]]:
-    """float64[tiles, times] cycles of one superstep ([tiles, 1] where all executions are alike), and of what.
-
-    They lie in `scratch` ([most cells, times] and [most tiles, times]) until the next call.
-    """
+def _load(
+    program: Program, stretch: Stretch, index: int, gained: _Gained, recording: Recording | None
+) -> SuperstepLoad:
+    """recording: None where nothing depends on it."""
+    plan, times = stretch.plans[index], stretch.times
     weights = {part: plan.weights.get(part, 0.0) * times for part in plan.order}
-    if not plan.tables:
-        return plan.library[:, None], weights
-    bundles, cycles = scratch[0][: plan.tiles * barrel.contexts], scratch[1][: plan.tiles]
-    bundles.fill(0)
-    for table in plan.tables:
-        load = bundles[table.first : table.last]
-        added = sum(add_recorded(load, table.cell, term, recording) for term in table.terms)
-        load += table.constant[:, None]
-        weights[table.part] += added + float(table.constant.sum()) * times
-    cycles[:] = plan.library[:, None]
-    numerics.add_barrel(cycles, bundles, barrel.contexts, barrel.issue_cycles)
-    return cycles, weights
+    flops = plan.flops * times
+    if recording is not None:
+        for part, term in plan.counted_weights:
+            weights[part] += recording.total(term, times)
+        flops += sum(recording.total(term, times) for term in plan.counted_flops)
+    whole = sum(weights.values())
+    return SuperstepLoad(
+        cycles_by_execution=gained.cycles[index],
+        first_tile=plan.first,
+        busy_part=np.rint(gained.busy[index]).astype(np.int64),
+        total_tiles=program.tiles,
+        flops=round(flops),
+        parts=tuple((name, kind, weight / whole) for (name, kind), weight in weights.items() if weight),
+        bundles=round(whole),
+    )
 
 
 __all__ = ["Barrel", "SuperstepLoad", "library_cycles", "program_loads", "synchronised_chips"]

@@ -8,6 +8,8 @@ Between barriers chips run on their own, each with the syncs of its own exchange
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -30,68 +32,90 @@ class PathPart:
 
 @dataclass(kw_only=True)
 class _Member:
-    """A superstep of the open segment: int64[times, chips] or int64[chips] per execution."""
+    """A superstep of the open segment; int64[chips] per execution."""
 
     index: int
-    compute: np.ndarray
+    load: SuperstepLoad
     exchange: np.ndarray
     sync: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Moving:
+    """What a superstep's exchange takes on a machine, int64[chips] per execution, whatever the loads.
+
+    once: (sync, link) cycles where all chips wait for each other, which closes a segment; else None.
+    """
+
+    exchange: np.ndarray
+    sync: np.ndarray
+    once: tuple[int, int] | None
+
+
+# by program, then machine: records of machines hold dicts, so that they are known by identity
+_MOVING: WeakKeyDictionary[Program, list[tuple[MimdMachine, tuple[_Moving, ...]]]] = WeakKeyDictionary()
+MACHINES_KEPT = 8
 
 
 def critical_path(program: Program, machine: MimdMachine, loads: tuple[SuperstepLoad, ...]) -> tuple[PathPart, ...]:
     """One part per superstep, in program order; their sum is the time of the program on all chips."""
     parts: list[PathPart] = []
-    stretch: list[Superstep] = []
-    waiting = iter(loads)
+    waiting = zip(_all_moving(program, machine), loads, strict=True)
+    outside = 0
     for item in program.body:
         if isinstance(item, Repeat):
-            parts += _stretch_parts(program, machine, stretch, 1, [next(waiting) for _ in stretch])
-            stretch = []
-            body = list(item.body)
-            parts += _stretch_parts(program, machine, body, item.times, [next(waiting) for _ in body])
+            parts += _stretch_parts(1, list(islice(waiting, outside)))
+            parts += _stretch_parts(item.times, list(islice(waiting, len(item.body))))
+            outside = 0
         else:
-            stretch.append(item)
-    return tuple(parts + _stretch_parts(program, machine, stretch, 1, [next(waiting) for _ in stretch]))
+            outside += 1
+    return tuple(parts + _stretch_parts(1, list(waiting)))
 
 
-def _stretch_parts(
-    program: Program, machine: MimdMachine, body: list[Superstep], times: int, loads: list[SuperstepLoad]
-) -> list[PathPart]:
+def _all_moving(program: Program, machine: MimdMachine) -> tuple[_Moving, ...]:
+    known = _MOVING.setdefault(program, [])
+    for one, moving in known:
+        if one is machine:
+            return moving
+    made = tuple(_moving(program, machine, superstep) for superstep, _, _ in program.supersteps())
+    del known[: len(known) + 1 - MACHINES_KEPT]
+    known.append((machine, made))
+    return made
+
+
+def _moving(program: Program, machine: MimdMachine, superstep: Superstep) -> _Moving:
+    exchange = superstep.exchange
+    moving = np.zeros(program.chips, np.int64)
+    once: tuple[int, int] | None = None
+    if exchange is not None:
+        moving = phase_cycles(exchange, machine.exchange, program.tiles_per_chip, program.chips)
+        if exchange.link_bytes is not None:
+            traffic = np.zeros((machine.links.chips, machine.links.chips), np.int64)  # chips left over are silent
+            traffic[: program.chips, : program.chips] = exchange.link_bytes
+            seconds = global_exchange_seconds(traffic, machine.links)
+            once = machine.sync.external_cycles, round(seconds * machine.chip.clock_hz)
+        elif program.chips > 1 and machine.sync.scope == "all" and moving.any():
+            once = machine.sync.external_cycles, 0
+    inside = synchronised_chips(program, superstep) & (moving > 0) & (once is None)
+    return _Moving(exchange=moving, sync=np.where(inside, machine.sync.internal_cycles, 0), once=once)
+
+
+def _stretch_parts(times: int, supersteps: list[tuple[_Moving, SuperstepLoad]]) -> list[PathPart]:
     found: dict[int, PathPart] = {}
-    fixed: dict[int, tuple[int, int]] = {}  # (sync, link) cycles of one global exchange
     segment: list[_Member] = []
-    for index, (superstep, load) in enumerate(zip(body, loads, strict=True)):
-        exchange = superstep.exchange
-        moving = np.zeros(program.chips, np.int64)
-        if exchange is not None:
-            moving = phase_cycles(exchange, machine.exchange, program.tiles_per_chip, program.chips)
-            if exchange.link_bytes is not None:
-                _close(segment, times, found)
-                segment = []
-                traffic = np.zeros((machine.links.chips, machine.links.chips), np.int64)  # chips left over are silent
-                traffic[: program.chips, : program.chips] = exchange.link_bytes
-                seconds = global_exchange_seconds(traffic, machine.links)
-                fixed[index] = machine.sync.external_cycles, round(seconds * machine.chip.clock_hz)
-            elif program.chips > 1 and machine.sync.scope == "all" and moving.any():
-                _close(segment, times, found)
-                segment = []
-                fixed[index] = machine.sync.external_cycles, 0
-        inside = synchronised_chips(program, superstep) & (moving > 0) & (index not in fixed)
-        sync = np.where(inside, machine.sync.internal_cycles, 0)
-        segment.append(_Member(index=index, compute=load.cycles_by_execution, exchange=moving, sync=sync))
+    for index, (moving, load) in enumerate(supersteps):
+        if moving.once is not None:
+            _close(segment, times, found)
+            segment = []
+        segment.append(_Member(index=index, load=load, exchange=moving.exchange, sync=moving.sync))
     _close(segment, times, found)
     parts = []
-    for index in range(len(body)):
+    for index, (moving, _) in enumerate(supersteps):
         part = found[index]
-        sync_once, link_once = fixed.get(index, (0, 0))
-        parts.append(
-            PathPart(
-                compute=part.compute,
-                exchange=part.exchange + link_once * times,
-                sync=part.sync + sync_once * times,
-                link=link_once * times,
-            )
-        )
+        if moving.once is not None:
+            sync, link = (each * times for each in moving.once)
+            part = PathPart(compute=part.compute, exchange=part.exchange + link, sync=part.sync + sync, link=link)
+        parts.append(part)
     return parts
 
 
@@ -99,14 +123,23 @@ def _close(segment: list[_Member], times: int, found: dict[int, PathPart]) -> No
     """The slowest chip of every turn, and what each superstep of the segment took on it."""
     if not segment:
         return
-    whole = np.zeros_like(segment[0].compute)
+    if segment[0].load.cycles_by_execution.shape[1] == 1:  # no other chip could be slower
+        for member in segment:
+            found[member.index] = PathPart(
+                compute=member.load.cycles,
+                exchange=int(member.exchange[0]) * times,
+                sync=int(member.sync[0]) * times,
+                link=0,
+            )
+        return
+    whole = np.zeros_like(segment[0].load.cycles_by_execution)
     for member in segment:
-        whole = whole + member.compute + member.exchange + member.sync
+        whole = whole + member.load.cycles_by_execution + member.exchange + member.sync
     slowest = whole.argmax(axis=1)
     turns = np.arange(times)
     for member in segment:
         found[member.index] = PathPart(
-            compute=int(member.compute[turns, slowest].sum()),
+            compute=int(member.load.cycles_by_execution[turns, slowest].sum()),
             exchange=int(member.exchange[slowest].sum()),
             sync=int(member.sync[slowest].sum()),
             link=0,

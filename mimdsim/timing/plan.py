@@ -1,18 +1,21 @@
 """What of a program's loads does not depend on spikes: worked out once, used for every recorded activity.
 
-A vertex table becomes cells (tile * contexts + context), the bundles that never change summed by cell, and one weight
-per vertex for every cost term that counts spikes.
+Supersteps between two syncs of a chip are a segment; tiles that agree in all of them are one class. A segment that no
+spike changes is costed here, whole.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mimdsim.program import Exchange, Program, Superstep, TileFormula, VertexTable, WorkerBundles
+from mimdsim.program import Exchange, Program, Repeat, Superstep, TileFormula, VertexTable, WorkerBundles
+from mimdsim.timing.classes import Counting, Dealt, classes_of, counting
 from mimdsim.timing.extents import Counted, counted, split_extents
 
 _SYNCHRONISED: WeakKeyDictionary[Exchange, dict[tuple[int, int], np.ndarray]] = WeakKeyDictionary()
@@ -31,40 +34,125 @@ class Barrel:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TablePlan:
-    """Bundles of one table on cells first..last-1 of its superstep: constant [cells], then terms that count spikes."""
-
-    first: int
-    last: int
-    cell: np.ndarray
-    constant: np.ndarray
-    terms: tuple[Counted, ...]
-    part: tuple[str, str]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class SuperstepPlan:
-    """One superstep: its tiles, library cycles [tiles] and bundles by table, flops, and who waits before it.
+    """One superstep: the tiles it uses, what they take per execution, flops, and who waits before it.
 
-    weights: cycles of library vertices and of arranging rows, per execution, by (what, kind of source). flops: per
-    execution, and what depends on spikes. order: parts in the order in which the tables have them.
+    fixed float64[tiles]: cycles of library vertices and of arranging rows, and those of workers where no spike changes
+    them; else `counting` has these. weights: cycles and bundles that no spike changes, per execution, by (what, kind of
+    source), counted by `counted_weights`; order: parts in the order in which the tables have them. flops: per
+    execution, and what depends on spikes.
     """
 
     first: int
-    tiles: int
-    library: np.ndarray
-    tables: tuple[TablePlan, ...]
+    fixed: np.ndarray
+    counting: Counting | None
     weights: dict[tuple[str, str], float]
+    counted_weights: tuple[tuple[tuple[str, str], Counted], ...]
     order: tuple[tuple[str, str], ...]
     flops: float
     counted_flops: tuple[Counted, ...]
     synchronised: np.ndarray
 
+    @property
+    def tiles(self) -> int:
+        return len(self.fixed)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Member:
+    """A superstep of a segment, by class: the row of its counting, and fixed cycles."""
+
+    index: int
+    row: np.ndarray
+    fixed: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Segment:
+    """Supersteps of one chip without a sync in between. class_of int64[tiles of the chip].
+
+    reached float64[members]: the longest sum after each where no spike changes any of them, else None.
+    """
+
+    chip: int
+    members: tuple[Member, ...]
+    class_of: np.ndarray
+    classes: int
+    reached: np.ndarray | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stretch:
+    """Consecutive supersteps, all in one repeat or in none: their plans, and the segments of every chip."""
+
+    supersteps: tuple[Superstep, ...]
+    times: int
+    plans: tuple[SuperstepPlan, ...]
+    segments: tuple[Segment, ...]
+
+    def settled(self) -> list[int]:
+        """The supersteps that lie in no segment that spikes change, and count none in any other way."""
+        moving = {member.index for segment in self.segments if segment.reached is None for member in segment.members}
+        counted = {index for index, plan in enumerate(self.plans) if plan.counted_weights or plan.counted_flops}
+        return [index for index in range(len(self.plans)) if index not in moving | counted]
+
 
 @lru_cache(maxsize=8)
-def program_plan(program: Program, barrel: Barrel) -> dict[int, SuperstepPlan]:
-    """id of a superstep -> its plan."""
-    return {id(superstep): _plan(program, superstep, barrel) for superstep, _, _ in program.supersteps()}
+def program_plan(program: Program, barrel: Barrel) -> tuple[Stretch, ...]:
+    """In program order."""
+    stretches: list[Stretch] = []
+    outside: list[Superstep] = []
+    for item in program.body:
+        if isinstance(item, Repeat):
+            stretches += [_stretch(program, outside, 1, barrel), _stretch(program, item.body, item.times, barrel)]
+            outside = []
+        else:
+            outside.append(item)
+    stretches.append(_stretch(program, outside, 1, barrel))
+    return tuple(stretch for stretch in stretches if stretch.supersteps)
+
+
+def _stretch(program: Program, supersteps: Sequence[Superstep], times: int, barrel: Barrel) -> Stretch:
+    plans = tuple(_plan(program, superstep, barrel) for superstep in supersteps)
+    segments = []
+    for chip in range(program.chips):
+        begins = [index for index, plan in enumerate(plans) if plan.synchronised[chip]]
+        for first, last in pairwise(sorted({0, *begins, len(plans)})):
+            segments.append(_segment(plans, first, last, chip, program.tiles_per_chip))
+    return Stretch(supersteps=tuple(supersteps), times=times, plans=plans, segments=tuple(segments))
+
+
+def _segment(plans: Sequence[SuperstepPlan], first: int, last: int, chip: int, per_chip: int) -> Segment:
+    """Of supersteps first..last-1, those that use tiles of the chip."""
+    rows, fixed, indices = [], [], []
+    for index in range(first, last):
+        plan = plans[index]
+        low, high = max(plan.first, chip * per_chip), min(plan.first + plan.tiles, (chip + 1) * per_chip)
+        if low >= high:
+            continue
+        nowhere = 0 if plan.counting is None else plan.counting.rows
+        row, cycles = np.full(per_chip, nowhere, np.int64), np.zeros(per_chip)
+        here, own = slice(low - chip * per_chip, high - chip * per_chip), slice(low - plan.first, high - plan.first)
+        cycles[here] = plan.fixed[own]
+        if plan.counting is not None:
+            row[here] = plan.counting.row_of[own]
+        rows.append(row)
+        fixed.append(cycles)
+        indices.append(index)
+    if not indices:
+        return Segment(chip=chip, members=(), class_of=np.zeros(per_chip, np.int64), classes=1, reached=np.zeros(0))
+    settled = all(plans[index].counting is None for index in indices)
+    class_of, chosen = classes_of(np.vstack([np.array(rows, np.float64), np.array(fixed)]))
+    return Segment(
+        chip=chip,
+        members=tuple(
+            Member(index=index, row=row[chosen], fixed=cycles[chosen])
+            for index, row, cycles in zip(indices, rows, fixed, strict=True)
+        ),
+        class_of=class_of,
+        classes=len(chosen),
+        reached=np.cumsum(np.array(fixed)[:, chosen], axis=0).max(axis=1) if settled else None,
+    )
 
 
 def synchronised_chips(program: Program, superstep: Superstep) -> np.ndarray:
@@ -100,12 +188,13 @@ def _tile_range(superstep: Superstep) -> tuple[int, int]:
 def _plan(program: Program, superstep: Superstep, barrel: Barrel) -> SuperstepPlan:
     first, last = _tile_range(superstep)
     tiles = last - first
-    library = np.zeros(tiles)
-    tables: list[TablePlan] = []
+    fixed = np.zeros(tiles)
+    dealt: list[Dealt] = []
     weights: dict[tuple[str, str], float] = {}
+    counted_weights: list[tuple[tuple[str, str], Counted]] = []
     order: list[tuple[str, str]] = []
     flops, counted_flops = 0.0, []
-    dealt = np.zeros(tiles, np.int64)  # vertices dealt to the contexts of each tile so far, by earlier tables
+    turns = np.zeros(tiles, np.int64)  # vertices dealt to the contexts of each tile so far, by earlier tables
     for table in superstep.tables:
         codelet = table.codelet
         on = table.tiles - first
@@ -114,10 +203,13 @@ def _plan(program: Program, superstep: Superstep, barrel: Barrel) -> SuperstepPl
         if isinstance(codelet.cost, TileFormula):
             extents = {name: column for name, column in table.extents.items() if isinstance(column, np.ndarray)}
             cost = library_cycles(codelet.cost, extents, barrel)
-            np.add.at(library, on, np.broadcast_to(cost, on.shape))
+            np.add.at(fixed, on, np.broadcast_to(cost, on.shape))
             weights[part] = weights.get(part, 0.0) + float(np.sum(cost))
         elif table.vertices:
-            tables.append(_table_plan(table, codelet.cost, barrel, on, dealt, part))
+            one = _dealt(table, codelet.cost, barrel, on, turns)
+            dealt.append(one)
+            weights[part] = weights.get(part, 0.0) + float(one.constant.sum())
+            counted_weights += [(part, term) for term in one.terms]
         for term in codelet.flops:
             static, recorded = split_extents(table, term, term.bundles)
             if recorded is None:
@@ -126,16 +218,18 @@ def _plan(program: Program, superstep: Superstep, barrel: Barrel) -> SuperstepPl
                 counted_flops.append(counted(table, static, recorded))
     if superstep.exchange is not None and superstep.exchange.column("fragments_arranged").any():
         arranging = _arranging_cycles(superstep.exchange, barrel)
-        np.add.at(library, superstep.exchange.tiles[arranging > 0] - first, arranging[arranging > 0])
+        np.add.at(fixed, superstep.exchange.tiles[arranging > 0] - first, arranging[arranging > 0])
         part = ("arranging rows", "derived")
         weights[part] = float(arranging.sum())
         order.append(part)
+    if dealt and not counted_weights:
+        fixed = fixed + _constant_cycles(dealt, tiles, barrel)
     return SuperstepPlan(
         first=first,
-        tiles=tiles,
-        library=library,
-        tables=tuple(tables),
+        fixed=fixed,
+        counting=counting(dealt, tiles, barrel.contexts) if counted_weights else None,
         weights=weights,
+        counted_weights=tuple(counted_weights),
         order=tuple(dict.fromkeys(order)),
         flops=flops,
         counted_flops=tuple(counted_flops),
@@ -143,13 +237,14 @@ def _plan(program: Program, superstep: Superstep, barrel: Barrel) -> SuperstepPl
     )
 
 
-def _table_plan(
-    table: VertexTable, cost: WorkerBundles, barrel: Barrel, on: np.ndarray, dealt: np.ndarray, part: tuple[str, str]
-) -> TablePlan:
-    """`on` counts tiles from the first of the superstep; `dealt` goes on by the table's vertices."""
-    contexts, first, last = barrel.contexts, int(on.min()), int(on.max()) + 1
-    cell = _cells(on - first, contexts, dealt[first:last])
-    dealt[first:last] += np.bincount(on - first, minlength=last - first)
+def _dealt(table: VertexTable, cost: WorkerBundles, barrel: Barrel, on: np.ndarray, turns: np.ndarray) -> Dealt:
+    """`on` counts tiles from the first of the superstep; `turns` goes on by the table's vertices."""
+    order = np.argsort(on, kind="stable")
+    ordered = on[order]
+    turn = np.arange(len(ordered)) - np.searchsorted(ordered, ordered, side="left")
+    context = np.empty(len(ordered), np.int64)
+    context[order] = (turns[ordered] + turn) % barrel.contexts
+    turns += np.bincount(on, minlength=len(turns))
     constant = np.full(table.vertices, float(cost.fixed))
     terms = []
     for term in cost.terms:
@@ -158,14 +253,17 @@ def _table_plan(
             constant += static
         else:
             terms.append(counted(table, static, recorded))
-    return TablePlan(
-        first=first * contexts,
-        last=last * contexts,
-        cell=cell,
-        constant=np.bincount(cell, weights=constant, minlength=(last - first) * contexts),
-        terms=tuple(terms),
-        part=part,
-    )
+    return Dealt(tile=on, context=context, constant=constant, terms=tuple(terms))
+
+
+def _constant_cycles(dealt: list[Dealt], tiles: int, barrel: Barrel) -> np.ndarray:
+    """float64[tiles]: of workers whose bundles no spike changes."""
+    bundles = np.zeros((tiles, barrel.contexts))
+    for one in dealt:
+        cell = one.tile * barrel.contexts + one.context
+        bundles += np.bincount(cell, weights=one.constant, minlength=bundles.size).reshape(bundles.shape)
+    cycles: np.ndarray = np.maximum(barrel.issue_cycles * bundles.max(axis=1), bundles.cumsum(axis=1)[:, -1])
+    return cycles
 
 
 def _arranging_cycles(exchange: Exchange, barrel: Barrel) -> np.ndarray:
@@ -186,13 +284,3 @@ def library_cycles(cost: TileFormula, extents: dict[str, np.ndarray], barrel: Ba
     working = min(barrel.contexts, barrel.issue_cycles)
     cycles = np.asarray(cost.cycles(extents, working, barrel.vector_bytes), np.float64)
     return cycles * barrel.issue_cycles / working
-
-
-def _cells(on: np.ndarray, contexts: int, dealt: np.ndarray) -> np.ndarray:
-    """int64[vertices]: tile * contexts + context; the vertices of a tile are dealt out in turn."""
-    order = np.argsort(on, kind="stable")
-    ordered = on[order]
-    turn = np.arange(len(ordered)) - np.searchsorted(ordered, ordered, side="left")
-    cell = np.empty(len(ordered), np.int64)
-    cell[order] = ordered * contexts + (dealt[ordered] + turn) % contexts
-    return cell

@@ -1,0 +1,122 @@
+"""A recorded activity as the loads want it: checked against the program, and what several terms ask for made once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError
+from mimdsim.numerics import loads as numerics
+from mimdsim.program import Hits, Listed, RecordedActivity, Within
+from mimdsim.program.codelet import Recorded
+from mimdsim.timing.extents import Counted
+
+BEGIN, SPIKES_END, LISTED_END = range(3)  # of a list: where in `Recording.flat` it begins, its spikes end, it ends
+WHICH = {"spikes": (BEGIN, SPIKES_END), "listed": (BEGIN, LISTED_END), "gradient": (SPIKES_END, LISTED_END)}
+
+
+class Recording:
+    """The lists of all layers, one after another, and counts by layer and shift.
+
+    flat int32: what is listed; lists int64[lists, 3]: where; a layer's lists are [timestep, sample] from its first.
+    """
+
+    def __init__(self, activity: RecordedActivity):
+        self.activity = activity
+        self.found: dict[tuple[int, Recorded], int] = {}  # (table, hits) -> how many, as far as counted
+        self._counts: dict[tuple[str, int], np.ndarray] = {}
+        self._by_sample: dict[tuple[str, int, int], np.ndarray] = {}
+        self._totals: dict[tuple[str, int, int], np.ndarray] = {}
+        alike = {
+            name: (counts.shape[:2], activity.ids[name].shape[:2])
+            for name, counts in activity.counts.items()
+            if name in activity.ids
+        }
+        layers = [name for name, (counts, ids) in alike.items() if counts == ids]
+        self._first_list: dict[str, int] = {}
+        lists = room = 0
+        for name in layers:
+            self._first_list[name] = lists
+            lists += activity.counts[name][..., 0].size
+            room = numerics.append_listed(*self._given(name), np.empty((0, 3), np.int64), np.empty(0, np.int32), room)
+        self.lists, self.flat = np.empty((lists, 3), np.int64), np.empty(max(1, room), np.int32)
+        end = 0
+        for name in layers:
+            end = numerics.append_listed(*self._given(name), self.lists[self._first_list[name] :], self.flat, end)
+
+    def first_list(self, layer: str) -> int:
+        """Where the lists of a layer begin; raises MappingError when its ids and counts do not go together."""
+        if layer not in self._first_list:
+            ids = self.activity.ids[layer].shape[:2] if layer in self.activity.ids else "none"
+            raise MappingError(
+                f"recorded activity of layer '{layer}' has {self.activity.counts[layer].shape[:2]} counts and {ids} "
+                "lists of ids (timesteps, samples): record it with a run of the same network"
+            )
+        return self._first_list[layer]
+
+    def _given(self, layer: str) -> tuple[np.ndarray, np.ndarray]:
+        return np.asarray(self.activity.ids[layer]), np.asarray(self.activity.counts[layer])
+
+    def counts(self, extent: Recorded, samples: int, times: int) -> np.ndarray:
+        """int[times, batch, 2] at t + shift; raises MappingError where the recording does not fit the program."""
+        layer = extent.layer
+        if layer not in self.activity.counts:
+            raise MappingError(
+                f"recorded activity has no layer '{layer}' (it has {sorted(self.activity.counts)}): "
+                "record it with a run of the same network"
+            )
+        if (layer, extent.shift) not in self._counts:
+            self._counts[layer, extent.shift] = _shifted(self.activity.counts[layer], extent.shift, times)
+        found = self._counts[layer, extent.shift]
+        if len(found) != times:
+            raise MappingError(f"recorded activity has {len(found)} timesteps, the program repeats {times}")
+        if samples > found.shape[1]:
+            raise MappingError(
+                f"recorded activity has a batch of {found.shape[1]}, the program has {samples} samples: "
+                "record it with a run of the same batch"
+            )
+        return found
+
+    def by_sample(self, term: Counted, times: int) -> np.ndarray:
+        """float64[batch, times]: what the term counts of whole samples."""
+        which = int(isinstance(term.extent, Listed))
+        key = term.extent.layer, term.extent.shift, which
+        counts = self.counts(term.extent, term.samples, times)
+        if key not in self._by_sample:
+            self._by_sample[key] = np.ascontiguousarray(counts[..., which].T, np.float64)
+        return self._by_sample[key]
+
+    def total(self, term: Counted, times: int) -> float:
+        """Sum of weight * extent over vertices and timesteps."""
+        extent = term.extent
+        if isinstance(extent, Hits):
+            return self._total_hits(term, extent, times)
+        if isinstance(extent, Within):
+            listed = self.counts(extent, term.samples, times)[:, : term.samples, 1]
+            slots = np.minimum(listed, term.summed.shape[1] - 1)
+            return float(term.summed[np.arange(term.samples), slots].sum())
+        key = extent.layer, extent.shift, int(isinstance(extent, Listed))
+        if key not in self._totals:
+            self._totals[key] = self.by_sample(term, times).sum(axis=1)
+        return float(self._totals[key][: term.samples] @ term.summed)
+
+    def _total_hits(self, term: Counted, extent: Hits, times: int) -> float:
+        known = self.found.get((id(term.table), extent))
+        if term.single is not None and known is not None:
+            return term.single * known
+        batch = self.counts(extent, term.samples, times).shape[1]
+        at = extent.shift, times, self.first_list(extent.layer), batch
+        which = np.array(WHICH[extent.which])
+        return float(numerics.total_by_hit(term.weight, term.owner, *at, which, self.lists, self.flat))
+
+
+def _shifted(sequence: np.ndarray, shift: int, times: int) -> np.ndarray:
+    """The sequence at t + shift, zero before the first timestep."""
+    if len(sequence) != times:
+        raise MappingError(f"recorded activity has {len(sequence)} timesteps, the program repeats {times}")
+    if shift == 0:
+        return sequence
+    moved = np.zeros_like(sequence)
+    source = np.arange(times) + shift
+    inside = (source >= 0) & (source < times)
+    moved[inside] = sequence[source[inside]]
+    return moved
