@@ -51,7 +51,10 @@ def test_list_names_workloads_and_machines() -> None:
         (("run", "digits", "a100"), "exactly one tiled machine"),
         (("run", "digits", "bow", "--set", "tile.sram_bytes=32 KiB"), "three things to change"),
         (("run", "digits", "bow", "--set", "chip.tiles=3"), "tiles are usable"),
-        (("run", "digits", "bow", "--set", "network.spikes=dense"), "has no lowering to tiles"),
+        (
+            ("run", "digits", "bow", "--set", "network.spikes=dense", "--set", "mapping.value_bytes=2"),
+            "dense spikes on tiles are float32",
+        ),
         (("run", "nmnist-2", "bow", "--set", "data.path=/nonexistent"), "/nonexistent"),
         (("sweep", "digits", "bow", "--set", "tile=3"), "section.key"),
         (("sweep", "digits", "a100", "--set", "chip.clock_hz=1"), "is a GPU"),
