@@ -31,6 +31,7 @@ from mimdsim.workload import Workload, load_workload, network_of, open_dataset
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 TABLE = DOCS / "convergence.csv"
+MARKS = ("<!-- table -->", "<!-- end of table -->")
 COLUMNS = (
     "data", "variant", "seed", "epoch", "loss", "test_accuracy", "test_samples",
     "hidden_spike_share", "hidden_listed_share", "dropped_share",
@@ -62,7 +63,7 @@ SUBJECTS = {
         workload="digits",
         title="digits, 512-256-128-10",
         needed=0.95,
-        common={"training.epochs": 24, "training.schedule": "cosine"},
+        common={"training.epochs": 24, "training.schedule": "cosine", "network.reset_gradient": "mask"},
         variants={
             "10 %": {"network.capacity": (24, 12, 10)},
             "dense": {"network.capacity": (256, 128, 10), "network.second_threshold": -100.0},
@@ -173,6 +174,59 @@ def wanted_runs(only: list[str], variants: list[str], seeds: int, paths: dict[st
                     yield name, variant, seed
 
 
+def by_variant(rows: list[dict[str, Any]], name: str, variant: str) -> list[list[dict[str, Any]]]:
+    """The runs of a variant, one list of epochs each."""
+    runs: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        if (row["data"], row["variant"]) == (name, variant):
+            runs.setdefault(int(row["seed"]), []).append(row)
+    return [runs[seed] for seed in sorted(runs)]
+
+
+def table_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """The table of the page: accuracies in percent, the mean over seeds and in brackets the worst and the best one."""
+    lines = [
+        "| data | variant | seeds | epochs | after 10 epochs | in the end | emitted | listed | dropped |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, subject in SUBJECTS.items():
+        for variant in subject.variants:
+            runs = by_variant(rows, name, variant)
+            if not runs:
+                continue
+            tenth, last = (
+                [100 * float(run[min(at, len(run) - 1)]["test_accuracy"]) for run in runs] for at in (9, 999)
+            )
+            shares = [
+                f"{100 * np.mean([float(run[-1][column]) for run in runs]):.1f} %"
+                for column in ("hidden_spike_share", "hidden_listed_share", "dropped_share")
+            ]
+            accuracies = [f"{np.mean(some):.1f} ({min(some):.1f} to {max(some):.1f})" for some in (tenth, last)]
+            cells = [subject.title, variant, str(len(runs)), str(len(runs[0])), *accuracies, *shares]
+            lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def draw(rows: list[dict[str, Any]]) -> None:
+    """docs/convergence.png, and the table between the marks of docs/convergence.md."""
+    from mimdsim.report.figures_convergence import draw_convergence
+    from mimdsim.report.style import picture
+
+    curves: dict[str, dict[str, list[list[float]]]] = {}
+    for name, subject in SUBJECTS.items():
+        for variant in subject.variants:
+            runs = by_variant(rows, name, variant)
+            if runs:
+                accuracies = [[float(row["test_accuracy"]) for row in run] for run in runs]
+                curves.setdefault(subject.title, {})[variant] = accuracies
+    write_atomically(DOCS / "convergence.png", picture(draw_convergence(curves), "png"))
+    page = (DOCS / "convergence.md").read_text(encoding="utf-8")
+    before, _, rest = page.partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    table = "\n".join(table_lines(rows))
+    write_atomically(DOCS / "convergence.md", f"{before}{MARKS[0]}\n{table}\n{MARKS[1]}{after}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", default=[], choices=sorted(SUBJECTS))
@@ -189,6 +243,7 @@ def main() -> None:
             curve = " ".join(row["test_accuracy"] for row in rows[:: max(1, len(rows) // 6)])
             print(f"{name}, {variant}, seed {seed}: {curve} ... {rows[-1]['test_accuracy']}", flush=True)
             write_rows([*read_rows(), *rows])  # other runs may have added theirs meanwhile
+    draw(read_rows())
 
 
 if __name__ == "__main__":
