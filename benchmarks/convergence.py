@@ -46,7 +46,7 @@ class Subject:
 
     workload: str
     title: str
-    needed: float  # mean test accuracy that sparse training at 10 % must reach in the end
+    needed: float  # test accuracy that sparse training at 10 % is meant to reach in the end
     common: dict[str, Any] = field(default_factory=dict)
     variants: dict[str, dict[str, Any]] = field(default_factory=dict)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import matplotlib.style
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from mimdsim.report.style import LAYER_COLOURS, STYLE, panels, plain_axis
 
@@ -38,6 +39,7 @@ def draw_convergence(curves: Curves) -> Figure:
             panel.set_ylabel("test accuracy, %")
             panel.grid()
             plain_axis(panel.yaxis)
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
         for spare in axes[len(curves) :]:
             spare.set_axis_off()
         named = {name: line for panel in axes for line, name in zip(*panel.get_legend_handles_labels(), strict=True)}
