@@ -31,7 +31,7 @@ class Lowering:
     variables: dict[str, Variable] = field(default_factory=dict)
     storage: dict[str, tuple[str, ...]] = field(default_factory=dict)
     body: list[Superstep | Repeat] = field(default_factory=list)
-    block: list[Superstep] | None = None  # the open repeat's body
+    open: list[list[Superstep | Repeat]] = field(default_factory=list)  # bodies of open repeats, outermost first
     inputs: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)
     recorded: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -260,10 +260,7 @@ class Lowering:
             defines=defines,
             mergeable=mergeable,
         )
-        if self.block is None:
-            self.body.append(superstep)
-        else:
-            self.block.append(superstep)
+        self.block.append(superstep)
 
     def _in_format(self, table: VertexTable) -> VertexTable:
         """The table with its codelet for the formats chosen; library vertices by the variable they move first."""
@@ -283,13 +280,17 @@ class Lowering:
         held = self.variables[name]
         return held.category == MOMENTS and len(held.shape) > 1
 
+    @property
+    def block(self) -> list[Superstep | Repeat]:
+        """What supersteps are appended to."""
+        return self.open[-1] if self.open else self.body
+
     def open_repeat(self) -> None:
-        self.block = []
+        self.open.append([])
 
     def close_repeat(self, times: int, reverse: bool) -> None:
-        assert self.block is not None
-        self.body.append(Repeat(times=times, body=tuple(self.block), reverse=reverse))
-        self.block = None
+        body = self.open.pop()
+        self.block.append(Repeat(times=times, body=tuple(body), reverse=reverse))
 
     def program(self) -> Program:
         layer_of_tile = [""] * self.placement.tiles

@@ -173,16 +173,16 @@ def _fixed_bytes(supersteps: list[Superstep], tiles: int, machine: MimdMachine) 
 def _spans(program: Program) -> dict[str, tuple[int, int]]:
     """First and last superstep in which each used variable must be in memory."""
     accesses: dict[str, list[tuple[int, bool]]] = {}  # position, whether it is a whole write
-    ranges: list[tuple[int, int]] = []
     position = 0
-    for item in program.body:
-        body = item.body if isinstance(item, Repeat) else (item,)
-        if isinstance(item, Repeat):
-            ranges.append((position, position + len(body) - 1))
-        for superstep in body:
+    extent: dict[Repeat, tuple[int, int]] = {}
+    for stretch in program.stretches():
+        for repeat in stretch.repeats:
+            extent[repeat] = extent.get(repeat, (position, 0))[0], position + len(stretch.body) - 1
+        for superstep in stretch.body:
             for name, whole_write in _touches(superstep):
                 accesses.setdefault(name, []).append((position, whole_write))
             position += 1
+    ranges = sorted(extent.values(), key=lambda one: one[1] - one[0])  # those within others first
     last_position = position - 1
     from_host = set(program.inputs.values())
     spans: dict[str, tuple[int, int]] = {}

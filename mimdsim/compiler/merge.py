@@ -9,22 +9,13 @@ from __future__ import annotations
 import heapq
 from dataclasses import replace
 
-from mimdsim.program import Program, Repeat, Superstep
+from mimdsim.program import Program, Superstep
+from mimdsim.program.repeats import joined
 
 
 def merge_supersteps(program: Program) -> Program:
     """The program with mergeable supersteps of equal stage and depth joined, in every stretch between repeats."""
-    body: list[Superstep | Repeat] = []
-    stretch: list[Superstep] = []
-    for item in program.body:
-        if isinstance(item, Repeat):
-            body += _merge_stretch(stretch)
-            stretch = []
-            body.append(replace(item, body=tuple(_merge_stretch(list(item.body)))))
-        else:
-            stretch.append(item)
-    body += _merge_stretch(stretch)
-    return replace(program, body=tuple(body))
+    return replace(program, body=joined(program.body, _merge_stretch))
 
 
 def touched(superstep: Superstep) -> tuple[set[str], set[str]]:

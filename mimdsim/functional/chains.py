@@ -19,7 +19,7 @@ from mimdsim.functional.wide import is_whole, widened
 from mimdsim.numerics import chains as kernels
 from mimdsim.numerics import dense, spikes
 from mimdsim.numerics.vectors import GROUPS, WIDTH
-from mimdsim.program import Copy, Repeat, VertexTable
+from mimdsim.program import Copy, VertexTable
 from mimdsim.program.codelet import now_shift
 
 Call = Callable[[int], None]
@@ -33,8 +33,8 @@ class Memory(Protocol):
 
     arrays: dict[str, np.ndarray]
 
-    def zeros(self, name: str) -> np.ndarray:
-        """A timestep of a sequence before the first."""
+    def taken(self, name: str, shift: int) -> Callable[[int], np.ndarray]:
+        """What "@t" and a shift name of a sequence in a timestep."""
 
     def share(self, count: int, work: Callable[[int, int], None]) -> None:
         """`work(first, last)` on shares of 0..count-1."""
@@ -92,10 +92,10 @@ def _all_samples(table: VertexTable, batch: int, compute: object) -> bool:
 
 
 def _view(memory: Memory, now: str, sequence: str, shift: int) -> Call:
-    whole, nothing, arrays = memory.arrays[sequence], memory.zeros(sequence), memory.arrays
+    taken, arrays = memory.taken(sequence, shift), memory.arrays
 
     def call(t: int) -> None:
-        arrays[now] = whole[t + shift] if t + shift >= 0 else nothing
+        arrays[now] = taken(t)
 
     return call
 
@@ -258,7 +258,7 @@ def _weight_gradients(uses: Uses, memory: Memory, chains: Chains) -> None:
             continue
         owner = _replica_of_sample(table, uses.program.variables[q].shape[0])
         if owner is not None:
-            deferred = _Deferred(uses, memory, table, summed, use.repeat, owner)
+            deferred = _Deferred(uses, memory, table, summed, use, owner)
             chains.replaced |= {id(filled): None, id(table): deferred.record, id(summed): deferred.finish}
 
 
@@ -280,22 +280,22 @@ class _Deferred:
     """The lists and current gradients of all turns of a repeat, kept until the sum over replicas."""
 
     def __init__(
-        self, uses: Uses, memory: Memory, table: VertexTable, summed: VertexTable, repeat: Repeat, owner: np.ndarray
+        self, uses: Uses, memory: Memory, table: VertexTable, summed: VertexTable, use: Use, owner: np.ndarray
     ):
         variables = uses.program.variables
-        self._memory, self._owner, self._repeat = memory, owner, repeat
+        self._memory, self._owner, self._turns, self._reverse = memory, owner, use.timesteps, use.reverse
         self._q, self._ids, self._counts = (table.operands[name] for name in ("q", "ids", "counts"))
         self._total = summed.operands["total"]
         self._replicas, self._inputs, self._neurons = variables[table.operands["dw"]].shape
         batch, capacity = len(owner), variables[self._ids].shape[1]
-        self._history = aligned((-(-self._neurons // WIDTH), batch * repeat.times, WIDTH))
-        self._starts = np.zeros(repeat.times * batch + 1, np.int64)
-        self._listed = np.empty(repeat.times * batch * capacity, np.int32)  # reserved; touched as far as spikes go
+        self._history = aligned((-(-self._neurons // WIDTH), batch * use.timesteps, WIDTH))
+        self._starts = np.zeros(use.timesteps * batch + 1, np.int64)
+        self._listed = np.empty(use.timesteps * batch * capacity, np.int32)  # reserved; touched as far as spikes go
 
     def record(self, t: int) -> None:
         """In place of adding to the replicas."""
-        arrays, turns = self._memory.arrays, self._repeat.times
-        turn = turns - 1 - t if self._repeat.reverse else t
+        arrays, turns = self._memory.arrays, self._turns
+        turn = turns - 1 - t if self._reverse else t
         given = arrays[self._ids], arrays[self._counts], arrays[self._q]
         kernels.record(*given, turn, turns, self._starts, self._listed, self._history)
 
@@ -303,7 +303,7 @@ class _Deferred:
         """The sums, in place of adding up replicas."""
         columns = np.empty(self._replicas * self._inputs + 2, np.int64)
         rows = np.empty(int(self._starts[-1]), np.int32)
-        lists = (self._repeat.times, self._starts, self._listed)
+        lists = (self._turns, self._starts, self._listed)
         kernels.sort_by_replica(self._owner, self._inputs, *lists, columns, rows)
         given = self._memory.arrays[self._total], self._replicas, columns, rows, self._history
         self._memory.share(len(self._history), lambda first, last: kernels.summed_weight_gradient(*given, first, last))

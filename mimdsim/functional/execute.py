@@ -50,7 +50,7 @@ class Executor:
         self.share = Shares(threads)
         self._zero: dict[str, np.ndarray] = {}
         self._calls: dict[int, list[Call]] = {}
-        self._turns: list[Turns] | None = None
+        self._turns: Turns | None = None
         for superstep, _, _ in program.supersteps():
             calls = [self._prepare_copy(copy) for copy in superstep.copies]
             calls += [self._prepare(superstep, table, frozenset()) for table in superstep.tables]
@@ -82,29 +82,22 @@ class Executor:
         if self._turns is None:
             self._turns, self._moving = self._shortened()
         kept = {name: self.arrays[name] for name in self._moving}
-        for turns in self._turns:
-            turns.run(phases)
+        run = self._turns.prepared(phases)
+        if run is not None:
+            run(0)
         self.arrays.update(kept)
 
     def steps(self, phases: Collection[str] = ALL_PHASES) -> Iterator[tuple[Superstep, int]]:
         """Run one superstep after another; yields each with its timestep when it is done."""
-        for item in self.program.body:
-            if not isinstance(item, Repeat):
-                if item.phase in phases:
-                    self._superstep(item, 0)
-                    yield item, 0
-                continue
-            body = [superstep for superstep in item.body if superstep.phase in phases]
-            order = range(item.times if body else 0)
-            for t in reversed(order) if item.reverse else order:
-                for superstep in body:
-                    self._superstep(superstep, t)
-                    yield superstep, t
+        for superstep, t in self.program.turns(phases):
+            for call in self._calls[id(superstep)]:
+                call(t)
+            yield superstep, t
 
     @property
     def timesteps(self) -> int:
         """Of the program's repeats."""
-        return max((item.times for item in self.program.body if isinstance(item, Repeat)), default=1)
+        return self.program.timesteps
 
     def activity(self) -> RecordedActivity:
         """Spikes of the last run, from the recorded sequences; int32 in whatever format the program lists them.
@@ -124,23 +117,23 @@ class Executor:
             only_listed(self.arrays[names[0]], counts[layer], ids[layer])
         return RecordedActivity(ids=ids, counts=counts, dropped={})
 
-    def _shortened(self) -> tuple[list[Turns], frozenset[str]]:
+    def _shortened(self) -> tuple[Turns, frozenset[str]]:
         """The program in as few passes as give the same bits, and the variables whose array changes under way."""
         chains = find_chains(Uses(self.program), self)
         moving = frozenset(chains.moving)
-        made = []
-        for item in self.program.body:
-            body = item.body if isinstance(item, Repeat) else (item,)
-            calls = [(superstep.phase, self._short_calls(superstep, chains, moving)) for superstep in body]
-            made.append(
-                Turns(
-                    times=item.times if isinstance(item, Repeat) else 1,
-                    reverse=isinstance(item, Repeat) and item.reverse,
-                    before=chains.before.get(id(item), []),
-                    body=calls,
-                )
-            )
-        return made, moving
+
+        def shortened(repeat: Repeat) -> Turns:
+            body = [
+                shortened(item) if isinstance(item, Repeat) else (item.phase, self._short_calls(item, chains, moving))
+                for item in repeat.body
+            ]
+            return Turns(repeat=repeat, before=chains.before.get(id(repeat), []), body=body)
+
+        made = [
+            shortened(item) if isinstance(item, Repeat) else (item.phase, self._short_calls(item, chains, moving))
+            for item in self.program.body
+        ]
+        return Turns(repeat=Repeat(times=1, body=()), before=[], body=made), moving
 
     def _short_calls(self, superstep: Superstep, chains: Chains, moving: frozenset[str]) -> list[Call]:
         calls = [self._prepare_copy(copy) for copy in superstep.copies]
@@ -153,23 +146,21 @@ class Executor:
 
     # ---- one superstep
 
-    def _superstep(self, superstep: Superstep, t: int) -> None:
-        for call in self._calls[id(superstep)]:
-            call(t)
-
     def at(self, name: str, box_entry: str, t: int) -> np.ndarray:
         """The array a field works on: the whole variable, or the timestep its "@t" names (zeros before the first)."""
-        array = self.arrays[name]
         shift = now_shift(box_entry)
-        if shift is None:
-            return array
-        return array[t + shift] if t + shift >= 0 else self.zeros(name)
+        return self.arrays[name] if shift is None else self.taken(name, shift)(t)
 
-    def zeros(self, name: str) -> np.ndarray:
-        """One timestep of a sequence, nothing in it: what lies before the first."""
+    def taken(self, name: str, shift: int) -> Callable[[int], np.ndarray]:
+        """What "@t" and a shift name of a sequence in a timestep: one entry, nothing in it before the first."""
+        sequence, variable = self.arrays[name], self.program.variables[name]
         if name not in self._zero:
-            self._zero[name] = np.zeros(self.arrays[name].shape[1:], self.arrays[name].dtype)
-        return self._zero[name]
+            self._zero[name] = np.zeros(sequence.shape[1:], sequence.dtype)
+        before = self._zero[name]
+        if variable.entries == "timesteps":
+            return lambda t: sequence[t + shift] if t + shift >= 0 else before
+        entry = variable.entry
+        return lambda t: sequence[entry(t, shift)]
 
     def _prepare(self, superstep: Superstep, table: VertexTable, moved: frozenset[str]) -> Call:
         if table.codelet.form == "vertex":
@@ -180,8 +171,8 @@ class Executor:
         constants = [table.constants[name] for name in table.codelet.constants]
         arrays = [self.arrays[name] for name in names]
         now = [
-            (index, array, self.zeros(name), shift)
-            for index, (array, name, shift) in enumerate(zip(arrays, names, shifts, strict=True))
+            (index, self.taken(name, shift))
+            for index, (name, shift) in enumerate(zip(names, shifts, strict=True))
             if shift is not None
         ]
         moving = [(index, name) for index, name in enumerate(names) if name in moved]
@@ -189,8 +180,8 @@ class Executor:
         dealt = share.threads > 1 and compute in HEAVY and len(columns[0]) > 1
 
         def call(t: int) -> None:
-            for index, sequence, before, shift in now:
-                arrays[index] = sequence[t + shift] if t + shift >= 0 else before
+            for index, taken in now:
+                arrays[index] = taken(t)
             for index, name in moving:
                 arrays[index] = memory[name]
             if dealt:  # vertices are independent of each other, so any of them may go to any thread
@@ -231,10 +222,9 @@ class Executor:
         def call(t: int) -> None:
             source, target = self.arrays[copy.source], self.arrays[copy.target]
             if copy.target_shift is not None:
-                target = target[t + copy.target_shift]
+                target = self.taken(copy.target, copy.target_shift)(t)
             if copy.source_shift is not None:
-                early = t + copy.source_shift < 0
-                source = self.zeros(copy.source) if early else source[t + copy.source_shift]
+                source = self.taken(copy.source, copy.source_shift)(t)
             target[...] = source
 
         return call
@@ -251,23 +241,34 @@ def _listed(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(kw_only=True, eq=False)
 class Turns:
-    """The calls of a repeat, or of one superstep as a repeat of one: by phase, with what comes before."""
+    """The calls of a repeat: by phase, or of a repeat within it; with what comes before the first turn."""
 
-    times: int
-    reverse: bool
+    repeat: Repeat
     before: list[Call]
-    body: list[tuple[str, list[Call]]]
+    body: list[tuple[str, list[Call]] | Turns]
 
-    def run(self, phases: Collection[str]) -> None:
-        body = [call for phase, calls in self.body if phase in phases for call in calls]
+    def prepared(self, phases: Collection[str]) -> Call | None:
+        """All turns as one call, given the first timestep; None where nothing belongs to these phases."""
+        body: list[Call] = []
+        for part in self.body:
+            if isinstance(part, Turns):
+                inner = part.prepared(phases)
+                body += [inner] if inner is not None else []
+            elif part[0] in phases:
+                body += part[1]
         if not body:
-            return
-        for call in self.before:
-            call(0)
-        order = range(self.times)
-        for t in reversed(order) if self.reverse else order:
-            for call in body:
-                call(t)
+            return None
+        order, segment = range(self.repeat.times), self.repeat.segment
+
+        def call(first: int) -> None:
+            for before in self.before:
+                before(first)
+            for turn in reversed(order) if self.repeat.reverse else order:
+                t = first + turn * segment
+                for each in body:
+                    each(t)
+
+        return call
 
 
 class VertexFailure(MappingError):

@@ -52,7 +52,7 @@ class HalfExecutor(Executor):
         for superstep, t in self.steps(phases):
             for name, shift in self._written[id(superstep)]:
                 array = self.arrays[name]
-                _round(array if shift is None else array[t + shift])
+                _round(array if shift is None else array[self.program.variables[name].entry(t, shift)])
             if observe is not None:
                 observe(superstep, t, self)
 

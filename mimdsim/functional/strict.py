@@ -13,7 +13,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.functional.execute import ALL_PHASES, Executor, Observer, VertexFailure, index_of
-from mimdsim.program import Repeat, Superstep, VertexTable
+from mimdsim.program import Superstep, VertexTable
 from mimdsim.program.rows import boxes_of
 from mimdsim.program.verify import vertex_name
 
@@ -22,16 +22,10 @@ INTEGER_POISON = -(2**30)  # as an index it leaves every array, also counted fro
 
 def execute_strictly(executor: Executor, phases: Collection[str] = ALL_PHASES, observe: Observer | None = None) -> None:
     """Run the program of `executor` on its arrays; raises MappingError that names the vertex that broke a rule."""
-    for item in executor.program.body:
-        times = item.times if isinstance(item, Repeat) else 1
-        body = item.body if isinstance(item, Repeat) else (item,)
-        reverse = isinstance(item, Repeat) and item.reverse
-        for t in reversed(range(times)) if reverse else range(times):
-            for superstep in body:
-                if superstep.phase in phases:
-                    _run(executor, superstep, t)
-                    if observe is not None:
-                        observe(superstep, t, executor)
+    for superstep, t in executor.program.turns(phases):
+        _run(executor, superstep, t)
+        if observe is not None:
+            observe(superstep, t, executor)
 
 
 def _run(executor: Executor, superstep: Superstep, t: int) -> None:

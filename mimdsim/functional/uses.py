@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from mimdsim.program import Copy, Program, Repeat, Superstep, VertexTable
+from mimdsim.program import Copy, Program, Repeat, Stretch, Superstep, VertexTable
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Use:
-    """A table or a copy: its place in program order, the repeat it is in (None: none), what it reads and writes."""
+    """A table or a copy: its place in program order, the repeat it is in (None: none; else the innermost) with all
+    timesteps and their direction, what it reads and writes."""
 
     place: int
     repeat: Repeat | None
+    timesteps: int
+    reverse: bool
     superstep: Superstep
     item: VertexTable | Copy
     reads: frozenset[str]
@@ -27,17 +30,16 @@ class Uses:
         self.program = program
         self.all: list[Use] = []
         place = 0
-        for item in program.body:
-            repeat = item if isinstance(item, Repeat) else None
-            for superstep in item.body if isinstance(item, Repeat) else (item,):
+        for stretch in program.stretches():
+            for superstep in stretch.body:
                 for copy in superstep.copies:
                     reads, writes = frozenset([copy.source]), frozenset([copy.target])
-                    self._add(place, repeat, superstep, copy, reads, writes)
+                    self._add(place, stretch, superstep, copy, reads, writes)
                 for table in superstep.tables:
                     fields = table.codelet.fields
                     reads = frozenset(table.operands[field.name] for field in fields if field.reads)
                     writes = frozenset(table.operands[field.name] for field in fields if field.writes)
-                    self._add(place, repeat, superstep, table, reads, writes)
+                    self._add(place, stretch, superstep, table, reads, writes)
                 place += 1
         self.of: dict[str, list[Use]] = defaultdict(list)
         for use in self.all:
@@ -49,13 +51,24 @@ class Uses:
     def _add(
         self,
         place: int,
-        repeat: Repeat | None,
+        stretch: Stretch,
         superstep: Superstep,
         item: VertexTable | Copy,
         reads: frozenset[str],
         writes: frozenset[str],
     ) -> None:
-        self.all.append(Use(place=place, repeat=repeat, superstep=superstep, item=item, reads=reads, writes=writes))
+        self.all.append(
+            Use(
+                place=place,
+                repeat=stretch.repeats[-1] if stretch.repeats else None,
+                timesteps=stretch.times,
+                reverse=stretch.reverse,
+                superstep=superstep,
+                item=item,
+                reads=reads,
+                writes=writes,
+            )
+        )
 
     def computed_by(self, compute: object) -> list[tuple[Use, VertexTable]]:
         """Tables that this function computes."""

@@ -24,11 +24,11 @@ from mimdsim.program.records import (
     Exchange,
     Program,
     RecordedActivity,
-    Repeat,
     Superstep,
     Variable,
     VertexTable,
 )
+from mimdsim.program.repeats import Repeat, Stretch
 from mimdsim.program.verify import verify
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "Repeat",
     "Spikes",
     "SpikesOver",
+    "Stretch",
     "Superstep",
     "Term",
     "TileFormula",

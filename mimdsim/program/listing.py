@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from mimdsim.program.records import Program, Repeat, Superstep
+from mimdsim.program.records import Program, Superstep
+from mimdsim.program.repeats import Repeat
 
 
 def listing(program: Program) -> str:
     """Supersteps with vertices, tiles and bytes exchanged; then variables with shape, category and placement."""
     lines = [f"program on {program.tiles} tiles"]
     for item in program.body:
-        if isinstance(item, Repeat):
-            direction = "backwards" if item.reverse else "forwards"
-            lines.append(f"repeat {item.times} timesteps {direction}")
-            lines += ["  " + line for superstep in item.body for line in _superstep(superstep)]
-        else:
-            lines += _superstep(item)
+        lines += _repeat(item) if isinstance(item, Repeat) else _superstep(item)
     lines.append("variables")
     for name, variable in sorted(program.variables.items()):
         mapping = variable.mapping
@@ -26,6 +22,15 @@ def listing(program: Program) -> str:
             f"{len(set(mapping.tiles.tolist()))} tiles"
         )
     return "\n".join(lines) + "\n"
+
+
+def _repeat(repeat: Repeat) -> list[str]:
+    direction = "backwards" if repeat.reverse else "forwards"
+    what = "timesteps" if repeat.segment == 1 else f"segments of {repeat.segment} timesteps"
+    lines = [f"repeat {repeat.times} {what} {direction}"]
+    for item in repeat.body:
+        lines += ["  " + line for line in (_repeat(item) if isinstance(item, Repeat) else _superstep(item))]
+    return lines
 
 
 def _superstep(superstep: Superstep) -> list[str]:

@@ -1,4 +1,4 @@
-"""Programs: variables on tiles, vertex tables, exchanges, supersteps and repeats.
+"""Programs: variables on tiles, vertex tables, exchanges, supersteps.
 
 A superstep is sync, exchange, compute, in this order. Its vertices see what the exchange delivered and what lies on
 their own tile, and no vertex sees what another one writes in the same superstep.
@@ -6,7 +6,7 @@ their own tile, and no vertex sees what another one writes in the same superstep
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.program.codelet import Codelet, Recorded
 from mimdsim.program.mapping import TileMapping
+from mimdsim.program.repeats import Body, Repeat, Stretch, changed, stretches, turns
 
 CATEGORIES = (
     "weights",
@@ -27,6 +28,7 @@ CATEGORIES = (
     "vertices",
     "code",
 )
+ENTRIES = ("timesteps", "segments", "segment")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,6 +39,8 @@ class Variable:
     stored_bytes: bytes of an element in tile memory and on the wire where that is not what `dtype` takes (0: it is);
     its values are computed in `dtype` all the same, and halves rounded by whoever runs the program for its values.
     values: what it holds from the start, loaded with the program (None: zeros, until something writes it).
+    entries: what its first axis counts where vertices take it at "@t": 'timesteps', 'segments' of `segment` timesteps
+    each, or 'segment': the timesteps of the one that is open, after an entry for what was before it.
     """
 
     name: str
@@ -47,8 +51,12 @@ class Variable:
     persistent: bool = False
     stored_bytes: int = 0
     values: np.ndarray | None = None
+    entries: str = "timesteps"
+    segment: int = 0
 
     def __post_init__(self) -> None:
+        if self.entries not in ENTRIES or (self.entries == "timesteps") != (self.segment == 0):
+            raise ValueError(f"variable '{self.name}': entries '{self.entries}' with segments of {self.segment}")
         if self.category not in CATEGORIES:
             raise ValueError(f"variable '{self.name}': category '{self.category}' must be one of {CATEGORIES}")
         if self.stored_bytes < 0:
@@ -59,6 +67,12 @@ class Variable:
     @property
     def item_bytes(self) -> int:
         return self.stored_bytes or int(np.dtype(self.dtype).itemsize)
+
+    def entry(self, t: int, shift: int) -> int:
+        """The index on the first axis that "@t" and a shift name in timestep t; below 0: before the first."""
+        if self.entries == "timesteps":
+            return t + shift
+        return (t // self.segment if self.entries == "segments" else t % self.segment + 1) + shift
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -220,15 +234,6 @@ class Superstep:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Repeat:
-    """`body` once per timestep, from the first to the last, or from the last to the first when `reverse`."""
-
-    times: int
-    body: tuple[Superstep, ...]
-    reverse: bool = False
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Program:
     """A lowered training step.
 
@@ -238,7 +243,7 @@ class Program:
 
     tiles: int
     variables: dict[str, Variable]
-    body: tuple[Superstep | Repeat, ...]
+    body: Body
     layers: tuple[str, ...]
     inputs: dict[str, str]  # graph input -> variable
     outputs: dict[str, str]  # graph value -> variable
@@ -250,24 +255,28 @@ class Program:
     def tiles_per_chip(self) -> int:
         return self.tiles // self.chips
 
-    def supersteps(self) -> Iterator[tuple[Superstep, int, bool]]:
-        """Each superstep once, in program order, with its repeat count and whether time runs backwards."""
-        for item in self.body:
-            if isinstance(item, Repeat):
-                for superstep in item.body:
-                    yield superstep, item.times, item.reverse
-            else:
-                yield item, 1, False
+    @property
+    def timesteps(self) -> int:
+        """Of the program's repeats."""
+        return max((item.timesteps for item in self.body if isinstance(item, Repeat)), default=1)
 
-    def map_supersteps(self, change: object) -> Program:
+    def stretches(self) -> Iterator[Stretch]:
+        """All supersteps in program order, in runs that no repeat begins or ends within."""
+        return stretches(self.body)
+
+    def supersteps(self) -> Iterator[tuple[Superstep, int, bool]]:
+        """Each superstep once, in program order, with how often it runs and whether time runs backwards."""
+        for stretch in self.stretches():
+            for superstep in stretch.body:
+                yield superstep, stretch.times, stretch.reverse
+
+    def turns(self, phases: Collection[str] | None = None) -> Iterator[tuple[Superstep, int]]:
+        """The supersteps of `phases` (None: all) as they run, one after another, each with its timestep."""
+        return turns(self.body, 0, phases)
+
+    def map_supersteps(self, change: Callable[[Superstep], Superstep]) -> Program:
         """The program with `change(superstep) -> superstep` applied to each."""
-        body: list[Superstep | Repeat] = []
-        for item in self.body:
-            if isinstance(item, Repeat):
-                body.append(replace(item, body=tuple(change(step) for step in item.body)))  # type: ignore[operator]
-            else:
-                body.append(change(item))  # type: ignore[operator]
-        return replace(self, body=tuple(body))
+        return replace(self, body=changed(self.body, change))
 
     def with_codelet(self, name: str, codelet: Codelet) -> Program:
         """The program with vertices of codelet `name` computed by `codelet`; raises MappingError if there are none."""
@@ -282,11 +291,11 @@ class Program:
             )
             return replace(superstep, tables=tables) if hit else superstep
 
-        changed = self.map_supersteps(change)
+        made = self.map_supersteps(change)
         if not found:
             known = sorted({table.codelet.name for step, _, _ in self.supersteps() for table in step.tables})
             raise MappingError(f"no vertex of codelet '{name}' in the program{suggest(name, known)}")
-        return changed
+        return made
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

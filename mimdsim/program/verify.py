@@ -100,7 +100,7 @@ def _check_table(
             problems.append(_problem("variable exists", superstep, table, 0, text))
             continue
         variable = program.variables[name]
-        if takes_timestep(item) and times != variable.shape[0]:
+        if takes_timestep(item) and variable.entries != "segment" and times != variable.shape[0]:
             where = "outside a repeat" if times == 1 else f"in a repeat of {times} timesteps"
             text = f"takes the timestep of '{name}' {where}; it has {variable.shape[0]}"
             problems.append(_problem("timestep in repeat", superstep, table, 0, text))

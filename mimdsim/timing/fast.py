@@ -210,17 +210,23 @@ def _loop_spans(program: Program, machine: MimdMachine) -> list[Span]:
     """Control of every repeat, once per timestep: counting on one tile, and the sync by which all learn of it."""
     spans = []
     sync = machine.sync.internal_cycles if program.chips == 1 else machine.sync.external_cycles
-    for item in program.body:
-        if isinstance(item, Repeat) and item.body:
+    turns: dict[Repeat, int] = {}
+    phases: dict[Repeat, str] = {}
+    for stretch in program.stretches():
+        for depth, repeat in enumerate(stretch.repeats):
+            turns[repeat] = repeat.times * (turns[stretch.repeats[0]] if depth else 1)
+            phases.setdefault(repeat, stretch.body[0].phase)
+    for repeat, times in turns.items():
+        if times:
             spans.append(
                 Span(
-                    name=f"loop control {item.body[0].phase}",
+                    name=f"loop control {phases[repeat]}",
                     op="repeat",
-                    phase=item.body[0].phase,
-                    times=item.times,
+                    phase=phases[repeat],
+                    times=times,
                     compute_cycles=0,
                     exchange_cycles=0,
-                    sync_cycles=(machine.sync.loop_cycles + sync) * item.times,
+                    sync_cycles=(machine.sync.loop_cycles + sync) * times,
                     busy_cycles=0,
                     bytes_received=0,
                     flops=0,

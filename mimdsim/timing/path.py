@@ -15,7 +15,7 @@ import numpy as np
 
 from mimdsim.costs.fabric import phase_cycles
 from mimdsim.machine import MimdMachine
-from mimdsim.program import Program, Repeat, Superstep
+from mimdsim.program import Program, Superstep
 from mimdsim.timing.event import global_exchange_seconds
 from mimdsim.timing.loads import SuperstepLoad, synchronised_chips
 
@@ -61,15 +61,9 @@ def critical_path(program: Program, machine: MimdMachine, loads: tuple[Superstep
     """One part per superstep, in program order; their sum is the time of the program on all chips."""
     parts: list[PathPart] = []
     waiting = zip(_all_moving(program, machine), loads, strict=True)
-    outside = 0
-    for item in program.body:
-        if isinstance(item, Repeat):
-            parts += _stretch_parts(1, list(islice(waiting, outside)))
-            parts += _stretch_parts(item.times, list(islice(waiting, len(item.body))))
-            outside = 0
-        else:
-            outside += 1
-    return tuple(parts + _stretch_parts(1, list(waiting)))
+    for stretch in program.stretches():
+        parts += _stretch_parts(stretch.times, list(islice(waiting, len(stretch.body))))
+    return tuple(parts)
 
 
 def _all_moving(program: Program, machine: MimdMachine) -> tuple[_Moving, ...]:

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mimdsim.program import Exchange, Program, Repeat, Superstep, TileFormula, VertexTable, WorkerBundles
+from mimdsim.program import Exchange, Program, Superstep, TileFormula, VertexTable, WorkerBundles
 from mimdsim.timing.classes import Counting, Dealt, classes_of, counting
 from mimdsim.timing.extents import Counted, counted, split_extents
 
@@ -100,16 +100,7 @@ class Stretch:
 @lru_cache(maxsize=8)
 def program_plan(program: Program, barrel: Barrel) -> tuple[Stretch, ...]:
     """In program order."""
-    stretches: list[Stretch] = []
-    outside: list[Superstep] = []
-    for item in program.body:
-        if isinstance(item, Repeat):
-            stretches += [_stretch(program, outside, 1, barrel), _stretch(program, item.body, item.times, barrel)]
-            outside = []
-        else:
-            outside.append(item)
-    stretches.append(_stretch(program, outside, 1, barrel))
-    return tuple(stretch for stretch in stretches if stretch.supersteps)
+    return tuple(_stretch(program, stretch.body, stretch.times, barrel) for stretch in program.stretches())
 
 
 def _stretch(program: Program, supersteps: Sequence[Superstep], times: int, barrel: Barrel) -> Stretch:

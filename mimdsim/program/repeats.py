@@ -1,0 +1,107 @@
+"""Repeats, one within another at most, and the ways to walk a program: by stretches, or turn by turn as it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias, Union
+
+if TYPE_CHECKING:
+    from mimdsim.program.records import Superstep
+
+Body: TypeAlias = tuple[Union["Superstep", "Repeat"], ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Repeat:
+    """`body` once per turn, from the first to the last, or from the last to the first when `reverse`.
+
+    A turn is one timestep or, where the body holds repeats (all of as many turns, none with repeats in it), a segment
+    of timesteps; what stands beside these repeats belongs to the first timestep of the segment. Raises ValueError.
+    """
+
+    times: int
+    body: Body
+    reverse: bool = False
+
+    def __post_init__(self) -> None:
+        inner = [item for item in self.body if isinstance(item, Repeat)]
+        if any(item.times != inner[0].times for item in inner):
+            raise ValueError(f"repeats within one repeat differ in their turns: {[item.times for item in inner]}")
+        if any(isinstance(part, Repeat) for item in inner for part in item.body):
+            raise ValueError("a repeat within a repeat within a repeat: two levels are what a program may have")
+
+    @property
+    def segment(self) -> int:
+        """Timesteps of a turn."""
+        return next((item.times for item in self.body if isinstance(item, Repeat)), 1)
+
+    @property
+    def timesteps(self) -> int:
+        """Of all turns."""
+        return self.times * self.segment
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stretch:
+    """Supersteps that follow one another: how often they run in all, whether time runs backwards for them, and the
+    repeats they stand in, from the outermost on."""
+
+    body: tuple[Superstep, ...]
+    times: int = 1
+    reverse: bool = False
+    repeats: tuple[Repeat, ...] = ()
+
+
+def stretches(body: Body, around: tuple[Repeat, ...] = ()) -> Iterator[Stretch]:
+    """All supersteps in program order, in runs that no repeat begins or ends within."""
+    times = 1
+    for repeat in around:
+        times *= repeat.times
+    reverse = all(repeat.reverse for repeat in around) and bool(around)
+    run: list[Superstep] = []
+    for item in body:
+        if not isinstance(item, Repeat):
+            run.append(item)
+            continue
+        if run:
+            yield Stretch(body=tuple(run), times=times, reverse=reverse, repeats=around)
+            run = []
+        yield from stretches(item.body, (*around, item))
+    if run:
+        yield Stretch(body=tuple(run), times=times, reverse=reverse, repeats=around)
+
+
+def turns(body: Body, t: int, phases: Collection[str] | None) -> Iterator[tuple[Superstep, int]]:
+    """The supersteps of `phases` (None: all) as they run, one after another, each with its timestep; `t` is the first.
+
+    What has nothing of these phases takes no turns.
+    """
+    for item in body:
+        if not isinstance(item, Repeat):
+            if phases is None or item.phase in phases:
+                yield item, t
+        elif any(phases is None or step.phase in phases for part in stretches(item.body) for step in part.body):
+            order = range(item.times)
+            for turn in reversed(order) if item.reverse else order:
+                yield from turns(item.body, t + turn * item.segment, phases)
+
+
+def changed(body: Body, change: Callable[[Superstep], Superstep]) -> Body:
+    """The body with `change(superstep)` in place of every superstep."""
+    return tuple(
+        replace(item, body=changed(item.body, change)) if isinstance(item, Repeat) else change(item) for item in body
+    )
+
+
+def joined(body: Body, change: Callable[[list[Superstep]], list[Superstep]]) -> Body:
+    """The body with `change(stretch)` in place of every run of supersteps that no repeat begins or ends within."""
+    made: list[Superstep | Repeat] = []
+    run: list[Superstep] = []
+    for item in body:
+        if isinstance(item, Repeat):
+            made += [*change(run), replace(item, body=joined(item.body, change))]
+            run = []
+        else:
+            run.append(item)
+    return (*made, *change(run))
