@@ -83,14 +83,15 @@ def slice_codelet(along: str, shift: int) -> Codelet:
 
 
 @lru_cache(maxsize=64)
-def update_codelet(along: str) -> Codelet:
-    """DynamicUpdateSlice of a variable into a sequence at t, split along 'rows', 'columns', 'states' or 'slots'."""
+def update_codelet(along: str, shift: int = 0) -> Codelet:
+    """DynamicUpdateSlice of a variable into a sequence at t + shift, split as in `slice_codelet`."""
+    now = "@t" if shift == 0 else f"@t{shift:+d}"
     box = BOXES[along]
     return Codelet(
-        name=f"DynamicUpdate{along.capitalize()}",
+        name=f"DynamicUpdate{along.capitalize()}" + (f"({shift:+d})" if shift else ""),
         fields=(
             Field(name="now", access="read", box=box),
-            Field(name="sequence", access="write", box=("@t", *box)),
+            Field(name="sequence", access="write", box=(now, *box)),
             OFFSET,
         ),
         columns=COLUMNS[along],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +38,7 @@ class Lowering:
     recorded: dict[str, tuple[str, ...]] = field(default_factory=dict)
     phase: str = "forward"
     values: dict[str, Value] = field(default_factory=dict)  # of the graph or body being lowered
+    stash: Any = None  # what of the forward scan is made anew (`lower_stash.Stash`), None: nothing
     carried: frozenset[str] = frozenset()  # what enters the body being lowered from another timestep
 
     def layer(self, name: str) -> Layer:

@@ -10,6 +10,7 @@ from mimdsim.base.units import show_bytes
 from mimdsim.compiler.liveness import Memory
 from mimdsim.compiler.placement import MappingOptions
 from mimdsim.graph import Adam, Layer, Sgd, SpikingNetwork
+from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program
 
@@ -88,8 +89,13 @@ def remedies(network: SpikingNetwork, options: MappingOptions) -> Iterator[tuple
             input_capacity=min(network.input_capacity, inputs),
         )
         yield f"{inputs:,} inputs instead of {first.inputs:,} (3/4 of a sensor's width and height)", smaller, options
-    if network.timesteps > 1:
-        half = network.timesteps // 2
+    segment = _segment(network, options)
+    if segment:
+        advice = f'mapping.stash = "every:{segment}" instead of "everything" (states of segments; neurons run again)'
+        yield advice, network, replace(options, stash=f"every:{segment}")
+    unit = max(1, stash_policy(options.stash).segment)
+    half = network.timesteps // 2 // unit * unit
+    if half:
         yield f"data.timesteps = {half} instead of {network.timesteps}", replace(network, timesteps=half), options
     if network.batch > 1:
         half = network.batch // 2
@@ -99,6 +105,17 @@ def remedies(network: SpikingNetwork, options: MappingOptions) -> Iterator[tuple
         widths = ", ".join(str(width) for width in narrow)
         advice = f"network.hidden = [{widths}], half as wide"
         yield advice, replace(network, layers=_narrowed(network.layers, narrow)), options
+
+
+def _segment(network: SpikingNetwork, options: MappingOptions) -> int:
+    """Timesteps of a segment with which least is kept of potentials, 0 where everything is kept anyway.
+
+    T / K states between segments and K within one are least where K is the root of T.
+    """
+    if network.spikes == "dense" or options.stash != "everything" or options.spike_exchange == "dense":
+        return 0
+    whole = [k for k in range(2, network.timesteps // 2 + 1) if network.timesteps % k == 0]
+    return min(whole, key=lambda k: network.timesteps // k + k, default=0)
 
 
 def _narrowed(layers: tuple[Layer, ...], hidden: list[int]) -> tuple[Layer, ...]:

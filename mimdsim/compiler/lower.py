@@ -24,6 +24,7 @@ from mimdsim.compiler import (
 )
 from mimdsim.compiler.array_context import ArrayLowering
 from mimdsim.compiler.context import WORD_BYTES, Lowering
+from mimdsim.compiler.lower_stash import stash_of
 from mimdsim.compiler.lower_time import lower_backward, lower_forward
 from mimdsim.compiler.placement import MappingOptions, Placement
 from mimdsim.graph import Adam, Graph, Operation, Scan, SpikingNetwork
@@ -59,6 +60,7 @@ def lower(graph: Graph, network: SpikingNetwork, placement: Placement, options: 
     """The program of a training graph; raises MappingError for an operation that has no rule."""
     dense = placement.arrays is not None
     low = (ArrayLowering if dense else Lowering)(network=network, placement=placement, options=options)
+    low.stash = stash_of(graph, network, options.stash, options.spike_exchange)
     _declare_inputs(low)
     for ops in fuse(graph, _rules(low)):
         low.phase = ops[0].phase

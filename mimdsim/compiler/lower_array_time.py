@@ -10,8 +10,8 @@ import numpy as np
 from mimdsim.codelets import elementwise as codelets
 from mimdsim.compiler.array_context import ArrayLowering
 from mimdsim.compiler.lower_arrays import backward_weights
-from mimdsim.compiler.lower_time import count_timestep, set_counters
 from mimdsim.compiler.product_place import Blocks
+from mimdsim.compiler.sequences import count_timestep, set_counters
 from mimdsim.graph import Graph, Operation, Scan
 from mimdsim.program import VertexTable
 

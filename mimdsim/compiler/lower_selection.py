@@ -183,7 +183,7 @@ def handed_on(low: Lowering, layer: str) -> tuple[str, ...]:
 def received(low: Lowering, spikes: str) -> tuple[str, ...]:
     """From where vertices read `spikes`: handed on or, when the layer has just emitted them, where it left them."""
     layer, shift = origin(spikes)
-    if layer == "input" or shift:
+    if layer == "input" or shift or low.storage[spikes][0].startswith("ids.again."):
         return low.storage[spikes]
     return handed_on(low, layer)
 

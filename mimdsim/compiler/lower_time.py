@@ -9,160 +9,29 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.codelets import dense as codelets
-from mimdsim.compiler.context import LINEAR_BYTES, WORD_BYTES, Lowering, layer_of
+from mimdsim.compiler import lower_stash
+from mimdsim.compiler.context import LINEAR_BYTES, Lowering, layer_of
 from mimdsim.compiler.lower_neurons import declare_constants, declare_thresholds
 from mimdsim.compiler.lower_selection import declare_random, handed_on, list_variables
 from mimdsim.compiler.lower_spikes import gradient_chip, sum_replicas
+from mimdsim.compiler.lower_stash import LowerBody
+from mimdsim.compiler.sequences import (
+    count_timestep,
+    fill_neurons,
+    fill_rows,
+    fill_slots,
+    set_counters,
+    slice_neurons,
+    slice_rows,
+    slice_slots,
+    update_neurons,
+)
 from mimdsim.graph import Operation, Scan, Value
 from mimdsim.graph.truncation import random_name
-from mimdsim.program import Copy, TileMapping, VertexTable
+from mimdsim.program import Copy, VertexTable
 
 
-def fill_neurons(low: Lowering, variable: str, layer: str, stage: str) -> None:
-    """Zero a [batch, neurons] or [replicas, fan_in, neurons] variable on the tiles of its neurons."""
-    held = low.variables[variable]
-    placed = low.placed(layer)
-    codelet = codelets.FILL_REPLICAS if len(held.shape) == 3 else codelets.FILL_COLUMNS
-    rows = int(np.prod(held.shape[:-1]))
-    table = VertexTable(
-        codelet=codelet,
-        layer=layer,
-        tiles=placed.tiles,
-        operands={"target": variable},
-        columns={"start": placed.starts, "stop": placed.stops},
-        extents={"elements": (placed.stops - placed.starts) * rows},
-    )
-    low.emit(stage, "zeros", tables=(table,), layer=layer)
-
-
-def _fill_rows(low: Lowering, variable: str, tiles: np.ndarray, stage: str) -> None:
-    rows, width = low.variables[variable].shape
-    index = np.arange(rows)
-    table = VertexTable(
-        codelet=codelets.FILL_ROWS,
-        layer="",
-        tiles=tiles,
-        operands={"target": variable},
-        columns={"start": index, "stop": index + 1},
-        extents={"elements": np.full(rows, width)},
-    )
-    low.emit(stage, "zeros", tables=(table,))
-
-
-def _fill_slots(low: Lowering, variable: str, chip: int, stage: str, least_bytes: int = WORD_BYTES) -> None:
-    tiles, columns = low.slots_of(variable, chip, least_bytes)
-    table = VertexTable(
-        codelet=codelets.FILL_SLOTS,
-        layer="",
-        tiles=tiles,
-        operands={"target": variable},
-        columns=columns,
-        extents={"elements": columns["slot_stop"] - columns["slot_start"]},
-    )
-    low.emit(stage, "zeros", tables=(table,))
-
-
-def set_counters(low: Lowering, phase: str, first: int) -> None:
-    """The timestep as a variable, one per chip on its first tile, set to `first`; slices read it as their offset."""
-    chips = np.arange(low.placement.chips)
-    tiles = chips * low.placement.tiles_per_chip
-    mapping = TileMapping.split(0, tiles, chips, chips + 1)
-    for name in ("timestep", "timestep.previous"):
-        low.variable(name, (len(chips),), "int32", mapping, "neuron states")
-    table = VertexTable(
-        codelet=codelets.FILL_VECTOR,
-        layer="",
-        tiles=tiles,
-        operands={"target": "timestep"},
-        columns={"start": chips, "stop": chips + 1},
-        extents={"elements": np.ones_like(chips)},
-        constants={"value": first},
-    )
-    low.emit(f"set timestep {phase}", "zeros", tables=(table,))
-
-
-def count_timestep(low: Lowering, by: int) -> None:
-    """One scalar addition per chip on one tile, and a second one backward for the timestep before."""
-    chips = np.arange(low.placement.chips)
-    tiles = chips * low.placement.tiles_per_chip
-    ones = np.ones_like(chips)
-    count = VertexTable(
-        codelet=codelets.COUNT_TIMESTEP,
-        layer="",
-        tiles=tiles,
-        operands={"timestep": "timestep"},
-        columns={"chip": chips},
-        extents={"one": ones},
-        constants={"by": by},
-    )
-    low.emit("count timestep", "count", tables=(count,), mergeable=False)
-    if by > 0:
-        return
-    previous = VertexTable(
-        codelet=codelets.OFFSET_FROM,
-        layer="",
-        tiles=tiles,
-        operands={"previous": "timestep.previous", "timestep": "timestep"},
-        columns={"chip": chips},
-        extents={"one": ones},
-        constants={"by": -1},
-    )
-    low.emit("previous timestep", "count", tables=(previous,), mergeable=False)
-
-
-def _offset(shift: int) -> str:
-    return "timestep.previous" if shift else "timestep"
-
-
-def slice_slots(low: Lowering, sequence: str, now: str, shift: int, chip: int) -> None:
-    """now <- sequence[t + shift] on the tiles of a chip that hold both."""
-    tiles, columns = low.slots_of(now, chip)
-    table = VertexTable(
-        codelet=codelets.slice_codelet("slots", shift),
-        layer="",
-        tiles=tiles,
-        operands={"sequence": sequence, "now": now, "timestep": _offset(shift)},
-        columns={**columns, "chip": np.full(len(tiles), chip)},
-        extents={"elements": columns["slot_stop"] - columns["slot_start"]},
-    )
-    low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
-
-
-def slice_rows(low: Lowering, sequence: str, now: str, shift: int, tiles: np.ndarray, chip: int) -> None:
-    """now <- sequence[t + shift], one vertex per sample."""
-    rows, width = low.variables[now].shape
-    index = np.arange(rows)
-    table = VertexTable(
-        codelet=codelets.slice_codelet("rows", shift),
-        layer="",
-        tiles=tiles,
-        operands={"sequence": sequence, "now": now, "timestep": _offset(shift)},
-        columns={"start": index, "stop": index + 1, "chip": np.full(rows, chip)},
-        extents={"elements": np.full(rows, width)},
-    )
-    low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
-
-
-def _along(low: Lowering, variable: str) -> str:
-    """How a variable that is split by neurons is moved: [batch, neurons], or [states, batch, neurons]."""
-    return "states" if len(low.variables[variable].shape) == 3 else "columns"
-
-
-def slice_neurons(low: Lowering, sequence: str, now: str, shift: int, layer: str) -> None:
-    """now <- sequence[t + shift], one vertex per tile of the layer."""
-    placed = low.placed(layer)
-    table = VertexTable(
-        codelet=codelets.slice_codelet(_along(low, now), shift),
-        layer=layer,
-        tiles=placed.tiles,
-        operands={"sequence": sequence, "now": now, "timestep": _offset(shift)},
-        columns={"start": placed.starts, "stop": placed.stops, "chip": np.full(placed.occupied, placed.chip)},
-        extents={"elements": (placed.stops - placed.starts) * int(np.prod(low.variables[now].shape[:-1]))},
-    )
-    low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
-
-
-def lower_forward(low: Lowering, op: Operation, lower_body: object) -> None:
+def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
     """The forward scan: initial carries, the repeat, the sequences it leaves behind."""
     scan: Scan = op.attributes
     network = low.network
@@ -191,21 +60,27 @@ def lower_forward(low: Lowering, op: Operation, lower_body: object) -> None:
     low.recorded["input"] = sequence
     now = low.spikes("input", network.input_capacity, home)
     low.storage["input.now"] = now
+    stash = low.stash
     set_counters(low, "forward", -1)
-    low.open_repeat()
+    lower_stash.open_forward(low, stash)
     count_timestep(low, 1)
     for whole, part in zip(sequence, now, strict=True):
         slice_slots(low, whole, part, 0, home)
     for enters, layer in previous:
         for source, target in zip(handed_on(low, layer), low.storage[enters], strict=True):
             low.emit("hand on spikes", "carry", copies=(Copy(source=source, target=target),), layer=layer)
-    lower_body(low, scan)  # type: ignore[operator]
+    lower_body(low, scan)
     finals = len(scan.carries)
+    left_out = stash.anew.values if stash is not None else ()
     for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):
+        if name in left_out:
+            continue
         low.storage[outer] = _stash(low, scan.body.value(name))
         if scan.body.value(name).form == "sparse":
             low.recorded[name.split(".", 1)[1]] = (low.storage[outer][0], low.storage[outer][1])
-    low.close_repeat(scan.timesteps, scan.reverse)
+    for name in stash.kept if stash is not None else ():
+        low.storage[lower_stash.sequence_of(stash, name)] = _stash(low, scan.body.value(name))
+    lower_stash.close(low, scan, stash)
 
 
 def _declare_carried_spikes(low: Lowering, enters: str, value: Value, layer: str) -> None:
@@ -219,10 +94,10 @@ def _declare_carried_spikes(low: Lowering, enters: str, value: Value, layer: str
     else:
         low.storage[enters] = low.spikes(f"{layer}.in", value.capacity, chip, least_bytes=LINEAR_BYTES)
     # of ids and counts, only the counts need a value
-    _fill_slots(low, low.storage[enters][-1], chip, "zero spikes", LINEAR_BYTES)
+    fill_slots(low, low.storage[enters][-1], chip, "zero spikes", LINEAR_BYTES)
     list_variables(low, layer)
     leaves = handed_on(low, layer)
-    _fill_rows(low, leaves[-1], low.placed(layer).combine_tiles, "zero spikes")
+    fill_rows(low, leaves[-1], low.placed(layer).combine_tiles, "zero spikes")
 
 
 def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
@@ -248,20 +123,11 @@ def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
     mapping = low.by_neuron(layer, len(shape) - 1)
     whole = low.variable(f"{value.name}.sequence", shape, "float32", mapping, "neuron states")
     now = low.storage[value.name][0]
-    placed = low.placed(layer)
-    table = VertexTable(
-        codelet=codelets.update_codelet(_along(low, now)),
-        layer=layer,
-        tiles=placed.tiles,
-        operands={"now": now, "sequence": whole, "timestep": "timestep"},
-        columns={"start": placed.starts, "stop": placed.stops, "chip": np.full(placed.occupied, placed.chip)},
-        extents={"elements": (placed.stops - placed.starts) * int(np.prod(value.shape[:-1]))},
-    )
-    low.emit(f"stash {value.name}", "stash", tables=(table,), mergeable=False)
+    update_neurons(low, now, whole, layer, value.name)
     return (whole,)
 
 
-def lower_backward(low: Lowering, op: Operation, lower_body: object) -> None:
+def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
     """The reversed scan: adjoints in place, stash sliced per timestep, weight gradients summed in replicas."""
     scan: Scan = op.attributes
     low.values = scan.body.values
@@ -282,7 +148,7 @@ def lower_backward(low: Lowering, op: Operation, lower_body: object) -> None:
         elif value.capacity:
             chip = gradient_chip(low, layer)
             name = low.spread(f"g.{layer}", value.capacity, "float32", "gradients", chip)
-            _fill_slots(low, name, chip, "zero adjoints")
+            fill_slots(low, name, chip, "zero adjoints")
         else:
             mapping = low.by_neuron(layer, len(value.shape) - 1)
             name = low.variable(f"d{parameter}.{layer}", value.shape, "float32", mapping, "gradients")
@@ -295,14 +161,16 @@ def lower_backward(low: Lowering, op: Operation, lower_body: object) -> None:
         _add_in_place(low, scan, carry.leaves)
     offset = len(scan.carries)
     set_counters(low, "backward", scan.timesteps)
-    low.open_repeat()
-    count_timestep(low, -1)
+    lower_stash.open_backward(low, scan, low.stash, lower_body)
+    made = lower_stash.again_in_timestep(low, scan, low.stash, lower_body)
     for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
+        if item.inside in made:
+            continue
         _slice_saved(low, scan.body.value(item.inside), low.storage[outer], item.shift)
     for inside, outer in zip(scan.constants, op.inputs[offset + len(scan.slices) :], strict=True):
         low.storage[inside] = low.storage.get(outer, (outer,))
-    lower_body(low, scan)  # type: ignore[operator]
-    low.close_repeat(scan.timesteps, scan.reverse)
+    lower_body(low, scan)
+    lower_stash.close(low, scan, low.stash)
     for outer, carry in zip(op.outputs, scan.carries, strict=True):
         low.storage[outer] = low.storage[carry.leaves]
         if carry.enters.startswith("sum."):

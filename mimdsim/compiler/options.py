@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from mimdsim.base.errors import MappingError, suggest
+from mimdsim.graph.stash import stash_policy
 
 VECTOR_BYTES = 8  # of the published codelets: a pair of floats, or four halves
 CHOICES: dict[str, tuple[str | int, ...]] = {
@@ -38,8 +39,10 @@ class MappingOptions:
     selection_tiles: str = "published"  # spread over the chip; or "last": one tile per sample and layer, from the end
     dense_neurons: str = "calls"  # of dense spikes: calls of the element-wise library; or "fused": one vertex by hand
     reduce_rule: str = "work"  # or "even": every layer but the first gets as many tiles
+    stash: str = "everything"  # of the forward pass; or "carry", "every:K" (graph/stash.py)
 
     def __post_init__(self) -> None:
+        stash_policy(self.stash)
         for name, known in CHOICES.items():
             given = getattr(self, name)
             if given not in known:

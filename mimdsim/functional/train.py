@@ -15,7 +15,7 @@ from mimdsim.functional.halves import executor_of
 from mimdsim.functional.schedules import RateSchedule, scheduled_values
 from mimdsim.graph import Adam, SpikingNetwork
 from mimdsim.graph.truncation import STATE_BITS, random_name
-from mimdsim.program import Program, RecordedActivity
+from mimdsim.program import Program, RecordedActivity, Superstep
 
 Progress = Callable[[int, int], None]
 
@@ -164,14 +164,16 @@ def train(
         draw_randomness(executor, seed, number)
         if isinstance(network.optimiser, Adam):
             executor.write({"training_step": np.array([number + 1])})
-        executor.run()
+        watched = FiredBeyondStash(executor, network) if number + 1 == total else None
+        executor.run(observe=watched if watched is not None and watched.fired else None)
         course.add(total_loss(executor, network), int((guesses(executor) == labels).sum()), scalars)
         last = course.done == total
         if last:
             activity = executor.activity()
-            course.activity = RecordedActivity(
-                ids=activity.ids, counts=activity.counts, dropped=dropped_spikes(executor, network, activity)
-            )
+            dropped = dropped_spikes(executor, network, activity)
+            if watched is not None:
+                dropped |= watched.dropped(activity)
+            course.activity = RecordedActivity(ids=activity.ids, counts=activity.counts, dropped=dropped)
         if place == per_epoch - 1:
             found = {"train": course.end_epoch(per_epoch, batch)}
             if evaluation.when == "each epoch":
@@ -257,3 +259,25 @@ def dropped_spikes(executor: Executor, network: SpikingNetwork, activity: Record
             fired = int((executor.arrays[name] > np.float32(layer.selection.threshold)).sum())
             dropped[layer.name] = fired - int(activity.counts[layer.name][..., 0].sum())
     return dropped
+
+
+class FiredBeyondStash:
+    """Counts true spikes of layers whose potentials the program does not keep of every timestep, as it runs."""
+
+    def __init__(self, executor: Executor, network: SpikingNetwork):
+        self.fired = {
+            layer.name: 0
+            for layer in network.layers
+            if layer.spiking and not any(f"{kind}.{layer.name}.sequence" in executor.arrays for kind in "vu")
+        }
+        self._thresholds = {layer.name: np.float32(layer.selection.threshold) for layer in network.layers}
+
+    def __call__(self, superstep: Superstep, _t: int, executor: Executor) -> None:
+        for variable, value in superstep.defines if superstep.phase == "forward" else ():
+            kind, _, layer = value.partition(".")
+            if kind in ("v", "u") and layer in self.fired:
+                self.fired[layer] += int((executor.arrays[variable] > self._thresholds[layer]).sum())
+
+    def dropped(self, activity: RecordedActivity) -> dict[str, int]:
+        """True spikes beyond capacity, as `dropped_spikes`."""
+        return {name: fired - int(activity.counts[name][..., 0].sum()) for name, fired in self.fired.items()}

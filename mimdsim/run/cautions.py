@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.compiler import Compiled
-from mimdsim.machine import MimdMachine
+from mimdsim.machine import GpuMachine, MimdMachine
 from mimdsim.workload import SpikeDataset, Workload
 
 SOURCED_TILES = 1472  # largest chip behind the numbers in models/
@@ -38,6 +38,16 @@ def beyond_sources(machine: MimdMachine) -> tuple[str, ...]:
     return (
         f"{machine.chip.tiles:,} tiles: the costs of sync and exchange were taken from chips of at most "
         f"{SOURCED_TILES:,} tiles and do not grow with distance; set sync.internal_cycles and exchange.fixed_cycles",
+    )
+
+
+def stash_note(workload: Workload, gpus: tuple[GpuMachine, ...]) -> tuple[str, ...]:
+    """Said when tiles do forward work again and GPUs do not."""
+    if workload.mapping.stash == "everything" or not gpus:
+        return ()
+    return (
+        f'mapping.stash = "{workload.mapping.stash}" is of the tiles: GPU strategies keep every value of every '
+        'timestep in their memory and run nothing again; compare their cycles with mapping.stash = "everything" too',
     )
 
 

@@ -30,7 +30,7 @@ from mimdsim.profile import (
 )
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.program import RecordedActivity
-from mimdsim.run.cautions import beyond_sources, half_warning, surplus_warning, unused_chips
+from mimdsim.run.cautions import beyond_sources, half_warning, stash_note, surplus_warning, unused_chips
 from mimdsim.run.gpus import time_on_gpus
 from mimdsim.run.profiles import memory_profile, training_profile
 from mimdsim.timing import time_program
@@ -109,6 +109,7 @@ def simulate(
         + beyond_sources(machine)
         + unused_chips(compiled, machine)
         + half_warning(workload)
+        + stash_note(workload, gpus)
         + warnings,
     )
     return Run(profile=profile, compiled=compiled, log=log)

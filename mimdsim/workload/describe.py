@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from mimdsim.base.errors import DescriptionError, MappingError, suggest
 from mimdsim.base.schema import Section, build, read_toml
+from mimdsim.graph.stash import stash_policy
 from mimdsim.workload.neuron import OF_LIF_ONLY, neurons_of
 from mimdsim.workload.recipe import TrainingRecipe
 
@@ -108,7 +109,8 @@ class Mapping(Section):
     `selection_tiles`: spread over the chip, or the last tiles, one per sample and layer, as in the authors' older
     operation. `reduce_rule`: tiles that add up input gradients by work, or the same number for every layer.
     `dense_neurons`: with dense spikes linear neurons run as calls of the element-wise library, one per operation, or
-    fused in a vertex written by hand.
+    fused in a vertex written by hand. `stash`: what of the forward pass is kept for the backward
+    pass, "everything", "carry" or "every:K" (docs/stash.md).
     """
 
     neurons_per_tile: int = Field(default=0, ge=0)  # 0: the smallest multiple of the unit that fits
@@ -125,6 +127,7 @@ class Mapping(Section):
     selection_tiles: Literal["published", "last"] = "published"
     dense_neurons: Literal["calls", "fused"] = "calls"
     reduce_rule: Literal["work", "even"] = "work"
+    stash: str = "everything"
 
     @model_validator(mode="after")
     def _whole_vectors(self) -> Mapping:
@@ -155,6 +158,7 @@ class Workload(Section):
             raise ValueError(f"network.{decided[0]}: is decided by the model in network.imported; leave it out")
         try:
             neurons_of(network)
+            stash_policy(self.mapping.stash, self.data.timesteps)
         except MappingError as problem:
             raise ValueError(str(problem)) from None
         if network.neuron == "lif" and network.second_threshold >= network.threshold:

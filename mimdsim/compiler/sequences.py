@@ -1,0 +1,192 @@
+"""Plain work of the scan on tiles: zeros, counters of timesteps, and slices and updates of sequences at them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mimdsim.codelets import dense as codelets
+from mimdsim.compiler.context import WORD_BYTES, Lowering
+from mimdsim.program import TileMapping, VertexTable
+
+# what counts the entries of a sequence, by what these are
+COUNTERS = {"timesteps": "timestep", "segments": "segment", "segment": "place"}
+
+
+def fill_neurons(low: Lowering, variable: str, layer: str, stage: str) -> None:
+    """Zero a [batch, neurons] or [replicas, fan_in, neurons] variable on the tiles of its neurons."""
+    held = low.variables[variable]
+    placed = low.placed(layer)
+    codelet = codelets.FILL_REPLICAS if len(held.shape) == 3 else codelets.FILL_COLUMNS
+    rows = int(np.prod(held.shape[:-1]))
+    table = VertexTable(
+        codelet=codelet,
+        layer=layer,
+        tiles=placed.tiles,
+        operands={"target": variable},
+        columns={"start": placed.starts, "stop": placed.stops},
+        extents={"elements": (placed.stops - placed.starts) * rows},
+    )
+    low.emit(stage, "zeros", tables=(table,), layer=layer)
+
+
+def fill_rows(low: Lowering, variable: str, tiles: np.ndarray, stage: str) -> None:
+    rows, width = low.variables[variable].shape
+    index = np.arange(rows)
+    table = VertexTable(
+        codelet=codelets.FILL_ROWS,
+        layer="",
+        tiles=tiles,
+        operands={"target": variable},
+        columns={"start": index, "stop": index + 1},
+        extents={"elements": np.full(rows, width)},
+    )
+    low.emit(stage, "zeros", tables=(table,))
+
+
+def fill_slots(low: Lowering, variable: str, chip: int, stage: str, least_bytes: int = WORD_BYTES) -> None:
+    tiles, columns = low.slots_of(variable, chip, least_bytes)
+    table = VertexTable(
+        codelet=codelets.FILL_SLOTS,
+        layer="",
+        tiles=tiles,
+        operands={"target": variable},
+        columns=columns,
+        extents={"elements": columns["slot_stop"] - columns["slot_start"]},
+    )
+    low.emit(stage, "zeros", tables=(table,))
+
+
+def _counting(low: Lowering) -> tuple[np.ndarray, np.ndarray]:
+    """Chips, and the first tile of each, where its counters lie."""
+    chips = np.arange(low.placement.chips)
+    return chips, chips * low.placement.tiles_per_chip
+
+
+def set_counters(low: Lowering, phase: str, first: int, counter: str = "timestep") -> None:
+    """The timestep as a variable, one per chip on its first tile, set to `first`; slices read it as their offset."""
+    chips, tiles = _counting(low)
+    mapping = TileMapping.split(0, tiles, chips, chips + 1)
+    for name in (counter, f"{counter}.previous"):
+        low.variable(name, (len(chips),), "int32", mapping, "neuron states")
+    table = VertexTable(
+        codelet=codelets.FILL_VECTOR,
+        layer="",
+        tiles=tiles,
+        operands={"target": counter},
+        columns={"start": chips, "stop": chips + 1},
+        extents={"elements": np.ones_like(chips)},
+        constants={"value": first},
+    )
+    low.emit(f"set {counter} {phase}", "zeros", tables=(table,))
+
+
+def count_timestep(low: Lowering, by: int) -> None:
+    """One scalar addition per chip on one tile, and a second one backward for the timestep before."""
+    count(low, {"timestep": by})
+    if by < 0:
+        count_previous(low, ("timestep",))
+
+
+def count(low: Lowering, counters: dict[str, int]) -> None:
+    """One scalar addition per counter and chip."""
+    chips, tiles = _counting(low)
+    tables = tuple(
+        VertexTable(
+            codelet=codelets.COUNT_TIMESTEP,
+            layer="",
+            tiles=tiles,
+            operands={"timestep": name},
+            columns={"chip": chips},
+            extents={"one": np.ones_like(chips)},
+            constants={"by": by},
+        )
+        for name, by in counters.items()
+    )
+    low.emit("count timestep", "count", tables=tables, mergeable=False)
+
+
+def count_previous(low: Lowering, counters: tuple[str, ...]) -> None:
+    """The entry before that of each counter, for slices of what was a timestep before."""
+    chips, tiles = _counting(low)
+    tables = tuple(
+        VertexTable(
+            codelet=codelets.OFFSET_FROM,
+            layer="",
+            tiles=tiles,
+            operands={"previous": f"{name}.previous", "timestep": name},
+            columns={"chip": chips},
+            extents={"one": np.ones_like(chips)},
+            constants={"by": -1},
+        )
+        for name in counters
+    )
+    low.emit("previous timestep", "count", tables=tables, mergeable=False)
+
+
+def _offset(low: Lowering, sequence: str, shift: int) -> str:
+    """The counter that says which entry of a sequence is meant."""
+    counter = COUNTERS[low.variables[sequence].entries]
+    return f"{counter}.previous" if shift else counter
+
+
+def slice_slots(low: Lowering, sequence: str, now: str, shift: int, chip: int) -> None:
+    """now <- sequence[t + shift] on the tiles of a chip that hold both."""
+    tiles, columns = low.slots_of(now, chip)
+    table = VertexTable(
+        codelet=codelets.slice_codelet("slots", shift),
+        layer="",
+        tiles=tiles,
+        operands={"sequence": sequence, "now": now, "timestep": _offset(low, sequence, shift)},
+        columns={**columns, "chip": np.full(len(tiles), chip)},
+        extents={"elements": columns["slot_stop"] - columns["slot_start"]},
+    )
+    low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
+
+
+def slice_rows(low: Lowering, sequence: str, now: str, shift: int, tiles: np.ndarray, chip: int) -> None:
+    """now <- sequence[t + shift], one vertex per sample."""
+    rows, width = low.variables[now].shape
+    index = np.arange(rows)
+    table = VertexTable(
+        codelet=codelets.slice_codelet("rows", shift),
+        layer="",
+        tiles=tiles,
+        operands={"sequence": sequence, "now": now, "timestep": _offset(low, sequence, shift)},
+        columns={"start": index, "stop": index + 1, "chip": np.full(rows, chip)},
+        extents={"elements": np.full(rows, width)},
+    )
+    low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
+
+
+def along(low: Lowering, variable: str) -> str:
+    """How a variable that is split by neurons is moved: [batch, neurons], or [states, batch, neurons]."""
+    return "states" if len(low.variables[variable].shape) == 3 else "columns"
+
+
+def slice_neurons(low: Lowering, sequence: str, now: str, shift: int, layer: str) -> None:
+    """now <- sequence[t + shift], one vertex per tile of the layer."""
+    placed = low.placed(layer)
+    table = VertexTable(
+        codelet=codelets.slice_codelet(along(low, now), shift),
+        layer=layer,
+        tiles=placed.tiles,
+        operands={"sequence": sequence, "now": now, "timestep": _offset(low, sequence, shift)},
+        columns={"start": placed.starts, "stop": placed.stops, "chip": np.full(placed.occupied, placed.chip)},
+        extents={"elements": (placed.stops - placed.starts) * int(np.prod(low.variables[now].shape[:-1]))},
+    )
+    low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
+
+
+def update_neurons(low: Lowering, now: str, sequence: str, layer: str, name: str, shift: int = 0) -> None:
+    """sequence[t + shift] <- now, one vertex per tile of the layer. The entry is the one the counter says at `shift` 0;
+    what a segment begins with is stored when the counter stands there, before its first timestep."""
+    placed = low.placed(layer)
+    table = VertexTable(
+        codelet=codelets.update_codelet(along(low, now), shift),
+        layer=layer,
+        tiles=placed.tiles,
+        operands={"now": now, "sequence": sequence, "timestep": _offset(low, sequence, 0)},
+        columns={"start": placed.starts, "stop": placed.stops, "chip": np.full(placed.occupied, placed.chip)},
+        extents={"elements": (placed.stops - placed.starts) * int(np.prod(low.variables[now].shape[:-1]))},
+    )
+    low.emit(f"stash {name}", "stash", tables=(table,), mergeable=False)
