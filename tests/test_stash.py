@@ -13,19 +13,24 @@ from hypothesis import strategies as st
 from linear_networks import linear_network
 from networks import ADAM, SEEDS, SMALL, Given, compiled, given_values, gradient_names, machine, parameter_keys
 from networks import small_network as network_of_lif
+from test_timing import BARREL, tile_cycles
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.check.lockstep import Trace, first_difference
-from mimdsim.compiler import Compiled, MappingOptions
+from mimdsim.compiler import Compiled, MappingOptions, compile_graph
+from mimdsim.compiler.fitting import remedies
 from mimdsim.functional import Executor, execute_strictly, initial_weights, train
 from mimdsim.functional.halves import executor_of
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.graph.stash import stash_policy
+from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.program import Program, Repeat, verify
 from mimdsim.program.listing import listing
+from mimdsim.run.cautions import stash_note
 from mimdsim.run.profiles import memory_profile
 from mimdsim.timing import time_program
+from mimdsim.timing.loads import program_loads
 from mimdsim.workload import load_workload
 
 POLICIES = ["carry", "every:1", "every:2", "every:3", "every:6"]  # of six timesteps
@@ -221,6 +226,71 @@ def test_cycles_grow_by_about_the_neurons_of_a_forward_pass() -> None:
         loops = sorted(span.times for span in timed.spans if span.op == "repeat")
         segments = 24 // int(policy.split(":")[1])
         assert loops == [segments, segments, 24, 24, 24]
+
+
+def test_cycles_of_segments_are_those_of_their_turns() -> None:
+    """Each superstep of every turn counted on its own, in the order in which they run."""
+    network = network_of_lif((5, 4, 3), timesteps=4, batch=2, recurrence="all_to_all", reset_gradient="mask")
+    program = compiled(network, options=replace(OPTIONS, stash="every:2")).program
+    executor = Executor(program)
+    executor.write(given_values(network, 5).for_program(network))
+    executor.run()
+    activity = executor.activity()
+    loads = {
+        id(step): load
+        for (step, *_), load in zip(program.supersteps(), program_loads(program, activity, BARREL), strict=True)
+    }
+    turn_of = {id(step): stretch for stretch in program.stretches() for step in stretch.body}
+    since, before, current = [0.0] * program.tiles, 0, None
+    seen = 0
+    for superstep, t in program.turns():
+        stretch = turn_of[id(superstep)]
+        if superstep is stretch.body[0] or superstep.exchange is not None or stretch is not current:
+            since, before, current = [0.0] * program.tiles, 0, stretch
+        own = tile_cycles(superstep, program.tiles, t, activity, BARREL)
+        since = [done + more for done, more in zip(since, own, strict=True)]
+        after = round(max(since))
+        found = loads[id(superstep)].cycles_by_execution
+        assert len(found) == stretch.times
+        assert int(found[t if len(found) == 4 else t // 2 if len(found) == 2 else 0, 0]) == after - before
+        before, seen = after, seen + 1
+    assert seen > 4 * 40
+
+
+def test_several_chips_make_the_same_bits() -> None:
+    network = network_of_lif((7, 6, 5, 3), timesteps=6, recurrence="all_to_all", reset_gradient="mask")
+    on = load_machine("tiny", {"chip.tiles": 6, "links.chips": 2})
+    assert isinstance(on, MimdMachine)
+    found = []
+    for policy in ("everything", "every:3"):
+        made = compile_graph(training_graph(network), network, on, replace(OPTIONS, stash=policy))
+        assert made.placement.chips == 2
+        found.append(left(made, given_values(network, 2, dyadic=False)))
+        program = replace(made.program)
+        time_program(program, on, Executor(program).activity(), memory_profile(program, made.memory, on))
+    assert_same(*found)
+
+
+def test_a_program_that_does_not_fit_is_told_of_segments() -> None:
+    network = network_of_lif((16, 64, 64, 4), timesteps=24, batch=16, capacities=(8, 8, 4))
+    tried = {advice: options for advice, _, options in remedies(network, OPTIONS)}
+    (advice,) = [advice for advice in tried if advice.startswith("mapping.stash")]
+    assert 'mapping.stash = "every:4" instead of "everything"' in advice
+    assert tried[advice].stash == "every:4"
+    segmented = replace(OPTIONS, stash="every:8")
+    shorter = [other.timesteps for text, other, _ in remedies(network, segmented) if "timesteps" in text]
+    assert shorter == [8]  # half of 24 is no whole number of segments of 8
+    assert not any("stash" in text for text, _, _ in remedies(network, segmented))
+
+
+def test_a_comparison_says_that_gpus_keep_everything() -> None:
+    gpu = load_machine("h200")
+    assert isinstance(gpu, GpuMachine)
+    workload = load_workload("digits", {"mapping.stash": "every:5"})
+    (said,) = stash_note(workload, (gpu,))
+    assert 'mapping.stash = "every:5" is of the tiles: GPU strategies keep every value' in said
+    assert stash_note(workload, ()) == ()
+    assert stash_note(load_workload("digits"), (gpu,)) == ()
 
 
 def test_a_repeat_holds_repeats_of_equal_turns_and_no_deeper_ones() -> None:
