@@ -26,6 +26,7 @@ from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.program import Program, Repeat, verify
+from mimdsim.program.codelet import now_shift
 from mimdsim.program.listing import listing
 from mimdsim.run.cautions import stash_note
 from mimdsim.run.profiles import memory_profile
@@ -255,6 +256,26 @@ def test_cycles_of_segments_are_those_of_their_turns() -> None:
         assert int(found[t if len(found) == 4 else t // 2 if len(found) == 2 else 0, 0]) == after - before
         before, seen = after, seen + 1
     assert seen > 4 * 40
+
+
+@pytest.mark.parametrize("policy", ["everything", "carry", "every:1", "every:2", "every:6"])
+def test_offsets_on_tiles_are_the_entries_that_are_taken(policy: str) -> None:
+    """What counters hold when a slice reads them, with the executor's own index beside it."""
+    network = linear_network("leaky", "zero", reset_gradient="full", timesteps=6, batch=2, widths=(5, 4, 3))
+    made = compiled(network, options=replace(OPTIONS, stash=policy))
+    executor = Executor(made.program)
+    executor.write(given_values(network, 5).for_program(network))
+    kinds = set()
+    for superstep, t in executor.steps():
+        for table in superstep.tables:
+            fields = {item.name: item for item in table.codelet.fields}
+            if "sequence" not in fields:
+                continue
+            sequence = made.program.variables[table.operands["sequence"]]
+            entry = sequence.entry(t, now_shift(fields["sequence"].box[0]) or 0)
+            np.testing.assert_array_equal(executor.arrays[table.operands["timestep"]], entry, err_msg=superstep.name)
+            kinds.add(sequence.entries)
+    assert kinds == ({"timesteps", "segments", "segment"} if policy.startswith("every:") else {"timesteps"})
 
 
 def test_several_chips_make_the_same_bits() -> None:
