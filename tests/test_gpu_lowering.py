@@ -219,9 +219,21 @@ def test_inputs_are_copied_in_the_encoding_of_the_graph_or_dense() -> None:
         (lists * 30 * 4 + labels) / 25e9
     )
     with pytest.raises(
-        MappingError, match=r"input 'input' \[7, 5, 30\] of the graph is dense .*input_encoding 'dense'"
+        MappingError, match=r"input 'input' \[7, 5, 30\] of the graph is dense .*input_encoding 'bits' or 'dense'"
     ):
         time_on_gpu(plain, machine, strategy="hoisted", precision="tf32", input_encoding="events")
+
+
+@pytest.mark.parametrize("spikes", ["sparse", "dense"])
+def test_spikes_can_be_sent_as_bits(spikes: str) -> None:
+    """30 neurons are 4 bytes in 7 timesteps of 5 samples; labels are sent as they are."""
+    graph = small(spikes=spikes)
+    lowered = lower_to_kernels(graph, STRATEGIES["hoisted"], precision="fp32", input_encoding="bits")
+    assert lowered.input_bytes == 7 * 5 * 4 + 5 * 4
+    unfold = next(kernel for kernel in lowered.kernels if isinstance(kernel, Stream) and kernel.phase == "input")
+    assert (unfold.op, unfold.bytes_moved) == ("unfold_bits", 7 * 5 * 4 + 7 * 5 * 30 * 4)
+    dense = lower_to_kernels(graph, STRATEGIES["hoisted"], precision="fp32", input_encoding="dense")
+    assert lowered.input_bytes < dense.input_bytes
 
 
 def test_a_copy_longer_than_the_kernels_shows() -> None:

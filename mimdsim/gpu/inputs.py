@@ -1,4 +1,4 @@
-"""How one batch reaches the GPU: what the host sends, and the kernel that unfolds spike ids into a dense array."""
+"""How one batch reaches the GPU: what the host sends, and the kernel that unfolds ids or bits into a dense array."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from mimdsim.gpu.kernels import Stream
 from mimdsim.graph.definition import elements
 from mimdsim.graph.records import Graph, Value
 
-# 'as_graph': in the form the graph's input has, which is also how the tiled machine gets it
-InputEncoding = Literal["as_graph", "events", "dense"]
+# 'as_graph': in the form the graph's input has, which is also how the tiled machine gets it; 'bits': one bit per neuron
+# and timestep
+InputEncoding = Literal["as_graph", "events", "bits", "dense"]
 NUMBER_BYTES = 4  # int32 ids, counts and labels; float32 dense input
 
 
@@ -30,29 +31,41 @@ def _events_bytes(value: Value) -> int:
     return lists * (value.capacity + 1) * NUMBER_BYTES
 
 
-def _sent_as_events(name: str, value: Value, encoding: InputEncoding) -> bool:
-    if encoding == "events" and len(value.shape) > 1 and value.form != "sparse":
+def _bits_bytes(value: Value) -> int:
+    """One bit per neuron, whole bytes for each timestep and sample."""
+    return elements(value) // value.shape[-1] * -(-value.shape[-1] // 8)
+
+
+def _sent_as(name: str, value: Value, encoding: InputEncoding) -> str:
+    """'events', 'bits' or 'dense': what the host sends for one input; what has no timesteps holds no spikes."""
+    spikes = len(value.shape) == 3
+    if encoding == "events" and spikes and value.form != "sparse":
         raise MappingError(
             f"input '{name}' {list(value.shape)} of the graph is dense and has no list of ids to send as events; "
-            f"use input_encoding 'dense' or a network with spikes = \"sparse\""
+            f"use input_encoding 'bits' or 'dense', or a network with spikes = \"sparse\""
         )
-    return value.form == "sparse" and encoding != "dense"
+    if encoding == "bits":
+        return "bits" if spikes else "dense"
+    return "events" if value.form == "sparse" and encoding != "dense" else "dense"
+
+
+def _sent_bytes(name: str, value: Value, encoding: InputEncoding) -> int:
+    form = _sent_as(name, value, encoding)
+    if form == "events":
+        return _events_bytes(value)
+    return _bits_bytes(value) if form == "bits" else elements(value) * NUMBER_BYTES
 
 
 def transfer_bytes(graph: Graph, encoding: InputEncoding) -> int:
     """Bytes the host sends for one batch; raises MappingError for 'events' of a dense input."""
-    sent = 0
-    for name in streamed_inputs(graph):
-        value = graph.value(name)
-        events = _sent_as_events(name, value, encoding)
-        sent += _events_bytes(value) if events else elements(value) * NUMBER_BYTES
-    return sent
+    return sum(_sent_bytes(name, graph.value(name), encoding) for name in streamed_inputs(graph))
 
 
 def expansion_kernels(graph: Graph, element_bytes: int, encoding: InputEncoding) -> Iterator[Stream]:
-    """One kernel per input sent as events: reads the ids, writes the dense array of `element_bytes` an element."""
+    """One kernel per input sent as events or bits: reads them, writes the dense array, `element_bytes` an element."""
     for name in streamed_inputs(graph):
         value = graph.value(name)
-        if _sent_as_events(name, value, encoding):
-            moved = _events_bytes(value) + elements(value) * element_bytes
-            yield Stream(name=f"{name}.unfold", op="unfold_events", phase="input", times=1, bytes_moved=moved)
+        form = _sent_as(name, value, encoding)
+        if form != "dense":
+            moved = _sent_bytes(name, value, encoding) + elements(value) * element_bytes
+            yield Stream(name=f"{name}.unfold", op=f"unfold_{form}", phase="input", times=1, bytes_moved=moved)
