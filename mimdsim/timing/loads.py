@@ -73,7 +73,7 @@ class SuperstepLoad:
         return self.first_tile + int(self.busy_part.argmax()) if len(self.busy_part) else 0
 
 
-@lru_cache(maxsize=2)  # each holds the lists of a training step
+@lru_cache(maxsize=1)  # an entry holds the lists of a training step
 def program_loads(program: Program, activity: RecordedActivity, barrel: Barrel) -> tuple[SuperstepLoad, ...]:
     """One load per superstep in program order. Raises MappingError when activity lacks a layer the program needs."""
     for layer, names in program.recorded.items():
