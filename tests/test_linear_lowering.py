@@ -158,7 +158,7 @@ def test_reset_by_emission_when_spikes_travel_as_rows(reset_gradient: str) -> No
     assert_lowered(network, MappingOptions(spike_exchange="dense"))
 
 
-@pytest.mark.newest  # before NumPy 2 a float32 scalar times a Python float is a float64, so that strict runs round otherwise
+@pytest.mark.newest  # before NumPy 2 a float32 scalar times a Python float is a float64: strict runs round otherwise
 @pytest.mark.parametrize("reset_gradient", GRADIENTS)
 def test_constants_of_every_neuron_its_own(reset_gradient: str) -> None:
     """Decays, thresholds and what is lost with a reset, all different."""
