@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import MappingError
-from mimdsim.gpu.devices import KNOWN, described, find_device
+from mimdsim.gpu.devices import KNOWN, described, find_device, find_precision
 from mimdsim.gpu.eager import FRAMEWORKS, QUEUED_LAUNCHES, Framework, Pass, eager_seconds
 from mimdsim.gpu.recurrent import (
     CUDNN_LOOP,
@@ -138,9 +138,21 @@ def test_names_of_devices_in_tables() -> None:
         found = find_device(label)
         assert found is not None, label
         assert found[0] == name, label
-    for label in ("MI300X", "RTX 2070 SUPER", "H100 PCIe", "GTX 1080", "unstated"):
+    for label in (
+        "MI300X", "RTX 2070 SUPER", "H100 PCIe", "H200 NVL", "NVIDIA GH200 480GB", "Tesla V100S-PCIE-32GB", "GTX 1080",
+        "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4090 D", "RTX 2070 with Max-Q Design", "unstated",
+    ):  # fmt: skip
         assert find_device(label) is None, label
     assert all(described(name).name == name for name in KNOWN)
+
+
+def test_names_of_number_formats_in_tables() -> None:
+    for label, precision in (
+        ("fp32 SIMT", "fp32"), ("float32", "fp32"), ("FP16", "fp16"), ("fp16/fp32acc", "fp16"), ("bf16", "fp16"),
+        ("TF32", "tf32"), ("fp32 (TF32 off = PyTorch default)", "fp32"), ("fp32, TF32 on", "tf32"), ("fp64", None),
+        ("int8", None), ("fp320", None),
+    ):  # fmt: skip
+        assert find_precision(label) == precision, label
 
 
 ROW = {
@@ -163,6 +175,7 @@ ROW = {
         ({"timing_valid": "no: not synchronised"}, "its time cannot be trusted: no: not synchronised"),
         ({"steps_T": "~500"}, "must be whole numbers"),
         ({"batch_B": "0"}, "must be at least 1"),
+        ({"dtype": "fp64"}, "no model for dtype 'fp64'; known: fp32, tf32, fp16, bf16"),
         ({"dtype": "bf16"}, "eager frameworks are described in fp32 only, not fp16"),
         ({"task": "LSTM", "framework": "keras"}, "no description of 'keras' as a program for recurrent layers"),
         ({"task": "LSTM", "framework": "cuDNN persistent", "neurons_or_layers": "8192"}, "on the chip"),
@@ -211,3 +224,13 @@ def test_fused_and_persistent_kernels_are_predicted(framework: str, bound: float
         told = predict_snn_row(row)
         assert told.seconds is not None, told.note
         assert abs(told.seconds / float(row["value_s"]) - 1) <= bound, row
+
+
+@pytest.mark.skipif(not MEASURED.exists(), reason="measurements are not beside this checkout")
+@pytest.mark.parametrize(("dtype", "within"), [("fp32", 64), ("fp16", 58)])
+def test_most_rows_of_cudnn_s_standard_loop_are_within_a_quarter(dtype: str, within: int) -> None:
+    rows = [row for row in measured_rows() if row["framework"] == "cuDNN 7.6.2" and row["dtype"].startswith(dtype)]
+    loops = [row for row in rows if row["metric"] != "backward wrt weights"]
+    ratios = [(predict_snn_row(row).seconds or 0.0) / float(row["value_s"]) for row in loops]
+    assert len(ratios) == 68
+    assert sum(abs(ratio - 1) <= 0.25 for ratio in ratios) >= within

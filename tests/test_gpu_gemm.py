@@ -108,6 +108,16 @@ def test_a_power_limit_slows_long_products_only_where_it_holds() -> None:
     assert gemm_seconds(free, 512, 512, 512, precision="fp16") == gemm_seconds(held, 512, 512, 512, precision="fp16")
 
 
+def test_tensor_units_take_no_tile_below_the_library_s_shortest_edge() -> None:
+    free = V100.model_copy(update={"chip": V100.chip.model_copy(update={"tensor_tile_edge": 32})})
+    for precision, changes in (("fp16", True), ("fp32", False)):
+        held, open_to_all = (gemm_seconds(gpu, 1760, 16, 1760, precision=precision) for gpu in (V100, free))  # type: ignore[arg-type]
+        assert (held.seconds > 1.5 * open_to_all.seconds) == changes
+        assert (min(held.candidate.tile_m, held.candidate.tile_n) >= 64) == changes
+    # DeepBench's fp16 product of that shape takes 20 us, some 3 of them the host's
+    assert 15e-6 < gemm_seconds(V100, 1760, 16, 1760, precision="fp16").seconds < 22e-6
+
+
 def test_a_transposed_weight_slows_a_skinny_product_only() -> None:
     for rows, slower in ((16, True), (4096, False)):
         plain = gemm_seconds(V100, 8192, rows, 8192, precision="fp32").seconds

@@ -98,6 +98,29 @@ def test_auto_is_the_fastest_program_that_could_be_built() -> None:
     assert timed("lists_ideal").never_built
 
 
+@pytest.mark.parametrize(
+    ("strategy", "needs"),
+    [
+        ("as_published_synchronised", "a host that turns the loop"),
+        ("persistent", "blocks of threads that keep weights in registers"),
+        ("lists_as_written", "CUDA threads that follow ids and atomics"),
+        ("lists_ideal", "an L2 that gathers single rows"),
+    ],
+)
+def test_what_is_made_of_gpu_threads_is_refused_on_systolic_arrays(strategy: str, needs: str) -> None:
+    tpu = load_machine("tpu-v4")
+    assert isinstance(tpu, GpuMachine)
+    activity = filled_activity(network(), 0.02)
+    with pytest.raises(
+        MappingError, match=f"strategy '{strategy}' needs {needs}.*tpu-v4 multiplies on systolic arrays"
+    ):
+        time_on_gpu(training_graph(network()), tpu, strategy=strategy, precision="tf32", activity=activity)
+    chosen = time_on_gpu(training_graph(network()), tpu, strategy="auto", precision="tf32", activity=activity)
+    assert chosen.strategy == "hoisted"
+    refused = {one.name for one in chosen.assumptions}
+    assert (f"not '{strategy}'" in refused) == (strategy != "lists_ideal")  # a bound, which auto never takes
+
+
 def test_lengths_are_means_over_samples_and_of_the_longest() -> None:
     counts = np.array([[[1, 2], [3, 4]], [[5, 6], [1, 2]]], np.int32)  # two timesteps, two samples
     found = lengths_of(RecordedActivity(ids={}, counts={"a": counts}, dropped={}))["a"]

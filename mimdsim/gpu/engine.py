@@ -46,6 +46,11 @@ def time_on_gpu(
     how = find_strategy(strategy)
     _check_choice("precision", precision, tuple(ELEMENT_BYTES))
     _check_choice("input encoding", input_encoding, get_args(InputEncoding))
+    if gpu.systolic is not None and how.needs:
+        raise MappingError(
+            f"strategy '{strategy}' needs {how.needs}; {gpu.name} multiplies on systolic arrays: use the strategy "
+            f"'hoisted', or 'graph_replay' where a layer recurs"
+        )
     lengths = lengths_of(activity) if how.lists and activity is not None else {}
     lowered = lower_to_kernels(graph, how, precision=precision, input_encoding=input_encoding, lengths=lengths)
     if lowered.bytes_needed > gpu.memory.capacity_bytes:

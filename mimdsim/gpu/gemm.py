@@ -5,8 +5,8 @@ One set of parameters for all GPUs, `CALIBRATED`; what differs between devices s
 NVIDIA, Matrix Multiplication Background User's Guide, DU-09799-001 (tile and wave quantisation, largest tile
 256 x 128). Errors per data set, and with each device left out of the calibration: docs/gpu-model.md.
 
-Every candidate's estimate grows with m, n, k and the bytes moved, and all candidates are open to every shape, so the
-estimate does too.
+Every candidate's estimate grows with m, n, k and the bytes moved, and what is open to one shape is open to every shape
+on the same device, so the estimate does too.
 """
 
 from __future__ import annotations
@@ -137,6 +137,7 @@ class _Device:
     flops_per_second_each: float
     seconds_per_k: float
     intensity_half: float
+    tile_edge: int
     feed_bytes_per_second: float
     narrow_feed_bytes_per_second: float
     l2_bytes_per_second: float
@@ -159,6 +160,7 @@ def _device(
         flops_per_second_each=gpu.flops_per_second_each(precision) * gpu.library_share(precision),
         seconds_per_k=how.tensor_cycles_per_k / clock if tensor else 0.0,
         intensity_half=how.tensor_intensity_half if tensor else how.simt_intensity_half,
+        tile_edge=gpu.chip.tensor_tile_edge if tensor else 1,
         feed_bytes_per_second=feed,
         narrow_feed_bytes_per_second=narrow,
         l2_bytes_per_second=memory.l2_bytes_per_second * L2_SHARE,
@@ -177,6 +179,8 @@ def _fastest(
         part = k if split == 1 else max(math.ceil(k / split), SHORTEST_SPLIT)
         result_passes = 1 if split == 1 else 2 * split
         for tile_m, tile_n in OUTPUT_TILES:
+            if min(tile_m, tile_n) < device.tile_edge:
+                continue
             tiles = math.ceil(m / tile_m) * math.ceil(n / tile_n) * batch * split
             compute = _compute_seconds(device, tile_m, tile_n, part, tiles)
             traffic = tiles * (tile_m + tile_n) * part * element_bytes + result_bytes * (result_passes + accumulate)

@@ -5,22 +5,13 @@ from __future__ import annotations
 import re
 
 from mimdsim.base.errors import MimdsimError
-from mimdsim.gpu.devices import KNOWN, described, find_device
+from mimdsim.gpu.devices import KNOWN, KNOWN_FORMATS, described, find_device, find_precision
 from mimdsim.gpu.gemm import gemm_seconds
-from mimdsim.machine.gpu import Precision
 
 # An event pair around one eager linear layer holds more of the host than the rows say: bias, autograd and the choice of
 # a kernel come on top of the 26 to 32 us that the same boxes need for torch.add (NeuSight). Kind: derived, calibrated
 # on gemm_measurements.csv (V100 and A100 agree within 10 us).
 EAGER_LINEAR_SECONDS = 20e-6
-DTYPES: dict[str, Precision] = {
-    "fp32": "fp32",
-    "fp32 simt": "fp32",
-    "tf32": "tf32",
-    "fp16": "fp16",
-    "fp16 tc": "fp16",
-    "bf16": "fp16",
-}
 
 
 def predict_gemm_row(row: dict[str, str]) -> tuple[float | None, str]:
@@ -38,8 +29,9 @@ def predict_gemm_row(row: dict[str, str]) -> tuple[float | None, str]:
     device = find_device(row["gpu"])
     if device is None:
         return None, f"no description of device '{row['gpu']}'; known: {', '.join(KNOWN)}"
-    if row["dtype"].lower() not in DTYPES:
-        return None, f"no model for dtype '{row['dtype']}'; known: {', '.join(DTYPES)}"
+    precision = find_precision(row["dtype"])
+    if precision is None:
+        return None, f"no model for dtype '{row['dtype']}'; known: {KNOWN_FORMATS}"
     overhead = row.get("includes_host_overhead_us", "")
     overhead_us = _overhead_us(overhead)
     if overhead_us is None:
@@ -58,9 +50,7 @@ def predict_gemm_row(row: dict[str, str]) -> tuple[float | None, str]:
     except MimdsimError as problem:
         return None, str(problem)
     transposed = re.search(r"(^|_)tn\b", row.get("kernel", ""), re.IGNORECASE) is not None
-    estimate = gemm_seconds(
-        gpu, m, n, k, batch=batch, precision=DTYPES[row["dtype"].lower()], transposed_weight=transposed
-    )
+    estimate = gemm_seconds(gpu, m, n, k, batch=batch, precision=precision, transposed_weight=transposed)
     reason = f"{machine}, {estimate.bound} bound, with {overhead_us:g} us of host overhead"
     return estimate.seconds + overhead_us * 1e-6, f"{reason}; {remark}" if remark else reason
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from mimdsim.base.errors import MimdsimError
-from mimdsim.gpu.devices import KNOWN, described, find_device
+from mimdsim.gpu.devices import KNOWN, KNOWN_FORMATS, described, find_device, find_precision
 from mimdsim.gpu.eager import FRAMEWORKS, Framework, eager_seconds
 from mimdsim.gpu.elementwise import elementwise_seconds
 from mimdsim.gpu.gemm import gemm_seconds
@@ -108,14 +108,16 @@ def _read(row: dict[str, str]) -> _Case | str:
         )
     if min(batch, timesteps, neurons) < 1:
         return f"batch {batch}, timesteps {timesteps}, neurons {neurons}: must be at least 1"
-    dtype = (row.get("dtype") or "fp32").lower()
+    precision = find_precision(row.get("dtype") or "fp32")
+    if precision is None:
+        return f"no model for dtype '{row['dtype']}'; known: {KNOWN_FORMATS}"
     return _Case(
         gpu=described(device[0]),
         label=row["gpu"].lower(),
         framework=row["framework"].lower(),
         style=(row.get("exec_style") or "").lower(),
         task=(row.get("task") or "").lower(),
-        precision="fp32" if dtype.startswith("fp32") else "tf32" if dtype.startswith("tf32") else "fp16",
+        precision=precision,
         batch=batch,
         timesteps=timesteps,
         neurons=neurons,

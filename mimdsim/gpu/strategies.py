@@ -31,7 +31,7 @@ class Strategy:
     for loops over timesteps: at most so many elementwise kernels per layer, and bookkeeping kernels per timestep.
     host_rate: which rate of the host link input copies reach. lists: how products follow lists of spikes, None where
     they are dense. persistent: products that feed themselves stay in a kernel that keeps their weights. band: lowest
-    and highest multiple of the estimate.
+    and highest multiple of the estimate. needs: what of a GPU it is made of that a machine of systolic arrays lacks.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Strategy:
     source: str
     lists: Followed | None = None
     persistent: bool = False
+    needs: str = ""
 
 
 _XLA = (
@@ -85,6 +86,7 @@ STRATEGIES: dict[str, Strategy] = {
             band=PLUS_MINUS_20,
             band_source="assumed: matrix product model 5 to 18 % off, host wait 10 to 15 us",
             source=_XLA,
+            needs="a host that turns the loop and waits for its condition, where a TPU runs loops by itself",
         ),
         Strategy(
             name="graph_replay",
@@ -130,6 +132,7 @@ STRATEGIES: dict[str, Strategy] = {
             band_source="assumed: up to 20 % slower in fp32 and TF32, up to twice as slow in fp16; persistent kernels "
             "of LSTMs come out 22 % too slow to 23 % too fast",
             source="persistent recurrent kernels as in FlashRNN and cuDNN, one grid-wide wait a timestep",
+            needs="blocks of threads that keep weights in registers and wait for each other",
         ),
         Strategy(
             name="lists_as_written",
@@ -145,6 +148,7 @@ STRATEGIES: dict[str, Strategy] = {
             band_source="assumed: cycles per list entry estimated, kernels counted from the source and never timed",
             source=LISTS_SOURCE,
             lists="as_written",
+            needs="CUDA threads that follow ids and atomics in the L2",
         ),
         Strategy(
             name="lists_ideal",
@@ -160,6 +164,7 @@ STRATEGIES: dict[str, Strategy] = {
             band_source="assumed: an upper bound that nobody has built",
             source="bytes of the listed rows over the rate of the L2, and nothing else",
             lists="ideal",
+            needs="an L2 that gathers single rows at its full rate",
         ),
     )
 }

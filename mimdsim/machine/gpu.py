@@ -21,7 +21,8 @@ class Chip(SourcedSection):
     """Streaming multiprocessors and their clock; `tensor_clock_hz` where sustained tensor peaks are quoted lower.
 
     `product_share`, `tensor_product_share`: what the board's power limit leaves of the clock in long products, fp32
-    and on tensor units. The last two are what a kernel that keeps its weights on the chip can use of one
+    and on tensor units. `tensor_tile_edge`: the shortest edge of an output tile that the library has for tensor units
+    (32: every tile of `gpu.gemm`). The last two are what a kernel that keeps its weights on the chip can use of one
     multiprocessor.
     """
 
@@ -30,6 +31,7 @@ class Chip(SourcedSection):
     tensor_clock_hz: float | None = Field(default=None, gt=0)
     product_share: float = Field(default=1.0, gt=0, le=1)
     tensor_product_share: float = Field(default=1.0, gt=0, le=1)
+    tensor_tile_edge: int = Field(default=32, ge=32, le=128)
     shared_memory_bytes: int | None = Field(default=None, gt=0)
     register_bytes: int | None = Field(default=None, gt=0)
 
