@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -82,9 +82,23 @@ def unfolded(ids: np.ndarray, counts: np.ndarray, inputs: int) -> np.ndarray:
     return rows
 
 
-def load_batch(executor: Executor, data: Samples, indices: np.ndarray) -> np.ndarray:
-    """Write one batch to the input variables, as lists, as dense rows or as images; returns its labels."""
-    ids, counts, labels = data.batch(indices)
+@runtime_checkable
+class AugmentedSamples(Samples, Protocol):
+    """A data set whose samples look different when they are trained on."""
+
+    def training_batch(self, indices: np.ndarray, epoch: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """As `batch`; the same for the same epoch (from 0) and sample, whatever was asked for before."""
+
+
+def load_batch(executor: Executor, data: Samples, indices: np.ndarray, *, epoch: int | None = None) -> np.ndarray:
+    """Write one batch to the input variables, as lists, as dense rows or as images; returns its labels.
+
+    With an `epoch` it is trained on and may be augmented, without one it is as recorded.
+    """
+    if epoch is not None and isinstance(data, AugmentedSamples):
+        ids, counts, labels = data.training_batch(indices, epoch)
+    else:
+        ids, counts, labels = data.batch(indices)
     images: np.ndarray | None = getattr(data, "images", None)
     if images is not None:
         executor.write({"input": images[indices], "labels": labels})
@@ -160,7 +174,8 @@ def train(
             order = kept[stream(seed, "order", number // per_epoch).permutation(len(kept))]
         scalars = scheduled_values(network, rate, number, total)
         executor.write(scalars)
-        labels = load_batch(executor, train_data, np.resize(order[place * batch : (place + 1) * batch], batch))
+        chosen = np.resize(order[place * batch : (place + 1) * batch], batch)
+        labels = load_batch(executor, train_data, chosen, epoch=number // per_epoch)
         draw_randomness(executor, seed, number)
         if isinstance(network.optimiser, Adam):
             executor.write({"training_step": np.array([number + 1])})

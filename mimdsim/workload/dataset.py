@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.workload import braille, digits, dvs_gesture, nmnist, shd
+from mimdsim.workload.augmentation import Augmentation
 from mimdsim.workload.describe import Data
 from mimdsim.workload.event_file import sensor_of
 from mimdsim.workload.event_filters import cropped_grid
@@ -42,6 +43,7 @@ class SpikeDataset:
     `ids` [samples, timesteps, capacity] (uint16 where the inputs allow it, else int32) are valid up to `counts`
     int32[samples, timesteps]; `labels` int32[samples]; `surplus_events` were left out for lack of capacity.
     `images` float32[samples, inputs], where given, are the input of every timestep, and nothing is listed.
+    `augmentation`, where given, changes samples when they are trained on.
     """
 
     ids: npt.NDArray[np.uint16] | Ids
@@ -51,6 +53,7 @@ class SpikeDataset:
     classes: int
     surplus_events: int
     images: npt.NDArray[np.float32] | None = None
+    augmentation: Augmentation | None = None
 
     def __post_init__(self) -> None:
         if self.ids.shape[:2] != self.counts.shape or self.labels.shape != self.ids.shape[:1]:
@@ -77,9 +80,54 @@ class SpikeDataset:
         ids = np.ascontiguousarray(self.ids[chosen].transpose(1, 0, 2), dtype=np.int32)
         return ids, np.ascontiguousarray(self.counts[chosen].T), self.labels[chosen]
 
+    def training_batch(self, indices: npt.ArrayLike, epoch: int) -> tuple[Ids, Ids, Ids]:
+        """As `batch`, of samples that are trained on in `epoch` (from 0): augmented, where that is asked for."""
+        ids, counts, labels = self.batch(indices)
+        if self.augmentation is not None:
+            self.augmentation.change(ids, counts, np.asarray(indices, dtype=np.int64), self.samples, epoch)
+        return ids, counts, labels
+
 
 def input_shape(data: Data) -> tuple[int, int]:
     """(inputs, classes) of a source, known without reading a sample; raises DescriptionError where it cannot be."""
+    shape = _shape(data)
+    _check_shift(data)
+    return shape
+
+
+def pixel_grid(data: Data) -> tuple[int, int] | None:
+    """Columns and lines of the pixels whose events are listed, after crop and reduction; None where there are none.
+
+    Raises DescriptionError for a crop or reduction beyond the sensor.
+    """
+    if data.source in digits.DEFAULT_GRID and data.encoding == "events":
+        grid = data.grid or digits.DEFAULT_GRID[data.source]
+        return grid, grid
+    if data.source in CAMERAS:
+        pixels, _ = CAMERAS[data.source]
+        return reduced_grid(*cropped_grid(pixels, pixels, data.crop), data.grid)
+    if data.source == "events" and data.sensor:
+        width, height, _ = data.sensor
+        return reduced_grid(*cropped_grid(width, height, data.crop), data.grid)
+    return None
+
+
+def _check_shift(data: Data) -> None:
+    """Raise DescriptionError for a shift of what has no pixels, or by all of them."""
+    if not data.shift_pixels:
+        return
+    grid = pixel_grid(data)
+    asked = f"'data.shift_pixels' is {data.shift_pixels}, but"
+    if grid is None:
+        shown = "images are taken as they are" if data.encoding == "image" else f"source '{data.source}' has no pixels"
+        if data.source == "events":
+            shown = "'data.inputs' gives units, not pixels"
+        raise _refused([f"{asked} {shown}; leave it out"])
+    if data.shift_pixels >= min(grid):
+        raise _refused([f"{asked} events are on {grid[0]} x {grid[1]} pixels; give 0 to {min(grid) - 1}"])
+
+
+def _shape(data: Data) -> tuple[int, int]:
     if data.source != "events" and data.sensor:
         raise _refused([f"'data.sensor' is for source 'events', not for '{data.source}'; leave it out"])
     if data.source not in CAMERAS and not data.sensor:
@@ -106,15 +154,18 @@ def input_shape(data: Data) -> tuple[int, int]:
             return braille.inputs_of(data.levels), braille.CLASSES
         return shd.CHANNELS, shd.CLASSES[data.source]
     if data.source in CAMERAS:
-        pixels, classes = CAMERAS[data.source]
-        columns, lines = reduced_grid(*cropped_grid(pixels, pixels, data.crop), data.grid)
-        return columns * lines * POLARITIES, classes
+        return _area(data) * POLARITIES, CAMERAS[data.source][1]
     if data.encoding == "image":
         if data.grid:
             raise _refused([f"'data.grid' is {data.grid}, but images are taken as they are; leave it out"])
         return digits.PIXELS[data.source], digits.CLASSES
-    grid = data.grid or digits.DEFAULT_GRID[data.source]
-    return grid * grid * POLARITIES, digits.CLASSES
+    return _area(data) * POLARITIES, digits.CLASSES
+
+
+def _area(data: Data) -> int:
+    """Pixels of a source that has some."""
+    columns, lines = pixel_grid(data) or (0, 0)
+    return columns * lines
 
 
 def _events_shape(data: Data) -> tuple[int, int]:
@@ -123,8 +174,7 @@ def _events_shape(data: Data) -> tuple[int, int]:
         if data.grid:
             raise _refused([f"'data.grid' is {data.grid}, but 'data.inputs' gives units, not pixels; leave it out"])
         return sensor.inputs, data.classes
-    columns, lines = reduced_grid(*cropped_grid(sensor.width, sensor.height, data.crop), data.grid)
-    return columns * lines * sensor.polarities, data.classes
+    return _area(data) * sensor.polarities, data.classes
 
 
 def open_dataset(data: Data, seed: int, progress: Progress | None = None) -> tuple[SpikeDataset, SpikeDataset]:
@@ -132,7 +182,8 @@ def open_dataset(data: Data, seed: int, progress: Progress | None = None) -> tup
 
     At most `train_samples` and `test_samples` are read (0: all), an even share of every class, interleaved so that
     any run of samples holds all classes. Sources without a published split hold back a fifth, or `test_samples`.
-    `progress(done, total)` is called while samples are made, counting anew for the test samples.
+    Training samples can be augmented as `data` says, test samples cannot. `progress(done, total)` is called while
+    samples are made, counting anew for the test samples.
     Raises DataFileError for bad files, MissingExtra for a missing package, DescriptionError for what does not fit.
     """
     inputs, classes = input_shape(data)
@@ -140,7 +191,15 @@ def open_dataset(data: Data, seed: int, progress: Progress | None = None) -> tup
         return tuple(_image_dataset(part, classes) for part in open_images(data, seed))  # type: ignore[return-value]
     bin_nanoseconds(data.bin_seconds)  # refuses what no bin can be, before any file is read
     train, test = SOURCES[data.source](data, seed, progress or _silent)
-    return _dataset(train, inputs, classes), _dataset(test, inputs, classes)
+    augmented = replace(_dataset(train, inputs, classes), augmentation=_augmentation(data, seed))
+    return augmented, _dataset(test, inputs, classes)
+
+
+def _augmentation(data: Data, seed: int) -> Augmentation | None:
+    grid = pixel_grid(data)
+    if not data.shift_pixels or grid is None:
+        return None
+    return Augmentation(seed=seed, columns=grid[0], lines=grid[1], shift_pixels=data.shift_pixels)
 
 
 def _image_dataset(part: digits.Images, classes: int) -> SpikeDataset:

@@ -29,8 +29,9 @@ class Data(Section):
 
     `bin_seconds` is the width of one timestep for recordings; `input_capacity` the most input ids a timestep keeps
     (surplus ids are sub-sampled at random). `path` is a user's folder or file; `train_samples` and `test_samples`
-    bound what is read (0 = all there is). Recordings are freed of noise, then cropped, reduced and binned. `encoding`
-    'image': digits as grey values from 0 to 1, the same in every timestep, for dense spikes.
+    bound what is read (0 = all there is). Recordings are freed of noise, then cropped, reduced and binned. Training
+    samples, never test or validation samples, are moved by up to `shift_pixels` to each side, anew in every epoch.
+    `encoding` 'image': digits as grey values from 0 to 1, the same in every timestep, for dense spikes.
     """
 
     source: Literal[
@@ -48,6 +49,7 @@ class Data(Section):
     )  # how old a neighbour's event may be (0 = keep all events)
     crop: int = Field(default=0, ge=0, le=4096)  # width and height of the middle that is kept (0 = all)
     grid: int = Field(default=0, ge=0, le=4096)  # width and height events are reduced to (0 = as recorded)
+    shift_pixels: int = Field(default=0, ge=0, le=4095)  # of the pixels that are listed (0 = trained on as recorded)
     sensor: tuple[int, ...] = ()  # events: width, height, polarities
     levels: int = Field(default=0, ge=0, le=255)  # braille: pressures at which a taxel spikes
     classes: int = Field(default=0, ge=0)  # events, randman, random
