@@ -24,14 +24,10 @@ REFERENCES = ROOT / "references" / "stencil_phases.csv"
 # phases outside their tolerance, with what would have to be different in the docstring of the test below
 OUT = {
     ("half4", 1, "copies"),
-    ("half4", 1, "exchange"),
     ("half4", 1, "sync"),
-    ("float2", 1, "exchange"),
     ("float2", 1, "sync"),
     ("float2", 1, "sum"),
-    ("float", 1, "exchange"),
     ("float", 1, "sync"),
-    ("half4", 16, "exchange"),
 }
 
 
@@ -163,9 +159,8 @@ def test_reference_rows_are_whole() -> None:
 def test_phases_beside_the_published_ones() -> None:
     """Within tolerance except OUT.
 
-    The wire would have to carry 268 pixels a tile on one chip (186 are in the halos) and as many more on 16, a sync on
-    one chip take a tenth of the exchange, an arranged piece 20 instead of 24 bundles at half4, and a pixel of float2 4
-    bundles less beside its vectors.
+    A sync on one chip would have to take a tenth of the exchange, an arranged piece 20 instead of 24 bundles at half4,
+    and a pixel of float2 4 bundles less beside its vectors.
     """
     rows = [row for row in check_files((REFERENCES,), None, lambda *_: None) if row.ratio is not None]
     assert len(rows) == 4 * 5 + 1  # nothing was published for links on one chip
@@ -176,6 +171,7 @@ def test_phases_beside_the_published_ones() -> None:
             out.add((variant, chips, row.name.split(": ")[1]))
     assert out <= OUT
     assert all(0.70 < (row.ratio or 0) < 1.45 for row in rows)
+    assert all(0.95 < (row.ratio or 0) < 1.06 for row in rows if row.name.endswith(": exchange"))
 
 
 def test_one_chip_compute_and_copies_follow_from_the_counts() -> None:

@@ -1,8 +1,9 @@
-"""Exchange and sync on a chip: the endpoint model, and the vendor's planner model beside it.
+"""Exchange and sync on a chip: the endpoint model, the vendor's planner model beside it, and schedules.
 
     endpoint: phase = fixed + route + max over tiles of max( wire, control instructions for the fragments )
     planner:  phase = fixed + route + max over tiles of wire
     wire = max(bytes sent, bytes received) / bytes_per_cycle
+    scheduled: as endpoint, or what scheduling the messages one by one takes if that is longer (scheduling.py)
 
 Neighbours on one bus take what both receive alike at the rate of both; a tile whose neighbour does nothing in the
 phase has both buses to receive on. Sources: C600 stack measurements (osmarks/ipu-stack cost.rs, within 3 % of two
@@ -16,8 +17,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from mimdsim.costs.scheduling import scheduled_cycles
 from mimdsim.machine.mimd import Exchange as Fabric
-from mimdsim.program import Exchange
+from mimdsim.program import Exchange, Program
 
 # what phases took on the fabrics asked for; a program is timed for many recorded activities
 _KNOWN: WeakKeyDictionary[Exchange, dict[tuple[object, ...], np.ndarray]] = WeakKeyDictionary()
@@ -56,19 +58,25 @@ def bytes_by_neighbour(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) 
     return np.where(idle, exchange.column("bytes_received"), exchange.column("bytes_shared")) // 2
 
 
-def phase_cycles(exchange: Exchange, fabric: Fabric, tiles_per_chip: int, chips: int) -> np.ndarray:
-    """int64[chips]: cycles of one exchange phase on every chip, 0 where nothing moves; read-only."""
+def phase_cycles(program: Program, exchange: Exchange, fabric: Fabric) -> np.ndarray:
+    """int64[chips]: cycles of one exchange phase of `program` on every chip, 0 where nothing moves; read-only."""
+    tiles_per_chip, chips = program.tiles_per_chip, program.chips
     known = _KNOWN.setdefault(exchange, {})
     of_wire = fabric.model, fabric.bytes_per_cycle, fabric.tiles_per_bus
     of_fragments = fabric.send_fragment_cycles, fabric.receive_fragment_cycles
     key = (*of_wire, *of_fragments, fabric.fixed_cycles, fabric.route_cycles, tiles_per_chip, chips)
     if key not in known:
-        known[key] = _phase_cycles(exchange, fabric, tiles_per_chip, chips)
+        busiest = _busiest(exchange, fabric, tiles_per_chip, chips)
+        if fabric.model == "scheduled":
+            scheduled = scheduled_cycles(program, exchange, fabric)
+            busiest = busiest if scheduled is None else np.maximum(busiest, scheduled)
+        known[key] = np.where(busiest > 0, busiest + fabric.fixed_cycles + fabric.route_cycles, 0)
         known[key].flags.writeable = False
     return known[key]
 
 
-def _phase_cycles(exchange: Exchange, fabric: Fabric, tiles_per_chip: int, chips: int) -> np.ndarray:
+def _busiest(exchange: Exchange, fabric: Fabric, tiles_per_chip: int, chips: int) -> np.ndarray:
+    """int64[chips]: cycles of the busiest tile, without the fixed part."""
     busiest = np.zeros(chips, np.int64)
     if not len(exchange.tiles):
         return busiest
@@ -81,7 +89,7 @@ def _phase_cycles(exchange: Exchange, fabric: Fabric, tiles_per_chip: int, chips
         bytes_by_neighbour(exchange, fabric, tiles_per_chip),
     )
     np.maximum.at(busiest, exchange.tiles // tiles_per_chip, cycles)
-    return np.where(busiest > 0, busiest + fabric.fixed_cycles + fabric.route_cycles, 0)
+    return busiest
 
 
 def exchange_phase_cycles(tile_cycles: np.ndarray, fabric: Fabric) -> int:

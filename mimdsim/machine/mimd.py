@@ -46,10 +46,11 @@ class Exchange(SourcedSection):
     fragment costs its tile control instructions on the way out and on the way in. Fragments that a codelet needs as one
     row are copied together on the receiving tile, `arrange_fragment_bundles` each, the contexts sharing them.
     `tiles_per_bus` neighbours share their buses: what all of them receive alike arrives that many times as fast.
-    model: "endpoint" as above; "planner" leaves the control instructions out, as the vendor's planners do.
+    model: "endpoint" as above; "planner" leaves the control instructions out, as the vendor's planners do; "scheduled"
+    sends the messages of a phase one by one, each when its sender and all its readers are free, which takes longer.
     """
 
-    model: Literal["endpoint", "planner"]
+    model: Literal["endpoint", "planner", "scheduled"]
     bytes_per_cycle: float = Field(gt=0)
     tiles_per_bus: int = Field(ge=1, le=2)
     route_cycles: int = Field(ge=0)

@@ -79,10 +79,7 @@ def to_runs(
     along_elements = TileMapping(axis=0, tiles=mapping.tiles, starts=mapping.starts, stops=mapping.stops)
     strides = np.array([int(np.prod(shape[axis + 1 :], dtype=np.int64)) for axis in range(len(shape))])
     lengths = boxes[:, :, 1] - boxes[:, :, 0]
-    last = len(shape) - 1
-    while last > 0 and bool((lengths[:, last] == shape[last]).all()):
-        last -= 1
-    runs = np.prod(lengths[:, :last], axis=1, dtype=np.int64)
+    last, runs = runs_of_boxes(boxes, shape)
     row = np.repeat(rows, runs)
     number = np.arange(len(row)) - np.repeat(np.cumsum(runs) - runs, runs)
     start = boxes[row, last, 0] * strides[last]
@@ -91,6 +88,15 @@ def to_runs(
         number //= lengths[row, axis]
     stop = start + lengths[row, last] * strides[last]
     return row, along_elements, tiles[row], np.stack([start, stop], axis=1)[:, None, :]
+
+
+def runs_of_boxes(boxes: np.ndarray, shape: tuple[int, ...]) -> tuple[int, np.ndarray]:
+    """(the axis from which on all boxes are whole, int64[boxes] of runs of consecutive elements)."""
+    lengths = boxes[:, :, 1] - boxes[:, :, 0]
+    last = len(shape) - 1
+    while last > 0 and bool((lengths[:, last] == shape[last]).all()):
+        last -= 1
+    return last, np.prod(lengths[:, :last], axis=1, dtype=np.int64)
 
 
 def boxes_of_runs(mapping: TileMapping, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:

@@ -178,7 +178,7 @@ def _other_model(machine: MimdMachine) -> MimdMachine:
     for one, changed in _OTHER_MODEL:
         if one is machine:
             return changed
-    other = "planner" if machine.exchange.model == "endpoint" else "endpoint"
+    other = {"endpoint": "planner"}.get(machine.exchange.model, "endpoint")
     changed = machine.model_copy(update={"exchange": machine.exchange.model_copy(update={"model": other})})
     _OTHER_MODEL[:] = [*_OTHER_MODEL[-3:], (machine, changed)]
     return changed

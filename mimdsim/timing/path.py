@@ -82,7 +82,7 @@ def _moving(program: Program, machine: MimdMachine, superstep: Superstep) -> _Mo
     moving = np.zeros(program.chips, np.int64)
     once: tuple[int, int] | None = None
     if exchange is not None:
-        moving = phase_cycles(exchange, machine.exchange, program.tiles_per_chip, program.chips)
+        moving = phase_cycles(program, exchange, machine.exchange)
         if exchange.link_bytes is not None:
             traffic = np.zeros((machine.links.chips, machine.links.chips), np.int64)  # chips left over are silent
             traffic[: program.chips, : program.chips] = exchange.link_bytes

@@ -1,0 +1,139 @@
+"""What travels in one exchange phase, message by message: who sends how much to whom at once.
+
+A message is everything that one tile sends to the same readers. Parts are cut where the sending tile changes; a part
+that several tiles want is sent once to all of them. Only what stays on its chip is listed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mimdsim.program.mapping import FLAT, TileMapping
+from mimdsim.program.records import Delivery, Exchange, Program
+from mimdsim.program.rows import runs_of_boxes, spatial_mapping, to_runs
+
+MOST_READINGS = 2_000_000  # (part, reader) pairs of a phase that are listed; beyond, nearly every tile hears all others
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Messages:
+    """sender, size_bytes int64[messages]; message k is read by reader[first[k]:first[k + 1]], ascending tiles."""
+
+    sender: np.ndarray
+    size_bytes: np.ndarray
+    first: np.ndarray
+    reader: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Readings:
+    """int64[readings]: a part from `sender`, elements start to stop of delivery `number`, read by `reader`."""
+
+    number: np.ndarray
+    sender: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    size_bytes: np.ndarray
+    reader: np.ndarray
+
+
+def messages_of(program: Program, exchange: Exchange) -> Messages | None:
+    """The messages of a phase; None when it has more than MOST_READINGS parts and readers."""
+    found: list[_Readings] = []
+    for number, delivery in enumerate(exchange.deliveries):
+        readings = _readings(program, number, delivery, MOST_READINGS - sum(len(part.reader) for part in found))
+        if readings is None:
+            return None
+        found.append(readings)
+    names = ("number", "sender", "start", "stop", "size_bytes", "reader")
+    columns = {name: np.concatenate([getattr(part, name) for part in found]) for name in names}
+    return _together(_Readings(**columns))
+
+
+def _readings(program: Program, number: int, delivery: Delivery, room: int) -> _Readings | None:
+    """Of one delivery; None when there are more than `room`."""
+    variable, per_chip = program.variables[delivery.variable], program.tiles_per_chip
+    drop = delivery.boxes.shape[1] < len(variable.shape)
+    shape = variable.shape[1:] if drop else variable.shape
+    mapping = spatial_mapping(variable, drop)
+    if int(runs_of_boxes(delivery.boxes, shape)[1].sum()) > room:
+        return None
+    whole = TileMapping(axis=FLAT, tiles=np.zeros(1, np.int64), starts=np.zeros(1), stops=np.ones(1))
+    _, _, reader, runs = to_runs(whole, delivery.tiles, delivery.boxes, shape)
+    start, stop = runs[:, 0, 0], runs[:, 0, 1]
+    if mapping.is_replicated:
+        sender = _first_holder(mapping.tiles, reader, per_chip)
+    else:
+        holders = _along_elements(mapping, shape, room)
+        if holders is None:
+            return None
+        first = np.searchsorted(holders.stops, start, side="right")
+        count = np.searchsorted(holders.starts, stop, side="left") - first
+        if int(count.sum()) > room:
+            return None
+        run = np.repeat(np.arange(len(start)), count)
+        interval = first[run] + np.arange(len(run)) - np.repeat(np.cumsum(count) - count, count)
+        start, stop = np.maximum(start[run], holders.starts[interval]), np.minimum(stop[run], holders.stops[interval])
+        reader, sender = reader[run], holders.tiles[interval]
+    travels = (sender != reader) & (sender // per_chip == reader // per_chip)
+    start, stop = start[travels], stop[travels]
+    return _Readings(
+        number=np.full(len(start), number),
+        sender=sender[travels],
+        start=start,
+        stop=stop,
+        size_bytes=(stop - start) * variable.item_bytes,
+        reader=reader[travels],
+    )
+
+
+def _first_holder(holders: np.ndarray, readers: np.ndarray, per_chip: int) -> np.ndarray:
+    """int64[readers]: the reader itself if it holds the variable, else the first holder on its chip, else of all."""
+    at = np.searchsorted(holders, readers // per_chip * per_chip)
+    nearest = holders[np.minimum(at, len(holders) - 1)]
+    nearest = np.where(nearest // per_chip == readers // per_chip, nearest, holders[0])
+    return np.where(np.isin(readers, holders), readers, nearest)
+
+
+def _along_elements(mapping: TileMapping, shape: tuple[int, ...], room: int) -> TileMapping | None:
+    """Intervals along the elements in C order of a variable of `shape`; None when there are more than `room`."""
+    if mapping.axis == FLAT:
+        return mapping
+    before = int(np.prod(shape[: mapping.axis], dtype=np.int64))
+    after = int(np.prod(shape[mapping.axis + 1 :], dtype=np.int64))
+    if before * len(mapping.tiles) > room:
+        return None
+    offset = np.repeat(np.arange(before) * shape[mapping.axis] * after, len(mapping.tiles))
+    return TileMapping(
+        axis=FLAT,
+        tiles=np.tile(mapping.tiles, before),
+        starts=np.tile(mapping.starts * after, before) + offset,
+        stops=np.tile(mapping.stops * after, before) + offset,
+    )
+
+
+def _together(parts: _Readings) -> Messages:
+    """Equal parts of several readers become one message, then all that a tile sends to the same readers."""
+    order = np.lexsort((parts.reader, parts.stop, parts.start, parts.sender, parts.number))
+    columns = [column[order] for column in (parts.number, parts.sender, parts.start, parts.stop)]
+    reader, size_bytes = parts.reader[order], parts.size_bytes[order]
+    begins = np.ones(len(order), bool)
+    begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0) if len(order) else True
+    first = np.flatnonzero(begins)
+    part = np.cumsum(begins) - 1
+    # readers are compared by a sum of fixed random numbers: that two sets agree by chance has odds of 2**-64
+    numbers = np.random.default_rng(0).integers(0, 2**63, int(reader.max(initial=0)) + 1, np.uint64)
+    alike = np.zeros(len(first), np.uint64)
+    np.add.at(alike, part, numbers[reader])
+    sender = columns[1][first]
+    _, kept, group = np.unique(np.rec.fromarrays([sender, alike]), return_index=True, return_inverse=True)
+    count = np.diff(np.append(first, len(order)))[kept]
+    at = np.repeat(first[kept], count) + np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    return Messages(
+        sender=sender[kept],
+        size_bytes=np.bincount(group.ravel(), weights=size_bytes[first], minlength=len(kept)).astype(np.int64),
+        first=np.concatenate([[0], np.cumsum(count)]).astype(np.int64),
+        reader=reader[at],
+    )
