@@ -28,7 +28,7 @@ from networks import (
 )
 
 from mimdsim.base.errors import MappingError
-from mimdsim.functional import WholeTensors
+from mimdsim.functional import Executor, WholeTensors
 from mimdsim.graph import Sgd, SpikingNetwork
 from mimdsim.graph.losses import Loss
 from mimdsim.graph.spikes import ThresholdSchedule
@@ -122,6 +122,22 @@ def test_weights_and_moments_are_read_as_written() -> None:
         np.testing.assert_array_equal(engine.read(name), values.arrays[name])
 
 
+@pytest.mark.parametrize("optimiser", [Sgd(learning_rate=0.1, scheduled=True), replace(ADAM, scheduled=True)])
+def test_a_scheduled_rate_is_the_one_written(optimiser: Any) -> None:
+    network = small_network((9, 70, 4), optimiser=optimiser)
+    values = given_values(network, 7)
+    program, engine = Executor(compiled(network).program), WholeTensors(network)
+    assert set(engine.inputs) == set(program.inputs)
+    for each in (program, engine):
+        each.write(values.for_program(network) | {"learning_rate": np.array([0.03], np.float32)})
+        each.run()
+    for layer in network.layers:
+        name = f"w.{layer.name}"
+        updated = program.arrays[program.program.inputs[name]]
+        assert np.abs(updated - values.arrays[name]).max() > 1e-6
+        np.testing.assert_allclose(engine.read(name), updated, rtol=1e-5, atol=1e-6)
+
+
 def test_what_it_does_not_know_is_refused_by_name() -> None:
     network = small_network(recurrence="one_to_one", bias=True, smooth=True)
     with pytest.raises(MappingError, match=r"layer 'hidden0': recurrence 'one_to_one' does not run as whole tensors"):
@@ -138,7 +154,6 @@ def test_what_it_does_not_know_is_refused_by_name() -> None:
         ({"largest_gradient_norm": 2.0}, r"largest_gradient_norm = 2 is not known to whole tensors; use the compiled"),
         ({"optimiser": Sgd(learning_rate=0.1, momentum=0.9)}, r"momentum = 0\.9 is not known to whole tensors"),
         ({"optimiser": Sgd(learning_rate=0.1, weight_decay=0.1)}, r"weight_decay = 0\.1 is not known to whole tensors"),
-        ({"optimiser": Sgd(learning_rate=0.1, scheduled=True)}, "a scheduled learning rate is not known to whole"),
         ({"loss": Loss(kind="mean_squared_error")}, "loss Loss.*mean_squared_error.* is not known to whole tensors"),
         ({"threshold_schedule": ThresholdSchedule()}, "network.threshold_schedule ThresholdSchedule.* is not known to"),
     ],

@@ -2,6 +2,7 @@
 
 from mimdsim.functional.activity import activity_profiles
 from mimdsim.functional.checkpoint import Checkpoints
+from mimdsim.functional.engines import engine_refusals
 from mimdsim.functional.execute import Executor
 from mimdsim.functional.initial import InitialActivity, scaled_to_activity
 from mimdsim.functional.schedules import RateSchedule
@@ -18,6 +19,7 @@ __all__ = [
     "TrainingLog",
     "WholeTensors",
     "activity_profiles",
+    "engine_refusals",
     "evaluate",
     "execute_strictly",
     "initial_weights",

@@ -56,6 +56,11 @@ class Executor:
             calls += [self._prepare(superstep, table, frozenset()) for table in superstep.tables]
             self._calls[id(superstep)] = calls
 
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Graph inputs that can be written."""
+        return tuple(self.program.inputs)
+
     def write(self, values: dict[str, np.ndarray]) -> None:
         """Set graph inputs from the host, e.g. 'w.hidden0', 'labels', 'input.ids'.
 

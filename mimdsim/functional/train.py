@@ -10,8 +10,8 @@ import numpy as np
 
 from mimdsim.base.rng import stream
 from mimdsim.functional.checkpoint import Checkpoints, Course, read_checkpoint, write_checkpoint
+from mimdsim.functional.engines import Engine, EngineName, Runner
 from mimdsim.functional.execute import Executor
-from mimdsim.functional.halves import executor_of
 from mimdsim.functional.schedules import RateSchedule, scheduled_values
 from mimdsim.graph import Adam, SpikingNetwork
 from mimdsim.graph.truncation import STATE_BITS, random_name
@@ -90,7 +90,7 @@ class AugmentedSamples(Samples, Protocol):
         """As `batch`; the same for the same epoch (from 0) and sample, whatever was asked for before."""
 
 
-def load_batch(executor: Executor, data: Samples, indices: np.ndarray, *, epoch: int | None = None) -> np.ndarray:
+def load_batch(runner: Runner, data: Samples, indices: np.ndarray, *, epoch: int | None = None) -> np.ndarray:
     """Write one batch to the input variables, as lists, as dense rows or as images; returns its labels.
 
     With an `epoch` it is trained on and may be augmented, without one it is as recorded.
@@ -101,26 +101,28 @@ def load_batch(executor: Executor, data: Samples, indices: np.ndarray, *, epoch:
         ids, counts, labels = data.batch(indices)
     images: np.ndarray | None = getattr(data, "images", None)
     if images is not None:
-        executor.write({"input": images[indices], "labels": labels})
+        runner.write({"input": images[indices], "labels": labels})
         return labels
-    if "input" in executor.program.inputs:
-        inputs = executor.program.variables[executor.program.inputs["input"]].shape[-1]
-        executor.write({"input": unfolded(ids, counts, inputs), "labels": labels})
+    if isinstance(runner, Executor) and "input" in runner.inputs:
+        inputs = runner.program.variables[runner.program.inputs["input"]].shape[-1]
+        runner.write({"input": unfolded(ids, counts, inputs), "labels": labels})
         return labels
     both = np.stack([counts, counts], axis=-1)  # the network input has no gradient entries
-    executor.write({"input.ids": ids, "input.counts": both, "labels": labels})
+    runner.write({"input.ids": ids, "input.counts": both, "labels": labels})
     return labels
 
 
-def draw_randomness(executor: Executor, *names: str | int) -> None:
+def draw_randomness(runner: Runner, *names: str | int) -> None:
     """Seed the generators of layers that drop spikes at random, from the stream `names`, whatever ran before.
 
     On a machine the tiles draw these numbers themselves.
     """
-    for name in executor.program.inputs:
+    if not isinstance(runner, Executor):
+        return  # whole tensors know no such layer
+    for name in runner.inputs:
         if name.startswith(random_name("")):
-            batch = executor.arrays[name].size
-            executor.write({name: stream(0, name, *names).integers(0, 1 << STATE_BITS, batch)})
+            batch = runner.arrays[name].size
+            runner.write({name: stream(0, name, *names).integers(0, 1 << STATE_BITS, batch)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,68 +152,72 @@ def train(
     rate: RateSchedule | None = None,
     checkpoints: Checkpoints | None = None,
     progress: Progress | None = None,
+    engine: EngineName = "program",
 ) -> TrainingLog:
     """Train for `epochs` (or `max_training_steps` when positive) and record the activity of the last training step.
 
-    With `checkpoints` the state is written to a file after every epoch, and read from it first where it shall be
-    resumed: the log is then that of a training that was never interrupted, byte for byte. Raises DataFileError for a
-    file that is not a checkpoint of this training.
+    engine: 'whole_tensors' runs everything but the last training step as whole tensors, equal within rounding; the last
+    one always runs as the compiled program. With `checkpoints` the state is written to a file after every epoch, and
+    read from it first where it shall be resumed: the log is then that of a training that was never interrupted, byte
+    for byte. Raises DataFileError for a file that is not a checkpoint of this training, MappingError for an engine that
+    cannot train the network.
     """
-    executor = executor_of(program)
-    executor.write(weights)
+    trainer = Engine(engine, program, network)
+    runner = trainer.runner
+    runner.write(weights)
     kept, held_out = split(len(train_data.labels), evaluation.validation_share, seed)
     batch = network.batch
     per_epoch = max(1, len(kept) // batch)
     total = min(epochs * per_epoch, max_training_steps or epochs * per_epoch)
     course = Course()
     if checkpoints is not None and checkpoints.resume:
+        executor = trainer.program()
         course = read_checkpoint(checkpoints, executor, tuple(weights))
+        trainer.take(executor)
     order = np.zeros(0, np.int64)
     while course.done < total:
         number = course.done
         place = number % per_epoch
         if place == 0 or not len(order):
             order = kept[stream(seed, "order", number // per_epoch).permutation(len(kept))]
+        last = number + 1 == total
+        running = trainer.program() if last else runner
         scalars = scheduled_values(network, rate, number, total)
-        executor.write(scalars)
-        chosen = np.resize(order[place * batch : (place + 1) * batch], batch)
-        labels = load_batch(executor, train_data, chosen, epoch=number // per_epoch)
-        draw_randomness(executor, seed, number)
+        running.write(scalars)
+        indices = np.resize(order[place * batch : (place + 1) * batch], batch)
+        labels = load_batch(running, train_data, indices, epoch=number // per_epoch)
+        draw_randomness(running, seed, number)
         if isinstance(network.optimiser, Adam):
-            executor.write({"training_step": np.array([number + 1])})
-        watched = FiredBeyondStash(executor, network) if number + 1 == total else None
-        executor.run(observe=watched if watched is not None and watched.fired else None)
-        course.add(total_loss(executor, network), int((guesses(executor) == labels).sum()), scalars)
-        last = course.done == total
-        if last:
-            activity = executor.activity()
-            dropped = dropped_spikes(executor, network, activity)
-            if watched is not None:
-                dropped |= watched.dropped(activity)
-            course.activity = RecordedActivity(ids=activity.ids, counts=activity.counts, dropped=dropped)
+            running.write({"training_step": np.array([number + 1])})
+        if isinstance(running, Executor) and last:
+            course.activity = run_recorded(running, network)
+            trainer.take(running)
+        else:
+            running.run()
+        course.add(total_loss(running, network), int((guesses(running) == labels).sum()), scalars)
         if place == per_epoch - 1:
             found = {"train": course.end_epoch(per_epoch, batch)}
             if evaluation.when == "each epoch":
-                found |= _accuracies(executor, network, train_data, held_out, test_data)
+                found |= _accuracies(runner, network, train_data, held_out, test_data)
             if course.end_evaluation(found) and evaluation.keep_best:
-                course.best = {name: executor.arrays[program.inputs[name]].copy() for name in weights}
+                course.best = _held(trainer, weights)
         if checkpoints is not None and (place == per_epoch - 1 or last):
-            write_checkpoint(checkpoints, executor, course)
+            write_checkpoint(checkpoints, trainer.program(), course)
         if progress is not None:
             progress(course.done, total)
     if course.best:
-        executor.write(course.best)
+        runner.write(course.best)
     if evaluation.when == "end":
-        course.end_evaluation(_accuracies(executor, network, train_data, held_out, test_data))
+        course.end_evaluation(_accuracies(runner, network, train_data, held_out, test_data))
     finished = total >= per_epoch and evaluation.when != "never"
     assert course.activity is not None
     tested = test_data is not None and course.curves["test"]
     return TrainingLog(
         loss=tuple(course.loss),
         test_accuracy_by_epoch=tuple(course.curves["test"]),
-        train_accuracy=evaluate(executor, network, train_data, indices=kept[:1000]) if finished else None,
+        train_accuracy=evaluate(runner, network, train_data, indices=kept[:1000]) if finished else None,
         test_samples=len(test_data.labels) if test_data is not None and tested else 0,
-        weights={name: executor.arrays[program.inputs[name]].copy() for name in weights},
+        weights=_held(trainer, weights),
         activity=course.activity,
         train_accuracy_by_epoch=tuple(course.curves["train"]),
         validation_accuracy_by_epoch=tuple(course.curves["validation"]),
@@ -221,9 +227,24 @@ def train(
     )
 
 
-def total_loss(executor: Executor, network: SpikingNetwork) -> float:
+def run_recorded(executor: Executor, network: SpikingNetwork) -> RecordedActivity:
+    """Run one training step of the compiled program; its spikes, and how many were dropped."""
+    watched = FiredBeyondStash(executor, network)
+    executor.run(observe=watched if watched.fired else None)
+    activity = executor.activity()
+    dropped = dropped_spikes(executor, network, activity) | watched.dropped(activity)
+    return RecordedActivity(ids=activity.ids, counts=activity.counts, dropped=dropped)
+
+
+def _held(engine: Engine, weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What is trained, as it is now."""
+    executor = engine.program()
+    return {name: executor.arrays[executor.program.inputs[name]].copy() for name in weights}
+
+
+def total_loss(runner: Runner, network: SpikingNetwork) -> float:
     """Mean over the batch, with what penalties add."""
-    return float(executor.read("loss").mean() + sum(executor.read(name).sum() for name in network.penalties))
+    return float(runner.read("loss").mean() + sum(runner.read(name).sum() for name in network.penalties))
 
 
 def split(samples: int, validation_share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -235,33 +256,33 @@ def split(samples: int, validation_share: float, seed: int) -> tuple[np.ndarray,
 
 
 def _accuracies(
-    executor: Executor, network: SpikingNetwork, train_data: Samples, held_out: np.ndarray, test_data: Samples | None
+    runner: Runner, network: SpikingNetwork, train_data: Samples, held_out: np.ndarray, test_data: Samples | None
 ) -> dict[str, float]:
     """Accuracy on the samples set aside and on the test samples, where there are any."""
     found = {}
     if len(held_out):
-        found["validation"] = evaluate(executor, network, train_data, indices=held_out)
+        found["validation"] = evaluate(runner, network, train_data, indices=held_out)
     if test_data is not None and len(test_data.labels):
-        found["test"] = evaluate(executor, network, test_data)
+        found["test"] = evaluate(runner, network, test_data)
     return found
 
 
-def guesses(executor: Executor) -> np.ndarray:
+def guesses(runner: Runner) -> np.ndarray:
     """int64[batch]: the class with the highest score of the last run (ties: lowest class)."""
-    chosen: np.ndarray = executor.read("counts").argmax(axis=1)
+    chosen: np.ndarray = runner.read("counts").argmax(axis=1)
     return chosen
 
 
-def evaluate(executor: Executor, network: SpikingNetwork, data: Samples, indices: np.ndarray | None = None) -> float:
+def evaluate(runner: Runner, network: SpikingNetwork, data: Samples, indices: np.ndarray | None = None) -> float:
     """Share of samples (those of `indices`, or all) whose label has the highest score; forward supersteps only."""
     chosen = np.arange(len(data.labels)) if indices is None else indices
     right = 0
     for first in range(0, len(chosen), network.batch):
         part = chosen[first : first + network.batch]
-        labels = load_batch(executor, data, np.resize(part, network.batch))
-        draw_randomness(executor, "evaluation", first)
-        executor.run(phases=("forward", "loss"))
-        right += int((guesses(executor) == labels)[: len(part)].sum())
+        labels = load_batch(runner, data, np.resize(part, network.batch))
+        draw_randomness(runner, "evaluation", first)
+        runner.run(phases=("forward", "loss"))
+        right += int((guesses(runner) == labels)[: len(part)].sum())
     return right / len(chosen) if len(chosen) else 0.0
 
 

@@ -16,9 +16,10 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.functional.lists import BlockLists, Lists, max_listed
 from mimdsim.functional.shares import Shares, aligned
+from mimdsim.functional.whole_tensor_limits import refusals
 from mimdsim.graph import Adam, Layer, SpikingNetwork, training_graph
-from mimdsim.graph.losses import Loss
 from mimdsim.graph.neurons import Lif
+from mimdsim.graph.training import LEARNING_RATE
 from mimdsim.numerics import losses
 from mimdsim.numerics import training as updates
 from mimdsim.numerics import whole_tensors as kernels
@@ -43,42 +44,6 @@ class LayerTensors:
         return int(self.w.shape[0])
 
 
-def refusals(network: SpikingNetwork) -> list[str]:
-    """What of `network` whole-tensor execution does not know, and what to use instead."""
-    problems = []
-    instead = "; use the compiled program (Executor) or the interpreter"
-    if network.spikes != "sparse":
-        problems.append(f'spikes = "{network.spikes}": only sparse spikes are run as whole tensors{instead}')
-    for layer in network.layers:
-        problems += [f"layer '{layer.name}': {what} does not run as whole tensors{instead}" for what in _unknown(layer)]
-    optimiser = network.optimiser
-    asked = {
-        f"a loss other than the cross-entropy of summed spikes ({network.loss})": network.loss != Loss(),
-        f"network.threshold_schedule {network.threshold_schedule}": network.threshold_schedule is not None,
-        "a scheduled learning rate": optimiser.scheduled,
-        f"loss {network.loss}": network.loss != Loss(),
-        f"weight_decay = {optimiser.weight_decay:g}": bool(optimiser.weight_decay),
-        f"momentum = {getattr(optimiser, 'momentum', 0):g}": bool(getattr(optimiser, "momentum", 0)),
-        f"largest_gradient_norm = {network.largest_gradient_norm:g}": bool(network.largest_gradient_norm),
-    }
-    problems += [f"{what} is not known to whole tensors{instead}" for what, wanted in asked.items() if wanted]
-    return problems
-
-
-def _unknown(layer: Layer) -> list[str]:
-    selection = layer.selection
-    asked = {
-        f"neuron {type(layer.neuron).__name__} (it knows Lif)": not isinstance(layer.neuron, Lif),
-        f"recurrence '{layer.recurrence}'": layer.recurrence != "none",
-        "a bias": layer.bias,
-        "a read-out that does not spike": not layer.spiking,
-        "a smooth spike": selection.smooth,
-        f"surrogate '{selection.surrogate}' (it knows superspike)": selection.surrogate != "superspike",
-        f"truncation '{selection.truncation}' (it keeps the lowest ids)": selection.truncation != "lowest",
-    }
-    return [what for what, wanted in asked.items() if wanted]
-
-
 def _lif(layer: Layer) -> Lif:
     assert isinstance(layer.neuron, Lif)
     return layer.neuron
@@ -99,6 +64,7 @@ class WholeTensors:
         self._layers = [self._tensors(layer, places) for layer in network.layers]
         self._labels = np.zeros(network.batch, np.int32)
         self._training_step = np.ones(1, np.int64)
+        self._rate = np.full(1, network.optimiser.learning_rate)
         self._totals = np.zeros((network.batch, network.classes), np.int32)
         self._losses = np.zeros(network.batch, np.float64)
         self._gradient_of = dict(zip(training_graph(network).outputs[2:], network.layers, strict=False))
@@ -116,8 +82,22 @@ class WholeTensors:
 
     # ---- values in and out
 
+    @property
+    def memory(self) -> tuple[str, ...]:
+        """What stays from one training step to the next: weights and moments, by graph input."""
+        kinds = ("w", "moment1", "moment2") if isinstance(self.network.optimiser, Adam) else ("w",)
+        return tuple(f"{kind}.{layer.name}" for layer in self.network.layers for kind in kinds)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Graph inputs that can be written."""
+        rate = (LEARNING_RATE,) if self.network.optimiser.scheduled else ()
+        step = ("training_step",) if isinstance(self.network.optimiser, Adam) else ()
+        return (*self.memory, "input.ids", "input.counts", "labels", *step, *rate)
+
     def write(self, values: dict[str, np.ndarray]) -> None:
-        """Set graph inputs: 'w.<layer>', 'moment1.<layer>', 'input.ids', 'input.counts', 'labels', 'training_step'.
+        """Set graph inputs: 'w.<layer>', 'moment1.<layer>', 'input.ids', 'input.counts', 'labels', 'training_step',
+        and 'learning_rate' where it is scheduled.
 
         Raises MappingError for an unknown name or another shape.
         """
@@ -140,6 +120,8 @@ class WholeTensors:
                 self._labels[:] = value
             elif name == "training_step":
                 self._training_step[:] = value
+            elif name == LEARNING_RATE:
+                self._rate[:] = value
             elif name not in lists:
                 kernels.into_blocks(np.ascontiguousarray(value, np.float32), self._blocked(name))
 
@@ -159,6 +141,8 @@ class WholeTensors:
             "labels": (network.batch,),
             "training_step": (1,),
         }
+        if network.optimiser.scheduled:
+            fixed[LEARNING_RATE] = (1,)
         if name in fixed:
             return fixed[name]
         layer = self._of(name).layer
@@ -323,10 +307,10 @@ class WholeTensors:
                 array.reshape(-1, WIDTH)[first:last] for array in (tensors.w, tensors.dw, *tensors.moments)
             )
             if isinstance(optimiser, Adam):
-                rates = (optimiser.learning_rate, optimiser.beta1, optimiser.beta2, optimiser.epsilon)
+                rates = (self._rate[0], optimiser.beta1, optimiser.beta2, optimiser.epsilon)
                 adam(w, dw, *moments, self._training_step, *whole, *(float(rate) for rate in rates))
             else:
-                sgd(w, dw, *whole, np.float32(optimiser.learning_rate))
+                sgd(w, dw, *whole, np.float32(self._rate[0]))
 
         self._share(tensors.blocks * tensors.layer.inputs, rows)
 

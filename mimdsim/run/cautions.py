@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.compiler import Compiled
+from mimdsim.functional import TrainingLog
 from mimdsim.machine import GpuMachine, MimdMachine
 from mimdsim.workload import SpikeDataset, Workload
 
@@ -48,6 +49,17 @@ def stash_note(workload: Workload, gpus: tuple[GpuMachine, ...]) -> tuple[str, .
     return (
         f'mapping.stash = "{workload.mapping.stash}" is of the tiles: GPU strategies keep every value of every '
         'timestep in their memory and run nothing again; compare their cycles with mapping.stash = "everything" too',
+    )
+
+
+def engine_note(workload: Workload, log: TrainingLog) -> tuple[str, ...]:
+    """Said when most training steps did not run as the compiled program."""
+    if workload.training.engine == "program":
+        return ()
+    return (
+        f'training.engine = "{workload.training.engine}": of {len(log.loss):,} training steps the last ran as the '
+        "compiled program, and its spikes are what is timed; those before it and all accuracies come from whole "
+        "tensors: each training step within float32 rounding of the program's, curves drift apart as rounding adds up",
     )
 
 

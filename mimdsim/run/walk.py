@@ -18,6 +18,7 @@ from mimdsim.functional import (
     RateSchedule,
     TrainingLog,
     activity_profiles,
+    engine_refusals,
     initial_weights,
     scaled_to_activity,
     train,
@@ -30,7 +31,7 @@ from mimdsim.profile import (
 )
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.program import RecordedActivity
-from mimdsim.run.cautions import beyond_sources, half_warning, stash_note, surplus_warning, unused_chips
+from mimdsim.run.cautions import beyond_sources, engine_note, half_warning, stash_note, surplus_warning, unused_chips
 from mimdsim.run.gpus import time_on_gpus
 from mimdsim.run.profiles import memory_profile, training_profile
 from mimdsim.timing import time_program
@@ -82,6 +83,7 @@ def simulate(
     checkpoint: a file the training is written to after every epoch; resume: go on from what it holds.
     """
     compiled = compile_workload(workload, machine, dump=dump)
+    check_engine(workload, compiled)
     data = open_data(workload, progress)
     checkpoints = None
     if checkpoint is not None:
@@ -109,6 +111,7 @@ def simulate(
         + beyond_sources(machine)
         + unused_chips(compiled, machine)
         + half_warning(workload)
+        + engine_note(workload, log)
         + stash_note(workload, gpus)
         + warnings,
     )
@@ -125,6 +128,15 @@ def open_data(workload: Workload, progress: Progress = silent) -> tuple[SpikeDat
     return train_data, test_data
 
 
+def check_engine(workload: Workload, compiled: Compiled) -> None:
+    """Raises DescriptionError that names everything that training.engine cannot train."""
+    problems = engine_refusals(workload.training.engine, compiled.program, compiled.network)
+    if problems:
+        raise DescriptionError(
+            f"workload '{workload.name}', training.engine = \"{workload.training.engine}\"", problems
+        )
+
+
 def train_workload(
     workload: Workload,
     compiled: Compiled,
@@ -132,7 +144,8 @@ def train_workload(
     progress: Progress = silent,
     checkpoints: Checkpoints | None = None,
 ) -> TrainingLog:
-    """Train the compiled program as the workload says."""
+    """Train the compiled program as the workload says, by the engine it names."""
+    check_engine(workload, compiled)
     recipe, network = workload.training, compiled.network
     drawn = initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset, recipe.recurrent_scale)
     weights = given_weights(workload, network) or drawn
@@ -154,6 +167,7 @@ def train_workload(
         rate=cosine if recipe.schedule == "cosine" else None,
         checkpoints=checkpoints,
         progress=lambda done, total: progress("training", done, total),
+        engine=recipe.engine,
     )
 
 

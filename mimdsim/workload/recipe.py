@@ -30,6 +30,10 @@ class TrainingRecipe(Section):
     `validation_share` of the training samples are set aside; with `keep_best` the weights after the epoch with the best
     accuracy on them are the ones that are left. `initial_weights` names a safetensors or NPZ file with w.<layer>
     [inputs, neurons] and so on for everything that is trained; without it weights are drawn.
+
+    `engine` executes the training steps: the compiled "program", or "whole_tensors", the same mathematics layer by
+    layer without tiles, equal within float32 rounding and faster. The last training step, whose spikes are timed,
+    always runs as the compiled program.
     """
 
     batch: int = Field(gt=0, le=1_000_000)
@@ -62,6 +66,7 @@ class TrainingRecipe(Section):
     evaluate: Literal["each epoch", "end", "never"] = "each epoch"
     validation_share: float = Field(default=0.0, ge=0, lt=1)
     keep_best: bool = False
+    engine: Literal["program", "whole_tensors"] = "program"
 
     @model_validator(mode="after")
     def _keys_agree(self) -> TrainingRecipe:

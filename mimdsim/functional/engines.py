@@ -1,0 +1,64 @@
+"""What executes training steps and evaluations: the compiled program, or whole tensors that stand in for it.
+
+Whole tensors hand their weights and moments to the compiled program for the last training step, whose recorded spikes
+are what is timed, and for every checkpoint, which is then that of a program.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from mimdsim.base.errors import MappingError, suggest
+from mimdsim.functional.execute import Executor
+from mimdsim.functional.halves import executor_of, has_halves
+from mimdsim.functional.whole_tensor_limits import refusals
+from mimdsim.functional.whole_tensors import WholeTensors
+from mimdsim.graph import SpikingNetwork
+from mimdsim.program import Program
+
+EngineName = Literal["program", "whole_tensors"]
+Runner = Executor | WholeTensors
+
+
+def engine_refusals(name: str, program: Program, network: SpikingNetwork) -> list[str]:
+    """Why engine `name` cannot train this program; nothing where it can."""
+    if name not in get_args(EngineName):
+        return [f"no such engine '{name}'{suggest(name, get_args(EngineName))}"]
+    if name == "program":
+        return []
+    problems = refusals(network)
+    if has_halves(program):
+        problems.append(
+            "values or moments in half precision (mapping.value_bytes, mapping.moment_bytes): whole tensors hold "
+            'float32; use training.engine = "program"'
+        )
+    return problems
+
+
+class Engine:
+    """The executor of a program and, for 'whole_tensors', those beside it; both start from the executor's memory."""
+
+    def __init__(self, name: str, program: Program, network: SpikingNetwork):
+        """Raises MappingError for an engine that is not known, or not able to train the network."""
+        problems = engine_refusals(name, program, network)
+        if problems:
+            raise MappingError("\n".join(problems))
+        self._executor = executor_of(program)
+        self._tensors = WholeTensors(network) if name == "whole_tensors" else None
+
+    @property
+    def runner(self) -> Runner:
+        """What runs training steps and evaluations."""
+        return self._executor if self._tensors is None else self._tensors
+
+    def program(self) -> Executor:
+        """The executor with all that training has made so far in its memory."""
+        if self._tensors is not None:
+            self._executor.write({name: self._tensors.read(name) for name in self._tensors.memory})
+        return self._executor
+
+    def take(self, executor: Executor) -> None:
+        """Go on from what `executor`, the one of `program`, has in its memory."""
+        if self._tensors is not None:
+            inputs = executor.program.inputs
+            self._tensors.write({name: executor.arrays[inputs[name]] for name in self._tensors.memory})

@@ -1,0 +1,166 @@
+"""Training as whole tensors: the program's losses within rounding, its spikes at the end, checkpoints that go on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from networks import compiled, given_values, small_network
+
+from mimdsim.base.errors import DescriptionError, MappingError
+from mimdsim.compiler import MappingOptions
+from mimdsim.functional import (
+    Checkpoints,
+    Evaluation,
+    Executor,
+    RateSchedule,
+    TrainingLog,
+    WholeTensors,
+    initial_weights,
+    train,
+)
+from mimdsim.graph import Adam, Sgd, SpikingNetwork
+from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.run import compile_workload, simulate
+from mimdsim.workload import load_workload
+
+NETWORK = small_network((20, 70, 12, 4), timesteps=6, batch=4, optimiser=Adam(learning_rate=0.01))
+OPTIMISERS = (
+    Sgd(learning_rate=0.02), Adam(learning_rate=0.01), Sgd(learning_rate=0.02, scheduled=True),
+    Adam(learning_rate=0.01, scheduled=True),
+)  # fmt: skip
+JUDGED = Evaluation(validation_share=0.2, keep_best=True)
+RATE = RateSchedule(warm_up_training_steps=3, final_share=0.1)
+
+
+class Samples:
+    """Random input spikes whose number of events tells the class."""
+
+    def __init__(self, network: SpikingNetwork, samples: int):
+        many = given_values(replace(network, batch=samples), 8)
+        self.spikes, self.labels = many.spikes, many.labels
+
+    def batch(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return self.spikes.ids[:, indices], self.spikes.counts[:, indices, 0], self.labels[indices]
+
+
+class Stopped(Exception):
+    """The process ended here."""
+
+
+DATA = Samples(NETWORK, 25)
+
+
+def trained(engine: Any, network: SpikingNetwork = NETWORK, stop_after: int = 0, **more: Any) -> TrainingLog:
+    def progress(done: int, _total: int) -> None:
+        if done == stop_after:
+            raise Stopped
+
+    given: dict[str, Any] = {"epochs": 4, "max_training_steps": 0, "evaluation": JUDGED, "rate": RATE} | more
+    weights = initial_weights(network, seed=3, scale=2.0, offset=0.05)
+    return train(
+        compiled(network).program, network, DATA, DATA, weights=weights, seed=5, engine=engine, progress=progress,
+        **given,
+    )  # fmt: skip
+
+
+def assert_same_bits(one: TrainingLog, other: TrainingLog) -> None:
+    for name in ("loss", "test_accuracy_by_epoch", "validation_accuracy_by_epoch", "train_accuracy", "best_epoch"):
+        assert getattr(one, name) == getattr(other, name), name
+    assert one.activity.dropped == other.activity.dropped
+    for mine, theirs in ((one.weights, other.weights), (one.activity.ids, other.activity.ids)):
+        assert mine.keys() == theirs.keys()
+        assert all(mine[name].tobytes() == theirs[name].tobytes() for name in mine)
+
+
+@pytest.mark.parametrize("optimiser", OPTIMISERS, ids=str)
+def test_losses_accuracies_and_spikes_are_the_program_s(optimiser: Any) -> None:
+    network = replace(NETWORK, optimiser=optimiser)
+    program, whole = trained("program", network), trained("whole_tensors", network)
+    assert len(whole.loss) == 20
+    assert len(set(whole.loss)) > 10
+    np.testing.assert_allclose(whole.loss, program.loss, rtol=1e-5)
+    assert whole.scheduled == program.scheduled
+    assert whole.test_accuracy_by_epoch == program.test_accuracy_by_epoch
+    assert whole.train_accuracy_by_epoch == program.train_accuracy_by_epoch
+    assert whole.best_epoch == program.best_epoch
+    for name, weight in program.weights.items():
+        np.testing.assert_allclose(whole.weights[name], weight, rtol=1e-3, atol=1e-5)
+    for name, counts in program.activity.counts.items():
+        np.testing.assert_array_equal(whole.activity.counts[name], counts)
+
+
+def test_the_last_training_step_runs_as_the_compiled_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = {"Executor": 0, "WholeTensors": 0}
+    for kind in (Executor, WholeTensors):
+        plain = kind.run
+
+        def counted(self: Any, *args: Any, _plain: Any = plain, _kind: str = kind.__name__, **more: Any) -> None:
+            ran[_kind] += 1
+            _plain(self, *args, **more)
+
+        monkeypatch.setattr(kind, "run", counted)
+    never = Evaluation(when="never")
+    trained("whole_tensors", evaluation=never, max_training_steps=7)
+    assert ran == {"Executor": 1, "WholeTensors": 6}
+    # alone, the last training step is the program's bit for bit
+    assert_same_bits(
+        *(trained(engine, evaluation=never, max_training_steps=1) for engine in ("program", "whole_tensors"))
+    )
+
+
+@pytest.mark.parametrize("stop_after", [5, 7, 10, 19])
+@pytest.mark.parametrize("optimiser", OPTIMISERS[1:3], ids=str)
+def test_a_resumed_training_is_an_unbroken_one(tmp_path: Path, optimiser: Any, stop_after: int) -> None:
+    network = replace(NETWORK, optimiser=optimiser)
+    whole = trained("whole_tensors", network)
+    file = Checkpoints(path=tmp_path / "training.npz", digest="one")
+    with pytest.raises(Stopped):
+        trained("whole_tensors", network, stop_after, checkpoints=file)
+    assert_same_bits(trained("whole_tensors", network, checkpoints=replace(file, resume=True)), whole)
+    # what is finished is read, not trained again
+    assert_same_bits(trained("whole_tensors", network, 20, checkpoints=replace(file, resume=True)), whole)
+
+
+def test_engines_that_cannot_train_a_network_say_why() -> None:
+    with pytest.raises(MappingError, match=r"no such engine 'whole_tensor'.*whole_tensors"):
+        trained("whole_tensor")
+    recurrent = replace(NETWORK, layers=(replace(NETWORK.layers[0], recurrence="one_to_one"), *NETWORK.layers[1:]))
+    with pytest.raises(MappingError, match=r"layer 'hidden0': recurrence 'one_to_one' does not run as whole tensors"):
+        trained("whole_tensors", recurrent)
+    halves = compiled(NETWORK, options=MappingOptions(value_bytes=2, neurons_per_tile=4)).program
+    weights = initial_weights(NETWORK, seed=3, scale=2.0, offset=0.05)
+    with pytest.raises(MappingError, match=r"half precision .* whole tensors hold float32; use training\.engine"):
+        train(
+            halves, NETWORK, DATA, DATA, weights=weights, epochs=1, max_training_steps=0, seed=5,
+            engine="whole_tensors",
+        )  # fmt: skip
+
+
+def test_a_workload_that_whole_tensors_cannot_train_is_refused_before_its_data_are_read() -> None:
+    changes = {"training.engine": "whole_tensors", "network.recurrence": "all_to_all", "data.path": "nowhere"}
+    machine = load_machine("bow")
+    assert isinstance(machine, MimdMachine)
+    message = (
+        r"(?s)training.engine = \"whole_tensors\": .*recurrence 'all_to_all' .*use the compiled program \(training"
+    )
+    with pytest.raises(DescriptionError, match=message):
+        simulate(load_workload("nmnist-256", changes), machine)
+    # what does not train compiles all the same
+    assert compile_workload(load_workload("nmnist-256", changes), machine).program
+
+
+def test_a_run_says_which_engine_trained_and_resumes(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    changes = {"data.train_samples": 96, "data.test_samples": 48, "training.epochs": 2}
+    workload, machine = load_workload("digits", changes | {"training.engine": "whole_tensors"}), load_machine("bow")
+    assert isinstance(machine, MimdMachine)
+    one = simulate(workload, machine, checkpoint=tmp_path / "training.npz").profile
+    other = simulate(workload, machine, checkpoint=tmp_path / "training.npz", resume=True).profile
+    assert one == other
+    assert one.tiled.cycles == other.tiled.cycles
+    said = 'training.engine = "whole_tensors": of 4 training steps the last ran as the compiled program'
+    assert any(said in warning for warning in one.warnings)
