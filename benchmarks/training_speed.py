@@ -33,6 +33,7 @@ NETWORKS: dict[str, tuple[tuple[int, ...], int, int]] = {  # widths, timesteps, 
 }
 OURS = ("whole", "compiled")
 THEIRS = ("by_hand", "multi_step", "layer_wise", "step_wise")
+FACTORS = (1, 2, 3, 4)  # of what scales
 CAPACITY_SHARE = 0.15  # ids listed at most, of a layer's neurons
 CONSTANTS: dict[str, Any] = {
     "decay": 0.95,
@@ -167,6 +168,7 @@ def child(path: str, way: str, threads: int) -> None:
         from training_speed_torch import training_step
 
         step = training_step(problem, way, threads)
+    del problem  # every way has taken what it needs
     for line in sys.stdin:
         if not line.strip():
             break
@@ -236,21 +238,39 @@ def print_table(title: str, problem: dict[str, Any], contenders: list[Contender]
 
 
 def print_scaling(folder: Path, rounds: int) -> None:
-    """What doubling one thing does to both of our ways, from 1024-512-512-512, T 40, B 24 at 2 %."""
-    plain = {"width": 512, "layers": 3, "timesteps": 40, "batch": 24, "activity": 0.02}
-    print(f"\nfrom {plain}\n{'doubled':12s}" + "".join(f"{way:>12s}" for way in OURS))
-    least: dict[str, dict[str, float]] = {}
-    for doubled in ("nothing", "activity", "layers", "timesteps", "batch"):
-        case = {name: value * (1 + (name == doubled)) for name, value in plain.items()}
-        widths = (1024,) + (int(case["width"]),) * int(case["layers"])
-        problem = made_problem(widths, int(case["timesteps"]), int(case["batch"]), case["activity"], "sgd")
-        path = folder / "scaling.npz"
-        np.savez(path, **problem)
-        found = compare(path, OURS, 1, rounds, sys.executable)
-        least[doubled] = {one.way: one.least("process") for one in found}
-        for one in found:
-            one.close()
-        print(f"{doubled:12s}" + "".join(f"{least[doubled][way] / least['nothing'][way]:12.2f}" for way in OURS))
+    """Least process times of both of our ways against activity, layers, timesteps and batch, one thing at a time.
+
+    line: the share of the first time that is fixed, in a straight line through the points, and how far off the line
+    the farthest point is; exponent: the slope between logarithms, 1 where nothing is fixed, below 1 where something is.
+    """
+    plain: dict[str, float] = {"width": 512, "layers": 2, "timesteps": 25, "batch": 16, "activity": 0.01}
+    print(f"\nfrom 1024 inputs and {plain}")
+    print(f"{'way':10s}{'times':>12s}" + "".join(f"{f'x {factor}, ms':>11s}" for factor in FACTORS), end="")
+    print(f"{'exponent':>10s}{'fixed':>8s}{'off line':>10s}")
+    first = scaling_case(folder, plain, rounds)
+    for name in ("activity", "layers", "timesteps", "batch"):
+        cases = [first] + [scaling_case(folder, {**plain, name: plain[name] * more}, rounds) for more in FACTORS[1:]]
+        for way in OURS:
+            seconds = np.array([case[way] for case in cases])
+            amounts = np.array([case["activity"] for case in cases]) if name == "activity" else np.array(FACTORS)
+            slope, fixed = np.polyfit(amounts, seconds, 1)
+            off = np.abs(seconds / (fixed + slope * amounts) - 1).max()
+            exponent = np.polyfit(np.log(amounts), np.log(seconds), 1)[0]
+            row = "".join(f"{each * 1e3:11.2f}" for each in seconds)
+            print(f"{way:10s}{name:>12s}{row}{exponent:10.2f}{fixed / seconds[0]:8.0%}{off:10.1%}", flush=True)
+
+
+def scaling_case(folder: Path, case: dict[str, float], rounds: int) -> dict[str, float]:
+    """Seconds by way, and the spikes per neuron and timestep that the network really has."""
+    widths = (1024,) + (int(case["width"]),) * int(case["layers"])
+    problem = made_problem(widths, int(case["timesteps"]), int(case["batch"]), case["activity"], "sgd")
+    path = folder / "scaling.npz"
+    np.savez(path, **problem)
+    found = compare(path, OURS, 1, rounds, sys.executable)
+    least = {one.way: one.least("process") for one in found}
+    for one in found:
+        one.close()
+    return {**least, "activity": float(problem["measured"][:, 0].mean())}
 
 
 def main() -> None:
@@ -264,7 +284,7 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", choices=(*OURS, *THEIRS), default=[*OURS, *THEIRS])
     parser.add_argument("--optimiser", choices=("sgd", "adam"), default="sgd")
     parser.add_argument("--torch-python", default=sys.executable)
-    parser.add_argument("--scaling", action="store_true", help="instead: what doubling one thing costs")
+    parser.add_argument("--scaling", action="store_true", help="instead: time against activity, layers and the like")
     given = parser.parse_args()
     if given.child:
         child(given.problem, given.child, given.threads)

@@ -7,53 +7,31 @@ a vertex that does less than all of its table.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from mimdsim.functional.neuron_chains import find_adjoints, find_selections
+from mimdsim.functional.passes import Call, Chains, Memory, only_used_by
 from mimdsim.functional.shares import aligned
 from mimdsim.functional.uses import Use, Uses
-from mimdsim.functional.wide import is_whole, widened
+from mimdsim.functional.weight_chains import find_weight_gradients
+from mimdsim.functional.wide import is_whole
 from mimdsim.numerics import chains as kernels
 from mimdsim.numerics import dense, spikes
-from mimdsim.numerics.vectors import GROUPS, WIDTH
+from mimdsim.numerics.vectors import GROUPS
 from mimdsim.program import Copy, VertexTable
 from mimdsim.program.codelet import now_shift
 
-Call = Callable[[int], None]
-Share = Callable[[int, Callable[[int, int], None]], None]
 MOST_PADDING = 3.0  # lanes of a spread row per neuron; beyond, tiles one after another are as fast
 MOVES = (dense.move_rows, dense.move_columns, dense.move_slots)
-
-
-class Memory(Protocol):
-    """What a chain needs of an executor."""
-
-    arrays: dict[str, np.ndarray]
-
-    def taken(self, name: str, shift: int) -> Callable[[int], np.ndarray]:
-        """What "@t" and a shift name of a sequence in a timestep."""
-
-    def share(self, count: int, work: Callable[[int, int], None]) -> None:
-        """`work(first, last)` on shares of 0..count-1."""
-
-
-@dataclass(kw_only=True, eq=False)
-class Chains:
-    """What is done otherwise: tables left out or replaced by a call, calls before a repeat, and the variables whose
-    array changes from turn to turn."""
-
-    replaced: dict[int, Call | None] = field(default_factory=dict)
-    before: dict[int, list[Call]] = field(default_factory=dict)
-    moving: set[str] = field(default_factory=set)
 
 
 def find_chains(uses: Uses, memory: Memory) -> Chains:
     """Everything of a program that runs in fewer passes."""
     chains = Chains()
-    for finder in (_views, _input_gradients, _weight_gradients):
+    for finder in (_views, find_selections, find_adjoints, _input_gradients, find_weight_gradients):
         finder(uses, memory, chains)
     return chains
 
@@ -126,10 +104,10 @@ def _input_gradients(uses: Uses, memory: Memory, chains: Chains) -> None:
             continue
         stage = sums[0][1].operands["stage"]
         ends = [pair for pair in uses.computed_by(spikes.reduce_groups) if pair[1].operands["stage"] == stage]
-        if len(ends) != 1 or not _only(uses, partial, [use, *(one for one, _ in sums)]):
+        if len(ends) != 1 or not only_used_by(uses, partial, [use, *(one for one, _ in sums)]):
             continue
         end, last = ends[0]
-        if not _only(uses, stage, [*(one for one, _ in sums), end]) or not _steady(uses, use, end, table):
+        if not only_used_by(uses, stage, [*(one for one, _ in sums), end]) or not _steady(uses, use, end, table):
             continue
         if not _same_counts(uses, use, table.operands["counts"], {one.operands["counts"] for _, one in sums}):
             continue
@@ -141,12 +119,6 @@ def _input_gradients(uses: Uses, memory: Memory, chains: Chains) -> None:
         before, chains.replaced[id(last)] = _gather(uses, memory, table, last, grouping)
         assert use.repeat is not None
         chains.before.setdefault(id(use.repeat), []).append(before)
-
-
-def _only(uses: Uses, name: str, known: list[Use]) -> bool:
-    """Whether nobody but these uses the variable, all in one repeat."""
-    same = {id(use) for use in known} == {id(use) for use in uses.of[name]}
-    return same and name not in uses.outside and len({id(use.repeat) for use in known}) == 1
 
 
 def _steady(uses: Uses, first: Use, last: Use, table: VertexTable) -> bool:
@@ -236,74 +208,3 @@ def _gather(uses: Uses, memory: Memory, table: VertexTable, last: VertexTable, g
         memory.share(listed, lambda first, stop: sums(*given, *form, first, stop))
 
     return before, call
-
-
-# ---- weight gradients of all timesteps, and their sum over replicas
-
-
-def _weight_gradients(uses: Uses, memory: Memory, chains: Chains) -> None:
-    for use, table in uses.computed_by(spikes.weight_gradient):
-        dw, q = table.operands["dw"], table.operands["q"]
-        fills = [pair for pair in uses.computed_by(dense.fill_columns) if pair[1].operands["target"] == dw]
-        sums = [pair for pair in uses.computed_by(dense.sum_replicas) if pair[1].operands["replicas"] == dw]
-        if use.repeat is None or len(fills) != 1 or len(sums) != 1 or dw in uses.outside:
-            continue
-        (fill, filled), (end, summed) = fills[0], sums[0]
-        alone = {id(one) for one in (use, fill, end)} == {id(one) for one in uses.of[dw]}
-        in_order = fill.repeat is None and end.repeat is None and fill.place < use.place < end.place
-        if not alone or not in_order or len({one.superstep.phase for one in (use, fill, end)}) != 1:
-            continue
-        neurons = uses.program.variables[dw].shape[2]
-        if not all(is_whole(one, neurons) for one in (filled, summed, table)):
-            continue
-        owner = _replica_of_sample(table, uses.program.variables[q].shape[0])
-        if owner is not None:
-            deferred = _Deferred(uses, memory, table, summed, use, owner)
-            chains.replaced |= {id(filled): None, id(table): deferred.record, id(summed): deferred.finish}
-
-
-def _replica_of_sample(table: VertexTable, batch: int) -> np.ndarray | None:
-    """Which replica a sample adds to (-1: none); None where a replica has several runs of samples, or samples two."""
-    _, joined = widened(table)
-    columns = dict(zip(table.codelet.columns, joined, strict=True))
-    owner = np.full(batch, -1, np.int64)
-    if len(np.unique(columns["replica"])) != len(columns["replica"]):
-        return None
-    for replica, first, last in zip(columns["replica"], columns["sample_start"], columns["sample_stop"], strict=True):
-        if (owner[first:last] >= 0).any():
-            return None
-        owner[first:last] = replica
-    return owner
-
-
-class _Deferred:
-    """The lists and current gradients of all turns of a repeat, kept until the sum over replicas."""
-
-    def __init__(
-        self, uses: Uses, memory: Memory, table: VertexTable, summed: VertexTable, use: Use, owner: np.ndarray
-    ):
-        variables = uses.program.variables
-        self._memory, self._owner, self._turns, self._reverse = memory, owner, use.timesteps, use.reverse
-        self._q, self._ids, self._counts = (table.operands[name] for name in ("q", "ids", "counts"))
-        self._total = summed.operands["total"]
-        self._replicas, self._inputs, self._neurons = variables[table.operands["dw"]].shape
-        batch, capacity = len(owner), variables[self._ids].shape[1]
-        self._history = aligned((-(-self._neurons // WIDTH), batch * use.timesteps, WIDTH))
-        self._starts = np.zeros(use.timesteps * batch + 1, np.int64)
-        self._listed = np.empty(use.timesteps * batch * capacity, np.int32)  # reserved; touched as far as spikes go
-
-    def record(self, t: int) -> None:
-        """In place of adding to the replicas."""
-        arrays, turns = self._memory.arrays, self._turns
-        turn = turns - 1 - t if self._reverse else t
-        given = arrays[self._ids], arrays[self._counts], arrays[self._q]
-        kernels.record(*given, turn, turns, self._starts, self._listed, self._history)
-
-    def finish(self, _t: int) -> None:
-        """The sums, in place of adding up replicas."""
-        columns = np.empty(self._replicas * self._inputs + 2, np.int64)
-        rows = np.empty(int(self._starts[-1]), np.int32)
-        lists = (self._turns, self._starts, self._listed)
-        kernels.sort_by_replica(self._owner, self._inputs, *lists, columns, rows)
-        given = self._memory.arrays[self._total], self._replicas, columns, rows, self._history
-        self._memory.share(len(self._history), lambda first, last: kernels.summed_weight_gradient(*given, first, last))

@@ -72,16 +72,23 @@ def input_gradient(g, w, q, ids, sample, slot, parts, numbers, groups, first, la
 
 
 @numba.njit(cache=True, nogil=True)
-def record(ids, counts, q, turn, turns, starts, listed, history):  # type: ignore[no-untyped-def]
-    """What one turn has for the weight gradient: true spikes of every sample, appended to `listed`, whose lists end at
-    starts[turn * batch + sample + 1]; and q in history [strips, batch * turns, WIDTH], a sample's turns together."""
-    batch, neurons = q.shape
+def record_lists(ids, counts, turn, starts, listed):  # type: ignore[no-untyped-def]
+    """True spikes of every sample in a turn, appended to `listed`, whose lists end at starts[turn * batch + sample +
+    1]."""
+    batch = counts.shape[0]
     end = starts[turn * batch]
     for b in range(batch):
         for k in range(counts[b, 0]):
             listed[end + k] = ids[b, k]
         end += counts[b, 0]
         starts[turn * batch + b + 1] = end
+
+
+@numba.njit(cache=True, nogil=True)
+def record_rows(q, turn, turns, history):  # type: ignore[no-untyped-def]
+    """q of a turn in history [strips, batch * turns, WIDTH], a sample's turns together."""
+    batch, neurons = q.shape
+    for b in range(batch):
         for strip in range(history.shape[0]):
             begin = strip * WIDTH
             source, into = q[b, begin : min(neurons, begin + WIDTH)], history[strip, b * turns + turn]

@@ -1,7 +1,7 @@
 """Sums and products of listed rows in vector registers, in an order that is written down.
 
 The compiler may not reorder float additions, so a plain loop over a row of weights either goes through memory after
-every row or, for a product, one addition at a time. These two are written in the compiler's own terms instead: a strip
+every row or, for a product, one addition at a time. These are written in the compiler's own terms instead: a strip
 of WIDTH neighbouring numbers stays in registers while the listed rows pass by.
 
     add_rows    out[n] <- (((out[n] + rows[id_0, n]) + rows[id_1, n]) + ...): one number at a time in the order listed
@@ -9,6 +9,7 @@ of WIDTH neighbouring numbers stays in registers while the listed rows pass by.
     add_sums    out[n] <- out[n] + ((0 + rows[id_0, n]) + rows[id_1, n] + ...)
     dot_parts   stage[l] <- sum over parts of (sum over the numbers of a part of w[l] * q[l]): each sum from zero, one
                 number after another, as tiles sum their neurons and a group sums its tiles; a group per lane
+    above       which of WIDTH numbers lie above a limit, as bits
 
 A kernel that uses them keeps its compiled code beside its own file: after a change here, remove `__pycache__`.
 """
@@ -194,6 +195,38 @@ def _parts(numbers: int) -> Any:
         return signature, build
 
     return dot
+
+
+@intrinsic
+def above(typing_context, numbers, begin, limit):  # type: ignore[no-untyped-def]
+    """uint64: bit n is set where numbers[begin + n] > limit, for WIDTH numbers."""
+    signature = types.uint64(numbers, types.int64, types.float32)
+
+    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        numbers, begin, limit = given
+        numbers = _data(context, builder, signature.args[0], numbers)
+        limits = ir.Constant(VECTOR, ir.Undefined)
+        for lane in range(LANES):
+            limits = builder.insert_element(limits, limit, ir.Constant(ir.IntType(32), lane))
+        bits = ir.Constant(INDEX, 0)
+        for number in range(WIDTH // LANES):
+            higher = builder.fcmp_ordered(">", _load(builder, numbers, begin, number), limits)
+            some = builder.zext(builder.bitcast(higher, ir.IntType(LANES)), INDEX)
+            bits = builder.or_(bits, builder.shl(some, ir.Constant(INDEX, number * LANES)))
+        return bits
+
+    return signature, build
+
+
+@intrinsic
+def lowest_bit(typing_context, bits):  # type: ignore[no-untyped-def]
+    """int64: the number of the lowest bit that is set; some bit is."""
+    signature = types.int64(types.uint64)
+
+    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        return builder.cttz(given[0], ir.Constant(ir.IntType(1), 1))
+
+    return signature, build
 
 
 add_strip = _strip(WIDTH // LANES, False)

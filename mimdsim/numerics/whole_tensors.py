@@ -12,9 +12,9 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from mimdsim.numerics.vectors import WIDTH, add_strip, dot_strip
+from mimdsim.numerics.vectors import WIDTH, above, add_strip, dot_strip, lowest_bit
 
-FLAGS_PER_WORD = 8
+ONE_BIT = np.uint64(1)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -27,8 +27,7 @@ def forward_blocks(  # type: ignore[no-untyped-def]
     one = w.dtype.type(1)
     v = np.zeros((batch, WIDTH), w.dtype)
     current = np.zeros(WIDTH, w.dtype)
-    flags = np.zeros(WIDTH, np.uint8)
-    words = flags.view(np.uint64)
+    potentials, low = v.reshape(-1), min(threshold, second_threshold)
     for block in range(first, last):
         v[:] = 0
         real = min(WIDTH, neurons - block * WIDTH)
@@ -48,22 +47,22 @@ def forward_blocks(  # type: ignore[no-untyped-def]
                     kept = v.dtype.type(0)
                 u = kept + scale * current[n]
                 state[n] = u
-                flags[n] = (u > threshold) | (u > second_threshold)
-            for word in range((real + FLAGS_PER_WORD - 1) // FLAGS_PER_WORD):
-                if words[word] == 0:
-                    continue
-                for n in range(word * FLAGS_PER_WORD, min(real, (word + 1) * FLAGS_PER_WORD)):
-                    if flags[n] != 0:
-                        u = state[n]
-                        scaled = slope * abs(u - threshold) + one
-                        if u > threshold:
-                            spike_ids[block, spikes] = n
-                            spike_slopes[block, spikes] = one / (scaled * scaled)
-                            spikes += 1
-                        else:
-                            near_ids[block, near] = n
-                            near_slopes[block, near] = one / (scaled * scaled)
-                            near += 1
+            bits = above(potentials, b * WIDTH, low)
+            while bits != 0:
+                n = lowest_bit(bits)
+                bits &= bits - ONE_BIT
+                if n >= real:
+                    break
+                u = state[n]
+                scaled = slope * abs(u - threshold) + one
+                if u > threshold:
+                    spike_ids[block, spikes] = n
+                    spike_slopes[block, spikes] = one / (scaled * scaled)
+                    spikes += 1
+                else:
+                    near_ids[block, near] = n
+                    near_slopes[block, near] = one / (scaled * scaled)
+                    near += 1
             near_ends[block, place] = near
             spike_ends[block, place] = spikes
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from weakref import ref
 
 import numpy as np
 
@@ -73,9 +74,21 @@ class SuperstepLoad:
         return self.first_tile + int(self.busy_part.argmax()) if len(self.busy_part) else 0
 
 
-@lru_cache(maxsize=1)  # an entry holds the lists of a training step
+_LAST: list[tuple[ref[Program], ref[RecordedActivity], Barrel, tuple[SuperstepLoad, ...]]] = []
+
+
 def program_loads(program: Program, activity: RecordedActivity, barrel: Barrel) -> tuple[SuperstepLoad, ...]:
-    """One load per superstep in program order. Raises MappingError when activity lacks a layer the program needs."""
+    """One load per superstep in program order, the last ones kept for re-timing as long as somebody has the activity:
+    its lists may be large. Raises MappingError when activity lacks a layer the program needs."""
+    for of_program, of_activity, of_barrel, loads in _LAST:
+        if of_program() is program and of_activity() is activity and of_barrel == barrel:
+            return loads
+    loads = _program_loads(program, activity, barrel)
+    _LAST[:] = [(ref(program), ref(activity), barrel, loads)]
+    return loads
+
+
+def _program_loads(program: Program, activity: RecordedActivity, barrel: Barrel) -> tuple[SuperstepLoad, ...]:
     for layer, names in program.recorded.items():
         batch = program.variables[names[0]].shape[-2]
         if layer in activity.counts and activity.counts[layer].shape[1] != batch:
