@@ -144,7 +144,9 @@ def watched(augmentation: Augmentation | None = SHIFT) -> Watched:
     return Watched(**{**data.__dict__, "ids": data.ids[:, :, :capacity], "counts": np.minimum(data.counts, capacity)})
 
 
-def trained(data: SpikeDataset, checkpoints: Checkpoints | None = None, stop_after: int = 0) -> TrainingLog:
+def trained(
+    data: SpikeDataset, checkpoints: Checkpoints | None = None, stop_after: int = 0, engine: Any = "program"
+) -> TrainingLog:
     def progress(done: int, _total: int) -> None:
         if done == stop_after:
             raise Stopped
@@ -152,13 +154,14 @@ def trained(data: SpikeDataset, checkpoints: Checkpoints | None = None, stop_aft
     return train(
         MADE.program, NETWORK, data, data, weights=initial_weights(NETWORK, 3, 2.0, 0.2), epochs=3,
         max_training_steps=0, seed=5, evaluation=Evaluation(validation_share=0.2), checkpoints=checkpoints,
-        progress=progress,
+        progress=progress, engine=engine,
     )  # fmt: skip
 
 
-def test_only_what_is_trained_on_is_moved() -> None:
+@pytest.mark.parametrize("engine", ["program", "whole_tensors"])
+def test_only_what_is_trained_on_is_moved(engine: str) -> None:
     data = watched()
-    log = trained(data)
+    log = trained(data, engine=engine)
     held_out = log.validation_samples
     assert held_out == 4
     seen = data.__dict__
@@ -167,8 +170,8 @@ def test_only_what_is_trained_on_is_moved() -> None:
     shown = {sample for _, batch in seen["trained"] for sample in batch}
     assert judged == set(range(21))  # validation, test and the final look at training samples: as recorded
     assert len(shown) <= 21 - held_out
-    assert log.loss != trained(watched(augmentation=None)).loss
-    assert log.loss == trained(watched()).loss
+    assert log.loss != trained(watched(augmentation=None), engine=engine).loss
+    assert log.loss == trained(watched(), engine=engine).loss
 
 
 @pytest.mark.parametrize("stop_after", [5, 8])
