@@ -101,6 +101,47 @@ def test_wrong_values_are_refused(tmp_path: Path, old: str, new: str, problem: s
     assert problem in complaint(tmp_path, (old, new))
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("chip.clock_hz", 1.85, '1.85 Hz is not plausible, 1 MHz to 1000 GHz is taken; did you mean "1.85 GHz"?'),
+        ("chip.clock_hz", "5 THz", "'5 THz'"),
+        ("chip.clock_hz", 1e13, "10000 GHz is not plausible, 1 MHz to 1000 GHz is taken"),
+        ("tile.sram_bytes", 624, 'did you mean "624 KiB"?'),
+        ("host.bytes_per_second", 8, 'did you mean "8 GB/s"?'),
+        ("links.hop_seconds", 15, 'did you mean "15 us"?'),
+        ("energy.bundle_joules", 22, 'did you mean "22 pJ"?'),
+        ("energy.static_watts", 1e6, "1000 kW is not plausible, 0.001 W to 100 kW is taken"),
+        ("chip.grid_columns", 10**8, "at most 10,000,000 is taken"),
+        ("sync.internal_cycles", 10**10, "1e+10 cycles is not plausible"),
+    ],
+)
+def test_a_number_that_only_a_missing_unit_explains_is_refused_with_its_bounds(
+    key: str, value: object, said: str
+) -> None:
+    with pytest.raises(DescriptionError) as caught:
+        load_machine("bow", {key: value})
+    assert f"'{key}' (by --set)" in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_an_implausible_number_of_a_file_is_named_with_its_line(tmp_path: Path) -> None:
+    message = complaint(tmp_path, ('clock_hz = "1.33 GHz"', "clock_hz = 1.33"))
+    assert "'chip.clock_hz' (line 7): 1.33 Hz is not plausible" in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("chip.clock_hz", "100 GHz"), ("chip.clock_hz", "10 MHz"), ("tile.sram_bytes", "1 KiB"),
+        ("exchange.bytes_per_cycle", 1e12), ("exchange.fixed_cycles", 0), ("energy.static_watts", 0),
+        ("links.bytes_per_second", 1e7), ("host.request_seconds", 0), ("sync.external_cycles", 10**6),
+    ],
+)  # fmt: skip
+def test_bold_what_if_questions_pass(key: str, value: object) -> None:
+    tiled("bow", {key: value})
+
+
 def test_a_number_without_source_is_refused(tmp_path: Path) -> None:
     source = 'tiles = "published: Graphcore GC200; osmarks/ipu-stack topology"\n'
     assert "'tiles' has no entry in 'sources'" in complaint(tmp_path, (source, ""))

@@ -292,6 +292,35 @@ def test_changes_are_laid_over_a_description() -> None:
         load_workload("nmnist-2", {"training.bach": 12})
 
 
+@pytest.mark.parametrize("name", ["nmnist-2", "dvs-gesture-2", "braille", "digits", "snntorch-mnist"])
+def test_random_spikes_take_the_place_of_a_source_without_its_keys(name: str) -> None:
+    usual, random = load_workload(name), load_workload(name, {"data.source": "random"})
+    assert (random.data.inputs, random.data.classes) == input_shape(usual.data)
+    assert (random.data.path, random.data.timesteps) == ("", usual.data.timesteps)
+    given = load_workload(name, {"data.source": "random", "data.inputs": 99})
+    assert given.data.inputs == 99
+    with pytest.raises(DescriptionError, match="reads no files"):
+        load_workload(name, {"data.source": "random", "data.path": "x"})
+
+
+def test_recorded_samples_take_the_place_of_random_ones() -> None:
+    assert input_shape(load_workload("random-4", {"data.source": "digits"}).data) == (512, 10)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (256, "'network.hidden' (by --set): must be a list; write [256]"),
+        ("64,32", "must be a list; write [64,32]"),
+        ("[a]", "must be a list (given: '[a]')"),
+    ],
+)
+def test_a_list_is_asked_for_where_one_is_needed(value: object, said: str) -> None:
+    with pytest.raises(DescriptionError) as caught:
+        load_workload("digits", {"network.hidden": value})
+    assert said in str(caught.value)
+
+
 def test_files_hold_no_key_that_the_record_lacks() -> None:
     for name in list_workloads():
         table = tomllib.loads(find_workload(name).read_text())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 import typing
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -61,7 +62,8 @@ class SourcedSection(Section):
 
 
 def _is_number(annotation: Any) -> bool:
-    options = typing.get_args(annotation) or (annotation,)
+    """Whether a field takes a number, alone or in a union; a tuple of numbers is none."""
+    options = (annotation,) if typing.get_origin(annotation) is tuple else typing.get_args(annotation) or (annotation,)
     return any(option in (int, float) for option in options)
 
 
@@ -84,28 +86,43 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
         raise DescriptionError(str(path), [f"is not TOML: {problem}"]) from None
 
 
-def build(model: type[S], table: dict[str, Any], *, where: str, text: str = "") -> S:
-    """A checked record of `model`; raises DescriptionError with every problem and its line in `text`."""
+def build(
+    model: type[S], table: dict[str, Any], *, where: str, text: str = "", changed: Collection[str] = frozenset()
+) -> S:
+    """A checked record of `model`; raises DescriptionError with every problem and its line in `text`.
+
+    changed: dotted keys whose values are not those of `text` (`--set`).
+    """
     try:
         return model.model_validate(table)
     except ValidationError as failure:
-        problems = [_explain(model, error, text) for error in failure.errors()]
+        problems = [_explain(model, error, text, changed) for error in failure.errors()]
         raise DescriptionError(where, problems) from None
 
 
-def _explain(model: type[BaseModel], error: Any, text: str) -> str:
-    path = tuple(error["loc"])
-    dotted = ".".join(str(part) for part in path) or "as a whole"
+def whence(path: tuple[Any, ...], text: str, changed: Collection[str]) -> str:
+    """Where the value at `path` was given, for error messages: ' (by --set)', ' (line 7)' or ''."""
+    if ".".join(str(part) for part in path if isinstance(part, str)) in changed:
+        return " (by --set)"
     line = _line_of(path, text)
-    at = f" (line {line})" if line else ""
-    message = str(error["msg"]).removeprefix("Value error, ")
+    return f" (line {line})" if line else ""
+
+
+def _explain(model: type[BaseModel], error: Any, text: str, changed: Collection[str]) -> str:
+    path = tuple(error["loc"])
+    dotted = ".".join(str(part) for part in path)
+    at = whence(path, text, changed)
+    message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be", 1)
     if error["type"] == "extra_forbidden":
         return f"unknown key '{dotted}'{at}{suggest(str(path[-1]), _fields_at(model, path[:-1]))}"
     if error["type"] == "missing":
         return f"missing key '{dotted}'"
     given = error.get("input")
+    if error["type"] == "tuple_type":
+        one = isinstance(given, (int, float)) or (isinstance(given, str) and not given.startswith("["))
+        message = f"must be a list; write [{given}]" if one else "must be a list"
     shown = f" (given: {given!r})" if isinstance(given, (int, float, str, bool)) else ""
-    return f"'{dotted}'{at}: {message}{shown}"
+    return f"'{dotted}'{at}: {message}{shown}" if dotted else f"{message}{shown}"
 
 
 def _fields_at(model: Any, path: tuple[Any, ...]) -> list[str]:

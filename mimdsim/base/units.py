@@ -57,6 +57,17 @@ def parse_quantity(text: str, field: str) -> float:
     return number * UNITS[suffix][unit]
 
 
+def show_quantity(number: float, field: str) -> str:
+    """A number of `field` for people, in the largest of its units that leaves at least one: '1.85 GHz'."""
+    units = UNITS.get(dimension(field) or "", {})
+    fitting = [(factor, unit) for unit, factor in units.items() if abs(number) >= factor]
+    if not fitting:
+        least = min(((factor, unit) for unit, factor in units.items()), default=(1.0, ""))
+        fitting = [(1.0, next(iter(units)))] if number == 0 and units else [least]
+    factor, unit = max(fitting, key=lambda pair: pair[0])
+    return f"{number / factor:g} {unit}".strip()
+
+
 def show_bytes(count: float) -> str:
     """Bytes for people: '624.0 KiB'."""
     for unit, factor in (("GiB", 1024.0**3), ("MiB", 1024.0**2), ("KiB", 1024.0)):

@@ -10,6 +10,7 @@ from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.base.schema import build, read_toml
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.mimd import MimdMachine
+from mimdsim.machine.plausible import implausible
 
 KINDS: dict[str, type[MimdMachine] | type[GpuMachine]] = {"mimd": MimdMachine, "gpu": GpuMachine}
 
@@ -37,7 +38,8 @@ def find_machine(name: str) -> Path:
 def load_machine(name: str, changes: dict[str, Any] | None = None) -> MimdMachine | GpuMachine:
     """The machine `name`, with `changes` of dotted keys ('tile.sram_bytes') laid over its description.
 
-    A changed number's source becomes "assumed: what-if value". Raises DescriptionError with every problem.
+    A changed number's source becomes "assumed: what-if value". Raises DescriptionError with every problem, and for
+    numbers that only a missing unit explains (`machine/plausible.py`).
     """
     path = find_machine(name)
     table, text = read_toml(path)
@@ -55,4 +57,7 @@ def load_machine(name: str, changes: dict[str, Any] | None = None) -> MimdMachin
         target[key] = value
         if isinstance(target.get("sources"), dict):
             target["sources"][key] = f"assumed: what-if value {value}"
-    return build(KINDS[kind], table, where=str(path), text=text)
+    machine = build(KINDS[kind], table, where=str(path), text=text, changed=set(changes or {}))
+    if problems := implausible(machine, text, set(changes or {})):
+        raise DescriptionError(str(path), problems)
+    return machine

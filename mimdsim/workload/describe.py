@@ -243,8 +243,11 @@ def find_workload(name: str) -> Path:
 def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
     """The workload `name`, with `changes` of dotted keys ('training.batch') laid over its description.
 
-    Another neuron by `changes` leaves out the constants that the description has for the published one.
+    Another neuron by `changes` leaves out the constants that the description has for the published one; another data
+    source what only the former one reads.
     """
+    from mimdsim.workload.other_source import change_source  # knows the sources, which know this description
+
     path = find_workload(name)
     table, text = read_toml(path)
     table.setdefault("name", path.stem)
@@ -253,6 +256,8 @@ def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
     if changes.get("network.neuron", "lif") != "lif" and isinstance(table.get("network"), dict):
         for key in OF_LIF_ONLY:
             table["network"].pop(key, None)
+    if "data.source" in changes and isinstance(table.get("data"), dict):
+        change_source(table["data"], changes["data.source"], [key.removeprefix("data.") for key in changes])
     for dotted, value in changes.items():
         *sections, key = dotted.split(".")
         target: Any = table
@@ -261,7 +266,7 @@ def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
         if not isinstance(target, dict):
             raise DescriptionError(str(path), [f"unknown field '{dotted}'; write section.key, e.g. training.batch"])
         target[key] = value
-    return build(Workload, table, where=str(path), text=text)
+    return build(Workload, table, where=str(path), text=text, changed=changes)
 
 
 def _find_beside(path: Path, table: dict[str, Any]) -> None:

@@ -1,0 +1,64 @@
+"""Which numbers of a machine description are taken for mistakes: mostly a unit that was left out.
+
+The bounds are assumed: some orders of magnitude beyond anything built, so that what-if questions pass and 1.85 for
+1.85 GHz does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from mimdsim.base.schema import Section, whence
+from mimdsim.base.units import UNITS, dimension, show_quantity
+
+COUNT = (0.0, 1e7)  # of anything without a unit
+# by unit: least (0 is always taken where the field takes it) and greatest number in the base unit
+BOUNDS: dict[str, tuple[float, float]] = {
+    "hz": (1e6, 1e12),
+    "bytes": (1.0, 2.0**44),
+    "bytes_per_second": (1e6, 1e17),
+    "bytes_per_cycle": (1e-3, 1e15),  # 1e15: as good as no wire at all
+    "flops_per_cycle": (1e-3, 1e9),
+    "cycles": (1e-3, 1e9),
+    "seconds": (1e-12, 1.0),
+    "watts": (1e-3, 1e5),
+    "joules": (1e-15, 1e-6),
+    "joules_per_byte": (1e-15, 1e-6),
+    "joules_per_flop": (1e-15, 1e-6),
+}
+NARROWER: dict[str, tuple[float, float]] = {  # where a byte, or a few, can be no answer
+    "tile.sram_bytes": (1024.0, 2.0**44),
+    "tile.executable_bytes": (1024.0, 2.0**44),
+    "memory.capacity_bytes": (2.0**20, 2.0**44),
+    "memory.l2_bytes": (1024.0, 2.0**44),
+    "tile.vector_bytes": (4.0, 4096.0),
+    "tile.issue_cycles": (1.0, 1000.0),
+}
+UNIT_MEANT = {"hz": "GHz", "bytes_per_second": "GB/s", "bytes": "KiB", "seconds": "us", "joules": "pJ"}
+UNIT_MEANT |= {"joules_per_byte": "pJ/B", "joules_per_flop": "pJ/FLOP"}
+
+
+def implausible(machine: Section, text: str, changed: Collection[str]) -> list[str]:
+    """What is said of every number out of bounds, with the bounds and the unit that may have been meant."""
+    found = []
+    for section in type(machine).model_fields:
+        part = getattr(machine, section)
+        if not isinstance(part, Section):
+            continue
+        for key in type(part).model_fields:
+            value = getattr(part, key)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or value == 0:
+                continue
+            low, high = NARROWER.get(f"{section}.{key}") or BOUNDS.get(dimension(key) or "", COUNT)
+            if not low <= value <= high:
+                at = whence((section, key), text, changed)
+                found.append(f"'{section}.{key}'{at}: {_out_of(value, key, low, high)}")
+    return found
+
+
+def _out_of(value: float, key: str, low: float, high: float) -> str:
+    bounds = f"{show_quantity(low, key)} to {show_quantity(high, key)}" if low else f"at most {high:,.0f}"
+    unit = UNIT_MEANT.get(dimension(key) or "", "")
+    meant = unit and low <= value * UNITS[dimension(key) or ""][unit] <= high
+    hint = f'; did you mean "{value:g} {unit}"?' if meant else ""
+    return f"{show_quantity(value, key)} is not plausible, {bounds} is taken{hint}"
