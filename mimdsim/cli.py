@@ -68,8 +68,11 @@ def run(
     """Train WORKLOAD on the tiles of MACHINE, profile it, and write a report."""
     if resume and checkpoint is None:
         raise DescriptionError("--resume", ["needs a file to go on from: add  --checkpoint FILE"])
-    machines = (machine, *(gpu for gpu in gpus if gpu != "none"))
-    _run(workload, machines, out, changes, dump=dump, checkpoint=checkpoint, resume=resume)
+    from mimdsim.sweep import load_gpu, load_tiled
+
+    tiled = load_tiled(machine, _changes(changes)[1])
+    beside = tuple(load_gpu(gpu) for gpu in gpus if gpu != "none")
+    _run(workload, (tiled,), beside, out, changes, dump=dump, checkpoint=checkpoint, resume=resume)
 
 
 @main.command()
@@ -78,54 +81,46 @@ def run(
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write (default reports/WORKLOAD-compared).")
 @SET
 def compare(workload: str, machines: tuple[str, ...], out: Path | None, changes: tuple[str, ...]) -> None:
-    """Compare a tiled machine and GPUs on WORKLOAD (default: bow, a100 and h100)."""
+    """Compare tiled machines and GPUs on WORKLOAD (default: bow, a100 and h100).
+
+    The first tiled machine is the reference: WORKLOAD is trained on it, the others are timed with its spikes. One
+    machine alone is compared with a100.
+    """
+    from mimdsim.sweep import load_line_up
+
     chosen = machines or ("bow", "a100", "h100")
     if len(chosen) == 1:
         chosen = (*chosen, "a100")
-    _run(workload, chosen, out or Path("reports") / f"{Path(workload).stem}-compared", changes)
+    tiled, gpus = load_line_up(chosen, _changes(changes)[1])
+    _run(workload, tiled, gpus, out or Path("reports") / f"{Path(workload).stem}-compared", changes)
 
 
 def _run(
-    workload_name: str, machine_names: tuple[str, ...], out: Path | None, changes: tuple[str, ...], **options: Any
+    workload_name: str,
+    tiled: tuple[MimdMachine, ...],
+    gpus: tuple[GpuMachine, ...],
+    out: Path | None,
+    changes: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """options: those of `simulate`."""
     from mimdsim.base.files import writable_folder
-    from mimdsim.machine import MimdMachine, load_machine
     from mimdsim.profile import save_profile
     from mimdsim.report import summary_lines, write_report
     from mimdsim.run import simulate
-    from mimdsim.sweep import load_tiled
     from mimdsim.workload import load_workload
     from mimdsim.workload.interchange.safetensors_file import write_safetensors
 
-    for_workload, for_machine = _changes(changes)
-    workload = load_workload(workload_name, for_workload)
-    tiled: list[MimdMachine] = []
-    gpus: list[GpuMachine] = []
-    for name in machine_names:
-        machine = load_machine(name)
-        if isinstance(machine, MimdMachine):
-            machine = load_tiled(name, for_machine)
-            tiled.append(machine)
-        else:
-            gpus.append(machine)
-    if len(tiled) != 1:
-        raise DescriptionError(
-            "machines",
-            [
-                f"need exactly one tiled machine, given {[machine.name for machine in tiled]}; GPUs go to run --gpu or "
-                "to compare; two tiled machines are compared by two runs, or by a sweep of the field that differs"
-            ],
-        )
+    workload = load_workload(workload_name, _changes(changes)[0])
     folder = writable_folder(out or Path("reports") / f"{workload.name}-{tiled[0].name}")
     for needed in (options.get("dump"), options.get("checkpoint") and options["checkpoint"].parent):
         if needed is not None:
             writable_folder(needed)  # before hours of work
     with Bars() as bars:
-        made = simulate(workload, tiled[0], tuple(gpus), progress=bars.show, **options)
-    save_profile(folder / "profile.json", made.profile)
-    write_safetensors(folder / "weights.safetensors", made.log.weights)
-    write_report(made.profile, folder)
+        made = simulate(workload, tiled[0], gpus, beside=tiled[1:], progress=bars.show, **options)
+        save_profile(folder / "profile.json", made.profile)
+        write_safetensors(folder / "weights.safetensors", made.log.weights)
+        write_report(made.profile, folder, bars.show)
     for line in summary_lines(made.profile):
         click.echo(line)
     click.echo(f"\nReport: {folder / 'report.html'}")
@@ -284,7 +279,8 @@ def report(profile: Path, out: Path | None) -> None:
     from mimdsim.report import summary_lines, write_report
 
     loaded = load_profile(profile)
-    paths = write_report(loaded, out or profile.parent)
+    with Bars() as bars:
+        paths = write_report(loaded, out or profile.parent, bars.show)
     for line in summary_lines(loaded):
         click.echo(line)
     click.echo(f"\nReport: {paths[0]}")

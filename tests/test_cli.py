@@ -47,8 +47,10 @@ def test_list_names_workloads_and_machines() -> None:
         (("run", "digits", "bow", "--set", "network.second_threshold=2"), "must be below the threshold"),
         (("run", "digits", "bow", "--set", "data.path=x"), "reads no files"),
         (("check", "digits", "bow", "extra"), "unexpected arguments"),
-        (("compare", "digits", "a100", "--set", "tile.worker_contexts=3"), "exactly one tiled machine"),
-        (("run", "digits", "a100"), "exactly one tiled machine"),
+        (("compare", "digits", "h100", "--set", "tile.worker_contexts=3"), "no tiled machine among h100, a100"),
+        (("compare", "digits", "bow", "bow"), "bow given twice"),
+        (("run", "digits", "a100"), "'a100': 1 problem\n  - is a GPU; give a tiled machine"),
+        (("run", "digits", "bow", "--gpu", "mk2"), "'mk2': 1 problem\n  - is a tiled machine; give a GPU to --gpu"),
         (("run", "digits", "bow", "--set", "tile.sram_bytes=32 KiB"), "three things to change"),
         (("run", "digits", "bow", "--set", "chip.tiles=3"), "tiles are usable"),
         (

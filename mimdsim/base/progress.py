@@ -28,3 +28,5 @@ class Bars:
             self._bars[what] = tqdm(total=total, desc=what, delay=2, leave=False, file=sys.stderr)
         bar = self._bars[what]
         bar.update(done - bar.n)
+        if done >= total:  # the next bar takes its line
+            self._bars.pop(what).close()

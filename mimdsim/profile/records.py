@@ -307,3 +307,4 @@ class RunProfile:
     training: Training | None
     activity: tuple[Activity, ...]
     warnings: tuple[str, ...]
+    tiled_beside: tuple[TiledProfile, ...] = ()  # other tiled machines, on the spikes that `tiled` recorded

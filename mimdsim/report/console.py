@@ -49,7 +49,7 @@ def _lines(profile: RunProfile) -> Iterator[str]:
         sparsity = sparsity_table(profile.activity)
         if sparsity is not None:
             yield from _section("Sparsity of the passes (share of zeros)", sparsity, *sparsity.headers)
-    if profile.gpus:
+    if profile.gpus or profile.tiled_beside:
         columns = ("machine", "strategy", "precision", "ms", "interval ms", "who is faster (interval)")
         yield from _section("Comparison, ms per training step", comparison_table(profile), *columns)
         yield "  * the fastest strategy of its GPU that fits"

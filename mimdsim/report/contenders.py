@@ -18,9 +18,10 @@ class Contender:
     """One machine under one strategy; times are seconds per training step.
 
     parts: seconds by PARTS on a tiled machine, by GPU_PARTS (what bounds each kernel) on a GPU.
-    strongest: the fastest strategy of its machine that fits its memory and could be built. ratio: its seconds over the
-    tiled machine's, with the interval from the outermost corners of both intervals; None where no tiled machine was
-    profiled.
+    strongest: the fastest strategy of its machine that fits its memory and could be built. ratio: its seconds over
+    those of the reference, the tiled machine that was trained on; None where there is none. A GPU's interval of the
+    ratio pairs the outermost corners of both intervals. Another tiled machine is costed by the same formulas, which are
+    off the same way on both: its interval pairs low with low and high with high.
     """
 
     title: str
@@ -28,6 +29,7 @@ class Contender:
     precision: str
     description: str
     tiled: bool
+    reference: bool
     seconds: float
     low: float
     high: float
@@ -59,7 +61,8 @@ class Contender:
         if not self.ratio:
             return "–"
         if not self.decided:
-            return f"GPU/tiled {significant(self.ratio_low, 2)}–{significant(self.ratio_high, 2)}"
+            pair = "it/reference" if self.tiled else "GPU/tiled"
+            return f"{pair} {significant(self.ratio_low, 2)}–{significant(self.ratio_high, 2)}"
         low, best, high = self.ratio_low, self.ratio, self.ratio_high
         if best < 1:
             low, best, high = inverse(high), inverse(best), inverse(low)
@@ -68,11 +71,12 @@ class Contender:
     @property
     def ratio_words(self) -> str:
         """Who is faster, by how much, in which interval; 'undecided' where the interval holds both answers."""
-        if self.tiled:
+        if self.reference:
             return "reference"
         if not self.ratio:
             return "–"
-        who = "undecided:" if not self.decided else "tiled" if self.ratio > 1 else "GPU"
+        slower, faster = ("reference", "it") if self.tiled else ("tiled", "GPU")
+        who = "undecided:" if not self.decided else slower if self.ratio > 1 else faster
         return f"{who} {self.margin_words}"
 
 
@@ -88,9 +92,9 @@ def phase_order(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def contenders(profile: RunProfile) -> tuple[Contender, ...]:
-    """The tiled machine first, then GPUs: fastest machine first, and fastest strategy first within a machine."""
+    """The reference, other tiled machines as given, then GPUs: fastest machine first, its fastest strategy first."""
     tiled = profile.tiled
-    found = [] if tiled is None else [_of_tiled(tiled)]
+    found = [] if tiled is None else [_of_tiled(one, tiled) for one in (tiled, *profile.tiled_beside)]
     strongest = {gpu.machine: gpu for gpu in sorted(profile.gpus, key=_rank, reverse=True)}
     machines = sorted(strongest, key=lambda name: (_rank(strongest[name]), name))
     for name in machines:
@@ -112,18 +116,27 @@ def _rank(gpu: GpuProfile) -> tuple[bool, float, str, str]:
     return gpu.bytes_needed > gpu.memory_bytes, gpu.seconds_per_training_step, gpu.strategy, gpu.precision
 
 
-def _of_tiled(tiled: TiledProfile) -> Contender:
+def _of_tiled(tiled: TiledProfile, reference: TiledProfile) -> Contender:
     cycles = (tiled.compute_cycles, tiled.exchange_cycles, tiled.sync_cycles)
     phases: dict[str, float] = {}
     for span in tiled.spans:
         phases[span.phase] = phases.get(span.phase, 0.0) + tiled.seconds(span.cycles)
     phases["host"] = tiled.host_exposed_seconds
+    ratios = [
+        ours * inverse(theirs)
+        for ours, theirs in (
+            (tiled.seconds_low, reference.seconds_low),
+            (tiled.seconds_per_training_step, reference.seconds_per_training_step),
+            (tiled.seconds_high, reference.seconds_high),
+        )
+    ]
     return Contender(
         title=tiled.title,
         strategy="compiled to tiles",
         precision="",
         description=f"{tiled.tiles_used:,} of {tiled.tiles:,} tiles",
         tiled=True,
+        reference=tiled is reference,
         seconds=tiled.seconds_per_training_step,
         low=tiled.seconds_low,
         high=tiled.seconds_high,
@@ -132,9 +145,9 @@ def _of_tiled(tiled: TiledProfile) -> Contender:
         bytes_needed=tiled.memory.peak_bytes,
         memory_bytes=tiled.memory.limit_bytes,
         strongest=False,
-        ratio=1.0,
-        ratio_low=1.0,
-        ratio_high=1.0,
+        ratio=1.0 if tiled is reference else ratios[1],
+        ratio_low=1.0 if tiled is reference else min(ratios),
+        ratio_high=1.0 if tiled is reference else max(ratios),
     )
 
 
@@ -154,6 +167,7 @@ def _of_gpu(gpu: GpuProfile, tiled: TiledProfile | None, strongest: bool) -> Con
         precision=gpu.precision,
         description=gpu.description,
         tiled=False,
+        reference=False,
         seconds=seconds,
         low=gpu.seconds_low,
         high=gpu.seconds_high,

@@ -16,7 +16,7 @@ LEGEND = ("compute (GPU: bound by it)", "exchange (GPU: memory-bound)", "sync (G
 def draw_comparison(profile: RunProfile) -> Figure | None:
     """Bars of milliseconds per training step, split by what sets the time, with intervals and ratios."""
     found = contenders(profile)
-    if not profile.gpus:
+    if not profile.gpus and not profile.tiled_beside:
         return None
     rows = [[1e3 * part for part in one.parts] for one in found]
     figure, (axes,) = panels(height=1.5 + 0.42 * len(rows))

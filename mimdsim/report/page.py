@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,7 +57,9 @@ class Section:
     missing: str = ""
 
 
-def write_report(profile: RunProfile, folder: Path) -> list[Path]:
+def write_report(
+    profile: RunProfile, folder: Path, progress: Callable[[str, int, int], None] | None = None
+) -> list[Path]:
     """Write `report.html`, `figures/*.png` and CSV files into `folder`; returns the paths written, the page first.
 
     The same profile gives the same bytes. Files of an earlier report in `folder` that this profile has no data for are
@@ -68,6 +71,8 @@ def write_report(profile: RunProfile, folder: Path) -> list[Path]:
     contents: dict[str, bytes] = {}
     pictures: list[Picture] = []
     for plan, figure in drawn(profile):
+        if progress is not None:
+            progress("drawing figures", FIGURES.index(plan), len(FIGURES))
         png = picture(figure, "png")
         contents[f"figures/{plan.name}.png"] = png
         kind, smaller = min(("png", png), ("svg+xml", picture(figure, "svg")), key=lambda form: len(form[1]))
@@ -140,12 +145,12 @@ def sections(profile: RunProfile) -> tuple[Section, ...]:
         ),
         Section(
             key="comparison",
-            title="Comparison with GPUs",
+            title="Comparison with tiled machines and GPUs" if profile.tiled_beside else "Comparison with GPUs",
             tables=tuple(found for found in (comparison_table(profile), by_phase, energy_table(profile)) if found)
-            if profile.gpus
+            if profile.gpus or profile.tiled_beside
             else (),
             folded=(kernels,) if kernels else (),
-            missing="" if profile.gpus else "No GPU was compared in this run.",
+            missing="" if profile.gpus or profile.tiled_beside else "No GPU was compared in this run.",
         ),
         Section(key="modelled", title="What is modelled", tables=(assumptions_table(profile),)),
     )

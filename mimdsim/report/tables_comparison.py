@@ -14,6 +14,7 @@ PART_WORDS = {"memory": "memory-bound", "launch": "launch-bound", "compute": "co
 def comparison_table(profile: RunProfile) -> Table:
     """Every machine and strategy; the strongest of each GPU is marked."""
     rows = []
+    several = bool(profile.tiled_beside)
     for one in contenders(profile):
         tag = "strong" if one.tiled or one.strongest else ""
         names = PARTS if one.tiled else tuple(PART_WORDS[part] for part in ("compute", "memory", "launch", "host"))
@@ -26,7 +27,7 @@ def comparison_table(profile: RunProfile) -> Table:
                 text(one.precision or "–"),
                 Cell(text=ms(one.seconds).text, value=one.seconds, tag=tag),
                 shown(interval(one.low, one.high), one.low),
-                shown("1" if one.tiled else significant(one.ratio), one.ratio) if one.ratio else text("–"),
+                shown("1" if one.reference else significant(one.ratio), one.ratio) if one.ratio else text("–"),
                 text(one.ratio_words if one.fits else "does not fit its memory", tag),
                 text(f"{names[part]} {portion}"),
                 shown(f"{show_bytes(one.bytes_needed)} of {show_bytes(one.memory_bytes)}", one.bytes_needed),
@@ -42,8 +43,9 @@ def comparison_table(profile: RunProfile) -> Table:
         ),
         rows,
         "★ is the fastest strategy of its GPU that fits. Ratio: GPU over tiled; its interval pairs the outermost ends "
-        "of both intervals; "
-        "the memory of the tiled machine is that of its fullest tile.",
+        "of both intervals"
+        + (", of two tiled machines those of one side, as their cycles have the same sources" if several else "")
+        + "; the memory of the tiled machine is that of its fullest tile.",
     )  # fmt: skip
 
 
@@ -98,7 +100,8 @@ def kernels_table(profile: RunProfile, most: int) -> Table | None:
 
 def assumptions_table(profile: RunProfile) -> Table:
     """Every number the results rest on, by machine, once; an assumption that strategies share is not repeated."""
-    owners = [] if profile.tiled is None else [(profile.tiled.title, profile.tiled.assumptions)]
+    tiled = () if profile.tiled is None else (profile.tiled, *profile.tiled_beside)
+    owners = [(one.title, one.assumptions) for one in tiled]
     owners += [(gpu.title, gpu.assumptions) for gpu in profile.gpus]
     rows = {
         (title, one.name, one.value, one.kind, one.source): None for title, assumptions in owners for one in assumptions

@@ -14,7 +14,8 @@ def energy_table(profile: RunProfile) -> Table | None:
     rows = []
     owners: list[tuple[str, str, str, TiledProfile | GpuProfile]] = []
     if profile.tiled is not None:
-        owners.append((profile.tiled.title, "compiled to tiles", "–", profile.tiled))
+        tiled = (profile.tiled, *profile.tiled_beside)
+        owners += [(one.title, "compiled to tiles", "–", one) for one in tiled]
     owners += [(gpu.title, gpu.strategy, gpu.precision, gpu) for gpu in profile.gpus]
     for title, strategy, precision, owner in owners:
         energy = owner.energy

@@ -28,6 +28,7 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
     others = contenders(profile)
     if profile.tiled is not None:
         found += [_memory(profile.tiled), _time(profile.tiled, profile.batch)]
+    found += [_beside(one) for one in others if one.tiled and not one.reference]
     rival = strongest_gpu(others)
     if rival is not None:
         found.append(_comparison(rival, profile.tiled))
@@ -76,6 +77,17 @@ def _time(tiled: TiledProfile, batch: int) -> Verdict:
         f"{rate} on {tiled.title}."
     )
     return Verdict(subject="time", mood="note", text=text)
+
+
+def _beside(one: Contender) -> Verdict:
+    fits = "" if one.fits else f", which it does not fit ({show_bytes(one.bytes_needed)} on its fullest tile)"
+    if not one.decided:
+        against = f"undecided against the reference ({one.margin_words})"
+    else:
+        against = f"{'the reference' if (one.ratio or 0) > 1 else 'it'} is {one.margin_words}"
+    span = f"{milliseconds(one.seconds)} ms (interval {interval(one.low, one.high)} ms)"
+    text = f"{span} on {one.title}{fits}: {against}."
+    return Verdict(subject="machine", mood="note" if one.fits else "bad", text=text)
 
 
 def _comparison(rival: Contender, tiled: TiledProfile | None) -> Verdict:

@@ -73,6 +73,7 @@ def simulate(
     machine: MimdMachine,
     gpus: tuple[GpuMachine, ...] = (),
     *,
+    beside: tuple[MimdMachine, ...] = (),
     dump: Path | None = None,
     progress: Progress = silent,
     checkpoint: Path | None = None,
@@ -80,36 +81,38 @@ def simulate(
 ) -> Run:
     """Train `workload` on simulated tiles and profile one training step; `gpus` are timed on the same graph.
 
+    beside: tiled machines for which the same training step is compiled too, and timed with the spikes recorded here;
+    whether it fits them is told, not asked for.
     checkpoint: a file the training is written to after every epoch; resume: go on from what it holds.
     """
     compiled = compile_workload(workload, machine, dump=dump)
     check_engine(workload, compiled)
+    others = [(other, compile_workload(workload, other, must_fit=False)) for other in beside]
     data = open_data(workload, progress)
     checkpoints = None
     if checkpoint is not None:
         checkpoints = Checkpoints(path=checkpoint, digest=config_digest(workload, machine), resume=resume)
     log = train_workload(workload, compiled, data, progress, checkpoints)
-    tiled = time_program(
-        compiled.program, machine, log.activity, memory_profile(compiled.program, compiled.memory, machine)
-    )
     lineup, warnings = time_on_gpus(compiled.graph, gpus, log.activity)
     profile = RunProfile(
         schema_version=SCHEMA_VERSION,
         tool_version=__version__,
-        config_sha256=config_digest(workload, machine, *gpus),
+        config_sha256=config_digest(workload, machine, *beside, *gpus),
         seed=workload.seed,
         workload=workload.name,
         workload_title=workload.title,
         network=compiled.network.title,
         timesteps=compiled.network.timesteps,
         batch=compiled.network.batch,
-        tiled=tiled,
+        tiled=retime(compiled, machine, log.activity),
+        tiled_beside=tuple(retime(theirs, other, log.activity) for other, theirs in others),
         gpus=lineup,
         training=training_profile(workload, log, compiled.network.batch),
         activity=activity_profiles(compiled.network, log.activity),
         warnings=surplus_warning(workload, data[0])
         + beyond_sources(machine)
         + unused_chips(compiled, machine)
+        + tuple(f"{other.name}: {said}" for other, theirs in others for said in unused_chips(theirs, other))
         + half_warning(workload)
         + engine_note(workload, log)
         + stash_note(workload, gpus)

@@ -113,7 +113,7 @@ def points_of(
     fill: float | None = None,
 ) -> list[Point]:
     """Every combination of the axes' values, checked before anything runs; every point is timed on `gpus` too."""
-    beside = tuple(_load_gpu(name) for name in gpus)
+    beside = tuple(load_gpu(name) for name in gpus)
     names = [name for name, _ in axes]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
@@ -155,11 +155,26 @@ def load_tiled(name: str, changes: dict[str, Any] | None = None) -> MimdMachine:
     return loaded
 
 
-def _load_gpu(name: str) -> GpuMachine:
+def load_gpu(name: str) -> GpuMachine:
     loaded = load_machine(name)
     if not isinstance(loaded, GpuMachine):
         raise DescriptionError(f"machine '{name}'", ["is a tiled machine; give a GPU to --gpu (see mimdsim list)"])
     return loaded
+
+
+def load_line_up(
+    names: tuple[str, ...], changes: dict[str, Any]
+) -> tuple[tuple[MimdMachine, ...], tuple[GpuMachine, ...]]:
+    """Tiled machines, with `changes`, and GPUs in the order of `names`; raises DescriptionError without a tiled one."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DescriptionError("compare", [f"{', '.join(twice)} given twice"])
+    loaded = {name: load_machine(name) for name in names}
+    tiled = tuple(load_tiled(name, changes) for name, one in loaded.items() if isinstance(one, MimdMachine))
+    if not tiled:
+        problem = f"no tiled machine among {', '.join(names)}; begin with one, e.g.  compare digits bow {names[0]}"
+        raise DescriptionError("compare", [problem])
+    return tiled, tuple(one for one in loaded.values() if isinstance(one, GpuMachine))
 
 
 def activity_key(workload: Workload) -> str:

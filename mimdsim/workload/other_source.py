@@ -19,6 +19,7 @@ READERS: dict[str, tuple[str, ...]] = {  # keys that some sources do not have, a
     "crop": WITH_PIXELS,
     "denoise_seconds": WITH_PIXELS,
     "grid": (*WITH_PIXELS, *IMAGE_SOURCES),
+    "shift_pixels": (*WITH_PIXELS, *IMAGE_SOURCES),
     "levels": ("braille",),
     "inputs": ("events", *GENERATED),
     "classes": ("events", *GENERATED),

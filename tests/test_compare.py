@@ -1,0 +1,77 @@
+"""Several tiled machines beside each other: the same training step, compiled for each, on the same spikes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.profile import RunProfile, load_profile, save_profile
+from mimdsim.report import summary_lines, write_report
+from mimdsim.report.contenders import contenders
+from mimdsim.report.verdicts import verdicts
+from mimdsim.run import simulate
+from mimdsim.workload import load_workload
+
+SMALL = {
+    **{"data.train_samples": 32, "data.test_samples": 16, "data.timesteps": 4, "data.grid": 8},
+    **{"training.batch": 4, "training.epochs": 1, "training.max_training_steps": 2, "network.hidden": [16]},
+    **{"network.capacity": [4, 10]},
+}
+
+
+def on(**changes: object) -> MimdMachine:
+    machine = load_machine("tiny", {key.replace("__", "."): value for key, value in changes.items()})
+    assert isinstance(machine, MimdMachine)
+    return machine
+
+
+@pytest.fixture(scope="module")
+def compared() -> RunProfile:
+    """The reference at 1 GHz beside one at 2 GHz, one of twice as many tiles, and one whose tiles are too small."""
+    beside = (on(chip__clock_hz="2 GHz"), on(chip__tiles=32), on(tile__sram_bytes="30 KiB", chip__clock_hz="0.5 GHz"))
+    slow_host = {"host__request_seconds": 0, "host__bytes_per_second": "1 TB/s"}
+    return simulate(load_workload("digits", SMALL), on(**slow_host), beside=beside).profile
+
+
+def test_the_same_training_step_is_timed_on_every_tiled_machine(compared: RunProfile) -> None:
+    reference, faster, wider, small = contenders(compared)
+    assert [one.ratio_words for one in (reference, faster)] == ["reference", "it 2.0× faster (2.0–2.0)"]
+    assert compared.tiled is not None
+    double, more_tiles, _ = compared.tiled_beside
+    assert double.cycles == compared.tiled.cycles
+    assert more_tiles.tiles == 32
+    assert more_tiles.cycles != compared.tiled.cycles  # compiled anew
+    assert wider.ratio == pytest.approx(more_tiles.cycles / compared.tiled.cycles, rel=0.01)
+    assert small.ratio_words.startswith("reference 2.0× faster")
+    assert not small.fits
+
+
+def test_an_interval_between_tiled_machines_pairs_the_same_ends(compared: RunProfile) -> None:
+    for one in contenders(compared)[1:]:
+        assert one.ratio is not None
+        assert one.ratio_low <= one.ratio <= one.ratio_high
+        corners = one.low / contenders(compared)[0].high, one.high / contenders(compared)[0].low
+        assert corners[0] < one.ratio_low
+        assert one.ratio_high < corners[1]
+
+
+def test_the_report_shows_them_all_and_says_what_does_not_fit(compared: RunProfile, tmp_path: Path) -> None:
+    found = [verdict for verdict in verdicts(compared) if verdict.subject == "machine"]
+    assert [verdict.mood for verdict in found] == ["note", "note", "bad"]
+    assert "it is 2.0× faster" in found[0].text
+    assert "which it does not fit" in found[2].text
+    lines = "\n".join(summary_lines(compared))
+    assert "Comparison, ms per training step" in lines
+    assert "does not fit its memory" in lines
+    steps: list[tuple[int, int]] = []
+    write_report(compared, tmp_path, lambda _, done, total: steps.append((done, total)))
+    assert steps == sorted(steps)
+    assert "8 Comparison with tiled machines and GPUs" in (tmp_path / "report.html").read_text()
+    assert (tmp_path / "figures" / "comparison.png").exists()
+
+
+def test_a_profile_of_several_machines_is_read_as_it_was_written(compared: RunProfile, tmp_path: Path) -> None:
+    save_profile(tmp_path / "profile.json", compared)
+    assert load_profile(tmp_path / "profile.json") == compared
