@@ -69,7 +69,9 @@ def run(
     if resume and checkpoint is None:
         raise DescriptionError("--resume", ["needs a file to go on from: add  --checkpoint FILE"])
     from mimdsim.sweep import load_gpu, load_tiled
+    from mimdsim.workload import find_workload
 
+    find_workload(workload)  # a machine given first is told so
     tiled = load_tiled(machine, _changes(changes)[1])
     beside = tuple(load_gpu(gpu) for gpu in gpus if gpu != "none")
     _run(workload, (tiled,), beside, out, changes, dump=dump, checkpoint=checkpoint, resume=resume)
@@ -87,7 +89,9 @@ def compare(workload: str, machines: tuple[str, ...], out: Path | None, changes:
     machine alone is compared with a100.
     """
     from mimdsim.sweep import load_line_up
+    from mimdsim.workload import find_workload
 
+    find_workload(workload)
     chosen = machines or ("bow", "a100", "h100")
     if len(chosen) == 1:
         chosen = (*chosen, "a100")

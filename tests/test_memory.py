@@ -56,6 +56,15 @@ def compiled(name: str, changes: dict[str, Any] | None = None, on: str = "bow", 
     return _compiled(name, frozen(changes or {}), on, tiles)
 
 
+def test_weights_far_beyond_all_tiles_are_refused_at_once() -> None:
+    with pytest.raises(DoesNotFit, match=r"5,220,000,000 weights are 19\.4 GiB, all its tiles .* 9\.8 MiB: lower netw"):
+        compile_workload(
+            load_workload("digits", {"network.hidden": [10**7], "network.capacity": [4, 4]}), machine("tiny")
+        )
+    with pytest.raises(DoesNotFit, match="three things to change"):
+        compile_workload(load_workload("digits"), machine("tiny"))
+
+
 def refusal(name: str, changes: dict[str, Any] | None = None, on: str = "bow", sram_bytes: str = "624 KiB") -> str:
     with pytest.raises(DoesNotFit) as caught:
         compile_workload(load_workload(name, changes or {}), machine(on, tile__sram_bytes=sram_bytes))

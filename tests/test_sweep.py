@@ -10,7 +10,8 @@ import pytest
 from test_run import mimdsim
 
 from mimdsim.base.errors import DataFileError, DescriptionError, MissingExtra
-from mimdsim.sweep import load_activity, parse_axis, points_of
+from mimdsim.sweep import load_activity, parse_axis, points_of, table_lines
+from mimdsim.sweep.results import RESULTS
 
 SMALL = ("--training-steps", "1", "--processes", "1")
 
@@ -166,3 +167,14 @@ def test_a_tiled_machine_beside_is_refused(tmp_path: Path) -> None:
     text = mimdsim("sweep", "digits", "bow", "--set", "seed=1", "--gpu", "mk2", "--out", str(tmp_path), code=2)
     assert "'mk2'" in text
     assert "give a GPU to --gpu" in text
+
+
+def test_a_ratio_to_a_gpu_has_its_interval() -> None:
+    row = dict.fromkeys(RESULTS, 1) | {"ms_per_training_step": 2.0, "ms_low": 1.0, "ms_high": 4.0, "fits": True}
+    row |= {"seed": 1, "a100 published_ms": 9.0, "a100 strongest_ms": 3.0}
+    row |= {"a100 strongest_low_ms": 2.0, "a100 strongest_high_ms": 5.0}
+    header, line = table_lines([row], ["seed"], ("a100",))
+    assert header.endswith("a100 ms / tiled ms")
+    assert line.endswith("1.50 (0.50-5.00)")
+    missing = table_lines([row | {"a100 strongest_ms": None}], ["seed"], ("a100",))[1]
+    assert missing.endswith("-")

@@ -66,7 +66,10 @@ class MissingExtra(MimdsimError):
 def suggest(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the known word nearest to `word`, or the list of known words when none is near."""
     options = sorted(set(known))
-    near = difflib.get_close_matches(word, options, n=1, cutoff=0.6)
-    if near:
-        return f"; did you mean '{near[0]}'?"
-    return f"; known: {', '.join(options)}" if options else ""
+    return near(word, options) or (f"; known: {', '.join(options)}" if options else "")
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the known word nearest to `word`, or nothing when none is near."""
+    found = difflib.get_close_matches(word, sorted(set(known)), n=1, cutoff=0.6)
+    return f"; did you mean '{found[0]}'?" if found else ""

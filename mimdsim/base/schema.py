@@ -114,7 +114,8 @@ def _explain(model: type[BaseModel], error: Any, text: str, changed: Collection[
     at = whence(path, text, changed)
     message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be", 1)
     if error["type"] == "extra_forbidden":
-        return f"unknown key '{dotted}'{at}{suggest(str(path[-1]), _fields_at(model, path[:-1]))}"
+        hint = _elsewhere(model, path) or suggest(str(path[-1]), _fields_at(model, path[:-1]))
+        return f"unknown key '{dotted}'{at}{hint}"
     if error["type"] == "missing":
         return f"missing key '{dotted}'"
     given = error.get("input")
@@ -123,6 +124,13 @@ def _explain(model: type[BaseModel], error: Any, text: str, changed: Collection[
         message = f"must be a list; write [{given}]" if one else "must be a list"
     shown = f" (given: {given!r})" if isinstance(given, (int, float, str, bool)) else ""
     return f"'{dotted}'{at}: {message}{shown}" if dotted else f"{message}{shown}"
+
+
+def _elsewhere(model: type[BaseModel], path: tuple[Any, ...]) -> str:
+    """A hint at the other section that has the very key which `path` lacks; '' without one."""
+    sections = {name: _fields_at(model, (name,)) for name in model.model_fields if len(path) == 2}
+    homes = [name for name, fields in sections.items() if path[-1] in fields and fields != list(model.model_fields)]
+    return f"; it is in another section: '{homes[0]}.{path[-1]}'" if homes else ""
 
 
 def _fields_at(model: Any, path: tuple[Any, ...]) -> list[str]:

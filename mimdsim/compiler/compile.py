@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.base.files import write_atomically
 from mimdsim.compiler.exchanges import plan_exchanges
-from mimdsim.compiler.fitting import check_fits
+from mimdsim.compiler.fitting import check_fits, refuse_hopeless
 from mimdsim.compiler.liveness import Memory, measure_memory
 from mimdsim.compiler.lower import lower
 from mimdsim.compiler.merge import merge_supersteps
@@ -74,6 +74,8 @@ def compile_graph(
     Raises DoesNotFit when tiles or memory are too few, MappingError when an operation has no lowering or the result
     breaks a rule of the machine (which would be a bug of the compiler).
     """
+    if must_fit:
+        refuse_hopeless(network, machine, options)
     watch = Watch(dump)
     # more contexts than the issue interval add no throughput: work is spread as for so many
     contexts = min(machine.tile.worker_contexts, machine.tile.issue_cycles)

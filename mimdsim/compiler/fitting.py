@@ -18,6 +18,21 @@ from mimdsim.program import Program
 PeakOf = Callable[[SpikingNetwork, MappingOptions], int]
 
 
+HOPELESS = 10  # assumed: weights alone so many times all tile memory; no choice of mapping helps
+
+
+def refuse_hopeless(network: SpikingNetwork, machine: MimdMachine, options: MappingOptions) -> None:
+    """Raise DoesNotFit for weights far beyond the memory of all tiles, before minutes are spent on placing them."""
+    weights = sum(layer.inputs * layer.neurons for layer in network.layers)
+    needed = weights * options.value_bytes
+    available = machine.chip.tiles * machine.links.chips * machine.tile.sram_bytes
+    if needed > HOPELESS * available:
+        raise DoesNotFit(
+            f"does not fit {machine.name}: {weights:,} weights are {show_bytes(needed)}, all its tiles together have "
+            f"{show_bytes(available)}: lower network.hidden, or raise links.chips"
+        )
+
+
 def check_fits(
     program: Program,
     memory: Memory,

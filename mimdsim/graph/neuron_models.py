@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError, suggest
+from mimdsim.base.errors import MappingError, near, suggest
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.neuron_parts import Model, compose
 from mimdsim.graph.neurons_norse import NORSE_MODELS
@@ -24,7 +24,7 @@ def model_of(name: str) -> Model:
     """The record of a model; raises MappingError with what there is."""
     if name not in MODELS:
         raise MappingError(
-            f'network.neuron = {name!r} is not known{suggest(name, list(MODELS))}; write "lif" (as published) or one '
+            f'network.neuron = {name!r} is not known{near(name, list(MODELS))}; write "lif" (as published) or one '
             f"of {', '.join(MODELS)}"
         )
     return MODELS[name]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError, suggest
+from mimdsim.base.errors import MappingError, near
 
 Shape = Callable[[np.ndarray, Any], np.ndarray]
 
@@ -111,7 +111,7 @@ def known_surrogate(name: str) -> Surrogate:
     """The record of `name`; raises MappingError with what there is."""
     if name not in SURROGATES:
         raise MappingError(
-            f"network.surrogate = {name!r} is not known{suggest(name, list(SURROGATES))}; write one of "
+            f"network.surrogate = {name!r} is not known{near(name, list(SURROGATES))}; write one of "
             f"{', '.join(SURROGATES)}"
         )
     return SURROGATES[name]

@@ -30,7 +30,7 @@ def draw_tile_map(profile: RunProfile) -> Figure | None:
     rows = -(-len(columns.busy_cycles) // columns.grid_columns)
     aspect = min(max(rows / columns.grid_columns, 0.15), 2.0)
     wide = 2 if with_layers else 1
-    figure, axes = panels(2, wide, height=1.5 + (4.3 if with_layers else 9.0) * aspect, height_ratios=(20, 1))
+    figure, axes = panels(2, wide, height=1.5 + (3.5 if with_layers else 8.0) * aspect, height_ratios=(20, 1))
     image = axes[0].imshow(_grid(columns, np.asarray(columns.busy_cycles, float)), cmap="cividis", vmin=0)
     figure.colorbar(image, cax=axes[wide], orientation="horizontal", ticks=MaxNLocator(nbins=5))
     axes[wide].xaxis.set_major_formatter(FuncFormatter(lambda cycles, _: thousands(cycles)))

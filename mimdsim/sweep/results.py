@@ -81,9 +81,10 @@ def write_results(rows: list[dict[str, Any]], axes: list[str], folder: Path, gpu
 
 def table_lines(rows: list[dict[str, Any]], axes: list[str], gpus: tuple[str, ...] = ()) -> list[str]:
     """The table for the console: changed fields, milliseconds with interval, cycle shares, memory, and per GPU the
-    milliseconds as published and of its strongest strategy, with its ratio to the tiled machine."""
+    milliseconds as published and of its strongest strategy, and how often they hold the tiled machine's milliseconds,
+    with the interval from the outermost ends of both."""
     header = [*axes, "ms/step", "interval", "compute", "exchange", "sync", "peak KiB", "fits"]
-    header += [f"{gpu} {what}" for gpu in gpus for what in ("published ms", "strongest ms", "ratio")]
+    header += [f"{gpu} {what}" for gpu in gpus for what in ("published ms", "strongest ms", "ms / tiled ms")]
     cells = [header]
     for row in rows:
         line = [str(row[key]) for key in axes]
@@ -101,11 +102,20 @@ def table_lines(rows: list[dict[str, Any]], axes: list[str], gpus: tuple[str, ..
     return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
 
 
+def _ratio(row: dict[str, Any], gpu: str) -> str:
+    best = row[f"{gpu} strongest_ms"] / row["ms_per_training_step"]
+    low, high = (
+        row[f"{gpu} strongest_low_ms"] / row["ms_high"],
+        row[f"{gpu} strongest_high_ms"] / max(row["ms_low"], 1e-9),
+    )
+    return f"{best:.2f} ({low:.2f}-{high:.2f})"
+
+
 def _gpu_cells(row: dict[str, Any], gpus: tuple[str, ...]) -> list[str]:
     cells = []
     for gpu in gpus:
         published, strongest = row[f"{gpu} published_ms"], row[f"{gpu} strongest_ms"]
         tiled = row["ms_per_training_step"]
         cells += [f"{number:.4g}" if number else "-" for number in (published, strongest)]
-        cells.append(f"{strongest / tiled:.2f}" if strongest and tiled else "-")
+        cells.append(_ratio(row, gpu) if strongest and tiled else "-")
     return cells

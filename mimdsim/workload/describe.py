@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from mimdsim.base.errors import DescriptionError, MappingError, suggest
 from mimdsim.base.schema import Section, build, read_toml
 from mimdsim.graph.stash import stash_policy
+from mimdsim.machine import list_machines
 from mimdsim.workload.neuron import OF_LIF_ONLY, neurons_of
 from mimdsim.workload.recipe import TrainingRecipe
 
@@ -66,7 +67,8 @@ class Network(Section):
     `neuron_parameters`, each a number or one per neuron. `reset`, `reset_gradient`: the neuron's own where not given
     (lif "zero", "pass"; models their framework's, "mask"). Second thresholds count from the resting potential.
 
-    `capacity` lists the spike capacity of every hidden layer and of the output layer; alternatively `activity` is the
+    `capacity` lists the spike capacity of every hidden layer and of the output layer (beyond a layer's neurons: all of
+    them); alternatively `activity` is the
     share of a layer's neurons that fits, turned into 2*floor(activity*neurons/2), at least 2 (authors' rule). Dense
     spikes list nothing and need neither.
     `recurrence`: trained synapses of every hidden layer onto itself, one timestep later. `delay`: timesteps from layer
@@ -236,6 +238,8 @@ def find_workload(name: str) -> Path:
         return Path(name)
     if name not in list_workloads():
         known = list_workloads()
+        if name in list_machines():
+            raise DescriptionError(f"workload '{name}'", ["is a machine; the workload comes first: digits " + name])
         raise DescriptionError(f"workload '{name}'", [f"no such workload in workloads/{suggest(name, known)}"])
     return workloads_folder() / f"{name}.toml"
 

@@ -121,7 +121,10 @@ def open_braille(data: Data, seed: int, progress: Progress) -> tuple[EventLists,
             progress(done, chosen.size)
         return replace(lists, surplus=surplus)
 
-    with braille.BrailleFile(_path(data, braille.LAYOUT)) as file:
+    path = _path(data, braille.LAYOUT)
+    if not path.exists():
+        raise DataFileError(path, f"no such file; 'data.path' must name {braille.LAYOUT}")
+    with braille.BrailleFile(path) as file:
         train, test = held_out(file.labels, data, seed)
         return cut(file, train, "train"), cut(file, test, "test")
 
