@@ -167,7 +167,15 @@ def sweep(
     fill: float | None,
 ) -> None:
     """Time WORKLOAD for every combination of values, e.g. --set tile.worker_contexts=3,6,12."""
-    from mimdsim.sweep import default_processes, parse_axis, points_of, run_sweep, table_lines, write_results
+    from mimdsim.sweep import (
+        default_processes,
+        note_lines,
+        parse_axis,
+        points_of,
+        run_sweep,
+        table_lines,
+        write_results,
+    )
 
     parsed = [parse_axis(axis) for axis in axes]
     names = [name for name, _ in parsed]
@@ -177,7 +185,7 @@ def sweep(
     with Bars() as bars:
         rows = run_sweep(points, folder, processes or default_processes(), bars.show)
     paths = write_results(rows, names, folder, beside)
-    for line in table_lines(rows, names, beside):
+    for line in (*table_lines(rows, names, beside), *note_lines(rows, names)):
         click.echo(line)
     length = f"after {training_steps} training steps" if training_steps else "after the whole training"
     spikes = f"Spikes recorded {length} (--training-steps)" if fill is None else f"Lists filled to {fill:.0%} (--fill)"

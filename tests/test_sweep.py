@@ -178,3 +178,12 @@ def test_a_ratio_to_a_gpu_has_its_interval() -> None:
     assert line.endswith("1.50 (0.50-5.00)")
     missing = table_lines([row | {"a100 strongest_ms": None}], ["seed"], ("a100",))[1]
     assert missing.endswith("-")
+
+
+def test_what_is_to_be_known_of_a_point_is_said_under_the_table(tmp_path: Path) -> None:
+    axes = ("--set", "links.chips=1,2", "--set", "network.hidden=[16]", "--set", "network.capacity=[4,4]")
+    text = mimdsim("sweep", "digits", "bow", *axes, *SMALL, "--out", str(tmp_path))
+    assert "! links.chips=2, network.hidden=16, network.capacity=4-4: 1 of 2 chips used" in text
+    assert "! links.chips=1" not in text
+    text = mimdsim("sweep", "digits", "bow", "--set", "chip.tiles=2,3", *SMALL, "--out", str(tmp_path))
+    assert "! chip.tiles=2: " in text

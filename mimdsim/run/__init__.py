@@ -1,6 +1,6 @@
 """Floor 7: the walk of one run, from descriptions to a profile."""
 
-from mimdsim.run.cautions import half_warning, unused_chips
+from mimdsim.run.cautions import beyond_sources, half_warning, unused_chips
 from mimdsim.run.gpus import GPU_LINEUP, time_on_gpus
 from mimdsim.run.profiles import memory_profile
 from mimdsim.run.walk import (
@@ -17,6 +17,7 @@ from mimdsim.run.walk import (
 __all__ = [
     "GPU_LINEUP",
     "Run",
+    "beyond_sources",
     "compile_workload",
     "config_digest",
     "half_warning",

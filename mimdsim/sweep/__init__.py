@@ -1,7 +1,7 @@
 """Floor 8: many runs as one table: the points, how they are timed, what is written."""
 
 from mimdsim.sweep.points import load_gpu, load_line_up, load_tiled, parse_axis, parse_value, points_of, split_changes
-from mimdsim.sweep.results import table_lines, write_results
+from mimdsim.sweep.results import note_lines, table_lines, write_results
 from mimdsim.sweep.running import default_processes, load_activity, run_sweep
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "load_gpu",
     "load_line_up",
     "load_tiled",
+    "note_lines",
     "parse_axis",
     "parse_value",
     "points_of",

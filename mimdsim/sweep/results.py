@@ -102,6 +102,18 @@ def table_lines(rows: list[dict[str, Any]], axes: list[str], gpus: tuple[str, ..
     return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
 
 
+def note_lines(rows: list[dict[str, Any]], axes: list[str]) -> list[str]:
+    """What is to be known of some points, each note once, with the point it was first met at."""
+    first: dict[str, list[str]] = {}
+    for row in rows:
+        if row["note"]:
+            first.setdefault(row["note"], []).append(", ".join(f"{key}={shown(row[key])}" for key in axes))
+    return [
+        f"! {points[0]}{f' and {len(points) - 1} more' if len(points) > 1 else ''}: {note}"
+        for note, points in first.items()
+    ]
+
+
 def _ratio(row: dict[str, Any], gpu: str) -> str:
     best = row[f"{gpu} strongest_ms"] / row["ms_per_training_step"]
     low, high = (

@@ -22,7 +22,16 @@ from mimdsim.base.errors import DataFileError, DoesNotFit
 from mimdsim.base.files import dump_json, writable_folder, write_atomically
 from mimdsim.graph import training_graph
 from mimdsim.program import RecordedActivity
-from mimdsim.run import compile_workload, half_warning, open_data, retime, time_on_gpus, train_workload
+from mimdsim.run import (
+    beyond_sources,
+    compile_workload,
+    half_warning,
+    open_data,
+    retime,
+    time_on_gpus,
+    train_workload,
+    unused_chips,
+)
 from mimdsim.sweep.points import Point
 from mimdsim.sweep.results import RESULTS, gpu_columns, load_point, shown
 from mimdsim.workload import filled_activity, network_of
@@ -107,6 +116,9 @@ def _time_point(point: Point, folder: Path) -> None:
             activity = filled_activity(compiled.network, point.fill)
         profile = retime(compiled, point.machine, activity)
         limit = point.machine.tile.sram_bytes
+        cautions = (
+            *beyond_sources(point.machine), *unused_chips(compiled, point.machine), *half_warning(point.workload),
+        )  # fmt: skip
         row = {
             "ms_per_training_step": round(1e3 * profile.seconds_per_training_step, 6),
             "ms_low": round(1e3 * profile.seconds_low, 6),
@@ -122,7 +134,7 @@ def _time_point(point: Point, folder: Path) -> None:
             "fits": compiled.memory.peak_bytes <= limit,
             "millijoules": round(1e3 * profile.energy.joules, 6) if profile.energy else None,
             "samples_per_second": round(point.workload.training.batch / profile.seconds_per_training_step, 3),
-            "note": "; ".join(half_warning(point.workload)),
+            "note": "; ".join(cautions),
         }
     row |= _on_gpus(point, activity)
     write_atomically(folder / "points" / f"{point.key}.json", dump_json(row))
@@ -144,7 +156,7 @@ def _on_gpus(point: Point, activity: RecordedActivity | None) -> dict[str, Any]:
         for profile in timed:
             if profile.strategy == "as_published":
                 found[f"{gpu.name} published_ms"] = round(1e3 * profile.seconds_per_training_step, 6)
-        timed = tuple(profile for profile in timed if not profile.never_built)
+        timed = tuple(one for one in timed if not one.never_built and one.bytes_needed <= one.memory_bytes)
         if timed:
             best = min(timed, key=lambda profile: profile.seconds_per_training_step)
             values = (
