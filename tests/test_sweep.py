@@ -10,6 +10,7 @@ import pytest
 from test_run import mimdsim
 
 from mimdsim.base.errors import DataFileError, DescriptionError, MissingExtra
+from mimdsim.machine import find_machine
 from mimdsim.sweep import load_activity, parse_axis, points_of, table_lines
 from mimdsim.sweep.results import RESULTS
 
@@ -187,3 +188,14 @@ def test_what_is_to_be_known_of_a_point_is_said_under_the_table(tmp_path: Path) 
     assert "! links.chips=1" not in text
     text = mimdsim("sweep", "digits", "bow", "--set", "chip.tiles=2,3", *SMALL, "--out", str(tmp_path))
     assert "! chip.tiles=2: " in text
+
+
+def test_the_strongest_strategy_of_a_gpu_fits_its_memory(tmp_path: Path) -> None:
+    small = tmp_path / "small.toml"
+    text = find_machine("a100").read_text()
+    assert text.count('capacity_bytes = "40 GiB"') == 1
+    small.write_text(text.replace('capacity_bytes = "40 GiB"', 'capacity_bytes = "1 MiB"'))
+    axes = ("--set", "seed=1", *SMALL, "--fill", "1", "--gpu", str(small))
+    mimdsim("sweep", "digits", "bow", *axes, "--out", str(tmp_path / "out"))
+    (row,) = read(tmp_path / "out")
+    assert row["small strongest"] == ""

@@ -156,7 +156,7 @@ def _on_gpus(point: Point, activity: RecordedActivity | None) -> dict[str, Any]:
         for profile in timed:
             if profile.strategy == "as_published":
                 found[f"{gpu.name} published_ms"] = round(1e3 * profile.seconds_per_training_step, 6)
-        timed = tuple(one for one in timed if not one.never_built and one.bytes_needed <= one.memory_bytes)
+        timed = tuple(profile for profile in timed if not profile.never_built)
         if timed:
             best = min(timed, key=lambda profile: profile.seconds_per_training_step)
             values = (
