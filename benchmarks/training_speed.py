@@ -243,7 +243,7 @@ def print_scaling(folder: Path, rounds: int) -> None:
     line: the share of the first time that is fixed, in a straight line through the points, and how far off the line
     the farthest point is; exponent: the slope between logarithms, 1 where nothing is fixed, below 1 where something is.
     """
-    plain: dict[str, float] = {"width": 512, "layers": 2, "timesteps": 25, "batch": 16, "activity": 0.01}
+    plain: dict[str, float] = {"width": 768, "layers": 2, "timesteps": 30, "batch": 16, "activity": 0.01}
     print(f"\nfrom 1024 inputs and {plain}")
     print(f"{'way':10s}{'times':>12s}" + "".join(f"{f'x {factor}, ms':>11s}" for factor in FACTORS), end="")
     print(f"{'exponent':>10s}{'fixed':>8s}{'off line':>10s}")
