@@ -254,7 +254,7 @@ def print_scaling(folder: Path, rounds: int) -> None:
             seconds = np.array([case[way] for case in cases])
             amounts = np.array([case["activity"] for case in cases]) if name == "activity" else np.array(FACTORS)
             slope, fixed = np.polyfit(amounts, seconds, 1)
-            off = np.abs(seconds / (fixed + slope * amounts) - 1).max()
+            off = np.abs((fixed + slope * amounts) / seconds - 1).max()
             exponent = np.polyfit(np.log(amounts), np.log(seconds), 1)[0]
             row = "".join(f"{each * 1e3:11.2f}" for each in seconds)
             print(f"{way:10s}{name:>12s}{row}{exponent:10.2f}{fixed / seconds[0]:8.0%}{off:10.1%}", flush=True)

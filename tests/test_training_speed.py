@@ -45,3 +45,22 @@ def test_it_says_what_is_missing() -> None:
     done = subprocess.run([sys.executable, SCRIPT, "--torch-python", nothing], capture_output=True, text=True)
     assert done.returncode == 1
     assert "PyTorch is not there: pip install 'mimdsim[torch]' snntorch spikingjelly, or name" in done.stderr
+
+
+@pytest.mark.parametrize(("power", "exponent", "off"), [(1, "1.00", "0.0%"), (2, "2.00", "100.0%")])
+def test_scaling_says_what_is_not_linear(
+    power: int, exponent: str, off: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = benchmark()
+
+    def case(_folder: Path, given: dict[str, float], _rounds: int) -> dict[str, float]:
+        amount = given["layers"] * given["timesteps"] * given["batch"] * given["activity"]
+        return {**dict.fromkeys(module.OURS, 1e-3 * amount**power), "activity": given["activity"]}
+
+    monkeypatch.setattr(module, "scaling_case", case)
+    module.print_scaling(Path(), 1)
+    rows = capsys.readouterr().out.splitlines()[3:]
+    assert len(rows) == 8
+    for row in rows:
+        assert row.split()[6] == exponent
+        assert row.split()[8] == off
