@@ -34,6 +34,8 @@ NETWORKS: dict[str, tuple[tuple[int, ...], int, int]] = {  # widths, timesteps, 
 OURS = ("whole", "compiled")
 THEIRS = ("by_hand", "multi_step", "layer_wise", "step_wise")
 FACTORS = (1, 2, 3, 4)  # of what scales
+STEPS_IN_TURN = 3  # training steps of a turn; the first finds the caches full of another way's data and is not counted
+SETTLING_SECONDS = 0.3  # before a turn: threads of the way before spin on for a while after their last work
 CAPACITY_SHARE = 0.15  # ids listed at most, of a layer's neurons
 CONSTANTS: dict[str, Any] = {
     "decay": 0.95,
@@ -202,11 +204,13 @@ class Contender:
         found: dict[str, float] = json.loads(answer)
         return found
 
-    def run(self) -> None:
-        self.seconds.append(self._ask("run"))
+    def take_turn(self) -> None:
+        """Training steps one after another, as in training; the first is not kept."""
+        time.sleep(SETTLING_SECONDS)
+        self.seconds += [self._ask("run") for _ in range(STEPS_IN_TURN)][1:]
 
     def least(self, which: str) -> float:
-        return min(one[which] for one in self.seconds[1:])  # the first allocates and compiles
+        return min(one[which] for one in self.seconds)
 
     def close(self) -> float:
         peak = self._ask("")["peak_mb"]
@@ -215,11 +219,13 @@ class Contender:
 
 
 def compare(path: Path, ways: tuple[str, ...], threads: int, rounds: int, python: str) -> list[Contender]:
-    """Every way `rounds` times, taking turns."""
+    """Every way `rounds` turns; before the first, one in which everything is allocated and compiled."""
     contenders = [Contender(way, path, threads, python if way in THEIRS else sys.executable) for way in ways]
-    for _ in range(rounds + 1):
+    for turn in range(rounds + 1):
         for contender in contenders:
-            contender.run()
+            contender.take_turn()
+            if turn == 0:
+                contender.seconds.clear()
     return contenders
 
 
