@@ -16,7 +16,7 @@ COUNT = (0.0, 1e7)  # of anything without a unit
 BOUNDS: dict[str, tuple[float, float]] = {
     "hz": (1e6, 1e12),
     "bytes": (1.0, 2.0**44),
-    "bytes_per_second": (1e6, 1e17),
+    "bytes_per_second": (1e6, 1e18),
     "bytes_per_cycle": (1e-3, 1e15),  # 1e15: as good as no wire at all
     "flops_per_cycle": (1e-3, 1e9),
     "cycles": (1e-3, 1e9),
@@ -29,7 +29,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
 NARROWER: dict[str, tuple[float, float]] = {  # where a byte, or a few, can be no answer
     "tile.sram_bytes": (1024.0, 2.0**44),
     "tile.executable_bytes": (1024.0, 2.0**44),
-    "memory.capacity_bytes": (2.0**20, 2.0**44),
+    "memory.capacity_bytes": (1024.0, 2.0**44),
     "memory.l2_bytes": (1024.0, 2.0**44),
     "tile.vector_bytes": (4.0, 4096.0),
     "tile.issue_cycles": (1.0, 1000.0),
