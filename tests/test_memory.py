@@ -65,10 +65,16 @@ def test_weights_far_beyond_all_tiles_are_refused_at_once() -> None:
         compile_workload(load_workload("digits"), machine("tiny"))
 
 
-def refusal(name: str, changes: dict[str, Any] | None = None, on: str = "bow", sram_bytes: str = "624 KiB") -> str:
+@cache
+def _refusal(name: str, changes: tuple[tuple[str, Any], ...], on: str, sram_bytes: str) -> str:
     with pytest.raises(DoesNotFit) as caught:
-        compile_workload(load_workload(name, changes or {}), machine(on, tile__sram_bytes=sram_bytes))
+        compile_workload(load_workload(name, dict(changes)), machine(on, tile__sram_bytes=sram_bytes))
     return str(caught.value)
+
+
+def refusal(name: str, changes: dict[str, Any] | None = None, on: str = "bow", sram_bytes: str = "624 KiB") -> str:
+    """What is said of a program that does not fit, once per session: each of its remedies is a compilation."""
+    return _refusal(name, frozen(changes or {}), on, sram_bytes)
 
 
 def widths(layers: int, unit: int, classes: int = 20) -> list[int]:
