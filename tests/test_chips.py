@@ -363,6 +363,16 @@ def test_external_syncs_are_paid_per_global_exchange_and_turn() -> None:
     assert some.sync_cycles - none.sync_cycles == some.cycles - none.cycles
 
 
+def test_all_chips_wait_a_share_of_a_global_exchange() -> None:
+    made = two_chips()
+    none, some = (timed(made, machine(2, 6, sync__exchange_share=share)) for share in (0.0, 0.5))
+    for before, after in zip(none.spans, some.spans, strict=True):
+        if after.link_cycles:
+            link = after.link_cycles // after.times
+            assert (after.sync_cycles - before.sync_cycles) // after.times >= round(0.5 * link)
+    assert some.cycles - none.cycles == some.sync_cycles - none.sync_cycles > 0
+
+
 def test_one_chip_of_many_is_as_fast_as_the_machine_with_one() -> None:
     network = small_network((7, 6, 5, 3))
     alone = timed(compiled(network, 1, 24, neurons_per_tile=2), machine(1, 24))

@@ -252,6 +252,16 @@ def test_sync_is_linear() -> None:
     assert loops.sync_cycles == 7 * 2 * 4  # forward and backward, four timesteps
 
 
+def test_waiting_for_the_last_tile_is_a_share_of_the_exchange() -> None:
+    """Of every exchange by itself, beside the barrier's own cycles."""
+    none, tenth = (timed(sync__internal_cycles=7, sync__exchange_share=share) for share in (0.0, 0.1))
+    for before, after in zip(none.spans, tenth.spans, strict=True):
+        assert (after.compute_cycles, after.exchange_cycles) == (before.compute_cycles, before.exchange_cycles)
+        more = 0 if after.op == "repeat" else round(0.1 * after.exchange_cycles / after.times) * after.times
+        assert after.sync_cycles == before.sync_cycles + more
+    assert tenth.sync_cycles > none.sync_cycles
+
+
 def test_exchange_is_linear() -> None:
     none = timed(exchange__fixed_cycles=0)
     executions = sum(span.times for span in none.spans if span.exchange_cycles)

@@ -34,6 +34,16 @@ class Blocks:
     def columns(self) -> np.ndarray:
         return self.right - self.left
 
+    def take(self, chosen: np.ndarray) -> Blocks:
+        """Those at the places `chosen`."""
+        return Blocks(
+            top=self.top[chosen],
+            bottom=self.bottom[chosen],
+            left=self.left[chosen],
+            right=self.right[chosen],
+            tile=self.tile[chosen],
+        )
+
     @staticmethod
     def of(rectangles: list[tuple[int, int, int, int, int]]) -> Blocks:
         """From (top, bottom, left, right, tile) of each."""

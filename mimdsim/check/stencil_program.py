@@ -1,11 +1,11 @@
 """The published stencil as a program written by hand: a 3 x 3 Gaussian blur of an image of four channels.
 
 Two buffers lie on the tiles in blocks; a step reads one and writes the other. Every worker context blurs a slice of its
-tile's block and reads that slice with a halo of one pixel as a single row in memory, so that halos from other tiles and
-the slice itself are copied together before it starts. What the published program does
-(github.com/thorbenlouw/lbm-graphcore, GaussianBlurLowLevel.cpp): it concatenates nine slices of the image into the
-vertex's input and leaves exchange and copies to the compiler. Differences: pixels outside the image are a frame of
-zeros on the outermost tiles here, constants there.
+tile's block: it walks its slice and what it writes as single pieces of memory, and takes the halo of one pixel as four
+edges and four corners. What the published program does (github.com/thorbenlouw/lbm-graphcore, LowLevelStencil.cpp at
+the commit of the profile, 97cd841): ten edges of a vertex, each a slice of the image; exchange and copies are left to
+the compiler. What it copies is written out here (`stencil_copies.py`). Differences: pixels outside the image are a
+frame of zeros on the outermost tiles here, constants there.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
+from mimdsim.check.stencil_copies import Placed, column_copies, placed, row_copies
 from mimdsim.check.stencil_grid import Blocks, tile_blocks, worker_blocks
 from mimdsim.compiler import plan_exchanges
 from mimdsim.machine import MimdMachine
@@ -36,7 +37,10 @@ PUBLISHED_ROWS, PUBLISHED_COLUMNS = 1122, 2200
 LOADS, MULTIPLIES, ADDS, STORES = 9, 3, 8, 1  # of one vector: 1/16 (corners) + 4/16 (middle) + 2/16 (sides)
 POINTERS, BRANCHES = 4, 1  # of one pixel: three input rows and an output row move on, and the loop
 ROW_BUNDLES = 6  # four pointers to the next row, count, branch
-PROLOGUE_BUNDLES = 30
+STATE_LOADS, CHECKS = 12, 4  # ten pointers, width and height; is the slice large enough
+CORNERS, CORNER_BUNDLES, LOOP_NESTS, LOOP_BUNDLES = 4, 4, 5, 6  # of nine regions; addresses of each before it begins
+PROLOGUE_BUNDLES = STATE_LOADS + CHECKS + CORNERS * CORNER_BUNDLES + LOOP_NESTS * LOOP_BUNDLES
+IN_ROWS, IN_COLUMNS, OUT_ROWS = "image in rows", "edges in columns", "blurred in rows"  # what is copied lies here
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +56,42 @@ VARIANTS = {
     "float2": Variant(dtype="float32", vectors_per_pixel=2),
     "float": Variant(dtype="float32", vectors_per_pixel=4),
 }
+# fields that read the halo, by what they read: rows and columns of a box
+HALO = {
+    "north": ("above:top", "left:right"),
+    "south": ("bottom:below", "left:right"),
+    "west": ("top:bottom", "before:left"),
+    "east": ("top:bottom", "right:after"),
+    "northwest": ("above:top", "before:left"),
+    "northeast": ("above:top", "right:after"),
+    "southwest": ("bottom:below", "before:left"),
+    "southeast": ("bottom:below", "right:after"),
+}
 
 
-def blur(new: np.ndarray, old: np.ndarray) -> None:
-    """One vertex: new [h, w, 4], old [h + 2, w + 2, 4] with the halo; in the element type, like the codelet."""
+def blur(
+    new: np.ndarray,
+    old: np.ndarray,
+    north: np.ndarray,
+    south: np.ndarray,
+    west: np.ndarray,
+    east: np.ndarray,
+    northwest: np.ndarray,
+    northeast: np.ndarray,
+    southwest: np.ndarray,
+    southeast: np.ndarray,
+) -> None:
+    """One vertex: new and old [h, w, 4], edges [1, w, 4] and [h, 1, 4], corners [1, 1, 4]; in the element type."""
+    whole = np.concatenate(
+        [
+            np.concatenate(row, axis=1)
+            for row in ((northwest, north, northeast), (west, old, east), (southwest, south, southeast))
+        ]
+    )
     sixteenth, eighth, quarter = (new.dtype.type(weight / 16) for weight in (1, 2, 4))
-    north, here, south = old[:-2], old[1:-1], old[2:]
-    corners = north[:, :-2] + north[:, 2:] + south[:, :-2] + south[:, 2:]
-    sides = here[:, 2:] + here[:, :-2] + south[:, 1:-1] + north[:, 1:-1]
+    above, here, below = whole[:-2], whole[1:-1], whole[2:]
+    corners = above[:, :-2] + above[:, 2:] + below[:, :-2] + below[:, 2:]
+    sides = here[:, 2:] + here[:, :-2] + below[:, 1:-1] + above[:, 1:-1]
     new[...] = sixteenth * corners + quarter * here[:, 1:-1] + eighth * sides
 
 
@@ -72,7 +104,8 @@ def blur_codelet(variant: str) -> Codelet:
         name=f"GaussianBlur {variant}",
         fields=(
             Field(name="new", access="write", box=("top:bottom", "left:right", ":")),
-            Field(name="old", access="read", box=("above:below", "before:after", ":"), one_row=True),
+            Field(name="old", access="read", box=("top:bottom", "left:right", ":")),
+            *(Field(name=name, access="read", box=(*box, ":")) for name, box in HALO.items()),
         ),
         columns=(),
         compute=blur,
@@ -84,8 +117,9 @@ def blur_codelet(variant: str) -> Codelet:
                 Term(bundles=ROW_BUNDLES, extents=("rows",)),
             ),
             kind="derived",
-            source="instructions of the C++ expression (thorbenlouw/lbm-graphcore, GaussianBlurCodelets), one bundle "
-            "each: 9 loads, 3 multiplies, 8 adds, 1 store a vector; 4 pointers and a branch a pixel; prologue assumed",
+            source="instructions of the C++ codelet (thorbenlouw/lbm-graphcore, GaussianBlurCodelets), one bundle "
+            "each: 9 loads, 3 multiplies, 8 adds, 1 store a vector; 4 pointers and a branch a pixel; what its nine "
+            "regions (four corners, five loops) begin with is our count too",
         ),
         flops=(Term(bundles=CHANNELS * arithmetic, extents=("pixels",)),),
     )
@@ -109,39 +143,56 @@ def make_program(
     if rows < 1 or columns < 1 or steps < 1:
         raise MappingError(f"{steps} blurs of {rows} x {columns} pixels: each must be at least 1")
     blocks = tile_blocks(rows, columns, chips, machine.chip.tiles)
-    slices = worker_blocks(blocks, machine.tile.worker_contexts)
+    slices = placed(worker_blocks(blocks, machine.tile.worker_contexts), blocks)
     shape = (rows + 2, columns + 2, CHANNELS)
     mapping = _in_blocks(blocks, rows, columns)
-    buffers = tuple(
-        Variable(name=name, shape=shape, dtype=VARIANTS[variant].dtype, mapping=mapping, category="neuron states")
-        for name in ("image", "blurred")
-    )
+    buffers = {
+        name: Variable(name=name, shape=shape, dtype=VARIANTS[variant].dtype, mapping=mapping, category="neuron states")
+        for name in ("image", "blurred", IN_ROWS, IN_COLUMNS, OUT_ROWS)
+    }
     codelet = blur_codelet(variant)
-    body = []
+    pixel_bytes = CHANNELS * buffers["image"].item_bytes
+    body: list[Superstep] = []
     for step in range(steps):
-        old, new = buffers[step % 2], buffers[1 - step % 2]
-        table = _table(codelet, slices, old.name, new.name)
-        name = f"blur {old.name} to {new.name}"
-        body.append(Superstep(name=name, op="stencil", phase="forward", stage="blur", tables=(table,)))
+        old, new = ("image", "blurred") if step % 2 == 0 else ("blurred", "image")
+        before = (*row_copies(slices, pixel_bytes, old, IN_ROWS), *column_copies(slices, pixel_bytes, old, IN_COLUMNS))
+        after = row_copies(slices, pixel_bytes, OUT_ROWS, new)
+        blurs = _tables(codelet, slices, old, new)
+        for stage, tables in (("pre copies", before), ("blur", blurs), ("post copies", after)):
+            if tables:
+                name = f"{stage} {old} to {new}"
+                body.append(Superstep(name=name, op="stencil", phase="forward", stage=stage, tables=tables))
     program = Program(
         tiles=chips * machine.chip.tiles,
         chips=chips,
-        variables={buffer.name: buffer for buffer in buffers},
+        variables=buffers,
         body=tuple(body),
         layers=(),
         inputs={"image": "image"},
-        outputs={"blurred": buffers[steps % 2].name},
+        outputs={"blurred": ("image", "blurred")[steps % 2]},
     )
     return plan_exchanges(program)
 
 
-def _table(codelet: Codelet, slices: Blocks, old: str, new: str) -> VertexTable:
-    """One vertex a slice; pixel (0, 0) is element (1, 1) inside the frame, so a halo begins at the slice's own edge."""
+def _tables(codelet: Codelet, slices: Placed, old: str, new: str) -> tuple[VertexTable, ...]:
+    """One vertex a slice, in tables of slices that find their operands in the same places."""
+    tables = []
+    where = np.stack([slices.in_rows, slices.beside_west, slices.beside_east])
+    for in_rows, beside_west, beside_east in np.unique(where, axis=1).T.tolist():
+        chosen = np.flatnonzero((where == [[in_rows], [beside_west], [beside_east]]).all(axis=0))
+        operands = dict.fromkeys(HALO, old) | {"old": IN_ROWS if in_rows else old, "new": OUT_ROWS if in_rows else new}
+        operands |= {name: IN_COLUMNS for name, here in (("west", beside_west), ("east", beside_east)) if here}
+        tables.append(_table(codelet, slices.blocks.take(chosen), operands))
+    return tuple(tables)
+
+
+def _table(codelet: Codelet, slices: Blocks, operands: dict[str, str]) -> VertexTable:
+    """Pixel (0, 0) is element (1, 1) inside the frame, so a halo begins at the slice's own edge."""
     return VertexTable(
         codelet=codelet,
         layer="",
         tiles=slices.tile,
-        operands={"old": old, "new": new},
+        operands=operands,
         columns={
             "top": slices.top + 1,
             "bottom": slices.bottom + 1,

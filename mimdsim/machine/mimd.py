@@ -65,12 +65,14 @@ class Sync(SourcedSection):
     """Barriers: on the chip, over all chips, and the control overhead of one turn of a loop on the device.
 
     scope: who waits when the tiles of one chip exchange: "chip", they alone, or "all", every chip of the program, so
-    that library programs of different chips follow each other.
+    that library programs of different chips follow each other. exchange_share: what tiles wait at the barrier for the
+    last of them, as a share of the exchange that belongs to it, beside internal_cycles or external_cycles.
     """
 
     scope: Literal["chip", "all"]
     internal_cycles: int = Field(ge=0)
     external_cycles: int = Field(ge=0)
+    exchange_share: float = Field(ge=0, le=1, default=0.0)
     loop_cycles: int = Field(ge=0)
 
 

@@ -87,11 +87,18 @@ def _moving(program: Program, machine: MimdMachine, superstep: Superstep) -> _Mo
             traffic = np.zeros((machine.links.chips, machine.links.chips), np.int64)  # chips left over are silent
             traffic[: program.chips, : program.chips] = exchange.link_bytes
             seconds = global_exchange_seconds(traffic, machine.links)
-            once = machine.sync.external_cycles, round(seconds * machine.chip.clock_hz)
+            link = round(seconds * machine.chip.clock_hz)
+            once = _waiting(machine, machine.sync.external_cycles, moving.max(initial=0) + link), link
         elif program.chips > 1 and machine.sync.scope == "all" and moving.any():
-            once = machine.sync.external_cycles, 0
+            once = _waiting(machine, machine.sync.external_cycles, moving.max()), 0
     inside = synchronised_chips(program, superstep) & (moving > 0) & (once is None)
-    return _Moving(exchange=moving, sync=np.where(inside, machine.sync.internal_cycles, 0), once=once)
+    own = [_waiting(machine, machine.sync.internal_cycles, cycles) for cycles in moving.tolist()]
+    return _Moving(exchange=moving, sync=np.where(inside, own, 0), once=once)
+
+
+def _waiting(machine: MimdMachine, barrier: int, exchange: int) -> int:
+    """Cycles of a sync: the barrier's own, and the wait for the last tile of the exchange."""
+    return barrier + round(machine.sync.exchange_share * int(exchange))
 
 
 def _stretch_parts(times: int, supersteps: list[tuple[_Moving, SuperstepLoad]]) -> list[PathPart]:

@@ -1,0 +1,124 @@
+"""What the compiler copies for the published stencil, as vertices: parts of a tile that a codelet walks in one piece.
+
+A context walks its slice, what it writes and each edge of its halo as single pieces of memory (ONE_PTR in the published
+codelets), while a tile keeps its block row by row. A slice as wide as its block is one piece already; of a narrower one
+every row is copied together before the blur, and what was written is copied back after it ("pre copies" and "post
+copies" of the published profile). An edge column beside another slice of the same tile is copied pixel by pixel. What
+comes from other tiles is put in its place by the exchange.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mimdsim.check.stencil_grid import Blocks
+from mimdsim.program import Codelet, Field, Term, VertexTable, WorkerBundles
+
+WORD_BYTES = 8  # of one load or store
+CALL_BUNDLES = 49  # 294 tile cycles, six contexts
+ROW_BUNDLES = 6
+SOURCE = (
+    "derived from the strided copy of osmarks/ipu-stack (kernel/copy.rs, C600): 294 cycles a call of all contexts "
+    "and 6 bundles a row; {}"
+)
+BOX = ("top:bottom", "left:right", ":")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Placed:
+    """Slices and where their vertices find things, bool[slices].
+
+    in_rows: narrower than the block, so copied row by row; beside_west, beside_east: another slice of the same tile is
+    there, so that edge is copied too.
+    """
+
+    blocks: Blocks
+    in_rows: np.ndarray
+    beside_west: np.ndarray
+    beside_east: np.ndarray
+
+
+def placed(slices: Blocks, blocks: Blocks) -> Placed:
+    """Slices beside the blocks of their tiles."""
+    at = np.searchsorted(blocks.tile, slices.tile)
+    return Placed(
+        blocks=slices,
+        in_rows=(slices.columns < blocks.columns[at]) & (slices.rows > 1),
+        beside_west=slices.left > blocks.left[at],
+        beside_east=slices.right < blocks.right[at],
+    )
+
+
+def row_copies(slices: Placed, pixel_bytes: int, source: str, target: str) -> tuple[VertexTable, ...]:
+    """Rows of narrow slices, from `source` to the same place in `target`; no table where no slice is narrow."""
+    return _table(
+        _copy("rows", each_row=ROW_BUNDLES, each_word=1), slices.blocks, slices.in_rows, pixel_bytes, source, target
+    )
+
+
+def column_copies(slices: Placed, pixel_bytes: int, source: str, target: str) -> tuple[VertexTable, ...]:
+    """Edge columns that another slice of the same tile reads, from `source` to `target`."""
+    codelet, blocks = _copy("column", each_row=0, each_word=2), slices.blocks
+    last = Blocks(top=blocks.top, bottom=blocks.bottom, left=blocks.right - 1, right=blocks.right, tile=blocks.tile)
+    first = Blocks(top=blocks.top, bottom=blocks.bottom, left=blocks.left, right=blocks.left + 1, tile=blocks.tile)
+    only = slices.beside_east & (blocks.columns == 1)  # then the last column is the first
+    return (
+        *_table(codelet, first, slices.beside_west, pixel_bytes, source, target),
+        *_table(codelet, last, slices.beside_east & ~(only & slices.beside_west), pixel_bytes, source, target),
+    )
+
+
+def _table(
+    codelet: Codelet, boxes: Blocks, chosen: np.ndarray, pixel_bytes: int, source: str, target: str
+) -> tuple[VertexTable, ...]:
+    if not chosen.any():
+        return ()
+    boxes = boxes.take(np.flatnonzero(chosen))
+    return (
+        VertexTable(
+            codelet=codelet,
+            layer="",
+            tiles=boxes.tile,
+            operands={"source": source, "target": target},
+            columns={
+                "top": boxes.top + 1,
+                "bottom": boxes.bottom + 1,
+                "left": boxes.left + 1,
+                "right": boxes.right + 1,
+            },
+            extents={"rows": boxes.rows, "words": boxes.rows * -(-boxes.columns * pixel_bytes // WORD_BYTES)},
+        ),
+    )
+
+
+def _copy(what: str, *, each_row: int, each_word: int) -> Codelet:
+    """A strided copy by one context; `each_word` 1 where load and store go into one bundle, else 2."""
+    inner = (
+        "8 bytes a bundle by ldst64pace, as PopLibs' getMemcpyBytesPerCycle has it"
+        if each_word == 1
+        else "a column has no rows: a load and a store with a stride for every 8 bytes (our count)"
+    )
+    return Codelet(
+        name=f"strided copy, {what}",
+        fields=(
+            Field(name="target", access="write", box=BOX),
+            Field(name="source", access="read", box=BOX),
+        ),
+        columns=(),
+        compute=copy_box,
+        form="vertex",
+        cost=WorkerBundles(
+            fixed=CALL_BUNDLES,
+            terms=(Term(bundles=each_row, extents=("rows",)), Term(bundles=each_word, extents=("words",))),
+            kind="derived",
+            source=SOURCE.format(inner),
+        ),
+        flops=(),
+    )
+
+
+def copy_box(target: np.ndarray, source: np.ndarray) -> None:
+    """One vertex: both [h, w, 4]."""
+    target[...] = source
