@@ -188,6 +188,7 @@ def test_phases_beside_the_published_ones() -> None:
             out.add((variant, chips, row.name.split(": ")[1]))
     assert out <= OUT
     assert all(0.85 < (row.ratio or 0) < 1.15 for row in rows)
+    assert all((row.low or 0) < row.published < (row.high or 0) for row in rows)
     assert all(0.95 < (row.ratio or 0) < 1.06 for row in rows if row.name.endswith(": exchange"))
 
 

@@ -20,11 +20,13 @@ from mimdsim.compiler import measure_memory
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.run import memory_profile
+from mimdsim.program.codelet import UNCERTAINTY
 from mimdsim.timing import time_program
 from mimdsim.timing.fast import barrel_of
 from mimdsim.timing.loads import program_loads
 
 STAGES = {"compute": "blur", "pre copies": "pre copies", "post copies": "post copies"}  # phase -> stage of supersteps
+WIDTH = UNCERTAINTY["derived"]  # codelets, copies, exchange and sync all are derived, and they may err alike
 PHASES = (*STAGES, "copies", "exchange", "global exchange", "sync", "sum")
 
 
@@ -52,8 +54,8 @@ def stencil_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]
                 "predicted": predicted,
                 "published": published,
                 "tolerance": tolerance,
-                "low": None,
-                "high": None,
+                "low": None if predicted is None else (1 - WIDTH) * predicted,
+                "high": None if predicted is None else (1 + WIDTH) * predicted,
                 "source": row["source"],
                 "note": note,
                 "kind": row["phase"],
