@@ -46,6 +46,8 @@ class Bench:
             "training.batch": batch, "training.max_training_steps": 1,
         }  # fmt: skip
         if self.data and given.data.source == "nmnist":
+            for key in ("data.inputs", "data.classes", "data.activity"):  # the recordings have their own
+                del table[key]
             table |= {"data.source": "nmnist", "data.path": self.data}
         if slots:
             table["network.capacity"] = [min(slots, width) for width in hidden] + [2]

@@ -142,6 +142,22 @@ def test_what_lies_in_several_pieces_is_copied_before_and_after() -> None:
     assert {table.operands["old"] for table in blurs.tables} == {IN_ROWS}
 
 
+def test_every_pixel_of_a_column_is_a_fragment_over_links() -> None:
+    """Two chips side by side, contexts take rows: the edge column and its two corners, pixel by pixel."""
+    machine = load_machine("tiny", {"chip.tiles": 1, "links.chips": 2})
+    program = make_program(machine, "half4", 6, 12, chips=2, steps=1)
+    (exchange,) = (superstep.exchange for superstep, _, _ in program.supersteps() if superstep.exchange)
+    assert exchange.link_fragments is not None
+    assert exchange.link_fragments.tolist() == [[0, 8], [8, 0]]
+    assert exchange.link_bytes.tolist() == [[0, 64], [64, 0]]
+    plain, wrapped = (
+        load_machine("tiny", {"chip.tiles": 1, "links.chips": 2, "links.fragment_bytes": more}) for more in (0, 100)
+    )
+    clock, rate = machine.chip.clock_hz, machine.links.links_per_edge * machine.links.bytes_per_second
+    longer = phases(program, wrapped)["global exchange"] - phases(program, plain)["global exchange"]
+    assert longer == pytest.approx(800 / rate * clock, abs=1)
+
+
 def test_slices_as_wide_as_their_block_are_not_copied() -> None:
     blocks = tile_blocks(12, 30, 1, 1)
     slices = placed(worker_blocks(blocks, 6), blocks)

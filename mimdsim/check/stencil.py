@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from mimdsim.base.errors import DataFileError, MimdsimError
-from mimdsim.check.stencil_program import make_program
+from mimdsim.check.stencil_program import PUBLISHED_COLUMNS, PUBLISHED_ROWS, make_program
 from mimdsim.compiler import measure_memory
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import Program, RecordedActivity
-from mimdsim.run import memory_profile
 from mimdsim.program.codelet import UNCERTAINTY
+from mimdsim.run import memory_profile
 from mimdsim.timing import time_program
 from mimdsim.timing.fast import barrel_of
 from mimdsim.timing.loads import program_loads
@@ -65,11 +65,13 @@ def stencil_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]
 
 
 @lru_cache(maxsize=8)
-def published_phases(variant: str, chips: int) -> dict[str, float]:
-    """Phases of one step of the published image on Mk1 chips, by name."""
+def published_phases(
+    variant: str, chips: int, rows: int = PUBLISHED_ROWS, columns: int = PUBLISHED_COLUMNS
+) -> dict[str, float]:
+    """Phases of one step of the published image, or of another of rows x columns pixels, on Mk1 chips, by name."""
     machine = load_machine("mk1", {"links.chips": chips})
     assert isinstance(machine, MimdMachine)
-    return phases(make_program(machine, variant, chips=chips, steps=1), machine)
+    return phases(make_program(machine, variant, rows, columns, chips=chips, steps=1), machine)
 
 
 def phases(program: Program, machine: MimdMachine) -> dict[str, float]:

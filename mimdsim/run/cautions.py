@@ -10,6 +10,7 @@ from mimdsim.machine import GpuMachine, MimdMachine
 from mimdsim.workload import SpikeDataset, Workload
 
 SOURCED_TILES = 1472  # largest chip behind the numbers in models/
+FEWEST_LOSSES, RISE = 4, 0.1  # a fifth of the training steps has so many losses; their means may differ by so much
 
 
 def surplus_warning(workload: Workload, data: SpikeDataset) -> tuple[str, ...]:
@@ -60,6 +61,28 @@ def engine_note(workload: Workload, log: TrainingLog) -> tuple[str, ...]:
         f'training.engine = "{workload.training.engine}": of {len(log.loss):,} training steps the last ran as the '
         "compiled program, and its spikes are what is timed; those before it and all accuracies come from whole "
         "tensors: each training step within float32 rounding of the program's, curves drift apart as rounding adds up",
+    )
+
+
+def loss_warning(log: TrainingLog) -> tuple[str, ...]:
+    """Said when training diverged: a loss that is no number, or one that ended higher than it began."""
+    advice = "lower training.learning_rate or clip gradients (training.largest_gradient_norm)"
+    loss = np.asarray(log.loss, np.float64)
+    wrong = np.flatnonzero(~np.isfinite(loss))
+    if len(wrong):
+        return (
+            f"the loss was {loss[wrong[0]]} in training step {wrong[0] + 1:,} of {len(loss):,}: training diverged, "
+            f"accuracies and the spikes that are timed mean nothing; {advice}",
+        )
+    part = len(loss) // 5
+    if part < FEWEST_LOSSES:
+        return ()
+    first, last = loss[:part].mean(), loss[-part:].mean()
+    if last <= first + RISE * abs(first):
+        return ()
+    return (
+        f"the loss rose from {first:.4g} (first fifth of {len(loss):,} training steps) to {last:.4g} (last): training "
+        f"diverged, and the spikes that are timed are not those of a trained network; {advice}",
     )
 
 

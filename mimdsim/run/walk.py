@@ -31,7 +31,15 @@ from mimdsim.profile import (
 )
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.program import RecordedActivity
-from mimdsim.run.cautions import beyond_sources, engine_note, half_warning, stash_note, surplus_warning, unused_chips
+from mimdsim.run.cautions import (
+    beyond_sources,
+    engine_note,
+    half_warning,
+    loss_warning,
+    stash_note,
+    surplus_warning,
+    unused_chips,
+)
 from mimdsim.run.gpus import time_on_gpus
 from mimdsim.run.profiles import memory_profile, training_profile
 from mimdsim.timing import time_program
@@ -115,6 +123,7 @@ def simulate(
         + tuple(f"{other.name}: {said}" for other, theirs in others for said in unused_chips(theirs, other))
         + half_warning(workload)
         + engine_note(workload, log)
+        + loss_warning(log)
         + stash_note(workload, gpus)
         + warnings,
     )
