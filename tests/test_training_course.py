@@ -21,6 +21,8 @@ from mimdsim.functional import Checkpoints, Evaluation, RateSchedule, TrainingLo
 from mimdsim.functional.train import split
 from mimdsim.graph import Adam, Sgd, SpikingNetwork
 from mimdsim.graph.spikes import ThresholdSchedule
+from mimdsim.machine import load_machine
+from mimdsim.run.walk import course_digest
 from mimdsim.workload import load_workload
 
 NETWORK = small_network(
@@ -116,6 +118,27 @@ def test_other_optimisers_resume_too(tmp_path: Path, optimiser: Any) -> None:
         except Stopped:
             assert file.path.exists()
     same(logs[1], logs[0])
+
+
+def test_a_finished_training_goes_on_for_more_epochs_as_if_it_had_been_asked_for_them(tmp_path: Path) -> None:
+    file = Checkpoints(path=tmp_path / "training.npz", digest="one")
+    trained(file, epochs=2, rate=None)
+    same(trained(replace(file, resume=True), rate=None), trained(rate=None))
+    with pytest.raises(DataFileError, match=r"holds 20 training steps, 10 are asked for: raise training\.epochs"):
+        trained(replace(file, resume=True), epochs=2, rate=None)
+
+
+def test_what_a_checkpoint_is_held_against_leaves_out_the_length_where_no_training_step_depends_on_it() -> None:
+    machine = load_machine("bow")
+
+    def digest(**more: object) -> str:
+        changes = {f"training.{key}": value for key, value in more.items()}
+        return course_digest(load_workload("digits", changes), machine)
+
+    assert digest(epochs=5) == digest(epochs=7) == digest(epochs=7, max_training_steps=9)
+    assert digest(epochs=5) != digest(epochs=5, learning_rate=0.5)
+    for other in ({"schedule": "cosine"}, {"engine": "whole_tensors"}):
+        assert digest(epochs=5, **other) != digest(epochs=7, **other)
 
 
 def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from mimdsim.base.errors import DataFileError
 from mimdsim.base.rng import stream
 from mimdsim.functional.checkpoint import Checkpoints, Course, read_checkpoint, write_checkpoint
 from mimdsim.functional.engines import Engine, EngineName, Runner
@@ -173,6 +174,12 @@ def train(
     if checkpoints is not None and checkpoints.resume:
         executor = trainer.program()
         course = read_checkpoint(checkpoints, executor, tuple(weights))
+        if course.done > total:
+            raise DataFileError(
+                checkpoints.path,
+                f"holds {course.done:,} training steps, {total:,} are asked for: raise training.epochs or "
+                "training.max_training_steps, or leave out --resume to start anew",
+            )
         trainer.take(executor)
     order = np.zeros(0, np.int64)
     while course.done < total:

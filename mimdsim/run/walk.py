@@ -99,7 +99,7 @@ def simulate(
     data = open_data(workload, progress)
     checkpoints = None
     if checkpoint is not None:
-        checkpoints = Checkpoints(path=checkpoint, digest=config_digest(workload, machine), resume=resume)
+        checkpoints = Checkpoints(path=checkpoint, digest=course_digest(workload, machine), resume=resume)
     log = train_workload(workload, compiled, data, progress, checkpoints)
     lineup, warnings = time_on_gpus(compiled.graph, gpus, log.activity)
     profile = RunProfile(
@@ -181,6 +181,15 @@ def train_workload(
         progress=lambda done, total: progress("training", done, total),
         engine=recipe.engine,
     )
+
+
+def course_digest(workload: Workload, machine: MimdMachine) -> str:
+    """sha256 of what decides how a training goes on: all but its length, where no training step depends on that."""
+    recipe = workload.training
+    if recipe.schedule == "constant" and recipe.engine == "program":
+        length = {"epochs": 1, "max_training_steps": 0}
+        workload = workload.model_copy(update={"training": recipe.model_copy(update=length)})
+    return config_digest(workload, machine)
 
 
 def config_digest(workload: Workload, *machines: MimdMachine | GpuMachine) -> str:
