@@ -1,16 +1,23 @@
-"""Progress bars for people at a terminal."""
+"""Progress for people who wait: bars on a terminal, a line now and then in a log."""
 
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable
 from typing import Any
+
+LINE_SECONDS = 30.0  # between two lines where there is no terminal
 
 
 class Bars:
-    """Progress with time left on a terminal, after two seconds; silent elsewhere."""
+    """Progress with time left, after two seconds on a terminal; elsewhere a line on stderr every half minute."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._bars: dict[str, Any] = {}
+        self._clock = clock
+        self._begun: dict[str, tuple[float, int]] = {}  # when each was first shown, and how much was done then
+        self._said = clock()
 
     def __enter__(self) -> Bars:
         return self
@@ -20,7 +27,10 @@ class Bars:
             bar.close()
 
     def show(self, what: str, done: int, total: int) -> None:
-        if not sys.stderr.isatty() or not total:
+        if not total:
+            return
+        if not sys.stderr.isatty():
+            self._say(what, done, total)
             return
         from tqdm import tqdm
 
@@ -30,3 +40,12 @@ class Bars:
         bar.update(done - bar.n)
         if done >= total:  # the next bar takes its line
             self._bars.pop(what).close()
+
+    def _say(self, what: str, done: int, total: int) -> None:
+        now = self._clock()
+        since, before = self._begun.setdefault(what, (now, done))
+        if now - self._said < LINE_SECONDS or done >= total:
+            return
+        self._said = now
+        left = f", about {(now - since) / (done - before) * (total - done):,.0f} s left" if done > before else ""
+        print(f"{what}: {done:,} of {total:,}{left}", file=sys.stderr, flush=True)
