@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 
 from mimdsim.report.style import INK, LAYER_COLOURS, STYLE, panels
 
-CLAIMED = ((5.0, 10.0), "published for an A100: 5 to 10 times")  # abstract of arXiv 2311.04386
-CLAIMED_MOST = (38.0, "published at higher sparsity: 38 times")
+# abstract of arXiv 2311.04386, of its own networks and as published: for orientation beside any other
+CLAIMED = ((5.0, 10.0), "claimed for published networks on an A100: 5 to 10 times")
+CLAIMED_MOST = (38.0, "claimed at higher sparsity: 38 times")
 MAX_PANELS = 6
 
 
