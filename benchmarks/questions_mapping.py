@@ -165,11 +165,11 @@ def chips(bench: Bench) -> list[str]:
     return [
         *table(header, rows),
         "Weak scaling: four hidden layers on every chip, carrying the spikes of the four on one chip. The second "
-        "chip costs 9 to 13 %, the third and fourth nothing more, as all chips work at once and talk only to the "
+        "chip costs 13 to 14 %, the third and fourth nothing more, as all chips work at once and talk only to the "
         "next. Four phases of a timestep cross links: spikes handed on, incoming gradients, saved ids copied to the "
-        "neuron tiles, and sums of input gradients. The kilobytes they carry are only 6 % (S 6) to 22 % (S 72) of "
-        "their cycles: 60 to 29 % are the fixed 0.51 us of four global exchanges, 33 to 50 % what packets around "
-        "short pieces carry beside their elements. Overlapping all of it with compute would save at most the links' "
-        "share (last column); fewer phases would save the fixed part, longer pieces the packets. Both numbers are "
-        "derived, the packets from published link rates, the fixed part from 16 chips of the first generation (30 %).",
+        "neuron tiles, and sums of input gradients. Over three quarters of their cycles are the fixed 1.27 us of a "
+        "global exchange, not the kilobytes they carry; so overlapping all of it with compute would save at most "
+        "the links' share (last column), fewer phases nearly as much. The fixed part is derived from 16 chips of "
+        "the first generation (30 %, and rather an upper "
+        "bound for two or four chips).",
     ]

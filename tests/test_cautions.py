@@ -43,6 +43,7 @@ def test_a_loss_that_rises_is_said() -> None:
         np.linspace(3, 1, 40).tolist(),
         [2.3 + 0.05 * (step % 3) for step in range(40)],
         np.linspace(-3, -4, 40).tolist(),
+        np.linspace(0.001, 0.02, 40).tolist(),  # learned already
     ],
 )
 def test_other_losses_say_nothing(loss: list[float]) -> None:

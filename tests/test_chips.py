@@ -366,10 +366,13 @@ def test_external_syncs_are_paid_per_global_exchange_and_turn() -> None:
 def test_all_chips_wait_a_share_of_a_global_exchange() -> None:
     made = two_chips()
     none, some = (timed(made, machine(2, 6, sync__exchange_share=share)) for share in (0.0, 0.5))
+    crossed = 0
     for before, after in zip(none.spans, some.spans, strict=True):
-        if after.link_cycles:
-            link = after.link_cycles // after.times
-            assert (after.sync_cycles - before.sync_cycles) // after.times >= round(0.5 * link)
+        more = after.sync_cycles - before.sync_cycles
+        assert after.exchange_cycles == before.exchange_cycles
+        assert more == pytest.approx(0.5 * after.exchange_cycles, abs=after.times)
+        crossed += after.link_cycles > 0
+    assert crossed
     assert some.cycles - none.cycles == some.sync_cycles - none.sync_cycles > 0
 
 

@@ -3,7 +3,7 @@
 Phases of one step, in cycles: compute; pre copies and post copies, what is copied on a tile before and after the blur,
 and both together as copies; exchange on the chip; global exchange over links; sync; sum. As in a profile that lists
 program steps, compute and each of the copies are those of the tile that takes longest. Nothing is fitted to these
-rows, but four numbers of the machine come from the same profile: `exchange.fixed_cycles` and `links.fixed_seconds` are
+rows, but numbers of the machine come from the same profile: `exchange.fixed_cycles` and `links.fixed_seconds` are
 what an exchange takes beyond its bytes, from the difference between 16 and 32 bit elements, and `sync.internal_cycles`
 and `sync.exchange_share` are its syncs on one chip, a tenth of the exchange.
 """
@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mimdsim.base.errors import DataFileError, MimdsimError
+from mimdsim.base.errors import DataFileError, MappingError, MimdsimError
 from mimdsim.check.stencil_program import PUBLISHED_COLUMNS, PUBLISHED_ROWS, make_program
 from mimdsim.compiler import measure_memory
 from mimdsim.machine import MimdMachine, load_machine
@@ -26,8 +26,9 @@ from mimdsim.timing.fast import barrel_of
 from mimdsim.timing.loads import program_loads
 
 STAGES = {"compute": "blur", "pre copies": "pre copies", "post copies": "post copies"}  # phase -> stage of supersteps
-WIDTH = UNCERTAINTY["derived"]  # codelets, copies, exchange and sync all are derived, and they may err alike
 PHASES = (*STAGES, "copies", "exchange", "global exchange", "sync", "sum")
+# the blur, exchange and sync are derived, what is copied is assumed
+WIDTH = {phase: UNCERTAINTY["assumed" if "copies" in phase else "derived"] for phase in PHASES}
 
 
 def stencil_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]]:
@@ -54,8 +55,8 @@ def stencil_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]
                 "predicted": predicted,
                 "published": published,
                 "tolerance": tolerance,
-                "low": None if predicted is None else (1 - WIDTH) * predicted,
-                "high": None if predicted is None else (1 + WIDTH) * predicted,
+                "low": None if predicted is None else (1 - WIDTH[row["phase"]]) * predicted,
+                "high": None if predicted is None else (1 + WIDTH[row["phase"]]) * predicted,
                 "source": row["source"],
                 "note": note,
                 "kind": row["phase"],
@@ -81,6 +82,8 @@ def phases(program: Program, machine: MimdMachine) -> dict[str, float]:
     spans = time_program(program, machine, nothing, memory).spans
     loads = program_loads(program, nothing, barrel_of(machine))
     stages = [superstep.stage for superstep, _, _ in program.supersteps()]
+    if "blur" not in stages:
+        raise MappingError("phases of a stencil: the program has no superstep of the stage 'blur'; see make_program")
     longest = {
         name: sum(int(load.busy.max()) for load, of in zip(loads, stages, strict=True) if of == stage)
         for name, stage in STAGES.items()

@@ -22,7 +22,6 @@ class Tally:
         self.tiles, self.chips = tiles, chips
         self.total = {name: np.zeros(tiles, np.int64) for name in EXCHANGE_COLUMNS}
         self.link_bytes = np.zeros((chips, chips), np.int64)
-        self.link_fragments = np.zeros((chips, chips), np.int64)
 
     def count(self, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray) -> None:
         """Add the parts `boxes` of `variable` wanted on `tiles`, a timestep axis dropped or not."""
@@ -120,10 +119,7 @@ class Tally:
         if len(piece):
             rows = np.column_stack([flat[piece], target])
             once = first_of_each(rows)
-            piece, target = piece[once], target[once]
-            source = sender[piece] // per_chip
-            self._count_links(pieces[piece], source, target, shape, item_bytes)
-            np.add.at(self.link_fragments, (source, target), fragments[piece])
+            self._count_links(pieces[piece[once]], sender[piece[once]] // per_chip, target[once], shape, item_bytes)
 
     def _count_links(
         self, pieces: np.ndarray, chip: np.ndarray, target: np.ndarray, shape: tuple[int, ...], item_bytes: int
@@ -142,7 +138,6 @@ class Tally:
             tiles=taking_part,
             columns=table[:, taking_part],
             link_bytes=self.link_bytes if self.link_bytes.any() else None,
-            link_fragments=self.link_fragments if self.link_bytes.any() else None,
         )
 
 

@@ -89,7 +89,7 @@ class Links(SourcedSection):
 
     Every edge of the topology has `links_per_edge` links, each with bytes_per_second in either direction. A global
     exchange phase costs fixed_seconds, hop_seconds for every edge of the longest route, and the bytes of the fullest
-    edge, to which every fragment adds fragment_bytes, what a packet of its own carries beside its elements.
+    edge.
     """
 
     chips: int = Field(gt=0, le=256)
@@ -98,7 +98,6 @@ class Links(SourcedSection):
     bytes_per_second: float = Field(gt=0)
     fixed_seconds: float = Field(ge=0)
     hop_seconds: float = Field(ge=0)
-    fragment_bytes: float = Field(ge=0, default=0.0)
 
 
 class MimdMachine(Section):

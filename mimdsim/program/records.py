@@ -161,8 +161,7 @@ class Exchange:
     are int64[total_tiles]. A part wanted by several tiles is sent once (multicast) and received by each; what a tile
     receives alike with its neighbour on the same bus (tile XOR 1) is also in bytes_shared. A fragment is a run of
     elements that lie together on the sending tile and that the same tiles want. Arranged fragments are copied into rows
-    on the receiving tile (`Field.one_row`), with all the bytes of those rows. link_bytes, link_fragments
-    int64[chips, chips]: from, to; a fragment once for every chip that wants it.
+    on the receiving tile (`Field.one_row`), with all the bytes of those rows. link_bytes int64[chips, chips]: from, to.
     """
 
     deliveries: tuple[Delivery, ...]
@@ -170,7 +169,6 @@ class Exchange:
     tiles: np.ndarray
     columns: np.ndarray
     link_bytes: np.ndarray | None = None
-    link_fragments: np.ndarray | None = None
 
     def column(self, name: str) -> np.ndarray:
         """int64[taking part]: a column by name, for the tiles of `tiles`."""

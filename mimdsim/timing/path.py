@@ -15,7 +15,7 @@ import numpy as np
 
 from mimdsim.costs.fabric import phase_cycles
 from mimdsim.machine import MimdMachine
-from mimdsim.program import Exchange, Program, Superstep
+from mimdsim.program import Program, Superstep
 from mimdsim.timing.event import global_exchange_seconds
 from mimdsim.timing.loads import SuperstepLoad, synchronised_chips
 
@@ -85,7 +85,7 @@ def _moving(program: Program, machine: MimdMachine, superstep: Superstep) -> _Mo
         moving = phase_cycles(program, exchange, machine.exchange)
         if exchange.link_bytes is not None:
             traffic = np.zeros((machine.links.chips, machine.links.chips), np.int64)  # chips left over are silent
-            traffic[: program.chips, : program.chips] = on_links(exchange, machine)
+            traffic[: program.chips, : program.chips] = exchange.link_bytes
             seconds = global_exchange_seconds(traffic, machine.links)
             link = round(seconds * machine.chip.clock_hz)
             once = _waiting(machine, machine.sync.external_cycles, moving.max(initial=0) + link), link
@@ -94,13 +94,6 @@ def _moving(program: Program, machine: MimdMachine, superstep: Superstep) -> _Mo
     inside = synchronised_chips(program, superstep) & (moving > 0) & (once is None)
     own = [_waiting(machine, machine.sync.internal_cycles, cycles) for cycles in moving.tolist()]
     return _Moving(exchange=moving, sync=np.where(inside, own, 0), once=once)
-
-
-def on_links(exchange: Exchange, machine: MimdMachine) -> np.ndarray:
-    """int64[chips, chips] of the program: bytes that take the links, those of packets around fragments with them."""
-    assert exchange.link_bytes is not None
-    fragments = 0 if exchange.link_fragments is None else exchange.link_fragments
-    return exchange.link_bytes + np.rint(machine.links.fragment_bytes * fragments).astype(np.int64)
 
 
 def _waiting(machine: MimdMachine, barrier: int, exchange: int) -> int:
