@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from mimdsim.program import (
 )
 from mimdsim.run import Run, compile_workload, retime, simulate
 from mimdsim.timing import program_loads, stream_training_steps
+from mimdsim.timing.classes import Dealt, _tell_apart
 from mimdsim.timing.loads import Barrel
 from mimdsim.timing.plan import program_plan
 from mimdsim.workload import load_workload
@@ -435,3 +437,21 @@ def test_more_worker_contexts_are_never_slower() -> None:
     seconds = [timed(tile__worker_contexts=contexts).seconds_per_training_step for contexts in range(1, 13)]
     assert all(after <= 1.001 * before for before, after in pairwise(seconds))
     assert seconds[0] > 1.5 * seconds[5]
+
+
+def test_tiles_are_told_apart_as_by_comparing_their_vertices_one_by_one() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(30):
+        alike, plain = np.zeros(9, np.int64), [()] * 9
+        for _ in range(3):
+            tile = rng.integers(0, 9, rng.integers(0, 12))
+            context, weight, sample = (rng.integers(0, 2, len(tile)) for _ in range(3))
+            columns = {"sample": sample}
+            term = SimpleNamespace(weight=weight.astype(float), columns=columns, extent=Spikes(layer="any"))
+            dealt = Dealt(tile=tile, context=context, constant=np.zeros(len(tile)), terms=())
+            _tell_apart(alike, dealt, term)
+            for number in range(9):
+                on = tile == number
+                plain[number] += (tuple(zip(context[on], weight[on], sample[on], strict=True)),)
+        same = alike[:, None] == alike
+        assert (same == [[one == other for other in plain] for one in plain]).all()

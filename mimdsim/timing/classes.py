@@ -75,7 +75,7 @@ def counting(dealt: list[Dealt], tiles: int, contexts: int) -> Counting:
             if isinstance(term.extent, Hits):
                 own[one.tile] = one.tile
             else:
-                alike = classes_of(np.stack([alike, _alike(one, term, tiles)]))[0]
+                _tell_apart(alike, one, term)
     where = np.flatnonzero(used)
     kind, first = classes_of(np.vstack([alike.astype(np.float64), constant])[:, where])
     row_first, row_tile, row = np.unique(np.stack([kind, own[where]]), axis=1, return_index=True, return_inverse=True)
@@ -105,15 +105,20 @@ def _sample_columns(term: Counted) -> tuple[np.ndarray, ...]:
     return *(term.columns[name] for name in names), *slot
 
 
-def _alike(one: Dealt, term: Counted, tiles: int) -> np.ndarray:
-    """int64[tiles]: a number per set of vertices that one term finds on a tile."""
+def _tell_apart(alike: np.ndarray, one: Dealt, term: Counted) -> None:
+    """New numbers in `alike` int64[tiles] for the tiles on which one term finds vertices: equal where they were equal
+    and the vertices are. Tiles without keep theirs: on many chips a term has vertices on few tiles."""
     order = np.argsort(one.tile, kind="stable")
     columns = (one.context.astype(np.float64), term.weight, *_sample_columns(term))
     lines = np.column_stack(columns)[order]
-    edges = np.searchsorted(one.tile[order], np.arange(tiles + 1)).tolist()
-    numbers: dict[bytes, int] = {}
-    keys = (lines[begin:end].tobytes() for begin, end in pairwise(edges))
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+    tiles, begins = np.unique(one.tile[order], return_index=True)
+    edges = [*begins.tolist(), len(order)]
+    fresh = int(alike.max(initial=0)) + 1
+    numbers: dict[tuple[int, bytes], int] = {}
+    keys = (
+        (before, lines[a:b].tobytes()) for before, (a, b) in zip(alike[tiles].tolist(), pairwise(edges), strict=True)
+    )
+    alike[tiles] = [numbers.setdefault(key, fresh + len(numbers)) for key in keys]
 
 
 def _of_kinds(
