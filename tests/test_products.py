@@ -200,9 +200,9 @@ def test_serial_steps_only_when_memory_is_short() -> None:
 
 
 def test_a_plan_takes_under_a_second() -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     plan_product(tiled("bow"), 4096, 4096, 4096, "f16")
-    assert time.perf_counter() - begun < 1
+    assert time.process_time() - begun < 1
 
 
 def test_split_choices_reach_every_share() -> None:

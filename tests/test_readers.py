@@ -257,9 +257,9 @@ def test_dvs_gesture_of_tiny_packets_is_read_in_time(tmp_path: Path) -> None:
     """Empty packets and packets of one event, with as many windows as there may be: windows are not compared anew."""
     tiny = aedat_packet([]) + aedat_packet([(1, 1, 1, 100)])
     write_gestures(tmp_path, labels="1,100,2000\n" * 64, packets=tiny * 5000)
-    began = time.perf_counter()
+    began = time.process_time()
     assert [events.count for events in read_all(tmp_path)] == [5000] * 64
-    assert time.perf_counter() - began < 5  # 3 million comparisons of windows took over 10 s
+    assert time.process_time() - began < 5  # 3 million comparisons of windows took over 10 s
 
 
 def test_dvs_gesture_refuses_bad_lists(tmp_path: Path) -> None:

@@ -89,9 +89,9 @@ def test_positions_known_at_compile_time_are_cheaper(bow: MimdMachine) -> None:
 def test_one_plan_takes_less_than_a_second(bow: MimdMachine) -> None:
     for static in (True, False):
         for block in (1, 16):
-            began = time.perf_counter()
+            began = time.process_time()
             plan(bow, rows=4096, columns=4096, block=block, static=static, batch=128)
-            assert time.perf_counter() - began < 1
+            assert time.process_time() - began < 1
 
 
 def test_odd_shapes_and_the_tiny_machine() -> None:
