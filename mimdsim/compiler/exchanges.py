@@ -13,6 +13,7 @@ from mimdsim.compiler.tally import Tally
 from mimdsim.program import Delivery, Program, Superstep, Variable
 from mimdsim.program.mapping import FLAT
 from mimdsim.program.rows import (
+    bounds_of,
     boxes_of,
     boxes_of_runs,
     distinct,
@@ -59,15 +60,14 @@ def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, boo
             boxes = boxes_of(table, item, variable)
             shape = spatial_shape(variable, item)
             mapping = spatial_mapping(variable, takes_timestep(item))
-            remote = ~is_local(mapping, table.tiles, boxes, shape)
-            if remote.any():
+            remote = np.flatnonzero(~is_local(mapping, table.tiles, boxes, shape))
+            if len(remote):
                 key = (variable.name, takes_timestep(item))
-                wanted.setdefault(key, []).append((table.tiles[remote], boxes[remote]))
+                wanted.setdefault(key, []).append((table.tiles[remote], bounds_of(boxes)[:, :, remote]))
     parts = []
     for (name, drop), rows in wanted.items():
-        tiles = np.concatenate([part[0] for part in rows])
-        boxes = np.concatenate([part[1] for part in rows])
-        parts.append((name, drop, *distinct(tiles, boxes)))
+        tiles, bounds = distinct(*(np.concatenate(part, axis=-1) for part in zip(*rows, strict=True)))
+        parts.append((name, drop, tiles, bounds.transpose(2, 0, 1)))
     return parts
 
 

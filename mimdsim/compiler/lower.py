@@ -160,7 +160,8 @@ def order_in_place(groups: tuple[tuple[Operation, ...], ...], scan: Scan, low: L
 
 def fuse(graph: Graph, rules: Collection[tuple[str, ...]] = RULES) -> tuple[tuple[Operation, ...], ...]:
     """Operations in order, a producer joined with its only consumer where one rule takes both."""
-    fused = [kinds for kinds in rules if len(kinds) == 2]
+    fused = {kinds for kinds in rules if len(kinds) == 2}
+    firsts = {kinds[0] for kinds in fused}
     consumers: dict[str, list[Operation]] = {}
     for op in graph.operations:
         for name in op.inputs:
@@ -168,7 +169,7 @@ def fuse(graph: Graph, rules: Collection[tuple[str, ...]] = RULES) -> tuple[tupl
     partner: dict[str, Operation] = {}
     taken: set[str] = set()
     for op in graph.operations:
-        if op.name in taken:
+        if op.name in taken or op.kind not in firsts:
             continue
         for name in (*op.outputs, *op.inputs):
             for other in consumers.get(name, []):

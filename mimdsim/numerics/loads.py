@@ -47,6 +47,14 @@ def append_listed(ids, counts, lists, flat, at):  # type: ignore[no-untyped-def]
     return at
 
 
+@numba.njit(cache=True, nogil=True)
+def fill_owners(owner, first, last, start, stop):  # type: ignore[no-untyped-def]
+    """owner[sample, neuron] = vertex for samples first..last - 1 and neurons start..stop - 1 of every vertex."""
+    for vertex in range(len(start)):
+        for sample in range(first[vertex], last[vertex]):
+            owner[sample, start[vertex] : stop[vertex]] = vertex
+
+
 HITS, WITHIN = 0, 1
 # entries of a row of `terms` in `add_by_id`
 KIND, LISTS, BATCH, SHIFT, FROM, TO, CELLS, WEIGHTS, SEVERAL, SAMPLES, EXTENT, BEGINS = range(12)

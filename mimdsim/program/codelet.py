@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from mimdsim.base.errors import MappingError
@@ -50,6 +51,7 @@ class Field:
         return self.access != "read"
 
 
+@cache
 def now_shift(entry: str) -> int | None:
     """The shift of a "@t" entry of a box, or None for any other entry."""
     match = _NOW.match(entry)

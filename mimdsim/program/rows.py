@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
+from mimdsim.numerics import boxes as numerics
+from mimdsim.numerics import pieces
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP, TileMapping
 from mimdsim.program.records import Variable, VertexTable
@@ -66,6 +66,11 @@ def boxes_of(table: VertexTable, field: Field, variable: Variable) -> np.ndarray
     return boxes
 
 
+def bounds_of(boxes: np.ndarray) -> np.ndarray:
+    """int64[axes, 2, rows], contiguous: boxes in columns, as `boxes_of` lays them out."""
+    return np.ascontiguousarray(boxes.transpose(1, 2, 0), np.int64)
+
+
 def to_runs(
     mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: tuple[int, ...]
 ) -> tuple[np.ndarray, TileMapping, np.ndarray, np.ndarray]:
@@ -73,20 +78,10 @@ def to_runs(
 
     Other mappings come back as they are, one run per row.
     """
-    rows = np.arange(len(tiles))
     if mapping.axis != FLAT:
-        return rows, mapping, tiles, boxes
+        return np.arange(len(tiles)), mapping, tiles, boxes
     along_elements = TileMapping(axis=0, tiles=mapping.tiles, starts=mapping.starts, stops=mapping.stops)
-    strides = np.array([int(np.prod(shape[axis + 1 :], dtype=np.int64)) for axis in range(len(shape))])
-    lengths = boxes[:, :, 1] - boxes[:, :, 0]
-    last, runs = runs_of_boxes(boxes, shape)
-    row = np.repeat(rows, runs)
-    number = np.arange(len(row)) - np.repeat(np.cumsum(runs) - runs, runs)
-    start = boxes[row, last, 0] * strides[last]
-    for axis in range(last - 1, -1, -1):
-        start += (boxes[row, axis, 0] + number % lengths[row, axis]) * strides[axis]
-        number //= lengths[row, axis]
-    stop = start + lengths[row, last] * strides[last]
+    row, start, stop = pieces.element_runs(bounds_of(boxes), np.array(shape, np.int64))
     return row, along_elements, tiles[row], np.stack([start, stop], axis=1)[:, None, :]
 
 
@@ -116,120 +111,40 @@ def boxes_of_runs(mapping: TileMapping, shape: tuple[int, ...]) -> tuple[np.ndar
     return mapping.tiles[run], boxes
 
 
-def local_overlap(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray) -> np.ndarray:
-    """int64[rows]: how many indices of each box along the mapped axis lie on the row's own tile."""
-    if mapping.is_replicated:
-        holds = np.isin(tiles, mapping.tiles)
-        return np.where(holds, np.iinfo(np.int64).max, 0)
-    order = np.argsort(mapping.tiles, kind="stable")
-    owner, starts, stops = mapping.tiles[order], mapping.starts[order], mapping.stops[order]
-    before = np.concatenate([[0], np.cumsum(stops - starts)])  # indices held by the intervals before each one
-    extent = int(max(stops.max(initial=0), boxes[:, mapping.axis].max(initial=0))) + 1
-    keys = owner * extent + starts
-    first = np.searchsorted(owner, tiles, side="left")
-
-    def held_below(bound: np.ndarray) -> np.ndarray:
-        """How many indices under `bound` lie on the row's own tile."""
-        at = np.searchsorted(keys, tiles * extent + bound, side="right") - 1
-        inside = at >= first
-        at = np.maximum(at, 0)
-        part = np.minimum(bound, stops[at]) - starts[at]
-        return np.where(inside, before[at] - before[np.minimum(first, len(owner))] + part, 0)
-
-    overlap: np.ndarray = held_below(boxes[:, mapping.axis, 1]) - held_below(boxes[:, mapping.axis, 0])
-    return overlap
-
-
 def is_local(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """bool[rows]: whether every element of the box lies on the row's own tile."""
     if mapping.is_replicated:
-        return local_overlap(mapping, tiles, boxes) > 0
-    row, mapping, run_tiles, runs = to_runs(mapping, tiles, boxes, shape)
-    start, stop = runs[:, mapping.axis, 0], runs[:, mapping.axis, 1]
-    at = np.maximum(np.searchsorted(mapping.starts, start, side="right") - 1, 0)
-    begins_here = (mapping.tiles[at] == run_tiles) & (mapping.starts[at] <= start) & (start < mapping.stops[at])
-    run_local = begins_here & (stop <= mapping.stops[at])
-    # only a run that begins on its tile and goes on beyond the interval, or an empty one, needs a closer look
-    open_still = np.flatnonzero((begins_here & ~run_local) | (stop <= start))
-    if len(open_still):
-        overlap = local_overlap(mapping, run_tiles[open_still], runs[open_still])
-        run_local[open_still] = overlap >= (stop - start)[open_still]
-    if len(row) == len(tiles):  # a run each
-        return run_local
-    local = np.ones(len(tiles), bool)
-    local[row[~run_local]] = False
+        return np.isin(tiles, mapping.tiles)
+    axis = -1 if mapping.axis == FLAT else mapping.axis
+    given = mapping.tiles, mapping.starts, mapping.stops, axis, np.array(shape, np.int64), tiles, bounds_of(boxes)
+    local: np.ndarray = numerics.local_boxes(*given)
     return local
 
 
-def distinct(tiles: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct (tile, box) rows in ascending order, runs along an axis joined, last axis first."""
-    if not len(tiles):
-        return tiles, boxes
-    rows = np.column_stack([tiles, boxes.reshape(len(tiles), -1)])
-    rows = sorted_unique(rows)
-    axes = boxes.shape[1]
-    for axis in range(axes - 1, -1, -1):
-        rows = _join_runs(rows, 1 + 2 * axis)
-    return rows[:, 0], rows[:, 1:].reshape(-1, axes, 2)
+def distinct(tiles: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct (tile, box) rows in ascending order, runs along an axis joined, last axis first; boxes as bounds."""
+    axes, _, rows = bounds.shape
+    columns = np.vstack([tiles[None], bounds.reshape(2 * axes, rows)])
+    for start in range(2 * axes - 1, 0, -2):
+        others = [column for column in range(len(columns)) if column not in (start, start + 1)]
+        columns = numerics.join_touching(columns, order_of(columns, [*others, start]), start)
+    return columns[0], columns[1:].reshape(axes, 2, -1)
 
 
-def sorted_unique(rows: np.ndarray) -> np.ndarray:
-    """Distinct rows of a non-negative integer matrix in lexicographic order."""
-    found = _keys(rows)
-    if found is None:
-        chosen: np.ndarray = np.unique(rows, axis=0)
-        return chosen
-    keys, radix = found
-    keys = np.sort(keys)
-    keys = keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys
-    distinct_rows = np.empty((len(keys), rows.shape[1]), rows.dtype)
-    for column in range(rows.shape[1] - 1, -1, -1):
-        keys, distinct_rows[:, column] = np.divmod(keys, radix[column])
-    return distinct_rows
+def equal_rows(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(int64[rows]: which different row each one is, one row of each), numbered in lexicographic order."""
+    which, one_of_each = numerics.number_equal(columns, order_of(columns, list(range(len(columns)))))
+    return which, one_of_each
 
 
-def first_of_each(rows: np.ndarray) -> np.ndarray:
-    """Index of the first occurrence of every distinct row of a non-negative integer matrix, in lexicographic order."""
-    found = _keys(rows)
-    if found is None:
-        by_rows: np.ndarray = np.unique(rows, axis=0, return_index=True)[1]
-        return by_rows
-    first: np.ndarray = np.unique(found[0], return_index=True)[1]
-    return first
-
-
-def _keys(rows: np.ndarray) -> tuple[np.ndarray, list[int]] | None:
-    """(int64 keys in the lexicographic order of the rows, radix of every column), None where there are no such keys."""
-    if not len(rows):
-        return np.zeros(0, np.int64), [1] * rows.shape[1]
-    if rows.min() < 0:
-        return None
-    radix = [int(extent) + 1 for extent in rows.max(axis=0)]
-    if math.prod(radix) >= 2**63:
-        return None
-    keys = np.zeros(len(rows), np.int64)
-    for column, extent in zip(rows.T, radix, strict=True):
-        keys = keys * extent + column
-    return keys, radix
-
-
-def _join_runs(rows: np.ndarray, start: int) -> np.ndarray:
-    """Join rows that differ only in [start, start+1] and touch or overlap there."""
-    others = np.delete(rows, [start, start + 1], axis=1)
-    found = _keys(np.column_stack([others, rows[:, start]]))
-    order = np.lexsort((rows[:, start], *others.T[::-1])) if found is None else np.argsort(found[0], kind="stable")
-    rows, others = rows[order], others[order]
-    begins = np.ones(len(rows), bool)
-    begins[1:] = np.any(others[1:] != others[:-1], axis=1)
-    group = np.cumsum(begins)
-    extent = int(rows[:, start + 1].max()) + 1
-    reached = np.maximum.accumulate(group * extent + rows[:, start + 1])  # groups ascend: none reaches into the next
-    begins[1:] |= group[1:] * extent + rows[1:, start] > reached[:-1]
-    first = np.flatnonzero(begins)
-    joined = rows[first].copy()
-    last = np.append(first[1:], len(rows)) - 1
-    joined[:, start + 1] = reached[last] - group[last] * extent
-    return joined
+def order_of(columns: np.ndarray, chosen: list[int]) -> np.ndarray:
+    """int64[rows]: the rows of int64[columns, rows] in the order of the chosen columns, the first before the others."""
+    if not columns.shape[1]:
+        return np.zeros(0, np.int64)
+    keys, ascending = numerics.keys_of(columns, np.array(chosen))
+    if not len(keys):
+        return np.lexsort(columns[chosen[::-1]])
+    return np.arange(len(keys)) if ascending else np.argsort(keys)
 
 
 def describe_box(variable: str, box: np.ndarray) -> str:

@@ -12,14 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.numerics import boxes as numerics
 from mimdsim.program.codelet import Field
 from mimdsim.program.mapping import FLAT, TileMapping
 from mimdsim.program.records import Delivery, Program, Superstep, Variable, VertexTable
 from mimdsim.program.rows import (
+    bounds_of,
     boxes_of,
     describe_box,
+    equal_rows,
     is_local,
-    sorted_unique,
+    order_of,
     spatial_mapping,
     spatial_shape,
     takes_timestep,
@@ -110,10 +113,9 @@ def _check_table(
         except ValueError as mismatch:
             problems.append(_problem("box fits variable", superstep, table, 0, f"cannot be placed: {mismatch}"))
             continue
-        shape = np.array(spatial_shape(variable, item))
-        low, high = boxes[:, :, 0], boxes[:, :, 1]
-        if (low < 0).any() or (high > shape).any() or (high < low).any():
-            row = _first(((low < 0) | (high > shape) | (high < low)).any(axis=1))
+        shape = np.array(spatial_shape(variable, item), np.int64)
+        row = int(numerics.first_outside(bounds_of(boxes), shape))
+        if row >= 0:
             text = f"touches {describe_box(name, boxes[row])}, outside the variable's shape {shape.tolist()}"
             problems.append(_problem("box inside variable", superstep, table, row, text))
             continue
@@ -160,19 +162,10 @@ def _undelivered(superstep: Superstep, variable: str, tiles: np.ndarray, boxes: 
 
 
 def _contained(delivery: Delivery, tiles: np.ndarray, boxes: np.ndarray) -> np.ndarray:
-    """bool[rows]: inside one delivered box. Delivered boxes of a tile are tried in order of their start."""
-    order = np.argsort(delivery.tiles, kind="stable")
-    owner, parts = delivery.tiles[order], delivery.boxes[order]
-    first = np.searchsorted(owner, tiles, side="left")
-    last = np.searchsorted(owner, tiles, side="right")
-    inside = np.zeros(len(tiles), bool)
-    pending = np.arange(len(tiles))
-    for turn in range(int((last - first).max(initial=0))):
-        pending = pending[(first[pending] + turn < last[pending]) & ~inside[pending]]
-        if not len(pending):
-            break
-        part, box = parts[first[pending] + turn], boxes[pending]
-        inside[pending] = ((part[:, :, 0] <= box[:, :, 0]) & (part[:, :, 1] >= box[:, :, 1])).all(axis=1)
+    """bool[rows]: inside one delivered box."""
+    order = order_of(delivery.tiles[None], [0])
+    given = delivery.tiles[order], bounds_of(delivery.boxes)[:, :, order], tiles, bounds_of(boxes)
+    inside: np.ndarray = numerics.contained_boxes(*given)
     return inside
 
 
@@ -221,12 +214,12 @@ def _locate(tables: list[VertexTable], offsets: np.ndarray, row: int) -> tuple[V
 def _overlapping(left: np.ndarray, right: np.ndarray, *, same: bool) -> list[tuple[int, int]]:
     """At most one pair of rows that share an element (for `same`, of different rows)."""
     if same and _is_grid(left):
-        flat = left.reshape(len(left), -1)
-        if len(sorted_unique(flat)) == len(flat):
+        which, one_of_each = equal_rows(bounds_of(left).reshape(-1, len(left)))
+        if len(one_of_each) == len(left):
             return []
-        _, first, inverse = np.unique(flat, axis=0, return_index=True, return_inverse=True)
-        repeated = _first(first[inverse.ravel()] != np.arange(len(flat)))
-        return [(int(first[inverse.ravel()[repeated]]), repeated)]
+        first = np.unique(which, return_index=True)[1]
+        repeated = _first(first[which] != np.arange(len(which)))
+        return [(int(first[which[repeated]]), repeated)]
     # sweep along the first axis that splits the rows: rows sorted by start can only meet their neighbours
     order = np.argsort(left[:, 0, 0], kind="stable")
     for two in range(len(right)):
@@ -244,7 +237,8 @@ def _overlapping(left: np.ndarray, right: np.ndarray, *, same: bool) -> list[tup
 def _is_grid(boxes: np.ndarray) -> bool:
     """Whether the intervals along every axis are pairwise equal or disjoint; then boxes meet only if they are equal."""
     for axis in range(boxes.shape[1]):
-        intervals = sorted_unique(boxes[:, axis])
-        if np.any(intervals[1:, 0] < intervals[:-1, 1]):
+        intervals = bounds_of(boxes)[axis]
+        starts, stops = intervals[:, equal_rows(intervals)[1]]
+        if np.any(starts[1:] < stops[:-1]):
             return False
     return True

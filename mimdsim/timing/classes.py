@@ -8,12 +8,12 @@ of a chip, tiles that agree in every superstep are one class.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from mimdsim.numerics import loads as numerics
+from mimdsim.numerics.alike import number_alike
 from mimdsim.program import Hits, Within
 from mimdsim.timing.extents import Counted
 from mimdsim.timing.recording import WHICH, Recording
@@ -54,10 +54,12 @@ class Counting:
 
 def classes_of(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(class int64[entries], first entry of each class) of equal columns; classes in order of their first entry."""
-    numbers: dict[bytes, int] = {}
     lines = np.ascontiguousarray(columns.T)
-    kind = np.array([numbers.setdefault(line.tobytes(), len(numbers)) for line in lines], np.int64)
-    return kind, np.unique(kind, return_index=True)[1]
+    begins = np.arange(len(lines) + 1) * lines.shape[1]
+    numbered: tuple[np.ndarray, np.ndarray] = number_alike(
+        np.zeros(len(lines), np.int64), begins, lines.reshape(-1).view(np.int64)
+    )
+    return numbered
 
 
 def counting(dealt: list[Dealt], tiles: int, contexts: int) -> Counting:
@@ -112,13 +114,9 @@ def _tell_apart(alike: np.ndarray, one: Dealt, term: Counted) -> None:
     columns = (one.context.astype(np.float64), term.weight, *_sample_columns(term))
     lines = np.column_stack(columns)[order]
     tiles, begins = np.unique(one.tile[order], return_index=True)
-    edges = [*begins.tolist(), len(order)]
-    fresh = int(alike.max(initial=0)) + 1
-    numbers: dict[tuple[int, bytes], int] = {}
-    keys = (
-        (before, lines[a:b].tobytes()) for before, (a, b) in zip(alike[tiles].tolist(), pairwise(edges), strict=True)
-    )
-    alike[tiles] = [numbers.setdefault(key, fresh + len(numbers)) for key in keys]
+    edges = np.append(begins, len(order)) * lines.shape[1]
+    number, _ = number_alike(alike[tiles], edges, lines.reshape(-1).view(np.int64))
+    alike[tiles] = int(alike.max(initial=0)) + 1 + number
 
 
 def _of_kinds(

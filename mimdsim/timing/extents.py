@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.numerics import loads as numerics
 from mimdsim.program import Hits, Listed, Spikes, SpikesOver, Term, VertexTable, Within
 from mimdsim.program.codelet import Recorded
 
@@ -101,14 +102,8 @@ def _summed(weight: np.ndarray, extent: Recorded, columns: dict[str, np.ndarray]
 
 def _owner(columns: dict[str, np.ndarray], neurons: int, batch: int) -> np.ndarray:
     """int64[batch, neurons]: the vertex whose sample, or samples, and range hold a neuron, -1 where none does."""
-    owner = np.full((batch, neurons), -1, np.int64)
-    start, stop = columns["start"], columns["stop"]
-    lengths = stop - start
-    vertex = np.repeat(np.arange(len(start)), lengths)
-    neuron = np.arange(len(vertex)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + start[vertex]
     first = columns["sample"] if "sample" in columns else columns["sample_start"]
     last = columns["sample"] + 1 if "sample" in columns else columns["sample_stop"]
-    for offset in range(int((last - first).max(initial=0))):
-        inside = first[vertex] + offset < last[vertex]
-        owner[first[vertex[inside]] + offset, neuron[inside]] = vertex[inside]
+    owner = np.full((batch, neurons), -1, np.int64)
+    numerics.fill_owners(owner, first, last, columns["start"], columns["stop"])
     return owner

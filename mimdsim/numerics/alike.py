@@ -1,0 +1,47 @@
+"""Which stretches of a column of numbers are alike, bit for bit."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+FREE = -1
+
+
+@numba.njit(cache=True, nogil=True)
+def number_alike(before, begins, words):  # type: ignore[no-untyped-def]
+    """(number of each stretch words[begins[k]:begins[k + 1]], first stretch of each number), numbered as they come.
+
+    Two stretches have one number when before[k] and all their words agree. Words int64: bits of whatever they hold.
+    """
+    count = len(before)
+    size = 4
+    while size < 2 * count:
+        size *= 2
+    slots = np.full(size, FREE)  # numbers, by the hash of what they stand for; the next free slot where it is taken
+    number_of, first = np.empty(count, np.int64), np.empty(count, np.int64)
+    found = 0
+    for k in range(count):
+        low, length = begins[k], begins[k + 1] - begins[k]
+        mixed = np.uint64(before[k])
+        for place in range(low, low + length):  # splitmix64's multiplier; any odd number gives the same numbers
+            mixed = (mixed ^ np.uint64(words[place])) * np.uint64(0xBF58476D1CE4E5B9)
+            mixed ^= mixed >> np.uint64(29)
+        slot = np.int64(mixed & np.uint64(size - 1))
+        while True:
+            number = slots[slot]
+            if number == FREE:
+                slots[slot], first[found], number_of[k] = found, k, found
+                found += 1
+                break
+            other = first[number]
+            same = before[other] == before[k] and begins[other + 1] - begins[other] == length
+            place = 0
+            while same and place < length:
+                same = words[begins[other] + place] == words[low + place]
+                place += 1
+            if same:
+                number_of[k] = number
+                break
+            slot = (slot + 1) & (size - 1)
+    return number_of, first[:found].copy()

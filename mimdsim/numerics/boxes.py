@@ -1,0 +1,198 @@
+"""Boxes of vertices in columns: what is local, what is delivered, which are equal or touch.
+
+Bounds are int64[axes, 2, boxes], contiguous: start and stop per axis. Intervals of a mapping ascend and do not overlap.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+MOST_KEYS = 2.0**62  # rows that int64 keys tell apart, with room for the rounding of a float product
+
+
+@numba.njit(cache=True, nogil=True)
+def keys_of(columns, chosen):  # type: ignore[no-untyped-def]
+    """(one number per row in the lexicographic order of its chosen columns, whether these ascend).
+
+    No numbers where there are no such keys: an entry is negative, or the columns span too much.
+    """
+    rows, span = columns.shape[1], 1.0
+    radix = np.empty(len(chosen), np.int64)
+    for place in range(len(chosen)):
+        column = columns[chosen[place]]
+        least = most = column[0]
+        for entry in column:
+            least, most = min(least, entry), max(most, entry)
+        radix[place] = most + 1
+        span *= radix[place]
+        if least < 0 or span > MOST_KEYS:
+            return np.zeros(0, np.int64), False
+    keys = columns[chosen[0]].copy()
+    for place in range(1, len(chosen)):
+        column, most = columns[chosen[place]], radix[place]
+        for row in range(rows):
+            keys[row] = keys[row] * most + column[row]
+    ascending = True
+    for row in range(1, rows):
+        ascending = ascending and keys[row - 1] <= keys[row]
+    return keys, ascending
+
+
+@numba.njit(cache=True, nogil=True)
+def number_equal(columns, order):  # type: ignore[no-untyped-def]
+    """(which different row each one is, one row of each) of rows that `order` sorts; numbers ascend with the rows."""
+    which, one_of_each = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
+    found = 0
+    for place in range(len(order)):
+        row = order[place]
+        same = place > 0
+        if same:
+            for column in range(len(columns)):
+                if columns[column, row] != columns[column, order[place - 1]]:
+                    same = False
+                    break
+        if not same:
+            one_of_each[found] = row
+            found += 1
+        which[row] = found - 1
+    return which, one_of_each[:found].copy()
+
+
+@numba.njit(cache=True, nogil=True)
+def join_touching(columns, order, start):  # type: ignore[no-untyped-def]
+    """Rows that differ only in columns [start, start + 1], and touch or overlap there, as one row.
+
+    `order` sorts rows by the other columns, then by `start`; so come the joined ones.
+    """
+    joined = np.empty((len(columns), len(order)), np.int64)
+    found, before, reached = 0, -1, 0
+    for place in range(len(order)):
+        row = order[place]
+        same = before >= 0 and columns[start, row] <= reached
+        if same:
+            for column in range(len(columns)):
+                if column != start and column != start + 1 and columns[column, row] != columns[column, before]:
+                    same = False
+                    break
+        if same:
+            reached = max(reached, columns[start + 1, row])
+        else:
+            for column in range(len(columns)):
+                joined[column, found] = columns[column, row]
+            reached = columns[start + 1, row]
+            found += 1
+        joined[start + 1, found - 1] = reached
+        before = row
+    return joined[:, :found].copy()
+
+
+@numba.njit(cache=True, nogil=True)
+def first_outside(bounds, shape):  # type: ignore[no-untyped-def]
+    """The first box that is not inside a variable of `shape` or ends before it begins, -1 if there is none."""
+    for box in range(bounds.shape[2]):
+        for axis in range(len(bounds)):
+            if bounds[axis, 0, box] < 0 or bounds[axis, 1, box] > shape[axis]:
+                return box
+            if bounds[axis, 1, box] < bounds[axis, 0, box]:
+                return box
+    return -1
+
+
+@numba.njit(cache=True, nogil=True)
+def whole_from(bounds, shape):  # type: ignore[no-untyped-def]
+    """The axis at which runs of consecutive elements begin: behind it all boxes are whole."""
+    axis = len(shape) - 1
+    while axis > 0:
+        for box in range(bounds.shape[2]):
+            if bounds[axis, 1, box] - bounds[axis, 0, box] != shape[axis]:
+                return axis
+        axis -= 1
+    return axis
+
+
+@numba.njit(cache=True, nogil=True)
+def runs_of(bounds, box, axis):  # type: ignore[no-untyped-def]
+    """How many runs a box has that begin at `axis`."""
+    runs = 1
+    for outer in range(axis):
+        runs *= max(0, bounds[outer, 1, box] - bounds[outer, 0, box])
+    return runs
+
+
+@numba.njit(cache=True, nogil=True)
+def run_at(bounds, box, axis, number, strides):  # type: ignore[no-untyped-def]
+    """First element and one past the last of run `number` of a box, whose runs begin at `axis`."""
+    start = bounds[axis, 0, box] * strides[axis]
+    for outer in range(axis - 1, -1, -1):
+        length = bounds[outer, 1, box] - bounds[outer, 0, box]
+        start += (bounds[outer, 0, box] + number % length) * strides[outer]
+        number //= length
+    return start, start + (bounds[axis, 1, box] - bounds[axis, 0, box]) * strides[axis]
+
+
+@numba.njit(cache=True, nogil=True)
+def strides_of(shape):  # type: ignore[no-untyped-def]
+    """Elements from one index to the next along every axis, in C order."""
+    strides = np.ones(len(shape), np.int64)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * shape[axis + 1]
+    return strides
+
+
+@numba.njit(cache=True, nogil=True)
+def holds(holders, starts, stops, at, tile, start, stop):  # type: ignore[no-untyped-def]
+    """Whether intervals of one tile, from number `at` on, hold all from start to stop."""
+    if stop <= start:
+        return True
+    while 0 <= at < len(starts) and starts[at] <= start < stops[at] and holders[at] == tile:
+        if stop <= stops[at]:
+            return True
+        start = stops[at]
+        at += 1
+    return False
+
+
+@numba.njit(cache=True, nogil=True)
+def local_boxes(holders, starts, stops, axis, shape, tiles, bounds):  # type: ignore[no-untyped-def]
+    """bool[boxes]: whether tiles[k] holds all of box k; intervals are along `axis`, along elements where it is -1."""
+    local = np.ones(len(tiles), np.bool_)
+    strides, along = strides_of(shape), whole_from(bounds, shape) if axis < 0 else axis
+    at = 0
+    for box in range(len(tiles)):
+        for number in range(1 if axis >= 0 else runs_of(bounds, box, along)):
+            if axis >= 0:
+                start, stop = bounds[axis, 0, box], bounds[axis, 1, box]
+            else:
+                start, stop = run_at(bounds, box, along, number, strides)
+            # the interval of the box before, or the next one, is most often the one
+            if not (0 <= at < len(starts) and starts[at] <= start < stops[at]):
+                at += 1
+            if not (0 <= at < len(starts) and starts[at] <= start < stops[at]):
+                at = np.searchsorted(starts, start, side="right") - 1
+            if not holds(holders, starts, stops, at, tiles[box], start, stop):
+                local[box] = False
+                break
+    return local
+
+
+@numba.njit(cache=True, nogil=True)
+def contained_boxes(owners, delivered, tiles, bounds):  # type: ignore[no-untyped-def]
+    """bool[boxes]: whether a box delivered to tiles[k] contains box k; `owners` ascend."""
+    inside = np.zeros(len(tiles), np.bool_)
+    first = last = latest = 0
+    for box in range(len(tiles)):
+        if box == 0 or tiles[box] != tiles[box - 1]:
+            first = latest = np.searchsorted(owners, tiles[box], side="left")
+            last = np.searchsorted(owners, tiles[box], side="right")
+        for turn in range(last - first):
+            part = first + (latest - first + turn) % (last - first)  # where the box before it was found, comes first
+            within = True
+            for axis in range(len(bounds)):
+                if delivered[axis, 0, part] > bounds[axis, 0, box] or delivered[axis, 1, part] < bounds[axis, 1, box]:
+                    within = False
+                    break
+            if within:
+                inside[box], latest = True, part
+                break
+    return inside

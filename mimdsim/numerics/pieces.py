@@ -1,0 +1,147 @@
+"""Pieces of what an exchange moves: parts cut where the sending tile changes, counted at senders and readers.
+
+Bounds are int64[axes, 2, pieces], contiguous. A mapping's axis is -1 where its intervals count elements in C order;
+pieces are then runs of elements, of one axis.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from mimdsim.numerics.boxes import run_at, runs_of, strides_of, whole_from
+
+
+@numba.njit(cache=True, nogil=True)
+def element_runs(bounds, shape):  # type: ignore[no-untyped-def]
+    """(box, start, stop) of every run of consecutive elements, all cut at the axis behind which all boxes are whole."""
+    strides, axis = strides_of(shape), whole_from(bounds, shape)
+    total = 0
+    for box in range(bounds.shape[2]):
+        total += runs_of(bounds, box, axis)
+    of, starts, stops = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total, np.int64)
+    place = 0
+    for box in range(bounds.shape[2]):
+        for number in range(runs_of(bounds, box, axis)):
+            of[place] = box
+            starts[place], stops[place] = run_at(bounds, box, axis, number, strides)
+            place += 1
+    return of, starts, stops
+
+
+@numba.njit(cache=True, nogil=True)
+def cut_at_intervals(starts, stops, along_start, along_stop):  # type: ignore[no-untyped-def]
+    """(run, interval) of every piece of runs from along_start to along_stop, cut at ascending intervals."""
+    first, count = np.empty(len(along_start), np.int64), np.empty(len(along_start), np.int64)
+    for run in range(len(along_start)):
+        first[run] = np.searchsorted(stops, along_start[run], side="right")
+        end = first[run]
+        if end < len(starts) and starts[end] < along_stop[run]:
+            end += 1
+            if end < len(starts) and starts[end] < along_stop[run]:
+                end = np.searchsorted(starts, along_stop[run], side="left")
+        count[run] = end - first[run]
+    run_of, interval = np.empty(count.sum(), np.int64), np.empty(count.sum(), np.int64)
+    place = 0
+    for run in range(len(along_start)):
+        for number in range(count[run]):
+            run_of[place], interval[place] = run, first[run] + number
+            place += 1
+    return run_of, interval
+
+
+@numba.njit(cache=True, nogil=True)
+def elements_and_fragments(bounds, shape, axis):  # type: ignore[no-untyped-def]
+    """Of every piece: elements, and separate runs per interval of the mapped axis, whose own part counts as whole."""
+    elements, fragments = np.ones(bounds.shape[2], np.int64), np.ones(bounds.shape[2], np.int64)
+    for piece in range(bounds.shape[2]):
+        joined = True
+        for along in range(len(bounds) - 1, -1, -1):
+            length = bounds[along, 1, piece] - bounds[along, 0, piece]
+            elements[piece] *= length
+            if along != axis:
+                if not joined:
+                    fragments[piece] *= length
+                joined = joined and length == shape[along]
+    return elements, fragments
+
+
+@numba.njit(cache=True, nogil=True)
+def count_received(  # type: ignore[no-untyped-def]
+    which, reader, order, piece_box, sender, size_bytes, fragments, boxes, per_chip, received, pieces_received, shared
+):
+    """Add to received, pieces_received and shared, by tile; returns how many other readers every piece has.
+
+    Box which[k] is wanted by reader[k]; `order` sorts by box, then reader. What a reader holds itself does not travel.
+    Shared is what both tiles of a pair (on a chip, 2n and 2n + 1) receive alike: of a box, what neither holds.
+    """
+    begin = np.zeros(boxes + 1, np.int64)
+    for box in which:
+        begin[box + 1] += 1
+    begin = np.cumsum(begin)
+    ordered = reader[order]
+    all_bytes, all_fragments = np.zeros(boxes, np.int64), np.zeros(boxes, np.int64)
+    own_bytes, own_fragments = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
+    others = np.empty(len(piece_box), np.int64)
+    for piece in range(len(piece_box)):
+        box = piece_box[piece]
+        all_bytes[box] += size_bytes[piece]
+        all_fragments[box] += fragments[piece]
+        low, high = begin[box], begin[box + 1]
+        at = low + np.searchsorted(ordered[low:high], sender[piece])
+        others[piece] = high - low - (at < high and ordered[at] == sender[piece])
+        while at < high and ordered[at] == sender[piece]:
+            own_bytes[at] += size_bytes[piece]
+            own_fragments[at] += fragments[piece]
+            at += 1
+    for box in range(boxes):
+        for at in range(begin[box], begin[box + 1]):
+            tile = ordered[at]
+            received[tile] += all_bytes[box] - own_bytes[at]
+            pieces_received[tile] += all_fragments[box] - own_fragments[at]
+            before = ordered[at - 1] if at > begin[box] else tile
+            if before == tile or before // per_chip != tile // per_chip:
+                continue
+            if before % per_chip // 2 == tile % per_chip // 2:
+                alike = max(0, all_bytes[box] - own_bytes[at] - own_bytes[at - 1])
+                shared[before] += alike
+                shared[tile] += alike
+    return others
+
+
+@numba.njit(cache=True, nogil=True)
+def linked_pieces(which, reader, order, piece_box, sender, boxes, per_chip):  # type: ignore[no-untyped-def]
+    """(piece, chip) for every chip but the sender's with a reader of the piece's box; `order` sorts by box, reader."""
+    begin = np.zeros(boxes + 1, np.int64)
+    chips = np.empty(len(order), np.int64)
+    found = 0
+    for place in range(len(order)):
+        box, chip = which[order[place]], reader[order[place]] // per_chip
+        if place == 0 or box != which[order[place - 1]] or chip != chips[found - 1]:
+            chips[found] = chip
+            begin[box + 1] += 1
+            found += 1
+    begin = np.cumsum(begin)
+    total = 0
+    for piece in range(len(piece_box)):
+        for at in range(begin[piece_box[piece]], begin[piece_box[piece] + 1]):
+            total += chips[at] != sender[piece] // per_chip
+    pieces, targets = np.empty(total, np.int64), np.empty(total, np.int64)
+    place = 0
+    for piece in range(len(piece_box)):
+        for at in range(begin[piece_box[piece]], begin[piece_box[piece] + 1]):
+            if chips[at] != sender[piece] // per_chip:
+                pieces[place], targets[place] = piece, chips[at]
+                place += 1
+    return pieces, targets
+
+
+@numba.njit(cache=True, nogil=True)
+def add_fresh(group, starts, stops, order, total):  # type: ignore[no-untyped-def]
+    """total[group] += elements of its runs, each counted once; `order` sorts by group, then start."""
+    before, reached = -1, 0
+    for run in order:
+        if group[run] != before:
+            before, reached = group[run], starts[run]
+        total[before] += max(0, stops[run] - max(starts[run], reached))
+        reached = max(reached, stops[run])
