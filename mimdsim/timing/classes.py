@@ -127,15 +127,23 @@ def _of_kinds(
     return cell, term.weight[kept], tuple(column[kept] for column in _sample_columns(term)), term
 
 
-def _packed(terms: list[tuple[Dealt, Counted]], standing: np.ndarray, rows: int) -> dict[str, Any]:
-    packed = np.zeros((len(terms), 12), np.int64)
-    cells, weights, begins = [np.zeros(1, np.int32)], [np.zeros(1)], [np.zeros(1, np.int64)]
+class _Joined:
+    """Columns put one after another."""
 
-    def place(parts: list[np.ndarray], more: np.ndarray) -> int:
-        at = sum(len(part) for part in parts)
-        parts.append(more)
+    def __init__(self, first: np.ndarray):
+        self.parts, self.length = [first], len(first)
+
+    def place(self, more: np.ndarray) -> int:
+        """Where the column begins that is put behind the others."""
+        at = self.length
+        self.parts.append(more)
+        self.length += len(more)
         return at
 
+
+def _packed(terms: list[tuple[Dealt, Counted]], standing: np.ndarray, rows: int) -> dict[str, Any]:
+    packed = np.zeros((len(terms), 12), np.int64)
+    cells, weights, begins = (_Joined(np.zeros(1, kind)) for kind in (np.int32, np.float64, np.int64))
     for entry, (one, term) in zip(packed, terms, strict=True):
         cell = (one.context * rows + standing[one.tile]).astype(np.int32)
         weight = term.weight
@@ -152,18 +160,16 @@ def _packed(terms: list[tuple[Dealt, Counted]], standing: np.ndarray, rows: int)
             order = order[standing[one.tile[order]] >= 0]
             entry[numerics.KIND], entry[numerics.EXTENT] = numerics.WITHIN, slots
             bounds = np.arange(term.samples * (slots + 1))
-            entry[numerics.BEGINS] = place(begins, np.searchsorted(sample[order] * (slots + 1) + slot[order], bounds))
+            entry[numerics.BEGINS] = begins.place(np.searchsorted(sample[order] * (slots + 1) + slot[order], bounds))
             cell, weight = cell[order], weight[order]
-        entry[numerics.CELLS], entry[numerics.SEVERAL] = place(cells, cell), term.single is None
-        entry[numerics.WEIGHTS] = place(weights, weight if term.single is None else weight[:1])
-        if term.single is not None:
-            weights[-1] = np.array([term.single])
+        entry[numerics.CELLS], entry[numerics.SEVERAL] = cells.place(cell), term.single is None
+        entry[numerics.WEIGHTS] = weights.place(weight if term.single is None else np.array([term.single]))
     return {
         "by_id": tuple(term for _, term in terms),
         "packed": packed,
-        "cells": np.concatenate(cells),
-        "weights": np.concatenate(weights),
-        "begins": np.concatenate(begins),
+        "cells": np.concatenate(cells.parts),
+        "weights": np.concatenate(weights.parts),
+        "begins": np.concatenate(begins.parts),
     }
 
 
