@@ -153,24 +153,41 @@ def holds(holders, starts, stops, at, tile, start, stop):  # type: ignore[no-unt
     return False
 
 
+NONE, SEVERAL = -1, -2
+
+
+@numba.njit(cache=True, nogil=True)
+def interval_of_tiles(holders):  # type: ignore[no-untyped-def]
+    """(first holder, interval of every tile from it to the last holder: its only one, or NONE, or SEVERAL)."""
+    if not len(holders):
+        return 0, np.full(1, NONE)
+    low, high = holders.min(), holders.max()
+    only = np.full(high - low + 1, NONE)
+    for at in range(len(holders)):
+        only[holders[at] - low] = at if only[holders[at] - low] == NONE else SEVERAL
+    return low, only
+
+
 @numba.njit(cache=True, nogil=True)
 def local_boxes(holders, starts, stops, axis, shape, tiles, bounds):  # type: ignore[no-untyped-def]
     """bool[boxes]: whether tiles[k] holds all of box k; intervals are along `axis`, along elements where it is -1."""
     local = np.ones(len(tiles), np.bool_)
     strides, along = strides_of(shape), whole_from(bounds, shape) if axis < 0 else axis
-    at = 0
+    low, only = interval_of_tiles(holders)
     for box in range(len(tiles)):
+        tile = tiles[box]
+        at = only[tile - low] if 0 <= tile - low < len(only) else NONE
         for number in range(1 if axis >= 0 else runs_of(bounds, box, along)):
             if axis >= 0:
                 start, stop = bounds[axis, 0, box], bounds[axis, 1, box]
             else:
                 start, stop = run_at(bounds, box, along, number, strides)
-            # the interval of the box before, or the next one, is most often the one
-            if not (0 <= at < len(starts) and starts[at] <= start < stops[at]):
-                at += 1
-            if not (0 <= at < len(starts) and starts[at] <= start < stops[at]):
-                at = np.searchsorted(starts, start, side="right") - 1
-            if not holds(holders, starts, stops, at, tiles[box], start, stop):
+            if at >= 0:
+                held = stop <= start or (starts[at] <= start and stop <= stops[at])
+            else:
+                where = np.searchsorted(starts, start, side="right") - 1 if at == SEVERAL else NONE
+                held = holds(holders, starts, stops, where, tile, start, stop)
+            if not held:
                 local[box] = False
                 break
     return local

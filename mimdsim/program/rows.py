@@ -144,7 +144,8 @@ def order_of(columns: np.ndarray, chosen: list[int]) -> np.ndarray:
     keys, ascending = numerics.keys_of(columns, np.array(chosen))
     if not len(keys):
         return np.lexsort(columns[chosen[::-1]])
-    return np.arange(len(keys)) if ascending else np.argsort(keys)
+    # vertices come in ascending runs, one per worker context or sample, which a stable sort merges
+    return np.arange(len(keys)) if ascending else np.argsort(keys, kind="stable")
 
 
 def describe_box(variable: str, box: np.ndarray) -> str:
