@@ -63,7 +63,7 @@ def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, boo
             remote = np.flatnonzero(~is_local(mapping, table.tiles, boxes, shape))
             if len(remote):
                 key = (variable.name, takes_timestep(item))
-                wanted.setdefault(key, []).append((table.tiles[remote], bounds_of(boxes)[:, :, remote]))
+                wanted.setdefault(key, []).append((table.tiles[remote], bounds_of(boxes).take(remote, axis=2)))
     parts = []
     for (name, drop), rows in wanted.items():
         tiles, bounds = distinct(*(np.concatenate(part, axis=-1) for part in zip(*rows, strict=True)))

@@ -51,7 +51,7 @@ class Tally:
         shape = np.array(variable.shape[1:] if drop else variable.shape, np.int64)
         bounds = bounds_of(boxes)
         which, one_of_each = equal_rows(bounds.reshape(-1, len(boxes)))
-        cut = _cut(mapping, bounds[:, :, one_of_each], shape)
+        cut = _cut(mapping, bounds.take(one_of_each, axis=2), shape)  # as `take` is contiguous
         if not len(cut.sender):
             return
         wishes = which, tiles, order_of(np.stack([which, tiles]), [0, 1])
@@ -69,7 +69,7 @@ class Tally:
 
     def _count_sent(self, cut: _Pieces, wanted: np.ndarray, fragments: np.ndarray, item_bytes: int) -> None:
         """Every piece once at its sender, however many boxes share it, every element of a sender once."""
-        bounds = cut.bounds[:, :, wanted]
+        bounds = cut.bounds.take(wanted, axis=2)
         piece = wanted[equal_rows(bounds.reshape(2 * len(bounds), -1))[1]]
         np.add.at(self.total["fragments_sent"], cut.sender[piece], fragments[piece])
         fresh = _fresh_elements(cut, piece, cut.sender[piece], self.tiles)
@@ -114,8 +114,9 @@ def _cut(mapping: TileMapping, bounds: np.ndarray, shape: np.ndarray) -> _Pieces
     if axis == FLAT:
         box, starts, stops = numerics.element_runs(bounds, shape)
         axis, bounds, shape = 0, np.stack([starts, stops])[None], shape.prod(keepdims=True)
-    run, interval = numerics.cut_at_intervals(mapping.starts, mapping.stops, bounds[axis, 0], bounds[axis, 1])
-    pieces = bounds[:, :, run]
+    starts, stops = np.ascontiguousarray(bounds[axis])
+    run, interval = numerics.cut_at_intervals(mapping.starts, mapping.stops, starts, stops)
+    pieces = bounds.take(run, axis=2)
     np.maximum(pieces[axis, 0], mapping.starts[interval], out=pieces[axis, 0])
     np.minimum(pieces[axis, 1], mapping.stops[interval], out=pieces[axis, 1])
     return _Pieces(box=box[run], sender=mapping.tiles[interval], bounds=pieces, shape=shape, axis=axis)
@@ -124,7 +125,7 @@ def _cut(mapping: TileMapping, bounds: np.ndarray, shape: np.ndarray) -> _Pieces
 def _fresh_elements(cut: _Pieces, piece: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
     """int64[groups]: elements of pieces, every element once per group however many pieces of the group share it."""
     total = np.zeros(groups, np.int64)
-    run, starts, stops = numerics.element_runs(cut.bounds[:, :, piece], cut.shape)
+    run, starts, stops = numerics.element_runs(cut.bounds.take(piece, axis=2), cut.shape)
     group = group[run]
     numerics.add_fresh(group, starts, stops, order_of(np.stack([group, starts]), [0, 1]), total)
     return total

@@ -134,10 +134,24 @@ def run_at(bounds, box, axis, number, strides):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True, nogil=True)
 def strides_of(shape):  # type: ignore[no-untyped-def]
     """Elements from one index to the next along every axis, in C order."""
-    strides = np.ones(len(shape), np.int64)
-    for axis in range(len(shape) - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * shape[axis + 1]
+    strides = np.empty(len(shape), np.int64)
+    elements = 1
+    for axis in range(len(shape) - 1, -1, -1):
+        strides[axis] = elements
+        elements *= shape[axis]
     return strides
+
+
+@numba.njit(cache=True, nogil=True)
+def first_from(entries, least, low, high):  # type: ignore[no-untyped-def]
+    """The first of entries[low:high], which ascend, that is at least `least`; high if none is."""
+    while low < high:
+        middle = (low + high) // 2
+        if entries[middle] < least:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @numba.njit(cache=True, nogil=True)
@@ -159,10 +173,13 @@ NONE, SEVERAL = -1, -2
 @numba.njit(cache=True, nogil=True)
 def interval_of_tiles(holders):  # type: ignore[no-untyped-def]
     """(first holder, interval of every tile from it to the last holder: its only one, or NONE, or SEVERAL)."""
-    if not len(holders):
-        return 0, np.full(1, NONE)
-    low, high = holders.min(), holders.max()
-    only = np.full(high - low + 1, NONE)
+    low, high = 0, -1
+    for at in range(len(holders)):
+        low = holders[at] if at == 0 else min(low, holders[at])
+        high = max(high, holders[at])
+    only = np.empty(high - low + 1, np.int64)
+    for at in range(len(only)):
+        only[at] = NONE
     for at in range(len(holders)):
         only[holders[at] - low] = at if only[holders[at] - low] == NONE else SEVERAL
     return low, only
@@ -171,12 +188,13 @@ def interval_of_tiles(holders):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True, nogil=True)
 def local_boxes(holders, starts, stops, axis, shape, tiles, bounds):  # type: ignore[no-untyped-def]
     """bool[boxes]: whether tiles[k] holds all of box k; intervals are along `axis`, along elements where it is -1."""
-    local = np.ones(len(tiles), np.bool_)
+    local = np.empty(len(tiles), np.bool_)
     strides, along = strides_of(shape), whole_from(bounds, shape) if axis < 0 else axis
     low, only = interval_of_tiles(holders)
     for box in range(len(tiles)):
         tile = tiles[box]
         at = only[tile - low] if 0 <= tile - low < len(only) else NONE
+        local[box] = True
         for number in range(1 if axis >= 0 else runs_of(bounds, box, along)):
             if axis >= 0:
                 start, stop = bounds[axis, 0, box], bounds[axis, 1, box]
@@ -185,7 +203,7 @@ def local_boxes(holders, starts, stops, axis, shape, tiles, bounds):  # type: ig
             if at >= 0:
                 held = stop <= start or (starts[at] <= start and stop <= stops[at])
             else:
-                where = np.searchsorted(starts, start, side="right") - 1 if at == SEVERAL else NONE
+                where = first_from(starts, start + 1, 0, len(starts)) - 1 if at == SEVERAL else NONE
                 held = holds(holders, starts, stops, where, tile, start, stop)
             if not held:
                 local[box] = False
@@ -200,8 +218,8 @@ def contained_boxes(owners, delivered, tiles, bounds):  # type: ignore[no-untype
     first = last = latest = 0
     for box in range(len(tiles)):
         if box == 0 or tiles[box] != tiles[box - 1]:
-            first = latest = np.searchsorted(owners, tiles[box], side="left")
-            last = np.searchsorted(owners, tiles[box], side="right")
+            first = latest = first_from(owners, tiles[box], 0, len(owners))
+            last = first_from(owners, tiles[box] + 1, first, len(owners))
         for turn in range(last - first):
             part = first + (latest - first + turn) % (last - first)  # where the box before it was found, comes first
             within = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from mimdsim.numerics.boxes import run_at, runs_of, strides_of, whole_from
+from mimdsim.numerics.boxes import first_from, run_at, runs_of, strides_of, whole_from
 
 
 @numba.njit(cache=True, nogil=True)
@@ -33,15 +33,17 @@ def element_runs(bounds, shape):  # type: ignore[no-untyped-def]
 def cut_at_intervals(starts, stops, along_start, along_stop):  # type: ignore[no-untyped-def]
     """(run, interval) of every piece of runs from along_start to along_stop, cut at ascending intervals."""
     first, count = np.empty(len(along_start), np.int64), np.empty(len(along_start), np.int64)
+    total = 0
     for run in range(len(along_start)):
-        first[run] = np.searchsorted(stops, along_start[run], side="right")
+        first[run] = first_from(stops, along_start[run] + 1, 0, len(stops))
         end = first[run]
         if end < len(starts) and starts[end] < along_stop[run]:
             end += 1
             if end < len(starts) and starts[end] < along_stop[run]:
-                end = np.searchsorted(starts, along_stop[run], side="left")
+                end = first_from(starts, along_stop[run], end, len(starts))
         count[run] = end - first[run]
-    run_of, interval = np.empty(count.sum(), np.int64), np.empty(count.sum(), np.int64)
+        total += count[run]
+    run_of, interval = np.empty(total, np.int64), np.empty(total, np.int64)
     place = 0
     for run in range(len(along_start)):
         for number in range(count[run]):
@@ -53,8 +55,9 @@ def cut_at_intervals(starts, stops, along_start, along_stop):  # type: ignore[no
 @numba.njit(cache=True, nogil=True)
 def elements_and_fragments(bounds, shape, axis):  # type: ignore[no-untyped-def]
     """Of every piece: elements, and separate runs per interval of the mapped axis, whose own part counts as whole."""
-    elements, fragments = np.ones(bounds.shape[2], np.int64), np.ones(bounds.shape[2], np.int64)
+    elements, fragments = np.empty(bounds.shape[2], np.int64), np.empty(bounds.shape[2], np.int64)
     for piece in range(bounds.shape[2]):
+        elements[piece] = fragments[piece] = 1
         joined = True
         for along in range(len(bounds) - 1, -1, -1):
             length = bounds[along, 1, piece] - bounds[along, 0, piece]
@@ -67,6 +70,13 @@ def elements_and_fragments(bounds, shape, axis):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
+def add_up(counts):  # type: ignore[no-untyped-def]
+    """Every count becomes the sum of all up to it."""
+    for place in range(1, len(counts)):
+        counts[place] += counts[place - 1]
+
+
+@numba.njit(cache=True, nogil=True)
 def count_received(  # type: ignore[no-untyped-def]
     which, reader, order, piece_box, sender, size_bytes, fragments, boxes, per_chip, received, pieces_received, shared
 ):
@@ -76,10 +86,11 @@ def count_received(  # type: ignore[no-untyped-def]
     Shared is what both tiles of a pair (on a chip, 2n and 2n + 1) receive alike: of a box, what neither holds.
     """
     begin = np.zeros(boxes + 1, np.int64)
-    for box in which:
-        begin[box + 1] += 1
-    begin = np.cumsum(begin)
-    ordered = reader[order]
+    ordered = np.empty(len(order), np.int64)
+    for place in range(len(order)):
+        begin[which[place] + 1] += 1
+        ordered[place] = reader[order[place]]
+    add_up(begin)
     all_bytes, all_fragments = np.zeros(boxes, np.int64), np.zeros(boxes, np.int64)
     own_bytes, own_fragments = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
     others = np.empty(len(piece_box), np.int64)
@@ -88,7 +99,7 @@ def count_received(  # type: ignore[no-untyped-def]
         all_bytes[box] += size_bytes[piece]
         all_fragments[box] += fragments[piece]
         low, high = begin[box], begin[box + 1]
-        at = low + np.searchsorted(ordered[low:high], sender[piece])
+        at = first_from(ordered, sender[piece], low, high)
         others[piece] = high - low - (at < high and ordered[at] == sender[piece])
         while at < high and ordered[at] == sender[piece]:
             own_bytes[at] += size_bytes[piece]
@@ -121,7 +132,7 @@ def linked_pieces(which, reader, order, piece_box, sender, boxes, per_chip):  # 
             chips[found] = chip
             begin[box + 1] += 1
             found += 1
-    begin = np.cumsum(begin)
+    add_up(begin)
     total = 0
     for piece in range(len(piece_box)):
         for at in range(begin[piece_box[piece]], begin[piece_box[piece] + 1]):

@@ -116,8 +116,8 @@ def is_local(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: 
     if mapping.is_replicated:
         return np.isin(tiles, mapping.tiles)
     axis = -1 if mapping.axis == FLAT else mapping.axis
-    given = mapping.tiles, mapping.starts, mapping.stops, axis, np.array(shape, np.int64), tiles, bounds_of(boxes)
-    local: np.ndarray = numerics.local_boxes(*given)
+    given = axis, np.array(shape, np.int64), np.ascontiguousarray(tiles), bounds_of(boxes)
+    local: np.ndarray = numerics.local_boxes(mapping.tiles, mapping.starts, mapping.stops, *given)
     return local
 
 

@@ -164,7 +164,7 @@ def _undelivered(superstep: Superstep, variable: str, tiles: np.ndarray, boxes: 
 def _contained(delivery: Delivery, tiles: np.ndarray, boxes: np.ndarray) -> np.ndarray:
     """bool[rows]: inside one delivered box."""
     order = order_of(delivery.tiles[None], [0])
-    given = delivery.tiles[order], bounds_of(delivery.boxes)[:, :, order], tiles, bounds_of(boxes)
+    given = delivery.tiles[order], bounds_of(delivery.boxes).take(order, axis=2), tiles, bounds_of(boxes)
     inside: np.ndarray = numerics.contained_boxes(*given)
     return inside
 
