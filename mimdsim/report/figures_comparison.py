@@ -28,14 +28,15 @@ def draw_comparison(profile: RunProfile) -> Figure | None:
         axes.errorbar(1e3 * one.seconds, height, xerr=reach, color=INK, capsize=3, linewidth=1.1)
         words = one.ratio_words if one.fits else "does not fit its memory"
         note = f"{milliseconds(one.seconds)} ms" + ("" if words == "–" else f" · {words}")
-        axes.text(1e3 * high + 0.012 * longest, height, note, va="center", fontsize=9)
+        beside = axes.get_yaxis_transform()  # a column right of the bars, for which the layout makes room
+        axes.text(1.01, height, note, va="center", fontsize=9, transform=beside)
     stars = ["★ " if one.strongest else "" for one in found]
-    names = [star + clipped(one.label, 52) for star, one in zip(stars, found, strict=True)]
+    names = [star + clipped(one.label, 64) for star, one in zip(stars, found, strict=True)]
     axes.set_yticks(range(len(found)), names)
     for label, one in zip(axes.get_yticklabels(), found, strict=True):
         label.set_fontweight("bold" if one.tiled or one.strongest else "normal")
     heading(figure, "One training step on every machine (★ strongest strategy of its GPU; whiskers: interval)")
     axes.set_xlabel("milliseconds per training step")
-    axes.set_xlim(0, 1.62 * longest or None)
+    axes.set_xlim(0, 1.03 * longest or None)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
