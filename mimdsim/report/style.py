@@ -81,6 +81,7 @@ def picture(figure: Figure, form: str) -> bytes:
     with matplotlib.style.context(STYLE, after_reset=True), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a title may be in any script
         figure.savefig(memory, format=form, dpi=PNG_DOTS_PER_INCH, metadata=metadata)
+    figure.set_layout_engine("none")  # it is laid out now: the next form is drawn once, where it stands
     return memory.getvalue()
 
 
