@@ -36,11 +36,19 @@ def test_run_writes_page_figures_tables_and_profile(folder: Path) -> None:
     assert not list(folder.rglob("*.tmp"))
 
 
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is drawn, where only profiles are looked at: drawing takes most of a short run."""
+    monkeypatch.setattr("mimdsim.report.figures.drawn", lambda _: [])
+
+
+@pytest.mark.usefixtures("no_figures")
 def test_same_seed_same_bytes(folder: Path, tmp_path: Path) -> None:
     mimdsim("run", "digits", "bow", "--out", str(tmp_path), *SHORT)
     assert (tmp_path / "profile.json").read_bytes() == (folder / "profile.json").read_bytes()
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_another_seed_gives_another_profile(folder: Path, tmp_path: Path) -> None:
     mimdsim("run", "digits", "bow", "--out", str(tmp_path), *SHORT, "--set", "seed=7")
     assert (tmp_path / "profile.json").read_bytes() != (folder / "profile.json").read_bytes()
@@ -72,6 +80,7 @@ def test_report_is_drawn_from_the_profile_alone(folder: Path, tmp_path: Path) ->
     assert "ms per training step" in output
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_compare_puts_machines_side_by_side(tmp_path: Path) -> None:
     mimdsim("compare", "digits", "mk2", "h100", "v100", "--out", str(tmp_path), *SHORT)
     profile = load_profile(tmp_path / "profile.json")
