@@ -37,7 +37,7 @@ SMOOTH = Codelet(
     name="Smooth",
     fields=(
         Field(name="out", access="write", box=("start:stop",)),
-        Field(name="cells", access="read", box=("before:after",)),  # reaches into the neighbours' tiles
+        Field(name="cells", access="read", box=("start:after",)),  # reaches into the neighbours' tiles
     ),
     columns=(),
     compute=smooth,
@@ -53,27 +53,32 @@ SMOOTH = Codelet(
 
 
 def make_program() -> Program:
-    """Cells on four tiles, two vertices a tile; the outermost cells are kept."""
-    edges = np.arange(TILES + 1) * CELLS // TILES
-    mapping = TileMapping.split(0, np.arange(TILES), edges[:-1], edges[1:])
-    starts = np.arange(2 * TILES) * CELLS // (2 * TILES)
-    stops = starts + CELLS // (2 * TILES)
-    inner_start, inner_stop = np.maximum(starts, 1), np.minimum(stops, CELLS - 1)
+    """New cells from old ones, which have one more at either end; two vertices a tile."""
+    vertices = min(2 * TILES, CELLS)  # none without cells
+    edges = np.arange(vertices + 1) * CELLS // vertices  # their shares differ by one cell at most
+    tiles, starts, stops = np.arange(vertices) // 2, edges[:-1], edges[1:]
+    padded = np.array([0, *edges[1:-1] + 1, CELLS + 2])  # old cell n + 1 lies where new cell n does
+    mappings = {
+        "old": TileMapping.split(0, tiles, padded[:-1], padded[1:]),
+        "new": TileMapping.split(0, tiles, starts, stops),
+    }
+    shapes = {"old": (CELLS + 2,), "new": (CELLS,)}
     table = VertexTable(
         codelet=SMOOTH,
         layer="",
-        tiles=np.arange(2 * TILES) // 2,
+        tiles=tiles,
         operands={"out": "new", "cells": "old"},
-        columns={"start": inner_start, "stop": inner_stop, "before": inner_start - 1, "after": inner_stop + 1},
-        extents={"cells": inner_stop - inner_start},
+        columns={"start": starts, "stop": stops, "after": stops + 2},
+        extents={"cells": stops - starts},
     )
     variables = {
-        name: Variable(name=name, shape=(CELLS,), dtype="float32", mapping=mapping, category="neuron states")
+        name: Variable(name=name, shape=shapes[name], dtype="float32", mapping=mappings[name], category="neuron states")
         for name in ("old", "new")
     }
     program = Program(
         tiles=TILES,
         variables=variables,
+        # phase: the part of a training step it runs in, one of mimdsim.base.phases.PHASES; any other is refused
         body=(Superstep(name="smooth", op="stencil", phase="forward", stage="smooth", tables=(table,)),),
         layers=(),
         inputs={"cells": "old"},
@@ -88,11 +93,11 @@ def main() -> None:
     problems = verify(program, machine.chip.tiles)
     print("rules:", "kept" if not problems else problems[0].message)
     executor = Executor(program)
-    cells = np.sin(np.arange(CELLS, dtype=np.float32))
+    cells = np.sin(np.arange(CELLS + 2, dtype=np.float32))
     executor.write({"cells": cells})
     executor.run()
     expected = (cells[:-2] + cells[1:-1] + cells[2:]) / 3
-    print("largest error:", float(np.abs(executor.read("smoothed")[1:-1] - expected).max()))
+    print("largest error:", float(np.abs(executor.read("smoothed") - expected).max()))
     memory = measure_memory(program, machine)
     profile = time_program(
         program, machine, RecordedActivity(ids={}, counts={}, dropped={}), memory_profile(program, memory, machine)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from mimdsim.functional import Executor
+from mimdsim.program import verify
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -20,3 +28,27 @@ def test_hand_written_program_keeps_the_rules_computes_and_is_timed() -> None:
     # exchange 100 fixed and 2 fragments each way at 2 cycles
     assert lines["bytes received by tile"] == "[4, 8, 8, 4]"
     assert lines["cycles"] == "compute 300, exchange 108, sync 126"
+
+
+def hand_written(cells: int, tiles: int) -> ModuleType:
+    """The example as a module, for another size."""
+    spec = importlib.util.spec_from_file_location("hand_written", ROOT / "examples" / "hand_written.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.CELLS, module.TILES = cells, tiles
+    return module
+
+
+@pytest.mark.parametrize(("cells", "tiles"), [(100, 16), (33, 4), (7, 4), (3, 4), (1, 1), (5, 1), (1000, 7)])
+def test_the_hand_written_program_is_right_for_every_size(cells: int, tiles: int) -> None:
+    program = hand_written(cells, tiles).make_program()
+    assert verify(program, tiles) == ()
+    executor = Executor(program)
+    old = np.sin(np.arange(cells + 2, dtype=np.float32))
+    executor.write({"cells": old})
+    executor.run()
+    np.testing.assert_allclose(executor.read("smoothed"), (old[:-2] + old[1:-1] + old[2:]) / 3, atol=1e-6)
+    (table,) = next(program.supersteps())[0].tables
+    assert np.ptp(table.extents["cells"]) <= 1

@@ -9,8 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from mimdsim.base.errors import MappingError
 from mimdsim.compiler.tally import Tally
-from mimdsim.program import Delivery, Program, Superstep, Variable
+from mimdsim.program import Delivery, Program, Superstep, Variable, VertexTable
+from mimdsim.program.codelet import Field
 from mimdsim.program.mapping import FLAT
 from mimdsim.program.rows import (
     bounds_of,
@@ -23,15 +25,33 @@ from mimdsim.program.rows import (
     takes_timestep,
     to_runs,
 )
+from mimdsim.program.verify import Problem, check_boxes, check_homes, check_places, unfit_box
 
 
 def plan_exchanges(program: Program) -> Program:
-    """The program with an exchange in every superstep whose vertices or copies need remote data."""
+    """The program with an exchange in every superstep whose vertices or copies need remote data.
+
+    Raises MappingError, as `verify` words it, for tiles and variables that are not there and boxes that do not fit.
+    """
+    _refuse(check_homes(program, program.tiles))
     changed: Program = program.map_supersteps(lambda superstep: _plan(program, superstep))
     return changed
 
 
+def _refuse(problems: list[Problem]) -> None:
+    if problems:
+        raise MappingError(problems[0].message)
+
+
+def _boxes(superstep: Superstep, table: VertexTable, field: Field, variable: Variable) -> np.ndarray:
+    try:
+        return boxes_of(table, field, variable)
+    except ValueError as mismatch:
+        raise MappingError(unfit_box(superstep, table, mismatch).message) from mismatch
+
+
 def _plan(program: Program, superstep: Superstep) -> Superstep:
+    _refuse(check_places(program, superstep, program.tiles))
     tally = Tally(program.tiles, program.chips)
     deliveries: list[Delivery] = []
     for name, drop, tiles, boxes in _remote_reads(program, superstep):
@@ -57,11 +77,12 @@ def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, boo
             if item.access != "read":
                 continue
             variable = program.variables[table.operands[item.name]]
-            boxes = boxes_of(table, item, variable)
+            boxes = _boxes(superstep, table, item, variable)
             shape = spatial_shape(variable, item)
             mapping = spatial_mapping(variable, takes_timestep(item))
             remote = np.flatnonzero(~is_local(mapping, table.tiles, boxes, shape))
-            if len(remote):
+            if len(remote):  # what is local lies inside the variable, or harms nobody before `verify` finds it
+                _refuse(check_boxes(superstep, table, item, variable, boxes[remote], remote))
                 key = (variable.name, takes_timestep(item))
                 wanted.setdefault(key, []).append((table.tiles[remote], bounds_of(boxes).take(remote, axis=2)))
     parts = []
@@ -80,7 +101,7 @@ def _count_arranged(program: Program, superstep: Superstep, tally: Tally) -> Non
                 continue
             shape = spatial_shape(variable, item)
             mapping = spatial_mapping(variable, takes_timestep(item))
-            boxes = boxes_of(table, item, variable)
+            boxes = _boxes(superstep, table, item, variable)
             row, mapping, _, runs = to_runs(mapping, table.tiles, boxes, shape)
             first = np.searchsorted(mapping.stops, runs[:, mapping.axis, 0], side="right")
             last = np.searchsorted(mapping.starts, runs[:, mapping.axis, 1], side="left")

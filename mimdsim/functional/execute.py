@@ -17,20 +17,20 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.base.phases import PHASES
 from mimdsim.functional.chains import Chains, find_chains
 from mimdsim.functional.shares import Shares
 from mimdsim.functional.uses import Uses
 from mimdsim.functional.wide import HEAVY, widened
 from mimdsim.numerics.spikes import only_listed
 from mimdsim.program import Copy, Program, RecordedActivity, Repeat, Superstep, VertexTable
-from mimdsim.program.codelet import now_shift
+from mimdsim.program.codelet import Codelet, Field, now_shift
 from mimdsim.program.rows import boxes_of
 from mimdsim.program.verify import vertex_name
 
 # called after every superstep with (superstep, timestep, executor)
 Observer = Callable[[Superstep, int, "Executor"], None]
 Call = Callable[[int], None]
-ALL_PHASES = ("input", "forward", "loss", "backward", "update")
 
 
 class Executor:
@@ -78,7 +78,7 @@ class Executor:
         """A copy of the variable that holds graph value `name` (an output of the program)."""
         return self.arrays[self.program.outputs[name]].copy()
 
-    def run(self, phases: Collection[str] = ALL_PHASES, observe: Observer | None = None) -> None:
+    def run(self, phases: Collection[str] = PHASES, observe: Observer | None = None) -> None:
         """Run the supersteps of `phases` in program order; with an observer, each as it stands in the program."""
         if observe is not None:
             for superstep, t in self.steps(phases):
@@ -92,7 +92,7 @@ class Executor:
             run(0)
         self.arrays.update(kept)
 
-    def steps(self, phases: Collection[str] = ALL_PHASES) -> Iterator[tuple[Superstep, int]]:
+    def steps(self, phases: Collection[str] = PHASES) -> Iterator[tuple[Superstep, int]]:
         """Run one superstep after another; yields each with its timestep when it is done."""
         for superstep, t in self.program.turns(phases):
             for call in self._calls[id(superstep)]:
@@ -216,10 +216,12 @@ class Executor:
                         view = view.view()
                         view.setflags(write=False)
                     views.append(view)
+                numbers = *(column[vertex] for column in columns), *constants
                 try:
-                    codelet.compute(*views, *(column[vertex] for column in columns), *constants)
+                    codelet.compute(*views, *numbers)
                 except Exception as failure:  # whatever a user's codelet raises
-                    raise VertexFailure(superstep, table, vertex, t, failure) from failure
+                    written = _field_written(codelet, views, numbers, failure)
+                    raise VertexFailure(superstep, table, vertex, t, failure, written) from failure
 
         return call
 
@@ -279,11 +281,44 @@ class Turns:
 class VertexFailure(MappingError):
     """A vertex left its slices or wrote what it may only read."""
 
-    def __init__(self, superstep: Superstep, table: VertexTable, vertex: int, t: int, failure: Exception):
+    def __init__(
+        self,
+        superstep: Superstep,
+        table: VertexTable,
+        vertex: int,
+        t: int,
+        failure: Exception,
+        written: Field | None = None,
+    ):
         self.vertex, self.tile = vertex, int(table.tiles[vertex])
-        left = isinstance(failure, (IndexError, ValueError))
+        left = isinstance(failure, (IndexError, ValueError)) or written is not None
         what = "left its slices" if left else f"raised {type(failure).__name__}"
-        super().__init__(f"superstep '{superstep.name}', timestep {t}: {vertex_name(table, vertex)} {what}: {failure}")
+        why = f"{failure}" if written is None else f"it {written_though_read(written)} ({failure})"
+        super().__init__(f"superstep '{superstep.name}', timestep {t}: {vertex_name(table, vertex)} {what}: {why}")
+
+
+def written_though_read(field: Field) -> str:
+    """What is wrong when a vertex writes a field that it may only read, and what to declare."""
+    return f'writes its field \'{field.name}\', declared access="read"; declare "write", or "update" for both'
+
+
+def _is_read_only(failure: Exception) -> bool:
+    return any(word in str(failure) for word in ("read-only", "readonly"))  # as numpy and as numba put it
+
+
+def _field_written(
+    codelet: Codelet, views: list[np.ndarray], numbers: tuple[Any, ...], failure: Exception
+) -> Field | None:
+    """The field that the vertex wrote though it may only read it: protected alone, it makes the vertex fail again."""
+    for index, item in enumerate(codelet.fields) if _is_read_only(failure) else ():
+        copies = [view.copy() for view in views]
+        copies[index].setflags(write=item.writes)
+        try:
+            codelet.compute(*copies, *numbers)
+        except Exception as again:
+            if _is_read_only(again):
+                return item
+    return None
 
 
 def index_of(box: tuple[str, ...], bounds: np.ndarray) -> tuple[Any, ...]:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.functional.execute import ALL_PHASES, Executor, Observer, VertexFailure, index_of
+from mimdsim.base.phases import PHASES
+from mimdsim.functional.execute import Executor, Observer, VertexFailure, index_of, written_though_read
 from mimdsim.program import Superstep, VertexTable
 from mimdsim.program.rows import boxes_of
 from mimdsim.program.verify import vertex_name
@@ -20,7 +21,7 @@ from mimdsim.program.verify import vertex_name
 INTEGER_POISON = -(2**30)  # as an index it leaves every array, also counted from the end
 
 
-def execute_strictly(executor: Executor, phases: Collection[str] = ALL_PHASES, observe: Observer | None = None) -> None:
+def execute_strictly(executor: Executor, phases: Collection[str] = PHASES, observe: Observer | None = None) -> None:
     """Run the program of `executor` on its arrays; raises MappingError that names the vertex that broke a rule."""
     for superstep, t in executor.program.turns(phases):
         _run(executor, superstep, t)
@@ -73,6 +74,8 @@ def _run_vertex(
         if item.writes:
             outside[index] = False
         if not np.array_equal(shadow[outside], old[outside], equal_nan=True):
+            if not item.writes and not np.array_equal(shadow[index], old[index], equal_nan=True):
+                raise MappingError(f"{name} {written_though_read(item)}")
             raise MappingError(f"{name} writes '{table.operands[item.name]}' outside its slice")
         if item.writes:
             value = shadow[index]

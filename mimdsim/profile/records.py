@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SCHEMA_VERSION = 3
-PHASES = ("input", "forward", "loss", "backward", "update")
 
 
 @dataclass(frozen=True, kw_only=True)

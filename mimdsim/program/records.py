@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError, suggest
+from mimdsim.base.errors import MappingError, near, suggest
+from mimdsim.base.phases import PHASES
 from mimdsim.program.codelet import Codelet, Recorded
 from mimdsim.program.mapping import TileMapping
 from mimdsim.program.repeats import Body, Repeat, Stretch, changed, stretches, turns
@@ -218,6 +219,7 @@ class Exchange:
 class Superstep:
     """sync, exchange, compute. `op` is the graph operation it serves; `stage` groups what may be merged across layers.
 
+    phase is one of PHASES: the part of the training step that it runs in and is reported under.
     defines: (variable, graph value) pairs complete after this superstep, for checks against the interpreter.
     exchange None: not planned yet.
     """
@@ -231,6 +233,13 @@ class Superstep:
     exchange: Exchange | None = None
     defines: tuple[tuple[str, str], ...] = ()
     mergeable: bool = True
+
+    def __post_init__(self) -> None:
+        if self.phase not in PHASES:
+            raise MappingError(
+                f"superstep '{self.name}': phase '{self.phase}' must be one of {', '.join(PHASES)}"
+                f"{near(self.phase, PHASES)}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,8 +1,9 @@
 """The rules of the machine, checked on a program without running it.
 
-1 every vertex is on a tile of the machine; 2 every box lies inside its variable; 3 every read is local or delivered to
-the vertex's tile in the same superstep; 4 every write is local; 5 nothing is written twice in a superstep, and nothing
-is read that another vertex of the superstep writes; 6 every timestep index is inside a repeat.
+1 every vertex and every element is on a tile of the machine; 2 every box lies inside its variable; 3 every read is
+local or delivered to the vertex's tile in the same superstep; 4 every write is local; 5 nothing is written twice in a
+superstep, and nothing is read that another vertex of the superstep writes; 6 every timestep index is inside a repeat;
+7 an output that vertices write is written whole (`mimdsim.program.outputs`).
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError
+from mimdsim.base.errors import MappingError, near
 from mimdsim.numerics import boxes as numerics
 from mimdsim.program.codelet import Field
 from mimdsim.program.mapping import FLAT, TileMapping
+from mimdsim.program.outputs import unwritten_outputs
 from mimdsim.program.records import Delivery, Program, Superstep, Variable, VertexTable
 from mimdsim.program.rows import (
     bounds_of,
@@ -34,7 +36,7 @@ Boxes = dict[tuple[int, str], np.ndarray]  # by (identity of the table, field), 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A broken rule: which, where, and the vertex's row in its table (-1: not a vertex)."""
+    """A broken rule: which, where, and the vertex's row in its table (-1: not a vertex; empty: no one superstep)."""
 
     rule: str
     superstep: str
@@ -46,17 +48,58 @@ class Problem:
 
 def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
     """Every broken rule (at most MAX_PROBLEMS), in program order; empty when the program is sound."""
-    problems: list[Problem] = []
     if not any(True for _ in program.supersteps()):
         raise MappingError("the program has no superstep")
+    problems = check_homes(program, tiles)
     for superstep, times, _ in program.supersteps():
         kept: Boxes = {}
+        problems += _check_copies(program, superstep)
         for table in superstep.tables:
             problems += _check_table(program, superstep, table, tiles, times, kept)
         problems += _check_writes(program, superstep, kept)
         if len(problems) >= MAX_PROBLEMS:
             break
+    if not problems:  # boxes that are inside their variables and do not meet can be counted
+        problems += [_at_large("outputs are written whole", text) for text in unwritten_outputs(program)]
     return tuple(problems[:MAX_PROBLEMS])
+
+
+def check_homes(program: Program, tiles: int) -> list[Problem]:
+    """Variables with elements on tiles that are not there."""
+    problems = []
+    for variable in program.variables.values():
+        outside = _outside(variable.mapping.tiles, tiles)
+        if len(outside):
+            text = f"variable '{variable.name}' has elements on tile {int(variable.mapping.tiles[outside[0]])}"
+            problems.append(_at_large("tile exists", f"{text}, {_but_tiles(tiles)}"))
+    return problems
+
+
+def check_places(program: Program, superstep: Superstep, tiles: int) -> list[Problem]:
+    """What a superstep names that is not there, tiles and variables: without these its exchange cannot be planned."""
+    problems = _check_copies(program, superstep)
+    for table in superstep.tables:
+        problems += _check_tiles(superstep, table, tiles)
+        problems += [_unknown_variable(program, superstep, table, item) for item in table.codelet.fields
+                     if table.operands[item.name] not in program.variables]  # fmt: skip
+    return problems
+
+
+def check_boxes(
+    superstep: Superstep, table: VertexTable, field: Field, variable: Variable, boxes: np.ndarray, rows: np.ndarray
+) -> list[Problem]:
+    """The first of `boxes`, those of the vertices `rows`, that is not inside the variable."""
+    shape = np.array(spatial_shape(variable, field), np.int64)
+    first = int(numerics.first_outside(bounds_of(boxes), shape))
+    if first < 0:
+        return []
+    text = f"touches {describe_box(variable.name, boxes[first])}, outside the variable's shape {shape.tolist()}"
+    return [_problem("box inside variable", superstep, table, int(rows[first]), text)]
+
+
+def unfit_box(superstep: Superstep, table: VertexTable, mismatch: ValueError) -> Problem:
+    """A box that `boxes_of` could not make."""
+    return _problem("box fits variable", superstep, table, 0, f"cannot be placed: {mismatch}")
 
 
 def vertex_name(table: VertexTable, vertex: int) -> str:
@@ -76,6 +119,46 @@ def _problem(rule: str, superstep: Superstep, table: VertexTable, vertex: int, t
     )
 
 
+def _at_large(rule: str, text: str, superstep: str = "") -> Problem:
+    return Problem(rule=rule, superstep=superstep, codelet="", vertex=-1, tile=-1, message=text)
+
+
+def _outside(numbers: np.ndarray, tiles: int) -> np.ndarray:
+    """Which of some tile numbers the machine does not have; two passes without a copy when it has them all."""
+    if not len(numbers) or (numbers.min() >= 0 and numbers.max() < tiles):
+        return np.zeros(0, np.int64)
+    return np.flatnonzero((numbers < 0) | (numbers >= tiles))
+
+
+def _but_tiles(tiles: int) -> str:
+    return f"but the machine has tiles 0 to {tiles - 1}; map it to fewer tiles or choose a larger machine"
+
+
+def _check_tiles(superstep: Superstep, table: VertexTable, tiles: int) -> list[Problem]:
+    outside = _outside(table.tiles, tiles)
+    row = int(outside[0]) if len(outside) else 0
+    return [_problem("tile exists", superstep, table, row, _but_tiles(tiles))] if len(outside) else []
+
+
+def _check_copies(program: Program, superstep: Superstep) -> list[Problem]:
+    names = [name for copy in superstep.copies for name in (copy.source, copy.target) if name not in program.variables]
+    return [
+        _at_large(
+            "variable exists",
+            f"superstep '{superstep.name}': copies '{name}', which is no variable of the program"
+            f"{near(name, program.variables)}",
+            superstep.name,
+        )
+        for name in names
+    ]
+
+
+def _unknown_variable(program: Program, superstep: Superstep, table: VertexTable, field: Field) -> Problem:
+    name = table.operands[field.name]
+    text = f"reads '{name}' through field '{field.name}', which is no variable of the program"
+    return _problem("variable exists", superstep, table, 0, text + near(name, program.variables))
+
+
 def _first(mask: np.ndarray | np.bool_) -> int:
     return int(np.flatnonzero(mask)[0])
 
@@ -91,16 +174,13 @@ def _boxes_once(table: VertexTable, field: Field, variable: Variable, kept: Boxe
 def _check_table(
     program: Program, superstep: Superstep, table: VertexTable, tiles: int, times: int, kept: Boxes
 ) -> list[Problem]:
-    problems: list[Problem] = []
-    outside = np.asarray((table.tiles < 0) | (table.tiles >= tiles))
-    if outside.any():
-        text = f"but the machine has tiles 0 to {tiles - 1}; map it to fewer tiles or choose a larger machine"
-        return [_problem("tile exists", superstep, table, _first(outside), text)]
+    problems = _check_tiles(superstep, table, tiles)
+    if problems:
+        return problems
     for item in table.codelet.fields:
         name = table.operands[item.name]
         if name not in program.variables:
-            text = f"reads '{name}' through field '{item.name}', which is no variable of the program"
-            problems.append(_problem("variable exists", superstep, table, 0, text))
+            problems.append(_unknown_variable(program, superstep, table, item))
             continue
         variable = program.variables[name]
         if takes_timestep(item) and variable.entries != "segment" and times != variable.shape[0]:
@@ -111,14 +191,13 @@ def _check_table(
         try:
             boxes = _boxes_once(table, item, variable, kept)
         except ValueError as mismatch:
-            problems.append(_problem("box fits variable", superstep, table, 0, f"cannot be placed: {mismatch}"))
+            problems.append(unfit_box(superstep, table, mismatch))
+            continue
+        misplaced = check_boxes(superstep, table, item, variable, boxes, np.arange(len(boxes)))
+        if misplaced:
+            problems += misplaced
             continue
         shape = np.array(spatial_shape(variable, item), np.int64)
-        row = int(numerics.first_outside(bounds_of(boxes), shape))
-        if row >= 0:
-            text = f"touches {describe_box(name, boxes[row])}, outside the variable's shape {shape.tolist()}"
-            problems.append(_problem("box inside variable", superstep, table, row, text))
-            continue
         mapping = spatial_mapping(variable, takes_timestep(item))
         remote = ~is_local(mapping, table.tiles, boxes, spatial_shape(variable, item))
         if item.writes and mapping.is_replicated and len(mapping.tiles) > 1:

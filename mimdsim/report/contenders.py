@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mimdsim.base.phases import PHASES
 from mimdsim.profile import GpuProfile, RunProfile, TiledProfile
-from mimdsim.profile.records import PHASES
 from mimdsim.report.wording import significant
 
 BOUND = " (a bound)"  # beside strategies that nobody has built

@@ -1,0 +1,76 @@
+"""Whether the outputs of a program are written whole: what no vertex writes stays zero, and nobody is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from mimdsim.numerics import pieces
+from mimdsim.program.records import Program, Superstep, Variable
+from mimdsim.program.rows import bounds_of, boxes_of, describe_box, takes_timestep
+
+
+def unwritten_outputs(program: Program) -> Iterator[str]:
+    """What is wrong with every output that vertices write, but not all of.
+
+    Expects a program that keeps the other rules. Not asked: what the host gives, what is loaded with values, and what
+    is copied whole or written both at a timestep and over all of them. An element that one timestep writes counts as
+    written in all.
+    """
+    given = {*program.inputs.values(), *(name for name, held in program.variables.items() if held.values is not None)}
+    copied = {copy.target for superstep, _, _ in program.supersteps() for copy in superstep.copies}
+    asked = {name: value for value, name in program.outputs.items() if name not in given | copied}
+    for name, value in asked.items():
+        if name not in program.variables:
+            continue
+        found = _first_unwritten(program, program.variables[name])
+        if found is not None:
+            missing, total, box = found
+            yield (
+                f"output '{value}': {missing} of {total} elements of '{name}' are written by no vertex, the first is "
+                f"{describe_box(name, box)}; let a vertex write them, or make '{name}' an input of the program too"
+            )
+
+
+def _first_unwritten(program: Program, variable: Variable) -> tuple[int, int, np.ndarray] | None:
+    """(elements unwritten, elements in all, box of the first one), without a timestep axis that vertices take."""
+    parts: list[np.ndarray] = []
+    kinds = set()
+    shape = variable.shape
+    for superstep, _, _ in program.supersteps():
+        written = list(_written(superstep, variable))
+        kinds |= {drop for drop, _ in written}
+        if not written or len(kinds) > 1:
+            continue
+        shape = variable.shape[1:] if kinds == {True} else variable.shape
+        boxes = np.concatenate([found for _, found in written])
+        # boxes of one superstep do not meet, so that their volumes tell when everything is written
+        if int(np.prod(boxes[:, :, 1] - boxes[:, :, 0], axis=1, dtype=np.int64).sum()) >= np.prod(shape):
+            return None
+        parts.append(boxes)
+    if len(kinds) != 1:
+        return None
+    _, start, stop = pieces.element_runs(bounds_of(np.concatenate(parts)), np.array(shape, np.int64))
+    return _gaps(start, stop, shape)
+
+
+def _written(superstep: Superstep, variable: Variable) -> Iterator[tuple[bool, np.ndarray]]:
+    """(timestep axis taken, boxes) of the fields that write the variable in a superstep."""
+    for table in superstep.tables:
+        for item in table.codelet.fields:
+            if item.writes and table.operands[item.name] == variable.name:
+                yield takes_timestep(item), boxes_of(table, item, variable)
+
+
+def _gaps(start: np.ndarray, stop: np.ndarray, shape: tuple[int, ...]) -> tuple[int, int, np.ndarray] | None:
+    """What runs of elements leave out of a tensor of `shape`, as `_first_unwritten` tells it."""
+    total = int(np.prod(shape, dtype=np.int64))
+    order = np.argsort(start, kind="stable")
+    begins = np.append(start[order], total)
+    ended = np.maximum.accumulate(np.insert(stop[order], 0, 0))  # up to where all before is written or counted
+    lacking = np.maximum(begins - ended, 0)
+    if not lacking.any():
+        return None
+    first = np.unravel_index(int(ended[np.flatnonzero(lacking)[0]]), shape)
+    return int(lacking.sum()), total, np.array([[index, index + 1] for index in first], np.int64)
