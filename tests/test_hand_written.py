@@ -1,0 +1,217 @@
+"""What a newcomer gets wrong in a program of their own: each mistake is named where it is made, none is passed over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mimdsim.base.errors import MappingError
+from mimdsim.base.phases import PHASES
+from mimdsim.compiler import plan_exchanges
+from mimdsim.functional import Executor, execute_strictly
+from mimdsim.functional.execute import VertexFailure
+from mimdsim.program import (
+    Codelet,
+    Copy,
+    Field,
+    Program,
+    Repeat,
+    Superstep,
+    TileMapping,
+    Variable,
+    VertexTable,
+    WorkerBundles,
+    verify,
+)
+
+TILES, EACH = 4, 3
+CELLS = TILES * EACH
+STARTS = np.arange(TILES) * EACH
+COST = WorkerBundles(fixed=1, terms=(), kind="assumed", source="a test")
+
+
+def copy_cells(out: np.ndarray, cells: np.ndarray, again: np.ndarray) -> None:
+    out[:] = cells + again
+
+
+def codelet(compute: Callable[..., None] = copy_cells, box: tuple[str, ...] = ("start:stop",)) -> Codelet:
+    return Codelet(
+        name="Take",
+        fields=(
+            Field(name="out", access="write", box=box),
+            Field(name="cells", access="read", box=("from:to",)),
+            Field(name="again", access="read", box=("from:to",)),
+        ),
+        columns=(),
+        compute=compute,
+        form="vertex",
+        cost=COST,
+    )
+
+
+def variable(name: str, **changes: Any) -> Variable:
+    mapping = TileMapping.split(0, np.arange(TILES), STARTS, STARTS + EACH)
+    given = {"name": name, "shape": (CELLS,), "dtype": "float32", "mapping": mapping, "category": "neuron states"}
+    return Variable(**(given | changes))
+
+
+def program(compute: Callable[..., None] = copy_cells, shape: tuple[int, ...] = (CELLS,), **changes: Any) -> Program:
+    """One vertex a tile; every one reads the cells of the next tile. Not planned; `changes` go into its table."""
+    after = (STARTS + EACH) % CELLS
+    columns = {"start": STARTS, "stop": STARTS + EACH, "from": after, "to": after + EACH} | changes.pop("columns", {})
+    given: dict[str, Any] = {
+        "codelet": codelet(compute), "layer": "", "tiles": np.arange(TILES), "columns": columns,
+        "operands": {"out": "new", "cells": "old", "again": "old"},
+    }  # fmt: skip
+    table = VertexTable(**(given | changes))
+    step = Superstep(name="take", op="", phase="forward", stage="take", tables=(table,))
+    variables = {"old": variable("old", shape=shape), "new": variable("new")}
+    return Program(
+        tiles=TILES, variables=variables, body=(step,), layers=(), inputs={"old": "old"}, outputs={"taken": "new"}
+    )
+
+
+def same_refusal(wrong: Program, pattern: str) -> None:
+    """Both the planner and the verifier refuse, in the same words."""
+    with pytest.raises(MappingError, match=pattern) as refused:
+        plan_exchanges(wrong)
+    assert verify(wrong, TILES)[0].message == str(refused.value)
+
+
+# ---- phases
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_every_known_phase_is_executed(phase: str) -> None:
+    made = program()
+    executor = Executor(plan_exchanges(made.map_supersteps(lambda step: replace(step, phase=phase))))
+    old = np.arange(CELLS, dtype=np.float32)
+    executor.write({"old": old})
+    executor.run()
+    np.testing.assert_array_equal(executor.read("taken"), 2 * np.roll(old, -EACH))
+
+
+def test_an_unknown_phase_is_refused_with_the_known_ones() -> None:
+    known = "must be one of input, forward, loss, backward, update"
+    with pytest.raises(MappingError, match=rf"superstep 'one': phase 'fwd' {known}; did you mean 'forward'\?"):
+        Superstep(name="one", op="", phase="fwd", stage="")
+    with pytest.raises(MappingError, match=rf"superstep 'one': phase '' {known}$"):
+        Superstep(name="one", op="", phase="", stage="")
+
+
+# ---- the planner refuses what the verifier would
+
+
+def test_a_sound_program_is_planned_and_keeps_the_rules() -> None:
+    assert verify(plan_exchanges(program()), TILES) == ()
+
+
+@pytest.mark.parametrize("tile", [99, -1, TILES])
+def test_a_vertex_on_a_tile_that_is_not_there_cannot_be_planned(tile: int) -> None:
+    wanted = (
+        f"superstep 'take': vertex 2 of Take on tile {tile} but the machine has tiles 0 to 3; map it to fewer tiles"
+    )
+    same_refusal(program(tiles=np.array([0, 1, tile, 3])), re.escape(wanted))
+
+
+def test_a_variable_on_a_tile_that_is_not_there_cannot_be_planned() -> None:
+    wrong = program()
+    moved = TileMapping.split(0, np.array([0, 1, 7, 3]), STARTS, STARTS + EACH)
+    wrong = replace(wrong, variables=wrong.variables | {"old": variable("old", mapping=moved)})
+    same_refusal(
+        wrong, "variable 'old' has elements on tile 7, but the machine has tiles 0 to 3; map it to fewer tiles"
+    )
+
+
+def test_an_operand_that_is_no_variable_cannot_be_planned() -> None:
+    wrong = program(operands={"out": "new", "cells": "odl", "again": "old"})
+    same_refusal(wrong, r"reads 'odl' through field 'cells', which is no variable of the program; did you mean 'old'\?")
+    same_refusal(program(operands={"out": "what", "cells": "old", "again": "old"}), "'what' through field 'out'")
+
+
+def test_a_copy_of_what_is_no_variable_cannot_be_planned() -> None:
+    copy = Copy(source="olds", target="new")
+    wrong = program().map_supersteps(lambda step: replace(step, tables=(), copies=(copy,)))
+    same_refusal(wrong, r"superstep 'take': copies 'olds', which is no variable of the program; did you mean 'old'\?")
+
+
+def test_a_box_beyond_its_variable_cannot_be_planned() -> None:
+    wrong = program(columns={"to": np.array([6, 9, 13, 3])})
+    same_refusal(wrong, re.escape("vertex 2 of Take on tile 2 touches old[9:13], outside the variable's shape [12]"))
+
+
+def test_a_box_of_other_axes_cannot_be_planned() -> None:
+    same_refusal(
+        program(shape=(CELLS, 2)), r"vertex 0 of Take on tile 0 cannot be placed: .*has not the 2 axes of 'old'"
+    )
+
+
+# ---- outputs that are left out in part
+
+
+def left_out(start: list[int], stop: list[int]) -> tuple[str, ...]:
+    columns = {"start": np.array(start), "stop": np.array(stop)}
+    return tuple(problem.message for problem in verify(plan_exchanges(program(columns=columns)), TILES))
+
+
+def test_an_output_that_is_written_in_part_is_reported() -> None:
+    assert left_out([0, 4, 6, 9], [3, 6, 8, 12]) == (
+        "output 'taken': 2 of 12 elements of 'new' are written by no vertex, the first is new[3]; "
+        "let a vertex write them, or make 'new' an input of the program too",
+    )
+    assert "1 of 12 elements of 'new' are written by no vertex, the first is new[0]" in left_out(
+        [1, 3, 6, 9], [3, 6, 9, 12]
+    )[0]  # fmt: skip
+    assert "1 of 12 elements of 'new' are written by no vertex, the first is new[11]" in left_out(
+        [0, 3, 6, 9], [3, 6, 9, 11]
+    )[0]  # fmt: skip
+
+
+def test_what_the_host_gives_or_another_superstep_writes_is_not_left_out() -> None:
+    part = plan_exchanges(program(columns={"start": STARTS + 1}))
+    assert len(verify(part, TILES)) == 1
+    assert verify(replace(part, inputs={"old": "old", "new": "new"}), TILES) == ()
+    loaded = variable("new", values=np.ones(CELLS, np.float32))
+    assert verify(replace(part, variables=part.variables | {"new": loaded}), TILES) == ()
+    rest = plan_exchanges(program(columns={"stop": STARTS + 1}))
+    assert len(verify(rest, TILES)) == 1
+    assert verify(replace(part, body=(*part.body, *rest.body)), TILES) == ()
+
+
+def test_an_output_over_timesteps_is_asked_about_one_of_them() -> None:
+    made = program(codelet=codelet(box=("@t", "start:stop")), columns={"stop": np.array([3, 6, 9, 11])})
+    mapping = TileMapping.split(1, np.arange(TILES), STARTS, STARTS + EACH)
+    sequence = variable("new", shape=(5, CELLS), mapping=mapping)
+    made = replace(made, variables=made.variables | {"new": sequence}, body=(Repeat(times=5, body=made.body),))
+    (problem,) = verify(plan_exchanges(made), TILES)
+    assert problem.rule == "outputs are written whole"
+    assert "1 of 12 elements of 'new' are written by no vertex, the first is new[11]" in problem.message
+
+
+# ---- a field that is written though it may only be read
+
+
+def write_again(out: np.ndarray, cells: np.ndarray, again: np.ndarray) -> None:
+    out[:] = cells
+    again[:] = 7
+
+
+def scale_again(out: np.ndarray, cells: np.ndarray, again: np.ndarray) -> None:
+    again *= 2
+    out[:] = cells
+
+
+@pytest.mark.parametrize("compute", [write_again, scale_again])
+def test_a_vertex_that_writes_what_it_may_only_read_is_told_which_field(compute: Callable[..., None]) -> None:
+    wanted = re.escape('writes its field \'again\', declared access="read"; declare "write", or "update" for both')
+    executor = Executor(plan_exchanges(program(compute)))
+    executor.write({"old": np.ones(CELLS, np.float32)})
+    with pytest.raises(VertexFailure, match=rf"vertex 0 of Take on tile 0 left its slices: it {wanted} \(.*read-only"):
+        executor.run()
+    with pytest.raises(MappingError, match=f"superstep 'take', timestep 0: vertex 0 of Take on tile 0 {wanted}"):
+        execute_strictly(executor)
