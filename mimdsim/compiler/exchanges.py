@@ -82,9 +82,10 @@ def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, boo
             mapping = spatial_mapping(variable, takes_timestep(item))
             remote = np.flatnonzero(~is_local(mapping, table.tiles, boxes, shape))
             if len(remote):  # what is local lies inside the variable, or harms nobody before `verify` finds it
-                _refuse(check_boxes(superstep, table, item, variable, boxes[remote], remote))
+                bounds = bounds_of(boxes).take(remote, axis=2)
+                _refuse(check_boxes(superstep, table, item, variable, bounds, remote))
                 key = (variable.name, takes_timestep(item))
-                wanted.setdefault(key, []).append((table.tiles[remote], bounds_of(boxes).take(remote, axis=2)))
+                wanted.setdefault(key, []).append((table.tiles[remote], bounds))
     parts = []
     for (name, drop), rows in wanted.items():
         tiles, bounds = distinct(*(np.concatenate(part, axis=-1) for part in zip(*rows, strict=True)))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
 from mimdsim.numerics import pieces
-from mimdsim.program.records import Program, Superstep, Variable
-from mimdsim.program.rows import bounds_of, boxes_of, describe_box, takes_timestep
+from mimdsim.program.codelet import Field
+from mimdsim.program.records import Program, Variable, VertexTable
+from mimdsim.program.rows import bounds_of, boxes_of, describe_box, spatial_shape, takes_timestep
+
+Writers = list[tuple[VertexTable, Field]]
 
 
 def unwritten_outputs(program: Program) -> Iterator[str]:
@@ -21,46 +24,46 @@ def unwritten_outputs(program: Program) -> Iterator[str]:
     given = {*program.inputs.values(), *(name for name, held in program.variables.items() if held.values is not None)}
     copied = {copy.target for superstep, _, _ in program.supersteps() for copy in superstep.copies}
     asked = {name: value for value, name in program.outputs.items() if name not in given | copied}
-    for name, value in asked.items():
-        if name not in program.variables:
-            continue
-        found = _first_unwritten(program, program.variables[name])
+    for name, supersteps in _writers(program, asked).items():
+        found = _first_unwritten(program.variables[name], supersteps)
         if found is not None:
             missing, total, box = found
             yield (
-                f"output '{value}': {missing} of {total} elements of '{name}' are written by no vertex, the first is "
-                f"{describe_box(name, box)}; let a vertex write them, or make '{name}' an input of the program too"
+                f"output '{asked[name]}': {missing} of {total} elements of '{name}' are written by no vertex, the "
+                f"first is {describe_box(name, box)}; let a vertex write them, or make '{name}' an input of the "
+                "program too"
             )
 
 
-def _first_unwritten(program: Program, variable: Variable) -> tuple[int, int, np.ndarray] | None:
-    """(elements unwritten, elements in all, box of the first one), without a timestep axis that vertices take."""
-    parts: list[np.ndarray] = []
-    kinds = set()
-    shape = variable.shape
+def _writers(program: Program, names: Collection[str]) -> dict[str, list[Writers]]:
+    """By variable of `names` that vertices write: the fields that do, superstep by superstep."""
+    found: dict[str, list[Writers]] = {}
     for superstep, _, _ in program.supersteps():
-        written = list(_written(superstep, variable))
-        kinds |= {drop for drop, _ in written}
-        if not written or len(kinds) > 1:
-            continue
-        shape = variable.shape[1:] if kinds == {True} else variable.shape
-        boxes = np.concatenate([found for _, found in written])
+        here: dict[str, Writers] = {}
+        for table in superstep.tables:
+            for item in table.codelet.fields:
+                if item.writes and table.operands[item.name] in names:
+                    here.setdefault(table.operands[item.name], []).append((table, item))
+        for name, writers in here.items():
+            found.setdefault(name, []).append(writers)
+    return found
+
+
+def _first_unwritten(variable: Variable, supersteps: list[Writers]) -> tuple[int, int, np.ndarray] | None:
+    """(elements unwritten, elements in all, box of the first one), without a timestep axis that vertices take."""
+    fields = [item for writers in supersteps for _, item in writers]
+    if len({takes_timestep(item) for item in fields}) > 1:
+        return None
+    shape = spatial_shape(variable, fields[0])
+    parts: list[np.ndarray] = []
+    for writers in supersteps:
+        boxes = np.concatenate([boxes_of(table, item, variable) for table, item in writers])
         # boxes of one superstep do not meet, so that their volumes tell when everything is written
         if int(np.prod(boxes[:, :, 1] - boxes[:, :, 0], axis=1, dtype=np.int64).sum()) >= np.prod(shape):
             return None
         parts.append(boxes)
-    if len(kinds) != 1:
-        return None
     _, start, stop = pieces.element_runs(bounds_of(np.concatenate(parts)), np.array(shape, np.int64))
     return _gaps(start, stop, shape)
-
-
-def _written(superstep: Superstep, variable: Variable) -> Iterator[tuple[bool, np.ndarray]]:
-    """(timestep axis taken, boxes) of the fields that write the variable in a superstep."""
-    for table in superstep.tables:
-        for item in table.codelet.fields:
-            if item.writes and table.operands[item.name] == variable.name:
-                yield takes_timestep(item), boxes_of(table, item, variable)
 
 
 def _gaps(start: np.ndarray, stop: np.ndarray, shape: tuple[int, ...]) -> tuple[int, int, np.ndarray] | None:

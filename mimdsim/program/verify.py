@@ -86,14 +86,14 @@ def check_places(program: Program, superstep: Superstep, tiles: int) -> list[Pro
 
 
 def check_boxes(
-    superstep: Superstep, table: VertexTable, field: Field, variable: Variable, boxes: np.ndarray, rows: np.ndarray
+    superstep: Superstep, table: VertexTable, field: Field, variable: Variable, bounds: np.ndarray, rows: np.ndarray
 ) -> list[Problem]:
-    """The first of `boxes`, those of the vertices `rows`, that is not inside the variable."""
+    """The first of the boxes, as bounds and those of the vertices `rows`, that is not inside the variable."""
     shape = np.array(spatial_shape(variable, field), np.int64)
-    first = int(numerics.first_outside(bounds_of(boxes), shape))
+    first = int(numerics.first_outside(bounds, shape))
     if first < 0:
         return []
-    text = f"touches {describe_box(variable.name, boxes[first])}, outside the variable's shape {shape.tolist()}"
+    text = f"touches {describe_box(variable.name, bounds[:, :, first])}, outside the variable's shape {shape.tolist()}"
     return [_problem("box inside variable", superstep, table, int(rows[first]), text)]
 
 
@@ -193,7 +193,7 @@ def _check_table(
         except ValueError as mismatch:
             problems.append(unfit_box(superstep, table, mismatch))
             continue
-        misplaced = check_boxes(superstep, table, item, variable, boxes, np.arange(len(boxes)))
+        misplaced = check_boxes(superstep, table, item, variable, bounds_of(boxes), np.arange(len(boxes)))
         if misplaced:
             problems += misplaced
             continue
