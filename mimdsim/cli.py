@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,13 +70,14 @@ def run(
     """Train WORKLOAD on the tiles of MACHINE, profile it, and write a report."""
     if resume and checkpoint is None:
         raise DescriptionError("--resume", ["needs a file to go on from: add  --checkpoint FILE"])
-    from mimdsim.sweep import load_gpu, load_tiled
+    from mimdsim.sweep import load_gpu, load_tiled, parse_changes
     from mimdsim.workload import find_workload
 
     find_workload(workload)  # a machine given first is told so
-    tiled = load_tiled(machine, _changes(changes)[1])
+    for_workload, for_machine = parse_changes(changes)
+    tiled = load_tiled(machine, for_machine)
     beside = tuple(load_gpu(gpu) for gpu in gpus if gpu != "none")
-    _run(workload, (tiled,), beside, out, changes, dump=dump, checkpoint=checkpoint, resume=resume)
+    _run(workload, (tiled,), beside, out, for_workload, dump=dump, checkpoint=checkpoint, resume=resume)
 
 
 @main.command()
@@ -88,15 +91,16 @@ def compare(workload: str, machines: tuple[str, ...], out: Path | None, changes:
     The first tiled machine is the reference: WORKLOAD is trained on it, the others are timed with its spikes. One
     machine alone is compared with a100.
     """
-    from mimdsim.sweep import load_line_up
+    from mimdsim.sweep import load_line_up, parse_changes
     from mimdsim.workload import find_workload
 
     find_workload(workload)
     chosen = machines or ("bow", "a100", "h100")
     if len(chosen) == 1:
         chosen = (*chosen, "a100")
-    tiled, gpus = load_line_up(chosen, _changes(changes)[1])
-    _run(workload, tiled, gpus, out or Path("reports") / f"{Path(workload).stem}-compared", changes)
+    for_workload, for_machine = parse_changes(changes)
+    tiled, gpus = load_line_up(chosen, for_machine)
+    _run(workload, tiled, gpus, out or Path("reports") / f"{Path(workload).stem}-compared", for_workload)
 
 
 def _run(
@@ -104,30 +108,40 @@ def _run(
     tiled: tuple[MimdMachine, ...],
     gpus: tuple[GpuMachine, ...],
     out: Path | None,
-    changes: tuple[str, ...],
+    changes: dict[str, Any],
     **options: Any,
 ) -> None:
-    """options: those of `simulate`."""
-    from mimdsim.base.files import writable_folder
+    """changes: of the workload; options: those of `simulate`."""
+    from mimdsim.base.files import folders_to_write
     from mimdsim.profile import save_profile
     from mimdsim.report import summary_lines, write_report
     from mimdsim.run import simulate
     from mimdsim.workload import load_workload
     from mimdsim.workload.interchange.safetensors_file import write_safetensors
 
-    workload = load_workload(workload_name, _changes(changes)[0])
-    folder = writable_folder(out or Path("reports") / f"{workload.name}-{tiled[0].name}")
-    for needed in (options.get("dump"), options.get("checkpoint") and options["checkpoint"].parent):
-        if needed is not None:
-            writable_folder(needed)  # before hours of work
-    with Bars() as bars:
-        made = simulate(workload, tiled[0], gpus, beside=tiled[1:], progress=bars.show, **options)
+    workload = load_workload(workload_name, changes)
+    folder = out or Path("reports") / f"{workload.name}-{tiled[0].name}"
+    checkpoint: Path | None = options.get("checkpoint")
+    needed = (folder, options.get("dump"), checkpoint and checkpoint.parent)
+    with _says_how_to_go_on(checkpoint), folders_to_write(*filter(None, needed)), Bars() as bars:
+        made = simulate(workload, tiled[0], gpus, beside=tiled[1:], progress=bars.show, changes=changes, **options)
         save_profile(folder / "profile.json", made.profile)
         write_safetensors(folder / "weights.safetensors", made.log.weights)
         write_report(made.profile, folder, bars.show)
     for line in summary_lines(made.profile):
         click.echo(line)
     click.echo(f"\nReport: {folder / 'report.html'}")
+
+
+@contextlib.contextmanager
+def _says_how_to_go_on(checkpoint: Path | None) -> Iterator[None]:
+    """Told to who interrupts a training that was written to `checkpoint`."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if checkpoint is not None and checkpoint.is_file():
+            click.echo(f"mimdsim: interrupted; the same command with --resume goes on from {checkpoint}", err=True)
+        raise
 
 
 @main.command()
@@ -167,6 +181,7 @@ def sweep(
     fill: float | None,
 ) -> None:
     """Time WORKLOAD for every combination of values, e.g. --set tile.worker_contexts=3,6,12."""
+    from mimdsim.base.files import folders_to_write
     from mimdsim.sweep import (
         default_processes,
         note_lines,
@@ -182,7 +197,7 @@ def sweep(
     folder = out or Path("reports") / f"{Path(workload).stem}-{Path(machine).stem}-sweep"
     points = points_of(workload, machine, parsed, training_steps, gpus, fill)
     beside = tuple(gpu.name for gpu in points[0].gpus)
-    with Bars() as bars:
+    with folders_to_write(folder), Bars() as bars:
         rows = run_sweep(points, folder, processes or default_processes(), bars.show)
     paths = write_results(rows, names, folder, beside)
     for line in (*table_lines(rows, names, beside), *note_lines(rows, names)):
@@ -198,8 +213,16 @@ def sweep(
 @click.argument("machine", default="bow")
 @click.option("--program", type=click.Path(path_type=Path), help="Python file with build(subject) -> Program.")
 @click.option("--strict", is_flag=True, help="Also run vertex by vertex on poisoned memory (slow).")
-@click.option("--timesteps", default=6, show_default=True, help="Shorten sequences to this; 0 keeps them.")
-@click.option("--batch", default=8, show_default=True, help="Reduce the batch to this; 0 keeps it.")
+@click.option(
+    "--timesteps",
+    default=6,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Shorten sequences to this; 0 keeps them.",
+)
+@click.option(
+    "--batch", default=8, show_default=True, type=click.IntRange(min=0), help="Reduce the batch to this; 0 keeps it."
+)
 @click.option("--references", "references", is_flag=True, help="Hold predictions against published figures instead.")
 @click.option("--data", type=click.Path(path_type=Path), help="N-MNIST folder for the references' activity.")
 @click.option("--page", type=click.Path(path_type=Path), metavar="FILE.md", help="Also write the references as a page.")
@@ -232,12 +255,12 @@ def check(
     if page:
         raise DescriptionError("check", [f"--page {page} is for --references; add it"])
     from mimdsim.check.program import check_program, load_build, shrunk
-    from mimdsim.sweep import load_tiled
+    from mimdsim.sweep import load_tiled, parse_changes
     from mimdsim.workload import load_workload
 
     if files:
         raise DescriptionError("check", [f"unexpected arguments {[str(name) for name in files]} without --references"])
-    for_workload, for_machine = _changes(changes)
+    for_workload, for_machine = parse_changes(changes)
     chosen = load_tiled(machine, for_machine)
     build = load_build(program) if program else None
     whole = load_workload(workload, for_workload)
@@ -263,14 +286,12 @@ def _reference_files(workload: str, machine: str, files: tuple[Path, ...]) -> tu
 
 
 def _check_references(files: tuple[Path, ...], data: Path | None, page: Path | None, as_json: bool) -> int:
-    from mimdsim.base.files import writable_folder
+    from mimdsim.base.files import folders_to_write
     from mimdsim.check.page import write_page
     from mimdsim.check.reference_table import table
     from mimdsim.check.references import check_files, default_files, rows_as_json
 
-    if page:
-        writable_folder(page.parent)  # before a minute of work
-    with Bars() as bars:
+    with folders_to_write(*((page.parent,) if page else ())), Bars() as bars:
         rows = check_files(files or default_files(), data, bars.show)
     if page:
         write_page(page, rows, with_data=data is not None, files=tuple(path.name for path in files))
@@ -310,19 +331,6 @@ def list_everything() -> None:
     click.echo("machines")
     for name in list_machines():
         click.echo(f"  {name:<22} {load_machine(name).title}")
-
-
-def _changes(texts: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """--set KEY=VALUE options as changes of workload and machine."""
-    from mimdsim.sweep import parse_value, split_changes
-
-    changes: dict[str, Any] = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise DescriptionError(f"--set {text}", ["write  --set section.key=value"])
-        changes[key.strip()] = parse_value(value)
-    return split_changes(changes)
 
 
 if __name__ == "__main__":

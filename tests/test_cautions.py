@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from mimdsim.functional import TrainingLog
 from mimdsim.program import RecordedActivity
-from mimdsim.run.cautions import loss_warning
+from mimdsim.run.cautions import fewer_slots, loss_warning, repeated_samples
+from mimdsim.workload import SpikeDataset, load_workload, network_of
 
 
 def log(loss: list[float]) -> TrainingLog:
@@ -48,3 +51,46 @@ def test_a_loss_that_rises_is_said() -> None:
 )
 def test_other_losses_say_nothing(loss: list[float]) -> None:
     assert loss_warning(log(loss)) == ()
+
+
+def test_capacities_beyond_the_neurons_are_said() -> None:
+    workload = load_workload("digits", {"network.capacity": [300, 12, 11]})
+    (said,) = fewer_slots(workload, network_of(workload))
+    assert "network.capacity: 300 for the 256 neurons of hidden0, 11 for the 10 neurons of output:" in said
+    by_activity = {"network.capacity": [], "network.activity": 0.1, "network.output_capacity": 40}
+    workload = load_workload("digits", by_activity)
+    (said,) = fewer_slots(workload, network_of(workload))
+    assert "network.output_capacity: 40 for the 10 neurons of output" in said
+
+
+@pytest.mark.parametrize("changes", [{}, {"network.capacity": [256, 128, 10]}, {"network.spikes": "dense"}])
+def test_capacities_within_the_neurons_say_nothing(changes: dict[str, Any]) -> None:
+    workload = load_workload("digits", changes)
+    assert fewer_slots(workload, network_of(workload)) == ()
+
+
+@pytest.mark.parametrize(
+    ("samples", "changes", "said"),
+    [
+        (2, {"training.batch": 5}, "training.batch = 5, but there are 2 samples to train on: every batch"),
+        (
+            20,
+            {"training.batch": 16, "training.validation_share": 0.25, "data.train_samples": 20},
+            "are 15 samples to train on (data.train_samples = 20, training.validation_share = 0.25): every batch",
+        ),
+        (20, {"training.batch": 15, "training.validation_share": 0.25}, ""),
+        (5, {"training.batch": 5}, ""),
+    ],
+)
+def test_a_batch_larger_than_the_samples_is_said(samples: int, changes: dict[str, Any], said: str) -> None:
+    data = SpikeDataset(
+        ids=np.zeros((samples, 1, 1), np.uint16),
+        counts=np.zeros((samples, 1), np.int32),
+        labels=np.zeros(samples, np.int32),
+        inputs=128,
+        classes=10,
+        surplus_events=0,
+    )
+    found = repeated_samples(load_workload("digits", changes), data)
+    assert len(found) == bool(said)
+    assert said in "".join(found)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from test_run import mimdsim
 
+from mimdsim.base.files import folders_to_write
+
 FAST = ("--set", "training.max_training_steps=1", "--set", "data.train_samples=48", "--set", "data.test_samples=1")
 
 
@@ -64,6 +66,10 @@ def test_list_names_workloads_and_machines() -> None:
             "dense spikes on tiles are float32",
         ),
         (("run", "nmnist-2", "bow", "--set", "data.path=/nonexistent"), "/nonexistent"),
+        (("run", "nmnist-2", "bow", "--set", "data.path=/nonexistent"), "you do not have"),
+        (("check", "digits", "--timesteps", "-1"), "Invalid value for '--timesteps': -1 is not in the range"),
+        (("check", "digits", "--batch", "-1"), "Invalid value for '--batch': -1 is not in the range"),
+        (("run", "digits", "bow", "--set", "tile.executable_bytes=700 KiB"), "more than 'tile.sram_bytes' (line"),
         (("sweep", "digits", "bow", "--set", "tile=3"), "section.key"),
         (("sweep", "digits", "a100", "--set", "chip.clock_hz=1"), "is a GPU"),
         (("sweep", "digits", "bow", "--set", "tile.sram_bytes="), "write  --set"),
@@ -106,3 +112,57 @@ def test_dump_writes_the_program_after_every_pass(tmp_path: Path, monkeypatch: p
     names = sorted(path.name for path in (tmp_path / "dump").iterdir())
     assert names == ["02_lower.txt", "03_merge_supersteps.txt", "04_plan_exchanges.txt"]
     assert "LIF update" in (tmp_path / "dump" / "04_plan_exchanges.txt").read_text()
+
+
+@pytest.mark.parametrize("folder", ["new", "deep/down/new"])
+def test_a_refused_run_leaves_no_folder_that_it_made(tmp_path: Path, folder: str) -> None:
+    missing = ("--set", f"data.path={tmp_path / 'none'}")
+    made = (
+        "--out",
+        str(tmp_path / folder),
+        "--dump",
+        str(tmp_path / "dump"),
+        "--checkpoint",
+        str(tmp_path / "c" / "d"),
+    )
+    (tmp_path / "dump").mkdir()  # not ours to remove
+    output = mimdsim("run", "nmnist-256", "bow", "--gpu", "none", *made, *missing, code=2)
+    assert f"{tmp_path / 'none'}: no such folder; 'data.path' must name a folder with Train/" in output
+    assert "--set data.source=random puts random spikes" in output
+    assert {path.name for path in tmp_path.iterdir()} == {"dump"}
+
+
+def _fails_after_writing(file: Path) -> None:
+    file.write_text("kept")
+    raise ZeroDivisionError
+
+
+def test_failed_work_keeps_folders_that_were_there_and_those_that_hold_files(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    with pytest.raises(ZeroDivisionError), folders_to_write(tmp_path / "old", tmp_path / "new" / "inner"):
+        _fails_after_writing(tmp_path / "new" / "file")
+    assert {path.name for path in tmp_path.rglob("*")} == {"old", "new", "file"}
+
+
+def test_folders_stay_where_the_work_was_done(tmp_path: Path) -> None:
+    with folders_to_write(tmp_path / "new"):
+        pass
+    assert (tmp_path / "new").is_dir()
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_an_interrupted_training_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool
+) -> None:
+    file = tmp_path / "training.npz"
+
+    def interrupted(*_: object, **__: object) -> None:
+        if written:
+            file.write_bytes(b"an epoch")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mimdsim.run.simulate", interrupted)
+    output = mimdsim("run", "digits", "bow", "--out", str(tmp_path / "out"), "--checkpoint", str(file), code=1)
+    assert "Aborted!" in output
+    assert (f"interrupted; the same command with --resume goes on from {file}" in output) is written
+    assert not (tmp_path / "out").exists()

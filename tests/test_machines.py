@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,45 @@ def test_an_implausible_number_of_a_file_is_named_with_its_line(tmp_path: Path) 
 )  # fmt: skip
 def test_bold_what_if_questions_pass(key: str, value: object) -> None:
     tiled("bow", {key: value})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"tile.executable_bytes": "700 KiB"},
+            "'tile.executable_bytes' (by --set): 700 KiB is more than 'tile.sram_bytes' (line 14), 624 KiB; give",
+        ),
+        (
+            {"tile.executable_bytes": "200 KiB", "tile.sram_bytes": "100 KiB"},
+            "'tile.executable_bytes' (by --set): 200 KiB is more than 'tile.sram_bytes' (by --set), 100 KiB",
+        ),
+        (
+            {"chip.grid_columns": 2000},
+            "'chip.grid_columns' (by --set): 2000 is more than 'chip.tiles' (line 5), 1472; give at most that",
+        ),
+    ],
+)
+def test_a_part_larger_than_its_whole_is_refused_with_both_numbers(changes: dict[str, object], said: str) -> None:
+    with pytest.raises(DescriptionError) as caught:
+        load_machine("bow", changes)
+    assert said in str(caught.value)
+
+
+def test_a_part_larger_than_its_whole_is_refused_in_a_file_with_both_lines(tmp_path: Path) -> None:
+    message = complaint(tmp_path, ('sram_bytes = "624 KiB"', 'sram_bytes = "200 KiB"'))
+    assert re.search(
+        r"'tile.executable_bytes' \(line \d+\): 208 KiB is more than 'tile.sram_bytes' \(line \d+\)", message
+    )
+
+
+def test_a_whole_that_is_made_smaller_takes_its_part_with_it() -> None:
+    machine = tiled("bow", {"tile.sram_bytes": "100 KiB", "chip.tiles": 8})
+    assert (machine.tile.executable_bytes, machine.chip.grid_columns) == (100 * 1024, 8)
+    assert machine.tile.sources["executable_bytes"] == "assumed: what-if value 100 KiB, all of sram_bytes"
+    assert machine.chip.sources["grid_columns"] == "assumed: what-if value 8, all of tiles"
+    smaller = tiled("bow", {"tile.sram_bytes": "208 KiB"})  # as much as the part: nothing follows
+    assert smaller.tile.sources["executable_bytes"] == tiled("bow").tile.sources["executable_bytes"]
 
 
 def test_a_number_without_source_is_refused(tmp_path: Path) -> None:

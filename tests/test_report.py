@@ -18,6 +18,7 @@ import pytest
 from mimdsim.profile import (
     Activity,
     Assumption,
+    Change,
     GpuProfile,
     KernelSpan,
     Liveness,
@@ -271,7 +272,14 @@ def small(profile: RunProfile) -> RunProfile:
     gpu = dataclasses.replace(profile.gpus[0], title=HOSTILE, strategy="=1+1")
     layer = dataclasses.replace(profile.activity[2], layer=HOSTILE)
     return dataclasses.replace(
-        profile, tiled=None, training=None, gpus=(gpu,), activity=(layer,), workload_title=HOSTILE, warnings=(HOSTILE,)
+        profile,
+        tiled=None,
+        training=None,
+        gpus=(gpu,),
+        activity=(layer,),
+        workload_title=HOSTILE,
+        warnings=(HOSTILE,),
+        changes=(Change(key=HOSTILE, value=HOSTILE),),
     )
 
 

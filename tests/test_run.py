@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from mimdsim.cli import main
-from mimdsim.profile import load_profile
+from mimdsim.profile import Change, load_profile
 from mimdsim.profile.records import SCHEMA_VERSION
+from mimdsim.report import summary_lines
+from mimdsim.run.profiles import recorded_changes
 
 SHORT = ("--set", "training.max_training_steps=2", "--set", "data.train_samples=96", "--set", "data.test_samples=48")
 
@@ -67,6 +70,49 @@ def test_profile_adds_up(folder: Path) -> None:
     assert tiled.memory.peak_bytes == max(tiled.tile_columns.peak_bytes)
     assert {assumption.kind for assumption in tiled.assumptions} <= {"measured", "published", "derived", "assumed"}
     assert all(assumption.source for assumption in tiled.assumptions)
+
+
+def test_what_set_changed_of_the_workload_is_recorded_and_shown(tmp_path: Path) -> None:
+    fields = ("training.learning_rate=0.01", "network.capacity=[300,12,10]", "training.batch=120")
+    settings = [part for field in fields for part in ("--set", field)]
+    output = mimdsim("run", "digits", "bow", "--gpu", "none", "--out", str(tmp_path), *settings, *SHORT)
+    profile = load_profile(tmp_path / "profile.json")
+    assert profile.changes == (
+        Change(key="data.test_samples", value="48"),
+        Change(key="data.train_samples", value="96"),
+        Change(key="network.capacity", value="[300, 12, 10]"),
+        Change(key="training.batch", value="120"),
+        Change(key="training.learning_rate", value="0.01"),
+        Change(key="training.max_training_steps", value="2"),
+    )
+    first = " ".join(output.partition("Verdict")[0].split())
+    assert "changed by --set: data.test_samples = 48, data.train_samples = 96, " in first
+    assert "network.capacity = [300, 12, 10], training.batch = 120, training.learning_rate = 0.01, " in first
+    header = (tmp_path / "report.html").read_text().partition("</header>")[0]
+    assert "<b>network.capacity</b> = [300, 12, 10]" in header
+    assert "<b>training.learning_rate</b> = 0.01" in header
+    said = "\n".join(profile.warnings)
+    assert "network.capacity: 300 for the 256 neurons of hidden0" in said
+    assert "training.batch = 120, but there are 96 samples to train on (data.train_samples = 96)" in said
+
+
+def test_the_order_of_changes_makes_no_other_record() -> None:
+    given: dict[str, Any] = {"training.batch": 3, "data.bin_seconds": "1 ms", "network.bias": True}
+    recorded = recorded_changes(given)
+    assert recorded == recorded_changes(dict(reversed(given.items())))
+    assert [(each.key, each.value) for each in recorded] == [
+        ("data.bin_seconds", "1 ms"), ("network.bias", "true"), ("training.batch", "3"),
+    ]  # fmt: skip
+
+
+def test_a_profile_from_before_changes_were_recorded_is_read(folder: Path, tmp_path: Path) -> None:
+    table = json.loads((folder / "profile.json").read_text())
+    assert table.pop("changes")
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(table))
+    profile = load_profile(path)
+    assert profile.changes == ()
+    assert "changed by --set" not in "\n".join(summary_lines(profile))
 
 
 def test_gpu_side_shows_the_published_and_the_strong_baseline(folder: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,25 @@ def writable_folder(path: Path) -> Path:
     except OSError as problem:
         raise MimdsimError(f"{path}: cannot be written as a folder ({problem.strerror}); choose another") from None
     return path
+
+
+@contextlib.contextmanager
+def folders_to_write(*paths: Path) -> Iterator[None]:
+    """`paths` as folders that can be written; those made here are gone again if the work fails and left them empty.
+
+    Raises MimdsimError before any work is done in vain.
+    """
+    made: list[Path] = []
+    try:
+        for path in paths:
+            made += [folder for folder in (*reversed(path.parents), path) if not folder.exists()]
+            writable_folder(path)
+        yield
+    except BaseException:  # an interrupted run too
+        for folder in reversed(made):
+            with contextlib.suppress(OSError):  # only an empty folder can be removed
+                folder.rmdir()
+        raise
 
 
 def dump_json(value: Any) -> str:

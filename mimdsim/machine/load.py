@@ -8,9 +8,10 @@ from typing import Any
 
 from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.base.schema import build, read_toml
+from mimdsim.base.units import show_quantity
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.mimd import MimdMachine
-from mimdsim.machine.plausible import implausible
+from mimdsim.machine.plausible import PARTS, implausible, larger_parts
 
 KINDS: dict[str, type[MimdMachine] | type[GpuMachine]] = {"mimd": MimdMachine, "gpu": GpuMachine}
 
@@ -38,8 +39,10 @@ def find_machine(name: str) -> Path:
 def load_machine(name: str, changes: dict[str, Any] | None = None) -> MimdMachine | GpuMachine:
     """The machine `name`, with `changes` of dotted keys ('tile.sram_bytes') laid over its description.
 
-    A changed number's source becomes "assumed: what-if value". Raises DescriptionError with every problem, and for
-    numbers that only a missing unit explains (`machine/plausible.py`).
+    A changed number's source becomes "assumed: what-if value". Where a change makes a whole smaller than the part that
+    the description has of it, such as the executable region of a tile's memory, the part becomes the whole. Raises
+    DescriptionError with every problem, and for numbers that only a missing unit explains or that are larger than
+    their whole (`machine/plausible.py`).
     """
     path = find_machine(name)
     table, text = read_toml(path)
@@ -60,4 +63,21 @@ def load_machine(name: str, changes: dict[str, Any] | None = None) -> MimdMachin
     machine = build(KINDS[kind], table, where=str(path), text=text, changed=set(changes or {}))
     if problems := implausible(machine, text, set(changes or {})):
         raise DescriptionError(str(path), problems)
+    if isinstance(machine, MimdMachine):
+        machine = _with_smaller_parts(machine, set(changes or {}))
+        if problems := larger_parts(machine, text, set(changes or {})):
+            raise DescriptionError(str(path), problems)
+    return machine
+
+
+def _with_smaller_parts(machine: MimdMachine, changed: set[str]) -> MimdMachine:
+    """`machine` with parts no larger than the wholes that were changed without them."""
+    for section, part, whole in PARTS:
+        values = getattr(machine, section)
+        most = getattr(values, whole)
+        alone = f"{section}.{whole}" in changed and f"{section}.{part}" not in changed
+        if alone and getattr(values, part) > most:
+            sources = values.sources | {part: f"assumed: what-if value {show_quantity(most, part)}, all of {whole}"}
+            smaller = values.model_copy(update={part: most, "sources": sources})
+            machine = machine.model_copy(update={section: smaller})
     return machine

@@ -10,6 +10,7 @@ from collections.abc import Collection
 
 from mimdsim.base.schema import Section, whence
 from mimdsim.base.units import UNITS, dimension, show_quantity
+from mimdsim.machine.mimd import MimdMachine
 
 COUNT = (0.0, 1e7)  # of anything without a unit
 # by unit: least (0 is always taken where the field takes it) and greatest number in the base unit
@@ -34,8 +35,27 @@ NARROWER: dict[str, tuple[float, float]] = {  # where a byte, or a few, can be n
     "tile.vector_bytes": (4.0, 4096.0),
     "tile.issue_cycles": (1.0, 1000.0),
 }
+PARTS = (  # section, part, whole
+    ("tile", "executable_bytes", "sram_bytes"),
+    ("chip", "grid_columns", "tiles"),  # a row of the grid has no more places than there are tiles
+)
 UNIT_MEANT = {"hz": "GHz", "bytes_per_second": "GB/s", "bytes": "KiB", "seconds": "us", "joules": "pJ"}
 UNIT_MEANT |= {"joules_per_byte": "pJ/B", "joules_per_flop": "pJ/FLOP"}
+
+
+def larger_parts(machine: MimdMachine, text: str, changed: Collection[str]) -> list[str]:
+    """What is said of every part that is larger than its whole, with both numbers."""
+    found = []
+    for section, part, whole in PARTS:
+        values = getattr(machine, section)
+        if getattr(values, part) <= getattr(values, whole):
+            continue
+        at, at_whole = (whence((section, key), text, changed) for key in (part, whole))
+        found.append(
+            f"'{section}.{part}'{at}: {show_quantity(getattr(values, part), part)} is more than '{section}.{whole}'"
+            f"{at_whole}, {show_quantity(getattr(values, whole), whole)}; give at most that"
+        )
+    return found
 
 
 def implausible(machine: Section, text: str, changed: Collection[str]) -> list[str]:

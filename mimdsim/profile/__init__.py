@@ -7,6 +7,7 @@ somebody else made.
 from mimdsim.profile.records import (
     Activity,
     Assumption,
+    Change,
     Doubt,
     EnergyPart,
     EnergyProfile,
@@ -26,6 +27,7 @@ from mimdsim.profile.store import load_profile, save_profile
 __all__ = [
     "Activity",
     "Assumption",
+    "Change",
     "Doubt",
     "EnergyPart",
     "EnergyProfile",

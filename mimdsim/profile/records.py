@@ -21,6 +21,14 @@ class Assumption:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Change:
+    """A field of the workload that was given another value for one run: its dotted key, its value as TOML text."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Span:
     """One superstep of the program, summed over its `times` executions in one training step.
 
@@ -307,3 +315,4 @@ class RunProfile:
     activity: tuple[Activity, ...]
     warnings: tuple[str, ...]
     tiled_beside: tuple[TiledProfile, ...] = ()  # other tiled machines, on the spikes that `tiled` recorded
+    changes: tuple[Change, ...] = ()  # of the workload, by key; those of a machine are assumptions of its profile

@@ -14,7 +14,7 @@ from mimdsim.report.tables_energy import energy_table
 from mimdsim.report.tables_learning import activity_table, sparsity_table
 from mimdsim.report.tables_memory import categories_table, liveness_table
 from mimdsim.report.verdicts import verdicts
-from mimdsim.report.wording import clipped, plain, significant, thousands
+from mimdsim.report.wording import changed_fields, clipped, plain, significant, thousands
 
 WIDTH = 110
 LONGEST = 5
@@ -34,6 +34,9 @@ def _lines(profile: RunProfile) -> Iterator[str]:
         f"network {plain(profile.network)}, {thousands(profile.timesteps)} timesteps, "
         f"batch {thousands(profile.batch)}, seed {profile.seed}"
     )
+    if profile.changes:
+        changed = ", ".join(f"{key} = {value}" for key, value in changed_fields(profile))
+        yield from _wrapped("changed by --set: ", changed)
     yield ""
     yield "Verdict"
     for verdict in verdicts(profile):

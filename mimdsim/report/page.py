@@ -24,7 +24,7 @@ from mimdsim.report.tables_energy import energy_parts_table, energy_table
 from mimdsim.report.tables_learning import activity_table, sparsity_table, training_table
 from mimdsim.report.tables_memory import categories_table, liveness_table, variables_table
 from mimdsim.report.verdicts import verdicts
-from mimdsim.report.wording import plain
+from mimdsim.report.wording import changed_fields, plain
 
 if TYPE_CHECKING:
     import jinja2
@@ -86,6 +86,7 @@ def write_report(
             (folder / stale).unlink(missing_ok=True)
     page = _template().render(
         profile=profile,
+        changed=changed_fields(profile),
         verdicts=verdicts(profile),
         sections=sections(profile),
         pictures=pictures,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+from mimdsim.profile import RunProfile
+
+LONGEST_VALUE = 60  # characters of a changed value; the profile has all of them
 KINDS = ("measured", "published", "derived", "assumed")
 
 
@@ -65,3 +68,8 @@ def clipped(text: str, width: int) -> str:
     """`text` in at most `width` characters; what is cut is shown by '..'."""
     text = plain(text)
     return text if len(text) <= width else text[: max(width - 2, 0)] + ".."
+
+
+def changed_fields(profile: RunProfile) -> list[tuple[str, str]]:
+    """(key, value) of every field of the workload that was changed for this run, as both are shown."""
+    return [(plain(change.key), clipped(change.value, LONGEST_VALUE)) for change in profile.changes]

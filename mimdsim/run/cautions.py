@@ -6,6 +6,7 @@ import numpy as np
 
 from mimdsim.compiler import Compiled
 from mimdsim.functional import TrainingLog
+from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import GpuMachine, MimdMachine
 from mimdsim.workload import SpikeDataset, Workload
 
@@ -23,6 +24,35 @@ def surplus_warning(workload: Workload, data: SpikeDataset) -> tuple[str, ...]:
     return (
         f"{data.surplus_events:,} of {kept + data.surplus_events:,} input events ({share:.1%}) were beyond the input "
         f"capacity of {workload.data.input_capacity} per timestep and left out at random: raise data.input_capacity",
+    )
+
+
+def fewer_slots(workload: Workload, network: SpikingNetwork) -> tuple[str, ...]:
+    """Said when spike capacities that were asked for are larger than their layers."""
+    asked = workload.network.capacity or ((0,) * (len(network.layers) - 1) + (workload.network.output_capacity,))
+    found = [
+        f"{slots:,} for the {layer.neurons:,} neurons of {layer.name}"
+        for slots, layer in zip(asked, network.layers, strict=True)
+        if slots > layer.neurons
+    ]
+    if workload.network.spikes == "dense" or not found:
+        return ()
+    key = "network.capacity" if workload.network.capacity else "network.output_capacity"
+    return (f"{key}: {', '.join(found)}: a list has as many slots as its layer has neurons, and no more were made",)
+
+
+def repeated_samples(workload: Workload, data: SpikeDataset) -> tuple[str, ...]:
+    """Said when a batch is larger than the samples that are trained on, so that it holds some of them repeatedly."""
+    batch, share = workload.training.batch, workload.training.validation_share
+    trained_on = data.samples - round(share * data.samples)
+    if batch <= trained_on:
+        return ()
+    less = [f"data.train_samples = {workload.data.train_samples:,}"] if workload.data.train_samples else []
+    less += [f"training.validation_share = {share:g}"] if share else []
+    why = f" ({', '.join(less)})" if less else ""
+    return (
+        f"training.batch = {batch:,}, but there are {trained_on:,} samples to train on{why}: every batch holds "
+        f"samples more than once; set training.batch to at most {max(trained_on, 1):,}, or take more samples",
     )
 
 

@@ -1,11 +1,15 @@
-"""Memory and training of a run as profile records."""
+"""Memory, training and changed fields of a run as profile records."""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
 
 from mimdsim.compiler import Memory
 from mimdsim.functional import TrainingLog
 from mimdsim.machine import MimdMachine
-from mimdsim.profile import Liveness, MemoryProfile, Training
+from mimdsim.profile import Change, Liveness, MemoryProfile, Training
 from mimdsim.program import Program
 from mimdsim.program.records import CATEGORIES
 from mimdsim.workload import Workload
@@ -60,3 +64,9 @@ def training_profile(workload: Workload, log: TrainingLog, batch: int) -> Traini
         best_epoch=log.best_epoch,
         scheduled=tuple(sorted(log.scheduled.items())),
     )
+
+
+def recorded_changes(changes: Mapping[str, Any]) -> tuple[Change, ...]:
+    """Changed fields by key, so that the order they were given in makes no other profile; texts as they were typed."""
+    shown = {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in changes.items()}
+    return tuple(Change(key=key, value=shown[key]) for key in sorted(shown))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mimdsim import __version__
 from mimdsim.base.errors import DescriptionError
@@ -34,14 +35,16 @@ from mimdsim.program import RecordedActivity
 from mimdsim.run.cautions import (
     beyond_sources,
     engine_note,
+    fewer_slots,
     half_warning,
     loss_warning,
+    repeated_samples,
     stash_note,
     surplus_warning,
     unused_chips,
 )
 from mimdsim.run.gpus import time_on_gpus
-from mimdsim.run.profiles import memory_profile, training_profile
+from mimdsim.run.profiles import memory_profile, recorded_changes, training_profile
 from mimdsim.timing import time_program
 from mimdsim.workload import SpikeDataset, Workload, given_weights, network_of, open_dataset
 
@@ -86,12 +89,14 @@ def simulate(
     progress: Progress = silent,
     checkpoint: Path | None = None,
     resume: bool = False,
+    changes: Mapping[str, Any] | None = None,
 ) -> Run:
     """Train `workload` on simulated tiles and profile one training step; `gpus` are timed on the same graph.
 
     beside: tiled machines for which the same training step is compiled too, and timed with the spikes recorded here;
     whether it fits them is told, not asked for.
     checkpoint: a file the training is written to after every epoch; resume: go on from what it holds.
+    changes: what `workload` was loaded with, by dotted key; it is recorded.
     """
     compiled = compile_workload(workload, machine, dump=dump)
     check_engine(workload, compiled)
@@ -114,10 +119,13 @@ def simulate(
         batch=compiled.network.batch,
         tiled=retime(compiled, machine, log.activity),
         tiled_beside=tuple(retime(theirs, other, log.activity) for other, theirs in others),
+        changes=recorded_changes(changes or {}),
         gpus=lineup,
         training=training_profile(workload, log, compiled.network.batch),
         activity=activity_profiles(compiled.network, log.activity),
         warnings=surplus_warning(workload, data[0])
+        + fewer_slots(workload, compiled.network)
+        + repeated_samples(workload, data[0])
         + beyond_sources(machine)
         + unused_chips(compiled, machine)
         + tuple(f"{other.name}: {said}" for other, theirs in others for said in unused_chips(theirs, other))

@@ -1,6 +1,15 @@
 """Floor 8: many runs as one table: the points, how they are timed, what is written."""
 
-from mimdsim.sweep.points import load_gpu, load_line_up, load_tiled, parse_axis, parse_value, points_of, split_changes
+from mimdsim.sweep.points import (
+    load_gpu,
+    load_line_up,
+    load_tiled,
+    parse_axis,
+    parse_changes,
+    parse_value,
+    points_of,
+    split_changes,
+)
 from mimdsim.sweep.results import note_lines, table_lines, write_results
 from mimdsim.sweep.running import default_processes, load_activity, run_sweep
 
@@ -12,6 +21,7 @@ __all__ = [
     "load_tiled",
     "note_lines",
     "parse_axis",
+    "parse_changes",
     "parse_value",
     "points_of",
     "run_sweep",

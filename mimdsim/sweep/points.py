@@ -88,6 +88,17 @@ def parse_axis(text: str) -> tuple[str, tuple[Any, ...]]:
     return key.strip(), found
 
 
+def parse_changes(texts: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """KEY=VALUE texts as changes of workload and machine; raises DescriptionError for a key of neither."""
+    changes: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise DescriptionError(f"--set {text}", ["write  --set section.key=value"])
+        changes[key.strip()] = parse_value(value)
+    return split_changes(changes)
+
+
 def split_changes(changes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Changes of the workload and of the machine; raises DescriptionError for a key of neither."""
     workload: dict[str, Any] = {}

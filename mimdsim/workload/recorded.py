@@ -19,6 +19,7 @@ from mimdsim.workload.event_filters import centre_cropped, denoised
 from mimdsim.workload.events import EventLists, Events, Ints, bin_events, duration_microseconds
 
 Progress = Callable[[int, int], None]
+INSTEAD = "--set data.source=random puts random spikes of the same shape in the place of recordings you do not have"
 
 
 def open_nmnist(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:
@@ -71,7 +72,7 @@ def open_dvs_gesture(data: Data, seed: int, progress: Progress) -> tuple[EventLi
 
 def open_events(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:
     """Training and test samples of an event file with or without a split, or of a folder with two event files."""
-    path, sensor = _path(data, event_file.LAYOUT), event_file.sensor_of(data)
+    path, sensor = _path(data, event_file.LAYOUT, "no such file or folder"), event_file.sensor_of(data)
 
     def cut(file: event_file.EventFile, chosen: Ints, name: str) -> EventLists:
         places = np.argsort(chosen, kind="stable")  # read in the order of the file, put where the seeded order wants it
@@ -121,19 +122,21 @@ def open_braille(data: Data, seed: int, progress: Progress) -> tuple[EventLists,
             progress(done, chosen.size)
         return replace(lists, surplus=surplus)
 
-    path = _path(data, braille.LAYOUT)
-    if not path.exists():
-        raise DataFileError(path, f"no such file; 'data.path' must name {braille.LAYOUT}")
+    path = _path(data, braille.LAYOUT, "no such file")
     with braille.BrailleFile(path) as file:
         train, test = held_out(file.labels, data, seed)
         return cut(file, train, "train"), cut(file, test, "test")
 
 
-def _path(data: Data, layout: str) -> Path:
+def _path(data: Data, layout: str, missing: str = "no such folder") -> Path:
+    """Where the recordings lie; what may be taken in their place is said where there are none."""
     if not data.path:
-        problem = f"'data.path' must name {layout}; source '{data.source}' reads your own files"
+        problem = f"'data.path' must name {layout}; source '{data.source}' reads your own files; {INSTEAD}"
         raise DescriptionError("workload data", [problem])
-    return Path(data.path).expanduser()
+    path = Path(data.path).expanduser()
+    if not path.exists():
+        raise DataFileError(path, f"{missing}; 'data.path' must name {layout}; {INSTEAD}")
+    return path
 
 
 def _binned(
