@@ -84,7 +84,7 @@ def test_missing_folders_are_named(tmp_path: Path) -> None:
     for source, missing in (("nmnist", "Train"), ("shd", r"shd_train\.h5"), ("dvs_gesture", "nowhere")):
         if source == "shd":
             pytest.importorskip("h5py")
-        with pytest.raises(DataFileError, match=f"{missing}: no such"):
+        with pytest.raises(DataFileError, match=f"{missing}: no such.*--set data.source=random"):
             open_dataset(data(source, path=str(tmp_path / "nowhere")), 0)
 
 

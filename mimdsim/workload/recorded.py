@@ -26,7 +26,7 @@ def open_nmnist(data: Data, seed: int, progress: Progress) -> tuple[EventLists, 
     """Training and test samples of a folder of N-MNIST recordings."""
 
     def made(split: Literal["Train", "Test"], limit: int) -> EventLists:
-        files = nmnist.list_recordings(_path(data, f"a folder with {nmnist.LAYOUT}"), split)
+        files = nmnist.list_recordings(_path(data, f"a folder with {nmnist.LAYOUT}", part=split), split)
         labels = np.array([label for _, label in files])
         chosen = limited(labels, limit, seed, split)
         recordings = ((place, nmnist.read_recording(files[sample][0])) for place, sample in enumerate(chosen.tolist()))
@@ -40,7 +40,7 @@ def open_shd(data: Data, seed: int, progress: Progress) -> tuple[EventLists, Eve
     source = data.source
 
     def made(name: str, limit: int) -> EventLists:
-        path = _path(data, f"a folder with {shd.layout(source)}") / name
+        path = _path(data, f"a folder with {shd.layout(source)}", part=name, missing="no such file") / name
         labels = shd.read_labels(path, source=source)
         chosen = limited(labels, limit, seed, name)
         places = np.argsort(chosen, kind="stable")  # read in the order of the file, put where the seeded order wants it
@@ -72,7 +72,7 @@ def open_dvs_gesture(data: Data, seed: int, progress: Progress) -> tuple[EventLi
 
 def open_events(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:
     """Training and test samples of an event file with or without a split, or of a folder with two event files."""
-    path, sensor = _path(data, event_file.LAYOUT, "no such file or folder"), event_file.sensor_of(data)
+    path, sensor = _path(data, event_file.LAYOUT, missing="no such file or folder"), event_file.sensor_of(data)
 
     def cut(file: event_file.EventFile, chosen: Ints, name: str) -> EventLists:
         places = np.argsort(chosen, kind="stable")  # read in the order of the file, put where the seeded order wants it
@@ -122,20 +122,20 @@ def open_braille(data: Data, seed: int, progress: Progress) -> tuple[EventLists,
             progress(done, chosen.size)
         return replace(lists, surplus=surplus)
 
-    path = _path(data, braille.LAYOUT, "no such file")
+    path = _path(data, braille.LAYOUT, missing="no such file")
     with braille.BrailleFile(path) as file:
         train, test = held_out(file.labels, data, seed)
         return cut(file, train, "train"), cut(file, test, "test")
 
 
-def _path(data: Data, layout: str, missing: str = "no such folder") -> Path:
-    """Where the recordings lie; what may be taken in their place is said where there are none."""
+def _path(data: Data, layout: str, *, part: str = "", missing: str = "no such folder") -> Path:
+    """Where the recordings lie; what may be taken in their place is said where they, or `part` of them, are not."""
     if not data.path:
         problem = f"'data.path' must name {layout}; source '{data.source}' reads your own files; {INSTEAD}"
         raise DescriptionError("workload data", [problem])
     path = Path(data.path).expanduser()
-    if not path.exists():
-        raise DataFileError(path, f"{missing}; 'data.path' must name {layout}; {INSTEAD}")
+    if not (path / part).exists():
+        raise DataFileError(path / part, f"{missing}; 'data.path' must name {layout}; {INSTEAD}")
     return path
 
 
