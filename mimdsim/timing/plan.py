@@ -97,6 +97,20 @@ class Stretch:
         return [index for index in range(len(self.plans)) if index not in moving | counted]
 
 
+class _Kept:
+    """What another number of contexts does not change: re-timing a program for one takes half as long with it."""
+
+    def __init__(self) -> None:
+        self.places: dict[Superstep, tuple[np.ndarray, ...]] = {}
+        self.bundles: dict[tuple[VertexTable, float], tuple[np.ndarray, tuple[Counted, ...]]] = {}
+        self.flops: dict[VertexTable, tuple[float, tuple[Counted, ...]]] = {}
+
+
+@lru_cache(maxsize=8)  # of as many programs as have plans
+def _kept(_program: Program) -> _Kept:
+    return _Kept()
+
+
 @lru_cache(maxsize=8)
 def program_plan(program: Program, barrel: Barrel) -> tuple[Stretch, ...]:
     """In program order."""
@@ -184,9 +198,10 @@ def _plan(program: Program, superstep: Superstep, barrel: Barrel) -> SuperstepPl
     weights: dict[tuple[str, str], float] = {}
     counted_weights: list[tuple[tuple[str, str], Counted]] = []
     order: list[tuple[str, str]] = []
-    flops, counted_flops = 0.0, []
-    turns = np.zeros(tiles, np.int64)  # vertices dealt to the contexts of each tile so far, by earlier tables
-    for table in superstep.tables:
+    flops = 0.0
+    counted_flops: list[Counted] = []
+    kept = _kept(program)
+    for table, places in zip(superstep.tables, _places(kept, superstep, first, tiles), strict=True):
         codelet = table.codelet
         on = table.tiles - first
         part = (f"codelet {codelet.name}", codelet.cost.kind)
@@ -197,16 +212,14 @@ def _plan(program: Program, superstep: Superstep, barrel: Barrel) -> SuperstepPl
             np.add.at(fixed, on, np.broadcast_to(cost, on.shape))
             weights[part] = weights.get(part, 0.0) + float(np.sum(cost))
         elif table.vertices:
-            one = _dealt(table, codelet.cost, barrel, on, turns)
+            constant, terms = _bundles(kept, table, codelet.cost, barrel.compiled_dual_issue)
+            one = Dealt(tile=on, context=places % barrel.contexts, constant=constant, terms=terms)
             dealt.append(one)
             weights[part] = weights.get(part, 0.0) + float(one.constant.sum())
             counted_weights += [(part, term) for term in one.terms]
-        for term in codelet.flops:
-            static, recorded = split_extents(table, term, term.bundles)
-            if recorded is None:
-                flops += float(static.sum())
-            else:
-                counted_flops.append(counted(table, static, recorded))
+        always, by_spikes = _flops(kept, table)
+        flops += always
+        counted_flops += by_spikes
     if superstep.exchange is not None and superstep.exchange.column("fragments_arranged").any():
         arranging = _arranging_cycles(superstep.exchange, barrel)
         np.add.at(fixed, superstep.exchange.tiles[arranging > 0] - first, arranging[arranging > 0])
@@ -228,23 +241,57 @@ def _plan(program: Program, superstep: Superstep, barrel: Barrel) -> SuperstepPl
     )
 
 
-def _dealt(table: VertexTable, cost: WorkerBundles, barrel: Barrel, on: np.ndarray, turns: np.ndarray) -> Dealt:
-    """`on` counts tiles from the first of the superstep; `turns` goes on by the table's vertices."""
-    order = np.argsort(on, kind="stable")
-    ordered = on[order]
-    turn = np.arange(len(ordered)) - np.searchsorted(ordered, ordered, side="left")
-    context = np.empty(len(ordered), np.int64)
-    context[order] = (turns[ordered] + turn) % barrel.contexts
-    turns += np.bincount(on, minlength=len(turns))
-    constant = np.full(table.vertices, float(cost.fixed))
-    terms = []
-    for term in cost.terms:
-        static, recorded = split_extents(table, term, term.bundles - barrel.compiled_dual_issue * term.pairable)
-        if recorded is None:
-            constant += static
-        else:
-            terms.append(counted(table, static, recorded))
-    return Dealt(tile=on, context=context, constant=constant, terms=tuple(terms))
+def _places(kept: _Kept, superstep: Superstep, first: int, tiles: int) -> tuple[np.ndarray, ...]:
+    """int64[vertices] of every table: the place of each worker among those of its tile, in which contexts take them."""
+    if superstep not in kept.places:
+        found = []
+        turns = np.zeros(tiles, np.int64)  # workers of each tile so far, by earlier tables
+        for table in superstep.tables:
+            if isinstance(table.codelet.cost, TileFormula) or not table.vertices:
+                found.append(np.zeros(0, np.int64))
+                continue
+            on = table.tiles - first
+            order = np.argsort(on, kind="stable")
+            ordered = on[order]
+            place = np.empty(len(ordered), np.int64)
+            before = np.searchsorted(ordered, ordered, side="left")
+            place[order] = turns[ordered] + np.arange(len(ordered)) - before
+            turns += np.bincount(on, minlength=len(turns))
+            found.append(place)
+        kept.places[superstep] = tuple(found)
+    return kept.places[superstep]
+
+
+def _bundles(
+    kept: _Kept, table: VertexTable, cost: WorkerBundles, dual_issue: float
+) -> tuple[np.ndarray, tuple[Counted, ...]]:
+    """(float64[vertices] of bundles that no spike changes, terms that spikes do)."""
+    if (table, dual_issue) not in kept.bundles:
+        constant = np.full(table.vertices, float(cost.fixed))
+        terms = []
+        for term in cost.terms:
+            static, recorded = split_extents(table, term, term.bundles - dual_issue * term.pairable)
+            if recorded is None:
+                constant += static
+            else:
+                terms.append(counted(table, static, recorded))
+        kept.bundles[table, dual_issue] = constant, tuple(terms)
+    return kept.bundles[table, dual_issue]
+
+
+def _flops(kept: _Kept, table: VertexTable) -> tuple[float, tuple[Counted, ...]]:
+    """(operations that no spike changes, terms that spikes do)."""
+    if table not in kept.flops:
+        always = 0.0
+        by_spikes: list[Counted] = []
+        for term in table.codelet.flops:
+            static, recorded = split_extents(table, term, term.bundles)
+            if recorded is None:
+                always += float(static.sum())
+            else:
+                by_spikes.append(counted(table, static, recorded))
+        kept.flops[table] = always, tuple(by_spikes)
+    return kept.flops[table]
 
 
 def _constant_cycles(dealt: list[Dealt], tiles: int, barrel: Barrel) -> np.ndarray:
