@@ -55,6 +55,15 @@ def fill_owners(owner, first, last, start, stop):  # type: ignore[no-untyped-def
             owner[sample, start[vertex] : stop[vertex]] = vertex
 
 
+@numba.njit(cache=True, nogil=True)
+def cells_on(place, row, rows, contexts):  # type: ignore[no-untyped-def]
+    """int32: context * rows + row, where context `place % contexts` runs what has a place; -1 where the place is."""
+    cells = np.empty(len(place), np.int32)
+    for i in range(len(place)):
+        cells[i] = place[i] % contexts * rows + row[i] if place[i] >= 0 else -1
+    return cells
+
+
 HITS, WITHIN = 0, 1
 # entries of a row of `terms` in `add_by_id`
 KIND, LISTS, BATCH, SHIFT, FROM, TO, CELLS, WEIGHTS, SEVERAL, SAMPLES, EXTENT, BEGINS = range(12)

@@ -1,8 +1,11 @@
-"""Classes of tiles: tiles with the same vertices on the same contexts take the same cycles, and are costed once.
+"""Classes of tiles: tiles with the same vertices in the same places take the same cycles, and are costed once.
 
 Of one superstep, tiles are of one *kind* when what no spike changes of them agrees, and the samples and slots whose
 spikes they count. Tiles that count hits have a *row* of their own, the others of a kind share one. Between two syncs
 of a chip, tiles that agree in every superstep are one class.
+
+A vertex has a *place* among the workers of its tile; context `place % contexts` runs it. So kinds and rows belong to
+the program, and serve machines with any number of contexts.
 """
 
 from __future__ import annotations
@@ -15,19 +18,35 @@ import numpy as np
 from mimdsim.numerics import loads as numerics
 from mimdsim.numerics.alike import number_alike
 from mimdsim.program import Hits, Within
-from mimdsim.timing.extents import Counted
+from mimdsim.timing.extents import Charge, Counted
 from mimdsim.timing.recording import WHICH, Recording
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dealt:
-    """Vertices of one table on their tiles (from the superstep's first) and contexts, and what each costs in bundles:
-    `constant`, and by the terms that count spikes."""
+    """Vertices of one table on their tiles (from the superstep's first) and in their places, and what each costs:
+    `bundles`, of which `pairable` could go into others, and what is charged for spikes."""
 
     tile: np.ndarray
-    context: np.ndarray
-    constant: np.ndarray
-    terms: tuple[Counted, ...]
+    place: np.ndarray
+    bundles: np.ndarray
+    pairable: np.ndarray
+    charges: tuple[Charge, ...]
+
+    def constant(self, dual_issue: float) -> np.ndarray:
+        """float64[vertices]: bundles that no spike changes, a share of the pairable ones issued beside others."""
+        return self.bundles - dual_issue * self.pairable if dual_issue else self.bundles
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BySample:
+    """Vertices that count spikes of whole samples, on one tile of each kind, and the samples they count."""
+
+    place: np.ndarray
+    kind: np.ndarray
+    weight: np.ndarray
+    samples: tuple[np.ndarray, ...]
+    charge: Charge
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,19 +54,20 @@ class Counting:
     """The bundles of a superstep that depend on spikes.
 
     row_of int64[tiles]: the row of a tile, `rows` where it has no vertices; runs int64[kinds + 1]: first row of a kind.
-    constant float64[contexts * kinds]; by_sample: (cells of kinds, weights and samples of their vertices) by term; the
-    rest are the arguments of `numerics.add_by_id`, in `packed` a row per term of `by_id` without where its lists are.
+    standing: (kinds of, and) all vertices of one tile of each kind, by table. The rest are the arguments of
+    `numerics.add_by_id`, in `packed` a row per charge of `by_id` without where its lists are; for `cells` the place (-1
+    for none) and row of each.
     """
 
-    contexts: int
     row_of: np.ndarray
     rows: int
     runs: np.ndarray
-    constant: np.ndarray
-    by_sample: tuple[tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...], Counted], ...]
-    by_id: tuple[Counted, ...]
+    standing: tuple[tuple[np.ndarray, Dealt], ...]
+    by_sample: tuple[BySample, ...]
+    by_id: tuple[Charge, ...]
     packed: np.ndarray
-    cells: np.ndarray
+    cell_place: np.ndarray
+    cell_row: np.ndarray
     weights: np.ndarray
     begins: np.ndarray
 
@@ -62,41 +82,35 @@ def classes_of(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return numbered
 
 
-def counting(dealt: list[Dealt], tiles: int, contexts: int) -> Counting:
-    """How the bundles of a superstep are counted; some term of `dealt` counts spikes."""
-    constant = np.zeros((contexts, tiles))
+def counting(dealt: list[Dealt], tiles: int) -> Counting:
+    """How the bundles of a superstep are counted; some of `dealt` are charged for spikes."""
     alike = np.zeros(tiles, np.int64)
     own = np.full(tiles, -1, np.int64)
     used = np.zeros(tiles, bool)
     for one in dealt:
         used[one.tile] = True
-        constant += np.bincount(
-            one.context * tiles + one.tile, weights=one.constant, minlength=contexts * tiles
-        ).reshape(contexts, tiles)
-        for term in one.terms:
-            if isinstance(term.extent, Hits):
-                own[one.tile] = one.tile
-            else:
-                _tell_apart(alike, one, term)
+        _tell_apart(alike, one)
+        if any(isinstance(charge.counted.extent, Hits) for charge in one.charges):
+            own[one.tile] = one.tile
     where = np.flatnonzero(used)
-    kind, first = classes_of(np.vstack([alike.astype(np.float64), constant])[:, where])
+    _, first, kind = np.unique(alike[where], return_index=True, return_inverse=True)
     row_first, row_tile, row = np.unique(np.stack([kind, own[where]]), axis=1, return_index=True, return_inverse=True)
     rows, kinds = row_first.shape[1], len(first)
     row_of = np.full(tiles, rows, np.int64)
     row_of[where] = row.reshape(-1)
-    chosen = np.full(tiles, -1, np.int64)  # tiles that stand for their kind
-    chosen[where[first]] = np.arange(kinds)
-    standing = np.full(tiles, -1, np.int64)  # tiles that stand for their row
-    standing[where[row_tile]] = np.arange(rows)
-    by_sample = tuple(_of_kinds(one, term, chosen, kinds) for one in dealt for term in one.terms if not term.by_id)
+    kind_of = np.full(tiles, -1, np.int64)  # of tiles that stand for their kind
+    kind_of[where[first]] = np.arange(kinds)
+    standing_for = np.full(tiles, -1, np.int64)  # rows of tiles that stand for them
+    standing_for[where[row_tile]] = np.arange(rows)
     return Counting(
-        contexts=contexts,
         row_of=row_of,
         rows=rows,
         runs=np.searchsorted(row_first[0], np.arange(kinds + 1)),
-        constant=np.ascontiguousarray(constant[:, where[first]]).reshape(-1),
-        by_sample=by_sample,
-        **_packed([(one, term) for one in dealt for term in one.terms if term.by_id], standing, rows),
+        standing=tuple(_standing(one, kind_of) for one in dealt),
+        by_sample=tuple(
+            _by_sample(one, charge, kind_of) for one in dealt for charge in one.charges if not charge.counted.by_id
+        ),
+        **_packed([(one, each) for one in dealt for each in one.charges if each.counted.by_id], standing_for, rows),
     )
 
 
@@ -107,24 +121,38 @@ def _sample_columns(term: Counted) -> tuple[np.ndarray, ...]:
     return *(term.columns[name] for name in names), *slot
 
 
-def _tell_apart(alike: np.ndarray, one: Dealt, term: Counted) -> None:
-    """New numbers in `alike` int64[tiles] for the tiles on which one term finds vertices: equal where they were equal
-    and the vertices are. Tiles without keep theirs: on many chips a term has vertices on few tiles."""
+def _tell_apart(alike: np.ndarray, one: Dealt) -> None:
+    """New numbers in `alike` int64[tiles] for the tiles on which a table has vertices: equal where they were equal and
+    the vertices are. Tiles without keep theirs: on many chips a table has vertices on few tiles."""
     order = np.argsort(one.tile, kind="stable")
-    columns = (one.context.astype(np.float64), term.weight, *_sample_columns(term))
+    columns = [one.place, one.bundles.view(np.int64), one.pairable.view(np.int64)]
+    for charge in one.charges:
+        if not isinstance(charge.counted.extent, Hits):
+            columns += [charge.counted.weight.view(np.int64), *_sample_columns(charge.counted)]
     lines = np.column_stack(columns)[order]
     tiles, begins = np.unique(one.tile[order], return_index=True)
     edges = np.append(begins, len(order)) * lines.shape[1]
-    number, _ = number_alike(alike[tiles], edges, lines.reshape(-1).view(np.int64))
+    number, _ = number_alike(alike[tiles], edges, lines.reshape(-1))
     alike[tiles] = int(alike.max(initial=0)) + 1 + number
 
 
-def _of_kinds(
-    one: Dealt, term: Counted, chosen: np.ndarray, kinds: int
-) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...], Counted]:
-    kept = np.flatnonzero(chosen[one.tile] >= 0)
-    cell = one.context[kept] * kinds + chosen[one.tile[kept]]
-    return cell, term.weight[kept], tuple(column[kept] for column in _sample_columns(term)), term
+def _standing(one: Dealt, kind_of: np.ndarray) -> tuple[np.ndarray, Dealt]:
+    kept = np.flatnonzero(kind_of[one.tile] >= 0)
+    tile = one.tile[kept]
+    return kind_of[tile], Dealt(
+        tile=tile, place=one.place[kept], bundles=one.bundles[kept], pairable=one.pairable[kept], charges=()
+    )
+
+
+def _by_sample(one: Dealt, charge: Charge, kind_of: np.ndarray) -> BySample:
+    kept = np.flatnonzero(kind_of[one.tile] >= 0)
+    return BySample(
+        place=one.place[kept],
+        kind=kind_of[one.tile[kept]],
+        weight=charge.counted.weight[kept],
+        samples=tuple(column[kept] for column in _sample_columns(charge.counted)),
+        charge=charge,
+    )
 
 
 class _Joined:
@@ -141,11 +169,13 @@ class _Joined:
         return at
 
 
-def _packed(terms: list[tuple[Dealt, Counted]], standing: np.ndarray, rows: int) -> dict[str, Any]:
-    packed = np.zeros((len(terms), 12), np.int64)
-    cells, weights, begins = (_Joined(np.zeros(1, kind)) for kind in (np.int32, np.float64, np.int64))
-    for entry, (one, term) in zip(packed, terms, strict=True):
-        cell = (one.context * rows + standing[one.tile]).astype(np.int32)
+def _packed(charges: list[tuple[Dealt, Charge]], standing_for: np.ndarray, rows: int) -> dict[str, Any]:
+    packed = np.zeros((len(charges), 12), np.int64)
+    kinds = np.int32, np.int32, np.float64, np.int64
+    places, on_rows, weights, begins = (_Joined(np.zeros(1, kind)) for kind in kinds)
+    for entry, (one, charge) in zip(packed, charges, strict=True):
+        term = charge.counted
+        place, row = one.place.astype(np.int32), standing_for[one.tile].astype(np.int32)
         weight = term.weight
         entry[numerics.SHIFT], entry[numerics.SAMPLES] = term.extent.shift, term.samples
         if isinstance(term.extent, Hits):
@@ -153,47 +183,69 @@ def _packed(terms: list[tuple[Dealt, Counted]], standing: np.ndarray, rows: int)
             owner = term.owner.reshape(-1)
             entry[numerics.KIND], entry[numerics.EXTENT] = numerics.HITS, term.owner.shape[1]
             entry[numerics.FROM], entry[numerics.TO] = WHICH[term.extent.which]
-            cell, weight = np.where(owner >= 0, cell[owner], np.int32(-1)), weight[owner]
+            place, row, weight = np.where(owner >= 0, place[owner], np.int32(-1)), row[owner], weight[owner]
         else:
             sample, slot, slots = term.columns["sample"], term.columns["slot"], term.summed.shape[1] - 1
             order = np.lexsort((slot, sample))
-            order = order[standing[one.tile[order]] >= 0]
+            order = order[standing_for[one.tile[order]] >= 0]
             entry[numerics.KIND], entry[numerics.EXTENT] = numerics.WITHIN, slots
             bounds = np.arange(term.samples * (slots + 1))
             entry[numerics.BEGINS] = begins.place(np.searchsorted(sample[order] * (slots + 1) + slot[order], bounds))
-            cell, weight = cell[order], weight[order]
-        entry[numerics.CELLS], entry[numerics.SEVERAL] = cells.place(cell), term.single is None
+            place, row, weight = place[order], row[order], weight[order]
+        entry[numerics.CELLS], entry[numerics.SEVERAL] = places.place(place), term.single is None
+        on_rows.place(row)
         entry[numerics.WEIGHTS] = weights.place(weight if term.single is None else np.array([term.single]))
     return {
-        "by_id": tuple(term for _, term in terms),
+        "by_id": tuple(charge for _, charge in charges),
         "packed": packed,
-        "cells": np.concatenate(cells.parts),
+        "cell_place": np.concatenate(places.parts),
+        "cell_row": np.concatenate(on_rows.parts),
         "weights": np.concatenate(weights.parts),
         "begins": np.concatenate(begins.parts),
     }
 
 
-def counted_cycles(plan: Counting, times: int, recording: Recording, issue_cycles: int) -> np.ndarray:
+def counted_cycles(
+    plan: Counting, times: int, recording: Recording, contexts: int, issue_cycles: int, dual_issue: float
+) -> np.ndarray:
     """float64[times, rows + 1]: cycles of the vertices of every row; the last one is of tiles without."""
     kinds = len(plan.runs) - 1
-    base = np.zeros((plan.contexts * kinds if plan.by_sample else 0, times))
-    for cell, weight, samples, term in plan.by_sample:
-        counts = recording.by_sample(term, times)
-        if len(samples) == 2:
-            running = np.zeros((counts.shape[0] + 1, times))
-            np.cumsum(counts, axis=0, out=running[1:])
-            numerics.add_by_count_over(base, cell, weight, samples[0], samples[1], running)
-        else:
-            numerics.add_by_count(base, cell, weight, samples[0], counts)
-    terms = plan.packed.copy()
-    for entry, term in zip(terms, plan.by_id, strict=True):
+    constant = np.zeros(contexts * kinds)
+    for kind, one in plan.standing:
+        cell = one.place % contexts * kinds + kind
+        constant += np.bincount(cell, weights=one.constant(dual_issue), minlength=len(constant))
+    base = _counted_samples(plan.by_sample, kinds, times, recording, contexts, dual_issue)
+    terms, weights = plan.packed.copy(), plan.weights.copy()
+    ends = [*plan.packed[1:, numerics.WEIGHTS].tolist(), len(weights)][: len(terms)]
+    for entry, end, charge in zip(terms, ends, plan.by_id, strict=True):
+        term = charge.counted
         entry[numerics.BATCH] = recording.counts(term.extent, term.samples, times).shape[1]
         entry[numerics.LISTS] = recording.first_list(term.extent.layer)
+        weights[entry[numerics.WEIGHTS] : end] *= charge.each(dual_issue)
+    cells = numerics.cells_on(plan.cell_place, plan.cell_row, plan.rows, contexts)
     cycles, found = np.zeros((times, plan.rows + 1)), np.zeros(len(terms), np.int64)
-    given: tuple[Any, ...] = terms, plan.cells, plan.weights, plan.begins, recording.lists, recording.flat
+    given: tuple[Any, ...] = terms, cells, weights, plan.begins, recording.lists, recording.flat
     count: Any = numerics.count_cycles
-    count(cycles, base, plan.constant, plan.runs, plan.contexts, issue_cycles, *given, found)
-    for term, hits in zip(plan.by_id, found.tolist(), strict=True):
-        if isinstance(term.extent, Hits):
-            recording.found[id(term.table), term.extent] = hits
+    count(cycles, base, constant, plan.runs, contexts, issue_cycles, *given, found)
+    for charge, hits in zip(plan.by_id, found.tolist(), strict=True):
+        if isinstance(charge.counted.extent, Hits):
+            recording.found[id(charge.counted.table), charge.counted.extent] = hits
     return cycles
+
+
+def _counted_samples(
+    by_sample: tuple[BySample, ...], kinds: int, times: int, recording: Recording, contexts: int, dual_issue: float
+) -> np.ndarray:
+    """float64[contexts * kinds, times]: bundles for spikes of whole samples; no rows where none are counted."""
+    base = np.zeros((contexts * kinds if by_sample else 0, times))
+    for each in by_sample:
+        cell = each.place % contexts * kinds + each.kind
+        counts = recording.by_sample(each.charge.counted, times)
+        weight = each.charge.each(dual_issue) * each.weight
+        if len(each.samples) == 2:
+            running = np.zeros((counts.shape[0] + 1, times))
+            np.cumsum(counts, axis=0, out=running[1:])
+            numerics.add_by_count_over(base, cell, weight, each.samples[0], each.samples[1], running)
+        else:
+            numerics.add_by_count(base, cell, weight, each.samples[0], counts)
+    return base

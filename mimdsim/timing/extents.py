@@ -14,9 +14,9 @@ from mimdsim.program.codelet import Recorded
 RECORDED = (Spikes, Listed, SpikesOver, Hits, Within)
 
 
-def split_extents(table: VertexTable, term: Term, each: float) -> tuple[np.ndarray, Recorded | None]:
-    """(`each` times the static extents per vertex, the recorded extent if there is one)."""
-    static = np.full(table.vertices, float(each))
+def split_extents(table: VertexTable, term: Term) -> tuple[np.ndarray, Recorded | None]:
+    """(product of the static extents per vertex, the recorded extent if there is one)."""
+    static = np.ones(table.vertices)
     recorded: Recorded | None = None
     for name in term.extents:
         if name not in table.extents:
@@ -36,12 +36,12 @@ def split_extents(table: VertexTable, term: Term, each: float) -> tuple[np.ndarr
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Counted:
-    """A cost term that counts spikes: its weight per vertex and what finds the spikes that count.
+    """The loop nest of a cost term that counts spikes: its turns for a spike, and what finds the spikes that count.
 
-    columns: the table's, contiguous. samples: how many samples they name. single: the weight where all vertices have
-    the same, else None. owner int64[batch, neurons] for hits: the vertex whose sample and range hold a neuron, -1 where
-    none does. summed: the weights of vertices that count alike, by sample; for `Within` those of all slots below,
-    [samples, slots + 1].
+    weight float64[vertices]: product of the other extents. columns: the table's, contiguous. samples: how many samples
+    they name. single: the weight where all vertices have the same, else None. owner int64[batch, neurons] for hits: the
+    vertex whose sample and range hold a neuron, -1 where none does. summed: the weights of vertices that count alike,
+    by sample; for `Within` those of all slots below, [samples, slots + 1].
     """
 
     table: VertexTable
@@ -57,6 +57,18 @@ class Counted:
     def by_id(self) -> bool:
         """Whether single listed ids count, not whole samples."""
         return isinstance(self.extent, Hits | Within)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Charge:
+    """What is charged for every turn of a loop nest that counts spikes: `term.bundles`, bundles or flops."""
+
+    term: Term
+    counted: Counted
+
+    def each(self, dual_issue: float) -> float:
+        """Bundles a turn where a compiler pairs the share `dual_issue` of what can be paired."""
+        return self.term.bundles - dual_issue * self.term.pairable
 
 
 def counted(table: VertexTable, weight: np.ndarray, extent: Recorded) -> Counted:

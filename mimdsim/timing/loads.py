@@ -26,7 +26,8 @@ from mimdsim.numerics import loads as numerics
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.codelet import UNCERTAINTY
 from mimdsim.timing.classes import counted_cycles
-from mimdsim.timing.plan import Barrel, Member, Segment, Stretch, library_cycles, program_plan, synchronised_chips
+from mimdsim.timing.dealing import synchronised_chips
+from mimdsim.timing.plan import Barrel, Member, Segment, Stretch, library_cycles, program_plan
 from mimdsim.timing.recording import Recording
 
 
@@ -112,7 +113,12 @@ def _settled(program: Program, barrel: Barrel) -> tuple[dict[int, SuperstepLoad]
         for segment in stretch.segments:
             if segment.reached is not None:
                 gained.settle(segment)
-        found.append({index: _load(program, stretch, index, gained, None) for index in stretch.settled()})
+        found.append(
+            {
+                index: _load(program, stretch, index, gained, None, barrel.compiled_dual_issue)
+                for index in stretch.settled()
+            }
+        )
     return tuple(found)
 
 
@@ -124,7 +130,7 @@ class _Gained:
         self._stretch, self._per_chip = stretch, program.tiles_per_chip
         open_ones = [index for index in range(len(stretch.plans)) if index not in known]
         self.cycles = {index: np.zeros((stretch.times, program.chips), np.int64) for index in open_ones}
-        self.busy = {index: np.zeros(stretch.plans[index].tiles) for index in open_ones}
+        self.busy = {index: np.zeros(stretch.plans[index].deal.tiles) for index in open_ones}
 
     def settle(self, segment: Segment) -> None:
         """A segment that no spike changes."""
@@ -140,7 +146,9 @@ class _Gained:
         times = self._stretch.times
         since_sync, longest, before = np.zeros((times, segment.classes)), np.zeros(times), np.zeros(times)
         for member in segment.members:
-            cycles = np.zeros((1, 1)) if self._stretch.plans[member.index].counting is None else counted(member.index)
+            cycles = (
+                np.zeros((1, 1)) if self._stretch.plans[member.index].deal.counting is None else counted(member.index)
+            )
             busy = np.zeros(segment.classes)
             numerics.advance(since_sync, longest, member.row, member.fixed, cycles, busy)
             after = np.rint(longest)
@@ -149,9 +157,9 @@ class _Gained:
             before = after
 
     def _to_tiles(self, segment: Segment, member: Member, busy: np.ndarray) -> None:
-        plan, first = self._stretch.plans[member.index], segment.chip * self._per_chip
-        low, high = max(plan.first, first), min(plan.first + plan.tiles, first + self._per_chip)
-        self.busy[member.index][low - plan.first : high - plan.first] = busy[
+        deal, first = self._stretch.plans[member.index].deal, segment.chip * self._per_chip
+        low, high = max(deal.first, first), min(deal.first + deal.tiles, first + self._per_chip)
+        self.busy[member.index][low - deal.first : high - deal.first] = busy[
             segment.class_of[low - first : high - first]
         ]
 
@@ -162,11 +170,13 @@ def _stretch(
     """Loads of consecutive supersteps; each turn of a repeat begins with a sync."""
     made: dict[int, np.ndarray] = {}
 
+    on = barrel.contexts, barrel.issue_cycles, barrel.compiled_dual_issue
+
     def counted(index: int) -> np.ndarray:
-        plan = stretch.plans[index].counting
-        assert plan is not None
+        counting = stretch.plans[index].deal.counting
+        assert counting is not None
         if index not in made:
-            made[index] = counted_cycles(plan, stretch.times, recording, barrel.issue_cycles)
+            made[index] = counted_cycles(counting, stretch.times, recording, *on)
         return made[index] if program.chips > 1 else made.pop(index)
 
     gained = _Gained(stretch, program, known)
@@ -176,26 +186,28 @@ def _stretch(
         elif any(member.index not in known for member in segment.members):
             gained.settle(segment)
     return [
-        known[index] if index in known else _load(program, stretch, index, gained, recording)
+        known[index]
+        if index in known
+        else _load(program, stretch, index, gained, recording, barrel.compiled_dual_issue)
         for index in range(len(stretch.plans))
     ]
 
 
 def _load(
-    program: Program, stretch: Stretch, index: int, gained: _Gained, recording: Recording | None
+    program: Program, stretch: Stretch, index: int, gained: _Gained, recording: Recording | None, dual_issue: float
 ) -> SuperstepLoad:
     """recording: None where nothing depends on it."""
     plan, times = stretch.plans[index], stretch.times
     weights = {part: plan.weights.get(part, 0.0) * times for part in plan.order}
-    flops = plan.flops * times
+    flops = plan.deal.flops * times
     if recording is not None:
-        for part, term in plan.counted_weights:
-            weights[part] += recording.total(term, times)
-        flops += sum(recording.total(term, times) for term in plan.counted_flops)
+        for part, charge in plan.counted_weights:
+            weights[part] += charge.each(dual_issue) * recording.total(charge.counted, times)
+        flops += sum(charge.each(0) * recording.total(charge.counted, times) for charge in plan.deal.counted_flops)
     whole = sum(weights.values())
     return SuperstepLoad(
         cycles_by_execution=gained.cycles[index],
-        first_tile=plan.first,
+        first_tile=plan.deal.first,
         busy_part=np.rint(gained.busy[index]).astype(np.int64),
         total_tiles=program.tiles,
         flops=round(flops),

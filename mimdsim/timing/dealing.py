@@ -1,0 +1,128 @@
+"""What no machine and no activity changes of a program's compute: where its vertices stand, what they cost by loop
+level, which tiles are alike. Worked out once for a program, used for every machine it is timed on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from mimdsim.program import Exchange, Program, Superstep, VertexTable, WorkerBundles
+from mimdsim.timing.classes import Counting, Dealt, counting
+from mimdsim.timing.extents import Charge, counted, split_extents
+
+_SYNCHRONISED: WeakKeyDictionary[Exchange, dict[tuple[int, int], np.ndarray]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SuperstepDeal:
+    """One superstep: the tiles first..first + tiles - 1 that it uses, its workers by table (None for library vertices
+    and empty tables), how they are counted where spikes change what they cost, flops per execution and those that
+    depend on spikes; synchronised bool[chips]: who waits before it."""
+
+    first: int
+    tiles: int
+    dealt: tuple[Dealt | None, ...]
+    counting: Counting | None
+    flops: float
+    counted_flops: tuple[Charge, ...]
+    synchronised: np.ndarray
+
+
+@lru_cache(maxsize=8)
+def dealt_program(program: Program) -> dict[Superstep, SuperstepDeal]:
+    """By superstep. Raises MappingError for a cost whose extents its table does not give."""
+    return {superstep: _deal(program, superstep) for superstep, _, _ in program.supersteps()}
+
+
+def _deal(program: Program, superstep: Superstep) -> SuperstepDeal:
+    first, last = _tile_range(superstep)
+    dealt: list[Dealt | None] = []
+    flops = 0.0
+    counted_flops: list[Charge] = []
+    turns = np.zeros(last - first, np.int64)  # workers of each tile so far
+    for table in superstep.tables:
+        cost = table.codelet.cost
+        if table.vertices and isinstance(cost, WorkerBundles):
+            dealt.append(_dealt(table, cost, first, turns))
+        else:
+            dealt.append(None)
+        always, by_spikes = _flops(table)
+        flops += always
+        counted_flops += by_spikes
+    working = [one for one in dealt if one is not None]
+    return SuperstepDeal(
+        first=first,
+        tiles=last - first,
+        dealt=tuple(dealt),
+        counting=counting(working, last - first) if any(one.charges for one in working) else None,
+        flops=flops,
+        counted_flops=tuple(counted_flops),
+        synchronised=synchronised_chips(program, superstep),
+    )
+
+
+def _tile_range(superstep: Superstep) -> tuple[int, int]:
+    """First tile and one past the last that compute or arrange in a superstep; (0, 0) when none does."""
+    tiles = [table.tiles for table in superstep.tables if table.vertices]
+    if superstep.exchange is not None:
+        tiles.append(superstep.exchange.tiles[superstep.exchange.column("fragments_arranged") > 0])
+    bounds = [(int(column.min()), int(column.max()) + 1) for column in tiles if len(column)]
+    return (min(low for low, _ in bounds), max(high for _, high in bounds)) if bounds else (0, 0)
+
+
+def _dealt(table: VertexTable, cost: WorkerBundles, first: int, turns: np.ndarray) -> Dealt:
+    """The vertices of a table take the places after those of earlier tables; `turns` counts on."""
+    tile = table.tiles - first
+    order = np.argsort(tile, kind="stable")
+    ordered = tile[order]
+    place = np.empty(len(ordered), np.int64)
+    before = np.searchsorted(ordered, ordered, side="left")
+    place[order] = turns[ordered] + np.arange(len(ordered)) - before
+    turns += np.bincount(tile, minlength=len(turns))
+    bundles, pairable = np.full(table.vertices, float(cost.fixed)), np.zeros(table.vertices)
+    charges = []
+    for term in cost.terms:
+        static, recorded = split_extents(table, term)
+        if recorded is None:
+            bundles += term.bundles * static
+            pairable += term.pairable * static
+        else:
+            charges.append(Charge(term=term, counted=counted(table, static, recorded)))
+    return Dealt(tile=tile, place=place, bundles=bundles, pairable=pairable, charges=tuple(charges))
+
+
+def _flops(table: VertexTable) -> tuple[float, list[Charge]]:
+    """(operations that no spike changes, those that spikes do)."""
+    always = 0.0
+    by_spikes = []
+    for term in table.codelet.flops:
+        static, recorded = split_extents(table, term)
+        if recorded is None:
+            always += float((term.bundles * static).sum())
+        else:
+            by_spikes.append(Charge(term=term, counted=counted(table, static, recorded)))
+    return always, by_spikes
+
+
+def synchronised_chips(program: Program, superstep: Superstep) -> np.ndarray:
+    """bool[chips]: the chips that wait for all their tiles before this superstep; read-only."""
+    if superstep.exchange is None:
+        return np.zeros(program.chips, bool)
+    known = _SYNCHRONISED.setdefault(superstep.exchange, {})
+    key = (program.chips, program.tiles_per_chip)
+    if key not in known:
+        known[key] = _synchronised(superstep.exchange, *key)
+        known[key].flags.writeable = False
+    return known[key]
+
+
+def _synchronised(exchange: Exchange, chips: int, tiles_per_chip: int) -> np.ndarray:
+    synced = np.zeros(chips, bool)
+    if exchange.moves:
+        moves = (exchange.column("bytes_sent") > 0) | (exchange.column("bytes_received") > 0)
+        synced[exchange.tiles[moves] // tiles_per_chip] = True  # what only arranges rows waits for nobody
+        synced |= exchange.link_bytes is not None
+    return synced
