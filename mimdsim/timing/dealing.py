@@ -30,6 +30,13 @@ class SuperstepDeal:
     counted_flops: tuple[Charge, ...]
     synchronised: np.ndarray
 
+    def on_chip(self, chip: int, tiles_per_chip: int) -> tuple[slice, slice]:
+        """Its tiles on a chip, counted from `first`, and from the chip's first; empty where it has none there."""
+        begin = chip * tiles_per_chip
+        low = max(self.first, begin)
+        high = max(low, min(self.first + self.tiles, begin + tiles_per_chip))
+        return slice(low - self.first, high - self.first), slice(low - begin, high - begin)
+
 
 @lru_cache(maxsize=8)
 def dealt_program(program: Program) -> dict[Superstep, SuperstepDeal]:

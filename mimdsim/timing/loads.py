@@ -27,7 +27,7 @@ from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.codelet import UNCERTAINTY
 from mimdsim.timing.classes import counted_cycles
 from mimdsim.timing.dealing import synchronised_chips
-from mimdsim.timing.plan import Barrel, Member, Segment, Stretch, library_cycles, program_plan
+from mimdsim.timing.plan import Barrel, Moving, Settled, Stretch, library_cycles, program_plan
 from mimdsim.timing.recording import Recording
 
 
@@ -111,7 +111,7 @@ def _settled(program: Program, barrel: Barrel) -> tuple[dict[int, SuperstepLoad]
     for stretch in program_plan(program, barrel):
         gained = _Gained(stretch, program, {})
         for segment in stretch.segments:
-            if segment.reached is not None:
+            if isinstance(segment, Settled):
                 gained.settle(segment)
         found.append(
             {
@@ -132,36 +132,30 @@ class _Gained:
         self.cycles = {index: np.zeros((stretch.times, program.chips), np.int64) for index in open_ones}
         self.busy = {index: np.zeros(stretch.plans[index].deal.tiles) for index in open_ones}
 
-    def settle(self, segment: Segment) -> None:
+    def settle(self, segment: Settled) -> None:
         """A segment that no spike changes."""
-        assert segment.reached is not None
         gained = np.diff(np.rint(segment.reached), prepend=0.0)
-        for member, cycles in zip(segment.members, gained, strict=True):
-            if member.index in self.cycles:
-                self.cycles[member.index][:, segment.chip] = cycles
-                self._to_tiles(segment, member, member.fixed * self._stretch.times)
+        for index, cycles in zip(segment.indices, gained, strict=True):
+            if index in self.cycles:
+                plan = self._stretch.plans[index]
+                own, _ = plan.deal.on_chip(segment.chip, self._per_chip)
+                self.cycles[index][:, segment.chip] = cycles
+                self.busy[index][own] = plan.fixed[own] * self._stretch.times
 
-    def count(self, segment: Segment, counted: Callable[[int], np.ndarray]) -> None:
+    def count(self, segment: Moving, counted: Callable[[int], np.ndarray]) -> None:
         """Any other, where counted(index) gives cycles [times, rows] of the supersteps that count spikes."""
         times = self._stretch.times
         since_sync, longest, before = np.zeros((times, segment.classes)), np.zeros(times), np.zeros(times)
         for member in segment.members:
-            cycles = (
-                np.zeros((1, 1)) if self._stretch.plans[member.index].deal.counting is None else counted(member.index)
-            )
+            deal = self._stretch.plans[member.index].deal
+            cycles = np.zeros((1, 1)) if deal.counting is None else counted(member.index)
             busy = np.zeros(segment.classes)
             numerics.advance(since_sync, longest, member.row, member.fixed, cycles, busy)
             after = np.rint(longest)
             self.cycles[member.index][:, segment.chip] = after - before
-            self._to_tiles(segment, member, busy)
+            own, here = deal.on_chip(segment.chip, self._per_chip)
+            self.busy[member.index][own] = busy[segment.class_of[here]]
             before = after
-
-    def _to_tiles(self, segment: Segment, member: Member, busy: np.ndarray) -> None:
-        deal, first = self._stretch.plans[member.index].deal, segment.chip * self._per_chip
-        low, high = max(deal.first, first), min(deal.first + deal.tiles, first + self._per_chip)
-        self.busy[member.index][low - deal.first : high - deal.first] = busy[
-            segment.class_of[low - first : high - first]
-        ]
 
 
 def _stretch(
@@ -169,7 +163,6 @@ def _stretch(
 ) -> list[SuperstepLoad]:
     """Loads of consecutive supersteps; each turn of a repeat begins with a sync."""
     made: dict[int, np.ndarray] = {}
-
     on = barrel.contexts, barrel.issue_cycles, barrel.compiled_dual_issue
 
     def counted(index: int) -> np.ndarray:
@@ -181,9 +174,9 @@ def _stretch(
 
     gained = _Gained(stretch, program, known)
     for segment in stretch.segments:
-        if segment.reached is None:
+        if isinstance(segment, Moving):
             gained.count(segment, counted)
-        elif any(member.index not in known for member in segment.members):
+        elif any(index not in known for index in segment.indices):
             gained.settle(segment)
     return [
         known[index]

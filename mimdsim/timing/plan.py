@@ -57,17 +57,22 @@ class Member:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Segment:
-    """Supersteps of one chip without a sync in between. class_of int64[tiles of the chip].
-
-    reached float64[members]: the longest sum after each where no spike changes any of them, else None.
-    """
+class Moving:
+    """Supersteps of one chip without a sync in between, some counting spikes. class_of int64[tiles of the chip]."""
 
     chip: int
     members: tuple[Member, ...]
     class_of: np.ndarray
     classes: int
-    reached: np.ndarray | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Settled:
+    """Such supersteps that no spike changes. reached float64[indices]: the longest sum of a tile after each."""
+
+    chip: int
+    indices: tuple[int, ...]
+    reached: np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,11 +82,11 @@ class Stretch:
     supersteps: tuple[Superstep, ...]
     times: int
     plans: tuple[SuperstepPlan, ...]
-    segments: tuple[Segment, ...]
+    segments: tuple[Moving | Settled, ...]
 
     def settled(self) -> list[int]:
         """The supersteps that lie in no segment that spikes change, and count none in any other way."""
-        moving = {member.index for segment in self.segments if segment.reached is None for member in segment.members}
+        moving = {one.index for segment in self.segments if isinstance(segment, Moving) for one in segment.members}
         counted = {index for index, plan in enumerate(self.plans) if plan.counted_weights or plan.deal.counted_flops}
         return [index for index in range(len(self.plans)) if index not in moving | counted]
 
@@ -103,36 +108,32 @@ def _stretch(program: Program, supersteps: Sequence[Superstep], times: int, barr
     return Stretch(supersteps=tuple(supersteps), times=times, plans=plans, segments=tuple(segments))
 
 
-def _segment(plans: Sequence[SuperstepPlan], first: int, last: int, chip: int, per_chip: int) -> Segment:
+def _segment(plans: Sequence[SuperstepPlan], first: int, last: int, chip: int, per_chip: int) -> Moving | Settled:
     """Of supersteps first..last-1, those that use tiles of the chip."""
-    rows, fixed, indices = [], [], []
-    for index in range(first, last):
-        deal = plans[index].deal
-        low, high = max(deal.first, chip * per_chip), min(deal.first + deal.tiles, (chip + 1) * per_chip)
-        if low >= high:
-            continue
-        nowhere = 0 if deal.counting is None else deal.counting.rows
-        row, cycles = np.full(per_chip, nowhere, np.int64), np.zeros(per_chip)
-        here, own = slice(low - chip * per_chip, high - chip * per_chip), slice(low - deal.first, high - deal.first)
+    used = [(index, *plans[index].deal.on_chip(chip, per_chip)) for index in range(first, last)]
+    used = [(index, own, here) for index, own, here in used if own.start < own.stop]
+    if all(plans[index].deal.counting is None for index, _, _ in used):
+        total, reached = np.zeros(per_chip), []
+        for index, own, here in used:
+            total[here] += plans[index].fixed[own]
+            reached.append(total.max())
+        return Settled(chip=chip, indices=tuple(index for index, _, _ in used), reached=np.array(reached))
+    rows, fixed = np.empty((len(used), per_chip), np.int64), np.zeros((len(used), per_chip))
+    for row, cycles, (index, own, here) in zip(rows, fixed, used, strict=True):
+        counting = plans[index].deal.counting
+        row[:] = 0 if counting is None else counting.rows
+        if counting is not None:
+            row[here] = counting.row_of[own]
         cycles[here] = plans[index].fixed[own]
-        if deal.counting is not None:
-            row[here] = deal.counting.row_of[own]
-        rows.append(row)
-        fixed.append(cycles)
-        indices.append(index)
-    if not indices:
-        return Segment(chip=chip, members=(), class_of=np.zeros(per_chip, np.int64), classes=1, reached=np.zeros(0))
-    settled = all(plans[index].deal.counting is None for index in indices)
-    class_of, chosen = classes_of(np.vstack([np.array(rows, np.float64), np.array(fixed)]))
-    return Segment(
+    class_of, chosen = classes_of(np.vstack([rows, fixed.view(np.int64)]))
+    return Moving(
         chip=chip,
         members=tuple(
             Member(index=index, row=row[chosen], fixed=cycles[chosen])
-            for index, row, cycles in zip(indices, rows, fixed, strict=True)
+            for (index, _, _), row, cycles in zip(used, rows, fixed, strict=True)
         ),
         class_of=class_of,
         classes=len(chosen),
-        reached=np.cumsum(np.array(fixed)[:, chosen], axis=0).max(axis=1) if settled else None,
     )
 
 
