@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.costs.fabric import endpoint_cycles, exchange_phase_cycles, host_exposed_seconds
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.numerics.alike import order_by, places_among
 from mimdsim.profile import TiledProfile
 from mimdsim.program import (
     Hits,
@@ -33,6 +34,7 @@ from mimdsim.program import (
 from mimdsim.run import Run, compile_workload, retime, simulate
 from mimdsim.timing import program_loads, stream_training_steps
 from mimdsim.timing.classes import Dealt, _tell_apart
+from mimdsim.timing.dealing import dealt_program
 from mimdsim.timing.loads import Barrel
 from mimdsim.timing.plan import program_plan
 from mimdsim.workload import load_workload
@@ -409,11 +411,31 @@ def test_tiles_that_are_alike_are_costed_once() -> None:
     stretches = program_plan(tiny_run().compiled.program, BARREL)
     plans = {step.name: plan for one in stretches for step, plan in zip(one.supersteps, one.plans, strict=True)}
     for name, hits in (("LIF update", False), ("state gradient", True)):
-        counting = plans[name].counting
+        counting = plans[name].deal.counting
         assert counting is not None
         used = int((counting.row_of < counting.rows).sum())
         assert len(counting.runs) - 1 < used, name  # kinds
         assert counting.rows == used if hits else counting.rows == len(counting.runs) - 1, name
+
+
+def test_what_no_machine_changes_is_worked_out_once() -> None:
+    timed()
+    before = dealt_program.cache_info()
+    for change in ({"worker_contexts": 3}, {"issue_cycles": 2}, {"compiled_dual_issue": 0.5}, {"vector_bytes": 16}):
+        timed(**{f"tile__{name}": value for name, value in change.items()})
+    after = dealt_program.cache_info()
+    assert after.misses == before.misses
+    assert after.hits > before.hits
+
+
+def test_places_are_taken_in_the_order_of_the_vertices() -> None:
+    tiles = np.array([2, 0, 2, 2, 0])
+    turns = np.array([1, 0, 0])
+    assert places_among(tiles, turns).tolist() == [0, 1, 1, 2, 2]
+    assert turns.tolist() == [3, 0, 3]
+    order, begins = order_by(tiles, 4)
+    assert order.tolist() == [1, 4, 0, 2, 3]
+    assert begins.tolist() == [0, 2, 2, 5, 5]
 
 
 def test_activity_of_another_batch_is_refused() -> None:
@@ -445,13 +467,15 @@ def test_tiles_are_told_apart_as_by_comparing_their_vertices_one_by_one() -> Non
         alike, plain = np.zeros(9, np.int64), [()] * 9
         for _ in range(3):
             tile = rng.integers(0, 9, rng.integers(0, 12))
-            context, weight, sample = (rng.integers(0, 2, len(tile)) for _ in range(3))
+            place, weight, sample, bundles, pairable = (rng.integers(0, 2, len(tile)) for _ in range(5))
             columns = {"sample": sample}
             term = SimpleNamespace(weight=weight.astype(float), columns=columns, extent=Spikes(layer="any"))
-            dealt = Dealt(tile=tile, context=context, constant=np.zeros(len(tile)), terms=())
-            _tell_apart(alike, dealt, term)
+            charged: Any = (SimpleNamespace(counted=term),)
+            costs = {"bundles": bundles.astype(float), "pairable": pairable.astype(float)}
+            _tell_apart(alike, Dealt(tile=tile, place=place, charges=charged, **costs))
             for number in range(9):
                 on = tile == number
-                plain[number] += (tuple(zip(context[on], weight[on], sample[on], strict=True)),)
+                columns_on = (column[on].tolist() for column in (place, weight, sample, bundles, pairable))
+                plain[number] += (tuple(zip(*columns_on, strict=True)),)
         same = alike[:, None] == alike
         assert (same == [[one == other for other in plain] for one in plain]).all()

@@ -1,4 +1,4 @@
-"""Which stretches of a column of numbers are alike, bit for bit."""
+"""What stands together: places among those of one group, the order by group, stretches alike bit for bit."""
 
 from __future__ import annotations
 
@@ -6,6 +6,31 @@ import numba
 import numpy as np
 
 FREE = -1
+
+
+@numba.njit(cache=True, nogil=True)
+def places_among(group, turns):  # type: ignore[no-untyped-def]
+    """int64[entries]: how many entries of its group stand before each, and turns[group] already; turns counts on."""
+    place = np.empty(len(group), np.int64)
+    for i in range(len(group)):
+        place[i] = turns[group[i]]
+        turns[group[i]] += 1
+    return place
+
+
+@numba.njit(cache=True, nogil=True)
+def order_by(group, groups):  # type: ignore[no-untyped-def]
+    """(entries by group, those of a group in their order; where each group 0..groups - 1 begins, and the end)."""
+    begins = np.zeros(groups + 1, np.int64)
+    for i in range(len(group)):
+        begins[group[i] + 1] += 1
+    for k in range(groups):
+        begins[k + 1] += begins[k]
+    at, order = begins.copy(), np.empty(len(group), np.int64)
+    for i in range(len(group)):
+        order[at[group[i]]] = i
+        at[group[i]] += 1
+    return order, begins
 
 
 @numba.njit(cache=True, nogil=True)

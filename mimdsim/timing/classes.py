@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.numerics import loads as numerics
-from mimdsim.numerics.alike import number_alike
+from mimdsim.numerics.alike import number_alike, order_by
 from mimdsim.program import Hits, Within
 from mimdsim.timing.extents import Charge, Counted
 from mimdsim.timing.recording import WHICH, Recording
@@ -124,14 +124,16 @@ def _sample_columns(term: Counted) -> tuple[np.ndarray, ...]:
 def _tell_apart(alike: np.ndarray, one: Dealt) -> None:
     """New numbers in `alike` int64[tiles] for the tiles on which a table has vertices: equal where they were equal and
     the vertices are. Tiles without keep theirs: on many chips a table has vertices on few tiles."""
-    order = np.argsort(one.tile, kind="stable")
+    order, begins = order_by(one.tile, len(alike))
     columns = [one.place, one.bundles.view(np.int64), one.pairable.view(np.int64)]
     for charge in one.charges:
         if not isinstance(charge.counted.extent, Hits):
             columns += [charge.counted.weight.view(np.int64), *_sample_columns(charge.counted)]
-    lines = np.column_stack(columns)[order]
-    tiles, begins = np.unique(one.tile[order], return_index=True)
-    edges = np.append(begins, len(order)) * lines.shape[1]
+    lines = np.empty((len(order), len(columns)), np.int64)
+    for at, column in enumerate(columns):
+        lines[:, at] = column[order]
+    tiles = np.flatnonzero(np.diff(begins))
+    edges = np.append(begins[tiles], len(order)) * len(columns)
     number, _ = number_alike(alike[tiles], edges, lines.reshape(-1))
     alike[tiles] = int(alike.max(initial=0)) + 1 + number
 
@@ -183,7 +185,9 @@ def _packed(charges: list[tuple[Dealt, Charge]], standing_for: np.ndarray, rows:
             owner = term.owner.reshape(-1)
             entry[numerics.KIND], entry[numerics.EXTENT] = numerics.HITS, term.owner.shape[1]
             entry[numerics.FROM], entry[numerics.TO] = WHICH[term.extent.which]
-            place, row, weight = np.where(owner >= 0, place[owner], np.int32(-1)), row[owner], weight[owner]
+            row, weight = row[owner], weight if term.single is not None else weight[owner]
+            place = place[owner]
+            place[owner < 0] = -1
         else:
             sample, slot, slots = term.columns["sample"], term.columns["slot"], term.summed.shape[1] - 1
             order = np.lexsort((slot, sample))

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from mimdsim.numerics.alike import places_among
 from mimdsim.program import Exchange, Program, Superstep, VertexTable, WorkerBundles
 from mimdsim.timing.classes import Counting, Dealt, counting
 from mimdsim.timing.extents import Charge, counted, split_extents
@@ -81,14 +82,8 @@ def _tile_range(superstep: Superstep) -> tuple[int, int]:
 
 
 def _dealt(table: VertexTable, cost: WorkerBundles, first: int, turns: np.ndarray) -> Dealt:
-    """The vertices of a table take the places after those of earlier tables; `turns` counts on."""
+    """The vertices of a table take the places after those of earlier tables, as counted by `turns` int64[tiles]."""
     tile = table.tiles - first
-    order = np.argsort(tile, kind="stable")
-    ordered = tile[order]
-    place = np.empty(len(ordered), np.int64)
-    before = np.searchsorted(ordered, ordered, side="left")
-    place[order] = turns[ordered] + np.arange(len(ordered)) - before
-    turns += np.bincount(tile, minlength=len(turns))
     bundles, pairable = np.full(table.vertices, float(cost.fixed)), np.zeros(table.vertices)
     charges = []
     for term in cost.terms:
@@ -98,7 +93,7 @@ def _dealt(table: VertexTable, cost: WorkerBundles, first: int, turns: np.ndarra
             pairable += term.pairable * static
         else:
             charges.append(Charge(term=term, counted=counted(table, static, recorded)))
-    return Dealt(tile=tile, place=place, bundles=bundles, pairable=pairable, charges=tuple(charges))
+    return Dealt(tile=tile, place=places_among(tile, turns), bundles=bundles, pairable=pairable, charges=tuple(charges))
 
 
 def _flops(table: VertexTable) -> tuple[float, list[Charge]]:
