@@ -10,8 +10,8 @@ FREE = -1
 
 @numba.njit(cache=True, nogil=True)
 def places_among(group, turns):  # type: ignore[no-untyped-def]
-    """int64[entries]: how many entries of its group stand before each, and turns[group] already; turns counts on."""
-    place = np.empty(len(group), np.int64)
+    """int32[entries]: how many entries of its group stand before each, and turns[group] already; turns counts on."""
+    place = np.empty(len(group), np.int32)
     for i in range(len(group)):
         place[i] = turns[group[i]]
         turns[group[i]] += 1

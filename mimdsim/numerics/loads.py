@@ -58,9 +58,12 @@ def fill_owners(owner, first, last, start, stop):  # type: ignore[no-untyped-def
 @numba.njit(cache=True, nogil=True)
 def cells_on(place, row, rows, contexts):  # type: ignore[no-untyped-def]
     """int32: context * rows + row, where context `place % contexts` runs what has a place; -1 where the place is."""
+    first = np.empty(1 + max(0, place.max()), np.int32)  # cell of the context of each place: dividing is slow
+    for k in range(len(first)):
+        first[k] = k % contexts * rows
     cells = np.empty(len(place), np.int32)
     for i in range(len(place)):
-        cells[i] = place[i] % contexts * rows + row[i] if place[i] >= 0 else -1
+        cells[i] = first[place[i]] + row[i] if place[i] >= 0 else -1
     return cells
 
 

@@ -11,6 +11,7 @@ the program, and serve machines with any number of contexts.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,15 @@ class Dealt:
     def constant(self, dual_issue: float) -> np.ndarray:
         """float64[vertices]: bundles that no spike changes, a share of the pairable ones issued beside others."""
         return self.bundles - dual_issue * self.pairable if dual_issue else self.bundles
+
+    def total(self, dual_issue: float) -> float:
+        """Of all vertices together."""
+        bundles, pairable = self._totals
+        return bundles - dual_issue * pairable
+
+    @cached_property
+    def _totals(self) -> tuple[float, float]:
+        return float(self.bundles.sum()), float(self.pairable.sum())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -177,7 +187,7 @@ def _packed(charges: list[tuple[Dealt, Charge]], standing_for: np.ndarray, rows:
     places, on_rows, weights, begins = (_Joined(np.zeros(1, kind)) for kind in kinds)
     for entry, (one, charge) in zip(packed, charges, strict=True):
         term = charge.counted
-        place, row = one.place.astype(np.int32), standing_for[one.tile].astype(np.int32)
+        place, row = one.place, standing_for[one.tile].astype(np.int32)
         weight = term.weight
         entry[numerics.SHIFT], entry[numerics.SAMPLES] = term.extent.shift, term.samples
         if isinstance(term.extent, Hits):

@@ -84,13 +84,14 @@ def _tile_range(superstep: Superstep) -> tuple[int, int]:
 def _dealt(table: VertexTable, cost: WorkerBundles, first: int, turns: np.ndarray) -> Dealt:
     """The vertices of a table take the places after those of earlier tables, as counted by `turns` int64[tiles]."""
     tile = table.tiles - first
-    bundles, pairable = np.full(table.vertices, float(cost.fixed)), np.zeros(table.vertices)
+    # most tables cost all their vertices alike, and pair nothing: one number for all takes no memory
+    bundles, pairable = (np.broadcast_to(number, table.vertices) for number in (float(cost.fixed), 0.0))
     charges = []
     for term in cost.terms:
         static, recorded = split_extents(table, term)
         if recorded is None:
-            bundles += term.bundles * static
-            pairable += term.pairable * static
+            bundles = bundles + term.bundles * static
+            pairable = pairable + term.pairable * static if term.pairable else pairable
         else:
             charges.append(Charge(term=term, counted=counted(table, static, recorded)))
     return Dealt(tile=tile, place=places_among(tile, turns), bundles=bundles, pairable=pairable, charges=tuple(charges))

@@ -52,7 +52,7 @@ class _Moving:
     once: tuple[int, int] | None
 
 
-# by program, then machine: records of machines hold dicts, so that they are known by identity
+# by program, then machine, which is compared: records of machines hold dicts and cannot be keys
 _MOVING: WeakKeyDictionary[Program, list[tuple[MimdMachine, tuple[_Moving, ...]]]] = WeakKeyDictionary()
 MACHINES_KEPT = 8
 
@@ -69,12 +69,17 @@ def critical_path(program: Program, machine: MimdMachine, loads: tuple[Superstep
 def _all_moving(program: Program, machine: MimdMachine) -> tuple[_Moving, ...]:
     known = _MOVING.setdefault(program, [])
     for one, moving in known:
-        if one is machine:
+        if one is machine or _move_alike(one, machine):
             return moving
     made = tuple(_moving(program, machine, superstep) for superstep, _, _ in program.supersteps())
     del known[: len(known) + 1 - MACHINES_KEPT]
     known.append((machine, made))
     return made
+
+
+def _move_alike(one: MimdMachine, other: MimdMachine) -> bool:
+    """Whether exchanges take both the same, whatever their tiles compute with."""
+    return (one.exchange, one.sync, one.links, one.chip) == (other.exchange, other.sync, other.links, other.chip)
 
 
 def _moving(program: Program, machine: MimdMachine, superstep: Superstep) -> _Moving:

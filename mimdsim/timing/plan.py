@@ -149,11 +149,10 @@ def _plan(superstep: Superstep, deal: SuperstepDeal, barrel: Barrel) -> Superste
         if isinstance(codelet.cost, TileFormula):
             extents = {name: column for name, column in table.extents.items() if isinstance(column, np.ndarray)}
             cost = library_cycles(codelet.cost, extents, barrel)
-            on = table.tiles - deal.first
-            np.add.at(fixed, on, np.broadcast_to(cost, on.shape))
-            weights[part] = weights.get(part, 0.0) + float(np.sum(cost))
+            np.add.at(fixed, table.tiles - deal.first, cost)
+            weights[part] = weights.get(part, 0.0) + float(cost.sum() if cost.ndim else cost * table.vertices)
         elif one is not None:
-            weights[part] = weights.get(part, 0.0) + float(one.constant(barrel.compiled_dual_issue).sum())
+            weights[part] = weights.get(part, 0.0) + one.total(barrel.compiled_dual_issue)
             counted_weights += [(part, charge) for charge in one.charges]
     if superstep.exchange is not None and superstep.exchange.column("fragments_arranged").any():
         arranging = _arranging_cycles(superstep.exchange, barrel)
@@ -162,7 +161,7 @@ def _plan(superstep: Superstep, deal: SuperstepDeal, barrel: Barrel) -> Superste
         weights[part] = float(arranging.sum())
         order.append(part)
     if deal.counting is None:
-        fixed = fixed + _constant_cycles([one for one in deal.dealt if one is not None], deal.tiles, barrel)
+        fixed += _constant_cycles([one for one in deal.dealt if one is not None], deal.tiles, barrel)
     return SuperstepPlan(
         deal=deal,
         fixed=fixed,
@@ -172,10 +171,10 @@ def _plan(superstep: Superstep, deal: SuperstepDeal, barrel: Barrel) -> Superste
     )
 
 
-def _constant_cycles(dealt: list[Dealt], tiles: int, barrel: Barrel) -> np.ndarray:
+def _constant_cycles(dealt: list[Dealt], tiles: int, barrel: Barrel) -> np.ndarray | float:
     """float64[tiles]: of workers whose bundles no spike changes."""
     if not dealt:
-        return np.zeros(tiles)
+        return 0.0
     bundles = np.zeros((tiles, barrel.contexts))
     for one in dealt:
         cell = one.tile * barrel.contexts + one.place % barrel.contexts
