@@ -112,7 +112,13 @@ def _with_missing_exchanges(program: Program) -> Program:
 
 
 def _rules(program: Program, machine: MimdMachine) -> Finding:
-    problems = verify(program, machine.chip.tiles)
+    if program.chips > machine.links.chips or program.tiles_per_chip > machine.chip.tiles:
+        text = (
+            f"the program is placed on {program.chips} chip(s) of {program.tiles_per_chip} tiles, {machine.name} has "
+            f"{machine.links.chips} of {machine.chip.tiles}: build it for this machine"
+        )
+        return Finding(name="rules", passed=False, text=text)
+    problems = verify(program, machine.chip.tiles if program.chips == 1 else program.tiles)
     vertices = sum(table.vertices for step, _, _ in program.supersteps() for table in step.tables)
     if problems:
         return Finding(name="rules", passed=False, text="\n".join(problem.message for problem in problems[:5]))

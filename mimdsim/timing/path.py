@@ -72,7 +72,7 @@ def _all_moving(program: Program, machine: MimdMachine) -> tuple[_Moving, ...]:
         if one is machine or _move_alike(one, machine):
             return moving
     made = tuple(_moving(program, machine, superstep) for superstep, _, _ in program.supersteps())
-    del known[: len(known) + 1 - MACHINES_KEPT]
+    del known[: max(0, len(known) + 1 - MACHINES_KEPT)]
     known.append((machine, made))
     return made
 
