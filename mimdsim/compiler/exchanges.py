@@ -12,7 +12,7 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler.tally import Tally
 from mimdsim.program import Delivery, Program, Superstep, Variable, VertexTable
-from mimdsim.program.codelet import Field
+from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.mapping import FLAT
 from mimdsim.program.rows import (
     bounds_of,
@@ -71,7 +71,7 @@ def _plan(program: Program, superstep: Superstep) -> Superstep:
 
 def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, bool, np.ndarray, np.ndarray]]:
     """(variable, timestep axis dropped, tiles, boxes) of the distinct parts that are read away from home."""
-    wanted: dict[tuple[str, bool], list[tuple[np.ndarray, np.ndarray]]] = {}
+    wanted: dict[tuple[str, int | None], list[tuple[np.ndarray, np.ndarray]]] = {}  # shift of "@t", None: whole
     for table in superstep.tables:
         for item in table.codelet.fields:
             if item.access != "read":
@@ -84,12 +84,12 @@ def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, boo
             if len(remote):  # what is local lies inside the variable, or harms nobody before `verify` finds it
                 bounds = bounds_of(boxes).take(remote, axis=2)
                 _refuse(check_boxes(superstep, table, item, variable, bounds, remote))
-                key = (variable.name, takes_timestep(item))
+                key = (variable.name, now_shift(item.box[0]) if takes_timestep(item) else None)
                 wanted.setdefault(key, []).append((table.tiles[remote], bounds))
     parts = []
-    for (name, drop), rows in wanted.items():
+    for (name, shift), rows in wanted.items():
         tiles, bounds = distinct(*(np.concatenate(part, axis=-1) for part in zip(*rows, strict=True)))
-        parts.append((name, drop, tiles, bounds.transpose(2, 0, 1)))
+        parts.append((name, shift is not None, tiles, bounds.transpose(2, 0, 1)))
     return parts
 
 

@@ -36,14 +36,20 @@ class Tally:
         self._count(mapping, variable, drop, tiles, boxes)
 
     def _count_replicas(self, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray) -> None:
-        """A replicated variable is sent by its first holder on the reader's chip, else by the first of all."""
+        """A replicated variable is sent by its first holder on the reader's chip, else by the first of all; who holds
+        it needs none."""
         per_chip = self.tiles // self.chips
-        extent = (variable.shape[1:] if drop else variable.shape)[0]
-        for chip in np.unique(tiles // per_chip).tolist():
-            holders = variable.mapping.tiles[variable.mapping.tiles // per_chip == chip]
-            sender = int(holders[0] if len(holders) else variable.mapping.tiles[0])
-            here = tiles // per_chip == chip
-            self._count(TileMapping.on(sender, 0, extent), variable, drop, tiles[here], boxes[here])
+        shape = variable.shape[1:] if drop else variable.shape
+        holders = variable.mapping.tiles
+        wanting = ~np.isin(tiles, holders)
+        tiles, boxes = tiles[wanting], boxes[wanting]
+        on_chip = np.full(self.chips, holders[0])
+        first_chip, first = np.unique(holders // per_chip, return_index=True)
+        on_chip[first_chip] = holders[first]
+        senders = on_chip[tiles // per_chip]
+        for sender in np.unique(senders).tolist():
+            here = senders == sender
+            self._count(TileMapping.on(sender, 0, shape[0]), variable, drop, tiles[here], boxes[here])
 
     def _count(
         self, mapping: TileMapping, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray

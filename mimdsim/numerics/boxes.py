@@ -112,6 +112,15 @@ def whole_from(bounds, shape):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
+def box_whole_from(bounds, box, shape):  # type: ignore[no-untyped-def]
+    """The same of one box."""
+    axis = len(shape) - 1
+    while axis > 0 and bounds[axis, 1, box] - bounds[axis, 0, box] == shape[axis]:
+        axis -= 1
+    return axis
+
+
+@numba.njit(cache=True, nogil=True)
 def runs_of(bounds, box, axis):  # type: ignore[no-untyped-def]
     """How many runs a box has that begin at `axis`."""
     runs = 1

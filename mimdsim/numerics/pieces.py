@@ -9,22 +9,24 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from mimdsim.numerics.boxes import first_from, run_at, runs_of, strides_of, whole_from
+from mimdsim.numerics.boxes import box_whole_from, first_from, run_at, runs_of, strides_of
 
 
 @numba.njit(cache=True, nogil=True)
 def element_runs(bounds, shape):  # type: ignore[no-untyped-def]
-    """(box, start, stop) of every run of consecutive elements, all cut at the axis behind which all boxes are whole."""
-    strides, axis = strides_of(shape), whole_from(bounds, shape)
+    """(box, start, stop) of every run of consecutive elements: each box cut at the axis behind which it is whole."""
+    strides = strides_of(shape)
+    axes = np.empty(bounds.shape[2], np.int64)
     total = 0
     for box in range(bounds.shape[2]):
-        total += runs_of(bounds, box, axis)
+        axes[box] = box_whole_from(bounds, box, shape)
+        total += runs_of(bounds, box, axes[box])
     of, starts, stops = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total, np.int64)
     place = 0
     for box in range(bounds.shape[2]):
-        for number in range(runs_of(bounds, box, axis)):
+        for number in range(runs_of(bounds, box, axes[box])):
             of[place] = box
-            starts[place], stops[place] = run_at(bounds, box, axis, number, strides)
+            starts[place], stops[place] = run_at(bounds, box, axes[box], number, strides)
             place += 1
     return of, starts, stops
 
@@ -66,6 +68,8 @@ def elements_and_fragments(bounds, shape, axis):  # type: ignore[no-untyped-def]
                 if not joined:
                     fragments[piece] *= length
                 joined = joined and length == shape[along]
+        if elements[piece] == 0:  # a part without elements is not sent
+            fragments[piece] = 0
     return elements, fragments
 
 

@@ -201,6 +201,12 @@ class Codelet:
             bundles += [self.cost.fixed, *(term.bundles for term in self.cost.terms)]
         if any(not 0 <= number < math.inf for number in bundles):
             raise MappingError(f"codelet '{self.name}': bundles and flops must be finite and not negative: {bundles}")
+        for term in self.cost.terms if isinstance(self.cost, WorkerBundles) else ():
+            if not 0 <= term.pairable <= term.bundles:
+                raise MappingError(
+                    f"codelet '{self.name}': of {term.bundles:g} bundles for {term.extents} cannot be "
+                    f"{term.pairable:g} pairable: 0 to all of them can"
+                )
         if not self.cost.source:
             raise MappingError(f"codelet '{self.name}': its cost names no source")
         if self.cost.kind not in UNCERTAINTY:

@@ -102,10 +102,12 @@ class VertexTable:
         unset = [name for name in self.codelet.constants if name not in self.constants]
         if unset:
             raise ValueError(f"table of '{self.codelet.name}' ({self.layer}): no constant(s) {unset}")
-        for name, column in self.columns.items():
+        given = {f"column '{name}'": column for name, column in self.columns.items()}
+        given |= {f"extent '{name}'": each for name, each in self.extents.items() if isinstance(each, np.ndarray)}
+        for name, column in given.items():
             if len(column) != len(self.tiles):
                 raise ValueError(
-                    f"table of '{self.codelet.name}' ({self.layer}): column '{name}' has {len(column)} entries "
+                    f"table of '{self.codelet.name}' ({self.layer}): {name} has {len(column)} entries "
                     f"for {len(self.tiles)} vertices"
                 )
 
@@ -259,6 +261,10 @@ class Program:
     layer_of_tile: tuple[str, ...] = ()
     recorded: dict[str, tuple[str, ...]] = field(default_factory=dict)  # layer -> sequences of ids and counts, or a row
     chips: int = 1
+
+    def __post_init__(self) -> None:
+        if self.chips < 1 or self.tiles % self.chips:
+            raise MappingError(f"a program of {self.tiles} tiles cannot be placed on {self.chips} chips alike")
 
     @property
     def tiles_per_chip(self) -> int:

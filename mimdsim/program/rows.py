@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mimdsim.base.errors import MappingError
 from mimdsim.numerics import boxes as numerics
 from mimdsim.numerics import pieces
 from mimdsim.program.codelet import Field, now_shift
@@ -22,10 +23,15 @@ def spatial_shape(variable: Variable, field: Field) -> tuple[int, ...]:
 
 
 def spatial_mapping(variable: Variable, drop_axis: bool) -> TileMapping:
-    """The mapping with its axis counted without the timestep axis."""
+    """The mapping with its axis counted without the timestep axis; MappingError where tiles part that axis."""
     mapping = variable.mapping
     if mapping.axis == PER_TIMESTEP:
         return _flat_mapping(mapping, variable.shape, drop_axis)
+    if drop_axis and mapping.axis in (0, FLAT) and len(mapping.tiles) > 1:
+        raise MappingError(
+            f"variable '{variable.name}' is spread over tiles along its timesteps, and a timestep of it is taken: "
+            "spread it along another axis, or every timestep alike (PER_TIMESTEP)"
+        )
     if not drop_axis or mapping.axis < 0:
         return mapping
     return TileMapping(axis=mapping.axis - 1, tiles=mapping.tiles, starts=mapping.starts, stops=mapping.stops)

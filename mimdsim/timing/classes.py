@@ -126,7 +126,7 @@ def counting(dealt: list[Dealt], tiles: int) -> Counting:
 
 def _sample_columns(term: Counted) -> tuple[np.ndarray, ...]:
     """What says which spikes a vertex counts, but for `Hits`."""
-    names = ("sample",) if "sample" in term.columns else ("sample_start", "sample_stop")
+    names = [name for name in ("sample", "sample_start", "sample_stop") if name in term.columns]
     slot = (term.columns["slot"],) if isinstance(term.extent, Within) else ()
     return *(term.columns[name] for name in names), *slot
 

@@ -72,15 +72,15 @@ class Charge:
 
 
 def counted(table: VertexTable, weight: np.ndarray, extent: Recorded) -> Counted:
-    """What no activity changes of a term."""
-    wanted = ("sample", "sample_start", "sample_stop", "slot", "start", "stop")
-    columns = {name: np.ascontiguousarray(table.columns[name], np.int64) for name in wanted if name in table.columns}
-    samples = 1 + max(
-        int(columns[name].max(initial=0)) - (name == "sample_stop")
-        for name in ("sample", "sample_stop")
-        if name in columns
-    )
-    owner = _owner(columns, int(columns["stop"].max(initial=0)), samples) if isinstance(extent, Hits) else None
+    """What no activity changes of a term.
+
+    Raises MappingError where the table lacks the columns that say which spikes count, or two vertices count one.
+    """
+    wanted = _columns_of(table, extent)
+    columns = {name: np.ascontiguousarray(table.columns[name], np.int64) for name in wanted}
+    last = columns["sample"] + 1 if "sample" in columns else columns["sample_stop"]
+    samples = int(last.max(initial=1))
+    owner = _owner(table, columns, samples) if isinstance(extent, Hits) else None
     if isinstance(extent, Within):
         weight = weight * extent.times
     return Counted(
@@ -93,6 +93,20 @@ def counted(table: VertexTable, weight: np.ndarray, extent: Recorded) -> Counted
         owner=owner,
         summed=_summed(weight, extent, columns, samples),
     )
+
+
+def _columns_of(table: VertexTable, extent: Recorded) -> tuple[str, ...]:
+    """The columns that say which spikes a vertex counts."""
+    one_sample = not isinstance(extent, SpikesOver) and ("sample" in table.columns or not isinstance(extent, Hits))
+    wanted: tuple[str, ...] = ("sample",) if one_sample else ("sample_start", "sample_stop")
+    wanted += {Within: ("slot",), Hits: ("start", "stop")}.get(type(extent), ())
+    absent = [name for name in wanted if name not in table.columns]
+    if absent:
+        raise MappingError(
+            f"codelet '{table.codelet.name}' ({table.layer}): its cost counts {type(extent).__name__}, which needs the "
+            f"column(s) {absent}; the table has {sorted(table.columns)}"
+        )
+    return wanted
 
 
 def _summed(weight: np.ndarray, extent: Recorded, columns: dict[str, np.ndarray], samples: int) -> np.ndarray:
@@ -112,10 +126,17 @@ def _summed(weight: np.ndarray, extent: Recorded, columns: dict[str, np.ndarray]
     return np.bincount(columns["sample"], weights=weight, minlength=samples)
 
 
-def _owner(columns: dict[str, np.ndarray], neurons: int, batch: int) -> np.ndarray:
+def _owner(table: VertexTable, columns: dict[str, np.ndarray], batch: int) -> np.ndarray:
     """int64[batch, neurons]: the vertex whose sample, or samples, and range hold a neuron, -1 where none does."""
     first = columns["sample"] if "sample" in columns else columns["sample_start"]
     last = columns["sample"] + 1 if "sample" in columns else columns["sample_stop"]
-    owner = np.full((batch, neurons), -1, np.int64)
-    numerics.fill_owners(owner, first, last, columns["start"], columns["stop"])
+    start, stop = columns["start"], columns["stop"]
+    owner = np.full((batch, int(stop.max(initial=0))), -1, np.int64)
+    numerics.fill_owners(owner, first, last, start, stop)
+    claimed = np.maximum(last - first, 0) @ np.maximum(stop - start, 0)
+    if claimed != np.count_nonzero(owner >= 0):
+        raise MappingError(
+            f"codelet '{table.codelet.name}' ({table.layer}): two vertices count the hits of one neuron and sample; "
+            "the columns sample(s), start and stop must part them"
+        )
     return owner

@@ -80,7 +80,8 @@ _LAST: list[tuple[ref[Program], ref[RecordedActivity], Barrel, tuple[SuperstepLo
 
 def program_loads(program: Program, activity: RecordedActivity, barrel: Barrel) -> tuple[SuperstepLoad, ...]:
     """One load per superstep in program order, the last ones kept for re-timing as long as somebody has the activity:
-    its lists may be large. Raises MappingError when activity lacks a layer the program needs."""
+    its lists may be large; what is changed in place in it later is not seen. Raises MappingError when activity lacks a
+    layer the program needs."""
     for of_program, of_activity, of_barrel, loads in _LAST:
         if of_program() is program and of_activity() is activity and of_barrel == barrel:
             return loads
@@ -198,10 +199,13 @@ def _load(
             weights[part] += charge.each(dual_issue) * recording.total(charge.counted, times)
         flops += sum(charge.each(0) * recording.total(charge.counted, times) for charge in plan.deal.counted_flops)
     whole = sum(weights.values())
+    busy = np.rint(gained.busy[index]).astype(np.int64)
+    for kept in (gained.cycles[index], busy):  # for whoever asks next
+        kept.flags.writeable = False
     return SuperstepLoad(
         cycles_by_execution=gained.cycles[index],
         first_tile=plan.deal.first,
-        busy_part=np.rint(gained.busy[index]).astype(np.int64),
+        busy_part=busy,
         total_tiles=program.tiles,
         flops=round(flops),
         parts=tuple((name, kind, weight / whole) for (name, kind), weight in weights.items() if weight),

@@ -31,6 +31,8 @@ class Recording:
             for name, counts in activity.counts.items()
             if name in activity.ids
         }
+        for name, counts in activity.counts.items():
+            self._refuse_counts(name, np.asarray(counts))
         layers = [name for name, (counts, ids) in alike.items() if counts == ids]
         self._first_list: dict[str, int] = {}
         lists = room = 0
@@ -41,7 +43,20 @@ class Recording:
         self.lists, self.flat = np.empty((lists, 3), np.int64), np.empty(max(1, room), np.int32)
         end = 0
         for name in layers:
-            end = numerics.append_listed(*self._given(name), self.lists[self._first_list[name] :], self.flat, end)
+            begin, end = (
+                end,
+                numerics.append_listed(*self._given(name), self.lists[self._first_list[name] :], self.flat, end),
+            )
+            if end > begin and self.flat[begin:end].min() < 0:  # would be used to index
+                raise MappingError(f"recorded activity of layer '{name}' lists a negative id: record it with a run")
+
+    @staticmethod
+    def _refuse_counts(layer: str, counts: np.ndarray) -> None:
+        if counts.size and (counts.min() < 0 or (counts[..., 0] > counts[..., 1]).any()):
+            raise MappingError(
+                f"recorded activity of layer '{layer}' counts fewer than no ids, or more spikes than listed ids: "
+                "record it with a run"
+            )
 
     def first_list(self, layer: str) -> int:
         """Where the lists of a layer begin; raises MappingError when its ids and counts do not go together."""
