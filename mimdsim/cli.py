@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 OUT_OF_TOLERANCE = 3
 WORKLOAD = click.argument("workload", default="digits")
+FOLDER = "Folder to write (default reports/WORKLOAD-{}, with --set a digest of it behind)."
 SET = click.option(
     "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a field, e.g. --set training.epochs=2."
 )
@@ -51,7 +52,7 @@ main.add_command(export_command)
 @main.command()
 @WORKLOAD
 @click.argument("machine", default="bow")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder to write (default reports/WORKLOAD-MACHINE).")
+@click.option("--out", type=click.Path(path_type=Path), help=FOLDER.format("MACHINE"))
 @click.option("--gpu", "gpus", multiple=True, default=("a100",), show_default=True, help="GPU to compare with.")
 @click.option("--dump", type=click.Path(path_type=Path), help="Write the program after every compiler pass here.")
 @click.option("--checkpoint", type=click.Path(path_type=Path), help="Write the training to this file every epoch.")
@@ -74,16 +75,16 @@ def run(
     from mimdsim.workload import find_workload
 
     find_workload(workload)  # a machine given first is told so
-    for_workload, for_machine = parse_changes(changes)
-    tiled = load_tiled(machine, for_machine)
+    changed = parse_changes(changes)
+    tiled = load_tiled(machine, changed[1])
     beside = tuple(load_gpu(gpu) for gpu in gpus if gpu != "none")
-    _run(workload, (tiled,), beside, out, for_workload, dump=dump, checkpoint=checkpoint, resume=resume)
+    _run(workload, (tiled,), beside, out, changed, dump=dump, checkpoint=checkpoint, resume=resume)
 
 
 @main.command()
 @WORKLOAD
 @click.argument("machines", nargs=-1)
-@click.option("--out", type=click.Path(path_type=Path), help="Folder to write (default reports/WORKLOAD-compared).")
+@click.option("--out", type=click.Path(path_type=Path), help=FOLDER.format("compared"))
 @SET
 def compare(workload: str, machines: tuple[str, ...], out: Path | None, changes: tuple[str, ...]) -> None:
     """Compare tiled machines and GPUs on WORKLOAD (default: bow, a100 and h100).
@@ -98,9 +99,9 @@ def compare(workload: str, machines: tuple[str, ...], out: Path | None, changes:
     chosen = machines or ("bow", "a100", "h100")
     if len(chosen) == 1:
         chosen = (*chosen, "a100")
-    for_workload, for_machine = parse_changes(changes)
-    tiled, gpus = load_line_up(chosen, for_machine)
-    _run(workload, tiled, gpus, out or Path("reports") / f"{Path(workload).stem}-compared", for_workload)
+    changed = parse_changes(changes)
+    tiled, gpus = load_line_up(chosen, changed[1])
+    _run(workload, tiled, gpus, out, changed, kind="compared")
 
 
 def _run(
@@ -108,19 +109,21 @@ def _run(
     tiled: tuple[MimdMachine, ...],
     gpus: tuple[GpuMachine, ...],
     out: Path | None,
-    changes: dict[str, Any],
+    changed: tuple[dict[str, Any], dict[str, Any]],
+    kind: str = "",
     **options: Any,
 ) -> None:
-    """changes: of the workload; options: those of `simulate`."""
-    from mimdsim.base.files import folders_to_write
+    """changed: fields of workload and machine; kind: the folder's name behind the workload's, where it is not the
+    machine's; options: those of `simulate`."""
+    from mimdsim.base.files import changes_mark, folders_to_write
     from mimdsim.profile import save_profile
     from mimdsim.report import summary_lines, write_report
     from mimdsim.run import simulate
     from mimdsim.workload import load_workload
     from mimdsim.workload.interchange.safetensors_file import write_safetensors
 
-    workload = load_workload(workload_name, changes)
-    folder = out or Path("reports") / f"{workload.name}-{tiled[0].name}"
+    workload, changes = load_workload(workload_name, changed[0]), changed[0] | changed[1]
+    folder = out or Path("reports") / f"{workload.name}-{kind or tiled[0].name}{changes_mark(changes)}"
     checkpoint: Path | None = options.get("checkpoint")
     needed = (folder, options.get("dump"), checkpoint and checkpoint.parent)
     with _says_how_to_go_on(checkpoint), folders_to_write(*filter(None, needed)), Bars() as bars:

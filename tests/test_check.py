@@ -26,6 +26,12 @@ def test_a_program_on_several_chips_is_right() -> None:
     assert "variables agree, superstep by superstep, with the interpreter" in output
 
 
+def test_code_that_does_not_fit_its_region_fails_the_check() -> None:
+    output = mimdsim("check", "digits", "bow", "--set", "tile.code_bytes=300 KiB", code=1)
+    assert "FAIL  memory" in output
+    assert "the executable region has 208.0 KiB" in output
+
+
 @pytest.mark.slow
 def test_the_compiled_program_is_right_vertex_by_vertex() -> None:
     small = (
@@ -216,5 +222,5 @@ def test_a_cheaper_codelet_is_timed_beside_the_compiled_one(tmp_path: Path) -> N
         "    return subject.program.with_codelet('FlagSpikes', changed)\n"
     )
     output = mimdsim("check", "digits", "bow", "--program", str(path))
-    assert "cycles a training step, the compiled program takes" in output
+    assert " ms) a training step of 6 timesteps and batch 8, the compiled program takes" in output
     assert "(-" in output.splitlines()[-1]

@@ -72,6 +72,7 @@ def test_profile_adds_up(folder: Path) -> None:
     assert all(assumption.source for assumption in tiled.assumptions)
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_what_set_changed_of_the_workload_is_recorded_and_shown(tmp_path: Path) -> None:
     fields = ("training.learning_rate=0.01", "network.capacity=[300,12,10]", "training.batch=120")
     settings = [part for field in fields for part in ("--set", field)]

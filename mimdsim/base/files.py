@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -58,3 +59,12 @@ def folders_to_write(*paths: Path) -> Iterator[None]:
 def dump_json(value: Any) -> str:
     """JSON with sorted keys and a final newline, so that equal values are equal bytes."""
     return json.dumps(value, sort_keys=True, indent=1, allow_nan=False) + "\n"
+
+
+def changes_mark(changes: dict[str, Any]) -> str:
+    """Behind the name of a folder, so that what --set changed never replaces the report and weights of what it did
+    not: a digest, the same for the same changes; nothing for none."""
+    if not changes:
+        return ""
+    said = json.dumps(changes, sort_keys=True, default=str)
+    return f"-set-{hashlib.sha256(said.encode()).hexdigest()[:6]}"

@@ -21,7 +21,7 @@ import numpy as np
 from mimdsim.base.errors import DescriptionError, MappingError, MimdsimError
 from mimdsim.base.units import show_bytes
 from mimdsim.check.lockstep import RELATIVE_TOLERANCE, Trace, dyadic_inputs, first_difference, graph_inputs
-from mimdsim.compiler import Compiled, measure_memory, plan_exchanges
+from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exchanges
 from mimdsim.functional import Executor, execute_strictly
 from mimdsim.graph import SpikingNetwork, interpret
 from mimdsim.machine import MimdMachine
@@ -134,7 +134,14 @@ def _memory(program: Program, machine: MimdMachine) -> Finding:
     if memory.peak_bytes > limit:
         name, size = memory.largest(memory.peak_tile, 1)[0]
         text += f"; over by {show_bytes(memory.peak_bytes - limit)}, largest: {name} with {show_bytes(size)}"
-    return Finding(name="memory", passed=memory.peak_bytes <= limit, text=text)
+    code = memory.code + memory.vertices
+    fullest, region = int(code.argmax()), machine.tile.executable_bytes
+    if not fits_executable(memory, machine):
+        text += (
+            f"; code and vertex state of tile {fullest} take {show_bytes(int(code[fullest]))}, the executable region "
+            f"has {show_bytes(region)}"
+        )
+    return Finding(name="memory", passed=memory.peak_bytes <= limit and fits_executable(memory, machine), text=text)
 
 
 def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, strict: bool = False) -> list[Finding]:
@@ -187,7 +194,10 @@ def _time(program: Program, compiled: Compiled, machine: MimdMachine, reference:
     """What the program takes beside the compiled one, with the spikes of this check; never a reason to fail."""
     activity = reference.activity()
     ours = retime(replace(compiled, program=program), machine, activity)
-    text = f"{ours.cycles:,} cycles a training step"
+    text = (
+        f"{ours.cycles:,} cycles ({1e3 * ours.seconds_per_training_step:.3g} ms) a training step of "
+        f"{compiled.network.timesteps} timesteps and batch {compiled.network.batch}"
+    )
     if program is not compiled.program:
         theirs = retime(compiled, machine, activity)
         text += f", the compiled program takes {theirs.cycles:,} ({ours.cycles / theirs.cycles - 1:+.2%})"

@@ -5,6 +5,7 @@ place -> lower -> merge supersteps -> plan exchanges -> verify -> measure memory
 
 from mimdsim.compiler.compile import Compiled, compile_graph
 from mimdsim.compiler.exchanges import plan_exchanges
+from mimdsim.compiler.fitting import fits_executable
 from mimdsim.compiler.liveness import Memory, measure_memory
 from mimdsim.compiler.placement import MappingOptions, Placement, place
 
@@ -14,6 +15,7 @@ __all__ = [
     "Memory",
     "Placement",
     "compile_graph",
+    "fits_executable",
     "measure_memory",
     "place",
     "plan_exchanges",

@@ -67,11 +67,16 @@ def check_fits(
     raise DoesNotFit("\n".join(lines))
 
 
+def fits_executable(memory: Memory, machine: MimdMachine) -> bool:
+    """Whether code and vertex state of every tile lie in its executable region."""
+    return int((memory.code + memory.vertices).max()) <= machine.tile.executable_bytes
+
+
 def _check_executable(program: Program, memory: Memory, machine: MimdMachine) -> None:
     """Code and vertex state must lie in the executable region of a tile."""
     needed = memory.code + memory.vertices
     tile, limit = int(needed.argmax()), machine.tile.executable_bytes
-    if int(needed[tile]) > limit:
+    if not fits_executable(memory, machine):
         raise DoesNotFit(
             f"code and vertex state do not fit the executable region of {machine.name}: tile {tile} "
             f"({program.layer_of_tile[tile] or 'no neurons'}) needs {int(memory.code[tile]):,} bytes of code and "

@@ -6,18 +6,36 @@ resting potential, where the frameworks start them, so that every state starts a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError, near, suggest
 from mimdsim.graph.linear_neurons import LinearNeuron
-from mimdsim.graph.neuron_parts import Model, compose
+from mimdsim.graph.neuron_parts import RESETS, Model, compose
 from mimdsim.graph.neurons_norse import NORSE_MODELS
 from mimdsim.graph.neurons_others import OTHERS
 from mimdsim.graph.neurons_snntorch import SNNTORCH
 
-MODELS = {record.name: record for record in (*SNNTORCH, *NORSE_MODELS, *OTHERS)}
+PUBLISHED = "lif"  # the neuron of the reference system, which is no row of the table
+
+
+def by_name(records: Iterable[Model]) -> dict[str, Model]:
+    """Models by name; raises MappingError for a name given twice and for resets that there are not."""
+    models: dict[str, Model] = {}
+    for record in records:
+        if record.name in models or record.name == PUBLISHED:
+            raise MappingError(f"two neuron models are called '{record.name}': give the new one another name")
+        for reset in record.resets:
+            if reset not in RESETS:
+                known = ", ".join(RESETS)
+                raise MappingError(f"neuron model '{record.name}': reset '{reset}' is not one of {known}")
+        models[record.name] = record
+    return models
+
+
+MODELS = by_name((*SNNTORCH, *NORSE_MODELS, *OTHERS))
 
 
 def model_of(name: str) -> Model:

@@ -63,6 +63,9 @@ class Parts:
     jumps: Sequence[Coefficient] = ()
 
 
+RESETS = ("zero", "subtract", "none")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Model:
     """One row of the table of models. resets: what is offered, the default first; source: what it reproduces."""

@@ -39,10 +39,10 @@ def find_machine(name: str) -> Path:
 def load_machine(name: str, changes: dict[str, Any] | None = None) -> MimdMachine | GpuMachine:
     """The machine `name`, with `changes` of dotted keys ('tile.sram_bytes') laid over its description.
 
-    A changed number's source becomes "assumed: what-if value". Where a change makes a whole smaller than the part that
-    the description has of it, such as the executable region of a tile's memory, the part becomes the whole. Raises
-    DescriptionError with every problem, and for numbers that only a missing unit explains or that are larger than
-    their whole (`machine/plausible.py`).
+    A changed number's source becomes "assumed: what-if value", the title says that something was changed. Where a
+    change makes a whole smaller than the part that the description has of it, such as the executable region of a tile's
+    memory, the part becomes the whole. Raises DescriptionError with every problem, and for numbers that only a missing
+    unit explains or that are larger than their whole (`machine/plausible.py`).
     """
     path = find_machine(name)
     table, text = read_toml(path)
@@ -60,6 +60,8 @@ def load_machine(name: str, changes: dict[str, Any] | None = None) -> MimdMachin
         target[key] = value
         if isinstance(target.get("sources"), dict):
             target["sources"][key] = f"assumed: what-if value {value}"
+    if changes and isinstance(table.get("title"), str):
+        table["title"] += " (changed)"
     machine = build(KINDS[kind], table, where=str(path), text=text, changed=set(changes or {}))
     if problems := implausible(machine, text, set(changes or {})):
         raise DescriptionError(str(path), problems)

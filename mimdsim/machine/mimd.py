@@ -25,7 +25,8 @@ class Chip(SourcedSection):
 class Tile(SourcedSection):
     """One tile: its memory and its barrel of worker contexts.
 
-    A worker context issues at most one instruction bundle every `issue_cycles` (strict round robin). A vector is
+    A worker context issues at most one instruction bundle every `issue_cycles` (a round robin of that many;
+    more contexts take over idle turns). A vector is
     `vector_bytes` wide: library vertices use it, the codelets of the sparse layer are written for pairs of floats.
     """
 

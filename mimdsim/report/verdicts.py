@@ -158,9 +158,15 @@ def _spikes(profile: RunProfile) -> list[Verdict]:
     for layer in profile.activity:
         everything_fits = layer.capacity >= layer.neurons  # then a full list is every neuron, and nothing is lost
         if layer.dropped or (layer.full_lists > FULL_LISTS_WARNING and not everything_fits):
-            text = (
-                f"Layer {layer.layer}: {share(layer.full_lists, 1)} of its spike lists are full, "
-                f"{thousands(layer.dropped)} spikes dropped; raise its capacity above {thousands(layer.capacity)}."
-            )
-            found.append(Verdict(subject="spikes", mood="bad", text=text))
+            text = f"Layer {layer.layer}: {share(layer.full_lists, 1)} of its spike lists are full, "
+            if layer.dropped:
+                text += (
+                    f"{thousands(layer.dropped)} spikes dropped; raise its capacity above {thousands(layer.capacity)}."
+                )
+            else:
+                text += (
+                    "no spike is dropped, but neurons near the threshold get no gradient then; a capacity above "
+                    f"{thousands(layer.capacity)} lists more of them."
+                )
+            found.append(Verdict(subject="spikes", mood="bad" if layer.dropped else "note", text=text))
     return found

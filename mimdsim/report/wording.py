@@ -71,5 +71,5 @@ def clipped(text: str, width: int) -> str:
 
 
 def changed_fields(profile: RunProfile) -> list[tuple[str, str]]:
-    """(key, value) of every field of the workload that was changed for this run, as both are shown."""
+    """(key, value) of every field of workload or machine that was changed for this run, as both are shown."""
     return [(plain(change.key), clipped(change.value, LONGEST_VALUE)) for change in profile.changes]

@@ -96,7 +96,7 @@ def simulate(
     beside: tiled machines for which the same training step is compiled too, and timed with the spikes recorded here;
     whether it fits them is told, not asked for.
     checkpoint: a file the training is written to after every epoch; resume: go on from what it holds.
-    changes: what `workload` was loaded with, by dotted key; it is recorded.
+    changes: what `workload` and `machine` were loaded with, by dotted key; it is recorded.
     """
     compiled = compile_workload(workload, machine, dump=dump)
     check_engine(workload, compiled)

@@ -76,6 +76,8 @@ def write_results(rows: list[dict[str, Any]], axes: list[str], folder: Path, gpu
     if crossover is not None:
         paths.append(folder / "crossover.png")
         write_atomically(paths[-1], picture(crossover, "png"))
+    else:
+        (folder / "crossover.png").unlink(missing_ok=True)  # of an earlier sweep with GPUs
     return paths
 
 

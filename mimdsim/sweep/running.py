@@ -20,6 +20,7 @@ import numpy as np
 
 from mimdsim.base.errors import DataFileError, DoesNotFit
 from mimdsim.base.files import dump_json, writable_folder, write_atomically
+from mimdsim.compiler import fits_executable
 from mimdsim.graph import training_graph
 from mimdsim.program import RecordedActivity
 from mimdsim.run import (
@@ -131,7 +132,7 @@ def _time_point(point: Point, folder: Path) -> None:
             "neurons_per_tile": compiled.placement.neurons_per_tile,
             "peak_bytes": compiled.memory.peak_bytes,
             "limit_bytes": limit,
-            "fits": compiled.memory.peak_bytes <= limit,
+            "fits": compiled.memory.peak_bytes <= limit and fits_executable(compiled.memory, point.machine),
             "millijoules": round(1e3 * profile.energy.joules, 6) if profile.energy else None,
             "samples_per_second": round(point.workload.training.batch / profile.seconds_per_training_step, 3),
             "note": "; ".join(cautions),

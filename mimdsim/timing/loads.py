@@ -1,7 +1,8 @@
 """Compute cycles of every superstep, from the cost of its vertices and the recorded spikes.
 
-A tile's worker contexts issue in strict round robin, each at most one bundle every `issue_cycles`. Vertices of a table
-are dealt to the contexts in turn. A compute set takes a tile
+A tile issues one bundle a cycle, each worker context at most one every `issue_cycles`: up to as many contexts that is a
+strict round robin, in which idle ones waste their turns; more contexts than that take over turns that others leave.
+Vertices of a table are dealt to the contexts in turn. A compute set takes a tile
 
     max(issue_cycles * longest context, all bundles together)  +  cycles of its library vertices
     + arranged fragments * arrange_fragment_bundles, the contexts sharing them, + arranged bytes at the copy's rate
