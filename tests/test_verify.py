@@ -28,8 +28,8 @@ from mimdsim.program import (
     verify,
 )
 from mimdsim.program.mapping import FLAT
+from mimdsim.program.problems import Problem
 from mimdsim.program.rows import spatial_mapping
-from mimdsim.program.verify import Problem
 
 TILES = 24
 PROGRAM = compiled(small_network((6, 5, 3), timesteps=3, batch=3, capacities=(4, 3)), tiles=TILES).program

@@ -14,8 +14,8 @@ from mimdsim.functional.train import unfolded
 from mimdsim.graph import Graph, SparseSpikes, SpikingNetwork
 from mimdsim.graph.truncation import STATE_BITS, random_name
 from mimdsim.program import Superstep, VertexTable
+from mimdsim.program.problems import vertex_name
 from mimdsim.program.rows import boxes_of, describe_box
-from mimdsim.program.verify import vertex_name
 
 RELATIVE_TOLERANCE = 1e-5
 DYADIC = 2.0**14

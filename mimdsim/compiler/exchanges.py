@@ -13,11 +13,12 @@ from mimdsim.base.errors import MappingError
 from mimdsim.compiler.tally import Tally
 from mimdsim.program import Delivery, Program, Superstep, Variable, VertexTable
 from mimdsim.program.codelet import Field, now_shift
-from mimdsim.program.mapping import FLAT
+from mimdsim.program.copies import copy_parts
+from mimdsim.program.homes import check_homes
+from mimdsim.program.problems import Problem
 from mimdsim.program.rows import (
     bounds_of,
     boxes_of,
-    boxes_of_runs,
     distinct,
     is_local,
     spatial_mapping,
@@ -25,7 +26,7 @@ from mimdsim.program.rows import (
     takes_timestep,
     to_runs,
 )
-from mimdsim.program.verify import Problem, check_boxes, check_homes, check_places, unfit_box
+from mimdsim.program.verify import check_boxes, check_places, unfit_box
 
 
 def plan_exchanges(program: Program) -> Program:
@@ -58,11 +59,9 @@ def _plan(program: Program, superstep: Superstep) -> Superstep:
         deliveries.append(Delivery(variable=name, tiles=tiles, boxes=boxes))
         tally.count(program.variables[name], drop, tiles, boxes)
     for copy in superstep.copies:
-        source, target = program.variables[copy.source], program.variables[copy.target]
-        drop = copy.source_shift is not None
-        tiles, boxes = _copy_parts(source, target, drop, copy.target_shift is not None)
+        tiles, boxes = copy_parts(program, copy)
         deliveries.append(Delivery(variable=copy.source, tiles=tiles, boxes=boxes))
-        tally.count(source, drop, tiles, boxes)
+        tally.count(program.variables[copy.source], copy.source_shift is not None, tiles, boxes)
     if not deliveries:
         return replace(superstep, exchange=None)
     _count_arranged(program, superstep, tally)
@@ -111,18 +110,3 @@ def _count_arranged(program: Program, superstep: Superstep, tally: Tally) -> Non
             volume = np.prod(boxes[rows, :, 1] - boxes[rows, :, 0], axis=1, dtype=np.int64) * variable.item_bytes
             np.add.at(tally.total["fragments_arranged"], table.tiles[rows], pieces[rows])
             np.add.at(tally.total["bytes_arranged"], table.tiles[rows], volume)
-
-
-def _copy_parts(
-    source: Variable, target: Variable, drop_source: bool, drop_target: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """What each tile of the target must receive."""
-    shape = source.shape[1:] if drop_source else source.shape
-    mapping = spatial_mapping(target, drop_target)
-    if mapping.axis == FLAT:
-        return boxes_of_runs(mapping, shape)
-    whole = np.array([[0, extent] for extent in shape], np.int64)
-    boxes = np.repeat(whole[None], len(mapping.tiles), axis=0)
-    if not mapping.is_replicated:
-        boxes[:, mapping.axis, 0], boxes[:, mapping.axis, 1] = mapping.starts, mapping.stops
-    return mapping.tiles, boxes

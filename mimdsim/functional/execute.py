@@ -25,8 +25,8 @@ from mimdsim.functional.wide import HEAVY, widened
 from mimdsim.numerics.spikes import only_listed
 from mimdsim.program import Copy, Program, RecordedActivity, Repeat, Superstep, VertexTable
 from mimdsim.program.codelet import Codelet, Field, now_shift
+from mimdsim.program.problems import vertex_name
 from mimdsim.program.rows import boxes_of
-from mimdsim.program.verify import vertex_name
 
 # called after every superstep with (superstep, timestep, executor)
 Observer = Callable[[Superstep, int, "Executor"], None]

@@ -15,8 +15,8 @@ from mimdsim.base.errors import MappingError
 from mimdsim.base.phases import PHASES
 from mimdsim.functional.execute import Executor, Observer, VertexFailure, index_of, written_though_read
 from mimdsim.program import Superstep, VertexTable
+from mimdsim.program.problems import vertex_name
 from mimdsim.program.rows import boxes_of
-from mimdsim.program.verify import vertex_name
 
 INTEGER_POISON = -(2**30)  # as an index it leaves every array, also counted from the end
 

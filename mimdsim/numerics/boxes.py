@@ -100,6 +100,41 @@ def first_outside(bounds, shape):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
+def is_empty(bounds, box):  # type: ignore[no-untyped-def]
+    """Whether a box has no element."""
+    empty = False
+    for axis in range(len(bounds)):
+        empty = empty or bounds[axis, 1, box] <= bounds[axis, 0, box]
+    return empty
+
+
+@numba.njit(cache=True, nogil=True)
+def first_meeting(left, owners, right, owners_right, order, along):  # type: ignore[no-untyped-def]
+    """(box of left, box of right) of different owners that share an element, the first such of right; (-1, -1): none.
+
+    `order` sorts the left boxes by where they start along axis `along`.
+    """
+    starts, longest = np.empty(len(order), np.int64), 0
+    for place in range(len(order)):
+        starts[place] = left[along, 0, order[place]]
+        longest = max(longest, left[along, 1, order[place]] - starts[place])
+    for two in range(right.shape[2]):
+        place = first_from(starts, right[along, 0, two] - longest + 1, 0, len(starts))
+        while place < len(starts) and starts[place] < right[along, 1, two]:
+            one = order[place]
+            meet = owners[one] != owners_right[two]
+            for axis in range(len(left)):
+                if not meet:
+                    break
+                start = max(left[axis, 0, one], right[axis, 0, two])
+                meet = start < min(left[axis, 1, one], right[axis, 1, two])
+            if meet:
+                return one, two
+            place += 1
+    return -1, -1
+
+
+@numba.njit(cache=True, nogil=True)
 def whole_from(bounds, shape):  # type: ignore[no-untyped-def]
     """The axis at which runs of consecutive elements begin: behind it all boxes are whole."""
     axis = len(shape) - 1
@@ -215,7 +250,7 @@ def local_boxes(holders, starts, stops, axis, shape, tiles, bounds):  # type: ig
                 where = first_from(starts, start + 1, 0, len(starts)) - 1 if at == SEVERAL else NONE
                 held = holds(holders, starts, stops, where, tile, start, stop)
             if not held:
-                local[box] = False
+                local[box] = is_empty(bounds, box)  # along another axis: then there is nothing to hold
                 break
     return local
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 if TYPE_CHECKING:
@@ -51,6 +52,14 @@ class Stretch:
     times: int = 1
     reverse: bool = False
     repeats: tuple[Repeat, ...] = ()
+
+    @cached_property
+    def timesteps(self) -> range:
+        """Those in which it runs, ascending: beside an inner repeat, the first one of every segment."""
+        if not self.repeats:
+            return range(1)
+        every = self.repeats[0].segment if len(self.repeats) == 1 else 1
+        return range(0, max(self.repeats[0].timesteps, 1), max(every, 1))
 
 
 def stretches(body: Body, around: tuple[Repeat, ...] = ()) -> Iterator[Stretch]:

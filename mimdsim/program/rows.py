@@ -50,13 +50,19 @@ def _flat_mapping(mapping: TileMapping, shape: tuple[int, ...], drop_axis: bool)
 def boxes_of(table: VertexTable, field: Field, variable: Variable) -> np.ndarray:
     """int64[vertices, axes, 2]: start and stop per axis (timestep axis left out) of what each vertex touches.
 
-    Raises ValueError when the box has another number of axes than the variable or names an absent column.
+    Raises ValueError when the box has another number of axes than the variable, names an absent column, or leaves no
+    axis beside the timestep's: a vertex gets a part of a tensor, and a single number is none that it could write.
     """
     entries = field.box[1:] if takes_timestep(field) else field.box
     shape = spatial_shape(variable, field)
     where = f"codelet '{table.codelet.name}', field '{field.name}'"
     if len(entries) != len(shape):
         raise ValueError(f"{where}: box {field.box} has not the {len(variable.shape)} axes of '{variable.name}'")
+    if not shape:
+        raise ValueError(
+            f"{where}: box {field.box} leaves no axis of '{variable.name}' {list(variable.shape)}; "
+            f"give the variable one more, of extent 1: {[*variable.shape, 1]}"
+        )
     boxes = np.empty((len(shape), 2, table.vertices), np.int64).transpose(2, 0, 1)  # bounds lie together: used by axis
     for axis, (entry, extent) in enumerate(zip(entries, shape, strict=True)):
         if entry == ":":
@@ -118,9 +124,10 @@ def boxes_of_runs(mapping: TileMapping, shape: tuple[int, ...]) -> tuple[np.ndar
 
 
 def is_local(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """bool[rows]: whether every element of the box lies on the row's own tile."""
+    """bool[rows]: whether every element of the box, if there is one, lies on the row's own tile."""
     if mapping.is_replicated:
-        return np.isin(tiles, mapping.tiles)
+        held: np.ndarray = np.isin(tiles, mapping.tiles)
+        return held if held.all() else held | (boxes[:, :, 1] <= boxes[:, :, 0]).any(axis=1)
     axis = -1 if mapping.axis == FLAT else mapping.axis
     given = axis, np.array(shape, np.int64), np.ascontiguousarray(tiles), bounds_of(boxes)
     local: np.ndarray = numerics.local_boxes(mapping.tiles, mapping.starts, mapping.stops, *given)

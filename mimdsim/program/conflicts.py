@@ -1,0 +1,155 @@
+"""Rule 5: nothing is written twice in a superstep, and nothing is read that another of its vertices writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mimdsim.numerics import boxes as numerics
+from mimdsim.program.codelet import Field, now_shift
+from mimdsim.program.entries import entries_taken
+from mimdsim.program.problems import Problem, of_vertex, vertex_name
+from mimdsim.program.records import Superstep, Variable, VertexTable
+from mimdsim.program.rows import bounds_of, describe_box, equal_rows
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Touch:
+    """What the vertices of a table touch of a variable through a field, as `boxes_of` has it."""
+
+    table: VertexTable
+    field: Field
+    variable: Variable
+    boxes: np.ndarray
+
+    @property
+    def shift(self) -> int | None:
+        """Of the timestep that is taken; None: the first axis is one like others."""
+        return now_shift(self.field.box[0])
+
+    def with_timesteps(self, timesteps: range) -> np.ndarray:
+        """The boxes with the entries that are taken in these timesteps as their first axis."""
+        if self.shift is None:
+            return self.boxes
+        least, most = entries_taken(self.variable, self.shift, timesteps)
+        first = np.broadcast_to(np.array([max(least, 0), most + 1]), (len(self.boxes), 1, 2))
+        return np.concatenate([first, self.boxes], axis=1)
+
+
+def check_conflicts(superstep: Superstep, touches: list[Touch], timesteps: range) -> list[Problem]:
+    """Of every variable written: the first element written twice, and by each table the first read meanwhile."""
+    by_variable: dict[str, list[Touch]] = {}
+    for touch in touches:
+        if len(touch.boxes):
+            by_variable.setdefault(touch.variable.name, []).append(touch)
+    problems = []
+    for name, group in by_variable.items():
+        writers = _by_shift([touch for touch in group if touch.field.writes])
+        pair = _written_twice(writers, timesteps)
+        if pair is not None:
+            (other, other_row), (touch, row) = pair
+            text = f"writes {describe_box(name, touch.boxes[row])}, which {vertex_name(other.table, other_row)} writes"
+            problems.append(of_vertex("nothing is written twice", superstep, touch.table, row, f"{text} too"))
+        for reader in (touch for touch in group if not touch.field.writes):
+            pair = next(filter(None, (_shared(part, [reader], timesteps, skip=True) for part in writers)), None)
+            if pair is not None:
+                (other, other_row), (_, row) = pair
+                text = f"reads {describe_box(name, reader.boxes[row])} while {vertex_name(other.table, other_row)}"
+                problems.append(
+                    of_vertex("nothing is read while written", superstep, reader.table, row, f"{text} writes it")
+                )
+    return problems
+
+
+Pair = tuple[tuple[Touch, int], tuple[Touch, int]]  # two vertices' boxes that share an element
+
+
+def _by_shift(touches: list[Touch]) -> list[list[Touch]]:
+    """Those that take the same timestep together, and those that take none."""
+    found: dict[int | None, list[Touch]] = {}
+    for touch in touches:
+        found.setdefault(touch.shift, []).append(touch)
+    return list(found.values())
+
+
+def _written_twice(writers: list[list[Touch]], timesteps: range) -> Pair | None:
+    for place, part in enumerate(writers):
+        pair = _twice(part)
+        for other in writers[:place]:
+            pair = pair or _shared(other, part, timesteps, skip=False)
+        if pair is not None:
+            return pair
+    return None
+
+
+def _twice(touches: list[Touch]) -> Pair | None:
+    """Two boxes of these, all with the same axes, that share an element."""
+    bounds = bounds_of(np.concatenate([touch.boxes for touch in touches]))
+    rows = bounds.shape[2]
+    if _is_grid(bounds):
+        which, one_of_each = equal_rows(bounds.reshape(-1, rows))
+        if len(one_of_each) == rows:
+            return None
+        first = np.unique(which, return_index=True)[1]
+        again = (first[which] != np.arange(rows)) & (bounds[:, 0] < bounds[:, 1]).all(axis=0)
+        two = int(again.argmax())
+        return (_located(touches, int(first[which[two]])), _located(touches, two)) if again[two] else None
+    pair = _first_meeting(bounds, np.arange(rows), bounds, np.arange(rows))
+    return None if pair is None else (_located(touches, min(pair)), _located(touches, max(pair)))
+
+
+def _shared(left: list[Touch], right: list[Touch], timesteps: range, *, skip: bool) -> Pair | None:
+    """A box of `left` and one of `right` that share an element; `skip`: not of the same vertex."""
+    shifts = left[0].shift, right[0].shift
+    if shifts[0] != shifts[1] and None not in shifts:
+        return None  # in every timestep these are two entries
+    sides = []
+    for touches in (left, right):
+        alike = shifts[0] == shifts[1]
+        boxes = [touch.boxes if alike else touch.with_timesteps(timesteps) for touch in touches]
+        sides.append(bounds_of(np.concatenate(boxes)))
+    vertices = _numbered(left + right) if skip else np.arange(sides[0].shape[2] + sides[1].shape[2])
+    whose = np.split(vertices, [sides[0].shape[2]])
+    pair = _first_meeting(sides[0], whose[0], sides[1], whose[1])
+    return None if pair is None else (_located(left, pair[0]), _located(right, pair[1]))
+
+
+def _numbered(touches: list[Touch]) -> np.ndarray:
+    """A number for every row of these, the same for the rows of one vertex."""
+    first: dict[int, int] = {}
+    count, numbers = 0, []
+    for touch in touches:
+        if id(touch.table) not in first:
+            first[id(touch.table)] = count
+            count += touch.table.vertices
+        numbers.append(first[id(touch.table)] + np.arange(touch.table.vertices))
+    return np.concatenate(numbers)
+
+
+def _located(touches: list[Touch], row: int) -> tuple[Touch, int]:
+    for touch in touches:
+        if row < len(touch.boxes):
+            return touch, row
+        row -= len(touch.boxes)
+    raise IndexError(row)
+
+
+def _first_meeting(
+    left: np.ndarray, whose: np.ndarray, right: np.ndarray, whose_right: np.ndarray
+) -> tuple[int, int] | None:
+    """Rows of two boxes of different vertices that share an element, the first such of `right`."""
+    lengths, spans = (left[:, 1] - left[:, 0]).max(axis=1), left[:, 1].max(axis=1) - left[:, 0].min(axis=1)
+    along = int(np.argmin(lengths / np.maximum(spans, 1)))  # where boxes are short, few are neighbours
+    order = np.argsort(left[along, 0], kind="stable")
+    one, two = numerics.first_meeting(left, whose, right, whose_right, order, along)
+    return None if one < 0 else (int(one), int(two))
+
+
+def _is_grid(bounds: np.ndarray) -> bool:
+    """Whether the intervals along every axis are pairwise equal or disjoint; then boxes meet only if they are equal."""
+    for intervals in bounds:
+        starts, stops = intervals[:, equal_rows(intervals)[1]]
+        if np.any(starts[1:] < stops[:-1]):
+            return False
+    return True

@@ -1,0 +1,82 @@
+"""Copies of a superstep: what each tile of the target receives, and the rules that they keep."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mimdsim.base.errors import near
+from mimdsim.program.delivered import undelivered
+from mimdsim.program.entries import IN_REPEAT, unfit_entries
+from mimdsim.program.mapping import FLAT
+from mimdsim.program.problems import Problem, at_large
+from mimdsim.program.records import Copy, Program, Superstep
+from mimdsim.program.repeats import Stretch
+from mimdsim.program.rows import boxes_of_runs, describe_box, is_local, order_of, spatial_mapping
+
+
+def copy_parts(program: Program, copy: Copy) -> tuple[np.ndarray, np.ndarray]:
+    """(tiles, int64[parts, axes, 2]): what each tile of the target must have of the source, a timestep axis left out.
+
+    Expects a copy that `check_copies` finds nothing wrong with.
+    """
+    source, target = program.variables[copy.source], program.variables[copy.target]
+    shape = source.shape[copy.source_shift is not None :]
+    mapping = spatial_mapping(target, copy.target_shift is not None)
+    if mapping.axis == FLAT:
+        return boxes_of_runs(mapping, shape)
+    whole = np.array([[0, extent] for extent in shape], np.int64)
+    boxes = np.repeat(whole[None], len(mapping.tiles), axis=0)
+    if not mapping.is_replicated:
+        boxes[:, mapping.axis, 0], boxes[:, mapping.axis, 1] = mapping.starts, mapping.stops
+    return mapping.tiles, boxes
+
+
+def check_copies(program: Program, superstep: Superstep) -> list[Problem]:
+    """Copies of what is no variable, and between shapes that differ: without these nothing can be planned."""
+    problems = []
+    for copy in superstep.copies:
+        unknown = [name for name in (copy.source, copy.target) if name not in program.variables]
+        for name in unknown:
+            text = f"copies '{name}', which is no variable of the program{near(name, program.variables)}"
+            problems.append(_of_copy("variable exists", superstep, text))
+        if unknown:
+            continue
+        shapes = [
+            program.variables[name].shape[shift is not None :]
+            for name, shift in ((copy.source, copy.source_shift), (copy.target, copy.target_shift))
+        ]
+        text = f"copies '{copy.source}' {list(shapes[0])} to '{copy.target}' {list(shapes[1])}"
+        if shapes[0] != shapes[1]:
+            text += "; the shapes must be the same, without the axis of a timestep that is taken"
+            problems.append(_of_copy("shapes of a copy agree", superstep, text))
+        elif not shapes[0]:
+            text += ", which leaves no axis to copy along; give both one of extent 1"
+            problems.append(_of_copy("shapes of a copy agree", superstep, text))
+    return problems
+
+
+def check_planned_copies(program: Program, superstep: Superstep, stretch: Stretch) -> list[Problem]:
+    """Copies, sound so far, at timesteps that are not there, and of what the exchange does not bring."""
+    problems = []
+    for copy in superstep.copies:
+        source, target = program.variables[copy.source], program.variables[copy.target]
+        for variable, shift, writes in ((source, copy.source_shift, False), (target, copy.target_shift, True)):
+            text = "" if shift is None else unfit_entries(variable, shift, stretch, writes=writes)
+            if text:
+                problems.append(_of_copy(IN_REPEAT, superstep, f"a copy {text}"))
+        drop = copy.source_shift is not None
+        tiles, boxes = copy_parts(program, copy)
+        remote = np.flatnonzero(~is_local(spatial_mapping(source, drop), tiles, boxes, source.shape[drop:]))
+        remote = remote[order_of(tiles[None, remote], [0])]  # parts are looked for tile by tile
+        missing = remote[undelivered(superstep, source.name, tiles[remote], boxes[remote])]
+        if len(missing):
+            text = (
+                f"copies {describe_box(source.name, boxes[missing[0]])} to '{target.name}' on tile "
+                f"{int(tiles[missing[0]])}, which this superstep's exchange does not deliver; plan its exchange"
+            )
+            problems.append(_of_copy("copies are local or delivered", superstep, text))
+    return problems
+
+
+def _of_copy(rule: str, superstep: Superstep, text: str) -> Problem:
+    return at_large(rule, f"superstep '{superstep.name}': {text}", superstep.name)

@@ -1,0 +1,30 @@
+"""Whether a superstep's exchange delivers what is wanted on a tile."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mimdsim.numerics import boxes as numerics
+from mimdsim.program.records import Delivery, Superstep
+from mimdsim.program.rows import bounds_of, order_of
+
+
+def undelivered(superstep: Superstep, variable: str, tiles: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """bool[rows]: not contained in any delivered box of the variable to that tile."""
+    missing = np.ones(len(tiles), bool)
+    if superstep.exchange is None:
+        return missing
+    for delivery in superstep.exchange.deliveries:
+        # one timestep and the whole sequence are delivered apart, as boxes of other axes
+        alike = delivery.variable == variable and delivery.boxes.shape[1] == boxes.shape[1]
+        if alike and len(delivery.tiles):
+            missing &= ~_contained(delivery, tiles, boxes)
+    return missing
+
+
+def _contained(delivery: Delivery, tiles: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """bool[rows]: inside one delivered box."""
+    order = order_of(delivery.tiles[None], [0])
+    given = delivery.tiles[order], bounds_of(delivery.boxes).take(order, axis=2), tiles, bounds_of(boxes)
+    inside: np.ndarray = numerics.contained_boxes(*given)
+    return inside

@@ -1,0 +1,68 @@
+"""Whether every element and every vertex is on a tile that there is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mimdsim.program.mapping import FLAT, PER_TIMESTEP
+from mimdsim.program.problems import Problem, at_large, of_vertex
+from mimdsim.program.records import Program, Superstep, Variable, VertexTable
+
+ON_A_TILE = "every element is on a tile"
+
+
+def check_homes(program: Program, tiles: int) -> list[Problem]:
+    """Variables with elements on no tile, beyond their shape, or on tiles that are not there."""
+    problems = []
+    for variable in program.variables.values():
+        text = _misfit(variable)
+        if text:
+            problems.append(at_large(ON_A_TILE, f"variable '{variable.name}' {text}"))
+            continue
+        outside = _outside(variable.mapping.tiles, tiles)
+        if len(outside):
+            text = f"variable '{variable.name}' has elements on tile {int(variable.mapping.tiles[outside[0]])}"
+            problems.append(at_large("tile exists", f"{text}, {_but_tiles(tiles)}"))
+    return problems
+
+
+def check_tiles(superstep: Superstep, table: VertexTable, tiles: int) -> list[Problem]:
+    """The first vertex on a tile that is not there."""
+    outside = _outside(table.tiles, tiles)
+    row = int(outside[0]) if len(outside) else 0
+    return [of_vertex("tile exists", superstep, table, row, _but_tiles(tiles))] if len(outside) else []
+
+
+def _outside(numbers: np.ndarray, tiles: int) -> np.ndarray:
+    """Which of some tile numbers the machine does not have; two passes without a copy when it has them all."""
+    if not len(numbers) or (numbers.min() >= 0 and numbers.max() < tiles):
+        return np.zeros(0, np.int64)
+    return np.flatnonzero((numbers < 0) | (numbers >= tiles))
+
+
+def _but_tiles(tiles: int) -> str:
+    return f"but the machine has tiles 0 to {tiles - 1}; map it to fewer tiles or choose a larger machine"
+
+
+def _misfit(variable: Variable) -> str:
+    """What the mapping leaves out of the variable or has beyond it; empty when it holds every element."""
+    mapping, shape = variable.mapping, variable.shape
+    if mapping.is_replicated:
+        return "" if len(mapping.tiles) else "is replicated on no tile; name the tiles that hold it"
+    if mapping.axis == FLAT:
+        counted, extent = "elements", int(np.prod(shape, dtype=np.int64))
+    elif mapping.axis == PER_TIMESTEP and shape:
+        counted, extent = "elements of a timestep", int(np.prod(shape[1:], dtype=np.int64))
+    elif 0 <= mapping.axis < len(shape):
+        counted, extent = f"indices of axis {mapping.axis}", shape[mapping.axis]
+    else:
+        return f"is mapped along axis {mapping.axis}, its shape {list(shape)} has {len(shape)}; map an axis it has"
+    starts, stops = mapping.starts, mapping.stops
+    least, most = (int(starts[0]), int(stops[-1])) if len(starts) else (0, 0)
+    if least < 0 or most > extent:
+        return f"is mapped from {least} to {most}, it has {extent} {counted}; map no more than there are"
+    if int((stops - starts).sum()) == extent:  # intervals do not overlap (TileMapping), so none is left out
+        return ""
+    begins, ends = np.append(starts, extent), np.insert(stops, 0, 0)
+    gap = int(np.flatnonzero(begins > ends)[0])
+    return f"lacks a tile for {ends[gap]} to {begins[gap] - 1} of its {extent} {counted}; let its TileMapping hold all"
