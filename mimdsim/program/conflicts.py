@@ -87,8 +87,9 @@ def _twice(touches: list[Touch]) -> Pair | None:
     """Two boxes of these, all with the same axes, that share an element."""
     bounds = bounds_of(np.concatenate([touch.boxes for touch in touches]))
     rows = bounds.shape[2]
-    if _is_grid(bounds):
-        which, one_of_each = equal_rows(bounds.reshape(-1, rows))
+    grid = _grid(bounds)
+    if grid is not None:
+        which, one_of_each = grid
         if len(one_of_each) == rows:
             return None
         first = np.unique(which, return_index=True)[1]
@@ -146,10 +147,18 @@ def _first_meeting(
     return None if one < 0 else (int(one), int(two))
 
 
-def _is_grid(bounds: np.ndarray) -> bool:
-    """Whether the intervals along every axis are pairwise equal or disjoint; then boxes meet only if they are equal."""
+def _grid(bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """`equal_rows` of boxes, if their intervals along every axis are pairwise equal or disjoint; None if not.
+
+    Then boxes meet only if they are equal.
+    """
+    numbered = []
     for intervals in bounds:
-        starts, stops = intervals[:, equal_rows(intervals)[1]]
+        if (intervals[:, -1] == intervals[:, 0]).all() and (intervals == intervals[:, :1]).all():  # tells none apart
+            continue
+        which, one_of_each = equal_rows(intervals)
+        starts, stops = intervals[:, one_of_each]
         if np.any(starts[1:] < stops[:-1]):
-            return False
-    return True
+            return None
+        numbered.append((which, one_of_each))
+    return numbered[0] if len(numbered) == 1 else equal_rows(np.array([which for which, _ in numbered] or bounds[0]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mimdsim.base.errors import near
+from mimdsim.base.errors import MappingError, near
 from mimdsim.program.delivered import undelivered
 from mimdsim.program.entries import IN_REPEAT, unfit_entries
 from mimdsim.program.mapping import FLAT
@@ -32,7 +32,7 @@ def copy_parts(program: Program, copy: Copy) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_copies(program: Program, superstep: Superstep) -> list[Problem]:
-    """Copies of what is no variable, and between shapes that differ: without these nothing can be planned."""
+    """Copies of what is no variable or is spread by timesteps, and between shapes that differ: none can be planned."""
     problems = []
     for copy in superstep.copies:
         unknown = [name for name in (copy.source, copy.target) if name not in program.variables]
@@ -41,10 +41,13 @@ def check_copies(program: Program, superstep: Superstep) -> list[Problem]:
             problems.append(_of_copy("variable exists", superstep, text))
         if unknown:
             continue
-        shapes = [
-            program.variables[name].shape[shift is not None :]
-            for name, shift in ((copy.source, copy.source_shift), (copy.target, copy.target_shift))
-        ]
+        shapes = []
+        for name, shift in ((copy.source, copy.source_shift), (copy.target, copy.target_shift)):
+            shapes.append(program.variables[name].shape[shift is not None :])
+            try:
+                spatial_mapping(program.variables[name], shift is not None)
+            except MappingError as failure:
+                problems.append(_of_copy("box fits variable", superstep, f"cannot copy: {failure}"))
         text = f"copies '{copy.source}' {list(shapes[0])} to '{copy.target}' {list(shapes[1])}"
         if shapes[0] != shapes[1]:
             text += "; the shapes must be the same, without the axis of a timestep that is taken"
@@ -74,7 +77,7 @@ def check_planned_copies(program: Program, superstep: Superstep, stretch: Stretc
                 f"copies {describe_box(source.name, boxes[missing[0]])} to '{target.name}' on tile "
                 f"{int(tiles[missing[0]])}, which this superstep's exchange does not deliver; plan its exchange"
             )
-            problems.append(_of_copy("copies are local or delivered", superstep, text))
+            problems.append(_of_copy("reads are local or delivered", superstep, text))
     return problems
 
 

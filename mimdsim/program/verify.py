@@ -62,8 +62,12 @@ def check_places(program: Program, superstep: Superstep, tiles: int) -> list[Pro
     problems = check_copies(program, superstep)
     for table in superstep.tables:
         problems += check_tiles(superstep, table, tiles)
-        problems += [_unknown_variable(program, superstep, table, item) for item in table.codelet.fields
-                     if table.operands[item.name] not in program.variables]  # fmt: skip
+        for item in table.codelet.fields:
+            variable = program.variables.get(table.operands[item.name])
+            if variable is None:
+                problems.append(_unknown_variable(program, superstep, table, item))
+            else:
+                problems += _check_spread(superstep, table, item, variable)
     return problems
 
 
@@ -88,6 +92,16 @@ def _unknown_variable(program: Program, superstep: Superstep, table: VertexTable
     name = table.operands[field.name]
     text = f"reads '{name}' through field '{field.name}', which is no variable of the program"
     return of_vertex("variable exists", superstep, table, 0, text + near(name, program.variables))
+
+
+def _check_spread(superstep: Superstep, table: VertexTable, item: Field, variable: Variable) -> list[Problem]:
+    """A timestep that is taken of what is spread over tiles by timesteps: where it lies would change with time."""
+    if takes_timestep(item) and variable.mapping.axis in (0, FLAT):
+        try:
+            spatial_mapping(variable, drop_axis=True)
+        except MappingError as failure:
+            return [of_vertex("box fits variable", superstep, table, 0, f"cannot be placed: {failure}")]
+    return []
 
 
 def _check_superstep(program: Program, superstep: Superstep, stretch: Stretch, tiles: int) -> list[Problem]:
@@ -121,6 +135,7 @@ def _check_field(
         return []
     touches.append(Touch(table=table, field=item, variable=variable, boxes=boxes))
     misplaced = check_boxes(superstep, table, item, variable, bounds_of(boxes), np.arange(len(boxes)))
+    misplaced = misplaced or _check_spread(superstep, table, item, variable)
     return misplaced or _check_reach(superstep, table, item, variable, boxes)
 
 
@@ -133,26 +148,23 @@ def _check_reach(
     if item.writes and mapping.is_replicated and len(mapping.tiles) > 1:
         text = f"writes one replica of '{name}', which {len(mapping.tiles)} tiles hold; the others would stay old"
         return [of_vertex("writes are local", superstep, table, 0, text)]
-    remote = ~is_local(mapping, table.tiles, boxes, shape)
-    if not remote.any():
+    remote = np.flatnonzero(~is_local(mapping, table.tiles, boxes, shape))
+    if not len(remote):
         return []
     if item.writes:
-        row = _first(remote)
+        row = int(remote[0])
         text = f"writes {describe_box(name, boxes[row])}, which lies on tile {_owner(mapping, boxes[row], shape)}"
         return [of_vertex("writes are local", superstep, table, row, text)]
-    missing = undelivered(superstep, name, table.tiles[remote], boxes[remote])
-    if not missing.any():
+    far = bounds_of(boxes).take(remote, axis=2).transpose(2, 0, 1)
+    missing = remote[undelivered(superstep, name, table.tiles[remote], far)]
+    if not len(missing):
         return []
-    row = int(np.flatnonzero(remote)[_first(missing)])
+    row = int(missing[0])
     text = (
         f"reads {describe_box(name, boxes[row])}, which lies on tile {_owner(mapping, boxes[row], shape)} "
         "and is not delivered in this superstep's exchange"
     )
     return [of_vertex("reads are local or delivered", superstep, table, row, text)]
-
-
-def _first(mask: np.ndarray | np.bool_) -> int:
-    return int(np.flatnonzero(mask)[0])
 
 
 def _owner(mapping: TileMapping, box: np.ndarray, shape: tuple[int, ...]) -> int:
