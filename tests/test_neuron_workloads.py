@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,10 @@ import numpy as np
 import pytest
 from networks import machine
 
-from mimdsim.base.errors import DescriptionError
+from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.graph import neurons_snntorch
 from mimdsim.graph.linear_neurons import LinearNeuron
-from mimdsim.graph.neuron_models import MODELS
+from mimdsim.graph.neuron_models import MODELS, by_name
 from mimdsim.graph.neuron_parts import compose
 from mimdsim.graph.neurons import Lif
 from mimdsim.graph.surrogates import SURROGATES
@@ -108,3 +109,15 @@ def test_a_run_from_description_to_profile(changes: dict[str, Any]) -> None:
     run = simulate(load_workload("digits", small | changes), machine(tiles=64))
     assert run.profile.tiled.seconds_per_training_step > 0
     assert not run.profile.tiled.seconds_per_training_step > 1
+
+
+@pytest.mark.parametrize("name", ["leaky", "lif"])
+def test_models_are_named_once(name: str) -> None:
+    record = dataclasses.replace(MODELS["leaky"], name=name)
+    with pytest.raises(MappingError, match=f"two neuron models are called '{name}'"):
+        by_name([*MODELS.values(), record])
+
+
+def test_a_model_offers_resets_that_there_are() -> None:
+    with pytest.raises(MappingError, match="reset 'subtact' is not one of zero, subtract, none"):
+        by_name([dataclasses.replace(MODELS["leaky"], resets=("zero", "subtact"))])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from mimdsim.base.files import changes_mark
 from mimdsim.cli import main
 from mimdsim.profile import Change, load_profile
 from mimdsim.profile.records import SCHEMA_VERSION
@@ -73,23 +75,32 @@ def test_profile_adds_up(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_what_set_changed_of_the_workload_is_recorded_and_shown(tmp_path: Path) -> None:
+def test_what_set_changed_is_recorded_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fields = ("training.learning_rate=0.01", "network.capacity=[300,12,10]", "training.batch=120")
-    settings = [part for field in fields for part in ("--set", field)]
-    output = mimdsim("run", "digits", "bow", "--gpu", "none", "--out", str(tmp_path), *settings, *SHORT)
-    profile = load_profile(tmp_path / "profile.json")
+    settings = [part for field in (*fields, "tile.worker_contexts=3") for part in ("--set", field)]
+    monkeypatch.chdir(tmp_path)
+    output = mimdsim("run", "digits", "bow", "--gpu", "none", *settings, *SHORT)
+    (folder,) = (tmp_path / "reports").iterdir()
+    assert re.fullmatch("digits-bow-set-[0-9a-f]{6}", folder.name)  # no unchanged run is replaced
+    profile = load_profile(folder / "profile.json")
+    assert profile.tiled is not None
+    assert profile.tiled.title == "Graphcore Bow IPU (1,472 tiles, 1.85 GHz) (changed)"
     assert profile.changes == (
         Change(key="data.test_samples", value="48"),
         Change(key="data.train_samples", value="96"),
         Change(key="network.capacity", value="[300, 12, 10]"),
+        Change(key="tile.worker_contexts", value="3"),
         Change(key="training.batch", value="120"),
         Change(key="training.learning_rate", value="0.01"),
         Change(key="training.max_training_steps", value="2"),
     )
     first = " ".join(output.partition("Verdict")[0].split())
     assert "changed by --set: data.test_samples = 48, data.train_samples = 96, " in first
-    assert "network.capacity = [300, 12, 10], training.batch = 120, training.learning_rate = 0.01, " in first
-    header = (tmp_path / "report.html").read_text().partition("</header>")[0]
+    assert (
+        "network.capacity = [300, 12, 10], tile.worker_contexts = 3, training.batch = 120, training.learning_rate = 0.01, "
+        in first
+    )
+    header = (folder / "report.html").read_text().partition("</header>")[0]
     assert "<b>network.capacity</b> = [300, 12, 10]" in header
     assert "<b>training.learning_rate</b> = 0.01" in header
     said = "\n".join(profile.warnings)
@@ -152,3 +163,9 @@ def test_a_bad_profile_is_refused(tmp_path: Path, text: str, message: str) -> No
 
 def test_a_missing_profile_is_refused(tmp_path: Path) -> None:
     assert "no such profile" in mimdsim("report", str(tmp_path / "none.json"), code=2)
+
+
+def test_folders_of_changed_runs_tell_changes_apart() -> None:
+    assert changes_mark({}) == ""
+    assert changes_mark({"a": 1, "b": 2}) == changes_mark({"b": 2, "a": 1})
+    assert changes_mark({"a": 1}) != changes_mark({"a": 2})
