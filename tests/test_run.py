@@ -96,10 +96,8 @@ def test_what_set_changed_is_recorded_and_shown(tmp_path: Path, monkeypatch: pyt
     )
     first = " ".join(output.partition("Verdict")[0].split())
     assert "changed by --set: data.test_samples = 48, data.train_samples = 96, " in first
-    assert (
-        "network.capacity = [300, 12, 10], tile.worker_contexts = 3, training.batch = 120, training.learning_rate = 0.01, "
-        in first
-    )
+    assert "network.capacity = [300, 12, 10], tile.worker_contexts = 3, training.batch = 120, " in first
+    assert "training.learning_rate = 0.01, " in first
     header = (folder / "report.html").read_text().partition("</header>")[0]
     assert "<b>network.capacity</b> = [300, 12, 10]" in header
     assert "<b>training.learning_rate</b> = 0.01" in header
