@@ -20,6 +20,8 @@ def draw_comparison(profile: RunProfile) -> Figure | None:
         return None
     rows = [[1e3 * part for part in one.parts] for one in found]
     figure, (axes,) = panels(height=1.5 + 0.42 * len(rows))
+    # inches: the page's form of the figure sets its letters a little wider than was laid out
+    figure.set_layout_engine("constrained", w_pad=0.18)
     stacked_bars(axes, rows, LEGEND, PART_COLOURS, [""] * len(rows))
     longest = max((1e3 * max(one.high, one.seconds) for one in found), default=0.0)
     for height, one in enumerate(found):
