@@ -134,6 +134,13 @@ def test_an_operand_that_is_no_variable_cannot_be_planned() -> None:
     same_refusal(program(operands={"out": "what", "cells": "old", "again": "old"}), "'what' through field 'out'")
 
 
+def test_inputs_and_outputs_are_variables() -> None:
+    made = replace(plan_exchanges(program()), inputs={"old": "Old"}, outputs={"taken": "news"})
+    first, second = verify(made, TILES)
+    assert first.message == "input 'old' is held in 'Old', which is no variable of the program; did you mean 'old'?"
+    assert second.message.startswith("output 'taken' is held in 'news', which is no variable of the program")
+
+
 def test_a_copy_of_what_is_no_variable_cannot_be_planned() -> None:
     copy = Copy(source="olds", target="new")
     wrong = program().map_supersteps(lambda step: replace(step, tables=(), copies=(copy,)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mimdsim.base.errors import near
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP
 from mimdsim.program.problems import Problem, at_large, of_vertex
 from mimdsim.program.records import Program, Superstep, Variable, VertexTable
@@ -23,6 +24,17 @@ def check_homes(program: Program, tiles: int) -> list[Problem]:
         if len(outside):
             text = f"variable '{variable.name}' has elements on tile {int(variable.mapping.tiles[outside[0]])}"
             problems.append(at_large("tile exists", f"{text}, {_but_tiles(tiles)}"))
+    return problems
+
+
+def check_names(program: Program) -> list[Problem]:
+    """Inputs and outputs of the program that are no variables."""
+    problems = []
+    for kind, names in (("input", program.inputs), ("output", program.outputs)):
+        for value, name in names.items():
+            if name not in program.variables:
+                text = f"{kind} '{value}' is held in '{name}', which is no variable of the program"
+                problems.append(at_large("variable exists", text + near(name, program.variables)))
     return problems
 
 

@@ -18,7 +18,7 @@ from mimdsim.program.conflicts import Touch, check_conflicts
 from mimdsim.program.copies import check_copies, check_planned_copies
 from mimdsim.program.delivered import undelivered
 from mimdsim.program.entries import IN_REPEAT, unfit_entries
-from mimdsim.program.homes import ON_A_TILE, check_homes, check_tiles
+from mimdsim.program.homes import ON_A_TILE, check_homes, check_names, check_tiles
 from mimdsim.program.mapping import FLAT, TileMapping
 from mimdsim.program.outputs import unwritten_outputs
 from mimdsim.program.problems import Problem, at_large, of_vertex
@@ -44,7 +44,7 @@ def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
     """
     if not any(True for _ in program.supersteps()):
         raise MappingError("the program has no superstep")
-    problems = check_homes(program, tiles)
+    problems = check_names(program) + check_homes(program, tiles)
     if any(problem.rule == ON_A_TILE for problem in problems):
         return tuple(problems[:MAX_PROBLEMS])
     for stretch in program.stretches():
