@@ -11,7 +11,7 @@ from test_run import mimdsim
 
 from mimdsim.base.errors import DataFileError, DescriptionError, MissingExtra
 from mimdsim.machine import find_machine
-from mimdsim.sweep import load_activity, parse_axis, points_of, table_lines
+from mimdsim.sweep import load_activity, note_lines, parse_axis, points_of, table_lines
 from mimdsim.sweep.results import RESULTS
 
 SMALL = ("--training-steps", "1", "--processes", "1")
@@ -199,3 +199,15 @@ def test_the_strongest_strategy_of_a_gpu_fits_its_memory(tmp_path: Path) -> None
     mimdsim("sweep", "digits", "bow", *axes, "--out", str(tmp_path / "out"))
     (row,) = read(tmp_path / "out")
     assert row["small strongest"] == ""
+
+
+def test_what_changes_no_time_is_said_under_the_table() -> None:
+    times = {(3, 2): 2.0, (6, 2): 1.5, (12, 2): 1.5001, (3, 4): 1.8, (6, 4): 1.2, (12, 4): 1.2}
+    rows = [
+        {"tile.worker_contexts": contexts, "exchange.bytes_per_cycle": width, "ms_per_training_step": ms, "note": ""}
+        for (contexts, width), ms in times.items()
+    ]
+    rows.append(rows[0] | {"exchange.bytes_per_cycle": 8, "ms_per_training_step": None})  # did not fit
+    axes = ["tile.worker_contexts", "exchange.bytes_per_cycle"]
+    (line,) = note_lines(rows, axes)
+    assert line.startswith("= tile.worker_contexts from 6 to 12 changes no time by more than 0.2%")

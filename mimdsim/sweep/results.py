@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ RESULTS = (
     "millijoules",
     "samples_per_second",
 )
+NO_EFFECT = 0.002  # of the time: a change that is not worth a look
 GPU_RESULTS = ("published_ms", "strongest_ms", "strongest_low_ms", "strongest_high_ms", "strongest", "strongest_mj")
 
 
@@ -105,15 +108,30 @@ def table_lines(rows: list[dict[str, Any]], axes: list[str], gpus: tuple[str, ..
 
 
 def note_lines(rows: list[dict[str, Any]], axes: list[str]) -> list[str]:
-    """What is to be known of some points, each note once, with the point it was first met at."""
+    """What is to be known of some points, each note once, with the first such point; and which steps change no time."""
     first: dict[str, list[str]] = {}
     for row in rows:
         if row["note"]:
             first.setdefault(row["note"], []).append(", ".join(f"{key}={shown(row[key])}" for key in axes))
-    return [
+    said = [
         f"! {points[0]}{f' and {len(points) - 1} more' if len(points) > 1 else ''}: {note}"
         for note, points in first.items()
     ]
+    return said + [line for axis in axes for line in _without_effect(rows, axis, axes)]
+
+
+def _without_effect(rows: list[dict[str, Any]], axis: str, axes: list[str]) -> Iterator[str]:
+    """The steps from one value of an axis to its next that change no time: something else is what binds there."""
+    timed = [row for row in rows if row["ms_per_training_step"]]
+    values = list(dict.fromkeys(shown(row[axis]) for row in timed))
+    by_value: dict[Any, dict[tuple[Any, ...], dict[str, Any]]] = {value: {} for value in values}
+    for row in timed:
+        by_value[shown(row[axis])][tuple(shown(row[other]) for other in axes if other != axis)] = row
+    for before, after in pairwise(values):
+        pairs = [(by_value[before][key], by_value[after][key]) for key in by_value[before] if key in by_value[after]]
+        changes = [abs(two["ms_per_training_step"] / one["ms_per_training_step"] - 1) for one, two in pairs]
+        if changes and max(changes) < NO_EFFECT:
+            yield f"= {axis} from {before} to {after} changes no time by more than {NO_EFFECT:.1%}: it binds nothing here"
 
 
 def _ratio(row: dict[str, Any], gpu: str) -> str:
