@@ -131,7 +131,8 @@ def _without_effect(rows: list[dict[str, Any]], axis: str, axes: list[str]) -> I
         pairs = [(by_value[before][key], by_value[after][key]) for key in by_value[before] if key in by_value[after]]
         changes = [abs(two["ms_per_training_step"] / one["ms_per_training_step"] - 1) for one, two in pairs]
         if changes and max(changes) < NO_EFFECT:
-            yield f"= {axis} from {before} to {after} changes no time by more than {NO_EFFECT:.1%}: it binds nothing here"
+            bound = f"by more than {NO_EFFECT:.1%}: it binds nothing here"
+            yield f"= {axis} from {before} to {after} changes no time {bound}"
 
 
 def _ratio(row: dict[str, Any], gpu: str) -> str:
