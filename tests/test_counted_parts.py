@@ -173,6 +173,17 @@ def test_extents_of_another_length_are_refused() -> None:
         )
 
 
+def test_a_cost_is_a_record_with_a_source() -> None:
+    number: Any = 30
+    with pytest.raises(MappingError, match="its cost is a int, not WorkerBundles"):
+        Codelet(name="C", fields=(), columns=(), compute=lambda *_: None, cost=number)
+
+
+def test_a_mapping_has_as_many_starts_as_tiles() -> None:
+    with pytest.raises(ValueError, match="2 tiles, 1 starts, 2 stops; give as many of each"):
+        TileMapping.split(0, np.arange(2), np.arange(1), np.arange(2) + 1)
+
+
 @pytest.mark.parametrize("pairable", [-1.0, 3.0])
 def test_more_than_all_bundles_cannot_be_pairable(pairable: float) -> None:
     wrong = cost(Term(bundles=2, extents=("e",), pairable=pairable))

@@ -196,6 +196,11 @@ class Codelet:
     along: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.cost, WorkerBundles | TileFormula):
+            raise MappingError(
+                f"codelet '{self.name}': its cost is a {type(self.cost).__name__}, not WorkerBundles (bundles by loop "
+                "level), shared_bundles(...) or a TileFormula"
+            )
         bundles = [*(term.bundles for term in self.flops)]
         if isinstance(self.cost, WorkerBundles):
             bundles += [self.cost.fixed, *(term.bundles for term in self.cost.terms)]

@@ -38,6 +38,10 @@ class TileMapping:
     def split(axis: int, tiles: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> TileMapping:
         """Intervals along an axis; neighbouring intervals on one tile are joined."""
         tiles, starts, stops = (np.asarray(column, np.int64) for column in (tiles, starts, stops))
+        if not len(tiles) == len(starts) == len(stops):
+            raise ValueError(
+                f"mapping: {len(tiles)} tiles, {len(starts)} starts, {len(stops)} stops; give as many of each"
+            )
         joined = np.ones(len(tiles), bool)
         joined[1:] = (tiles[1:] != tiles[:-1]) | (starts[1:] != stops[:-1])
         first = np.flatnonzero(joined)
