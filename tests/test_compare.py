@@ -48,7 +48,7 @@ def test_the_same_training_step_is_timed_on_every_tiled_machine(compared: RunPro
     assert not small.fits
 
 
-def test_an_interval_between_tiled_machines_pairs_the_same_ends(compared: RunProfile) -> None:
+def test_what_tiled_machines_share_cancels_in_the_interval_of_their_ratio(compared: RunProfile) -> None:
     for one in contenders(compared)[1:]:
         assert one.ratio is not None
         assert one.ratio_low <= one.ratio <= one.ratio_high

@@ -4,6 +4,7 @@
 somebody else made.
 """
 
+from mimdsim.profile.ratios import DoubtedSeconds, ratio_interval, seconds_by_source
 from mimdsim.profile.records import (
     Activity,
     Assumption,
@@ -29,6 +30,7 @@ __all__ = [
     "Assumption",
     "Change",
     "Doubt",
+    "DoubtedSeconds",
     "EnergyPart",
     "EnergyProfile",
     "GpuProfile",
@@ -42,5 +44,7 @@ __all__ = [
     "TiledProfile",
     "Training",
     "load_profile",
+    "ratio_interval",
     "save_profile",
+    "seconds_by_source",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mimdsim.base.phases import PHASES
-from mimdsim.profile import GpuProfile, RunProfile, TiledProfile
+from mimdsim.profile import GpuProfile, RunProfile, TiledProfile, ratio_interval, seconds_by_source
 from mimdsim.report.wording import significant
 
 BOUND = " (a bound)"  # beside strategies that nobody has built
@@ -20,8 +20,8 @@ class Contender:
     parts: seconds by PARTS on a tiled machine, by GPU_PARTS (what bounds each kernel) on a GPU.
     strongest: the fastest strategy of its machine that fits its memory and could be built. ratio: its seconds over
     those of the reference, the tiled machine that was trained on; None where there is none. A GPU's interval of the
-    ratio pairs the outermost corners of both intervals. Another tiled machine is costed by the same formulas, which are
-    off the same way on both: its interval pairs low with low and high with high.
+    ratio pairs the outermost corners of both intervals. Another tiled machine is costed by the same formulas, each of
+    which is off by the same share on both (`profile/ratios.py`).
     """
 
     title: str
@@ -122,14 +122,8 @@ def _of_tiled(tiled: TiledProfile, reference: TiledProfile) -> Contender:
     for span in tiled.spans:
         phases[span.phase] = phases.get(span.phase, 0.0) + tiled.seconds(span.cycles)
     phases["host"] = tiled.host_exposed_seconds
-    ratios = [
-        ours * inverse(theirs)
-        for ours, theirs in (
-            (tiled.seconds_low, reference.seconds_low),
-            (tiled.seconds_per_training_step, reference.seconds_per_training_step),
-            (tiled.seconds_high, reference.seconds_high),
-        )
-    ]
+    ratio = tiled.seconds_per_training_step * inverse(reference.seconds_per_training_step)
+    low, high = ratio_interval(seconds_by_source(tiled), seconds_by_source(reference))
     return Contender(
         title=tiled.title,
         strategy="compiled to tiles",
@@ -145,9 +139,9 @@ def _of_tiled(tiled: TiledProfile, reference: TiledProfile) -> Contender:
         bytes_needed=tiled.memory.peak_bytes,
         memory_bytes=tiled.memory.limit_bytes,
         strongest=False,
-        ratio=1.0 if tiled is reference else ratios[1],
-        ratio_low=1.0 if tiled is reference else min(ratios),
-        ratio_high=1.0 if tiled is reference else max(ratios),
+        ratio=ratio,
+        ratio_low=min(low, ratio),  # the ends are sums of parts, which may round past the ratio itself
+        ratio_high=max(high, ratio),
     )
 
 

@@ -6,17 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import matplotlib.style
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mimdsim.report.style import LAYER_COLOURS, STYLE, VERMILLION, panels
 
 MAX_LINES = 12
+DASHES = ("solid", (0, (6, 3)), (4, (2, 3)))  # taken in turn: lines that lie on each other are seen through the gaps
 
 
 def draw_sweep(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> Figure | None:
-    """Two panels over the values of `axes[0]`; one line per combination of the others. None without rows or axes.
+    """Three panels over the values of `axes[0]`; one line per combination of the others. None without rows or axes.
 
-    Hollow marks: points that do not fit tile memory; values without tiles are left out.
+    Hollow marks: points that do not fit tile memory; values without tiles are left out. Dashes take
+    turns and marks get smaller, so that lines that lie on each other are all seen.
     """
     timed = [row for row in rows if row["ms_per_training_step"] is not None]
     if not timed or not axes:
@@ -28,42 +31,55 @@ def draw_sweep(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> Figure | 
     for row in timed:
         lines.setdefault(", ".join(f"{key} = {row[key]}" for key in others), []).append(row)
     with matplotlib.style.context(STYLE, after_reset=True):
-        figure, (speed, memory) = panels(1, 2, width=10.5, height=4.2)
-        for index, (label, line) in enumerate(list(lines.items())[:MAX_LINES]):
+        figure, (speed, ratio, memory) = panels(1, 3, width=14.5, height=4.2)
+        drawn = list(lines.items())[:MAX_LINES]
+        for index, (label, line) in enumerate(drawn):
             colour = LAYER_COLOURS[index % len(LAYER_COLOURS)]
+            look = {"color": colour, "linestyle": DASHES[index % len(DASHES)], "label": label or None}
+            mark = 4 + 4 * (1 - index / len(drawn))
             x = [row[first] if numeric else names.index(str(row[first])) for row in line]
-            middle = [row["ms_per_training_step"] for row in line]
-            speed.plot(x, middle, color=colour, linewidth=1.5, label=label or None)
-            speed.fill_between(
-                x,
-                [row["ms_low"] for row in line],
-                [row["ms_high"] for row in line],
-                color=colour,
-                alpha=0.13,
-                linewidth=0,
-            )
-            kib = [row["peak_bytes"] / 1024 for row in line]
-            memory.plot(x, kib, color=colour, linewidth=1.5)
-            for panel, values in ((speed, middle), (memory, kib)):
-                for at, value, row in zip(x, values, line, strict=True):
-                    face = colour if row["fits"] else "white"
-                    panel.plot([at], [value], marker="o", color=colour, markerfacecolor=face, markersize=6)
+            for panel, middle, low, high in (
+                (speed, "ms_per_training_step", "ms_low", "ms_high"),
+                (ratio, "ratio", "ratio_low", "ratio_high"),
+            ):
+                bounds = [row[low] for row in line], [row[high] for row in line]
+                panel.fill_between(x, *bounds, color=colour, alpha=0.13, linewidth=0)
+                _line(panel, x, [row[middle] for row in line], line, look, mark)
+            _line(memory, x, [row["peak_bytes"] / 1024 for row in line], line, look, mark)
         limits = sorted({row["limit_bytes"] / 1024 for row in timed})
         if len(limits) == 1:
             memory.axhline(limits[0], color=VERMILLION, linewidth=1.2, linestyle="--")
             memory.text(
                 0.01, limits[0], " limit", color=VERMILLION, va="bottom", transform=memory.get_yaxis_transform()
             )
-        for panel in (speed, memory):
+        for panel in (speed, ratio, memory):
             panel.set_xlabel(first)
             panel.grid(True)
             panel.set_ylim(0, 1.08 * panel.get_ylim()[1])
             if not numeric:
                 panel.set_xticks(range(len(names)), names)
+        ratio.axhline(1, color="black", linewidth=0.8)
         speed.set_ylabel("ms per training step (band: interval)")
+        ratio.set_ylabel("times the first point's (band: interval)")
         memory.set_ylabel("KiB on the fullest tile (hollow: does not fit)")
         speed.set_title("Time")
+        ratio.set_title("Time beside the first point")
         memory.set_title("Memory")
         if others:
-            figure.legend(loc="outside lower center", ncols=min(4, len(lines)))
+            handles, labels = speed.get_legend_handles_labels()
+            figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(lines)))
     return figure
+
+
+def _line(
+    panel: Axes,
+    x: Sequence[float],
+    values: Sequence[float],
+    rows: Sequence[dict[str, Any]],
+    look: dict[str, Any],
+    mark: float,
+) -> None:
+    panel.plot(x, values, linewidth=1.6, **look)
+    for at, value, row in zip(x, values, rows, strict=True):
+        face = look["color"] if row["fits"] else "white"
+        panel.plot([at], [value], marker="o", color=look["color"], markerfacecolor=face, markersize=mark)

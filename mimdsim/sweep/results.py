@@ -12,11 +12,14 @@ from typing import Any
 
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.files import write_atomically
+from mimdsim.profile import DoubtedSeconds, ratio_interval
 
+RATIOS = ("ratio", "ratio_low", "ratio_high")  # of the time to that of the first point that has one
 RESULTS = (
     "ms_per_training_step",
     "ms_low",
     "ms_high",
+    *RATIOS,
     "compute_cycles",
     "exchange_cycles",
     "sync_cycles",
@@ -29,6 +32,7 @@ RESULTS = (
     "millijoules",
     "samples_per_second",
 )
+POINT_RESULTS = (*(name for name in RESULTS if name not in RATIOS), "seconds_by_source")  # of a point alone
 NO_EFFECT = 0.002  # of the time: a change that is not worth a look
 GPU_RESULTS = ("published_ms", "strongest_ms", "strongest_low_ms", "strongest_high_ms", "strongest", "strongest_mj")
 
@@ -43,9 +47,35 @@ def load_point(path: Path) -> dict[str, Any]:
         row = json.loads(path.read_text())
     except (OSError, ValueError) as problem:
         raise DataFileError(path, f"is no sweep point ({problem}); delete it to compute it again") from None
-    if not isinstance(row, dict) or any(name not in row for name in RESULTS):
+    if not isinstance(row, dict) or any(name not in row for name in POINT_RESULTS):
         raise DataFileError(path, "lacks results; delete it to compute it again")
+    parts = row["seconds_by_source"] or []
+    if not isinstance(parts, list) or any(not isinstance(part, list) or len(part) != 3 for part in parts):
+        raise DataFileError(path, "has no seconds by source; delete it to compute it again")
     return row
+
+
+def with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows whose "seconds_by_source" has become the ratio of the time to the first row's that has one, with interval.
+
+    What is off in a cost is off by the same share in both (`profile/ratios.py`), so the interval of a ratio is much
+    narrower than those of the times.
+    """
+    parts = [
+        tuple(DoubtedSeconds(source=name, seconds=seconds, half_width=reach) for name, seconds, reach in found or ())
+        for found in (row["seconds_by_source"] for row in rows)
+    ]
+    first = next((row["ms_per_training_step"] for row in rows if row["ms_per_training_step"]), None)
+    theirs = next((part for part, row in zip(parts, rows, strict=True) if row["ms_per_training_step"]), ())
+    found = []
+    for row, ours in zip(rows, parts, strict=True):
+        ratios: tuple[float | None, ...] = (None, None, None)
+        if row["ms_per_training_step"] and first:
+            ratios = (row["ms_per_training_step"] / first, *ratio_interval(ours, theirs))
+        kept = {name: value for name, value in row.items() if name != "seconds_by_source"}
+        rounded = (None if value is None else round(value, 6) for value in ratios)
+        found.append(kept | dict(zip(RATIOS, rounded, strict=True)))
+    return found
 
 
 def shown(value: Any) -> Any:
@@ -85,26 +115,34 @@ def write_results(rows: list[dict[str, Any]], axes: list[str], folder: Path, gpu
 
 
 def table_lines(rows: list[dict[str, Any]], axes: list[str], gpus: tuple[str, ...] = ()) -> list[str]:
-    """The table for the console: changed fields, milliseconds with interval, cycle shares, memory, and per GPU the
-    milliseconds as published and of its strongest strategy, and how often they hold the tiled machine's milliseconds,
-    with the interval from the outermost ends of both."""
-    header = [*axes, "ms/step", "interval", "compute", "exchange", "sync", "peak KiB", "fits"]
+    """The table for the console.
+
+    Changed fields, milliseconds with interval, how many times the first row's they are with the interval of that ratio,
+    cycle shares, memory; per GPU the milliseconds as published and of its strongest strategy, and how often they hold
+    the tiled machine's, with the interval from the outermost ends of both.
+    """
+    header = [*axes, "ms/step", "interval", "times the first", "compute", "exchange", "sync", "peak KiB", "fits"]
     header += [f"{gpu} {what}" for gpu in gpus for what in ("published ms", "strongest ms", "ms / tiled ms")]
     cells = [header]
     for row in rows:
         line = [str(row[key]) for key in axes]
         if row["ms_per_training_step"] is None:
-            cells.append([*line, "-", "-", "-", "-", "-", "-", "no tiles", *_gpu_cells(row, gpus)])
+            cells.append([*line, "-", "-", "-", "-", "-", "-", "-", "no tiles", *_gpu_cells(row, gpus)])
             continue
         total = max(1, row["compute_cycles"] + row["exchange_cycles"] + row["sync_cycles"])
         shares = [f"{100 * row[name] / total:.0f} %" for name in ("compute_cycles", "exchange_cycles", "sync_cycles")]
         interval = f"{row['ms_low']:.3g}-{row['ms_high']:.3g}"
         memory = f"{row['peak_bytes'] / 1024:.0f}"
         fits = "yes" if row["fits"] else f"no, {(row['peak_bytes'] - row['limit_bytes']) / 1024:.0f} KiB over"
-        cells.append([*line, f"{row['ms_per_training_step']:.4g}", interval, *shares, memory, fits])
+        cells.append([*line, f"{row['ms_per_training_step']:.4g}", interval, _times(row), *shares, memory, fits])
         cells[-1] += _gpu_cells(row, gpus)
     widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
     return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
+
+
+def _times(row: dict[str, Any]) -> str:
+    ratio, low, high = (row[name] for name in RATIOS)
+    return f"{ratio:.3g}" if low == high else f"{ratio:.3g} ({low:.3g}-{high:.3g})"
 
 
 def note_lines(rows: list[dict[str, Any]], axes: list[str]) -> list[str]:

@@ -22,6 +22,7 @@ from mimdsim.base.errors import DataFileError, DoesNotFit
 from mimdsim.base.files import dump_json, writable_folder, write_atomically
 from mimdsim.compiler import fits_executable
 from mimdsim.graph import training_graph
+from mimdsim.profile import seconds_by_source
 from mimdsim.program import RecordedActivity
 from mimdsim.run import (
     beyond_sources,
@@ -34,7 +35,7 @@ from mimdsim.run import (
     unused_chips,
 )
 from mimdsim.sweep.points import Point
-from mimdsim.sweep.results import RESULTS, gpu_columns, load_point, shown
+from mimdsim.sweep.results import POINT_RESULTS, gpu_columns, load_point, shown, with_ratios
 from mimdsim.workload import filled_activity, network_of
 
 
@@ -59,7 +60,7 @@ def run_sweep(
     for point in points:
         row = load_point(folder / "points" / f"{point.key}.json")
         rows.append({**{key: shown(value) for key, value in point.changes}, **row})
-    return rows
+    return with_ratios(rows)
 
 
 def _in_processes(
@@ -108,7 +109,7 @@ def _time_point(point: Point, folder: Path) -> None:
     try:
         compiled = compile_workload(point.workload, point.machine, must_fit=False)
     except DoesNotFit as refusal:  # too few tiles: nothing to time
-        row: dict[str, Any] = dict.fromkeys(RESULTS)
+        row: dict[str, Any] = dict.fromkeys(POINT_RESULTS)
         row |= {"fits": False, "note": str(refusal)}
     else:
         if point.fill is None:
@@ -135,6 +136,7 @@ def _time_point(point: Point, folder: Path) -> None:
             "fits": compiled.memory.peak_bytes <= limit and fits_executable(compiled.memory, point.machine),
             "millijoules": round(1e3 * profile.energy.joules, 6) if profile.energy else None,
             "samples_per_second": round(point.workload.training.batch / profile.seconds_per_training_step, 3),
+            "seconds_by_source": [[part.source, part.seconds, part.half_width] for part in seconds_by_source(profile)],
             "note": "; ".join(cautions),
         }
     row |= _on_gpus(point, activity)

@@ -56,7 +56,7 @@ def time_program(
         )
     spans += _loop_spans(program, machine)
     loops = sum(span.sync_cycles for span in spans[len(loads) :])
-    doubts = what_is_doubted(loads, path, loops)
+    doubts = what_is_doubted(loads, path, loops, machine)
     clock = machine.chip.clock_hz
     stream = input_bytes(program) / machine.host.bytes_per_second + machine.host.request_seconds
     cycles = sum(span.cycles for span in spans)
@@ -184,8 +184,12 @@ def _other_model(machine: MimdMachine) -> MimdMachine:
     return changed
 
 
-def what_is_doubted(loads: tuple[SuperstepLoad, ...], path: tuple[PathPart, ...], loops: int) -> tuple[Doubt, ...]:
-    """What the half width of the interval is made of, widest first."""
+def what_is_doubted(
+    loads: tuple[SuperstepLoad, ...], path: tuple[PathPart, ...], loops: int, machine: MimdMachine
+) -> tuple[Doubt, ...]:
+    """What the half width of the interval is made of, widest first; machines with the same names share a source."""
+    exchange = f"exchange on the chip, {machine.exchange.model} model"
+    sync = "sync, a share of the exchange" if machine.sync.exchange_share else "sync"
     cycles: dict[tuple[str, str], float] = {}
 
     def add(name: str, kind: str, more: float) -> None:
@@ -194,9 +198,9 @@ def what_is_doubted(loads: tuple[SuperstepLoad, ...], path: tuple[PathPart, ...]
     for load, part in zip(loads, path, strict=True):
         for name, kind, share in load.parts:
             add(name, kind, part.compute * share)
-        add("exchange on the chip", EXCHANGE_KIND, part.exchange - part.link)
+        add(exchange, EXCHANGE_KIND, part.exchange - part.link)
         add("exchange over links", EXCHANGE_KIND, part.link)
-        add("sync", SYNC_KIND, part.sync)
+        add(sync, SYNC_KIND, part.sync)
     add("loop control", LOOP_KIND, loops)
     doubts = [
         Doubt(name=name, kind=kind, cycles=round(size), half_width_cycles=round(size * UNCERTAINTY[kind]))

@@ -1,0 +1,77 @@
+"""How far the ratio of two times may be off when both rest on the same costs.
+
+A cost that is counted too low is too low in both, so most of what is doubtful about a time cancels in a ratio. Every
+source is taken to be off by the same share in both times, anywhere between its bounds, and all of them independently
+of each other: the interval is that of the worst combination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mimdsim.profile.records import TiledProfile
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoubtedSeconds:
+    """Seconds that share a source, and by how many seconds at most they are off."""
+
+    source: str
+    seconds: float
+    half_width: float
+
+
+def seconds_by_source(profile: TiledProfile) -> tuple[DoubtedSeconds, ...]:
+    """Every source's part of the seconds of a training step; what is left has no doubt (a host stream not hidden).
+
+    A profile that does not say what its interval is made of is one source of its own, which nothing else shares.
+    """
+    whole = profile.seconds_per_training_step
+    if not profile.doubts:
+        reach = profile.seconds_high - whole
+        return (DoubtedSeconds(source=f"all of {profile.machine}", seconds=whole, half_width=reach),)
+    parts = [
+        DoubtedSeconds(
+            source=f"{doubt.name} ({doubt.kind})",
+            seconds=profile.seconds(doubt.cycles),
+            half_width=profile.seconds(doubt.half_width_cycles),
+        )
+        for doubt in profile.doubts
+    ]
+    rest = whole - sum(part.seconds for part in parts)
+    return (*parts, DoubtedSeconds(source="", seconds=rest, half_width=0.0))
+
+
+def ratio_interval(ours: Iterable[DoubtedSeconds], theirs: Iterable[DoubtedSeconds]) -> tuple[float, float]:
+    """Least and largest ratio of our seconds to theirs; infinity where theirs may be none."""
+    ours, theirs = tuple(ours), tuple(theirs)
+    inverse = _largest(theirs, ours)
+    return (1 / inverse if inverse else float("inf")), _largest(ours, theirs)
+
+
+def _largest(above: tuple[DoubtedSeconds, ...], below: tuple[DoubtedSeconds, ...]) -> float:
+    """The largest ratio. A source that weighs more above than below is slow there, the others are fast.
+
+    The largest ratio itself decides which weigh more, so sources change sides one by one in the order of their weight.
+    """
+    reach_above = {part.source: part.half_width for part in above}
+    reach_below = {part.source: part.half_width for part in below}
+    sources = [*reach_above, *(source for source in reach_below if source not in reach_above)]
+    pairs = [(reach_above.get(source, 0.0), reach_below.get(source, 0.0)) for source in sources]
+    pairs.sort(key=lambda pair: -(pair[0] / pair[1] if pair[1] else float("inf")))
+    top = sum(part.seconds for part in above) - sum(reach_above.values())
+    bottom = sum(part.seconds for part in below) - sum(reach_below.values())
+    best = _over(top, bottom)
+    for more, less in pairs:
+        top, bottom = top + 2 * more, bottom + 2 * less
+        best = max(best, _over(top, bottom))
+    return best
+
+
+def _over(top: float, bottom: float) -> float:
+    """top / bottom for times, which are never below none whatever rounding left; no time over no time is 1."""
+    top, bottom = max(top, 0.0), max(bottom, 0.0)
+    if bottom:
+        return top / bottom
+    return float("inf") if top else 1.0
