@@ -48,12 +48,13 @@ them a compilation of 8 to 20 minutes and a profiler. The questions are in our w
 Where nothing else is said: the published two- and four-layer N-MNIST networks (`nmnist-2`: 2312-1466-1466-10,
 `nmnist-4`: 2312-734-734-732-732-10), batch 48, 100 timesteps, on a Bow with 1,472 tiles, tile-wise state gradient,
 {data}. S is the spike capacity of the hidden layers. Milliseconds are per training step, in brackets the interval, or
-the change against the first variant.
-Cycles are of one timestep, forward and backward together.
+the change against the first variant in per cent and its interval. Cycles are of one timestep, forward and backward together.
 
 How sure is it? Every cost has a kind of source that widens the interval: published ±10 %, derived ±30 %, assumed ±50 %,
 added up as if all erred the same way. Two variants share nearly all their numbers, so a difference is surer than the
-milliseconds it is between, unless it rests on one number alone; then the text says which.
+milliseconds it is between: in the interval of a change every cost that both share is off by the same share in both, any
+two costs independently of each other, and the worst combination counts. What a variant changes is taken as said (a
+machine of 8 bytes a cycle has 8). Where a change rests on one number alone the text says which.
 """
 RANDOM = "random input at the mean rate of N-MNIST (12.7 ids in 1 ms)"
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mimdsim.compiler import Compiled
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.profile import TiledProfile
+from mimdsim.profile import TiledProfile, ratio_interval, seconds_by_source
 from mimdsim.program import RecordedActivity
 from mimdsim.program.codelet import UNCERTAINTY
 from mimdsim.run import compile_workload, open_data, retime, train_workload
@@ -138,7 +138,12 @@ def change(profile: TiledProfile, base: TiledProfile) -> str:
 
 
 def with_change(profile: TiledProfile, base: TiledProfile) -> str:
-    return ms(profile) if profile is base else f"{ms(profile)} ({change(profile, base)})"
+    """Milliseconds, the change in per cent against the base, and its interval: what both share errs alike."""
+    if profile.seconds_per_training_step == base.seconds_per_training_step:
+        return ms(profile)
+    middle = 100 * (profile.seconds_per_training_step / base.seconds_per_training_step - 1)
+    low, high = (100 * (end - 1) for end in ratio_interval(seconds_by_source(profile), seconds_by_source(base)))
+    return f"{ms(profile)} ({middle:+.1f}, {low:+.1f} to {high:+.1f} %)"
 
 
 def turns(profile: TiledProfile) -> int:

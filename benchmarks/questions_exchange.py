@@ -139,9 +139,10 @@ def short_formats(bench: Bench) -> list[str]:
         "stores 32 bits at least, so that putting a short id into its word costs 8 bundles. Half values work on "
         "four neurons at a time. The published networks have two a tile: with half they have four on half the tiles "
         "and get slower (four neurons in 32 bits: section 9). From four neurons a tile on half pays, the more the "
-        "more neurons a vertex has. Cycles of half are derived from the same loops with wider vectors (30 %); what "
-        "half arithmetic does to learning is told in convergence.md. In the multi-neuron networks (10 timesteps, batch "
-        "24) real activity lies between the two rows.",
+        "more neurons a vertex has. Cycles of half are derived from the same loops with wider vectors (30 %), but as "
+        "code of their own, so that nothing cancels in the interval: it decides for the widest multi-neuron network "
+        "alone. What half arithmetic does to learning is told in convergence.md. In the multi-neuron networks (10 "
+        "timesteps, batch 24) real activity lies between the two rows.",
     ]
 
 
