@@ -47,8 +47,10 @@ them a compilation of 8 to 20 minutes and a profiler. The questions are in our w
 
 Where nothing else is said: the published two- and four-layer N-MNIST networks (`nmnist-2`: 2312-1466-1466-10,
 `nmnist-4`: 2312-734-734-732-732-10), batch 48, 100 timesteps, on a Bow with 1,472 tiles, tile-wise state gradient,
-{data}. S is the spike capacity of the hidden layers. Milliseconds are per training step, in brackets the interval, or
-the change against the first variant in per cent and its interval. Cycles are of one timestep, forward and backward together.
+{data}.
+S is the spike capacity of the hidden layers. Milliseconds are per training step, in brackets the interval, or the
+change against the first variant in per cent and its interval.
+Cycles are of one timestep, forward and backward together.
 
 How sure is it? Every cost has a kind of source that widens the interval: published ±10 %, derived ±30 %, assumed ±50 %,
 added up as if all erred the same way. Two variants share nearly all their numbers, so a difference is surer than the
