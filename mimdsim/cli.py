@@ -120,7 +120,7 @@ def _run(
     from mimdsim.report import summary_lines, write_report
     from mimdsim.run import simulate
     from mimdsim.workload import load_workload
-    from mimdsim.workload.interchange.safetensors_file import write_safetensors
+    from mimdsim.workload.interchange.trained_file import write_trained
 
     workload, changes = load_workload(workload_name, changed[0]), changed[0] | changed[1]
     folder = out or Path("reports") / f"{workload.name}-{kind or tiled[0].name}{changes_mark(changes)}"
@@ -129,7 +129,7 @@ def _run(
     with _says_how_to_go_on(checkpoint), folders_to_write(*filter(None, needed)), Bars() as bars:
         made = simulate(workload, tiled[0], gpus, beside=tiled[1:], progress=bars.show, changes=changes, **options)
         save_profile(folder / "profile.json", made.profile)
-        write_safetensors(folder / "weights.safetensors", made.log.weights)
+        write_trained(folder / "weights.safetensors", made.log.weights, workload)
         write_report(made.profile, folder, bars.show)
     for line in summary_lines(made.profile):
         click.echo(line)

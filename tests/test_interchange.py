@@ -23,6 +23,7 @@ from mimdsim.workload.interchange.model_file import read_model
 from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir
 from mimdsim.workload.interchange.safetensors_file import MAX_TENSORS, read_safetensors, write_safetensors
+from mimdsim.workload.interchange.trained_file import other_neurons, write_trained
 
 pytest.importorskip("h5py")
 WORKLOAD = """
@@ -233,6 +234,24 @@ def test_run_leaves_weights(tmp_path: Path, small: Path, monkeypatch: pytest.Mon
     typed("run", small, "mk2", "--gpu", "none", "--out", tmp_path / "report", "--set", "chip.tiles=24")
     found = read_safetensors(tmp_path / "report/weights.safetensors")
     assert {name: array.shape for name, array in found.items()} == {"w.hidden0": (6, 5), "w.output": (5, 3)}
+    changed = load_workload(str(small), {"network.delay": 0})
+    assert other_neurons(tmp_path / "report/weights.safetensors", changed) == ["delay 1, here 0"]
+
+
+def test_weights_of_other_neurons_are_told_at_export(tmp_path: Path, small: Path) -> None:
+    here = load_workload(str(small))
+    there = load_workload(str(small), {"network.threshold": 3.0, "network.surrogate_slope": 2.0})
+    weights = initial_weights(network_of(here), 1, 2.0, 0.1)
+    for workload, told in ((here, False), (there, True)):
+        write_trained(tmp_path / "weights.safetensors", weights, workload)
+        found = read_safetensors(tmp_path / "weights.safetensors")
+        np.testing.assert_array_equal(found["w.output"], weights["w.output"])
+        said = typed("export", small, "--weights", tmp_path / "weights.safetensors", "--out", tmp_path / "small.nir")
+        assert ("was trained with other neurons (network.threshold 3.0, here 2.0);" in said) == told
+        assert "surrogate" not in said
+    for strange in ("[1]", "{", "[" * 100_000):
+        write_safetensors(tmp_path / "odd.safetensors", weights, {"mimdsim.network": strange})
+        assert other_neurons(tmp_path / "odd.safetensors", here) == []
 
 
 def test_written_descriptions_are_toml_whatever_the_names(tmp_path: Path, small: Path) -> None:

@@ -10,6 +10,7 @@ from mimdsim.workload.describe import Workload
 from mimdsim.workload.interchange.layers import network_of_layers
 from mimdsim.workload.interchange.nir_writing import nir_of_network, write_nir
 from mimdsim.workload.interchange.start import given_weights
+from mimdsim.workload.interchange.trained_file import other_neurons
 from mimdsim.workload.interchange.weights_file import checked_weights, read_arrays
 from mimdsim.workload.network import network_of
 
@@ -36,6 +37,11 @@ def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: 
     writable_folder(out.parent)
     write_nir(out, nir_of_network(populations, names))
     lines = [f"{populations.title}, a timestep of {dt:g} s = tau / r, written to {out}"]
+    if weights is not None and (differing := other_neurons(weights, workload)):
+        lines.append(
+            f"note: {weights} was trained with other neurons (network.{'; network.'.join(differing)}); what is written "
+            "has the workload's"
+        )
     noted = {each.dynamics.reset for each in populations.populations if each.spiking} - {"zero"}
     lines += [
         f"note: NIR resets to a value; '{reset}' stands in the metadata, which others do not read" for reset in noted
