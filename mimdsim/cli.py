@@ -49,7 +49,7 @@ main.add_command(import_command)
 main.add_command(export_command)
 
 
-@main.command()
+@main.command(short_help="Train a workload on tiles, profile it, write a report.")
 @WORKLOAD
 @click.argument("machine", default="bow")
 @click.option("--out", type=click.Path(path_type=Path), help=FOLDER.format("MACHINE"))
@@ -81,7 +81,7 @@ def run(
     _run(workload, (tiled,), beside, out, changed, dump=dump, checkpoint=checkpoint, resume=resume)
 
 
-@main.command()
+@main.command(short_help="Tiled machines and GPUs on the same training graph.")
 @WORKLOAD
 @click.argument("machines", nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), help=FOLDER.format("compared"))
@@ -147,7 +147,7 @@ def _says_how_to_go_on(checkpoint: Path | None) -> Iterator[None]:
         raise
 
 
-@main.command()
+@main.command(short_help="Time every combination of field values.")
 @WORKLOAD
 @click.argument("machine", default="bow")
 @click.option(
@@ -211,7 +211,7 @@ def sweep(
     click.echo("Written: " + ", ".join(str(path) for path in paths))
 
 
-@main.command()
+@main.command(short_help="Hold a mapping against rules, memory and the graph's meaning.")
 @WORKLOAD
 @click.argument("machine", default="bow")
 @click.option("--program", type=click.Path(path_type=Path), help="Python file with build(subject) -> Program.")
@@ -306,7 +306,7 @@ def _check_references(files: tuple[Path, ...], data: Path | None, page: Path | N
     return OUT_OF_TOLERANCE if any(row.within is False for row in rows) else 0
 
 
-@main.command()
+@main.command(short_help="Draw the report of a saved profile again.")
 @click.argument("profile", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write (default: beside the profile).")
 def report(profile: Path, out: Path | None) -> None:
@@ -322,7 +322,7 @@ def report(profile: Path, out: Path | None) -> None:
     click.echo(f"\nReport: {paths[0]}")
 
 
-@main.command("list")
+@main.command("list", short_help="Name the workloads and machines that ship with the project.")
 def list_everything() -> None:
     """Name the workloads and machines that ship with the project."""
     from mimdsim.machine import list_machines, load_machine

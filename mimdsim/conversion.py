@@ -11,7 +11,7 @@ from mimdsim.base.errors import DescriptionError
 RESETS = ("file", "zero", "zero_after", "subtract", "subtract_decayed", "none")
 
 
-@click.command("import")
+@click.command("import", short_help="Turn a NIR graph or a state dict into a workload.")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write (default imported/MODEL).")
 @click.option("--workload", default="", help="Take data, training and mapping from this workload (default: random).")
@@ -51,7 +51,7 @@ def import_command(
     click.echo(f"\nRun it: mimdsim run {written}")
 
 
-@click.command("export")
+@click.command("export", short_help="Write a network with trained weights as a NIR graph.")
 @click.argument("workload")
 @click.option("--weights", type=click.Path(path_type=Path), help="Trained weights (default: what the workload names).")
 @click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FILE.nir", help="File to write.")

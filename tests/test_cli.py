@@ -24,6 +24,12 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_help_says_what_every_command_does_in_whole_sentences() -> None:
+    lines = mimdsim("-h").split("Commands:\n")[1].splitlines()
+    assert len(lines) == 8
+    assert all(line.endswith(".") and not line.endswith("..") for line in lines)
+
+
 def test_list_names_workloads_and_machines() -> None:
     output = mimdsim("list")
     assert "digits" in output

@@ -210,4 +210,7 @@ def test_what_changes_no_time_is_said_under_the_table() -> None:
     rows.append(rows[0] | {"exchange.bytes_per_cycle": 8, "ms_per_training_step": None})  # did not fit
     axes = ["tile.worker_contexts", "exchange.bytes_per_cycle"]
     (line,) = note_lines(rows, axes)
-    assert line.startswith("= tile.worker_contexts from 6 to 12 changes no time by more than 0.2%")
+    assert line == "= tile.worker_contexts from 6 to 12 changes no time by more than 0.2%: it binds nothing here"
+    steeper = [{"network.surrogate_slope": slope, "ms_per_training_step": 2.0, "note": ""} for slope in (1, 10)]
+    (line,) = note_lines(steeper, ["network.surrogate_slope"])
+    assert line == "= network.surrogate_slope from 1 to 10 changes no time by more than 0.2%"

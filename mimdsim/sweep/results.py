@@ -13,6 +13,7 @@ from typing import Any
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.files import write_atomically
 from mimdsim.profile import DoubtedSeconds, ratio_interval
+from mimdsim.sweep.points import MACHINE_SECTIONS
 
 RATIOS = ("ratio", "ratio_low", "ratio_high")  # of the time to that of the first point that has one
 RESULTS = (
@@ -169,8 +170,8 @@ def _without_effect(rows: list[dict[str, Any]], axis: str, axes: list[str]) -> I
         pairs = [(by_value[before][key], by_value[after][key]) for key in by_value[before] if key in by_value[after]]
         changes = [abs(two["ms_per_training_step"] / one["ms_per_training_step"] - 1) for one, two in pairs]
         if changes and max(changes) < NO_EFFECT:
-            bound = f"by more than {NO_EFFECT:.1%}: it binds nothing here"
-            yield f"= {axis} from {before} to {after} changes no time {bound}"
+            why = ": it binds nothing here" if axis.split(".")[0] in MACHINE_SECTIONS else ""
+            yield f"= {axis} from {before} to {after} changes no time by more than {NO_EFFECT:.1%}{why}"
 
 
 def _ratio(row: dict[str, Any], gpu: str) -> str:
