@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -223,4 +224,7 @@ def test_a_cheaper_codelet_is_timed_beside_the_compiled_one(tmp_path: Path) -> N
     )
     output = mimdsim("check", "digits", "bow", "--program", str(path))
     assert " ms) a training step of 6 timesteps and batch 8, the compiled program takes" in output
-    assert "(-" in output.splitlines()[-1]
+    saved = re.search(r"\((-[\d.]+)%, interval (-[\d.]+)% to (-[\d.]+)%\)", output.splitlines()[-1])
+    assert saved
+    change, low, high = map(float, saved.groups())
+    assert low < change < high
