@@ -41,6 +41,10 @@ def test_list_names_workloads_and_machines() -> None:
     ("arguments", "message"),
     [
         (("run", "digitz"), "did you mean 'digits'?"),
+        (("run", "/dev/zero"), "/dev/zero is no regular file"),
+        (("check", "--references", "/dev/zero"), "/dev/zero is no regular file"),
+        (("run", "digits", "--set", "network.activity=0.3"), "is not read, as network.capacity = [24, 12, 10] gives"),
+        (("run", "digits", "--set", "seed=99999999999999999999"), "'seed' (by --set): must be less than"),
         (("run", "digits", "bov"), "did you mean 'bow'?"),
         (("run", "digits", "bow", "--set", "training.batchs=3"), "did you mean 'batch'?"),
         (("run", "digits", "bow", "--set", "tile.sram_byte=3"), "did you mean 'sram_bytes'?"),

@@ -83,6 +83,23 @@ def same_refusal(wrong: Program, pattern: str) -> None:
     assert verify(wrong, TILES)[0].message == str(refused.value)
 
 
+# ---- columns
+
+
+def test_loops_run_a_whole_number_of_times_and_never_fewer_than_none() -> None:
+    with pytest.raises(ValueError, match=r"extent 'cells' is -3 for vertex 1; a loop runs no fewer than 0 times"):
+        program(extents={"cells": np.array([2, -3, 2, 2])[:TILES]})
+    with pytest.raises(ValueError, match=r"extent 'cells' must be whole numbers in one column, given float64"):
+        program(extents={"cells": np.full(TILES, 0.5)})
+
+
+def test_intervals_of_a_mapping_are_whole_numbers() -> None:
+    with pytest.raises(ValueError, match=r"mapping: starts must be whole numbers in one column, given float64 \[1\]"):
+        TileMapping(axis=0, tiles=np.zeros(1, np.int64), starts=np.zeros(1), stops=np.ones(1, np.int64))
+    listed = TileMapping(axis=0, tiles=[0, 1], starts=[0, 2], stops=[2, 6])  # type: ignore[arg-type]
+    assert listed.owner(3) == 1
+
+
 # ---- phases
 
 

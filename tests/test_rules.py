@@ -165,6 +165,29 @@ def test_a_delivery_of_the_whole_is_none_of_a_timestep() -> None:
         assert f"reads {box}, which lies on tile 0 and is not delivered" in message
 
 
+def in_runs(axis: int, edges: list[int]) -> TileMapping:
+    ends = np.array(edges)
+    return TileMapping.split(axis, np.arange(len(edges) - 1), ends[:-1], ends[1:])
+
+
+@pytest.mark.parametrize(
+    ("mapping", "shape", "box", "said"),
+    [
+        (in_runs(0, [0, 2, 6]), (6, 2), ("a:b", ":"), "x[2, 0] on "),
+        (in_runs(FLAT, [0, 5, 12]), (6, 2), ("a:b", ":"), "x[2, 1] on "),
+        (TileMapping.on(1, 0, 6), (6, 2), ("a:b", ":"), ""),
+    ],
+)
+def test_what_is_not_delivered_is_told_from_its_first_element_on_another_tile(
+    mapping: TileMapping, shape: tuple[int, ...], box: tuple[str, ...], said: str
+) -> None:
+    reading = table([("x", "read", box), ("y", "write", ("k",))], [0], a=[0], b=[6], k=[0])
+    made = program([variable("x", shape, mapping), variable("y", (1,), TileMapping.on(0, 0, 1))], step(reading))
+    ((rule, message),) = problems(made)
+    assert rule == "reads are local or delivered"
+    assert f"reads x[0:6, 0:2], which {'from ' if said else ''}{said}lies on tile 1 and is not delivered" in message
+
+
 # ---- timesteps
 
 

@@ -13,6 +13,21 @@ from typing import Any
 from mimdsim.base.errors import MimdsimError
 
 
+def read_bounded_text(path: Path, most: int) -> str:
+    """The UTF-8 text of a file of at most `most` bytes.
+
+    Raises OSError, also for what is no regular file (a device may never end), UnicodeDecodeError, and ValueError for a
+    longer file.
+    """
+    if path.exists() and not path.is_file():
+        raise IsADirectoryError(f"{path} is a folder") if path.is_dir() else OSError(f"{path} is no regular file")
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"is over {most:,} bytes")
+    return content.decode("utf-8")
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write to a temporary name beside `path`, then rename: a reader never sees half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)

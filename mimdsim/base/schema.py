@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 
 from mimdsim.base.errors import DescriptionError, suggest
+from mimdsim.base.files import read_bounded_text
 from mimdsim.base.units import parse_quantity
 
 MAX_DESCRIPTION_BYTES = 1 << 20
@@ -73,15 +74,15 @@ S = TypeVar("S", bound=Section)
 def read_toml(path: Path) -> tuple[dict[str, Any], str]:
     """The table and the text of a TOML file; raises DescriptionError that names file and line."""
     try:
-        size = path.stat().st_size
-        if size > MAX_DESCRIPTION_BYTES:
-            raise DescriptionError(str(path), [f"is {size} bytes; a description has at most {MAX_DESCRIPTION_BYTES}"])
-        text = path.read_text(encoding="utf-8")
-        return tomllib.loads(text), text
+        text = read_bounded_text(path, MAX_DESCRIPTION_BYTES)
     except FileNotFoundError:
         raise DescriptionError(str(path), ["no such file"]) from None
     except (OSError, UnicodeDecodeError) as problem:
         raise DescriptionError(str(path), [f"cannot be read as text: {problem}"]) from None
+    except ValueError:
+        raise DescriptionError(str(path), [f"a description has at most {MAX_DESCRIPTION_BYTES} bytes"]) from None
+    try:
+        return tomllib.loads(text), text
     except (tomllib.TOMLDecodeError, RecursionError) as problem:
         raise DescriptionError(str(path), [f"is not TOML: {problem}"]) from None
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mimdsim.base.errors import DataFileError, MimdsimError
-from mimdsim.base.files import dump_json
+from mimdsim.base.files import dump_json, read_bounded_text
 from mimdsim.check.published_runs import golden_rows, training_step_rows
 from mimdsim.check.sparse_products import COLUMNS as SPARSE_COLUMNS
 from mimdsim.check.sparse_products import sparse_product_rows
@@ -87,13 +87,13 @@ def check_files(files: tuple[Path, ...], data: Path | None, progress: Progress) 
 
 def _check_file(path: Path, data: Path | None, progress: Progress) -> list[Row]:
     try:
-        if path.stat().st_size > MAX_REFERENCE_BYTES:
-            raise DataFileError(path, f"is over {MAX_REFERENCE_BYTES} bytes, not a table of figures")
-        text = path.read_text(encoding="utf-8")
+        text = read_bounded_text(path, MAX_REFERENCE_BYTES)
     except FileNotFoundError:
         raise DataFileError(path, "no such file; --references takes tables as in references/README.md") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise DataFileError(path, f"cannot be read as text: {problem}") from None
+    except ValueError:
+        raise DataFileError(path, f"is over {MAX_REFERENCE_BYTES} bytes, not a table of figures") from None
     if path.suffix == ".json":
         try:
             cases = json.loads(text)

@@ -5,10 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 REPLICATED = -1
 FLAT = -2
 PER_TIMESTEP = -3
+
+
+def whole_numbers(what: str, values: ArrayLike) -> np.ndarray:
+    """A column of integers as an array, itself where it is one; raises ValueError for anything else."""
+    column = np.asarray(values)
+    if not column.size:
+        return column.astype(np.int64, copy=False)
+    if column.ndim != 1 or column.dtype.kind not in "iu":
+        raise ValueError(f"{what} must be whole numbers in one column, given {column.dtype} {list(column.shape)}")
+    return column
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,6 +37,8 @@ class TileMapping:
     stops: np.ndarray
 
     def __post_init__(self) -> None:
+        for name in ("tiles", "starts", "stops"):
+            object.__setattr__(self, name, whole_numbers(f"mapping: {name}", getattr(self, name)))
         if self.axis != REPLICATED:
             if not len(self.tiles) == len(self.starts) == len(self.stops):
                 raise ValueError(

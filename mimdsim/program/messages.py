@@ -60,7 +60,9 @@ def _readings(program: Program, number: int, delivery: Delivery, room: int) -> _
     mapping = spatial_mapping(variable, drop)
     if int(runs_of_boxes(delivery.boxes, shape)[1].sum()) > room:
         return None
-    whole = TileMapping(axis=FLAT, tiles=np.zeros(1, np.int64), starts=np.zeros(1), stops=np.ones(1))
+    whole = TileMapping(
+        axis=FLAT, tiles=np.zeros(1, np.int64), starts=np.zeros(1, np.int64), stops=np.ones(1, np.int64)
+    )
     _, _, reader, runs = to_runs(whole, delivery.tiles, delivery.boxes, shape)
     start, stop = runs[:, 0, 0], runs[:, 0, 1]
     if mapping.is_replicated:

@@ -14,7 +14,7 @@ import numpy as np
 from mimdsim.base.errors import MappingError, near, suggest
 from mimdsim.base.phases import PHASES
 from mimdsim.program.codelet import Codelet, Recorded
-from mimdsim.program.mapping import TileMapping
+from mimdsim.program.mapping import TileMapping, whole_numbers
 from mimdsim.program.repeats import Body, Repeat, Stretch, changed, stretches, turns
 
 CATEGORIES = (
@@ -103,12 +103,20 @@ class VertexTable:
         if unset:
             raise ValueError(f"table of '{self.codelet.name}' ({self.layer}): no constant(s) {unset}")
         given = {f"column '{name}'": column for name, column in self.columns.items()}
-        given |= {f"extent '{name}'": each for name, each in self.extents.items() if isinstance(each, np.ndarray)}
-        for name, column in given.items():
+        extents = {f"extent '{name}'": each for name, each in self.extents.items() if not isinstance(each, Recorded)}
+        for name, column in (given | extents).items():
             if len(column) != len(self.tiles):
                 raise ValueError(
                     f"table of '{self.codelet.name}' ({self.layer}): {name} has {len(column)} entries "
                     f"for {len(self.tiles)} vertices"
+                )
+        for name, column in extents.items():
+            counted = whole_numbers(f"table of '{self.codelet.name}' ({self.layer}): {name}", column)
+            if counted.size and counted.min() < 0:
+                least = int(np.argmin(counted))
+                raise ValueError(
+                    f"table of '{self.codelet.name}' ({self.layer}): {name} is {int(counted[least])} for vertex "
+                    f"{least}; a loop runs no fewer than 0 times"
                 )
 
     @property

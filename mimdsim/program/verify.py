@@ -153,22 +153,40 @@ def _check_reach(
         return []
     if item.writes:
         row = int(remote[0])
-        text = f"writes {describe_box(name, boxes[row])}, which lies on tile {_owner(mapping, boxes[row], shape)}"
+        text = _lies_elsewhere("writes", name, mapping, boxes[row], shape, int(table.tiles[row]))
         return [of_vertex("writes are local", superstep, table, row, text)]
     far = bounds_of(boxes).take(remote, axis=2).transpose(2, 0, 1)
     missing = remote[undelivered(superstep, name, table.tiles[remote], far)]
     if not len(missing):
         return []
     row = int(missing[0])
-    text = (
-        f"reads {describe_box(name, boxes[row])}, which lies on tile {_owner(mapping, boxes[row], shape)} "
-        "and is not delivered in this superstep's exchange"
-    )
+    text = _lies_elsewhere("reads", name, mapping, boxes[row], shape, int(table.tiles[row]))
+    text += " and is not delivered in this superstep's exchange"
     return [of_vertex("reads are local or delivered", superstep, table, row, text)]
 
 
-def _owner(mapping: TileMapping, box: np.ndarray, shape: tuple[int, ...]) -> int:
-    """The tile that holds the first element of a box."""
+def _lies_elsewhere(
+    does: str, name: str, mapping: TileMapping, box: np.ndarray, shape: tuple[int, ...], tile: int
+) -> str:
+    element, owner = _first_elsewhere(mapping, box, shape, tile)
+    part = "" if element == tuple(box[:, 0].tolist()) else f"from {name}{list(element)} on "
+    return f"{does} {describe_box(name, box)}, which {part}lies on tile {owner}"
+
+
+def _first_elsewhere(
+    mapping: TileMapping, box: np.ndarray, shape: tuple[int, ...], tile: int
+) -> tuple[tuple[int, ...], int]:
+    """(the first element of a box that lies on another tile than `tile`, that tile); box int64[axes, 2]."""
     if mapping.axis == FLAT:
-        return mapping.owner(int(np.ravel_multi_index(box[:, 0].tolist(), shape)))
-    return mapping.owner(int(box[max(mapping.axis, 0), 0]))
+        corners = np.ix_(*(np.arange(start, stop) for start, stop in box.tolist()))
+        places = np.ravel_multi_index(corners, shape).reshape(-1)
+    else:
+        places = np.arange(*box[max(mapping.axis, 0)].tolist())
+    owners = np.array([mapping.owner(place) for place in places.tolist()])
+    found = int(places[int(np.argmax(owners != tile))])
+    first = [int(start) for start in box[:, 0]]
+    if mapping.axis == FLAT:
+        first = [int(index) for index in np.unravel_index(found, shape)]
+    elif not mapping.is_replicated:
+        first[max(mapping.axis, 0)] = found
+    return tuple(first), mapping.owner(found)

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mimdsim.report.style import INK, LAYER_COLOURS, STYLE, panels
+from mimdsim.report.swept_axis import swept_axis
 
 # abstract of arXiv 2311.04386, of its own networks and as published: for orientation beside any other
 CLAIMED = ((5.0, 10.0), "claimed for published networks on an A100: 5 to 10 times")
@@ -34,8 +35,9 @@ def draw_crossover(rows: Sequence[dict[str, Any]], axes: Sequence[str], gpus: Se
     with matplotlib.style.context(STYLE, after_reset=True):
         figure, made = panels(1, len(shown), width=3.0 + 4.2 * len(shown), height=4.6)
         for panel, (label, line) in zip(made, shown, strict=True):
-            numeric = all(isinstance(row[first], (int, float)) and not isinstance(row[first], bool) for row in line)
-            x = [row[first] if numeric else place for place, row in enumerate(line)]
+            axis = swept_axis(first, line)
+            line = axis.ascending(line)
+            x = [axis.at(row) for row in line]
             for index, gpu in enumerate(gpus):
                 _draw_gpu(panel, x, line, gpu, LAYER_COLOURS[index % len(LAYER_COLOURS)])
             panel.axhline(1, color=INK, linewidth=1)
@@ -43,14 +45,8 @@ def draw_crossover(rows: Sequence[dict[str, Any]], axes: Sequence[str], gpus: Se
                 panel.axhspan(*CLAIMED[0], color="#999999", alpha=0.18, linewidth=0, label=CLAIMED[1])
                 panel.axhline(CLAIMED_MOST[0], color="#999999", linestyle=":", label=CLAIMED_MOST[1])
             panel.set_yscale("log")
-            if numeric and len(x) > 2 and min(x) > 0 and max(x) / min(x) > 8:
-                panel.set_xscale("log")
-                panel.set_xticks(x, [f"{value:g}" for value in x])
-                panel.minorticks_off()
-            if not numeric:
-                panel.set_xticks(x, [str(row[first]) for row in line])
             panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}×")
-            panel.set_xlabel(first)
+            axis.draw(panel)
             panel.set_title(label or "GPU time over tiled time")
             panel.grid(True)
         made[0].set_ylabel("tiled machine faster above 1×")

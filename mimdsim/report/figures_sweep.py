@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mimdsim.report.style import LAYER_COLOURS, STYLE, VERMILLION, panels
+from mimdsim.report.swept_axis import swept_axis
 
 MAX_LINES = 12
 DASHES = ("solid", (0, (6, 3)), (4, (2, 3)))  # taken in turn: lines that lie on each other are seen through the gaps
@@ -25,8 +26,7 @@ def draw_sweep(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> Figure | 
     if not timed or not axes:
         return None
     first, others = axes[0], axes[1:]
-    names = list(dict.fromkeys(str(row[first]) for row in timed))
-    numeric = all(isinstance(row[first], (int, float)) and not isinstance(row[first], bool) for row in timed)
+    axis = swept_axis(first, timed)
     lines: dict[str, list[dict[str, Any]]] = {}
     for row in timed:
         lines.setdefault(", ".join(f"{key} = {row[key]}" for key in others), []).append(row)
@@ -37,7 +37,8 @@ def draw_sweep(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> Figure | 
             colour = LAYER_COLOURS[index % len(LAYER_COLOURS)]
             look = {"color": colour, "linestyle": DASHES[index % len(DASHES)], "label": label or None}
             mark = 4 + 4 * (1 - index / len(drawn))
-            x = [row[first] if numeric else names.index(str(row[first])) for row in line]
+            line = axis.ascending(line)
+            x = [axis.at(row) for row in line]
             for panel, middle, low, high in (
                 (speed, "ms_per_training_step", "ms_low", "ms_high"),
                 (ratio, "ratio", "ratio_low", "ratio_high"),
@@ -53,11 +54,9 @@ def draw_sweep(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> Figure | 
                 0.01, limits[0], " limit", color=VERMILLION, va="bottom", transform=memory.get_yaxis_transform()
             )
         for panel in (speed, ratio, memory):
-            panel.set_xlabel(first)
+            axis.draw(panel)
             panel.grid(True)
             panel.set_ylim(0, 1.08 * panel.get_ylim()[1])
-            if not numeric:
-                panel.set_xticks(range(len(names)), names)
         ratio.axhline(1, color="black", linewidth=0.8)
         speed.set_ylabel("ms per training step (band: interval)")
         ratio.set_ylabel("times the first point's (band: interval)")

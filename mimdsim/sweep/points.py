@@ -71,13 +71,13 @@ def parse_value(text: str) -> Any:
 
 
 def parse_axis(text: str) -> tuple[str, tuple[Any, ...]]:
-    """'tile.sram_bytes=256 KiB,624 KiB' -> the key and its values; commas inside brackets do not separate."""
+    """'tile.sram_bytes=256 KiB,624 KiB' -> the key and its values; commas in brackets or braces do not separate."""
     key, equals, values = text.partition("=")
     if not equals or not values.strip():
         raise DescriptionError(f"--set {text}", ["write  --set section.key=value,value,..."])
     parts, depth = [""], 0
     for character in values:
-        depth += (character == "[") - (character == "]")
+        depth += (character in "[{") - (character in "]}")
         if character == "," and depth == 0:
             parts.append("")
         else:

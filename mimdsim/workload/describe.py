@@ -148,7 +148,7 @@ class Workload(Section):
 
     name: str
     title: str
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
     data: Data
     network: Network
     training: TrainingRecipe
@@ -270,6 +270,13 @@ def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
         if not isinstance(target, dict):
             raise DescriptionError(str(path), [f"unknown field '{dotted}'; write section.key, e.g. training.batch"])
         target[key] = value
+    network = table.get("network")
+    if isinstance(network, dict) and network.get("capacity"):
+        unread = [key for key in ("network.activity", "network.output_capacity") if changes.get(key)]
+        if unread:
+            slots = network["capacity"]
+            text = f"{unread[0]}: is not read, as network.capacity = {slots} gives the slots of every layer"
+            raise DescriptionError(str(path), [f"{text}; add  --set network.capacity=[]"])
     return build(Workload, table, where=str(path), text=text, changed=changes)
 
 

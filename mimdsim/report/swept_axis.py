@@ -1,0 +1,76 @@
+"""The x axis of a sweep's figures: where a value stands, in which scale, what is written below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from mimdsim.base.units import dimension, parse_quantity
+
+WIDE = 8  # times from the least to the largest value: a logarithmic axis from there on
+MOST_LABELS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweptAxis:
+    """places: where each value of the field stands. numbers: whether places are its numbers (in the base unit where
+    values were given with units), or one after another as for names."""
+
+    key: str
+    places: dict[str, float]
+    numbers: bool
+
+    def at(self, row: dict[str, Any]) -> float:
+        return self.places[str(row[self.key])]
+
+    def ascending(self, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Rows in the order of the axis, so that a line never goes back, whatever order the values were given in."""
+        return sorted(rows, key=self.at)
+
+    def draw(self, panel: Axes) -> None:
+        """Scale, ticks and name of the panel's x axis."""
+        panel.set_xlabel(self.key)
+        places = sorted(self.places.values())
+        wide = self.numbers and len(places) > 2 and places[0] > 0 and places[-1] / places[0] > WIDE
+        if wide:
+            panel.set_xscale("log")
+        units = self.numbers and any(not _plain(value) for value in self.places)
+        if (wide or units or not self.numbers) and len(places) <= MOST_LABELS:
+            panel.set_xticks(list(self.places.values()), list(self.places))
+            panel.minorticks_off()
+
+
+def swept_axis(key: str, rows: Iterable[dict[str, Any]]) -> SweptAxis:
+    """The axis of the field `key` over the values that rows have."""
+    values = list(dict.fromkeys(str(row[key]) for row in rows))
+    given = {str(row[key]): row[key] for row in rows}
+    numbers = [_number(given[value], key) for value in values]
+    if any(number is None for number in numbers):
+        return SweptAxis(key=key, places={value: float(place) for place, value in enumerate(values)}, numbers=False)
+    places = {value: number for value, number in zip(values, numbers, strict=True) if number is not None}
+    return SweptAxis(key=key, places=places, numbers=True)
+
+
+def _number(value: Any, key: str) -> float | None:
+    """A number in the base unit of its field; None for names, lists and truth values."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    field = key.rsplit(".", 1)[-1]
+    if isinstance(value, str) and dimension(field):
+        try:
+            return parse_quantity(value, field)
+        except ValueError:
+            return None
+    return None
+
+
+def _plain(value: str) -> bool:
+    """Whether it was written without a unit."""
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
