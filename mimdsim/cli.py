@@ -203,7 +203,7 @@ def sweep(
     with folders_to_write(folder), Bars() as bars:
         rows = run_sweep(points, folder, processes or default_processes(), bars.show)
     paths = write_results(rows, names, folder, beside)
-    for line in (*table_lines(rows, names, beside), *note_lines(rows, names)):
+    for line in (*table_lines(rows, names, beside), *note_lines(rows, names, trained=fill is None)):
         click.echo(line)
     length = f"after {training_steps} training steps" if training_steps else "after the whole training"
     spikes = f"Spikes recorded {length} (--training-steps)" if fill is None else f"Lists filled to {fill:.0%} (--fill)"

@@ -176,7 +176,7 @@ def test_a_ratio_to_a_gpu_has_its_interval() -> None:
     row |= {"a100 strongest_low_ms": 2.0, "a100 strongest_high_ms": 5.0}
     header, line = table_lines([row], ["seed"], ("a100",))
     assert header.endswith("a100 ms / tiled ms")
-    assert line.endswith("1.50 (0.50-5.00)")
+    assert line.endswith("1.5 (0.50-5.0)")
     missing = table_lines([row | {"a100 strongest_ms": None}], ["seed"], ("a100",))[1]
     assert missing.endswith("-")
 
@@ -209,8 +209,45 @@ def test_what_changes_no_time_is_said_under_the_table() -> None:
     ]
     rows.append(rows[0] | {"exchange.bytes_per_cycle": 8, "ms_per_training_step": None})  # did not fit
     axes = ["tile.worker_contexts", "exchange.bytes_per_cycle"]
+    for row in rows:
+        row["fits"] = True
     (line,) = note_lines(rows, axes)
     assert line == "= tile.worker_contexts from 6 to 12 changes no time by more than 0.2%: it binds nothing here"
-    steeper = [{"network.surrogate_slope": slope, "ms_per_training_step": 2.0, "note": ""} for slope in (1, 10)]
+    steeper = [
+        {"network.surrogate_slope": slope, "ms_per_training_step": 2.0, "note": "", "fits": True} for slope in (1, 10)
+    ]
     (line,) = note_lines(steeper, ["network.surrogate_slope"])
     assert line == "= network.surrogate_slope from 1 to 10 changes no time by more than 0.2%"
+
+
+def test_what_training_scatters_is_said_to_be_in_no_interval() -> None:
+    rows = [{"seed": seed, "ms_per_training_step": 2.0 - seed / 10, "note": "", "fits": True} for seed in (1, 2)]
+    (line,) = note_lines(rows, ["seed"], trained=True)
+    assert line.startswith("! seed: every value was trained on its own;")
+    assert note_lines(rows, ["seed"]) == []  # lists were filled
+    assert note_lines(rows[:1], ["seed"], trained=True) == []
+    mapped = [row | {"mapping.states_per_worker": row["seed"]} for row in rows]
+    assert note_lines(mapped, ["mapping.states_per_worker"], trained=True) == []
+
+
+def test_a_first_point_that_does_not_fit_is_told() -> None:
+    rows = [
+        {"seed": 1, "ms_per_training_step": ms, "note": "", "fits": fits} for ms, fits in ((2.0, False), (1.5, True))
+    ]
+    (line,) = note_lines(rows, [])
+    assert line == "! times the first: the first point with a time does not fit its memory"
+
+
+def test_energies_that_do_not_follow_the_machine_are_told(tmp_path: Path) -> None:
+    out = ("--out", str(tmp_path), "--processes", "1")
+    output = mimdsim("sweep", "digits", "bow", "--fill", "1", "--set", "chip.clock_hz=1.85 GHz,4 GHz", *out)
+    assert "! chip.clock_hz=1.85 GHz and 1 more: energy: chip.clock_hz changed, static power stays at 90 W" in output
+    rows = list(csv.DictReader((tmp_path / "sweep.csv").open()))
+    for row in rows:
+        assert float(row["millijoules_low"]) < float(row["millijoules"]) < float(row["millijoules_high"])
+        assert float(row["ratio_low"]) <= float(row["ratio"]) <= float(row["ratio_high"])
+    told = mimdsim(
+        "sweep", "digits", "bow", "--fill", "1", "--set", "chip.clock_hz=4 GHz",
+        "--set", "energy.static_watts=200", *out,
+    )  # fmt: skip
+    assert "energy: " not in told

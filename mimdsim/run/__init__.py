@@ -1,6 +1,6 @@
 """Floor 7: the walk of one run, from descriptions to a profile."""
 
-from mimdsim.run.cautions import beyond_sources, half_warning, unused_chips
+from mimdsim.run.cautions import beyond_sources, half_warning, unscaled_energy, unused_chips
 from mimdsim.run.gpus import GPU_LINEUP, time_on_gpus
 from mimdsim.run.profiles import memory_profile
 from mimdsim.run.walk import (
@@ -28,5 +28,6 @@ __all__ = [
     "simulate",
     "time_on_gpus",
     "train_workload",
+    "unscaled_energy",
     "unused_chips",
 ]

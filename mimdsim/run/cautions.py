@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from mimdsim.compiler import Compiled
@@ -11,6 +13,8 @@ from mimdsim.machine import GpuMachine, MimdMachine
 from mimdsim.workload import SpikeDataset, Workload
 
 SOURCED_TILES = 1472  # largest chip behind the numbers in models/
+# what a chip's power depends on beside what it does, while [energy] of its description stays as it is
+POWERED = ("chip.clock_hz", "chip.tiles", "tile.sram_bytes")
 # a fifth of the training steps has so many losses; their means may differ by this share, and by so much near nothing
 FEWEST_LOSSES, RISE, LEAST_RISE = 4, 0.1, 0.05
 
@@ -71,6 +75,17 @@ def beyond_sources(machine: MimdMachine) -> tuple[str, ...]:
     return (
         f"{machine.chip.tiles:,} tiles: the costs of sync and exchange were taken from chips of at most "
         f"{SOURCED_TILES:,} tiles and do not grow with distance; set sync.internal_cycles and exchange.fixed_cycles",
+    )
+
+
+def unscaled_energy(machine: MimdMachine, changes: Collection[str]) -> tuple[str, ...]:
+    """Said when a machine was changed in what its power depends on, and its energies were not."""
+    changed = [key for key in POWERED if key in changes]
+    if not changed or machine.energy is None or any(key.startswith("energy.") for key in changes):
+        return ()
+    return (
+        f"energy: {', '.join(changed)} changed, static power stays at {machine.energy.static_watts:g} W and joules per "
+        "bundle, flop and byte at those of the description (its voltage): set energy.static_watts and the others too",
     )
 
 

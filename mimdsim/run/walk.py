@@ -41,6 +41,7 @@ from mimdsim.run.cautions import (
     repeated_samples,
     stash_note,
     surplus_warning,
+    unscaled_energy,
     unused_chips,
 )
 from mimdsim.run.gpus import time_on_gpus
@@ -127,6 +128,7 @@ def simulate(
         + fewer_slots(workload, compiled.network)
         + repeated_samples(workload, data[0])
         + beyond_sources(machine)
+        + unscaled_energy(machine, changes or {})
         + unused_chips(compiled, machine)
         + tuple(f"{other.name}: {said}" for other, theirs in others for said in unused_chips(theirs, other))
         + half_warning(workload)

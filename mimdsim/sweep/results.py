@@ -13,7 +13,8 @@ from typing import Any
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.files import write_atomically
 from mimdsim.profile import DoubtedSeconds, ratio_interval
-from mimdsim.sweep.points import MACHINE_SECTIONS
+from mimdsim.report.wording import significant
+from mimdsim.sweep.points import MACHINE_SECTIONS, WORKLOAD_SECTIONS
 
 RATIOS = ("ratio", "ratio_low", "ratio_high")  # of the time to that of the first point that has one
 RESULTS = (
@@ -31,9 +32,14 @@ RESULTS = (
     "limit_bytes",
     "fits",
     "millijoules",
+    "millijoules_low",
+    "millijoules_high",
     "samples_per_second",
 )
 POINT_RESULTS = (*(name for name in RESULTS if name not in RATIOS), "seconds_by_source")  # of a point alone
+TRAINS_ANEW = tuple(section for section in WORKLOAD_SECTIONS if section != "mapping")
+# sections whose numbers make a limit that something else may bind before; more chips or tiles change the mapping
+LIMITS = tuple(section for section in MACHINE_SECTIONS if section not in ("chip", "links"))
 NO_EFFECT = 0.002  # of the time: a change that is not worth a look
 GPU_RESULTS = ("published_ms", "strongest_ms", "strongest_low_ms", "strongest_high_ms", "strongest", "strongest_mj")
 
@@ -66,13 +72,14 @@ def with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         tuple(DoubtedSeconds(source=name, seconds=seconds, half_width=reach) for name, seconds, reach in found or ())
         for found in (row["seconds_by_source"] for row in rows)
     ]
-    first = next((row["ms_per_training_step"] for row in rows if row["ms_per_training_step"]), None)
-    theirs = next((part for part, row in zip(parts, rows, strict=True) if row["ms_per_training_step"]), ())
+    theirs = next((part for part in parts if part), ())
     found = []
     for row, ours in zip(rows, parts, strict=True):
         ratios: tuple[float | None, ...] = (None, None, None)
-        if row["ms_per_training_step"] and first:
-            ratios = (row["ms_per_training_step"] / first, *ratio_interval(ours, theirs))
+        if ours and theirs:
+            ratio = sum(part.seconds for part in ours) / sum(part.seconds for part in theirs)
+            low, high = ratio_interval(ours, theirs)
+            ratios = (ratio, min(low, ratio), max(high, ratio))  # sums of parts may round past the ratio itself
         kept = {name: value for name, value in row.items() if name != "seconds_by_source"}
         rounded = (None if value is None else round(value, 6) for value in ratios)
         found.append(kept | dict(zip(RATIOS, rounded, strict=True)))
@@ -80,6 +87,9 @@ def with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def shown(value: Any) -> Any:
+    """A value as it stands in tables: lists and tables of values in one word, what else there is as it is."""
+    if isinstance(value, dict):
+        return " ".join(f"{key}={shown(each)}" for key, each in value.items())
     return "-".join(str(item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
@@ -146,8 +156,11 @@ def _times(row: dict[str, Any]) -> str:
     return f"{ratio:.3g}" if low == high else f"{ratio:.3g} ({low:.3g}-{high:.3g})"
 
 
-def note_lines(rows: list[dict[str, Any]], axes: list[str]) -> list[str]:
-    """What is to be known of some points, each note once, with the first such point; and which steps change no time."""
+def note_lines(rows: list[dict[str, Any]], axes: list[str], trained: bool = False) -> list[str]:
+    """What is to be known of some points, each note once, with the first such point; and which steps change no time.
+
+    trained: whether the points' spikes come from trainings, which scatter.
+    """
     first: dict[str, list[str]] = {}
     for row in rows:
         if row["note"]:
@@ -156,7 +169,24 @@ def note_lines(rows: list[dict[str, Any]], axes: list[str]) -> list[str]:
         f"! {points[0]}{f' and {len(points) - 1} more' if len(points) > 1 else ''}: {note}"
         for note, points in first.items()
     ]
+    reference = next((row for row in rows if row["ms_per_training_step"]), None)
+    if reference is not None and len(rows) > 1 and not reference["fits"]:
+        said.append("! times the first: the first point with a time does not fit its memory")
+    said += _trained_apart(rows, axes) if trained else []
     return said + [line for axis in axes for line in _without_effect(rows, axis, axes)]
+
+
+def _trained_apart(rows: list[dict[str, Any]], axes: list[str]) -> list[str]:
+    """What is to be known of points that were trained each on its own, as their networks, data or seeds differ."""
+    apart = [
+        axis for axis in axes if axis.split(".")[0] in TRAINS_ANEW and len({str(shown(row[axis])) for row in rows}) > 1
+    ]
+    if not apart:
+        return []
+    return [
+        f"! {', '.join(apart)}: every value was trained on its own; how spikes scatter from training to training is in "
+        "no interval (sweep seed=1,2,3 to see it)"
+    ]
 
 
 def _without_effect(rows: list[dict[str, Any]], axis: str, axes: list[str]) -> Iterator[str]:
@@ -170,7 +200,7 @@ def _without_effect(rows: list[dict[str, Any]], axis: str, axes: list[str]) -> I
         pairs = [(by_value[before][key], by_value[after][key]) for key in by_value[before] if key in by_value[after]]
         changes = [abs(two["ms_per_training_step"] / one["ms_per_training_step"] - 1) for one, two in pairs]
         if changes and max(changes) < NO_EFFECT:
-            why = ": it binds nothing here" if axis.split(".")[0] in MACHINE_SECTIONS else ""
+            why = ": it binds nothing here" if axis.split(".")[0] in LIMITS else ""
             yield f"= {axis} from {before} to {after} changes no time by more than {NO_EFFECT:.1%}{why}"
 
 
@@ -180,7 +210,7 @@ def _ratio(row: dict[str, Any], gpu: str) -> str:
         row[f"{gpu} strongest_low_ms"] / row["ms_high"],
         row[f"{gpu} strongest_high_ms"] / max(row["ms_low"], 1e-9),
     )
-    return f"{best:.2f} ({low:.2f}-{high:.2f})"
+    return f"{significant(best, 2)} ({significant(low, 2)}-{significant(high, 2)})"
 
 
 def _gpu_cells(row: dict[str, Any], gpus: tuple[str, ...]) -> list[str]:

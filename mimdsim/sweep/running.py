@@ -22,7 +22,7 @@ from mimdsim.base.errors import DataFileError, DoesNotFit
 from mimdsim.base.files import dump_json, writable_folder, write_atomically
 from mimdsim.compiler import fits_executable
 from mimdsim.graph import training_graph
-from mimdsim.profile import seconds_by_source
+from mimdsim.profile import EnergyProfile, seconds_by_source
 from mimdsim.program import RecordedActivity
 from mimdsim.run import (
     beyond_sources,
@@ -32,6 +32,7 @@ from mimdsim.run import (
     retime,
     time_on_gpus,
     train_workload,
+    unscaled_energy,
     unused_chips,
 )
 from mimdsim.sweep.points import Point
@@ -119,8 +120,11 @@ def _time_point(point: Point, folder: Path) -> None:
         profile = retime(compiled, point.machine, activity)
         limit = point.machine.tile.sram_bytes
         cautions = (
-            *beyond_sources(point.machine), *unused_chips(compiled, point.machine), *half_warning(point.workload),
-        )  # fmt: skip
+            *beyond_sources(point.machine),
+            *unscaled_energy(point.machine, dict(point.changes)),
+            *unused_chips(compiled, point.machine),
+            *half_warning(point.workload),
+        )
         row = {
             "ms_per_training_step": round(1e3 * profile.seconds_per_training_step, 6),
             "ms_low": round(1e3 * profile.seconds_low, 6),
@@ -134,13 +138,19 @@ def _time_point(point: Point, folder: Path) -> None:
             "peak_bytes": compiled.memory.peak_bytes,
             "limit_bytes": limit,
             "fits": compiled.memory.peak_bytes <= limit and fits_executable(compiled.memory, point.machine),
-            "millijoules": round(1e3 * profile.energy.joules, 6) if profile.energy else None,
+            **_millijoules(profile.energy),
             "samples_per_second": round(point.workload.training.batch / profile.seconds_per_training_step, 3),
             "seconds_by_source": [[part.source, part.seconds, part.half_width] for part in seconds_by_source(profile)],
             "note": "; ".join(cautions),
         }
     row |= _on_gpus(point, activity)
     write_atomically(folder / "points" / f"{point.key}.json", dump_json(row))
+
+
+def _millijoules(energy: EnergyProfile | None) -> dict[str, float | None]:
+    ends = (energy.joules, energy.joules_low, energy.joules_high) if energy else (None, None, None)
+    names = ("millijoules", "millijoules_low", "millijoules_high")
+    return {name: None if end is None else round(1e3 * end, 6) for name, end in zip(names, ends, strict=True)}
 
 
 def default_processes() -> int:
