@@ -56,6 +56,23 @@ def compiled(name: str, changes: dict[str, Any] | None = None, on: str = "bow", 
     return _compiled(name, frozen(changes or {}), on, tiles)
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"training.batch": 10**6}, r"11,820,000,000 neuron states \(30 timesteps .* batch 1,000,000\) are 44\.0 GiB"),
+        ({"data.timesteps": 10**5, "training.batch": 480}, r"\(100,000 timesteps kept .* lower training.batch or"),
+        (
+            {"data.timesteps": 10**5, "mapping.stash": "every:10", "training.batch": 4800},
+            r"\(10,000 timesteps kept",
+        ),
+    ],
+)
+@pytest.mark.parametrize("must_fit", [True, False])
+def test_states_far_beyond_all_tiles_are_refused_at_once(changes: dict[str, Any], said: str, must_fit: bool) -> None:
+    with pytest.raises(DoesNotFit, match=said):
+        compile_workload(load_workload("digits", changes), machine("bow"), must_fit=must_fit)
+
+
 def test_weights_far_beyond_all_tiles_are_refused_at_once() -> None:
     with pytest.raises(DoesNotFit, match=r"5,220,000,000 weights are 19\.4 GiB, all its tiles .* 9\.8 MiB: lower netw"):
         compile_workload(

@@ -74,8 +74,7 @@ def compile_graph(
     Raises DoesNotFit when tiles or memory are too few, MappingError when an operation has no lowering or the result
     breaks a rule of the machine (which would be a bug of the compiler).
     """
-    if must_fit:
-        refuse_hopeless(network, machine, options)
+    refuse_hopeless(network, machine, options, must_fit)
     watch = Watch(dump)
     # more contexts than the issue interval add no throughput: work is spread as for so many
     contexts = min(machine.tile.worker_contexts, machine.tile.issue_cycles)

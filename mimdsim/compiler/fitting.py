@@ -18,18 +18,35 @@ from mimdsim.program import Program
 PeakOf = Callable[[SpikingNetwork, MappingOptions], int]
 
 
-HOPELESS = 10  # assumed: weights alone so many times all tile memory; no choice of mapping helps
+# assumed: so many times all tile memory by themselves; no choice of mapping helps, and placing them takes minutes and
+# gigabytes. Less than that is compiled, so that a refusal names the tile and what would help
+HOPELESS_WEIGHTS, HOPELESS_STATES = 10, 2
+LARGEST_KNOWN = 16 << 30  # bytes; the 16 chips of the largest published system of the reference have 14 GiB
 
 
-def refuse_hopeless(network: SpikingNetwork, machine: MimdMachine, options: MappingOptions) -> None:
-    """Raise DoesNotFit for weights far beyond the memory of all tiles, before minutes are spent on placing them."""
+def refuse_hopeless(
+    network: SpikingNetwork, machine: MimdMachine, options: MappingOptions, must_fit: bool = True
+) -> None:
+    """Raise DoesNotFit for weights or kept states far beyond the memory of all tiles, before they are placed.
+
+    must_fit False: how much is too much is to be told, so only what is far beyond any machine is refused.
+    """
     weights = sum(layer.inputs * layer.neurons for layer in network.layers)
-    needed = weights * options.value_bytes
+    kept = -(-network.timesteps // max(1, stash_policy(options.stash).segment))
+    states = kept * network.batch * sum(layer.neurons for layer in network.layers)  # one of each neuron, at the least
     available = machine.chip.tiles * machine.links.chips * machine.tile.sram_bytes
-    if needed > HOPELESS * available:
+    beyond = f"all its tiles together have {show_bytes(available)}"
+    available = available if must_fit else max(available, LARGEST_KNOWN)
+    if weights * options.value_bytes > HOPELESS_WEIGHTS * available:
         raise DoesNotFit(
-            f"does not fit {machine.name}: {weights:,} weights are {show_bytes(needed)}, all its tiles together have "
-            f"{show_bytes(available)}: lower network.hidden, or raise links.chips"
+            f"does not fit {machine.name}: {weights:,} weights are {show_bytes(weights * options.value_bytes)}, "
+            f"{beyond}: lower network.hidden, or raise links.chips"
+        )
+    if states * options.value_bytes > HOPELESS_STATES * available:
+        raise DoesNotFit(
+            f"does not fit {machine.name}: {states:,} neuron states ({kept:,} timesteps kept for the backward pass, "
+            f"batch {network.batch:,}) are {show_bytes(states * options.value_bytes)}, {beyond}: lower training.batch "
+            'or data.timesteps, or keep fewer (mapping.stash = "every:K")'
         )
 
 
@@ -81,7 +98,7 @@ def _check_executable(program: Program, memory: Memory, machine: MimdMachine) ->
             f"code and vertex state do not fit the executable region of {machine.name}: tile {tile} "
             f"({program.layer_of_tile[tile] or 'no neurons'}) needs {int(memory.code[tile]):,} bytes of code and "
             f"{int(memory.vertices[tile]):,} of vertex state, the region has {limit:,} ({show_bytes(limit)}): take a "
-            "smaller batch or capacity, fewer layers, or fewer weight gradient replicas"
+            "smaller batch or capacity, fewer timesteps or layers, or fewer weight gradient replicas"
         )
 
 
