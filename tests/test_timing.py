@@ -287,6 +287,23 @@ def test_exchange_is_linear() -> None:
     assert fragments == [fragments[0], 2 * fragments[0], 3 * fragments[0]]
 
 
+@pytest.mark.parametrize(
+    "changes", [{}, {"exchange__bytes_per_cycle": 1}, {"exchange__bytes_per_cycle": 64}, {"exchange__tiles_per_bus": 1}]
+)
+def test_exchange_cycles_follow_from_the_tile_that_is_named(changes: dict[str, Any]) -> None:
+    bound = set()
+    fabric = machine(**changes).exchange
+    for span in timed(**changes).spans:
+        wire = -(-span.exchange_tile_bytes // fabric.bytes_per_cycle)
+        busiest = max(wire, span.exchange_tile_control_cycles)
+        fixed = fabric.fixed_cycles + fabric.route_cycles if busiest else 0
+        assert span.exchange_cycles == span.times * (busiest + fixed)
+        assert (span.exchange_tile >= 0) == (span.exchange_cycles > 0)
+        bound |= {"bytes" if wire > span.exchange_tile_control_cycles else "pieces"} if busiest else set()
+    assert "pieces" in bound or fabric.bytes_per_cycle < 64
+    assert "bytes" in bound or fabric.bytes_per_cycle > 1
+
+
 def test_more_spikes_cost_more() -> None:
     silent, recorded, full = timed(made_activity(0)), timed(), timed(made_activity(1))
     assert silent.compute_cycles < recorded.compute_cycles < full.compute_cycles

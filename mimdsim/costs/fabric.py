@@ -13,6 +13,7 @@ fixed part of an exchange on Mk1 (thorbenlouw/lbm-graphcore).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -23,6 +24,19 @@ from mimdsim.program import Exchange, Program
 
 # what phases took on the fabrics asked for; a program is timed for many recorded activities
 _KNOWN: WeakKeyDictionary[Exchange, dict[tuple[object, ...], np.ndarray]] = WeakKeyDictionary()
+_BUSIEST: WeakKeyDictionary[Exchange, dict[tuple[object, ...], BusiestTile]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BusiestTile:
+    """The tile that an exchange phase waits for: bytes on its wire, and cycles of its control instructions.
+
+    The phase takes the longer of wire_bytes / bytes_per_cycle and control_cycles, and the fixed part.
+    """
+
+    tile: int
+    wire_bytes: int
+    control_cycles: int
 
 
 def endpoint_cycles(
@@ -72,6 +86,26 @@ def phase_cycles(program: Program, exchange: Exchange, fabric: Fabric) -> np.nda
             busiest = busiest if scheduled is None else np.maximum(busiest, scheduled)
         known[key] = np.where(busiest > 0, busiest + fabric.fixed_cycles + fabric.route_cycles, 0)
         known[key].flags.writeable = False
+    return known[key]
+
+
+def busiest_tile(program: Program, exchange: Exchange, fabric: Fabric) -> BusiestTile | None:
+    """The tile that sets an exchange phase by the endpoint model; None where nothing moves."""
+    if not len(exchange.tiles):
+        return None
+    known = _BUSIEST.setdefault(exchange, {})
+    key = (fabric.bytes_per_cycle, fabric.tiles_per_bus, fabric.send_fragment_cycles, fabric.receive_fragment_cycles)
+    if key not in known:
+        saved = bytes_by_neighbour(exchange, fabric, program.tiles_per_chip)
+        wire = np.maximum(exchange.column("bytes_sent"), exchange.column("bytes_received") - saved)
+        control = (
+            exchange.column("fragments_sent") * fabric.send_fragment_cycles
+            + exchange.column("fragments_received") * fabric.receive_fragment_cycles
+        )
+        at = int(np.argmax(np.maximum(wire / fabric.bytes_per_cycle, control)))
+        known[key] = BusiestTile(
+            tile=int(exchange.tiles[at]), wire_bytes=int(wire[at]), control_cycles=int(np.ceil(control[at]))
+        )
     return known[key]
 
 

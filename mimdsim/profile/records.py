@@ -35,6 +35,8 @@ class Span:
     compute_cycles: slowest tile of each execution, summed. busy_cycles: cycles in which a tile had work, summed over
     tiles and executions. bytes_received: over all tiles and executions. link_cycles: the part of exchange_cycles that
     goes over links between chips. With several chips a superstep counts where its chip is the slowest between barriers.
+    exchange_tile: the tile that one exchange on the chip waits for, with the bytes of its wire and the cycles of its
+    control instructions, the longer of which sets the exchange; -1 where nothing moves.
     """
 
     name: str
@@ -49,6 +51,9 @@ class Span:
     flops: int
     slowest_tile: int
     link_cycles: int = 0
+    exchange_tile: int = -1
+    exchange_tile_bytes: int = 0
+    exchange_tile_control_cycles: int = 0
 
     @property
     def cycles(self) -> int:

@@ -11,7 +11,7 @@ from mimdsim.report.wording import plain
 
 CSV_FILES = {
     "tiles.csv": "every tile: place, layer, cycles, traffic, memory by category",
-    "supersteps.csv": "every superstep in program order: cycles, bytes, flops, slowest tile",
+    "supersteps.csv": "every superstep in program order: cycles, bytes, flops, slowest tile, what exchanges wait for",
     "liveness.csv": "memory in use at every superstep in program order",
 }
 
@@ -53,13 +53,15 @@ def _supersteps(tiled: TiledProfile) -> str:
         (
             number, span.name, span.op, span.phase, span.times, span.compute_cycles, span.exchange_cycles,
             span.sync_cycles, span.cycles, tiled.seconds(span.cycles), tiled.clock_hz, span.busy_cycles,
-            span.bytes_received, span.flops, span.slowest_tile,
+            span.bytes_received, span.flops, span.slowest_tile, span.exchange_tile, span.exchange_tile_bytes,
+            span.exchange_tile_control_cycles,
         )
         for number, span in enumerate(tiled.spans)
     )  # fmt: skip
     header = (
         "number", "superstep", "operation", "phase", "times", "compute_cycles", "exchange_cycles", "sync_cycles",
         "total_cycles", "total_seconds", "clock_hz", "busy_cycles", "bytes_received", "flops", "slowest_tile",
+        "exchange_tile", "exchange_tile_bytes", "exchange_tile_control_cycles",
     )  # fmt: skip
     return _csv(header, rows)
 

@@ -55,7 +55,7 @@ def supersteps_table(tiled: TiledProfile, most: int) -> Table:
             _balance(span, tiled),
             shown(show_bytes(span.bytes_received), span.bytes_received),
             shown(significant(span.flops / 1e6), span.flops),
-            count(span.slowest_tile),
+            count(span.slowest_tile) if span.compute_cycles else shown("–", -1),
         )
         for span in longest[:most]
     ]

@@ -9,10 +9,10 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.costs.energy import energy_profile
-from mimdsim.costs.fabric import host_exposed_seconds
+from mimdsim.costs.fabric import busiest_tile, host_exposed_seconds
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Assumption, Doubt, EnergyProfile, MemoryProfile, Span, TileColumns, TiledProfile
-from mimdsim.program import Program, RecordedActivity, Repeat
+from mimdsim.program import Program, RecordedActivity, Repeat, Superstep
 from mimdsim.program.codelet import UNCERTAINTY
 from mimdsim.timing.loads import Barrel, SuperstepLoad, program_loads
 from mimdsim.timing.path import PathPart, critical_path
@@ -52,6 +52,7 @@ def time_program(
                 flops=load.flops,
                 slowest_tile=load.slowest_tile,
                 link_cycles=part.link,
+                **_exchange_tile(program, superstep, machine),
             )
         )
     spans += _loop_spans(program, machine)
@@ -164,6 +165,19 @@ def _check_machine(program: Program, machine: MimdMachine) -> None:
             f"the program is placed on {program.chips} chip(s) of {program.tiles_per_chip} tiles, {machine.name} has "
             f"{machine.links.chips} of {machine.chip.tiles}: compile it for this machine"
         )
+
+
+def _exchange_tile(program: Program, superstep: Superstep, machine: MimdMachine) -> dict[str, int]:
+    """Fields of a span: the tile that its exchange waits for."""
+    exchange = superstep.exchange
+    found = None if exchange is None else busiest_tile(program, exchange, machine.exchange)
+    if found is None:
+        return {}
+    return {
+        "exchange_tile": found.tile,
+        "exchange_tile_bytes": found.wire_bytes,
+        "exchange_tile_control_cycles": found.control_cycles,
+    }
 
 
 def _other_model_cycles(program: Program, machine: MimdMachine, loads: tuple[SuperstepLoad, ...]) -> int:
