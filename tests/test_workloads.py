@@ -311,7 +311,8 @@ def test_recorded_samples_take_the_place_of_random_ones() -> None:
     ("value", "said"),
     [
         (256, "'network.hidden' (by --set): must be a list; write [256]"),
-        ("64,32", "must be a list; write [64,32]"),
+        ("64,32", "must be a list; write [64, 32]"),
+        ("64;32", "must be a list; write [64, 32]"),
         ("[a]", "must be a list (given: '[a]')"),
     ],
 )

@@ -122,7 +122,10 @@ def _explain(model: type[BaseModel], error: Any, text: str, changed: Collection[
     given = error.get("input")
     if error["type"] == "tuple_type":
         one = isinstance(given, (int, float)) or (isinstance(given, str) and not given.startswith("["))
-        message = f"must be a list; write [{given}]" if one else "must be a list"
+        listed = ", ".join(re.split(r"[\s;,]+", str(given).strip()))  # '256;128' and '256 128' are meant so
+        message = f"must be a list; write [{listed}]" if one else "must be a list"
+    if error["type"] == "string_type":
+        message = "must be text"
     shown = f" (given: {given!r})" if isinstance(given, (int, float, str, bool)) else ""
     return f"'{dotted}'{at}: {message}{shown}" if dotted else f"{message}{shown}"
 
