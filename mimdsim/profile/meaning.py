@@ -1,0 +1,242 @@
+"""What the numbers of a profile must be to mean something, beyond their types: for profiles that somebody else made.
+
+Only what every profile of ours keeps is asked for. First each number alone; then, where all of them are sound, what
+they say of each other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from mimdsim.profile.records import Activity, GpuProfile, MemoryProfile, RunProfile, TiledProfile, Training
+
+MOST = 2**63 - 1  # integers become columns of int64 where they are drawn; no float of a profile is near it
+SLACK = 1e-9  # relative: sums of floats round
+MOST_COLUMNS = 1 << 16  # of a tile grid, where there are fewer tiles: the places of the last row are drawn too
+POSITIVE = frozenset(
+    {"timesteps", "batch", "clock_hz", "tiles", "chips", "worker_contexts", "grid_columns", "limit_bytes",
+     "memory_bytes", "neurons"}
+)  # fmt: skip
+SHARES = frozenset(
+    {"forward", "state_gradient", "weight_gradient", "untouched_weights", "dropped_share", "full_lists",
+     "train_accuracy", "test_accuracy", "test_accuracy_by_epoch", "train_accuracy_by_epoch",
+     "validation_accuracy_by_epoch"}
+)  # fmt: skip
+ANY_SIGN = "scheduled"  # second thresholds count from the resting potential
+ANY_NUMBER = "loss"  # of a training that diverged
+ANY_LENGTH = "seed"  # shown and never computed with
+MEMORY_COLUMNS = {"peak_bytes_by_tile": "peak_bytes", "always_live_bytes_by_tile": "always_live_bytes"}  # are the same
+PER_TILE = ("busy_cycles", "bytes_sent", "bytes_received", "peak_bytes", "always_live_bytes", "layer")
+
+Problem = tuple[str, object, str]  # dotted path of the field, its value or what is said of it, what it must be
+
+
+def contradictions(profile: RunProfile, most: int) -> list[str]:
+    """The first `most` problems of `profile`, each with field, value and what it must be; none for a sound one."""
+    found = list(islice(_numbers(profile, "", ""), most)) or list(islice(_relations(profile), most))
+    return [f"field '{where}': {_shown(value)}, must be {wanted}" for where, value, wanted in found]
+
+
+def _shown(value: object) -> str:
+    """A value in a message, cut where somebody wrote hundreds of digits."""
+    said = str(value)
+    return said if len(said) <= 32 else f"{said[:12]}.. ({len(said)} digits)"
+
+
+def _numbers(value: Any, where: str, field: str) -> Iterator[Problem]:
+    """Every number of a record that no field of that name can have; `field` is the last name of the path `where`."""
+    if dataclasses.is_dataclass(value):
+        for part in dataclasses.fields(value):
+            path = f"{where}.{part.name}" if where else part.name
+            yield from _numbers(getattr(value, part.name), path, part.name)
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            if type(item) not in (int, float) or _wanted(item, field):  # most files are long columns of sound numbers
+                yield from _numbers(item, f"{where}.{index}", field)
+    elif type(value) in (int, float) and (wanted := _wanted(value, field)):
+        yield where, value, wanted
+
+
+def _wanted(number: float, field: str) -> str:
+    """What a number of the field must be, '' where it is. Comparisons with NaN are false."""
+    if field == ANY_NUMBER or (field == ANY_LENGTH and number >= 0):
+        return ""
+    if field in SHARES:
+        return "" if 0 <= number <= 1 else "a share, 0 to 1"
+    if field == ANY_SIGN:
+        return "" if -MOST <= number <= MOST else "a finite number"
+    if field in POSITIVE:
+        return "" if 0 < number <= MOST else "a finite number above 0, below 2^63"
+    return "" if 0 <= number <= MOST else "a finite number of at least 0, below 2^63"
+
+
+def _relations(profile: RunProfile) -> Iterator[Problem]:
+    if profile.tiled is not None:
+        yield from _tiled(profile.tiled, "tiled")
+    for index, tiled in enumerate(profile.tiled_beside):
+        yield from _tiled(tiled, f"tiled_beside.{index}")
+    for index, gpu in enumerate(profile.gpus):
+        yield from _seconds(gpu, f"gpus.{index}")
+    if profile.training is not None:
+        yield from _training(profile.training)
+    for index, layer in enumerate(profile.activity):
+        yield from _activity(layer, f"activity.{index}", profile.timesteps)
+
+
+def _tiled(tiled: TiledProfile, where: str) -> Iterator[Problem]:
+    if unequal := list(_columns(tiled, where)):
+        yield from unequal  # what follows pairs the columns
+        return
+    yield from _indices(tiled, where)
+    yield from _totals(tiled, where)
+    yield from _memory(tiled.memory, f"{where}.memory", tiled)
+    yield from _seconds(tiled, where)
+
+
+def _columns(tiled: TiledProfile, where: str) -> Iterator[Problem]:
+    """Columns whose length is not the number of tiles."""
+    memory, tiles = tiled.memory, tiled.tiles
+    columns = [(f"tile_columns.{name}", getattr(tiled.tile_columns, name)) for name in PER_TILE]
+    columns += [(f"memory.{name}", getattr(memory, name)) for name in MEMORY_COLUMNS]
+    rows = memory.bytes_by_category_and_tile
+    columns += [(f"memory.bytes_by_category_and_tile.{index}", row) for index, row in enumerate(rows)]
+    for name, column in columns:
+        if len(column) != tiles:
+            yield f"{where}.{name}", f"{len(column)} entries", f"{tiles}, one for each of '{where}.tiles'"
+    if len(rows) != len(memory.categories):
+        path = f"{where}.memory.bytes_by_category_and_tile"
+        yield path, f"{len(rows)} entries", f"{len(memory.categories)}, one for each of '{where}.memory.categories'"
+    if tiles % tiled.chips:
+        yield f"{where}.chips", tiled.chips, f"a divisor of '{where}.tiles', {tiles}"
+    columns_most = max(tiles, MOST_COLUMNS)
+    if tiled.tile_columns.grid_columns > columns_most:
+        yield f"{where}.tile_columns.grid_columns", tiled.tile_columns.grid_columns, f"at most {columns_most}"
+
+
+def _indices(tiled: TiledProfile, where: str) -> Iterator[Problem]:
+    """Numbers of tiles that are no tile."""
+    named = [(f"spans.{index}.slowest_tile", span.slowest_tile) for index, span in enumerate(tiled.spans)]
+    named += [
+        (f"memory.liveness.{index}.fullest_tile", point.fullest_tile)
+        for index, point in enumerate(tiled.memory.liveness)
+    ]
+    for name, tile in named:
+        if tile >= tiled.tiles:
+            yield f"{where}.{name}", tile, f"below '{where}.tiles', {tiled.tiles}"
+
+
+def _totals(tiled: TiledProfile, where: str) -> Iterator[Problem]:
+    """Sums over supersteps that are not those over tiles, and parts beyond their whole."""
+    columns = tiled.tile_columns
+    used = sum(cycles > 0 for cycles in columns.busy_cycles)
+    if tiled.tiles_used != used:
+        yield f"{where}.tiles_used", tiled.tiles_used, f"the number of tiles with busy cycles, {used}"
+    for name in ("busy_cycles", "bytes_received"):
+        total, by_tile = sum(getattr(span, name) for span in tiled.spans), sum(getattr(columns, name))
+        if total != by_tile:
+            yield f"{where}.tile_columns.{name}", f"{by_tile} in sum", f"that of '{where}.spans', {total}"
+    for index, span in enumerate(tiled.spans):
+        if span.link_cycles > span.exchange_cycles:
+            yield (
+                f"{where}.spans.{index}.link_cycles",
+                span.link_cycles,
+                f"at most its exchange_cycles, {span.exchange_cycles}",
+            )
+    for index, doubt in enumerate(tiled.doubts):
+        if doubt.half_width_cycles > doubt.cycles:
+            path = f"{where}.doubts.{index}.half_width_cycles"
+            yield path, doubt.half_width_cycles, f"at most its cycles, {doubt.cycles}"
+
+
+def _memory(memory: MemoryProfile, where: str, tiled: TiledProfile) -> Iterator[Problem]:
+    """Bytes that the record itself gives otherwise elsewhere."""
+    for ours, column in MEMORY_COLUMNS.items():
+        pairs = zip(getattr(memory, ours), getattr(tiled.tile_columns, column), strict=True)
+        for tile, (one, other) in enumerate(pairs):
+            if one != other:
+                yield f"{where}.{ours}.{tile}", one, f"that of tile_columns.{column}, {other}"
+                break
+    by_tile, peak = memory.peak_bytes_by_tile, memory.peak_bytes
+    if peak != max(by_tile):
+        yield f"{where}.peak_bytes", peak, f"the largest of peak_bytes_by_tile, {max(by_tile)}"
+        return
+    if memory.peak_tile >= len(by_tile) or by_tile[memory.peak_tile] != peak:
+        yield f"{where}.peak_tile", memory.peak_tile, f"a tile with the peak_bytes, {peak}"
+        return
+    together = sum(row[memory.peak_tile] for row in memory.bytes_by_category_and_tile)
+    if together != peak:
+        yield f"{where}.bytes_by_category_and_tile", f"{together} in sum", f"the peak_bytes on the peak tile, {peak}"
+    for tile, (always, most) in enumerate(zip(memory.always_live_bytes_by_tile, by_tile, strict=True)):
+        if always > most:
+            yield f"{where}.always_live_bytes_by_tile.{tile}", always, f"at most the peak of its tile, {most}"
+    for index, (_, _, size) in enumerate(memory.largest_on_peak_tile):
+        if size > peak:
+            yield f"{where}.largest_on_peak_tile.{index}", size, f"at most the peak_bytes, {peak}"
+    yield from _curve(memory, where)
+
+
+def _curve(memory: MemoryProfile, where: str) -> Iterator[Problem]:
+    for index, point in enumerate(memory.liveness):
+        if point.fullest_tile_bytes > point.total_bytes:
+            most = f"at most its total_bytes, {point.total_bytes}"
+            yield f"{where}.liveness.{index}.fullest_tile_bytes", point.fullest_tile_bytes, most
+    highest = max((point.fullest_tile_bytes for point in memory.liveness), default=memory.peak_bytes)
+    if highest != memory.peak_bytes:
+        yield f"{where}.peak_bytes", memory.peak_bytes, f"the largest fullest_tile_bytes of its liveness, {highest}"
+
+
+def _seconds(machine: TiledProfile | GpuProfile, where: str) -> Iterator[Problem]:
+    """Intervals that do not hold their number, of time and of energy."""
+    exposed, host, seconds = machine.host_exposed_seconds, machine.host_seconds, machine.seconds_per_training_step
+    if exposed > host * (1 + SLACK):
+        yield f"{where}.host_exposed_seconds", exposed, f"at most its host_seconds, {host!r}"
+    if machine.seconds_low > seconds * (1 + SLACK):
+        yield f"{where}.seconds_low", machine.seconds_low, f"at most the seconds of its training step, {seconds!r}"
+    elif machine.seconds_high < seconds * (1 - SLACK):
+        yield f"{where}.seconds_high", machine.seconds_high, f"at least the seconds of its training step, {seconds!r}"
+    elif isinstance(machine, TiledProfile) and machine.doubts:
+        off = machine.seconds(sum(doubt.half_width_cycles for doubt in machine.doubts))
+        for name, end in (("seconds_low", seconds - off), ("seconds_high", seconds + off)):
+            if not abs(getattr(machine, name) - end) <= SLACK * (seconds + off):
+                yield f"{where}.{name}", getattr(machine, name), f"what the half widths of its doubts make it, {end!r}"
+    for index, part in enumerate(machine.energy.parts if machine.energy is not None else ()):
+        if part.half_width_joules > part.joules * (1 + SLACK):
+            path = f"{where}.energy.parts.{index}.half_width_joules"
+            yield path, part.half_width_joules, f"at most its joules, {part.joules!r}"
+
+
+def _training(training: Training) -> Iterator[Problem]:
+    """Curves that have not one number for each training step or epoch."""
+    steps = training.training_steps
+    if len(training.loss) != steps:
+        yield "training.loss", f"{len(training.loss)} entries", f"{steps}, one for each of 'training.training_steps'"
+    for index, (_, values) in enumerate(training.scheduled):
+        if not values or len(values) != steps:
+            path = f"training.scheduled.{index}"
+            yield path, f"{len(values)} entries", f"{max(steps, 1)}, one for each of 'training.training_steps'"
+    if training.samples != steps * training.batch:
+        wanted = f"training_steps times batch, {steps * training.batch}"
+        yield "training.samples", training.samples, wanted
+    epochs = len(training.train_accuracy_by_epoch)
+    if epochs > steps:
+        path = "training.train_accuracy_by_epoch"
+        yield path, f"{epochs} entries", f"at most the {steps} of 'training.training_steps'"
+    held = len(training.validation_accuracy_by_epoch)
+    if training.best_epoch is not None and training.best_epoch >= held:
+        yield "training.best_epoch", training.best_epoch, f"below the {held} epochs of validation_accuracy_by_epoch"
+
+
+def _activity(layer: Activity, where: str, timesteps: int) -> Iterator[Problem]:
+    """Curves that are not as long as the timesteps, spikes of neurons or timesteps that are none."""
+    for name in ("spikes_by_timestep", "listed_by_timestep"):
+        entries = len(getattr(layer, name))
+        if entries != timesteps:
+            yield f"{where}.{name}", f"{entries} entries", f"{timesteps}, one for each of 'timesteps'"
+    for index, (timestep, neuron) in enumerate(layer.raster):
+        if timestep >= timesteps:
+            yield f"{where}.raster.{index}.0", timestep, f"a timestep, below {timesteps}"
+        if neuron >= layer.neurons:
+            yield f"{where}.raster.{index}.1", neuron, f"a neuron of its layer, below {layer.neurons}"

@@ -1,0 +1,268 @@
+"""Profiles that somebody else made: what cannot be is refused by field, whatever is left is drawn."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from mimdsim.base.errors import DataFileError
+from mimdsim.cli import main
+from mimdsim.machine import GpuMachine, MimdMachine, load_machine
+from mimdsim.profile import RunProfile, load_profile, save_profile, store
+from mimdsim.report import page, summary_lines, write_report
+from mimdsim.run import simulate
+from mimdsim.workload import load_workload
+
+SMALL = {
+    **{"data.train_samples": 32, "data.test_samples": 16, "data.timesteps": 4, "data.grid": 8},
+    **{"training.batch": 4, "training.epochs": 1, "training.max_training_steps": 2, "network.hidden": [16]},
+    **{"network.capacity": [4, 10], "training.schedule": "cosine"},
+}
+NUMBERS = (-1, 0, 10**400, math.nan, math.inf, 1e308, 2**63 - 1)
+HUGE = 10**400
+
+
+@pytest.fixture(scope="module")
+def profile() -> RunProfile:
+    """Two tiled machines and a GPU; little of everything."""
+    tiled, other, gpu = load_machine("tiny"), load_machine("tiny", {"chip.clock_hz": "2 GHz"}), load_machine("a100")
+    assert isinstance(tiled, MimdMachine)
+    assert isinstance(other, MimdMachine)
+    assert isinstance(gpu, GpuMachine)
+    return simulate(load_workload("digits", SMALL), tiled, (gpu,), beside=(other,)).profile
+
+
+@pytest.fixture(scope="module")
+def table(profile: RunProfile, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The JSON of the profile."""
+    path = tmp_path_factory.mktemp("sound") / "profile.json"
+    save_profile(path, profile)
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def put(table: dict[str, Any], where: str, value: object) -> dict[str, Any]:
+    """A copy of `table` with another value at a dotted path."""
+    changed = copy.deepcopy(table)
+    target: Any = changed
+    *parts, last = where.split(".")
+    for part in parts:
+        target = target[int(part) if isinstance(target, list) else part]
+    target[int(last) if isinstance(target, list) else last] = value
+    return changed
+
+
+def load(table: dict[str, Any], folder: Path) -> RunProfile:
+    path = folder / "profile.json"
+    path.write_text(json.dumps(table))
+    return load_profile(path)
+
+
+def test_what_a_run_writes_is_sound(profile: RunProfile, table: dict[str, Any], tmp_path: Path) -> None:
+    assert load(table, tmp_path) == profile
+    for part in ("tiled", "training"):
+        assert load(put(table, part, None), tmp_path)
+    for part in ("tiled_beside", "gpus", "activity", "tiled.doubts"):
+        assert load(put(table, part, []), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "wanted"),
+    [
+        ("timesteps", 0, "a finite number above 0, below 2^63"),
+        ("batch", 0, "a finite number above 0, below 2^63"),
+        ("seed", -1, "a finite number of at least 0, below 2^63"),
+        ("tiled.clock_hz", 0.0, "a finite number above 0, below 2^63"),
+        ("tiled.clock_hz", math.inf, "a finite number above 0, below 2^63"),
+        ("tiled.seconds_high", math.nan, "a finite number of at least 0, below 2^63"),
+        ("tiled.seconds_low", 9.0, "at most the seconds of its training step, "),
+        ("tiled.seconds_high", 0.0, "at least the seconds of its training step, "),
+        ("tiled.seconds_low", 0.0, "what the half widths of its doubts make it, "),
+        ("tiled_beside.0.seconds_high", 9.0, "what the half widths of its doubts make it, "),
+        ("tiled.doubts.0.half_width_cycles", 2**60, "at most its cycles, "),
+        ("tiled.spans.3.compute_cycles", -5, "a finite number of at least 0, below 2^63"),
+        ("tiled.spans.3.slowest_tile", 16, "below 'tiled.tiles', 16"),
+        ("tiled.spans.3.link_cycles", 10**9, "at most its exchange_cycles, "),
+        ("tiled.tiles_used", 17, "the number of tiles with busy cycles, "),
+        ("tiled.chips", 3, "a divisor of 'tiled.tiles', 16"),
+        ("tiled.chips", 10**9, "a divisor of 'tiled.tiles', 16"),
+        ("tiled.tile_columns.grid_columns", 0, "a finite number above 0, below 2^63"),
+        ("tiled.tile_columns.grid_columns", 10**9, "at most 65536"),
+        ("tiled.tile_columns.peak_bytes.3", 2**63, "a finite number of at least 0, below 2^63"),
+        ("tiled.memory.peak_bytes", 5, "the largest of peak_bytes_by_tile, "),
+        ("tiled.memory.peak_tile", 10**9, "a tile with the peak_bytes, "),
+        ("tiled.memory.peak_bytes_by_tile.0", 1, "that of tile_columns.peak_bytes, "),
+        ("tiled.memory.always_live_bytes_by_tile.0", 1, "that of tile_columns.always_live_bytes, "),
+        ("tiled.memory.largest_on_peak_tile.0.2", 2**40, "at most the peak_bytes, "),
+        ("tiled.memory.liveness.2.fullest_tile", 16, "below 'tiled.tiles', 16"),
+        ("tiled.memory.liveness.2.total_bytes", 0, "at most its total_bytes, 0"),
+        ("gpus.0.energy.parts.0.half_width_joules", 9.0, "at most its joules, "),
+        ("gpus.0.seconds_low", 9.0, "at most the seconds of its training step, "),
+        ("gpus.0.seconds_high", 0.0, "at least the seconds of its training step, "),
+        ("gpus.0.host_exposed_seconds", 9.0, "at most its host_seconds, "),
+        ("gpus.0.spans.0.seconds", math.inf, "a finite number of at least 0, below 2^63"),
+        ("gpus.0.energy.parts.0.joules", -1.0, "a finite number of at least 0, below 2^63"),
+        ("training.train_accuracy", 1.5, "a share, 0 to 1"),
+        ("training.test_accuracy_by_epoch.0", math.nan, "a share, 0 to 1"),
+        ("training.train_accuracy_by_epoch", [0.5, 0.5, 0.5], "at most the 2 of 'training.training_steps'"),
+        ("training.samples", 9, "training_steps times batch, 8"),
+        ("training.best_epoch", 9, "below the 0 epochs of validation_accuracy_by_epoch"),
+        ("training.scheduled.0.1.0", math.nan, "a finite number"),
+        ("training.scheduled.0.1", [], "2, one for each of 'training.training_steps'"),
+        ("activity.1.full_lists", -0.1, "a share, 0 to 1"),
+        ("activity.1.sparsity.forward", 1.01, "a share, 0 to 1"),
+        ("activity.1.neurons", 0, "a finite number above 0, below 2^63"),
+        ("activity.1.raster.0.0", 4, "a timestep, below 4"),
+        ("activity.1.raster.0.1", 10**9, "a neuron of its layer, below 16"),
+        ("activity.1.spikes_by_timestep", [1.0], "4, one for each of 'timesteps'"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_field_and_value(
+    table: dict[str, Any], tmp_path: Path, where: str, value: object, wanted: str
+) -> None:
+    with pytest.raises(DataFileError) as refused:
+        load(put(table, where, value), tmp_path)
+    # what else the number contradicts may be named beside it; columns are counted
+    said = f"{len(value)} entries" if isinstance(value, list) else str(value)
+    named = {"tiled.memory.liveness.2.total_bytes": "tiled.memory.liveness.2.fullest_tile_bytes"}.get(where, where)
+    assert f"field '{named}': " in refused.value.reason
+    assert f", must be {wanted}" in refused.value.reason
+    assert said in refused.value.reason
+
+
+@pytest.mark.parametrize(
+    ("where", "wanted"),
+    [
+        ("tiled.tile_columns.busy_cycles", "2 entries, must be 16, one for each of 'tiled.tiles'"),
+        ("tiled.tile_columns.layer", "2 entries, must be 16, one for each of 'tiled.tiles'"),
+        ("tiled_beside.0.memory.peak_bytes_by_tile", "2 entries, must be 16, one for each of 'tiled_beside.0.tiles'"),
+        ("tiled.memory.bytes_by_category_and_tile.1", "2 entries, must be 16, one for each of 'tiled.tiles'"),
+        ("tiled.memory.bytes_by_category_and_tile", "2 entries, must be 13, one for each of 'tiled.memory.categories'"),
+        ("training.loss", "1 entries, must be 2, one for each of 'training.training_steps'"),
+    ],
+)
+def test_cut_columns_are_refused(table: dict[str, Any], tmp_path: Path, where: str, wanted: str) -> None:
+    column: Any = table
+    for part in where.split("."):
+        column = column[int(part) if isinstance(column, list) else part]
+    with pytest.raises(DataFileError) as refused:
+        load(put(table, where, column[:2] if len(column) > 2 else column[:1]), tmp_path)
+    assert f"field '{where}': {wanted}" in refused.value.reason
+
+
+def test_a_number_of_tiles_is_held_against_the_columns(table: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(DataFileError, match=r"busy_cycles': 16 entries, must be 1000000000.*; and more$"):
+        load(put(table, "tiled.tiles", 10**9), tmp_path)
+
+
+def test_sums_over_tiles_and_supersteps_must_agree(table: dict[str, Any], tmp_path: Path) -> None:
+    columns = table["tiled"]["tile_columns"]
+    busiest = max(range(16), key=lambda tile: columns["busy_cycles"][tile])
+    for name in ("busy_cycles", "bytes_received"):
+        more = columns[name][busiest] + 7
+        with pytest.raises(DataFileError, match=rf"'tiled.tile_columns.{name}': \d+ in sum, must be that of"):
+            load(put(table, f"tiled.tile_columns.{name}.{busiest}", more), tmp_path)
+    peak = table["tiled"]["memory"]["peak_tile"]
+    with pytest.raises(DataFileError, match=r"tile': \d+ in sum, must be the peak_bytes on the peak tile"):
+        load(put(table, f"tiled.memory.bytes_by_category_and_tile.0.{peak}", 10**6), tmp_path)
+    low, high = table["tiled"], put(table, "tiled.memory.liveness", table["tiled"]["memory"]["liveness"][:1])
+    assert low["memory"]["liveness"][0]["fullest_tile_bytes"] < low["memory"]["peak_bytes"]
+    with pytest.raises(DataFileError, match=r"peak_bytes': \d+, must be the largest fullest_tile_bytes of its liven"):
+        load(high, tmp_path)
+    both = put(table, "tiled.memory.always_live_bytes_by_tile.0", 10**9)
+    with pytest.raises(DataFileError, match="must be at most the peak of its tile"):
+        load(put(both, "tiled.tile_columns.always_live_bytes.0", 10**9), tmp_path)
+
+
+def test_hundreds_of_digits_are_not_printed(table: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(DataFileError, match=r"compute_cycles': 100000000000\.\. \(401 digits\), must be") as refused:
+        load(put(table, "tiled.spans.3.compute_cycles", HUGE), tmp_path)
+    assert len(refused.value.reason) < 200
+
+
+def test_a_few_problems_are_named_and_more_are_said(table: dict[str, Any], tmp_path: Path) -> None:
+    broken = table
+    for index in range(5):
+        broken = put(broken, f"tiled.spans.{index}.times", -1)
+    with pytest.raises(DataFileError) as refused:
+        load(broken, tmp_path)
+    assert refused.value.reason.count("must be") == 3
+    assert refused.value.reason.endswith("; and more")
+
+
+def test_a_diverged_training_is_written_and_read(profile: RunProfile, tmp_path: Path) -> None:
+    assert profile.training is not None
+    lost = dataclasses.replace(profile.training, loss=(math.nan, -math.inf))
+    path = tmp_path / "profile.json"
+    save_profile(path, dataclasses.replace(profile, training=lost))
+    json.loads(path.read_text(), parse_constant=pytest.fail)  # NaN is no JSON
+    found = load_profile(path).training
+    assert found is not None
+    assert math.isnan(found.loss[0])
+    assert found.loss[1] == -math.inf
+
+
+def test_a_second_threshold_below_rest_and_any_seed_are_sound(table: dict[str, Any], tmp_path: Path) -> None:
+    assert load(put(table, "training.scheduled.0.1", [-100.0, -100.0]), tmp_path)
+    assert load(put(table, "seed", 2**70), tmp_path)
+
+
+def leaves(value: Any, where: str = "") -> Iterator[str]:
+    """Paths of the numbers in a table: of a list the first, one in the middle and the last entry."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from leaves(part, f"{where}.{key}" if where else key)
+    elif isinstance(value, list):
+        for index in sorted({0, len(value) // 2, len(value) - 1} & set(range(len(value)))):
+            yield from leaves(value[index], f"{where}.{index}")
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield where
+
+
+def test_no_number_ends_in_a_traceback(table: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = page._template()
+    monkeypatch.setattr("mimdsim.report.page._template", lambda: template)
+    monkeypatch.setattr("mimdsim.report.figures.drawn", lambda _: [])
+    refused = drawn = 0
+    for where in leaves(table):
+        for number in NUMBERS:
+            try:
+                found = load(put(table, where, number), tmp_path)
+            except DataFileError:
+                refused += 1
+                continue
+            write_report(found, tmp_path)
+            summary_lines(found)
+            drawn += 1
+    assert refused > 1000
+    assert drawn > 100
+
+
+def test_a_pipe_or_device_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, Path(os.devnull), tmp_path):
+        result = CliRunner().invoke(main, ["report", str(path)], catch_exceptions=False)
+        assert result.exit_code == 2
+        assert "cannot be read: " in result.output
+        assert "is a folder" in result.output or "is no regular file" in result.output
+
+
+def test_no_more_than_the_bound_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "profile.json"
+    path.write_text("{}" + " " * 98)
+    monkeypatch.setattr(store, "MAX_PROFILE_BYTES", 99)
+    with pytest.raises(DataFileError, match="is over 99 bytes, not a profile of ours"):
+        load_profile(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(DataFileError, match="is not JSON: 'utf-8' codec"):
+        load_profile(path)
