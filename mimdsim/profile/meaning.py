@@ -46,18 +46,16 @@ def _shown(value: object) -> str:
     return said if len(said) <= 32 else f"{said[:12]}.. ({len(said)} digits)"
 
 
-def _numbers(value: Any, where: str, field: str) -> Iterator[Problem]:
-    """Every number of a record that no field of that name can have; `field` is the last name of the path `where`."""
-    if dataclasses.is_dataclass(value):
-        for part in dataclasses.fields(value):
-            path = f"{where}.{part.name}" if where else part.name
-            yield from _numbers(getattr(value, part.name), path, part.name)
-    elif isinstance(value, tuple):
-        for index, item in enumerate(value):
-            if type(item) not in (int, float) or _wanted(item, field):  # most files are long columns of sound numbers
-                yield from _numbers(item, f"{where}.{index}", field)
-    elif type(value) in (int, float) and (wanted := _wanted(value, field)):
-        yield where, value, wanted
+def _numbers(record: Any, where: str, field: str) -> Iterator[Problem]:
+    """Every number in a record or tuple that cannot be; `where` is the path to it and a dot, `field` its last name."""
+    column = isinstance(record, tuple)
+    for name, value in enumerate(record) if column else vars(record).items():
+        last = field if column else str(name)
+        if type(value) in (int, float):
+            if wanted := _wanted(value, last):
+                yield f"{where}{name}", value, wanted
+        elif isinstance(value, tuple) or dataclasses.is_dataclass(value):
+            yield from _numbers(value, f"{where}{name}.", last)
 
 
 def _wanted(number: float, field: str) -> str:
@@ -174,7 +172,7 @@ def _memory(memory: MemoryProfile, where: str, tiled: TiledProfile) -> Iterator[
             yield f"{where}.always_live_bytes_by_tile.{tile}", always, f"at most the peak of its tile, {most}"
     for index, (_, _, size) in enumerate(memory.largest_on_peak_tile):
         if size > peak:
-            yield f"{where}.largest_on_peak_tile.{index}", size, f"at most the peak_bytes, {peak}"
+            yield f"{where}.largest_on_peak_tile.{index}.2", size, f"at most the peak_bytes, {peak}"
     yield from _curve(memory, where)
 
 
@@ -215,7 +213,7 @@ def _training(training: Training) -> Iterator[Problem]:
         yield "training.loss", f"{len(training.loss)} entries", f"{steps}, one for each of 'training.training_steps'"
     for index, (_, values) in enumerate(training.scheduled):
         if not values or len(values) != steps:
-            path = f"training.scheduled.{index}"
+            path = f"training.scheduled.{index}.1"
             yield path, f"{len(values)} entries", f"{max(steps, 1)}, one for each of 'training.training_steps'"
     if training.samples != steps * training.batch:
         wanted = f"training_steps times batch, {steps * training.batch}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def load_profile(path: Path) -> RunProfile:
     if version != SCHEMA_VERSION:
         raise DataFileError(path, f"has schema_version {version!r}; this mimdsim reads {SCHEMA_VERSION}")
     try:
-        profile = TypeAdapter(RunProfile).validate_python(table)
+        profile = _adapter().validate_python(table)
     except ValidationError as problem:
         first = problem.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -46,6 +47,12 @@ def load_profile(path: Path) -> RunProfile:
         more = "; and more" if len(wrong) > MOST_SAID else ""
         raise DataFileError(path, "; ".join(wrong[:MOST_SAID]) + more)
     return profile
+
+
+@cache
+def _adapter() -> TypeAdapter[RunProfile]:
+    """What checks types; building it takes longer than most checks."""
+    return TypeAdapter(RunProfile)
 
 
 def _read_table(path: Path) -> Any:
