@@ -95,6 +95,8 @@ def test_what_a_run_writes_is_sound(profile: RunProfile, table: dict[str, Any], 
         ("tiled.doubts.0.half_width_cycles", 2**60, "at most its cycles, "),
         ("tiled.spans.3.compute_cycles", -5, "a finite number of at least 0, below 2^63"),
         ("tiled.spans.3.slowest_tile", 16, "below 'tiled.tiles', 16"),
+        ("tiled.spans.3.exchange_tile", 16, "below 'tiled.tiles', 16"),
+        ("tiled.spans.3.exchange_tile", -2, "a finite number of at least 0, below 2^63"),
         ("tiled.spans.3.link_cycles", 10**9, "at most its exchange_cycles, "),
         ("tiled.tiles_used", 17, "the number of tiles with busy cycles, "),
         ("tiled.chips", 3, "a divisor of 'tiled.tiles', 16"),
@@ -215,9 +217,12 @@ def test_a_diverged_training_is_written_and_read(profile: RunProfile, tmp_path: 
     assert found.loss[1] == -math.inf
 
 
-def test_a_second_threshold_below_rest_and_any_seed_are_sound(table: dict[str, Any], tmp_path: Path) -> None:
+def test_a_second_threshold_below_rest_any_seed_and_no_exchange_are_sound(
+    table: dict[str, Any], tmp_path: Path
+) -> None:
     assert load(put(table, "training.scheduled.0.1", [-100.0, -100.0]), tmp_path)
     assert load(put(table, "seed", 2**70), tmp_path)
+    assert load(put(table, "tiled.spans.3.exchange_tile", -1), tmp_path)
 
 
 def leaves(value: Any, where: str = "") -> Iterator[str]:

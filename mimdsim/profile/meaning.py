@@ -29,6 +29,7 @@ ANY_SIGN = "scheduled"  # second thresholds count from the resting potential
 ANY_NUMBER = "loss"  # of a training that diverged
 ANY_LENGTH = "seed"  # shown and never computed with
 MEMORY_COLUMNS = {"peak_bytes_by_tile": "peak_bytes", "always_live_bytes_by_tile": "always_live_bytes"}  # are the same
+NO_TILE = "exchange_tile"  # -1 where nothing moves
 PER_TILE = ("busy_cycles", "bytes_sent", "bytes_received", "peak_bytes", "always_live_bytes", "layer")
 
 Problem = tuple[str, object, str]  # dotted path of the field, its value or what is said of it, what it must be
@@ -61,6 +62,8 @@ def _numbers(record: Any, where: str, field: str) -> Iterator[Problem]:
 def _wanted(number: float, field: str) -> str:
     """What a number of the field must be, '' where it is. Comparisons with NaN are false."""
     if field == ANY_NUMBER or (field == ANY_LENGTH and number >= 0):
+        return ""
+    if field == NO_TILE and number == -1:
         return ""
     if field in SHARES:
         return "" if 0 <= number <= 1 else "a share, 0 to 1"
@@ -117,6 +120,7 @@ def _columns(tiled: TiledProfile, where: str) -> Iterator[Problem]:
 def _indices(tiled: TiledProfile, where: str) -> Iterator[Problem]:
     """Numbers of tiles that are no tile."""
     named = [(f"spans.{index}.slowest_tile", span.slowest_tile) for index, span in enumerate(tiled.spans)]
+    named += [(f"spans.{index}.exchange_tile", span.exchange_tile) for index, span in enumerate(tiled.spans)]
     named += [
         (f"memory.liveness.{index}.fullest_tile", point.fullest_tile)
         for index, point in enumerate(tiled.memory.liveness)
