@@ -390,3 +390,43 @@ def test_a_copy_takes_entries_that_are_there() -> None:
     assert "a copy takes entry 3 of 'x' within its repeat, the last is 2" in problems(late)[0][1]
     early = plan_exchanges(copying((3, 4), (3, 4), times=3, source_shift=0, target_shift=-1))
     assert "a copy writes entry -1 of 'y', which has none before 0" in problems(early)[0][1]
+
+
+# ---- order
+
+
+def filling(name: str) -> Superstep:
+    return replace(step(table([(name, "write", ("a:b",))], [0], a=[0], b=[4])), name=f"fill {name}")
+
+
+def taking_from(name: str, other: str) -> Superstep:
+    both = table([(name, "read", ("a:b",)), (other, "write", ("a:b",))], [0], a=[0], b=[4])
+    return replace(step(both), name=f"take {name}")
+
+
+WHOLE = [variable(name, (4,), TileMapping.on(0, 0, 4)) for name in "xyz"]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ((filling("x"), taking_from("x", "y")), ""),
+        ((taking_from("x", "y"), filling("x")), "'x' is read in superstep 'take x', before superstep 'fill x' writes"),
+        (
+            (taking_from("x", "y"), taking_from("y", "x")),
+            "'x' is read in superstep 'take x', before superstep 'take y'",
+        ),
+        ((taking_from("x", "x"),), ""),  # in place, as a sum that starts from zero
+        ((Repeat(times=2, body=(taking_from("x", "y"), taking_from("y", "x"))),), ""),  # of the turn before
+        ((taking_from("x", "y"), Repeat(times=2, body=(filling("x"),))), "'x' is read in superstep 'take x', before"),
+        ((step(copies=(Copy(source="x", target="y"),)), filling("x")), "'x' is read in superstep 's', before"),
+        ((step(copies=(Copy(source="z", target="x"),)), taking_from("x", "y")), ""),
+        ((taking_from("x", "z"), step(copies=(Copy(source="y", target="x"),))), "'x' is read in superstep 'take x'"),
+        ((taking_from("x", "y"),), ""),  # never written: zeros are meant
+    ],
+)
+def test_what_is_read_has_been_written(body: tuple[Superstep | Repeat, ...], said: str) -> None:
+    found = [message for rule, message in problems(program(WHOLE, *body)) if rule == "what is read was written"]
+    assert [message.startswith(said) for message in found] == ([True] if said else [])
+    given = replace(program(WHOLE, *body), inputs={"x": "x"})
+    assert "what is read was written" not in rules(given)

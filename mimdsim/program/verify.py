@@ -4,7 +4,8 @@
 read and every part of a copy is local or delivered to its tile in the same superstep; 4 every write is local;
 5 nothing is written twice in a superstep, and nothing is read that another vertex of the superstep writes
 (`conflicts`); 6 every timestep index is inside a repeat, and names an entry that is there (`entries`); 7 an output that
-vertices write is written whole (`outputs`); 8 a copy's shapes agree (`copies`).
+vertices write is written whole (`outputs`); 8 a copy's shapes agree (`copies`); 9 what is read first and written later
+is given by the host (`order`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from mimdsim.program.delivered import undelivered
 from mimdsim.program.entries import IN_REPEAT, unfit_entries
 from mimdsim.program.homes import ON_A_TILE, check_homes, check_names, check_tiles
 from mimdsim.program.mapping import FLAT, TileMapping
+from mimdsim.program.order import read_before_written
 from mimdsim.program.outputs import unwritten_outputs
 from mimdsim.program.problems import Problem, at_large, of_vertex
 from mimdsim.program.records import Program, Superstep, Variable, VertexTable
@@ -54,6 +56,7 @@ def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
                 return tuple(problems[:MAX_PROBLEMS])
     if not problems:  # boxes that are inside their variables and do not meet can be counted
         problems += [at_large("outputs are written whole", text) for text in unwritten_outputs(program)]
+        problems += [at_large("what is read was written", text) for text in read_before_written(program)]
     return tuple(problems[:MAX_PROBLEMS])
 
 
