@@ -44,8 +44,7 @@ def draw_longest_supersteps(profile: RunProfile) -> Figure | None:
     rows = [_milliseconds(tiled, [span]) for span in longest]
     figure, (axes,) = panels(height=1.3 + 0.36 * len(rows))
     notes = [
-        f"{milliseconds(tiled.seconds(span.cycles))} ms · {thousands(span.times)}×"
-        f" · tile {thousands(span.slowest_tile)}"
+        f"{milliseconds(tiled.seconds(span.cycles))} ms · {thousands(span.times)}×{_waited_for(span)}"
         for span in longest
     ]
     stacked_bars(axes, rows, PART_NAMES[:3], PART_COLOURS[:3], notes)
@@ -55,6 +54,12 @@ def draw_longest_supersteps(profile: RunProfile) -> Figure | None:
     axes.set_xlabel("milliseconds per training step, all executions together")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
+
+
+def _waited_for(span: Span) -> str:
+    """The tile that takes longest: to compute, or where nothing is computed to exchange."""
+    tile = span.slowest_tile if span.compute_cycles else span.exchange_tile
+    return f" · tile {thousands(tile)}" if tile >= 0 else ""
 
 
 def _milliseconds(tiled: TiledProfile, spans: list[Span]) -> tuple[float, float, float]:
