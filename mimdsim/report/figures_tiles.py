@@ -42,7 +42,8 @@ def draw_tile_map(profile: RunProfile) -> Figure | None:
     if with_layers:
         numbers = {name: index for index, name in enumerate(names)}
         layers = np.asarray([numbers.get(name, np.nan) for name in columns.layer], float)
-        palette = ListedColormap(LAYER_COLOURS[: len(names)])
+        # a list: the oldest matplotlib takes a pair for a colour and its opacity
+        palette = ListedColormap(list(LAYER_COLOURS[: len(names)]))
         axes[1].imshow(_grid(columns, layers), cmap=palette, vmin=-0.5, vmax=len(names) - 0.5, interpolation="nearest")
         _plain_map(axes[1], columns.grid_columns, "Layer that each tile works for")
         for edge in chips:
