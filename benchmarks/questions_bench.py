@@ -9,7 +9,7 @@ import numpy as np
 
 from mimdsim.compiler import Compiled
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.profile import TiledProfile, ratio_interval, seconds_by_source
+from mimdsim.profile import TiledProfile, ratio_of
 from mimdsim.program import RecordedActivity
 from mimdsim.program.codelet import UNCERTAINTY
 from mimdsim.run import compile_workload, open_data, retime, train_workload
@@ -141,8 +141,8 @@ def with_change(profile: TiledProfile, base: TiledProfile) -> str:
     """Milliseconds, the change in per cent against the base, and its interval: what both share errs alike."""
     if profile.seconds_per_training_step == base.seconds_per_training_step:
         return ms(profile)
-    middle = 100 * (profile.seconds_per_training_step / base.seconds_per_training_step - 1)
-    low, high = (100 * (end - 1) for end in ratio_interval(seconds_by_source(profile), seconds_by_source(base)))
+    times = ratio_of(profile, base)
+    low, middle, high = (100 * (end - 1) for end in (times.low, times.middle, times.high))
     return f"{ms(profile)} ({middle:+.1f}, {low:+.1f} to {high:+.1f} %)"
 
 

@@ -97,7 +97,7 @@ def test_intervals_of_a_mapping_are_whole_numbers() -> None:
     with pytest.raises(ValueError, match=r"mapping: starts must be whole numbers in one column, given float64 \[1\]"):
         TileMapping(axis=0, tiles=np.zeros(1, np.int64), starts=np.zeros(1), stops=np.ones(1, np.int64))
     listed = TileMapping(axis=0, tiles=[0, 1], starts=[0, 2], stops=[2, 6])  # type: ignore[arg-type]
-    assert listed.owner(3) == 1
+    assert listed.owners(np.array([0, 3])).tolist() == [0, 1]
 
 
 # ---- phases

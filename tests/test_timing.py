@@ -288,7 +288,14 @@ def test_exchange_is_linear() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"exchange__bytes_per_cycle": 1}, {"exchange__bytes_per_cycle": 64}, {"exchange__tiles_per_bus": 1}]
+    "changes",
+    [
+        {},
+        {"exchange__bytes_per_cycle": 1},
+        {"exchange__bytes_per_cycle": 64},
+        {"exchange__tiles_per_bus": 1},
+        {"exchange__model": "planner"},
+    ],
 )
 def test_exchange_cycles_follow_from_the_tile_that_is_named(changes: dict[str, Any]) -> None:
     bound = set()

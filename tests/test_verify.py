@@ -322,7 +322,7 @@ def wanted_elements(program: Program, superstep: Superstep) -> tuple[np.ndarray,
         travelling = set()
         for tile, element in pairs:
             along = np.ravel_multi_index(element, shape) if mapping.axis == FLAT else element[mapping.axis]
-            owner = mapping.owner(int(along))
+            (owner,) = mapping.owners(np.array([along]))
             if owner != tile:
                 received[tile] += variable.item_bytes
                 travelling.add((owner, element))

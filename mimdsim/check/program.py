@@ -25,7 +25,7 @@ from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exc
 from mimdsim.functional import Executor, execute_strictly
 from mimdsim.graph import SpikingNetwork, interpret
 from mimdsim.machine import MimdMachine
-from mimdsim.profile import ratio_interval, seconds_by_source
+from mimdsim.profile import ratio_of
 from mimdsim.program import Program, verify
 from mimdsim.run import compile_workload, retime
 from mimdsim.workload import Workload, load_workload
@@ -201,9 +201,9 @@ def _time(program: Program, compiled: Compiled, machine: MimdMachine, reference:
     )
     if program is not compiled.program:
         theirs = retime(compiled, machine, activity)
-        low, high = (end - 1 for end in ratio_interval(seconds_by_source(ours), seconds_by_source(theirs)))
-        change = ours.seconds_per_training_step / theirs.seconds_per_training_step - 1
-        text += f", the compiled program takes {theirs.cycles:,} ({change:+.2%}, interval {low:+.2%} to {high:+.2%})"
+        times = ratio_of(ours, theirs)
+        change, low, high = (f"{end - 1:+.2%}" for end in (times.middle, times.low, times.high))
+        text += f", the compiled program takes {theirs.cycles:,} ({change}, interval {low} to {high})"
     return Finding(name="time", passed=True, text=text)
 
 

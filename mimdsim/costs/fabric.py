@@ -14,6 +14,7 @@ fixed part of an exchange on Mk1 (thorbenlouw/lbm-graphcore).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -31,7 +32,8 @@ _BUSIEST: WeakKeyDictionary[Exchange, dict[tuple[object, ...], BusiestTile]] = W
 class BusiestTile:
     """The tile that an exchange phase waits for: bytes on its wire, and cycles of its control instructions.
 
-    The phase takes the longer of wire_bytes / bytes_per_cycle and control_cycles, and the fixed part.
+    The phase takes the longer of wire_bytes / bytes_per_cycle and control_cycles, and the fixed part; a schedule may
+    take longer still.
     """
 
     tile: int
@@ -51,11 +53,31 @@ def endpoint_cycles(
 
     bytes_saved: of the bytes received, those that the neighbour's bus carries.
     """
-    wire = np.maximum(bytes_sent, bytes_received - bytes_saved) / fabric.bytes_per_cycle
+    wire, control = _wire_and_control(
+        bytes_sent, bytes_received, fragments_sent, fragments_received, fabric, bytes_saved
+    )
+    return _longer(wire, control, fabric)
+
+
+def _wire_and_control(
+    bytes_sent: np.ndarray,
+    bytes_received: np.ndarray,
+    fragments_sent: np.ndarray,
+    fragments_received: np.ndarray,
+    fabric: Fabric,
+    bytes_saved: np.ndarray | int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """[tiles]: bytes on each tile's wire, and cycles of its control instructions, of which the planner has none."""
+    wire = np.maximum(bytes_sent, bytes_received - bytes_saved)
     if fabric.model == "planner":
-        return np.ceil(wire).astype(np.int64)
-    control = fragments_sent * fabric.send_fragment_cycles + fragments_received * fabric.receive_fragment_cycles
-    return np.ceil(np.maximum(wire, control)).astype(np.int64)
+        return wire, np.zeros(len(wire))
+    return wire, fragments_sent * fabric.send_fragment_cycles + fragments_received * fabric.receive_fragment_cycles
+
+
+def _longer(wire_bytes: np.ndarray, control_cycles: np.ndarray, fabric: Fabric) -> np.ndarray:
+    """int64[tiles]: cycles of the wire or of the control instructions, whichever take longer."""
+    cycles: np.ndarray = np.ceil(np.maximum(wire_bytes / fabric.bytes_per_cycle, control_cycles)).astype(np.int64)
+    return cycles
 
 
 def bytes_by_neighbour(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> np.ndarray | int:
@@ -76,9 +98,7 @@ def phase_cycles(program: Program, exchange: Exchange, fabric: Fabric) -> np.nda
     """int64[chips]: cycles of one exchange phase of `program` on every chip, 0 where nothing moves; read-only."""
     tiles_per_chip, chips = program.tiles_per_chip, program.chips
     known = _KNOWN.setdefault(exchange, {})
-    of_wire = fabric.model, fabric.bytes_per_cycle, fabric.tiles_per_bus
-    of_fragments = fabric.send_fragment_cycles, fabric.receive_fragment_cycles
-    key = (*of_wire, *of_fragments, fabric.fixed_cycles, fabric.route_cycles, tiles_per_chip, chips)
+    key = (*_matters(fabric), fabric.fixed_cycles, fabric.route_cycles, tiles_per_chip, chips)
     if key not in known:
         busiest = _busiest(exchange, fabric, tiles_per_chip, chips)
         if fabric.model == "scheduled":
@@ -90,23 +110,30 @@ def phase_cycles(program: Program, exchange: Exchange, fabric: Fabric) -> np.nda
 
 
 def busiest_tile(program: Program, exchange: Exchange, fabric: Fabric) -> BusiestTile | None:
-    """The tile that sets an exchange phase by the endpoint model; None where nothing moves."""
+    """The tile with the longest part in an exchange phase; None where nothing moves."""
     if not len(exchange.tiles):
         return None
     known = _BUSIEST.setdefault(exchange, {})
-    key = (fabric.bytes_per_cycle, fabric.tiles_per_bus, fabric.send_fragment_cycles, fabric.receive_fragment_cycles)
+    key = (*_matters(fabric), program.tiles_per_chip)
     if key not in known:
-        saved = bytes_by_neighbour(exchange, fabric, program.tiles_per_chip)
-        wire = np.maximum(exchange.column("bytes_sent"), exchange.column("bytes_received") - saved)
-        control = (
-            exchange.column("fragments_sent") * fabric.send_fragment_cycles
-            + exchange.column("fragments_received") * fabric.receive_fragment_cycles
-        )
-        at = int(np.argmax(np.maximum(wire / fabric.bytes_per_cycle, control)))
+        wire, control = _wire_and_control(*_endpoints(exchange, fabric, program.tiles_per_chip))
+        at = int(np.argmax(_longer(wire, control, fabric)))
         known[key] = BusiestTile(
             tile=int(exchange.tiles[at]), wire_bytes=int(wire[at]), control_cycles=int(np.ceil(control[at]))
         )
     return known[key]
+
+
+def _matters(fabric: Fabric) -> tuple[object, ...]:
+    """What the parts of tiles in a phase depend on."""
+    of_fragments = fabric.send_fragment_cycles, fabric.receive_fragment_cycles
+    return fabric.model, fabric.bytes_per_cycle, fabric.tiles_per_bus, *of_fragments
+
+
+def _endpoints(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> tuple[Any, ...]:
+    """What `endpoint_cycles` wants of the tiles that take part."""
+    columns = ("bytes_sent", "bytes_received", "fragments_sent", "fragments_received")
+    return *map(exchange.column, columns), fabric, bytes_by_neighbour(exchange, fabric, tiles_per_chip)
 
 
 def _busiest(exchange: Exchange, fabric: Fabric, tiles_per_chip: int, chips: int) -> np.ndarray:
@@ -114,14 +141,7 @@ def _busiest(exchange: Exchange, fabric: Fabric, tiles_per_chip: int, chips: int
     busiest = np.zeros(chips, np.int64)
     if not len(exchange.tiles):
         return busiest
-    cycles = endpoint_cycles(
-        exchange.column("bytes_sent"),
-        exchange.column("bytes_received"),
-        exchange.column("fragments_sent"),
-        exchange.column("fragments_received"),
-        fabric,
-        bytes_by_neighbour(exchange, fabric, tiles_per_chip),
-    )
+    cycles = endpoint_cycles(*_endpoints(exchange, fabric, tiles_per_chip))
     np.maximum.at(busiest, exchange.tiles // tiles_per_chip, cycles)
     return busiest
 

@@ -4,7 +4,7 @@
 somebody else made.
 """
 
-from mimdsim.profile.ratios import DoubtedSeconds, ratio_interval, seconds_by_source
+from mimdsim.profile.ratios import DoubtedSeconds, ratio, ratio_of, seconds_by_source
 from mimdsim.profile.records import (
     Activity,
     Assumption,
@@ -44,7 +44,8 @@ __all__ = [
     "TiledProfile",
     "Training",
     "load_profile",
-    "ratio_interval",
+    "ratio",
+    "ratio_of",
     "save_profile",
     "seconds_by_source",
 ]

@@ -43,11 +43,27 @@ def seconds_by_source(profile: TiledProfile) -> tuple[DoubtedSeconds, ...]:
     return (*parts, DoubtedSeconds(source="", seconds=rest, half_width=0.0))
 
 
-def ratio_interval(ours: Iterable[DoubtedSeconds], theirs: Iterable[DoubtedSeconds]) -> tuple[float, float]:
-    """Least and largest ratio of our seconds to theirs; infinity where theirs may be none."""
+@dataclass(frozen=True, kw_only=True)
+class Ratio:
+    """How many times one time is another, and between which bounds."""
+
+    low: float
+    middle: float
+    high: float
+
+
+def ratio(ours: Iterable[DoubtedSeconds], theirs: Iterable[DoubtedSeconds]) -> Ratio:
+    """Our seconds over theirs; infinity where theirs may be none."""
     ours, theirs = tuple(ours), tuple(theirs)
+    middle = _over(sum(part.seconds for part in ours), sum(part.seconds for part in theirs))
     inverse = _largest(theirs, ours)
-    return (1 / inverse if inverse else float("inf")), _largest(ours, theirs)
+    low, high = 1 / inverse if inverse else float("inf"), _largest(ours, theirs)
+    return Ratio(low=min(low, middle), middle=middle, high=max(high, middle))  # sums of parts round past each other
+
+
+def ratio_of(ours: TiledProfile, theirs: TiledProfile) -> Ratio:
+    """How many times their training step ours takes."""
+    return ratio(seconds_by_source(ours), seconds_by_source(theirs))
 
 
 def _largest(above: tuple[DoubtedSeconds, ...], below: tuple[DoubtedSeconds, ...]) -> float:

@@ -36,7 +36,8 @@ class Span:
     tiles and executions. bytes_received: over all tiles and executions. link_cycles: the part of exchange_cycles that
     goes over links between chips. With several chips a superstep counts where its chip is the slowest between barriers.
     exchange_tile: the tile that one exchange on the chip waits for, with the bytes of its wire and the cycles of its
-    control instructions, the longer of which sets the exchange; -1 where nothing moves.
+    control instructions, the longer of which sets the exchange (a schedule of messages may take longer); -1 where
+    nothing moves.
     """
 
     name: str

@@ -125,9 +125,8 @@ class TileMapping:
         held[holders] = size
         return held
 
-    def owner(self, index: int) -> int:
-        """The tile that holds `index` along the axis, or the first replica."""
+    def owners(self, indices: np.ndarray) -> np.ndarray:
+        """The tiles that hold `indices` along the axis; of a replicated variable the first that holds it."""
         if self.is_replicated:
-            return int(self.tiles[0])
-        found = int(np.searchsorted(self.stops, index, side="right"))
-        return int(self.tiles[found])
+            return np.full(len(indices), self.tiles[0])
+        return self.tiles[np.searchsorted(self.stops, indices, side="right")]

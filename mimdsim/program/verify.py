@@ -185,11 +185,12 @@ def _first_elsewhere(
         places = np.ravel_multi_index(corners, shape).reshape(-1)
     else:
         places = np.arange(*box[max(mapping.axis, 0)].tolist())
-    owners = np.array([mapping.owner(place) for place in places.tolist()])
-    found = int(places[int(np.argmax(owners != tile))])
+    owners = mapping.owners(places)
+    at = int(np.argmax(owners != tile))
+    found = int(places[at])
     first = [int(start) for start in box[:, 0]]
     if mapping.axis == FLAT:
         first = [int(index) for index in np.unravel_index(found, shape)]
     elif not mapping.is_replicated:
         first[max(mapping.axis, 0)] = found
-    return tuple(first), mapping.owner(found)
+    return tuple(first), int(owners[at])

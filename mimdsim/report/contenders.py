@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mimdsim.base.phases import PHASES
-from mimdsim.profile import GpuProfile, RunProfile, TiledProfile, ratio_interval, seconds_by_source
+from mimdsim.profile import GpuProfile, RunProfile, TiledProfile, ratio_of
 from mimdsim.report.wording import significant
 
 BOUND = " (a bound)"  # beside strategies that nobody has built
@@ -122,8 +122,7 @@ def _of_tiled(tiled: TiledProfile, reference: TiledProfile) -> Contender:
     for span in tiled.spans:
         phases[span.phase] = phases.get(span.phase, 0.0) + tiled.seconds(span.cycles)
     phases["host"] = tiled.host_exposed_seconds
-    ratio = tiled.seconds_per_training_step * inverse(reference.seconds_per_training_step)
-    low, high = ratio_interval(seconds_by_source(tiled), seconds_by_source(reference))
+    ratio = ratio_of(tiled, reference)
     return Contender(
         title=tiled.title,
         strategy="compiled to tiles",
@@ -139,9 +138,9 @@ def _of_tiled(tiled: TiledProfile, reference: TiledProfile) -> Contender:
         bytes_needed=tiled.memory.peak_bytes,
         memory_bytes=tiled.memory.limit_bytes,
         strongest=False,
-        ratio=ratio,
-        ratio_low=min(low, ratio),  # the ends are sums of parts, which may round past the ratio itself
-        ratio_high=max(high, ratio),
+        ratio=ratio.middle,
+        ratio_low=ratio.low,
+        ratio_high=ratio.high,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.files import write_atomically
-from mimdsim.profile import DoubtedSeconds, ratio_interval
+from mimdsim.profile import DoubtedSeconds, ratio
 from mimdsim.report.wording import significant
 from mimdsim.sweep.points import MACHINE_SECTIONS, WORKLOAD_SECTIONS
 
@@ -75,11 +75,8 @@ def with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     theirs = next((part for part in parts if part), ())
     found = []
     for row, ours in zip(rows, parts, strict=True):
-        ratios: tuple[float | None, ...] = (None, None, None)
-        if ours and theirs:
-            ratio = sum(part.seconds for part in ours) / sum(part.seconds for part in theirs)
-            low, high = ratio_interval(ours, theirs)
-            ratios = (ratio, min(low, ratio), max(high, ratio))  # sums of parts may round past the ratio itself
+        times = ratio(ours, theirs) if ours and theirs else None
+        ratios = (times.middle, times.low, times.high) if times else (None, None, None)
         kept = {name: value for name, value in row.items() if name != "seconds_by_source"}
         rounded = (None if value is None else round(value, 6) for value in ratios)
         found.append(kept | dict(zip(RATIOS, rounded, strict=True)))
@@ -152,8 +149,8 @@ def table_lines(rows: list[dict[str, Any]], axes: list[str], gpus: tuple[str, ..
 
 
 def _times(row: dict[str, Any]) -> str:
-    ratio, low, high = (row[name] for name in RATIOS)
-    return f"{ratio:.3g}" if low == high else f"{ratio:.3g} ({low:.3g}-{high:.3g})"
+    middle, low, high = (row[name] for name in RATIOS)
+    return f"{middle:.3g}" if low == high else f"{middle:.3g} ({low:.3g}-{high:.3g})"
 
 
 def note_lines(rows: list[dict[str, Any]], axes: list[str], trained: bool = False) -> list[str]:
