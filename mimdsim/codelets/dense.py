@@ -215,7 +215,7 @@ COPY_COLUMNS = Codelet(
 
 RANDOM_OFFSETS = Codelet(
     name="RandomOffsets",
-    fields=(Field(name="offsets", access="update", box=("slot",)),),
+    fields=(Field(name="offsets", access="write", box=("slot",)),),
     columns=("slot",),
     compute=numerics.random_offsets,
     cost=TileFormula(

@@ -17,7 +17,10 @@ from mimdsim.numerics import wiring as numerics
 from mimdsim.program import Codelet, Field, Term, TileFormula, WorkerBundles
 
 OWN = "instruction count of our own in the manner of the published codelets"
-IDS = (Field(name="ids", access="read", box=("sample", ":")), Field(name="counts", access="read", box=("sample", ":")))
+IDS = (
+    Field(name="ids", access="read", box=("sample", ":"), in_part=True),
+    Field(name="counts", access="read", box=("sample", ":")),
+)
 CURRENT = Field(name="current", access="write", box=("sample", "start:stop"))
 
 SYNAPSE_CURRENT = Codelet(
@@ -170,7 +173,7 @@ SELF_WEIGHT_GRADIENT = Codelet(
     fields=(
         Field(name="dw", access="update", box=("replica", ":", "start:stop")),
         Field(name="q", access="read", box=(SAMPLES, "start:stop")),
-        Field(name="ids", access="read", box=(SAMPLES, ":")),
+        Field(name="ids", access="read", box=(SAMPLES, ":"), in_part=True),
         Field(name="counts", access="read", box=(SAMPLES, ":")),
     ),
     columns=REPLICA,

@@ -17,9 +17,9 @@ import numpy as np
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.codelets.matrix_vector import DOT_PRODUCT, PLACE, ROW_SUM
-from mimdsim.compiler.exchanges import plan_exchanges
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Copy, Program, Superstep, TileMapping, Variable, VertexTable
+from mimdsim.program.exchanges import plan_exchanges
 from mimdsim.program.mapping import FLAT
 
 PACKET_IN_BYTES, PACKET_OUT_BYTES = 1024, 256

@@ -11,11 +11,11 @@ import numpy as np
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.codelets.products import NUMPY, cast_codelet, product_codelet, sum_codelet
-from mimdsim.compiler.exchanges import plan_exchanges
 from mimdsim.compiler.product_plan import ProductPlan
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Superstep, TileMapping, Variable, VertexTable
 from mimdsim.program.codelet import Recorded
+from mimdsim.program.exchanges import plan_exchanges
 
 
 def product_program(plan: ProductPlan, machine: MimdMachine) -> Program:

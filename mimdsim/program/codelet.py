@@ -31,12 +31,15 @@ class Field:
 
     one_row: the codelet walks the box as one row in memory, so that pieces gathered from several tiles are first
     arranged into a row by a copy on the tile.
+    in_part: which elements of the box are read depends on other data (ids below a count), so that the rest may hold
+    anything; whether those that are read were written is seen when the program runs strictly.
     """
 
     name: str
     access: str
     box: tuple[str, ...]
     one_row: bool = False
+    in_part: bool = False
 
     def __post_init__(self) -> None:
         if self.access not in ACCESS:

@@ -1,21 +1,24 @@
-"""Plan exchanges: what every superstep must deliver, and the bytes and fragments that makes at every tile.
+"""Derive exchanges: what every superstep must deliver, and the bytes and fragments that makes at every tile.
 
-How bytes and fragments are counted: `tally.py`.
+Planner and verifier share this derivation (`exchange_rule.check_exchange`). How bytes and fragments are counted:
+`tally.py`.
 """
 
 from __future__ import annotations
 
+import operator
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.compiler.tally import Tally
-from mimdsim.program import Delivery, Program, Superstep, Variable, VertexTable
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.copies import copy_parts
 from mimdsim.program.homes import check_homes
+from mimdsim.program.places import check_boxes, check_places, unfit_box
 from mimdsim.program.problems import Problem
+from mimdsim.program.records import Delivery, Exchange, Program, Superstep, Variable, VertexTable
 from mimdsim.program.rows import (
     bounds_of,
     boxes_of,
@@ -26,7 +29,10 @@ from mimdsim.program.rows import (
     takes_timestep,
     to_runs,
 )
-from mimdsim.program.verify import check_boxes, check_places, unfit_box
+from mimdsim.program.tally import Tally
+
+# which tables, copies and variables an exchange was derived from, so that it need not be derived again to be believed
+_DERIVED: WeakKeyDictionary[Exchange, tuple[object, ...]] = WeakKeyDictionary()
 
 
 def plan_exchanges(program: Program) -> Program:
@@ -35,8 +41,28 @@ def plan_exchanges(program: Program) -> Program:
     Raises MappingError, as `verify` words it, for tiles and variables that are not there and boxes that do not fit.
     """
     _refuse(check_homes(program, program.tiles))
-    changed: Program = program.map_supersteps(lambda superstep: _plan(program, superstep))
+    changed: Program = program.map_supersteps(
+        lambda superstep: replace(superstep, exchange=derived_exchange(program, superstep))
+    )
     return changed
+
+
+def is_derived(program: Program, superstep: Superstep) -> bool:
+    """Whether the exchange of a superstep was derived from these very tables, copies and variables."""
+    known = None if superstep.exchange is None else _DERIVED.get(superstep.exchange)
+    here = _grounds(program, superstep)
+    return known is not None and len(known) == len(here) and all(map(operator.is_, known, here))
+
+
+def _grounds(program: Program, superstep: Superstep) -> tuple[object, ...]:
+    """The objects that an exchange follows from; what they hold does not change."""
+    grounds: list[object] = [program.tiles, program.chips]
+    for copy in superstep.copies:
+        grounds += [copy, program.variables.get(copy.source), program.variables.get(copy.target)]
+    for table in superstep.tables:
+        grounds += [table.codelet, table.tiles, *table.columns.values()]
+        grounds += [program.variables.get(name) for name in table.operands.values()]
+    return tuple(grounds)
 
 
 def _refuse(problems: list[Problem]) -> None:
@@ -51,7 +77,11 @@ def _boxes(superstep: Superstep, table: VertexTable, field: Field, variable: Var
         raise MappingError(unfit_box(superstep, table, mismatch).message) from mismatch
 
 
-def _plan(program: Program, superstep: Superstep) -> Superstep:
+def derived_exchange(program: Program, superstep: Superstep) -> Exchange | None:
+    """What the vertices and copies of a superstep read away from home, with the bytes and pieces of it; None: nothing.
+
+    Raises MappingError where `check_places` or `check_boxes` finds a problem.
+    """
     _refuse(check_places(program, superstep, program.tiles))
     tally = Tally(program.tiles, program.chips)
     deliveries: list[Delivery] = []
@@ -63,9 +93,11 @@ def _plan(program: Program, superstep: Superstep) -> Superstep:
         deliveries.append(Delivery(variable=copy.source, tiles=tiles, boxes=boxes))
         tally.count(program.variables[copy.source], copy.source_shift is not None, tiles, boxes)
     if not deliveries:
-        return replace(superstep, exchange=None)
+        return None
     _count_arranged(program, superstep, tally)
-    return replace(superstep, exchange=tally.exchange(tuple(deliveries)))
+    exchange = tally.exchange(tuple(deliveries))
+    _DERIVED[exchange] = _grounds(program, superstep)
+    return exchange
 
 
 def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, bool, np.ndarray, np.ndarray]]:
