@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.base.phases import PHASES
 from mimdsim.functional.execute import Executor, Observer, VertexFailure, index_of, written_though_read
 from mimdsim.program import Superstep, VertexTable
 from mimdsim.program.problems import vertex_name
@@ -21,7 +20,9 @@ from mimdsim.program.rows import boxes_of
 INTEGER_POISON = -(2**30)  # as an index it leaves every array, also counted from the end
 
 
-def execute_strictly(executor: Executor, phases: Collection[str] = PHASES, observe: Observer | None = None) -> None:
+def execute_strictly(
+    executor: Executor, phases: Collection[str] | None = None, observe: Observer | None = None
+) -> None:
     """Run the program of `executor` on its arrays; raises MappingError that names the vertex that broke a rule."""
     for superstep, t in executor.program.turns(phases):
         _run(executor, superstep, t)
