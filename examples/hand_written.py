@@ -65,22 +65,19 @@ def make_program() -> Program:
     shapes = {"old": (CELLS + 2,), "new": (CELLS,)}
     table = VertexTable(
         codelet=SMOOTH,
-        layer="",
         tiles=tiles,
         operands={"out": "new", "cells": "old"},
         columns={"start": starts, "stop": stops, "after": stops + 2},
         extents={"cells": stops - starts},
     )
     variables = {
-        name: Variable(name=name, shape=shapes[name], dtype="float32", mapping=mappings[name], category="neuron states")
+        name: Variable(name=name, shape=shapes[name], dtype="float32", mapping=mappings[name], category="cells")
         for name in ("old", "new")
     }
     program = Program(
         tiles=TILES,
         variables=variables,
-        # phase: the part of a training step it runs in, one of mimdsim.base.phases.PHASES; any other is refused
-        body=(Superstep(name="smooth", op="stencil", phase="forward", stage="smooth", tables=(table,)),),
-        layers=(),
+        body=(Superstep(name="smooth", phase="smoothing", tables=(table,)),),  # phase: any name, used in reports
         inputs={"cells": "old"},
         outputs={"smoothed": "new"},
     )

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import MappingError
-from mimdsim.base.phases import PHASES
-from mimdsim.compiler import plan_exchanges
+from mimdsim.base.phases import PHASES, in_order
+from mimdsim.compiler import measure_memory, plan_exchanges
 from mimdsim.functional import Executor, execute_strictly
 from mimdsim.functional.execute import VertexFailure
+from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import (
     Codelet,
     Copy,
@@ -100,25 +101,41 @@ def test_intervals_of_a_mapping_are_whole_numbers() -> None:
     assert listed.owners(np.array([0, 3])).tolist() == [0, 1]
 
 
-# ---- phases
+# ---- names of phases and categories are the program's own
 
 
-@pytest.mark.parametrize("phase", PHASES)
-def test_every_known_phase_is_executed(phase: str) -> None:
+@pytest.mark.parametrize("phase", [*PHASES, "smoothing", "2. Sum & carry"])
+def test_any_phase_is_executed(phase: str) -> None:
     made = program()
     executor = Executor(plan_exchanges(made.map_supersteps(lambda step: replace(step, phase=phase))))
     old = np.arange(CELLS, dtype=np.float32)
-    executor.write({"old": old})
-    executor.run()
-    np.testing.assert_array_equal(executor.read("taken"), 2 * np.roll(old, -EACH))
+    for phases, taken in ((("other",), 0 * old), ((phase,), 2 * np.roll(old, -EACH)), (None, 2 * np.roll(old, -EACH))):
+        executor.write({"old": old})
+        executor.run(phases)
+        np.testing.assert_array_equal(executor.read("taken"), taken)
 
 
-def test_an_unknown_phase_is_refused_with_the_known_ones() -> None:
-    known = "must be one of input, forward, loss, backward, update"
-    with pytest.raises(MappingError, match=rf"superstep 'one': phase 'fwd' {known}; did you mean 'forward'\?"):
-        Superstep(name="one", op="", phase="fwd", stage="")
-    with pytest.raises(MappingError, match=rf"superstep 'one': phase '' {known}$"):
-        Superstep(name="one", op="", phase="", stage="")
+@pytest.mark.parametrize("name", ["", "two\nlines", " padded", "\x1b[31m", 41 * "x"])
+def test_a_name_that_no_report_could_show_is_refused(name: str) -> None:
+    wanted = "must be a name of 1 to 40 printable characters"
+    with pytest.raises(MappingError, match=rf"superstep 'one': phase '{re.escape(name)}' {wanted}"):
+        Superstep(name="one", phase=name)
+    mapping = TileMapping.on(0, 0, 4)
+    with pytest.raises(MappingError, match=rf"variable 'a': category '{re.escape(name)}' {wanted}"):
+        Variable(name="a", shape=(4,), dtype="float32", mapping=mapping, category=name)
+
+
+def test_names_come_in_the_order_of_their_first_use() -> None:
+    assert in_order(["update", "forward", "update"]) == ("forward", "update")
+    assert in_order(["update", "halo", "forward", "update"]) == ("update", "halo", "forward")
+    made = program()
+    kinds = dict(zip(made.variables, ("weights", "sums"), strict=False))
+    variables = {name: replace(held, category=kinds[name]) for name, held in made.variables.items()}
+    machine = load_machine("tiny")
+    assert isinstance(machine, MimdMachine)
+    memory = measure_memory(plan_exchanges(replace(made, variables=variables)), machine)
+    assert memory.categories == ("weights", "sums", "exchange buffers", "vertices", "code")
+    assert memory.by_category[:, memory.peak_tile].sum() == memory.peak_bytes
 
 
 # ---- the planner refuses what the verifier would

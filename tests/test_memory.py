@@ -16,7 +16,6 @@ from mimdsim.compiler import Compiled, Memory, measure_memory
 from mimdsim.graph import Adam
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import Superstep
-from mimdsim.program.records import CATEGORIES
 from mimdsim.run import compile_workload
 from mimdsim.sweep import parse_value
 from mimdsim.workload import load_workload
@@ -217,7 +216,7 @@ MEASURED = [
 @pytest.mark.parametrize(("name", "changes", "on"), MEASURED)
 def test_categories_add_up_to_the_live_bytes_at_the_peak(name: str, changes: dict[str, Any], on: str) -> None:
     memory = compiled(name, changes, on).memory
-    assert memory.by_category.shape[0] == len(CATEGORIES)
+    assert memory.by_category.shape[0] == len(memory.categories)
     assert memory.by_category[:, memory.peak_tile].sum() == memory.peak_bytes
     np.testing.assert_array_equal(memory.by_category.sum(axis=0), memory.live_at(memory.peak_superstep))
     assert memory.by_category.min() >= 0

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.base.phases import PHASES
 from mimdsim.functional.chains import Chains, find_chains
 from mimdsim.functional.shares import Shares
 from mimdsim.functional.uses import Uses
@@ -78,8 +77,8 @@ class Executor:
         """A copy of the variable that holds graph value `name` (an output of the program)."""
         return self.arrays[self.program.outputs[name]].copy()
 
-    def run(self, phases: Collection[str] = PHASES, observe: Observer | None = None) -> None:
-        """Run the supersteps of `phases` in program order; with an observer, each as it stands in the program."""
+    def run(self, phases: Collection[str] | None = None, observe: Observer | None = None) -> None:
+        """Run the supersteps of `phases` (None: all) in order; with an observer, each as it stands in the program."""
         if observe is not None:
             for superstep, t in self.steps(phases):
                 observe(superstep, t, self)
@@ -92,7 +91,7 @@ class Executor:
             run(0)
         self.arrays.update(kept)
 
-    def steps(self, phases: Collection[str] = PHASES) -> Iterator[tuple[Superstep, int]]:
+    def steps(self, phases: Collection[str] | None = None) -> Iterator[tuple[Superstep, int]]:
         """Run one superstep after another; yields each with its timestep when it is done."""
         for superstep, t in self.program.turns(phases):
             for call in self._calls[id(superstep)]:
@@ -254,14 +253,14 @@ class Turns:
     before: list[Call]
     body: list[tuple[str, list[Call]] | Turns]
 
-    def prepared(self, phases: Collection[str]) -> Call | None:
+    def prepared(self, phases: Collection[str] | None) -> Call | None:
         """All turns as one call, given the first timestep; None where nothing belongs to these phases."""
         body: list[Call] = []
         for part in self.body:
             if isinstance(part, Turns):
                 inner = part.prepared(phases)
                 body += [inner] if inner is not None else []
-            elif part[0] in phases:
+            elif phases is None or part[0] in phases:
                 body += part[1]
         if not body:
             return None

@@ -180,9 +180,7 @@ class _Table:
                     self.memory[operand.key][index] = array[index]
             with np.errstate(all="ignore"):
                 self._call(vertex)
-            results.append(
-                [self.memory[o.key][o.slices[vertex]].copy() for o in self.operands if o.field.writes]
-            )
+            results.append([self.memory[o.key][o.slices[vertex]].copy() for o in self.operands if o.field.writes])
         written = [operand for operand in self.operands if operand.field.writes]
         for memory in self.memory.values():
             memory[...] = poison_of(memory.dtype)

@@ -4,9 +4,8 @@
 read and every part of a copy is local or delivered to its tile in the same superstep; 4 every write is local;
 5 nothing is written twice in a superstep, and nothing is read that another vertex of the superstep writes
 (`conflicts`); 6 every timestep index is inside a repeat, and names an entry that is there (`entries`); 7 a copy's
-shapes agree (`copies`); 8 an exchange delivers what is read and nothing else, and counts it right (`exchange_rule`); 9
-every
-element that is read, and every element of an output, was written before (`written`).
+shapes agree (`copies`); 8 an exchange delivers what is read and nothing else, and counts it right (`exchange_rule`);
+9 every element that is read, and every element of an output, was written before (`written`).
 """
 
 from __future__ import annotations

@@ -59,7 +59,8 @@ def time_program(
     loops = sum(span.sync_cycles for span in spans[len(loads) :])
     doubts = what_is_doubted(loads, path, loops, machine)
     clock = machine.chip.clock_hz
-    stream = input_bytes(program) / machine.host.bytes_per_second + machine.host.request_seconds
+    sent = input_bytes(program)
+    stream = sent / machine.host.bytes_per_second + machine.host.request_seconds if sent else 0.0
     cycles = sum(span.cycles for span in spans)
     exposed = host_exposed_seconds(stream, cycles / clock, machine.host.prefetch_depth)
     off = sum(doubt.half_width_cycles for doubt in doubts)
@@ -255,16 +256,8 @@ def _loop_spans(program: Program, machine: MimdMachine) -> list[Span]:
 
 
 def input_bytes(program: Program) -> int:
-    """Bytes the host streams per training step: dense input, or ids with one count per list; and labels."""
-    total = 0
-    for graph_input, name in program.inputs.items():
-        variable = program.variables[name]
-        size = int(np.prod(variable.shape, dtype=np.int64)) * variable.item_bytes
-        if graph_input == "input.counts":
-            total += size // 2
-        elif graph_input in ("input", "input.ids", "labels"):
-            total += size
-    return total
+    """Bytes that the host streams for each run of the program."""
+    return sum(program.streamed.values())
 
 
 def machine_assumptions(machine: MimdMachine) -> tuple[Assumption, ...]:
