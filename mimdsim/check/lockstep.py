@@ -114,14 +114,14 @@ def compare(
                         found.decided = wrong
                         return found
         for variable, value in superstep.defines:
-            expected = trace.values.get((value, t), _whole(meaning, value))
-            if expected is None:
+            known: np.ndarray | None = trace.values.get((value, t), _whole(meaning, value))
+            if known is None:
                 continue
             found.compared += 1
             held = subject.arrays[variable]
-            if held.shape == expected.shape:
-                expected = _valid(held, expected, trace, value, t)
-            wrong = difference(subject, superstep, variable, expected, t)
+            if held.shape == known.shape:
+                known = _valid(held, known, trace, value, t)
+            wrong = difference(subject, superstep, variable, known, t)
             if wrong:
                 found.decided = f"{wrong} (the interpreter's '{value}')"
                 return found

@@ -158,7 +158,8 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
     undefine(subject, "f")
     undefine(reference, "f")
     wanted = {value for step, _, _ in program.supersteps() for _, value in step.defines}
-    compared, meanings, gradients = 0, [], _Gradients(compiled)
+    compared, gradients = 0, _Gradients(compiled)
+    activity: RecordedActivity | None = None
     for draw in DRAWS:
         inputs = drawn_inputs(compiled.network, draw, gradients.sizes)
         trace = Trace(wanted)
@@ -180,14 +181,14 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
             text = "nothing was compared: no superstep has a name or a `defines` entry that the compiled program knows"
             return [Finding(name="values", passed=False, text=text)]
         gradients.add(subject, meaning)
-        if not meanings:
-            meanings.append(reference.activity())
+        activity = activity or reference.activity()
+    assert activity is not None
     agreed = (
         f"{compared:,} variables agree in {len(DRAWS)} draws, superstep by superstep, with the interpreter and the "
         "compiled program" + (", each vertex run alone on memory that holds only its slices" if strict else "")
     )
     values = Finding(name="values", passed=True, text=agreed)
-    return [values, gradients.finding(program), _time(program, compiled, machine, meanings[0])]
+    return [values, gradients.finding(program), _time(program, compiled, machine, activity)]
 
 
 def _failed(text: str, draw: int) -> Finding:
