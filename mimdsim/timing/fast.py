@@ -29,7 +29,7 @@ def time_program(
 
     Raises MappingError when the machine has not the tiles or chips of the program.
     """
-    _check_machine(program, machine)
+    refuse_other_machine(program, machine)
     loads = program_loads(program, activity, barrel_of(machine))
     path = critical_path(program, machine, loads)
     moved = _moved(program)
@@ -55,7 +55,7 @@ def time_program(
                 **_exchange_tile(program, superstep, machine),
             )
         )
-    spans += _loop_spans(program, machine)
+    spans += loop_spans(program, machine)
     loops = sum(span.sync_cycles for span in spans[len(loads) :])
     doubts = what_is_doubted(loads, path, loops, machine)
     clock = machine.chip.clock_hz
@@ -160,7 +160,7 @@ def barrel_of(machine: MimdMachine) -> Barrel:
     )
 
 
-def _check_machine(program: Program, machine: MimdMachine) -> None:
+def refuse_other_machine(program: Program, machine: MimdMachine) -> None:
     if program.tiles_per_chip > machine.chip.tiles or program.chips > machine.links.chips:
         raise MappingError(
             f"the program is placed on {program.chips} chip(s) of {program.tiles_per_chip} tiles, {machine.name} has "
@@ -225,7 +225,7 @@ def what_is_doubted(
     return tuple(sorted(doubts, key=lambda doubt: (-doubt.half_width_cycles, doubt.name)))
 
 
-def _loop_spans(program: Program, machine: MimdMachine) -> list[Span]:
+def loop_spans(program: Program, machine: MimdMachine) -> list[Span]:
     """Control of every repeat, once per timestep: counting on one tile, and the sync by which all learn of it."""
     spans = []
     sync = machine.sync.internal_cycles if program.chips == 1 else machine.sync.external_cycles
