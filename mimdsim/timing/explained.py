@@ -21,8 +21,10 @@ class Row:
 
     def times(self, executions: int) -> Row:
         """The same in every one of `executions`."""
-        how = f"{self.how} x {executions:,} executions" if executions != 1 else self.how
-        return replace(self, how=how, cycles=self.cycles * executions)
+        if executions == 1:
+            return self
+        each = f"({self.how})" if " + " in self.how else self.how
+        return replace(self, how=f"{each} x {executions:,} executions", cycles=self.cycles * executions)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -89,6 +89,7 @@ def time_program(
         seconds_high=(cycles + off) / clock + exposed,
         doubts=doubts,
         exchange_cycles_other_model=_other_model_cycles(program, machine, loads),
+        run_name="training step" if program.layers else "run",
         energy=_energy(program, machine, loads, tuple(spans), cycles / clock + exposed),
         assumptions=machine_assumptions(machine) + _program_assumptions(program),
     )
