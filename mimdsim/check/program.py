@@ -28,19 +28,10 @@ from mimdsim.functional import Executor
 from mimdsim.functional.strict import strict_steps, undefine
 from mimdsim.graph import SpikingNetwork, interpret
 from mimdsim.machine import MimdMachine
-from mimdsim.profile import ratio_of
+from mimdsim.profile import Finding, ratio_of
 from mimdsim.program import Program, RecordedActivity, verify
 from mimdsim.run import compile_workload, retime
 from mimdsim.workload import Workload, load_workload
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One result of a check: what was looked at, whether it holds, and in words what was found."""
-
-    name: str
-    passed: bool
-    text: str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,7 +68,7 @@ def check_program(
     `whole` is the same workload in full length and batch: its memory is what must fit.
     """
     compiled, program = _built(workload, machine, build)
-    findings = [_rules(program, machine), _memory(_built(whole, machine, build)[1], machine)]
+    findings = [rules_finding(program, machine), memory_finding(_built(whole, machine, build)[1], machine)]
     if not findings[0].passed:
         skipped = "not run: mend the rules first"
         return [*findings, Finding(name="values", passed=False, text=skipped)]
@@ -103,19 +94,20 @@ def _built(
         ) from None
     if not isinstance(program, Program):
         raise DescriptionError("build(subject)", [f"must return a Program, returned {type(program).__name__}"])
-    if any(step.exchange is None for step, _, _ in program.supersteps()):
-        program = _with_missing_exchanges(program)
-    return compiled, program
+    return compiled, with_missing_exchanges(program)
 
 
-def _with_missing_exchanges(program: Program) -> Program:
-    """Exchanges planned only for supersteps that come without one."""
+def with_missing_exchanges(program: Program) -> Program:
+    """Exchanges planned only for supersteps that come without one; raises MappingError where they cannot be."""
+    if all(step.exchange is not None for step, _, _ in program.supersteps()):
+        return program
     planned = plan_exchanges(program)
     new = {id(old): step for (old, _, _), (step, _, _) in zip(program.supersteps(), planned.supersteps(), strict=True)}
     return program.map_supersteps(lambda step: step if step.exchange is not None else new[id(step)])
 
 
-def _rules(program: Program, machine: MimdMachine) -> Finding:
+def rules_finding(program: Program, machine: MimdMachine) -> Finding:
+    """Whether the program keeps the rules of the machine; the first problems where it does not."""
     if program.chips > machine.links.chips or program.tiles_per_chip > machine.chip.tiles:
         text = (
             f"the program is placed on {program.chips} chip(s) of {program.tiles_per_chip} tiles, {machine.name} has "
@@ -131,7 +123,8 @@ def _rules(program: Program, machine: MimdMachine) -> Finding:
     return Finding(name="rules", passed=True, text=text)
 
 
-def _memory(program: Program, machine: MimdMachine) -> Finding:
+def memory_finding(program: Program, machine: MimdMachine) -> Finding:
+    """Whether the program fits the tiles, and its code their executable region."""
     memory = measure_memory(program, machine)
     limit = machine.tile.sram_bytes
     text = f"fullest tile {memory.peak_tile} needs {show_bytes(memory.peak_bytes)} of {show_bytes(limit)}"
