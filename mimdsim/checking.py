@@ -213,7 +213,7 @@ def _timed_workload(
     name: str, changes: dict[str, Any], machine: MimdMachine, timesteps: int, batch: int
 ) -> tuple[Program, RecordedActivity, TiledProfile]:
     """On the spikes of one run with random inputs, as `check` draws them."""
-    from mimdsim.check.lockstep import dyadic_inputs
+    from mimdsim.check.draws import DRAWS, drawn_inputs
     from mimdsim.check.program import shrunk
     from mimdsim.functional import Executor
     from mimdsim.run import compile_workload, retime
@@ -221,7 +221,7 @@ def _timed_workload(
     small = shrunk(name, changes, timesteps, batch)
     compiled = compile_workload(small, machine, must_fit=False)
     executor = Executor(compiled.program)
-    given = dyadic_inputs(compiled.network)
+    given = drawn_inputs(compiled.network, DRAWS[0])
     executor.write({key: value for key, value in given.items() if key in compiled.program.inputs})
     executor.run()
     activity = executor.activity()

@@ -185,27 +185,13 @@ def difference(executor: Executor, superstep: Superstep, variable: str, expected
     )
 
 
-def last_writer(program: Program, variable: str, where: tuple[int, ...]) -> str:
-    """`superstep 'x': vertex 3 of Y on tile 2`: what writes an element last."""
-    last = ""
-    for superstep, _, _ in program.supersteps():
-        if variable in _written(superstep):
-            found = _writer(program, superstep, variable, where)
-            if found != NOBODY or not last:
-                last = f"superstep '{superstep.name}': {found}"
-    return last or "nothing"
-
-
-NOBODY = "no vertex of it (a copy, or an element nobody writes)"
-
-
 def _writer(program: Program, superstep: Superstep, variable: str, where: tuple[int, ...]) -> str:
     """The vertex of the superstep that writes an element."""
     for table in superstep.tables:
         found = _row_writing(program, table, variable, where)
         if found is not None:
             return vertex_name(table, found)
-    return NOBODY
+    return "no vertex of it (a copy, or an element nobody writes)"
 
 
 def _row_writing(program: Program, table: VertexTable, variable: str, where: tuple[int, ...]) -> int | None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.check.lockstep import last_writer, wrong_elements
+from mimdsim.check.last_writer import last_writer
+from mimdsim.check.lockstep import wrong_elements
 from mimdsim.compiler import Compiled
 from mimdsim.functional import Executor
 from mimdsim.functional.strict import is_poison
