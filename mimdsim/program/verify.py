@@ -5,7 +5,7 @@ read and every part of a copy is local or delivered to its tile in the same supe
 5 nothing is written twice in a superstep, and nothing is read that another vertex of the superstep writes
 (`conflicts`); 6 every timestep index is inside a repeat, and names an entry that is there (`entries`); 7 an output that
 vertices write is written whole (`outputs`); 8 a copy's shapes agree (`copies`); 9 what is read first and written later
-is given by the host (`order`).
+is given by the host (`order`); 10 loops run as often as boxes and recorded spikes say (`trips`, `origins`).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from mimdsim.program.rows import (
     spatial_shape,
     takes_timestep,
 )
+from mimdsim.program.trips import check_extents
 
 MAX_PROBLEMS = 20
 
@@ -115,6 +116,7 @@ def _check_superstep(program: Program, superstep: Superstep, stretch: Stretch, t
         problems += misplaced
         for item in () if misplaced else table.codelet.fields:
             problems += _check_field(program, superstep, table, item, stretch, touches)
+        problems += check_extents(program, superstep, table)
     return problems + check_conflicts(superstep, touches, stretch.timesteps)
 
 
