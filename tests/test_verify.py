@@ -139,7 +139,7 @@ def test_a_double_write() -> None:
     def repeat_first(table: VertexTable) -> VertexTable:
         rows = np.array([0, 1, 2, 0])
         columns = {name: column[rows] for name, column in table.columns.items()}
-        return replace(table, tiles=table.tiles[rows], columns=columns, extents={"elements": np.ones(4, np.int64)})
+        return replace(table, tiles=table.tiles[rows], columns=columns)
 
     problem = only_problem(changed_tables("FillColumns", repeat_first), "nothing is written twice")
     assert problem.vertex == 3
