@@ -9,16 +9,15 @@ in any order, and spikes must agree bit for bit.
 from __future__ import annotations
 
 import importlib.util
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from mimdsim.base.errors import DescriptionError, MappingError, MimdsimError
+from mimdsim.base.errors import DescriptionError, MappingError, MimdsimError, raised_at
 from mimdsim.base.units import show_bytes
 from mimdsim.check.lockstep import RELATIVE_TOLERANCE, Trace, dyadic_inputs, first_difference, graph_inputs
 from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exchanges
@@ -94,10 +93,9 @@ def _built(
     except MimdsimError:
         raise
     except (Exception, SystemExit) as failure:
-        where = traceback.extract_tb(failure.__traceback__)[-1]
-        raise DescriptionError(
-            "build(subject)", [f"raised {type(failure).__name__}: {failure} ({where.filename}, line {where.lineno})"]
-        ) from None
+        file = build.__code__.co_filename if isinstance(build, FunctionType) else ""
+        said = f"raised {type(failure).__name__}: {failure} ({raised_at(failure, file)})"
+        raise DescriptionError("build(subject)", [said]) from None
     if not isinstance(program, Program):
         raise DescriptionError("build(subject)", [f"must return a Program, returned {type(program).__name__}"])
     if any(step.exchange is None for step, _, _ in program.supersteps()):

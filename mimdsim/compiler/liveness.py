@@ -13,6 +13,7 @@ import numpy as np
 
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Repeat, Superstep
+from mimdsim.program.homes import require_homes
 from mimdsim.program.records import CATEGORIES
 from mimdsim.program.rows import takes_timestep
 
@@ -81,7 +82,11 @@ class Memory:
 
 
 def measure_memory(program: Program, machine: MimdMachine) -> Memory:
-    """Memory of a planned program on `machine` (its limits are not checked here)."""
+    """Memory of a planned program on `machine` (its limits are not checked here).
+
+    Raises MappingError for a vertex or an element on a tile that the program does not have.
+    """
+    require_homes(program)
     supersteps = [superstep for superstep, _, _ in program.supersteps()]
     spans = _spans(program)
     tiles = program.tiles

@@ -11,6 +11,7 @@ import numpy as np
 
 from mimdsim.numerics.alike import places_among
 from mimdsim.program import Exchange, Program, Superstep, VertexTable, WorkerBundles
+from mimdsim.program.homes import require_homes
 from mimdsim.timing.classes import Counting, Dealt, counting
 from mimdsim.timing.extents import Charge, counted, split_extents
 
@@ -41,7 +42,9 @@ class SuperstepDeal:
 
 @lru_cache(maxsize=8)
 def dealt_program(program: Program) -> dict[Superstep, SuperstepDeal]:
-    """By superstep. Raises MappingError for a cost whose extents its table does not give."""
+    """By superstep. Raises MappingError for a cost whose extents its table does not give, and for what lies on a tile
+    that the program does not have."""
+    require_homes(program)
     return {superstep: _deal(program, superstep) for superstep, _, _ in program.supersteps()}
 
 
