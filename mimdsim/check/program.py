@@ -131,8 +131,9 @@ def _memory(program: Program, machine: MimdMachine) -> Finding:
     limit = machine.tile.sram_bytes
     text = f"fullest tile {memory.peak_tile} needs {show_bytes(memory.peak_bytes)} of {show_bytes(limit)}"
     if memory.peak_bytes > limit:
-        name, size = memory.largest(memory.peak_tile, 1)[0]
-        text += f"; over by {show_bytes(memory.peak_bytes - limit)}, largest: {name} with {show_bytes(size)}"
+        text += f"; over by {show_bytes(memory.peak_bytes - limit)}"
+        for name, size in memory.largest(memory.peak_tile, 1):  # none where it only receives
+            text += f", largest: {name} with {show_bytes(size)}"
     code = memory.code + memory.vertices
     fullest, region = int(code.argmax()), machine.tile.executable_bytes
     if not fits_executable(memory, machine):

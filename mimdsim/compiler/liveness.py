@@ -23,8 +23,9 @@ class Memory:
     """Bytes on tiles, kept for the tiles that hold something.
 
     Per superstep: names, phases, fullest_tile, fullest_bytes, total_bytes. Per tile: peak_by_tile, always int64[tiles].
-    by_category int64[categories, tiles] at peak_superstep, where the fullest tile peaks; spans: variable -> (first,
-    last) superstep; held: variable -> (tiles, bytes); buffers: superstep -> (tiles, bytes) of what its exchange brings.
+    The peak is the most bytes of any tile: peak_superstep is the first superstep that reaches it, peak_tile the first
+    tile that does so there; by_category int64[categories, tiles] is of that superstep. spans: variable -> (first, last)
+    superstep; held: variable -> (tiles, bytes); buffers: superstep -> (tiles, bytes) of what its exchange brings.
     """
 
     names: tuple[str, ...]
@@ -44,11 +45,11 @@ class Memory:
 
     @property
     def peak_tile(self) -> int:
-        return int(self.peak_by_tile.argmax())
+        return int(self.fullest_tile[self.peak_superstep])
 
     @property
     def peak_bytes(self) -> int:
-        return int(self.peak_by_tile.max())
+        return int(self.fullest_bytes[self.peak_superstep])
 
     def bytes_of(self, name: str) -> np.ndarray:
         """int64[tiles]: what a variable takes on every tile."""
