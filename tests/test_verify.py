@@ -79,9 +79,12 @@ def test_a_tile_beyond_the_machine() -> None:
     program = changed_tables("LifUpdate", lambda table: replace(table, tiles=with_entry(table.tiles, 4, TILES)))
     problem = only_problem(program, "tile exists")
     assert (problem.vertex, problem.tile, problem.codelet) == (4, TILES, "LifUpdate")
-    assert "the machine has tiles 0 to 23; map it to fewer tiles or choose a larger machine" in problem.message
+    assert "the program is placed on tiles 0 to 23; map it to these or place the program on more" in problem.message
     used = max(int(table.tiles.max()) for superstep, _, _ in PROGRAM.supersteps() for table in superstep.tables)
-    assert verify(PROGRAM, used)[0].rule == "tile exists"
+    smaller = verify(PROGRAM, used)[0]
+    assert smaller.rule == "tile exists"
+    wanted = f"the machine has tiles 0 to {used - 1}; map it to fewer tiles or choose a larger machine"
+    assert wanted in smaller.message
 
 
 def test_a_box_outside_its_variable() -> None:

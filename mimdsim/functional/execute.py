@@ -77,7 +77,9 @@ class Executor:
             target[...] = value
 
     def read(self, name: str) -> np.ndarray:
-        """A copy of the variable that holds graph value `name` (an output of the program)."""
+        """A copy of the variable that holds graph value `name`; MappingError if that is no output of the program."""
+        if name not in self.program.outputs:
+            raise MappingError(f"the program has no output '{name}'; it has {sorted(self.program.outputs)}")
         return self.arrays[self.program.outputs[name]].copy()
 
     def run(self, phases: Collection[str] | None = None, observe: Observer | None = None) -> None:

@@ -32,7 +32,7 @@ class Field:
     """An edge of a vertex: name, access ('read', 'write', 'update' = both) and box.
 
     one_row: the codelet walks the box as one row in memory, so that pieces gathered from several tiles are first
-    arranged into a row by a copy on the tile.
+    arranged into a row by a copy on the tile, one for all its vertices that read the same box.
     in_part: which elements of the box are read depends on other data (ids below a count), so that the rest may hold
     anything; whether those that are read were written is seen when the program runs strictly.
     """

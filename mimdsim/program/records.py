@@ -108,7 +108,11 @@ class VertexTable:
         if twice:
             text = f"the codelet declares what extent(s) {twice} follow from; leave them out of the table"
             raise ValueError(f"table of '{self.codelet.name}'{of}: {text}")
-        given = {f"column '{name}'": column for name, column in self.columns.items()}
+        where = f"table of '{self.codelet.name}'{of}"
+        columns = {name: whole_numbers(f"{where}: column '{name}'", each) for name, each in self.columns.items()}
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "tiles", whole_numbers(f"{where}: tiles", self.tiles))
+        given = {f"column '{name}'": column for name, column in columns.items()}
         extents = {f"extent '{name}'": each for name, each in self.extents.items() if not isinstance(each, Recorded)}
         for name, column in (given | extents).items():
             if len(column) != len(self.tiles):

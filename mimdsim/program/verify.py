@@ -77,7 +77,7 @@ def _check_superstep(program: Program, superstep: Superstep, stretch: Stretch, t
     problems = check_copies(program, superstep) or check_planned_copies(program, superstep, stretch)
     touches: list[Touch] = []
     for table in superstep.tables:
-        misplaced = check_tiles(superstep, table, tiles)
+        misplaced = check_tiles(program, superstep, table, tiles)
         problems += misplaced
         for item in () if misplaced else table.codelet.fields:
             problems += _check_field(program, superstep, table, item, stretch, touches)
