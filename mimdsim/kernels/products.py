@@ -157,21 +157,17 @@ def transpose_codelet(dtype: str, channels: int) -> Codelet:
 @lru_cache(maxsize=16)
 def _codelets(dtype: str, direct: bool, units: int, channels: int, load_bytes: int) -> tuple[Codelet, Codelet]:
     """(partial product, sum of partial products) of boxes in a format."""
-    multiply = replace(
-        block_product("forward", direct, units, channels, load_bytes),
-        name=f"BlockProduct<{dtype}>",
-        cost=product_codelet(dtype, dtype, units, channels, load_bytes).cost,
-    )
 
-    def compute(partial: np.ndarray, total: np.ndarray) -> None:
+    def multiply(left: np.ndarray, right: np.ndarray, partial: np.ndarray) -> None:
+        partial[...] = left.astype(np.float32) @ right.astype(np.float32)
+
+    def add(partial: np.ndarray, total: np.ndarray) -> None:
         total[...] = partial.sum(axis=0, dtype=np.float32)
 
-    add = replace(
-        SUM_PARTS,
-        name=f"SumParts<{dtype}>",
-        cost=sum_codelet(dtype, dtype).cost,
-        compute=compute,
-        form="vertex",
-        columns=(),
+    block = block_product("forward", direct, units, channels, load_bytes)
+    cost = product_codelet(dtype, dtype, units, channels, load_bytes).cost
+    alone: dict[str, Any] = {"form": "vertex", "columns": ()}  # one by one, so that any order of vertices has the bits
+    return (
+        replace(block, name=f"BlockProduct<{dtype}>", compute=multiply, cost=cost, **alone),
+        replace(SUM_PARTS, name=f"SumParts<{dtype}>", compute=add, cost=sum_codelet(dtype, dtype).cost, **alone),
     )
-    return multiply, add
