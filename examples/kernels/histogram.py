@@ -36,8 +36,8 @@ COUNT = Codelet(
             Term(bundles=5, extents=("values",)),
         ),
         kind="assumed",
-        source="launch, frame and two pointers; a store for every count; load the value, load its count, add, store, and "
-        "the loop, each alone",
+        source="launch, frame and two pointers; a store for every count; load the value, load its count, add, store, "
+        "and the loop, each alone",
     ),
 )
 

@@ -160,7 +160,9 @@ def _shown(key: Any) -> str:
             text = ":".join("" if end is None else str(end) for end in (part.start, part.stop))
             shown.append(text + (f":{part.step}" if part.step is not None else ""))
         else:
-            shown.append("..." if part is Ellipsis else str(np.asarray(part)))  # a guarded index would refuse to be shown
+            shown.append(
+                "..." if part is Ellipsis else str(np.asarray(part))
+            )  # a guarded index would refuse to be shown
     return f"[{', '.join(shown)}]"
 
 

@@ -51,21 +51,21 @@ def reduce(k: Builder, x: Variable, axis: int | None, out: Variable, op: str) ->
     if number == 1 and alike(Parts(tiles=parts.tiles, boxes=kept), ends):
         stages.reduce(x, axis, out, Parts(tiles=parts.tiles, boxes=kept), parts.boxes)
         return
-    held = Parts(
-        tiles=parts.tiles, boxes=np.concatenate([np.stack([pieces, pieces + 1], axis=1)[:, None], kept], axis=1)
-    )
-    partial = stages.partials((number, *rest), held, x)
-    stages.reduce(x, axis, partial, held, parts.boxes)
+    partial, held = x, parts
+    if not _already_partial(parts, pieces, axis):
+        boxes = np.concatenate([np.stack([pieces, pieces + 1], axis=1)[:, None], kept], axis=1)
+        held = Parts(tiles=parts.tiles, boxes=boxes)
+        partial = stages.partials((number, *rest), held, x)
+        stages.reduce(x, axis, partial, held, parts.boxes)
     chip_of = _chips_of(k, parts.tiles, pieces)
     while (groups := _groups(k, chip_of, len(np.unique(held.tiles)), rest, op, format_of(x))) is not None:
         chip_of = chip_of[groups.first]
         held, which = _spread(chip_of, rest, groups.cuts, k.machine.chip.tiles)
         more = stages.partials((len(chip_of), *rest), held, x)
-        reach = np.stack([groups.first[which], groups.last[which]], axis=1)[:, None]
-        stages.reduce(partial, 0, more, held, np.concatenate([reach, held.boxes[:, 1:]], axis=1))
+        reach = np.stack([groups.first[which], groups.last[which]], axis=1)
+        stages.gather(partial, more, held, reach, held.boxes[:, 1:])
         partial = more
-    whole = np.broadcast_to(np.array([[[0, partial.shape[0]]]]), (len(ends.tiles), 1, 2))
-    stages.reduce(partial, 0, out, ends, np.concatenate([whole, ends.boxes], axis=1))
+    stages.gather(partial, out, ends, np.tile([0, partial.shape[0]], (len(ends.tiles), 1)), ends.boxes)
 
 
 class _Stages:
@@ -78,6 +78,13 @@ class _Stages:
         """A variable for results of a stage, part by part on its tiles."""
         mapping = TileMapping.of_boxes(parts.tiles, parts.boxes, shape)
         return self._k.variable(self._k.spare(f"{self._name} partial"), shape, like.dtype, mapping=mapping)
+
+    def gather(self, source: Variable, target: Variable, parts: Parts, reach: np.ndarray, results: np.ndarray) -> None:
+        """Partial results `reach` int64[parts, 2] of `source`, the boxes `results` of each, into the parts of
+        `target`."""
+        boxes = np.concatenate([reach[:, None], results[:, : len(source.shape) - 1]], axis=1)
+        axis = 0 if len(source.shape) > 1 else None  # a row of numbers is its own partial results
+        self.reduce(source, axis, target, parts, boxes)
 
     def reduce(self, source: Variable, axis: int | None, target: Variable, parts: Parts, boxes: np.ndarray) -> None:
         """Boxes of `source` reduced along an axis (None: all) into the parts of `target`."""
@@ -149,6 +156,13 @@ def _around(ends: Parts, axis: int | None, shape: tuple[int, ...]) -> np.ndarray
     assert axis is not None
     whole = np.broadcast_to(np.array([[[0, shape[axis]]]]), (len(ends.tiles), 1, 2))
     return np.concatenate([ends.boxes[:, :axis], whole, ends.boxes[:, axis:]], axis=1)
+
+
+def _already_partial(parts: Parts, pieces: np.ndarray, axis: int | None) -> bool:
+    """Whether no tile has two elements to reduce, and x is what the first stage would leave."""
+    if axis not in (None, 0) or (axis is None and parts.boxes.shape[1] > 1):
+        return False
+    return bool((parts.boxes[:, 0, 0] == pieces).all() and (parts.lengths[:, 0] == 1).all())
 
 
 def _chips_of(k: Builder, tiles: np.ndarray, pieces: np.ndarray) -> np.ndarray:
