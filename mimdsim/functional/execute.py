@@ -193,8 +193,12 @@ class Executor:
                     len(columns[0]),
                     lambda first, last: compute(*arrays, *(column[first:last] for column in columns), *constants),
                 )
-            else:
+                return
+            try:
                 compute(*arrays, *columns, *constants)
+            except Exception as failure:  # whatever a user's codelet raises
+                text = f"codelet {table.codelet.name} raised {type(failure).__name__}: {failure}"
+                raise MappingError(f"superstep '{superstep.name}', timestep {t}: {text}") from failure
 
         return call
 

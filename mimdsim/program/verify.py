@@ -10,6 +10,8 @@ shapes agree (`copies`); 8 an exchange delivers what is read and nothing else, a
 
 from __future__ import annotations
 
+from weakref import WeakSet
+
 import numpy as np
 
 from mimdsim.base.errors import MappingError
@@ -37,6 +39,7 @@ from mimdsim.program.rows import (
 from mimdsim.program.written import check_written
 
 MAX_PROBLEMS = 20
+_SOUND: WeakSet[Program] = WeakSet()  # programs that were verified, and keep all rules
 
 
 def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
@@ -56,7 +59,16 @@ def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
                 return tuple(problems[:MAX_PROBLEMS])
     if not problems:  # boxes that are inside their variables and do not meet can be counted
         problems += check_written(program)
+    if not problems:
+        _SOUND.add(program)
     return tuple(problems[:MAX_PROBLEMS])
+
+
+def require_sound(program: Program) -> None:
+    """Raise MappingError with the first broken rule of a program; one that was verified before is believed."""
+    problems = () if program in _SOUND else verify(program, program.tiles)
+    if problems:
+        raise MappingError(problems[0].message)
 
 
 def _check_superstep(program: Program, superstep: Superstep, stretch: Stretch, tiles: int) -> list[Problem]:
