@@ -81,7 +81,7 @@ def _check_superstep(program: Program, superstep: Superstep, stretch: Stretch, t
         problems += misplaced
         for item in () if misplaced else table.codelet.fields:
             problems += _check_field(program, superstep, table, item, stretch, touches)
-        problems += check_extents(program, superstep, table)
+        problems += [] if problems else check_extents(program, superstep, table)
     problems += check_conflicts(superstep, touches, stretch.timesteps)
     return problems or check_exchange(program, superstep)
 
