@@ -9,16 +9,15 @@ end. How inputs are drawn: `draws`.
 from __future__ import annotations
 
 import importlib.util
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from mimdsim.base.errors import DescriptionError, MappingError, MimdsimError
+from mimdsim.base.errors import DescriptionError, MappingError, MimdsimError, raised_at
 from mimdsim.base.units import show_bytes
 from mimdsim.check.draws import DRAWS, drawn_inputs, graph_inputs
 from mimdsim.check.interface import interface_problems
@@ -89,10 +88,9 @@ def _built(
     except MimdsimError:
         raise
     except (Exception, SystemExit) as failure:
-        where = traceback.extract_tb(failure.__traceback__)[-1]
-        raise DescriptionError(
-            "build(subject)", [f"raised {type(failure).__name__}: {failure} ({where.filename}, line {where.lineno})"]
-        ) from None
+        file = build.__code__.co_filename if isinstance(build, FunctionType) else ""
+        said = f"raised {type(failure).__name__}: {failure} ({raised_at(failure, file)})"
+        raise DescriptionError("build(subject)", [said]) from None
     if not isinstance(program, Program):
         raise DescriptionError("build(subject)", [f"must return a Program, returned {type(program).__name__}"])
     return compiled, with_missing_exchanges(program)
@@ -130,8 +128,9 @@ def memory_finding(program: Program, machine: MimdMachine) -> Finding:
     limit = machine.tile.sram_bytes
     text = f"fullest tile {memory.peak_tile} needs {show_bytes(memory.peak_bytes)} of {show_bytes(limit)}"
     if memory.peak_bytes > limit:
-        name, size = memory.largest(memory.peak_tile, 1)[0]
-        text += f"; over by {show_bytes(memory.peak_bytes - limit)}, largest: {name} with {show_bytes(size)}"
+        text += f"; over by {show_bytes(memory.peak_bytes - limit)}"
+        for name, size in memory.largest(memory.peak_tile, 1):  # none where it only receives
+            text += f", largest: {name} with {show_bytes(size)}"
     code = memory.code + memory.vertices
     fullest, region = int(code.argmax()), machine.tile.executable_bytes
     if not fits_executable(memory, machine):

@@ -16,7 +16,7 @@ from mimdsim.kernels.lines import at_users_line
 from mimdsim.kernels.parts import FORMATS
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
-from mimdsim.program.codelet import Recorded
+from mimdsim.program.extents import Recorded
 from mimdsim.program.mapping import whole_numbers
 
 if TYPE_CHECKING:

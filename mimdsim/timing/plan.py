@@ -147,12 +147,12 @@ def _plan(superstep: Superstep, deal: SuperstepDeal, barrel: Barrel) -> Superste
     weights: dict[tuple[str, str], float] = {}
     counted_weights: list[tuple[tuple[str, str], Charge]] = []
     order: list[tuple[str, str]] = []
-    for table, one in zip(superstep.tables, deal.dealt, strict=True):
+    for table, one, own in zip(superstep.tables, deal.dealt, deal.extents, strict=True):
         codelet = table.codelet
         part = (f"codelet {codelet.name}", codelet.cost.kind)
         order.append(part)
         if isinstance(codelet.cost, TileFormula):
-            extents = {name: column for name, column in table.extents.items() if isinstance(column, np.ndarray)}
+            extents = {name: column for name, column in own.items() if isinstance(column, np.ndarray)}
             cost = library_cycles(codelet.cost, extents, barrel)
             np.add.at(fixed, table.tiles - deal.first, cost)
             weights[part] = weights.get(part, 0.0) + float(cost.sum() if cost.ndim else cost * table.vertices)

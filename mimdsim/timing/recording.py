@@ -6,8 +6,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.numerics import loads as numerics
-from mimdsim.program import Hits, Listed, RecordedActivity, Within
-from mimdsim.program.codelet import Recorded
+from mimdsim.program import Hits, Listed, Recorded, RecordedActivity, Within
 from mimdsim.timing.extents import Counted
 
 BEGIN, SPIKES_END, LISTED_END = range(3)  # of a list: where in `Recording.flat` it begins, its spikes end, it ends

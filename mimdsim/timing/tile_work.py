@@ -12,7 +12,7 @@ import numpy as np
 from mimdsim.program import Superstep, Term, TileFormula, VertexTable
 from mimdsim.timing.classes import Dealt
 from mimdsim.timing.dealing import SuperstepDeal
-from mimdsim.timing.extents import split_extents
+from mimdsim.timing.extents import Extents, split_extents
 from mimdsim.timing.plan import Barrel, library_cycles
 from mimdsim.timing.recording import Recording
 
@@ -68,19 +68,19 @@ def work_of_tile(
 ) -> tuple[TableWork, ...]:
     """By table, those without a vertex on the tile left out. Executions: `times` where spikes change them, else 1."""
     found = []
-    for table, dealt in zip(superstep.tables, deal.dealt, strict=True):
+    for table, dealt, extents in zip(superstep.tables, deal.dealt, deal.extents, strict=True):
         rows = np.flatnonzero(table.tiles == tile)
         if not len(rows):
             continue
         if isinstance(table.codelet.cost, TileFormula):
-            found.append(_library(table, table.codelet.cost, rows, barrel))
+            found.append(_library(table, extents, table.codelet.cost, rows, barrel))
         elif dealt is not None:
-            found.append(_workers(table, dealt, rows, times, recording, barrel.compiled_dual_issue))
+            found.append(_workers(table, extents, dealt, rows, times, recording, barrel.compiled_dual_issue))
     return tuple(found)
 
 
-def _library(table: VertexTable, cost: TileFormula, rows: np.ndarray, barrel: Barrel) -> TableWork:
-    extents = {name: column for name, column in table.extents.items() if isinstance(column, np.ndarray)}
+def _library(table: VertexTable, every: Extents, cost: TileFormula, rows: np.ndarray, barrel: Barrel) -> TableWork:
+    extents = {name: column for name, column in every.items() if isinstance(column, np.ndarray)}
     cycles = np.broadcast_to(library_cycles(cost, extents, barrel), table.vertices)
     return TableWork(
         table=table,
@@ -93,16 +93,22 @@ def _library(table: VertexTable, cost: TileFormula, rows: np.ndarray, barrel: Ba
 
 
 def _workers(
-    table: VertexTable, dealt: Dealt, rows: np.ndarray, times: int, recording: Recording, dual_issue: float
+    table: VertexTable,
+    every: Extents,
+    dealt: Dealt,
+    rows: np.ndarray,
+    times: int,
+    recording: Recording,
+    dual_issue: float,
 ) -> TableWork:
     cost = table.codelet.cost
     assert not isinstance(cost, TileFormula)
     levels = [Level(bundles=float(cost.fixed), paired=0.0, turns=np.ones((1, len(rows))), extents={})]
     charges = {id(charge.term): charge for charge in dealt.charges}
     for term in cost.terms:
-        static, recorded = split_extents(table, term)
+        static, recorded = split_extents(table, every, term)
         turns = static[rows][None].astype(np.float64)
-        extents = {name: _alone(table, name, rows) for name in term.extents}
+        extents = {name: _alone(table, every, name, rows) for name in term.extents}
         if recorded is not None:
             turns = recording.by_vertex(charges[id(term)].counted, rows, times)
             (counted,) = (name for name, column in extents.items() if not len(column))
@@ -115,7 +121,7 @@ def _workers(
     )
 
 
-def _alone(table: VertexTable, name: str, rows: np.ndarray) -> np.ndarray:
+def _alone(table: VertexTable, every: Extents, name: str, rows: np.ndarray) -> np.ndarray:
     """float64[1, vertices] of an extent; without rows where it is counted from spikes."""
-    static, recorded = split_extents(table, Term(bundles=1, extents=(name,)))
+    static, recorded = split_extents(table, every, Term(bundles=1, extents=(name,)))
     return np.zeros((0, len(rows))) if recorded is not None else static[rows][None].astype(np.float64)
