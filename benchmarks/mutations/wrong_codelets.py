@@ -1,0 +1,2 @@
+WRONG: dict = {}
+def wrong_program(number): return None
