@@ -25,10 +25,10 @@ TOLERANCE = 2e-5  # of the largest number of the tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What is changed, in words (empty: nothing), and the cycles; cycles None: cannot be timed."""
+    """What is changed, in words (empty: nothing), and the cycles in all and by superstep; None: cannot be timed."""
 
     values: str
-    cycles: int | None
+    cycles: tuple[int, ...] | None
 
 
 def judged(name: str, mutant: Program) -> Verdict:
@@ -38,7 +38,7 @@ def judged(name: str, mutant: Program) -> Verdict:
 
 
 @lru_cache(maxsize=None)
-def right_cycles(name: str) -> int:
+def right_cycles(name: str) -> tuple[int, ...]:
     """Of the program as it is."""
     return subject(name).cycles(subject(name).program)
 
@@ -48,7 +48,7 @@ def unsound(name: str) -> str:
     return _changed_values(subject(name), subject(name).program, garbage=99)
 
 
-def _cycles(given: Subject, mutant: Program) -> int | None:
+def _cycles(given: Subject, mutant: Program) -> tuple[int, ...] | None:
     try:
         return given.cycles(mutant)
     except (MimdsimError, ArithmeticError, LookupError, TypeError, ValueError):

@@ -84,7 +84,7 @@ def _result(number: str, group: str, name: str, mutant: Mutant) -> Result:
     else:
         if not why:
             right = right_cycles(name)
-            why = "" if verdict.cycles == right else f"{verdict.cycles} cycles, {right} before"
+            why = "" if verdict.cycles == right else _slower(verdict.cycles, right)
             kind = "equivalent" if not why else "cycles" if declared or verdict.cycles is None else "other"
         began = time.perf_counter()
         found, said = _found(given.check, mutant)
@@ -93,6 +93,12 @@ def _result(number: str, group: str, name: str, mutant: Mutant) -> Result:
         number=number, group=group, subject=name, text=mutant.text, kind=kind, why=why, found=found,
         located=located(mutant.places, said), said="; ".join(said)[:600], seconds=seconds,
     )  # fmt: skip
+
+
+def _slower(cycles: tuple[int, ...] | None, right: tuple[int, ...]) -> str:
+    if cycles is None:
+        return "cannot be timed"
+    return f"{cycles[0]} cycles, {right[0]} before" if cycles[0] != right[0] else "cycles of a superstep's tiles"
 
 
 def _found(check: Callable[[Any, bool], list[str]], mutant: Mutant) -> tuple[str, list[str]]:

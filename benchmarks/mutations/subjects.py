@@ -76,9 +76,11 @@ class Subject:
     check: Callable[[Program, bool], list[str]]
     activity: Callable[[], RecordedActivity]
 
-    def cycles(self, program: Program) -> int:
-        """Of one run, with the spikes of the right program."""
-        return time_program(program, self.machine, self._recorded, self._memory).cycles
+    def cycles(self, program: Program) -> tuple[int, ...]:
+        """Of one run with the spikes of the right program: in all, then of every superstep, busy ones over all tiles."""
+        profile = time_program(program, self.machine, self._recorded, self._memory)
+        spans = [(each.compute_cycles, each.exchange_cycles, each.sync_cycles, each.busy_cycles) for each in profile.spans]
+        return (profile.cycles, *(cycles for span in spans for cycles in span))
 
     @cached_property
     def _recorded(self) -> RecordedActivity:
