@@ -1,4 +1,4 @@
-"""How good is the checker? Random wrong programs and wrong codelets, an oracle of its own, and what `check` says of them.
+"""How good is the checker? Random wrong programs and wrong codelets, an oracle of its own, and what `check` says.
 
 At least 500 random mutations of compiled training steps and of hand-written kernels (`mutations/operators.py`,
 `declarations.py`) and some 200 wrong codelets (`mutations/wrong_codelets.py`). What a mutation changes is decided by
@@ -47,7 +47,9 @@ def main() -> None:
 
 def print_table(found: list[Result]) -> None:
     """A line per operator and per family of codelets."""
-    print("| changed | mutants | equivalent | other program | values: found | without strict | cycles: found | located | s |")
+    print(
+        "| changed | mutants | equivalent | other | values found | without strict | cycles found | located | s |"
+    )
     print("|---|---|---|---|---|---|---|---|---|")
     for group in [*dict.fromkeys(result.group for result in sorted(found, key=_order)), ""]:
         here = [result for result in found if group in ("", result.group)]
@@ -72,12 +74,15 @@ def print_survivors(found: list[Result], seed: int) -> None:
     for title, wanted in (
         ("Survivors", lambda result: result.kind in ("value", "cycles") and not result.found),
         ("Found, but told of another place", lambda r: r.kind in ("value", "cycles") and r.found and not r.located),
-        ("Raw errors", lambda result: "raw " in result.said),
+        ("Raw errors", lambda result: result.said.startswith("raw ")),
     ):
         here = [result for result in found if wanted(result)]
         print(f"\n{title}: {len(here)}")
         for result in here:
-            print(f"- [{result.group}] {result.subject}: {result.text}: {result.why} (--seed {seed} --only '{result.number}')")
+            print(
+                f"- [{result.group}] {result.subject}: {result.text}: {result.why} "
+                f"(--seed {seed} --only '{result.number}')"
+            )
             if result.said:
                 print(f"    said: {result.said[:300]}")
 

@@ -48,7 +48,6 @@ DOZEN = (
     ("moved vertex", "dense"),
     ("swapped boxes", "dense"),
     ("box off by one", "dense"),
-    ("vertex dropped", "dense"),
     ("field mode", "dense"),
     ("timestep shift", "dense"),
     ("other operand", "dense"),
@@ -56,7 +55,7 @@ DOZEN = (
     ("delivery", "dense"),
     ("mapping", "product"),
     ("repeat", "dense"),
-    ("vertex duplicated", "smooth"),
+    ("supersteps swapped", "dense"),
 )
 
 

@@ -7,7 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.program import Delivery, Hits, Listed, Program, Spikes, SpikesOver, Superstep, TileMapping, VertexTable, Within
+from mimdsim.program import (
+    Delivery,
+    Hits,
+    Listed,
+    Program,
+    Spikes,
+    SpikesOver,
+    Superstep,
+    TileMapping,
+    VertexTable,
+    Within,
+)
 from mimdsim.program.records import EXCHANGE_COLUMNS, Exchange
 from mutations.operators import (
     RECORDED,
@@ -82,7 +93,9 @@ def wrong_recorded_extent(program: Program, draw: Draw) -> Mutant | None:
         new.append(np.zeros(table.vertices, np.int64))
     changed = any_of(draw, new)
     made = with_table(program, step, table, replace(table, extents=table.extents | {name: changed}))
-    return Mutant(program=made, text=f"{called(step, table)}: extent '{name}' {changed}, was {old}", places=(step.name,))
+    return Mutant(
+        program=made, text=f"{called(step, table)}: extent '{name}' {changed}, was {old}", places=(step.name,)
+    )
 
 
 def one_row_flipped(program: Program, draw: Draw) -> Mutant | None:
@@ -233,7 +246,9 @@ def wrong_type(program: Program, draw: Draw) -> Mutant | None:
     """Another dtype, or other bytes in memory."""
     variable = any_of(draw, program.variables.values())
     if draw.random() < 0.5:
-        kinds = ["float32", "float16", "float64", "int32"] if variable.dtype[0] == "f" else ["uint8", "int64", "float32"]
+        kinds = (
+            ["float32", "float16", "float64", "int32"] if variable.dtype[0] == "f" else ["uint8", "int64", "float32"]
+        )
         dtype = any_of(draw, [kind for kind in kinds if kind != variable.dtype])
         made, text = _with_variable(program, variable.name, dtype=dtype), dtype
     else:

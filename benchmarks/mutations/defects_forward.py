@@ -17,7 +17,11 @@ SELECTION: Defects = {
         ("of the first sample", "u = v[b, n]", "u = v[0, n]"),
         ("rounded to whole numbers", "u = v[b, n]", "u = round(float(v[b, n]))"),
         ("second threshold for both", "fires = u > threshold", "fires = u > second_threshold"),
-        ("only flags that are set", "flags[0, b, n] = 1 if fires else 0", "flags[0, b, n] = 1 if fires else flags[0, b, n]"),
+        (
+            "only flags that are set",
+            "flags[0, b, n] = 1 if fires else 0",
+            "flags[0, b, n] = 1 if fires else flags[0, b, n]",
+        ),
     ),
     "ScanFlags": (
         ("last state ignored", "range(start[i], stop[i])", "range(start[i], stop[i] - 1)"),
@@ -30,7 +34,11 @@ SELECTION: Defects = {
         ("first sample's flags", "flags[r, b, n]", "flags[r, 0, n]"),
         ("always true spikes", "flags[r, b, n]", "flags[0, b, n]"),
         ("no end of the list", "if found == slots:", "if found == slots + 1:"),
-        ("count not written when nothing is found", "worker_counts[s] = found", "worker_counts[s] = found or worker_counts[s]"),
+        (
+            "count not written when nothing is found",
+            "worker_counts[s] = found",
+            "worker_counts[s] = found or worker_counts[s]",
+        ),
     ),
     "CombineWorkers": (
         ("last worker ignored", "range(first[i], last[i])", "range(first[i], last[i] - 1)"),
@@ -64,7 +72,11 @@ NEURON: Defects = {
         ("old state forgotten", "kept + scale", "scale"),
         ("no scale", "scale * current", "current"),
         ("wrong sign", "kept + scale", "kept - scale"),
-        ("last neuron ignored", "for n in range(first, last):\n        u", "for n in range(first, last - 1):\n        u"),
+        (
+            "last neuron ignored",
+            "for n in range(first, last):\n        u",
+            "for n in range(first, last - 1):\n        u",
+        ),
         ("current of the neuron before", "scale * current[n - first]", "scale * current[n - first - 1]"),
         ("whole numbers", "scale * current[n - first]", "int(scale * current[n - first])"),
         ("last id ignored", "range(counts[b, 0])", "range(counts[b, 0] - 1)"),

@@ -42,7 +42,11 @@ GRADIENTS: Defects = {
     "InputGradient": (
         ("last neuron ignored", "range(start[i], stop[i])", "range(start[i], stop[i] - 1)"),
         ("true spikes only", "range(counts[b, 1])", "range(counts[b, 0])"),
-        ("sum carried on", "            total = partial.dtype.type(0)", "            total = total if k else partial.dtype.type(0)"),
+        (
+            "sum carried on",
+            "            total = partial.dtype.type(0)",
+            "            total = total if k else partial.dtype.type(0)",
+        ),
         ("weights by place", "w[row, n]", "w[k, n]"),
     ),
     "ListCountGradient": (
@@ -53,7 +57,11 @@ GRADIENTS: Defects = {
     "CrossEntropy": (
         ("label ignored", "probability -= 1.0", "pass"),
         ("not divided by the batch", " / totals.shape[0]", ""),
-        ("last class ignored in the sum", "for c in range(classes):\n            shifted", "for c in range(classes - 1):\n            shifted"),
+        (
+            "last class ignored in the sum",
+            "for c in range(classes):\n            shifted",
+            "for c in range(classes - 1):\n            shifted",
+        ),
         ("highest not taken off", "- highest", ""),
         ("loss without logarithm", "math.log(mass)", "mass"),
     ),
@@ -155,11 +163,13 @@ OPTIMISER: Defects = {
 
 PRODUCTS: Defects = {
     "PartialProduct<f16,f32>": (
-        ("inner one short", "rows * inner].reshape(rows, inner)", "rows * inner].reshape(rows, inner) * (np.arange(inner) < inner - 1)"),
+        ("inner one short", "rows * inner].reshape(rows, inner)",
+         "rows * inner].reshape(rows, inner) * (np.arange(inner) < inner - 1)"),
         ("right in another order", ".reshape(inner, columns)", ".reshape(columns, inner).T"),
         ("left in another order", ".reshape(rows, inner)", ".reshape(inner, rows).T"),
         ("added to what is there", "flat[: rows * columns] = (a @ b)", "flat[: rows * columns] += (a @ b)"),
-        ("last row ignored", "(a @ b).reshape(-1)", "np.where(np.arange(rows)[:, None] < rows - 1, a @ b, 0).reshape(-1)"),
+        ("last row ignored", "(a @ b).reshape(-1)",
+         "np.where(np.arange(rows)[:, None] < rows - 1, a @ b, 0).reshape(-1)"),
         ("rounded to halves", "(a @ b).reshape(-1)", "(a @ b).astype(np.float16).reshape(-1) * np.float32(1.01)"),
         ("wrong sign", "(a @ b)", "-(a @ b)"),
         ("element by element", "(a @ b)", "(a.sum(1)[:, None] * b.sum(0)[None])"),
@@ -176,7 +186,8 @@ PRODUCTS: Defects = {
     "BlockProduct<forward>": (
         ("inner one short", "low, high = int(inner_start[chosen[0]]), int(inner_stop[chosen[0]])",
          "low, high = int(inner_start[chosen[0]]), int(inner_stop[chosen[0]]) - 1"),
-        ("added to what is there", "whole[number, top:bottom, first:last] =", "whole[number, top:bottom, first:last] +="),
+        ("added to what is there", "whole[number, top:bottom, first:last] =",
+         "whole[number, top:bottom, first:last] +="),
         ("last row ignored", "whole[number, top:bottom, first:last] = a[top:bottom",
          "whole[number, top : bottom - 1, first:last] = a[top : bottom - 1"),
     ),

@@ -161,7 +161,9 @@ def field_mode(program: Program, draw: Draw) -> Mutant | None:
 
 
 def wrong_shift(program: Program, draw: Draw) -> Mutant | None:
-    step, table = table_of(program, draw, lambda table: any(item.box[0].startswith("@t") for item in table.codelet.fields))
+    step, table = table_of(
+        program, draw, lambda table: any(item.box[0].startswith("@t") for item in table.codelet.fields)
+    )
     if table is None:
         return None
     item = any_of(draw, [item for item in table.codelet.fields if item.box[0].startswith("@t")])

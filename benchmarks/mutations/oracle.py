@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from types import FrameType
 from typing import Any
 
@@ -37,7 +37,7 @@ def judged(name: str, mutant: Program) -> Verdict:
     return Verdict(values=_changed_values(given, mutant), cycles=_cycles(given, mutant))
 
 
-@lru_cache(maxsize=None)
+@cache
 def right_cycles(name: str) -> tuple[int, ...]:
     """Of the program as it is."""
     return subject(name).cycles(subject(name).program)
@@ -81,7 +81,7 @@ def differs(right: np.ndarray, found: np.ndarray) -> bool:
     return not bool((np.abs(right.astype(np.float64) - found) <= TOLERANCE * scale).all())
 
 
-@lru_cache(maxsize=None)
+@cache
 def _right(name: str, number: int) -> list[tuple[int, str, np.ndarray]]:
     given = subject(name)
     return _outcome(given, given.program, number, np.random.default_rng([1, number]), False)

@@ -58,10 +58,7 @@ def mutant_of(seed: int, number: int) -> tuple[str, str, Mutant] | None:
 
 def result_of(seed: int, number: str) -> Result | None:
     """The result of a mutant: a number, or family/codelet/defect."""
-    if number.isdigit():
-        made = mutant_of(seed, int(number))
-    else:
-        made = wrong_program(number)
+    made = mutant_of(seed, int(number)) if number.isdigit() else wrong_program(number)
     if made is None:
         return None
     group, name, mutant = made

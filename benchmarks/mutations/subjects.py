@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -77,9 +77,11 @@ class Subject:
     activity: Callable[[], RecordedActivity]
 
     def cycles(self, program: Program) -> tuple[int, ...]:
-        """Of one run with the spikes of the right program: in all, then of every superstep, busy ones over all tiles."""
+        """Of one run with the spikes of the right program: in all, then superstep by superstep, busy ones too."""
         profile = time_program(program, self.machine, self._recorded, self._memory)
-        spans = [(each.compute_cycles, each.exchange_cycles, each.sync_cycles, each.busy_cycles) for each in profile.spans]
+        spans = [
+            (each.compute_cycles, each.exchange_cycles, each.sync_cycles, each.busy_cycles) for each in profile.spans
+        ]
         return (profile.cycles, *(cycles for span in spans for cycles in span))
 
     @cached_property
@@ -97,7 +99,7 @@ def subject_names() -> list[str]:
     return [*WORKLOADS, "smooth", "blur", "product", *(path.stem for path in files if path.stem != "__init__")]
 
 
-@lru_cache(maxsize=None)
+@cache
 def subject(name: str) -> Subject:
     """The subject of a name."""
     if name in WORKLOADS:
@@ -231,9 +233,7 @@ def kernel(
         return {key: draw.normal(0, 1, held.shape).astype(held.dtype) for key, held in shapes.items()}
 
     def check(changed: Program, strict: bool) -> list[str]:
-        return check_kernel(
-            lambda _: changed, machine=machine, reference=reference, inputs=inputs, strict=strict
-        )
+        return check_kernel(lambda _: changed, machine=machine, reference=reference, inputs=inputs, strict=strict)
 
     draws = [[drawn(np.random.default_rng([11, number, run])) for run in range(2)] for number in range(DRAWS)]
     nothing = RecordedActivity(ids={}, counts={}, dropped={})

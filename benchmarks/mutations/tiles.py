@@ -76,14 +76,18 @@ class Tiles:
         variable = self.program.variables.get(name)
         if variable is None or value.shape != variable.shape:
             raise Wrong(f"'{name}' does not take a value of shape {value.shape}")
-        self.memory[name] = np.where(self.held[name], _stored(variable, value.astype(variable.dtype)), self.memory[name])
+        self.memory[name] = np.where(
+            self.held[name], _stored(variable, value.astype(variable.dtype)), self.memory[name]
+        )
 
     def _run(self, superstep: Superstep, t: int) -> None:
         if id(superstep) not in self.arriving:
             self.arriving[id(superstep)] = self._arriving(superstep)
         arriving = self.arriving[id(superstep)]
         sent = {name: self.whole(name) for name, _ in arriving}
-        for target, here, value in [part for copy in superstep.copies for part in self._copied(copy, t, arriving, sent)]:
+        for target, here, value in [
+            part for copy in superstep.copies for part in self._copied(copy, t, arriving, sent)
+        ]:
             target[here] = value[here]
         vertices = [(table, row) for table in superstep.tables for row in range(table.vertices)]
         for table, row in reversed(vertices) if self.reverse else vertices:

@@ -92,7 +92,7 @@ def _rewritten(function: Any, old: str, new: str) -> Any:
     source = textwrap.dedent(inspect.getsource(function))
     source = source[source.index("def ") :]
     space = dict(function.__globals__)
-    space |= {name: cell.cell_contents for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ())}
+    space |= inspect.getclosurevars(function).nonlocals
     changed = source.replace(old, new)
     if changed == source:
         for name in function.__code__.co_names:
