@@ -10,7 +10,6 @@ from typing import Any
 
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import RecordedActivity
-from mimdsim.program.records import CATEGORIES
 from mimdsim.run import compile_workload, retime
 from mimdsim.run.walk import open_data, train_workload
 from mimdsim.workload import load_workload
@@ -44,7 +43,9 @@ def main() -> None:
             made = compile_workload(workload, machine, must_fit=False)
             if activity is None:
                 activity = train_workload(workload, made, open_data(workload)).activity
-            held = dict(zip(CATEGORIES, made.memory.by_category[:, made.memory.peak_tile].tolist(), strict=True))
+            held = dict(
+                zip(made.memory.categories, made.memory.by_category[:, made.memory.peak_tile].tolist(), strict=True)
+            )
             cycles = retime(made, machine, activity).cycles
             whole = whole or cycles
             print(

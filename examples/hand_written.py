@@ -12,6 +12,7 @@ from mimdsim.machine import load_machine
 from mimdsim.program import (
     Codelet,
     Field,
+    Length,
     Program,
     RecordedActivity,
     Superstep,
@@ -49,6 +50,7 @@ SMOOTH = Codelet(
         source="three loads, two adds and a multiply, a store; two of them issue together",
     ),
     flops=(Term(bundles=3, extents=("cells",)),),
+    extents={"cells": Length("out", 0)},  # the loop runs once for every cell of the first axis of the box of 'out'
 )
 
 
@@ -65,22 +67,18 @@ def make_program() -> Program:
     shapes = {"old": (CELLS + 2,), "new": (CELLS,)}
     table = VertexTable(
         codelet=SMOOTH,
-        layer="",
         tiles=tiles,
         operands={"out": "new", "cells": "old"},
         columns={"start": starts, "stop": stops, "after": stops + 2},
-        extents={"cells": stops - starts},
     )
     variables = {
-        name: Variable(name=name, shape=shapes[name], dtype="float32", mapping=mappings[name], category="neuron states")
+        name: Variable(name=name, shape=shapes[name], dtype="float32", mapping=mappings[name], category="cells")
         for name in ("old", "new")
     }
     program = Program(
         tiles=TILES,
         variables=variables,
-        # phase: the part of a training step it runs in, one of mimdsim.base.phases.PHASES; any other is refused
-        body=(Superstep(name="smooth", op="stencil", phase="forward", stage="smooth", tables=(table,)),),
-        layers=(),
+        body=(Superstep(name="smooth", phase="smoothing", tables=(table,)),),  # phase: any name, used in reports
         inputs={"cells": "old"},
         outputs={"smoothed": "new"},
     )

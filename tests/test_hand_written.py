@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import MappingError
-from mimdsim.base.phases import PHASES
-from mimdsim.compiler import plan_exchanges
+from mimdsim.base.phases import PHASES, in_order
+from mimdsim.compiler import measure_memory, plan_exchanges
 from mimdsim.functional import Executor, execute_strictly
 from mimdsim.functional.execute import VertexFailure
+from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import (
     Codelet,
     Copy,
     Field,
     Program,
+    RecordedActivity,
     Repeat,
     Superstep,
     TileMapping,
@@ -28,6 +30,8 @@ from mimdsim.program import (
     WorkerBundles,
     verify,
 )
+from mimdsim.run.profiles import memory_profile
+from mimdsim.timing import time_program
 
 TILES, EACH = 4, 3
 CELLS = TILES * EACH
@@ -93,6 +97,14 @@ def test_loops_run_a_whole_number_of_times_and_never_fewer_than_none() -> None:
         program(extents={"cells": np.full(TILES, 0.5)})
 
 
+@pytest.mark.parametrize("changes", [{"columns": {"to": np.full(TILES, 2.5)}}, {"tiles": np.arange(TILES) / 1}])
+def test_columns_are_whole_numbers(changes: dict[str, Any]) -> None:
+    what = "column 'to'" if "columns" in changes else "tiles"
+    wanted = rf"table of 'Take' \(\): {what} must be whole numbers in one column, given float64 \[4\]"
+    with pytest.raises(ValueError, match=wanted):
+        program(**changes)
+
+
 def test_intervals_of_a_mapping_are_whole_numbers() -> None:
     with pytest.raises(ValueError, match=r"mapping: starts must be whole numbers in one column, given float64 \[1\]"):
         TileMapping(axis=0, tiles=np.zeros(1, np.int64), starts=np.zeros(1), stops=np.ones(1, np.int64))
@@ -100,25 +112,41 @@ def test_intervals_of_a_mapping_are_whole_numbers() -> None:
     assert listed.owners(np.array([0, 3])).tolist() == [0, 1]
 
 
-# ---- phases
+# ---- names of phases and categories are the program's own
 
 
-@pytest.mark.parametrize("phase", PHASES)
-def test_every_known_phase_is_executed(phase: str) -> None:
+@pytest.mark.parametrize("phase", [*PHASES, "smoothing", "2. Sum & carry"])
+def test_any_phase_is_executed(phase: str) -> None:
     made = program()
     executor = Executor(plan_exchanges(made.map_supersteps(lambda step: replace(step, phase=phase))))
     old = np.arange(CELLS, dtype=np.float32)
-    executor.write({"old": old})
-    executor.run()
-    np.testing.assert_array_equal(executor.read("taken"), 2 * np.roll(old, -EACH))
+    for phases, taken in ((("other",), 0 * old), ((phase,), 2 * np.roll(old, -EACH)), (None, 2 * np.roll(old, -EACH))):
+        executor.write({"old": old})
+        executor.run(phases)
+        np.testing.assert_array_equal(executor.read("taken"), taken)
 
 
-def test_an_unknown_phase_is_refused_with_the_known_ones() -> None:
-    known = "must be one of input, forward, loss, backward, update"
-    with pytest.raises(MappingError, match=rf"superstep 'one': phase 'fwd' {known}; did you mean 'forward'\?"):
-        Superstep(name="one", op="", phase="fwd", stage="")
-    with pytest.raises(MappingError, match=rf"superstep 'one': phase '' {known}$"):
-        Superstep(name="one", op="", phase="", stage="")
+@pytest.mark.parametrize("name", ["", "two\nlines", " padded", "\x1b[31m", 41 * "x"])
+def test_a_name_that_no_report_could_show_is_refused(name: str) -> None:
+    wanted = "must be a name of 1 to 40 printable characters"
+    with pytest.raises(MappingError, match=rf"superstep 'one': phase '{re.escape(name)}' {wanted}"):
+        Superstep(name="one", phase=name)
+    mapping = TileMapping.on(0, 0, 4)
+    with pytest.raises(MappingError, match=rf"variable 'a': category '{re.escape(name)}' {wanted}"):
+        Variable(name="a", shape=(4,), dtype="float32", mapping=mapping, category=name)
+
+
+def test_names_come_in_the_order_of_their_first_use() -> None:
+    assert in_order(["update", "forward", "update"]) == ("forward", "update")
+    assert in_order(["update", "halo", "forward", "update"]) == ("update", "halo", "forward")
+    made = program()
+    kinds = dict(zip(made.variables, ("weights", "sums"), strict=False))
+    variables = {name: replace(held, category=kinds[name]) for name, held in made.variables.items()}
+    machine = load_machine("tiny")
+    assert isinstance(machine, MimdMachine)
+    memory = measure_memory(plan_exchanges(replace(made, variables=variables)), machine)
+    assert memory.categories == ("weights", "sums", "exchange buffers", "vertices", "code")
+    assert memory.by_category[:, memory.peak_tile].sum() == memory.peak_bytes
 
 
 # ---- the planner refuses what the verifier would
@@ -130,9 +158,7 @@ def test_a_sound_program_is_planned_and_keeps_the_rules() -> None:
 
 @pytest.mark.parametrize("tile", [99, -1, TILES])
 def test_a_vertex_on_a_tile_that_is_not_there_cannot_be_planned(tile: int) -> None:
-    wanted = (
-        f"superstep 'take': vertex 2 of Take on tile {tile} but the machine has tiles 0 to 3; map it to fewer tiles"
-    )
+    wanted = f"superstep 'take': vertex 2 of Take on tile {tile} but the program is placed on tiles 0 to 3; map it to"
     same_refusal(program(tiles=np.array([0, 1, tile, 3])), re.escape(wanted))
 
 
@@ -140,9 +166,7 @@ def test_a_variable_on_a_tile_that_is_not_there_cannot_be_planned() -> None:
     wrong = program()
     moved = TileMapping.split(0, np.array([0, 1, 7, 3]), STARTS, STARTS + EACH)
     wrong = replace(wrong, variables=wrong.variables | {"old": variable("old", mapping=moved)})
-    same_refusal(
-        wrong, "variable 'old' has elements on tile 7, but the machine has tiles 0 to 3; map it to fewer tiles"
-    )
+    same_refusal(wrong, "variable 'old' has elements on tile 7, but the program is placed on tiles 0 to 3; map it to")
 
 
 def test_an_operand_that_is_no_variable_cannot_be_planned() -> None:
@@ -169,13 +193,42 @@ def test_a_box_beyond_its_variable_cannot_be_planned() -> None:
     same_refusal(wrong, re.escape("vertex 2 of Take on tile 2 touches old[9:13], outside the variable's shape [12]"))
 
 
+def test_a_box_that_ends_before_it_begins_is_told_so() -> None:
+    turned = plan_exchanges(program(columns={"stop": np.array([3, 6, 5, 12])}))
+    wanted = "vertex 2 of Take on tile 2 touches new[6:5], whose start lies beyond its stop on axis 0"
+    assert wanted in verify(turned, TILES)[0].message
+
+
+@pytest.mark.parametrize("change", [lambda made: made, plan_exchanges], ids=["unplanned", "planned"])
+def test_a_program_of_fewer_tiles_than_it_uses_is_neither_measured_nor_timed(change: Callable[..., Program]) -> None:
+    machine = load_machine("tiny")
+    assert isinstance(machine, MimdMachine)
+    few = replace(change(program()), tiles=2)
+    wanted = "variable 'old' has elements on tile 2, but the program is placed on tiles 0 to 1"
+    with pytest.raises(MappingError, match=wanted):
+        measure_memory(few, machine)
+    enough = plan_exchanges(program())
+    memory = memory_profile(enough, measure_memory(enough, machine), machine)
+    with pytest.raises(MappingError, match=wanted):
+        time_program(few, machine, RecordedActivity(ids={}, counts={}, dropped={}), memory)
+    here = {name: replace(each, mapping=TileMapping.on(0, 0, CELLS)) for name, each in few.variables.items()}
+    with pytest.raises(MappingError, match="vertex 2 of Take on tile 2 but the program is placed on tiles 0 to 1"):
+        measure_memory(replace(few, variables=here), machine)
+
+
 def test_a_box_of_other_axes_cannot_be_planned() -> None:
     same_refusal(
         program(shape=(CELLS, 2)), r"vertex 0 of Take on tile 0 cannot be placed: .*has not the 2 axes of 'old'"
     )
 
 
-# ---- outputs that are left out in part
+# ---- outputs: what is no output, and what is left out in part
+
+
+def test_what_is_no_output_cannot_be_read() -> None:
+    executor = Executor(plan_exchanges(program()))
+    with pytest.raises(MappingError, match=r"the program has no output 'cc'; it has \['taken'\]"):
+        executor.read("cc")
 
 
 def left_out(start: list[int], stop: list[int]) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.base.files import write_atomically
-from mimdsim.compiler.exchanges import plan_exchanges
 from mimdsim.compiler.fitting import check_fits, refuse_hopeless
 from mimdsim.compiler.liveness import Memory, measure_memory
 from mimdsim.compiler.lower import lower
@@ -20,6 +19,7 @@ from mimdsim.compiler.placement import MappingOptions, Placement, place
 from mimdsim.graph import Graph, SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, verify
+from mimdsim.program.exchanges import plan_exchanges
 from mimdsim.program.listing import listing
 
 T = TypeVar("T")

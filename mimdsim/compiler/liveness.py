@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mimdsim.base.phases import in_order
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Repeat, Superstep
-from mimdsim.program.records import CATEGORIES
+from mimdsim.program.homes import require_homes
+from mimdsim.program.records import CATEGORIES, OVERHEADS
 from mimdsim.program.rows import takes_timestep
 
 
@@ -22,8 +24,10 @@ class Memory:
     """Bytes on tiles, kept for the tiles that hold something.
 
     Per superstep: names, phases, fullest_tile, fullest_bytes, total_bytes. Per tile: peak_by_tile, always int64[tiles].
-    by_category int64[categories, tiles] at peak_superstep, where the fullest tile peaks; spans: variable -> (first,
-    last) superstep; held: variable -> (tiles, bytes); buffers: superstep -> (tiles, bytes) of what its exchange brings.
+    The peak is the most bytes of any tile: peak_superstep is the first superstep that reaches it, peak_tile the first
+    tile that does so there. categories: those of the variables in use, then OVERHEADS; by_category int64[categories,
+    tiles] is of that superstep. spans: variable -> (first, last) superstep; held: variable -> (tiles, bytes); buffers:
+    superstep -> (tiles, bytes) of what its exchange brings.
     """
 
     names: tuple[str, ...]
@@ -36,6 +40,7 @@ class Memory:
     always: np.ndarray
     vertices: np.ndarray
     code: np.ndarray
+    categories: tuple[str, ...]
     by_category: np.ndarray
     spans: dict[str, tuple[int, int]]
     held: dict[str, tuple[np.ndarray, np.ndarray]]
@@ -43,11 +48,11 @@ class Memory:
 
     @property
     def peak_tile(self) -> int:
-        return int(self.peak_by_tile.argmax())
+        return int(self.fullest_tile[self.peak_superstep])
 
     @property
     def peak_bytes(self) -> int:
-        return int(self.peak_by_tile.max())
+        return int(self.fullest_bytes[self.peak_superstep])
 
     def bytes_of(self, name: str) -> np.ndarray:
         """int64[tiles]: what a variable takes on every tile."""
@@ -81,7 +86,11 @@ class Memory:
 
 
 def measure_memory(program: Program, machine: MimdMachine) -> Memory:
-    """Memory of a planned program on `machine` (its limits are not checked here)."""
+    """Memory of a planned program on `machine` (its limits are not checked here).
+
+    Raises MappingError for a vertex or an element on a tile that the program does not have.
+    """
+    require_homes(program)
     supersteps = [superstep for superstep, _, _ in program.supersteps()]
     spans = _spans(program)
     tiles = program.tiles
@@ -115,6 +124,8 @@ def measure_memory(program: Program, machine: MimdMachine) -> Memory:
         live[where] -= extra
         for name in ends.get(index, ()):
             live[held[name][0]] -= held[name][1]
+    named = in_order((program.variables[name].category for name in spans), CATEGORIES)
+    categories = tuple(dict.fromkeys((*named, *OVERHEADS)))
     memory = Memory(
         names=tuple(superstep.name for superstep in supersteps),
         phases=tuple(step.phase for step in supersteps),
@@ -126,7 +137,8 @@ def measure_memory(program: Program, machine: MimdMachine) -> Memory:
         always=always,
         vertices=vertices,
         code=code,
-        by_category=np.zeros((len(CATEGORIES), tiles), np.int64),
+        categories=categories,
+        by_category=np.zeros((len(categories), tiles), np.int64),
         spans=spans,
         held=held,
         buffers=buffers,
@@ -138,15 +150,15 @@ def measure_memory(program: Program, machine: MimdMachine) -> Memory:
 def _fill_categories(memory: Memory, program: Program) -> None:
     """Bytes by category and tile at the superstep where the fullest tile peaks."""
     at = memory.peak_superstep
-    table = memory.by_category
+    row_of = dict(zip(memory.categories, memory.by_category, strict=True))
     for name, (first, last) in memory.spans.items():
         if first <= at <= last:
             tiles, size = memory.held[name]
-            table[CATEGORIES.index(program.variables[name].category)][tiles] += size
+            row_of[program.variables[name].category][tiles] += size
     tiles, size = memory.buffers.get(at, (np.zeros(0, np.int64), np.zeros(0, np.int64)))
-    table[CATEGORIES.index("exchange buffers")][tiles] += size
-    table[CATEGORIES.index("vertices")] += memory.vertices
-    table[CATEGORIES.index("code")] += memory.code
+    row_of["exchange buffers"][tiles] += size
+    row_of["vertices"] += memory.vertices
+    row_of["code"] += memory.code
 
 
 def _fixed_bytes(supersteps: list[Superstep], tiles: int, machine: MimdMachine) -> tuple[np.ndarray, np.ndarray]:

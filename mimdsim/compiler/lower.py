@@ -6,8 +6,10 @@ Each family file brings its rules: kinds of the fused operations -> function. A 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 import networkx as nx
+import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import (
@@ -48,6 +50,7 @@ ARRAY_RULES: Rules = {  # of dense spikes
     **lower_rows.RULES,
     **lower_linear_neurons.ARRAY_RULES,
 }
+BATCH = {"input", "input.ids", "input.counts", "labels"}
 # what writes its result over its first input
 OVERWRITES = ("lif_state_gradient", "add_read_out", *lower_linear_neurons.OVERWRITES)
 
@@ -69,7 +72,18 @@ def lower(graph: Graph, network: SpikingNetwork, placement: Placement, options: 
             _lower_scan(low, ops[0])
         elif ops[0].kind != "zeros":  # zeros are made where the scan declares its carries
             _apply(low, ops)
-    return low.program()
+    program = low.program()
+    return replace(program, streamed=streamed_bytes(program))
+
+
+def streamed_bytes(program: Program) -> dict[str, int]:
+    """Bytes of a batch by input: dense input, or ids with one count per list; and labels."""
+    found = {}
+    for name in program.inputs.keys() & BATCH:
+        variable = program.variables[program.inputs[name]]
+        size = int(np.prod(variable.shape, dtype=np.int64)) * variable.item_bytes
+        found[name] = size // 2 if name == "input.counts" else size
+    return dict(sorted(found.items()))
 
 
 def _declare_inputs(low: Lowering) -> None:

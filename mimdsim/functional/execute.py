@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.base.phases import PHASES
 from mimdsim.functional.chains import Chains, find_chains
+from mimdsim.functional.lists import listed_of
 from mimdsim.functional.shares import Shares
+from mimdsim.functional.turns import TurnCounts
 from mimdsim.functional.uses import Uses
 from mimdsim.functional.wide import HEAVY, widened
 from mimdsim.numerics.spikes import only_listed
@@ -51,6 +52,7 @@ class Executor:
         self._zero: dict[str, np.ndarray] = {}
         self._calls: dict[int, list[Call]] = {}
         self._turns: Turns | None = None
+        self.counted = TurnCounts(program)
         for superstep, _, _ in program.supersteps():
             calls = [self._prepare_copy(copy) for copy in superstep.copies]
             calls += [self._prepare(superstep, table, frozenset()) for table in superstep.tables]
@@ -75,11 +77,13 @@ class Executor:
             target[...] = value
 
     def read(self, name: str) -> np.ndarray:
-        """A copy of the variable that holds graph value `name` (an output of the program)."""
+        """A copy of the variable that holds graph value `name`; MappingError if that is no output of the program."""
+        if name not in self.program.outputs:
+            raise MappingError(f"the program has no output '{name}'; it has {sorted(self.program.outputs)}")
         return self.arrays[self.program.outputs[name]].copy()
 
-    def run(self, phases: Collection[str] = PHASES, observe: Observer | None = None) -> None:
-        """Run the supersteps of `phases` in program order; with an observer, each as it stands in the program."""
+    def run(self, phases: Collection[str] | None = None, observe: Observer | None = None) -> None:
+        """Run the supersteps of `phases` (None: all) in order; with an observer, each as it stands in the program."""
         if observe is not None:
             for superstep, t in self.steps(phases):
                 observe(superstep, t, self)
@@ -92,7 +96,7 @@ class Executor:
             run(0)
         self.arrays.update(kept)
 
-    def steps(self, phases: Collection[str] = PHASES) -> Iterator[tuple[Superstep, int]]:
+    def steps(self, phases: Collection[str] | None = None) -> Iterator[tuple[Superstep, int]]:
         """Run one superstep after another; yields each with its timestep when it is done."""
         for superstep, t in self.program.turns(phases):
             for call in self._calls[id(superstep)]:
@@ -115,11 +119,12 @@ class Executor:
             if len(names) == 1:
                 rows = self.arrays[names[0]]
                 every = rows if rows.ndim == 3 else np.broadcast_to(rows, (self.timesteps, *rows.shape))
-                ids[layer], counts[layer] = _listed(every)
+                ids[layer], counts[layer] = listed_of(every)
                 continue
             counts[layer] = self.arrays[names[1]].astype(np.int32)
             ids[layer] = np.zeros(self.arrays[names[0]].shape, np.int32)
             only_listed(self.arrays[names[0]], counts[layer], ids[layer])
+        counts |= {name: turns.copy() for name, turns in self.counted.found.items()}
         return RecordedActivity(ids=ids, counts=counts, dropped={})
 
     def _shortened(self) -> tuple[Turns, frozenset[str]]:
@@ -170,6 +175,7 @@ class Executor:
     def _prepare(self, superstep: Superstep, table: VertexTable, moved: frozenset[str]) -> Call:
         if table.codelet.form == "vertex":
             return self._prepare_vertices(superstep, table)
+        record = self.counted.recorder(superstep, table)
         compute, columns = widened(table)
         names = [table.operands[item.name] for item in table.codelet.fields]
         shifts = [now_shift(item.box[0]) for item in table.codelet.fields]
@@ -189,13 +195,19 @@ class Executor:
                 arrays[index] = taken(t)
             for index, name in moving:
                 arrays[index] = memory[name]
+            if record is not None:
+                record(None, t, (*arrays, *columns, *constants))
             if dealt:  # vertices are independent of each other, so any of them may go to any thread
                 share(
                     len(columns[0]),
                     lambda first, last: compute(*arrays, *(column[first:last] for column in columns), *constants),
                 )
-            else:
+                return
+            try:
                 compute(*arrays, *columns, *constants)
+            except Exception as failure:  # whatever a user's codelet raises
+                text = f"codelet {table.codelet.name} raised {type(failure).__name__}: {failure}"
+                raise MappingError(f"superstep '{superstep.name}', timestep {t}: {text}") from failure
 
         return call
 
@@ -205,6 +217,7 @@ class Executor:
         boxes = [boxes_of(table, item, self.program.variables[table.operands[item.name]]) for item in codelet.fields]
         constants = [table.constants[name] for name in codelet.constants]
         columns = [table.columns[name].tolist() for name in codelet.columns]
+        record = self.counted.recorder(superstep, table)
 
         def call(t: int) -> None:
             for vertex in range(table.vertices):
@@ -218,7 +231,11 @@ class Executor:
                     views.append(view)
                 numbers = *(column[vertex] for column in columns), *constants
                 try:
+                    if record is not None:
+                        record(vertex, t, (*views, *numbers))
                     codelet.compute(*views, *numbers)
+                except MappingError:
+                    raise
                 except Exception as failure:  # whatever a user's codelet raises
                     written = _field_written(codelet, views, numbers, failure)
                     raise VertexFailure(superstep, table, vertex, t, failure, written) from failure
@@ -237,15 +254,6 @@ class Executor:
         return call
 
 
-def _listed(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(ids int32[timesteps, batch, most that are not zero], counts int32[timesteps, batch, 2]) of dense spikes."""
-    fired = rows != 0
-    count = fired.sum(axis=2)
-    ids: np.ndarray = np.zeros((*count.shape, max(1, int(count.max(initial=0)))), np.int32)
-    ids[np.arange(ids.shape[2]) < count[..., None]] = np.nonzero(fired)[2]
-    return ids, np.stack([count, count], axis=-1).astype(np.int32)
-
-
 @dataclass(kw_only=True, eq=False)
 class Turns:
     """The calls of a repeat: by phase, or of a repeat within it; with what comes before the first turn."""
@@ -254,14 +262,14 @@ class Turns:
     before: list[Call]
     body: list[tuple[str, list[Call]] | Turns]
 
-    def prepared(self, phases: Collection[str]) -> Call | None:
+    def prepared(self, phases: Collection[str] | None) -> Call | None:
         """All turns as one call, given the first timestep; None where nothing belongs to these phases."""
         body: list[Call] = []
         for part in self.body:
             if isinstance(part, Turns):
                 inner = part.prepared(phases)
                 body += [inner] if inner is not None else []
-            elif part[0] in phases:
+            elif phases is None or part[0] in phases:
                 body += part[1]
         if not body:
             return None

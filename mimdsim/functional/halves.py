@@ -12,7 +12,6 @@ from collections.abc import Collection
 
 import numpy as np
 
-from mimdsim.base.phases import PHASES
 from mimdsim.functional.execute import Executor, Observer
 from mimdsim.numerics.halves import round_to_half
 from mimdsim.program import Program, Superstep
@@ -48,7 +47,7 @@ class HalfExecutor(Executor):
             if _is_half(self.program, variable):
                 _round(self.arrays[variable])
 
-    def run(self, phases: Collection[str] = PHASES, observe: Observer | None = None) -> None:
+    def run(self, phases: Collection[str] | None = None, observe: Observer | None = None) -> None:
         """As `Executor.run`; `observe` sees rounded values."""
         for superstep, t in self.steps(phases):
             for name, shift in self._written[id(superstep)]:

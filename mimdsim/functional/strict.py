@@ -1,95 +1,233 @@
 """Strict execution: every vertex runs alone and sees only its own boxes; everything else is poison.
 
-Slow and exact: for small programs, in tests and in `mimdsim check`. Finds a codelet that reads outside its slices
-(its result turns to NaN or an index leaves the array) or writes outside them.
+Slow and exact: for small programs, in tests and in `mimdsim check`. Memory holds poison until something writes it: NaN,
+or an integer that as an index leaves every array. A vertex that reads outside its slices meets poison and hands it on;
+one that writes outside them is named; so is one that writes what it may only read, or leaves its slices by an index.
+What a `write` field leaves unwritten is poison from then on, and not what was there before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.base.phases import PHASES
 from mimdsim.functional.execute import Executor, Observer, VertexFailure, index_of, written_though_read
+from mimdsim.functional.guarded import Guarded, GuardError
 from mimdsim.program import Superstep, VertexTable
+from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.problems import vertex_name
-from mimdsim.program.rows import boxes_of
+from mimdsim.program.rows import boxes_of, describe_box
 
 INTEGER_POISON = -(2**30)  # as an index it leaves every array, also counted from the end
 
+Index = tuple[slice, ...]
+Commit = tuple[np.ndarray, Index, np.ndarray]
 
-def execute_strictly(executor: Executor, phases: Collection[str] = PHASES, observe: Observer | None = None) -> None:
+
+def execute_strictly(
+    executor: Executor, phases: Collection[str] | None = None, observe: Observer | None = None
+) -> None:
     """Run the program of `executor` on its arrays; raises MappingError that names the vertex that broke a rule."""
-    for superstep, t in executor.program.turns(phases):
-        _run(executor, superstep, t)
+    for superstep, t in strict_steps(executor, phases):
         if observe is not None:
             observe(superstep, t, executor)
 
 
-def _run(executor: Executor, superstep: Superstep, t: int) -> None:
-    for copy in superstep.copies:
-        executor._prepare_copy(copy)(t)
-    commits: list[tuple[np.ndarray, tuple[slice, ...], np.ndarray]] = []
-    for table in superstep.tables:
-        program = executor.program
-        boxes = [boxes_of(table, item, program.variables[table.operands[item.name]]) for item in table.codelet.fields]
-        for vertex in range(table.vertices):
-            commits += _run_vertex(executor, superstep, table, [box[vertex] for box in boxes], vertex, t)
-    # all vertices of a compute set see the memory as it was before it
-    for array, index, value in commits:
-        array[index] = value
+def strict_steps(executor: Executor, phases: Collection[str] | None = None) -> Iterator[tuple[Superstep, int]]:
+    """Run one superstep after another, strictly; yields each with its timestep when it is done."""
+    program = executor.program
+    undefine(executor)
+    tables: dict[int, list[_Table]] = {}
+    for superstep, t in program.turns(phases):
+        if id(superstep) not in tables:
+            tables[id(superstep)] = [_Table(executor, superstep, table) for table in superstep.tables if table.vertices]
+        for copy in superstep.copies:
+            executor._prepare_copy(copy)(t)
+        commits: list[Commit] = []
+        for table in tables[id(superstep)]:
+            commits += table.run(t)
+        for array, index, value in commits:  # all vertices of a compute set see the memory as it was before it
+            array[index] = value
+        yield superstep, t
 
 
-def _run_vertex(
-    executor: Executor, superstep: Superstep, table: VertexTable, boxes: list[np.ndarray], vertex: int, t: int
-) -> list[tuple[np.ndarray, tuple[slice, ...], np.ndarray]]:
-    codelet = table.codelet
-    real = [executor.at(table.operands[item.name], item.box[0], t) for item in codelet.fields]
-    where = [tuple(slice(start, stop) for start, stop in box.tolist()) for box in boxes]
-    seen = []
-    for item, array, index in zip(codelet.fields, real, where, strict=True):
-        shadow = np.full_like(array, _poison(array))
-        if item.reads or array.dtype.kind != "f":
-            shadow[index] = array[index]
-        seen.append(shadow)
-    before = [shadow.copy() for shadow in seen]
-    constants = [table.constants[name] for name in codelet.constants]
-    compute: Any = getattr(codelet.compute, "py_func", codelet.compute)
-    name = f"superstep '{superstep.name}', timestep {t}: {vertex_name(table, vertex)}"
-    try:
-        if codelet.form == "vertex":
-            views = [s[index_of(item.box, box)] for item, s, box in zip(codelet.fields, seen, boxes, strict=True)]
-            compute(*views, *(int(table.columns[name][vertex]) for name in codelet.columns), *constants)
-        else:
-            columns = [np.asarray(table.columns[column][vertex : vertex + 1]) for column in codelet.columns]
-            compute(*seen, *columns, *constants)
-    except IndexError as failure:
-        raise VertexFailure(superstep, table, vertex, t, failure) from failure
-    commits = []
-    for item, array, shadow, old, index in zip(codelet.fields, real, seen, before, where, strict=True):
-        outside = np.ones(array.shape, bool)
-        if item.writes:
-            outside[index] = False
-        if not np.array_equal(shadow[outside], old[outside], equal_nan=True):
-            if not item.writes and not np.array_equal(shadow[index], old[index], equal_nan=True):
-                raise MappingError(f"{name} {written_though_read(item)}")
-            raise MappingError(f"{name} writes '{table.operands[item.name]}' outside its slice")
-        if item.writes:
-            value = shadow[index]
-            if value.dtype.kind == "f":
-                unwritten = np.isnan(value)
-                if item.access == "update" and unwritten.any():
-                    raise MappingError(f"{name} read data outside its slices (poison reached '{item.name}')")
-                value = np.where(unwritten, array[index], value)
-            commits.append((array, index, value))
-    return commits
+def undefine(executor: Executor, kinds: str = "fiu") -> None:
+    """Fill with poison what is in memory before a program runs: all but inputs, loaded values and what persists.
+
+    kinds: of the dtypes to be filled; a poisoned integer is safe as an index only in strict execution.
+    """
+    program = executor.program
+    given = {*program.inputs.values(), *(name for name, one in program.variables.items() if one.values is not None)}
+    for name, variable in program.variables.items():
+        array = executor.arrays[name]
+        if name not in given and not variable.persistent and array.dtype.kind in kinds:
+            array[...] = poison_of(array.dtype)
 
 
-def _poison(array: np.ndarray) -> Any:
-    if array.dtype.kind == "f":
+def poison_of(dtype: np.dtype[Any]) -> Any:
+    """What undefined memory of a type holds."""
+    if dtype.kind == "f":
         return np.nan
-    # the largest number of a short format: an id or a count that leaves arrays of fewer elements, a flag that is set
-    return INTEGER_POISON if array.dtype.itemsize >= 4 else np.iinfo(array.dtype).max if array.dtype.kind == "u" else 0
+    if dtype.kind == "b":
+        return True
+    # the most extreme number of a short format: an id or a count that leaves arrays of fewer elements, a flag set
+    return INTEGER_POISON if dtype.itemsize >= 4 else np.iinfo(dtype).max if dtype.kind == "u" else np.iinfo(dtype).min
+
+
+def is_poison(array: np.ndarray) -> np.ndarray:
+    """bool, of the array's shape: which elements hold poison, as far as their type can tell it from a number."""
+    if array.dtype.kind == "f":
+        return np.isnan(array)
+    if array.dtype.kind == "b":
+        return np.zeros(array.shape, bool)
+    found: np.ndarray = array == poison_of(array.dtype)
+    return found
+
+
+@dataclass(kw_only=True, eq=False)
+class _Operand:
+    """A field of a table: the slices of its vertices; key: fields of one variable and timestep share a memory."""
+
+    field: Field
+    name: str
+    key: tuple[str, int | None]
+    boxes: np.ndarray
+    slices: list[Index]
+
+
+class _Table:
+    """The vertices of a table, each run on a memory of its own that holds nothing but its slices."""
+
+    def __init__(self, executor: Executor, superstep: Superstep, table: VertexTable):
+        self.executor, self.superstep, self.table = executor, superstep, table
+        self.operands = [self._operand(item) for item in table.codelet.fields]
+        self.written = {operand.key for operand in self.operands if operand.field.writes}
+        self.memory: dict[tuple[str, int | None], np.ndarray] = {}
+        codelet = table.codelet
+        self.constants = [table.constants[name] for name in codelet.constants]
+        self.compute: Any = getattr(codelet.compute, "py_func", codelet.compute)
+        self.columns = [np.asarray(table.columns[name]) for name in codelet.columns]
+
+    def _operand(self, item: Field) -> _Operand:
+        name = self.table.operands[item.name]
+        boxes = boxes_of(self.table, item, self.executor.program.variables[name])
+        slices = [tuple(slice(start, stop) for start, stop in box) for box in boxes.tolist()]
+        return _Operand(field=item, name=name, key=(name, now_shift(item.box[0])), boxes=boxes, slices=slices)
+
+    def run(self, t: int) -> list[Commit]:
+        """All vertices, one after another; what they write, to be written when all have run."""
+        real = [self.executor.at(operand.name, operand.field.box[0], t) for operand in self.operands]
+        for operand, array in zip(self.operands, real, strict=True):
+            if operand.key not in self.memory:
+                self.memory[operand.key] = np.full(array.shape, poison_of(array.dtype), array.dtype)
+        commits: list[Commit] = []
+        for vertex in range(self.table.vertices):
+            commits += self._run_vertex(vertex, t, real)
+        if self._strays():
+            self._name_stray(t, real)
+        return commits
+
+    def _run_vertex(self, vertex: int, t: int, real: list[np.ndarray]) -> list[Commit]:
+        for operand, array in zip(self.operands, real, strict=True):
+            if operand.field.reads:
+                index = operand.slices[vertex]
+                self.memory[operand.key][index] = array[index]
+        try:
+            self._call(vertex)
+        except (IndexError, GuardError) as failure:
+            raise VertexFailure(self.superstep, self.table, vertex, t, self._explained(failure, vertex)) from failure
+        commits = []
+        for operand, array in zip(self.operands, real, strict=True):
+            index, memory = operand.slices[vertex], self.memory[operand.key]
+            value = memory[index]
+            if operand.field.writes:
+                commits.append((array, index, value.copy()))
+            elif operand.key not in self.written and not np.array_equal(value, array[index], equal_nan=True):
+                raise MappingError(f"{self._name(vertex, t)} {written_though_read(operand.field)}")
+        if any(value.dtype.kind == "f" and np.isnan(value).any() for _, _, value in commits):
+            self._refuse_foreign_poison(vertex, t, real)
+        self._clear(vertex)
+        return commits
+
+    def _call(self, vertex: int) -> None:
+        memory = [self.memory[operand.key] for operand in self.operands]
+        if self.table.codelet.form == "vertex":
+            views = [
+                Guarded.of(m[index_of(operand.field.box, operand.boxes[vertex])], operand.field)
+                for operand, m in zip(self.operands, memory, strict=True)
+            ]
+            self.compute(*views, *(int(column[vertex]) for column in self.columns), *self.constants)
+        else:
+            self.compute(*memory, *(column[vertex : vertex + 1] for column in self.columns), *self.constants)
+
+    def _clear(self, vertex: int) -> None:
+        for operand in self.operands:
+            memory = self.memory[operand.key]
+            memory[operand.slices[vertex]] = poison_of(memory.dtype)
+
+    def _refuse_foreign_poison(self, vertex: int, t: int, real: list[np.ndarray]) -> None:
+        """Raise where poison that lies outside the slices reaches a result: another poison there changes it.
+
+        What lies undefined in the slices themselves may be handed on: whether it matters is seen where it is used.
+        """
+        results = []
+        for foreign in (2.0**60, -(2.0**60)):
+            for operand in self.operands:
+                memory = self.memory[operand.key]
+                if memory.dtype.kind == "f":
+                    memory[...] = foreign
+                    if operand.field.access == "write":
+                        memory[operand.slices[vertex]] = np.nan
+            for operand, array in zip(self.operands, real, strict=True):
+                if operand.field.reads:
+                    index = operand.slices[vertex]
+                    self.memory[operand.key][index] = array[index]
+            with np.errstate(all="ignore"):
+                self._call(vertex)
+            results.append([self.memory[o.key][o.slices[vertex]].copy() for o in self.operands if o.field.writes])
+        written = [operand for operand in self.operands if operand.field.writes]
+        for memory in self.memory.values():
+            memory[...] = poison_of(memory.dtype)
+        for operand, one, other in zip(written, *results, strict=True):
+            if not np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
+                raise MappingError(
+                    f"{self._name(vertex, t)} read data outside its slices (poison reached '{operand.field.name}')"
+                )
+
+    def _explained(self, failure: Exception, vertex: int) -> Exception:
+        """The failure, with what lies undefined in the vertex's slices: an index may be made of it."""
+        for operand in self.operands:
+            if operand.field.reads and operand.key[0] in self.executor.arrays:
+                box = self.memory[operand.key][operand.slices[vertex]]
+                if box.dtype.kind in "iu" and box.size and is_poison(box).any():
+                    where = np.argwhere(is_poison(box))[0] + operand.boxes[vertex][:, 0]
+                    place = describe_box(operand.name, np.stack([where, where + 1], axis=1))
+                    return type(failure)(f"{failure} ({place} holds nothing that was written)")
+        return failure
+
+    def _strays(self) -> bool:
+        """Whether anything but poison is left in the memory: then some vertex wrote outside its slices."""
+        return any(
+            memory.dtype.kind != "b" and not is_poison(memory).all() for memory in self.memory.values() if memory.size
+        )
+
+    def _name_stray(self, t: int, real: list[np.ndarray]) -> None:
+        """Run the vertices once more, to name the first that writes outside its slices."""
+        for memory in self.memory.values():
+            memory[...] = poison_of(memory.dtype)
+        for vertex in range(self.table.vertices):
+            self._run_vertex(vertex, t, real)
+            for operand in self.operands:
+                memory = self.memory[operand.key]
+                stray = ~is_poison(memory)
+                if stray.any():
+                    where = np.argwhere(stray)[0]
+                    place = describe_box(operand.name, np.stack([where, where + 1], axis=1))
+                    raise MappingError(f"{self._name(vertex, t)} writes {place}, outside its slice")
+
+    def _name(self, vertex: int, t: int) -> str:
+        return f"superstep '{self.superstep.name}', timestep {t}: {vertex_name(self.table, vertex)}"

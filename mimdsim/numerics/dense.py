@@ -122,6 +122,6 @@ def offset_from(previous, timestep, chip, by):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def random_offsets(offsets, slot):  # type: ignore[no-untyped-def]
-    """offsets[slot] = the next number of a linear congruential sequence of its own."""
+    """offsets[slot] = a number of a linear congruential sequence."""
     for i in range(len(slot)):
-        offsets[slot[i]] = (offsets[slot[i]] * 1103 + 12345 + slot[i]) & 0x7FFF
+        offsets[slot[i]] = (slot[i] * 1103 + 12345) & 0x7FFF

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError, near, suggest
-from mimdsim.base.phases import PHASES
-from mimdsim.program.codelet import Codelet, Recorded
+from mimdsim.base.errors import MappingError, suggest
+from mimdsim.base.phases import refused
+from mimdsim.program.codelet import Codelet
+from mimdsim.program.extents import Derived, Recorded
 from mimdsim.program.mapping import TileMapping, whole_numbers
 from mimdsim.program.repeats import Body, Repeat, Stretch, changed, stretches, turns
 
+# what compiled training programs call their variables, in the order in which reports have them
 CATEGORIES = (
     "weights",
     "weight gradients",
@@ -25,10 +27,8 @@ CATEGORIES = (
     "spike ids",
     "gradients",
     "spike selection",
-    "exchange buffers",
-    "vertices",
-    "code",
 )
+OVERHEADS = ("exchange buffers", "vertices", "code")  # of memory that holds no variable
 ENTRIES = ("timesteps", "segments", "segment")
 
 
@@ -36,7 +36,8 @@ ENTRIES = ("timesteps", "segments", "segment")
 class Variable:
     """A typed tensor that lives on tiles.
 
-    category is one of CATEGORIES. Persistent variables keep their value between training steps (weights, optimiser).
+    category: any name; its bytes are reported under it (compiled programs: CATEGORIES). Persistent variables keep their
+    value from run to run (weights, optimiser).
     stored_bytes: bytes of an element in tile memory and on the wire where that is not what `dtype` takes (0: it is);
     its values are computed in `dtype` all the same, and halves rounded by whoever runs the program for its values.
     values: what it holds from the start, loaded with the program (None: zeros, until something writes it).
@@ -48,7 +49,7 @@ class Variable:
     shape: tuple[int, ...]
     dtype: str
     mapping: TileMapping
-    category: str
+    category: str = "data"
     persistent: bool = False
     stored_bytes: int = 0
     values: np.ndarray | None = None
@@ -58,8 +59,8 @@ class Variable:
     def __post_init__(self) -> None:
         if self.entries not in ENTRIES or (self.entries == "timesteps") != (self.segment == 0):
             raise ValueError(f"variable '{self.name}': entries '{self.entries}' with segments of {self.segment}")
-        if self.category not in CATEGORIES:
-            raise ValueError(f"variable '{self.name}': category '{self.category}' must be one of {CATEGORIES}")
+        if wrong := refused(self.category):
+            raise MappingError(f"variable '{self.name}': category '{self.category}' {wrong}")
         if self.stored_bytes < 0:
             raise ValueError(f"variable '{self.name}': stored_bytes {self.stored_bytes} must not be negative")
         if self.values is not None and self.values.shape != self.shape:
@@ -80,12 +81,12 @@ class Variable:
 class VertexTable:
     """All vertices of one codelet in a compute set, as columns.
 
-    tiles int64[vertices]; operands: field -> variable name; columns: int64[vertices] by name; extents: name -> int64
-    column or a Recorded extent; constants by name.
+    tiles int64[vertices]; operands: field -> variable name; columns: int64[vertices] by name; extents: name -> a
+    Recorded extent, or the int64 column of one that follows from nothing the codelet declares; constants by name.
     """
 
     codelet: Codelet
-    layer: str
+    layer: str = ""
     tiles: np.ndarray
     operands: dict[str, str]
     columns: dict[str, np.ndarray]
@@ -93,29 +94,38 @@ class VertexTable:
     constants: dict[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        of = f" ({self.layer})" if self.layer else ""
         missing = [item.name for item in self.codelet.fields if item.name not in self.operands]
         if missing:
-            raise ValueError(f"table of '{self.codelet.name}' ({self.layer}): no variable for field(s) {missing}")
+            raise ValueError(f"table of '{self.codelet.name}'{of}: no variable for field(s) {missing}")
         absent = [name for name in self.codelet.columns if name not in self.columns]
         if absent:
-            raise ValueError(f"table of '{self.codelet.name}' ({self.layer}): no column(s) {absent}")
+            raise ValueError(f"table of '{self.codelet.name}'{of}: no column(s) {absent}")
         unset = [name for name in self.codelet.constants if name not in self.constants]
         if unset:
-            raise ValueError(f"table of '{self.codelet.name}' ({self.layer}): no constant(s) {unset}")
-        given = {f"column '{name}'": column for name, column in self.columns.items()}
+            raise ValueError(f"table of '{self.codelet.name}'{of}: no constant(s) {unset}")
+        twice = [name for name in self.extents if isinstance(self.codelet.extents.get(name), Derived)]
+        if twice:
+            text = f"the codelet declares what extent(s) {twice} follow from; leave them out of the table"
+            raise ValueError(f"table of '{self.codelet.name}'{of}: {text}")
+        where = f"table of '{self.codelet.name}'{of}"
+        columns = {name: whole_numbers(f"{where}: column '{name}'", each) for name, each in self.columns.items()}
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "tiles", whole_numbers(f"{where}: tiles", self.tiles))
+        given = {f"column '{name}'": column for name, column in columns.items()}
         extents = {f"extent '{name}'": each for name, each in self.extents.items() if not isinstance(each, Recorded)}
         for name, column in (given | extents).items():
             if len(column) != len(self.tiles):
                 raise ValueError(
-                    f"table of '{self.codelet.name}' ({self.layer}): {name} has {len(column)} entries "
+                    f"table of '{self.codelet.name}'{of}: {name} has {len(column)} entries "
                     f"for {len(self.tiles)} vertices"
                 )
         for name, column in extents.items():
-            counted = whole_numbers(f"table of '{self.codelet.name}' ({self.layer}): {name}", column)
+            counted = whole_numbers(f"table of '{self.codelet.name}'{of}: {name}", column)
             if counted.size and counted.min() < 0:
                 least = int(np.argmin(counted))
                 raise ValueError(
-                    f"table of '{self.codelet.name}' ({self.layer}): {name} is {int(counted[least])} for vertex "
+                    f"table of '{self.codelet.name}'{of}: {name} is {int(counted[least])} for vertex "
                     f"{least}; a loop runs no fewer than 0 times"
                 )
 
@@ -229,15 +239,15 @@ class Exchange:
 class Superstep:
     """sync, exchange, compute. `op` is the graph operation it serves; `stage` groups what may be merged across layers.
 
-    phase is one of PHASES: the part of the training step that it runs in and is reported under.
+    phase: any name for the part of the program that it belongs to and is reported under (of a training step: PHASES).
     defines: (variable, graph value) pairs complete after this superstep, for checks against the interpreter.
     exchange None: not planned yet.
     """
 
     name: str
-    op: str
-    phase: str
-    stage: str
+    op: str = ""
+    phase: str = "compute"
+    stage: str = ""
     tables: tuple[VertexTable, ...] = ()
     copies: tuple[Copy, ...] = ()
     exchange: Exchange | None = None
@@ -245,30 +255,28 @@ class Superstep:
     mergeable: bool = True
 
     def __post_init__(self) -> None:
-        if self.phase not in PHASES:
-            raise MappingError(
-                f"superstep '{self.name}': phase '{self.phase}' must be one of {', '.join(PHASES)}"
-                f"{near(self.phase, PHASES)}"
-            )
+        if wrong := refused(self.phase):
+            raise MappingError(f"superstep '{self.name}': phase '{self.phase}' {wrong}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Program:
-    """A lowered training step.
+    """What a device runs: a lowered training step, or a program written by hand.
 
     `tiles` is how many tiles it was placed on, over all chips; tile numbers run on from chip to chip. `inputs` names
-    what the host writes.
+    what the host writes, `streamed` the bytes that it sends anew for every run; all else lies on the tiles.
     """
 
     tiles: int
     variables: dict[str, Variable]
     body: Body
-    layers: tuple[str, ...]
-    inputs: dict[str, str]  # graph input -> variable
-    outputs: dict[str, str]  # graph value -> variable
+    layers: tuple[str, ...] = ()
+    inputs: dict[str, str] = field(default_factory=dict)  # graph input -> variable
+    outputs: dict[str, str] = field(default_factory=dict)  # graph value -> variable
     layer_of_tile: tuple[str, ...] = ()
     recorded: dict[str, tuple[str, ...]] = field(default_factory=dict)  # layer -> sequences of ids and counts, or a row
     chips: int = 1
+    streamed: dict[str, int] = field(default_factory=dict)  # input -> bytes
 
     def __post_init__(self) -> None:
         if self.chips < 1 or self.tiles % self.chips:

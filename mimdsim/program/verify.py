@@ -3,27 +3,29 @@
 1 every vertex and every element is on a tile of the machine (`homes`); 2 every box lies inside its variable; 3 every
 read and every part of a copy is local or delivered to its tile in the same superstep; 4 every write is local;
 5 nothing is written twice in a superstep, and nothing is read that another vertex of the superstep writes
-(`conflicts`); 6 every timestep index is inside a repeat, and names an entry that is there (`entries`); 7 an output that
-vertices write is written whole (`outputs`); 8 a copy's shapes agree (`copies`); 9 what is read first and written later
-is given by the host (`order`).
+(`conflicts`); 6 every timestep index is inside a repeat, and names an entry that is there (`entries`); 7 a copy's
+shapes agree (`copies`); 8 an exchange delivers what is read and nothing else, and counts it right (`exchange_rule`);
+9 every element that is read, and every element of an output, was written before (`written`); 10 loops run as often as
+boxes and recorded spikes say (`trips`, `origins`).
 """
 
 from __future__ import annotations
 
+from weakref import WeakSet
+
 import numpy as np
 
-from mimdsim.base.errors import MappingError, near
-from mimdsim.numerics import boxes as numerics
+from mimdsim.base.errors import MappingError
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.conflicts import Touch, check_conflicts
 from mimdsim.program.copies import check_copies, check_planned_copies
 from mimdsim.program.delivered import undelivered
 from mimdsim.program.entries import IN_REPEAT, unfit_entries
+from mimdsim.program.exchange_rule import check_exchange
 from mimdsim.program.homes import ON_A_TILE, check_homes, check_names, check_tiles
 from mimdsim.program.mapping import FLAT, TileMapping
-from mimdsim.program.order import read_before_written
-from mimdsim.program.outputs import unwritten_outputs
-from mimdsim.program.problems import Problem, at_large, of_vertex
+from mimdsim.program.places import check_boxes, check_spread, unfit_box, unknown_variable
+from mimdsim.program.problems import Problem, of_vertex
 from mimdsim.program.records import Program, Superstep, Variable, VertexTable
 from mimdsim.program.repeats import Stretch
 from mimdsim.program.rows import (
@@ -35,8 +37,11 @@ from mimdsim.program.rows import (
     spatial_shape,
     takes_timestep,
 )
+from mimdsim.program.trips import check_extents
+from mimdsim.program.written import check_written
 
 MAX_PROBLEMS = 20
+_SOUND: WeakSet[Program] = WeakSet()  # programs that were verified, and keep all rules
 
 
 def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
@@ -55,67 +60,30 @@ def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
             if len(problems) >= MAX_PROBLEMS:
                 return tuple(problems[:MAX_PROBLEMS])
     if not problems:  # boxes that are inside their variables and do not meet can be counted
-        problems += [at_large("outputs are written whole", text) for text in unwritten_outputs(program)]
-        problems += [at_large("what is read was written", text) for text in read_before_written(program)]
+        problems += check_written(program)
+    if not problems:
+        _SOUND.add(program)
     return tuple(problems[:MAX_PROBLEMS])
 
 
-def check_places(program: Program, superstep: Superstep, tiles: int) -> list[Problem]:
-    """What a superstep names that is not there, tiles and variables: without these its exchange cannot be planned."""
-    problems = check_copies(program, superstep)
-    for table in superstep.tables:
-        problems += check_tiles(superstep, table, tiles)
-        for item in table.codelet.fields:
-            variable = program.variables.get(table.operands[item.name])
-            if variable is None:
-                problems.append(_unknown_variable(program, superstep, table, item))
-            else:
-                problems += _check_spread(superstep, table, item, variable)
-    return problems
-
-
-def check_boxes(
-    superstep: Superstep, table: VertexTable, field: Field, variable: Variable, bounds: np.ndarray, rows: np.ndarray
-) -> list[Problem]:
-    """The first of the boxes, as bounds and those of the vertices `rows`, that is not inside the variable."""
-    shape = np.array(spatial_shape(variable, field), np.int64)
-    first = int(numerics.first_outside(bounds, shape))
-    if first < 0:
-        return []
-    text = f"touches {describe_box(variable.name, bounds[:, :, first])}, outside the variable's shape {shape.tolist()}"
-    return [of_vertex("box inside variable", superstep, table, int(rows[first]), text)]
-
-
-def unfit_box(superstep: Superstep, table: VertexTable, mismatch: ValueError) -> Problem:
-    """A box that `boxes_of` could not make."""
-    return of_vertex("box fits variable", superstep, table, 0, f"cannot be placed: {mismatch}")
-
-
-def _unknown_variable(program: Program, superstep: Superstep, table: VertexTable, field: Field) -> Problem:
-    name = table.operands[field.name]
-    text = f"reads '{name}' through field '{field.name}', which is no variable of the program"
-    return of_vertex("variable exists", superstep, table, 0, text + near(name, program.variables))
-
-
-def _check_spread(superstep: Superstep, table: VertexTable, item: Field, variable: Variable) -> list[Problem]:
-    """A timestep that is taken of what is spread over tiles by timesteps: where it lies would change with time."""
-    if takes_timestep(item) and variable.mapping.axis in (0, FLAT):
-        try:
-            spatial_mapping(variable, drop_axis=True)
-        except MappingError as failure:
-            return [of_vertex("box fits variable", superstep, table, 0, f"cannot be placed: {failure}")]
-    return []
+def require_sound(program: Program) -> None:
+    """Raise MappingError with the first broken rule of a program; one that was verified before is believed."""
+    problems = () if program in _SOUND else verify(program, program.tiles)
+    if problems:
+        raise MappingError(problems[0].message)
 
 
 def _check_superstep(program: Program, superstep: Superstep, stretch: Stretch, tiles: int) -> list[Problem]:
     problems = check_copies(program, superstep) or check_planned_copies(program, superstep, stretch)
     touches: list[Touch] = []
     for table in superstep.tables:
-        misplaced = check_tiles(superstep, table, tiles)
+        misplaced = check_tiles(program, superstep, table, tiles)
         problems += misplaced
         for item in () if misplaced else table.codelet.fields:
             problems += _check_field(program, superstep, table, item, stretch, touches)
-    return problems + check_conflicts(superstep, touches, stretch.timesteps)
+        problems += check_extents(program, superstep, table)
+    problems += check_conflicts(superstep, touches, stretch.timesteps)
+    return problems or check_exchange(program, superstep)
 
 
 def _check_field(
@@ -124,7 +92,7 @@ def _check_field(
     """Rules 2 to 4 and 6 of a field; what it touches is added to `touches`."""
     name = table.operands[item.name]
     if name not in program.variables:
-        return [_unknown_variable(program, superstep, table, item)]
+        return [unknown_variable(program, superstep, table, item)]
     variable = program.variables[name]
     try:
         boxes = boxes_of(table, item, variable)
@@ -138,7 +106,7 @@ def _check_field(
         return []
     touches.append(Touch(table=table, field=item, variable=variable, boxes=boxes))
     misplaced = check_boxes(superstep, table, item, variable, bounds_of(boxes), np.arange(len(boxes)))
-    misplaced = misplaced or _check_spread(superstep, table, item, variable)
+    misplaced = misplaced or check_spread(superstep, table, item, variable)
     return misplaced or _check_reach(superstep, table, item, variable, boxes)
 
 

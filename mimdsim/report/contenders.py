@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mimdsim.base.phases import PHASES
 from mimdsim.profile import GpuProfile, RunProfile, TiledProfile, ratio_of
 from mimdsim.report.wording import significant
 
@@ -83,12 +82,6 @@ class Contender:
 def inverse(value: float) -> float:
     """1 / value, and infinity for 0 (an interval that reaches down to no time at all)."""
     return 1 / value if value else float("inf")
-
-
-def phase_order(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The phases that occur in `names`, in the order of a training step; unknown ones last, in order of appearance."""
-    known = tuple(phase for phase in PHASES if phase in names)
-    return known + tuple(dict.fromkeys(name for name in names if name not in PHASES))
 
 
 def contenders(profile: RunProfile) -> tuple[Contender, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
+from mimdsim.base.phases import in_order
 from mimdsim.profile import RunProfile, Span, TiledProfile
-from mimdsim.report.contenders import phase_order
 from mimdsim.report.style import PART_COLOURS, heading, panels, stacked_bars, styled
 from mimdsim.report.wording import clipped, interval, milliseconds, share, thousands
 
@@ -19,7 +19,7 @@ def draw_time_by_phase(profile: RunProfile) -> Figure | None:
     tiled = profile.tiled
     if tiled is None or not tiled.spans:
         return None
-    phases = phase_order(tuple(span.phase for span in tiled.spans))
+    phases = in_order(span.phase for span in tiled.spans)
     rows = [(*_milliseconds(tiled, [span for span in tiled.spans if span.phase == phase]), 0.0) for phase in phases]
     rows.append((0.0, 0.0, 0.0, 1e3 * tiled.host_exposed_seconds))
     total = tiled.seconds_per_training_step

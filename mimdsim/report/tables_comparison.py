@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from mimdsim.base.phases import in_order
 from mimdsim.base.units import show_bytes
 from mimdsim.profile import GpuProfile, RunProfile
-from mimdsim.report.contenders import BOUND, PARTS, Contender, contenders, phase_order, strongest_gpu
+from mimdsim.report.contenders import BOUND, PARTS, Contender, contenders, strongest_gpu
 from mimdsim.report.tables import Cell, Table, aligned_ms, count, ms, percent, shown, table, text
 from mimdsim.report.wording import KINDS, interval, significant, thousands
 
@@ -55,7 +56,7 @@ def phase_comparison_table(profile: RunProfile) -> Table | None:
     if len(found) < 2:
         return None
     by_phase = [dict(one.phases) for one in found]
-    phases = [name for name in phase_order(tuple(name for table in by_phase for name in table)) if name != "host"]
+    phases = in_order(name for table in by_phase for name in table if name != "host")
     longest = max(one.seconds for one in found)
     rows: list[list[Cell]] = [
         [text(phase), *(aligned_ms(seconds.get(phase, 0.0), longest) for seconds in by_phase)]

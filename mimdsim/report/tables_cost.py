@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from mimdsim.base.phases import in_order
 from mimdsim.base.units import show_bytes
 from mimdsim.profile import Span, TiledProfile
-from mimdsim.report.contenders import phase_order
 from mimdsim.report.tables import Cell, Table, aligned_ms, count, percent, shown, table, text
 from mimdsim.report.wording import significant, thousands
 
@@ -13,7 +13,7 @@ def phases_table(tiled: TiledProfile) -> Table:
     """Milliseconds per training step by phase and part; the last row is the whole."""
     total = tiled.seconds_per_training_step
     rows = []
-    for phase in phase_order(tuple(span.phase for span in tiled.spans)):
+    for phase in in_order(span.phase for span in tiled.spans):
         spans = [span for span in tiled.spans if span.phase == phase]
         rows.append(_phase_row(tiled, phase, spans, total))
     host = aligned_ms(tiled.host_exposed_seconds, total)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from mimdsim.base.phases import in_order
 from mimdsim.base.units import show_bytes
 from mimdsim.profile import MemoryProfile
-from mimdsim.report.contenders import phase_order
 from mimdsim.report.tables import Table, count, percent, shown, table, text
 from mimdsim.report.wording import thousands
 
@@ -50,7 +50,7 @@ def variables_table(memory: MemoryProfile) -> Table:
 def liveness_table(memory: MemoryProfile) -> Table:
     """The fullest superstep of every phase."""
     rows = []
-    for phase in phase_order(tuple(point.phase for point in memory.liveness)):
+    for phase in in_order(point.phase for point in memory.liveness):
         points = [point for point in memory.liveness if point.phase == phase]
         most = max(points, key=lambda point: point.fullest_tile_bytes)
         total = max(point.total_bytes for point in points)

@@ -11,7 +11,6 @@ from mimdsim.functional import TrainingLog
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Change, Liveness, MemoryProfile, Training
 from mimdsim.program import Program
-from mimdsim.program.records import CATEGORIES
 from mimdsim.workload import Workload
 
 
@@ -35,7 +34,7 @@ def memory_profile(program: Program, memory: Memory, machine: MimdMachine) -> Me
         limit_bytes=machine.tile.sram_bytes,
         peak_tile=peak_tile,
         peak_bytes=memory.peak_bytes,
-        categories=CATEGORIES,
+        categories=memory.categories,
         bytes_by_category_and_tile=tuple(tuple(row.tolist()) for row in memory.by_category),
         peak_bytes_by_tile=tuple(memory.peak_by_tile.tolist()),
         always_live_bytes_by_tile=tuple(memory.always.tolist()),

@@ -1,0 +1,119 @@
+"""Whether an exchange delivers what is read, nothing else, and counts its bytes and pieces right."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mimdsim.base.errors import near
+from mimdsim.numerics import boxes as numerics
+from mimdsim.program.exchanges import derived_exchange, is_derived
+from mimdsim.program.problems import Problem, at_large
+from mimdsim.program.records import EXCHANGE_COLUMNS, Exchange, Program, Superstep
+from mimdsim.program.rows import bounds_of, describe_box
+
+EXCHANGE_RULE = "an exchange delivers what is read"
+
+
+def check_exchange(program: Program, superstep: Superstep) -> list[Problem]:
+    """What an exchange delivers beside what is read, or counts wrong; held against one derived from the boxes.
+
+    Expects a superstep that keeps the other rules.
+    """
+    given = superstep.exchange
+    if given is None or is_derived(program, superstep):
+        return []
+    text = _misplaced(program, given)
+    if not text:
+        wanted = derived_exchange(program, superstep)
+        nothing = Exchange(
+            deliveries=(),
+            total_tiles=program.tiles,
+            tiles=np.zeros(0, np.int64),
+            columns=np.zeros((len(EXCHANGE_COLUMNS), 0), np.int64),
+        )
+        text = _other_parts(given, wanted or nothing) or _other_counts(given, wanted or nothing)
+    if not text:
+        return []
+    advice = "; plan the exchanges again (plan_exchanges)"
+    return [at_large(EXCHANGE_RULE, f"superstep '{superstep.name}': its exchange {text}{advice}", superstep.name)]
+
+
+def _misplaced(program: Program, exchange: Exchange) -> str:
+    """What is wrong with deliveries of what is not there, or to tiles that are not there."""
+    if exchange.total_tiles != program.tiles:
+        return f"is planned for {exchange.total_tiles} tiles, the program has {program.tiles}"
+    for delivery in exchange.deliveries:
+        variable = program.variables.get(delivery.variable)
+        if variable is None:
+            known = near(delivery.variable, program.variables)
+            return f"delivers '{delivery.variable}', which is no variable of the program{known}"
+        axes = delivery.boxes.shape[1] if delivery.boxes.ndim == 3 else -1
+        if axes not in (len(variable.shape), len(variable.shape) - 1) or len(delivery.boxes) != len(delivery.tiles):
+            return f"delivers parts of '{variable.name}' in boxes of shape {list(delivery.boxes.shape)}"
+        strange = np.flatnonzero((delivery.tiles < 0) | (delivery.tiles >= program.tiles))
+        if len(strange):
+            row = int(strange[0])
+            box = describe_box(variable.name, delivery.boxes[row])
+            last = program.tiles - 1
+            return f"delivers {box} to tile {int(delivery.tiles[row])}, the program is placed on tiles 0 to {last}"
+        shape = np.array(variable.shape[len(variable.shape) - axes :], np.int64)
+        row = int(numerics.first_outside(bounds_of(delivery.boxes), shape)) if len(delivery.tiles) else -1
+        if row >= 0:
+            box = describe_box(variable.name, delivery.boxes[row])
+            return f"delivers {box}, outside the variable's shape {shape.tolist()}"
+    strange = np.flatnonzero((exchange.tiles < 0) | (exchange.tiles >= program.tiles))
+    return f"counts bytes on tile {int(exchange.tiles[strange[0]])}, which is not there" if len(strange) else ""
+
+
+def _parts(exchange: Exchange) -> dict[tuple[str, int], np.ndarray]:
+    """int64[parts, 1 + 2 axes] by variable and axes: tile and box of every part, sorted."""
+    found: dict[tuple[str, int], list[np.ndarray]] = {}
+    for delivery in exchange.deliveries:
+        rows = np.concatenate([delivery.tiles[:, None], delivery.boxes.reshape(len(delivery.tiles), -1)], axis=1)
+        found.setdefault((delivery.variable, delivery.boxes.shape[1]), []).append(rows)
+    parts = {key: np.concatenate(rows) for key, rows in found.items()}
+    return {key: rows[np.lexsort(rows.T[::-1])] for key, rows in parts.items()}
+
+
+def _other_parts(given: Exchange, wanted: Exchange) -> str:
+    """The first part that is delivered and not wanted, or wanted and not delivered, counted by how often."""
+    there, here = _parts(wanted), _parts(given)
+    for key in sorted(there | here):
+        empty = np.zeros((0, 1 + 2 * key[1]), np.int64)
+        held, asked = here.get(key, empty), there.get(key, empty)
+        if np.array_equal(held, asked):
+            continue
+        rows, which = np.unique(np.concatenate([held, asked]), axis=0, return_inverse=True)
+        which = which.ravel()
+        more = np.bincount(which[: len(held)], minlength=len(rows)) - np.bincount(
+            which[len(held) :], minlength=len(rows)
+        )
+        row = int(np.flatnonzero(more)[0])
+        part = f"{describe_box(key[0], rows[row, 1:].reshape(-1, 2))} to tile {int(rows[row, 0])}"
+        if more[row] < 0:
+            return f"does not deliver {part}, where it is read"
+        wanted_at_all = bool((which[len(held) :] == row).any())
+        return (
+            f"delivers {part} more often than it is read"
+            if wanted_at_all
+            else f"delivers {part}, which nothing there reads"
+        )
+    return ""
+
+
+def _other_counts(given: Exchange, wanted: Exchange) -> str:
+    """The first tile and column that is counted otherwise than the parts amount to."""
+    if given.columns.shape != (len(EXCHANGE_COLUMNS), len(given.tiles)):
+        return f"has columns of shape {list(given.columns.shape)} for {len(given.tiles)} tiles"
+    for name in EXCHANGE_COLUMNS:
+        counted, amounts = (exchange._everywhere(name) for exchange in (given, wanted))
+        wrong = np.flatnonzero(counted != amounts)
+        if len(wrong):
+            tile = int(wrong[0])
+            return (
+                f"counts {int(counted[tile])} {name.replace('_', ' ')} on tile {tile}, what it delivers amounts to "
+                f"{int(amounts[tile])}"
+            )
+    linked, amount = given.link_bytes, wanted.link_bytes
+    same = linked is amount if linked is None or amount is None else np.array_equal(linked, amount)
+    return "" if same else "counts other bytes over links than it delivers"

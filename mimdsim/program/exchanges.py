@@ -1,0 +1,157 @@
+"""Derive exchanges: what every superstep must deliver, and the bytes and fragments that makes at every tile.
+
+Planner and verifier share this derivation (`exchange_rule.check_exchange`). How bytes and fragments are counted:
+`tally.py`.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import replace
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError
+from mimdsim.program.codelet import Field, now_shift
+from mimdsim.program.copies import copy_parts
+from mimdsim.program.homes import check_homes
+from mimdsim.program.places import check_boxes, check_places, unfit_box
+from mimdsim.program.problems import Problem
+from mimdsim.program.records import Delivery, Exchange, Program, Superstep, Variable, VertexTable
+from mimdsim.program.rows import (
+    bounds_of,
+    boxes_of,
+    distinct,
+    equal_rows,
+    is_local,
+    spatial_mapping,
+    spatial_shape,
+    takes_timestep,
+    to_runs,
+)
+from mimdsim.program.tally import Tally
+
+# which tables, copies and variables an exchange was derived from, so that it need not be derived again to be believed
+_DERIVED: WeakKeyDictionary[Exchange, tuple[object, ...]] = WeakKeyDictionary()
+
+
+def plan_exchanges(program: Program) -> Program:
+    """The program with an exchange in every superstep whose vertices or copies need remote data.
+
+    Raises MappingError, as `verify` words it, for tiles and variables that are not there and boxes that do not fit.
+    """
+    _refuse(check_homes(program, program.tiles))
+    changed: Program = program.map_supersteps(
+        lambda superstep: replace(superstep, exchange=derived_exchange(program, superstep))
+    )
+    return changed
+
+
+def is_derived(program: Program, superstep: Superstep) -> bool:
+    """Whether the exchange of a superstep was derived from these very tables, copies and variables."""
+    known = None if superstep.exchange is None else _DERIVED.get(superstep.exchange)
+    here = _grounds(program, superstep)
+    return known is not None and len(known) == len(here) and all(map(operator.is_, known, here))
+
+
+def _grounds(program: Program, superstep: Superstep) -> tuple[object, ...]:
+    """The objects that an exchange follows from; what they hold does not change."""
+    grounds: list[object] = [program.tiles, program.chips]
+    for copy in superstep.copies:
+        grounds += [copy, program.variables.get(copy.source), program.variables.get(copy.target)]
+    for table in superstep.tables:
+        grounds += [table.codelet, table.tiles, *table.columns.values()]
+        grounds += [program.variables.get(name) for name in table.operands.values()]
+    return tuple(grounds)
+
+
+def _refuse(problems: list[Problem]) -> None:
+    if problems:
+        raise MappingError(problems[0].message)
+
+
+def _boxes(superstep: Superstep, table: VertexTable, field: Field, variable: Variable) -> np.ndarray:
+    try:
+        return boxes_of(table, field, variable)
+    except ValueError as mismatch:
+        raise MappingError(unfit_box(superstep, table, mismatch).message) from mismatch
+
+
+def derived_exchange(program: Program, superstep: Superstep) -> Exchange | None:
+    """What the vertices and copies of a superstep read away from home, with the bytes and pieces of it; None: nothing.
+
+    Raises MappingError where `check_places` or `check_boxes` finds a problem.
+    """
+    _refuse(check_places(program, superstep, program.tiles))
+    tally = Tally(program.tiles, program.chips)
+    deliveries: list[Delivery] = []
+    for name, drop, tiles, boxes in _remote_reads(program, superstep):
+        deliveries.append(Delivery(variable=name, tiles=tiles, boxes=boxes))
+        tally.count(program.variables[name], drop, tiles, boxes)
+    for copy in superstep.copies:
+        tiles, boxes = copy_parts(program, copy)
+        deliveries.append(Delivery(variable=copy.source, tiles=tiles, boxes=boxes))
+        tally.count(program.variables[copy.source], copy.source_shift is not None, tiles, boxes)
+    if not deliveries:
+        return None
+    _count_arranged(program, superstep, tally)
+    exchange = tally.exchange(tuple(deliveries))
+    _DERIVED[exchange] = _grounds(program, superstep)
+    return exchange
+
+
+def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, bool, np.ndarray, np.ndarray]]:
+    """(variable, timestep axis dropped, tiles, boxes) of the distinct parts that are read away from home."""
+    wanted: dict[tuple[str, int | None], list[tuple[np.ndarray, np.ndarray]]] = {}  # shift of "@t", None: whole
+    for table in superstep.tables:
+        for item in table.codelet.fields:
+            if item.access != "read":
+                continue
+            variable = program.variables[table.operands[item.name]]
+            boxes = _boxes(superstep, table, item, variable)
+            shape = spatial_shape(variable, item)
+            mapping = spatial_mapping(variable, takes_timestep(item))
+            remote = np.flatnonzero(~is_local(mapping, table.tiles, boxes, shape))
+            if len(remote):  # what is local lies inside the variable, or harms nobody before `verify` finds it
+                bounds = bounds_of(boxes).take(remote, axis=2)
+                _refuse(check_boxes(superstep, table, item, variable, bounds, remote))
+                key = (variable.name, now_shift(item.box[0]) if takes_timestep(item) else None)
+                wanted.setdefault(key, []).append((table.tiles[remote], bounds))
+    parts = []
+    for (name, shift), rows in wanted.items():
+        tiles, bounds = distinct(*(np.concatenate(part, axis=-1) for part in zip(*rows, strict=True)))
+        parts.append((name, shift is not None, tiles, bounds.transpose(2, 0, 1)))
+    return parts
+
+
+def _count_arranged(program: Program, superstep: Superstep, tally: Tally) -> None:
+    """Add the pieces that must be put into one row: boxes of `one_row` fields from several tiles, once per tile.
+
+    Vertices of a tile that read the same box of a variable share its row; boxes that differ, even those that overlap,
+    are rows of their own. Derived, as the vendor's compiler is closed: PopLibs (7eac0f2) says that data which lies
+    otherwise than vertices want it is rearranged "on every tile that receives the data" (Convolution.cpp), makes one
+    copy a tile of what its vertices share, and plans memory for one (DynamicSlice.cpp, `baseCopies`, `sliceTempBytes`).
+    """
+    wanted: dict[tuple[str, int | None], list[tuple[np.ndarray, np.ndarray]]] = {}  # shift of "@t", None: whole
+    for table in superstep.tables:
+        for item in table.codelet.fields:
+            variable = program.variables[table.operands[item.name]]
+            if item.one_row and not variable.mapping.is_replicated:
+                key = (variable.name, now_shift(item.box[0]) if takes_timestep(item) else None)
+                bounds = bounds_of(_boxes(superstep, table, item, variable))
+                wanted.setdefault(key, []).append((table.tiles, bounds))
+    for (name, shift), rows in wanted.items():
+        variable = program.variables[name]
+        tiles, bounds = (np.concatenate(part, axis=-1) for part in zip(*rows, strict=True))
+        _, one_of_each = equal_rows(np.vstack([tiles[None], bounds.reshape(-1, len(tiles))]))
+        tiles, boxes = tiles[one_of_each], bounds.take(one_of_each, axis=2).transpose(2, 0, 1)
+        shape = variable.shape[shift is not None :]
+        row, mapping, _, runs = to_runs(spatial_mapping(variable, shift is not None), tiles, boxes, shape)
+        first = np.searchsorted(mapping.stops, runs[:, mapping.axis, 0], side="right")
+        last = np.searchsorted(mapping.starts, runs[:, mapping.axis, 1], side="left")
+        pieces = np.bincount(row, weights=last - first, minlength=len(tiles)).astype(np.int64)
+        gathered = pieces > 1
+        volume = np.prod(boxes[gathered, :, 1] - boxes[gathered, :, 0], axis=1, dtype=np.int64) * variable.item_bytes
+        np.add.at(tally.total["fragments_arranged"], tiles[gathered], pieces[gathered])
+        np.add.at(tally.total["bytes_arranged"], tiles[gathered], volume)
