@@ -120,7 +120,7 @@ def only_table(made: Program) -> VertexTable:
 )
 def test_an_extent_follows_from_the_boxes_and_is_what_is_timed(extent: Derived, turns: list[int]) -> None:
     made = program(codelet("turns", turns=extent))
-    found = extents_of(made.variables, only_table(made))["turns"]
+    found = extents_of(made, only_table(made))["turns"]
     assert isinstance(found, np.ndarray)
     assert found.dtype == np.int64
     assert found.tolist() == turns
@@ -134,7 +134,7 @@ def test_another_box_is_another_extent() -> None:
     made = program(codelet("turns", turns=Size("out")))
     table = only_table(made)
     longer = replace(table, columns=table.columns | {"stop": table.columns["stop"] + 5})
-    assert np.asarray(extents_of(made.variables, longer)["turns"]).tolist() == [8, 9]
+    assert np.asarray(extents_of(made, longer)["turns"]).tolist() == [8, 9]
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_two_of_a_pair_and_the_odd_one() -> None:
     """A tile with three neurons loads two pairs of weights."""
     made = compiled(small_network((5, 3, 3)), options=MappingOptions(neurons_per_tile=3)).program
     table = next(t for step, _, _ in made.supersteps() for t in step.tables if t.codelet.name == "LifUpdate")
-    found = extents_of(made.variables, table)
+    found = extents_of(made, table)
     assert set(np.asarray(found["neurons"]).tolist()) == {3}
     assert set(np.asarray(found["pairs"]).tolist()) == {2}
 
