@@ -103,7 +103,8 @@ def test_the_rows_of_a_product_sum_to_the_profile(variant: str) -> None:
 def smoothing() -> tuple[Program, MimdMachine]:
     """Two vertices a tile, each 30 bundles and 5 for each of 4 cells."""
     found = runpy.run_path(str(ROOT / "examples" / "hand_written.py"))
-    return found["make_program"](), machine("tiny", chip__tiles=4)
+    on = machine("tiny", chip__tiles=4)
+    return found["build"](on), on
 
 
 def test_the_table_of_a_program_by_hand() -> None:
