@@ -194,3 +194,11 @@ def test_the_listing_of_a_compiled_program_tells_what_spikes_set() -> None:
     assert "reads   ids = ids.input[sample, :]: [0, :] .. [7, :]" in text
     assert "spikes: spikes of hidden0 at @t-1" in text
     assert "v.hidden0[:, start:stop]: [:, 0:2] .. [:, 254:256]" in text
+
+
+def test_the_page_shows_what_is_printed() -> None:
+    program, on = smoothing()
+    page = (ROOT / "docs" / "explain.md").read_text()
+    command = "$ mimdsim explain examples/hand_written.py tiny smooth --tile 1"
+    assert f"```\n{command}\n{explain(program, on, 'smooth', 1)}\n```" in page
+    assert f"```\n{listing(program, [534])}```" in page
