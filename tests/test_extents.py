@@ -43,6 +43,7 @@ from mimdsim.program import (
     verify,
 )
 from mimdsim.program.extents import RECORDED, Derived
+from mimdsim.program.rows import boxes_of
 from mimdsim.program.trips import EXTENTS_FOLLOW, check_extents
 from mimdsim.run import compile_workload
 from mimdsim.timing import program_loads
@@ -209,6 +210,27 @@ def test_tables_of_compiled_programs_give_recorded_extents_alone() -> None:
         tables = [table for step, _, _ in made.program.supersteps() for table in step.tables]
         assert all(isinstance(extent, RECORDED) for table in tables for extent in table.extents.values())
         assert any(table.codelet.extents for table in tables)
+
+
+@pytest.mark.parametrize(("spikes", "among"), [("sparse", "FillReplicas"), ("dense", "FillStates")])
+def test_sizes_are_those_of_the_boxes_that_the_planner_and_the_verifier_see(spikes: str, among: str) -> None:
+    """Of two states a neuron: what is filled or moved of them is all of both."""
+    machine = load_machine("bow")
+    assert isinstance(machine, MimdMachine)
+    changes = {"data.timesteps": 3, "network.spikes": spikes, "network.neuron": "synaptic"}
+    made = compile_workload(load_workload("digits", changes), machine, must_fit=False).program
+    seen = set()
+    for step, _, _ in made.supersteps():
+        for table in step.tables:
+            for name, extent in table.codelet.extents.items():
+                if isinstance(extent, Size):
+                    item = table.codelet.field(extent.field)
+                    boxes = boxes_of(table, item, made.variables[table.operands[item.name]])
+                    elements = (boxes[:, :, 1] - boxes[:, :, 0]).prod(axis=1)
+                    found = extents_of(made.variables, table)[name]
+                    np.testing.assert_array_equal(found, -(-elements // extent.per))
+                    seen.add(table.codelet.name)
+    assert among in seen
 
 
 def test_two_of_a_pair_and_the_odd_one() -> None:
