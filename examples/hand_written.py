@@ -12,6 +12,7 @@ from mimdsim.machine import load_machine
 from mimdsim.program import (
     Codelet,
     Field,
+    Length,
     Program,
     RecordedActivity,
     Superstep,
@@ -49,6 +50,7 @@ SMOOTH = Codelet(
         source="three loads, two adds and a multiply, a store; two of them issue together",
     ),
     flops=(Term(bundles=3, extents=("cells",)),),
+    extents={"cells": Length("out", 0)},  # the loop runs once for every cell of the first axis of the box of 'out'
 )
 
 
@@ -68,7 +70,6 @@ def make_program() -> Program:
         tiles=tiles,
         operands={"out": "new", "cells": "old"},
         columns={"start": starts, "stop": stops, "after": stops + 2},
-        extents={"cells": stops - starts},
     )
     variables = {
         name: Variable(name=name, shape=shapes[name], dtype="float32", mapping=mappings[name], category="cells")

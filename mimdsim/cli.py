@@ -12,17 +12,13 @@ import click
 from mimdsim import __version__
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.base.progress import Bars
+from mimdsim.checking import SET, WORKLOAD, check_command, explain_command
 from mimdsim.conversion import export_command, import_command
 
 if TYPE_CHECKING:
     from mimdsim.machine import GpuMachine, MimdMachine
 
-OUT_OF_TOLERANCE = 3
-WORKLOAD = click.argument("workload", default="digits")
 FOLDER = "Folder to write (default reports/WORKLOAD-{}, with --set a digest of it behind)."
-SET = click.option(
-    "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a field, e.g. --set training.epochs=2."
-)
 
 
 class _Commands(click.Group):
@@ -47,6 +43,8 @@ def main() -> None:
 
 main.add_command(import_command)
 main.add_command(export_command)
+main.add_command(check_command)
+main.add_command(explain_command)
 
 
 @main.command(short_help="Train a workload on tiles, profile it, write a report.")
@@ -209,101 +207,6 @@ def sweep(
     spikes = f"Spikes recorded {length} (--training-steps)" if fill is None else f"Lists filled to {fill:.0%} (--fill)"
     click.echo(f"\n{spikes}. The same command again goes on where this one stopped.")
     click.echo("Written: " + ", ".join(str(path) for path in paths))
-
-
-@main.command(short_help="Hold a mapping against rules, memory and the graph's meaning.")
-@WORKLOAD
-@click.argument("machine", default="bow")
-@click.option("--program", type=click.Path(path_type=Path), help="Python file with build(subject) -> Program.")
-@click.option("--strict", is_flag=True, help="Also run vertex by vertex on poisoned memory (slow).")
-@click.option(
-    "--timesteps",
-    default=6,
-    show_default=True,
-    type=click.IntRange(min=0),
-    help="Shorten sequences to this; 0 keeps them.",
-)
-@click.option(
-    "--batch", default=8, show_default=True, type=click.IntRange(min=0), help="Reduce the batch to this; 0 keeps it."
-)
-@click.option("--references", "references", is_flag=True, help="Hold predictions against published figures instead.")
-@click.option("--data", type=click.Path(path_type=Path), help="N-MNIST folder for the references' activity.")
-@click.option("--page", type=click.Path(path_type=Path), metavar="FILE.md", help="Also write the references as a page.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-@SET
-@click.pass_context
-def check(
-    context: click.Context,
-    workload: str,
-    machine: str,
-    program: Path | None,
-    strict: bool,
-    timesteps: int,
-    batch: int,
-    references: bool,
-    data: Path | None,
-    page: Path | None,
-    as_json: bool,
-    files: tuple[Path, ...],
-    changes: tuple[str, ...],
-) -> None:
-    """Check a mapping: rules, memory, and every value against the graph's meaning.
-
-    With --references, arguments are files of published figures (default: references/ of the project).
-    """
-    if references:
-        code = _check_references(_reference_files(workload, machine, files), data, page, as_json)
-        context.exit(code)
-    if page:
-        raise DescriptionError("check", [f"--page {page} is for --references; add it"])
-    from mimdsim.check.program import check_program, load_build, shrunk
-    from mimdsim.sweep import load_tiled, parse_changes
-    from mimdsim.workload import load_workload
-
-    if files:
-        raise DescriptionError("check", [f"unexpected arguments {[str(name) for name in files]} without --references"])
-    for_workload, for_machine = parse_changes(changes)
-    chosen = load_tiled(machine, for_machine)
-    build = load_build(program) if program else None
-    whole = load_workload(workload, for_workload)
-    small = shrunk(workload, for_workload, timesteps, batch)
-    findings = check_program(small, whole, chosen, build, strict=strict)
-    if as_json:
-        import dataclasses
-
-        from mimdsim.base.files import dump_json
-
-        click.echo(dump_json([dataclasses.asdict(finding) for finding in findings]), nl=False)
-    else:
-        click.echo(f"at {small.data.timesteps} timesteps and batch {small.training.batch}; memory in full")
-        for finding in findings:
-            click.echo(f"{'ok  ' if finding.passed else 'FAIL'}  {finding.name}: {finding.text}")
-    context.exit(0 if all(finding.passed for finding in findings) else 1)
-
-
-def _reference_files(workload: str, machine: str, files: tuple[Path, ...]) -> tuple[Path, ...]:
-    """The positional arguments of `check --references` are files; the two defaults mean none was given."""
-    named = [Path(text) for text, default in ((workload, "digits"), (machine, "bow")) if text != default]
-    return (*named, *files)
-
-
-def _check_references(files: tuple[Path, ...], data: Path | None, page: Path | None, as_json: bool) -> int:
-    from mimdsim.base.files import folders_to_write
-    from mimdsim.check.page import write_page
-    from mimdsim.check.reference_table import table
-    from mimdsim.check.references import check_files, default_files, rows_as_json
-
-    with folders_to_write(*((page.parent,) if page else ())), Bars() as bars:
-        rows = check_files(files or default_files(), data, bars.show)
-    if page:
-        write_page(page, rows, with_data=data is not None, files=tuple(path.name for path in files))
-    if as_json:
-        click.echo(rows_as_json(rows), nl=False)
-    else:
-        for line in table(rows):
-            click.echo(line)
-    return OUT_OF_TOLERANCE if any(row.within is False for row in rows) else 0
 
 
 @main.command(short_help="Draw the report of a saved profile again.")

@@ -187,6 +187,22 @@ def test_a_program_file_that_fails_is_explained(tmp_path: Path, text: str, messa
     assert message in mimdsim("check", "digits", "bow", "--program", str(path), code=2)
 
 
+def test_a_mistake_in_a_program_file_is_told_with_the_line_of_that_file(tmp_path: Path) -> None:
+    """Though it is found in a record of ours, that the user's line makes."""
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from dataclasses import replace\n"
+        "def build(subject):\n"
+        "    def halve(step):\n"
+        "        tables = [replace(t, tiles=t.tiles / 2) for t in step.tables]\n"
+        "        return replace(step, tables=tuple(tables))\n"
+        "    return subject.program.map_supersteps(halve)\n"
+    )
+    output = mimdsim("check", "digits", "bow", "--program", str(path), code=2)
+    assert "tiles must be whole numbers in one column, given float64" in output
+    assert f"({path}, line 4)" in output
+
+
 def test_a_codelet_that_raises_names_its_vertex(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(

@@ -38,9 +38,13 @@ def cost(*terms: Term) -> WorkerBundles:
     return WorkerBundles(fixed=1, terms=terms, kind="assumed", source="a test")
 
 
-def reader(*boxes: tuple[str, ...], columns: dict[str, list[int]] | None = None, tiles: list[int]) -> VertexTable:
+def reader(
+    *boxes: tuple[str, ...], columns: dict[str, list[int]] | None = None, tiles: list[int], one_row: bool = False
+) -> VertexTable:
     """Vertices on `tiles` that read the boxes of x and write nothing."""
-    fields = tuple(Field(name=f"part{number}", access="read", box=box) for number, box in enumerate(boxes))
+    fields = tuple(
+        Field(name=f"part{number}", access="read", box=box, one_row=one_row) for number, box in enumerate(boxes)
+    )
     codelet = Codelet(name="Read", fields=fields, columns=(), compute=lambda *_: None, cost=cost())
     given = {name: np.array(column) for name, column in (columns or {}).items()}
     operands = {item.name: "x" for item in fields}
@@ -96,6 +100,35 @@ def test_two_timesteps_of_one_part_are_two_messages() -> None:
     exchange = planned((3, 4), mapping, reader(("@t", ":"), ("@t-1", ":"), tiles=[1]))
     assert moved(exchange, "bytes_received") == {1: 32}
     assert moved(planned((3, 4), mapping, reader(("@t", ":"), ("@t", ":"), tiles=[1])), "bytes_received") == {1: 16}
+
+
+SPREAD = TileMapping.evenly(1, 4, np.arange(4))  # four columns, one on every tile
+
+
+@pytest.mark.parametrize("mapping", [SPREAD, TileMapping.evenly(FLAT, 32, np.arange(4))])
+def test_vertices_of_a_tile_that_read_one_box_share_its_row(mapping: TileMapping) -> None:
+    """As it arrives once, so it is copied into a row once, for all fields and tables; on another tile once more."""
+    one = reader((":", ":"), tiles=[1], one_row=True)
+    four = reader((":", ":"), tiles=[1] * 4, one_row=True)
+    apart = reader((":", ":"), tiles=[1, 2], one_row=True)
+    twice = reader((":", ":"), (":", ":"), tiles=[1], one_row=True)
+    pieces = moved(planned((8, 4), mapping, one), "fragments_arranged")
+    assert set(pieces) == {1}
+    assert pieces[1] > 1
+    for same in ((four,), (twice,), (one, four)):
+        exchange = planned((8, 4), mapping, *same)
+        assert moved(exchange, "fragments_arranged") == pieces
+        assert moved(exchange, "bytes_arranged") == {1: 8 * 4 * 4}
+    assert moved(planned((8, 4), mapping, apart), "bytes_arranged") == {1: 8 * 4 * 4, 2: 8 * 4 * 4}
+
+
+def test_boxes_that_differ_are_rows_of_their_own_even_where_they_overlap() -> None:
+    columns = {"first": [0, 0, 1, 0], "last": [3, 3, 4, 4]}  # two alike, two others
+    exchange = planned((8, 4), SPREAD, reader((":", "first:last"), columns=columns, tiles=[1] * 4, one_row=True))
+    assert moved(exchange, "bytes_arranged") == {1: 8 * 4 * (3 + 3 + 4)}
+    assert moved(exchange, "fragments_arranged") == {1: 3 + 3 + 4}
+    timesteps = reader(("@t", ":"), ("@t-1", ":"), ("@t", ":"), tiles=[1], one_row=True)
+    assert moved(planned((8, 4), SPREAD, timesteps), "bytes_arranged") == {1: 2 * 4 * 4}
 
 
 @pytest.mark.parametrize("axis", [0, FLAT])

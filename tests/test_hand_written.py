@@ -21,6 +21,7 @@ from mimdsim.program import (
     Copy,
     Field,
     Program,
+    RecordedActivity,
     Repeat,
     Superstep,
     TileMapping,
@@ -29,6 +30,8 @@ from mimdsim.program import (
     WorkerBundles,
     verify,
 )
+from mimdsim.run.profiles import memory_profile
+from mimdsim.timing import time_program
 
 TILES, EACH = 4, 3
 CELLS = TILES * EACH
@@ -94,6 +97,14 @@ def test_loops_run_a_whole_number_of_times_and_never_fewer_than_none() -> None:
         program(extents={"cells": np.full(TILES, 0.5)})
 
 
+@pytest.mark.parametrize("changes", [{"columns": {"to": np.full(TILES, 2.5)}}, {"tiles": np.arange(TILES) / 1}])
+def test_columns_are_whole_numbers(changes: dict[str, Any]) -> None:
+    what = "column 'to'" if "columns" in changes else "tiles"
+    wanted = rf"table of 'Take' \(\): {what} must be whole numbers in one column, given float64 \[4\]"
+    with pytest.raises(ValueError, match=wanted):
+        program(**changes)
+
+
 def test_intervals_of_a_mapping_are_whole_numbers() -> None:
     with pytest.raises(ValueError, match=r"mapping: starts must be whole numbers in one column, given float64 \[1\]"):
         TileMapping(axis=0, tiles=np.zeros(1, np.int64), starts=np.zeros(1), stops=np.ones(1, np.int64))
@@ -147,9 +158,7 @@ def test_a_sound_program_is_planned_and_keeps_the_rules() -> None:
 
 @pytest.mark.parametrize("tile", [99, -1, TILES])
 def test_a_vertex_on_a_tile_that_is_not_there_cannot_be_planned(tile: int) -> None:
-    wanted = (
-        f"superstep 'take': vertex 2 of Take on tile {tile} but the machine has tiles 0 to 3; map it to fewer tiles"
-    )
+    wanted = f"superstep 'take': vertex 2 of Take on tile {tile} but the program is placed on tiles 0 to 3; map it to"
     same_refusal(program(tiles=np.array([0, 1, tile, 3])), re.escape(wanted))
 
 
@@ -157,9 +166,7 @@ def test_a_variable_on_a_tile_that_is_not_there_cannot_be_planned() -> None:
     wrong = program()
     moved = TileMapping.split(0, np.array([0, 1, 7, 3]), STARTS, STARTS + EACH)
     wrong = replace(wrong, variables=wrong.variables | {"old": variable("old", mapping=moved)})
-    same_refusal(
-        wrong, "variable 'old' has elements on tile 7, but the machine has tiles 0 to 3; map it to fewer tiles"
-    )
+    same_refusal(wrong, "variable 'old' has elements on tile 7, but the program is placed on tiles 0 to 3; map it to")
 
 
 def test_an_operand_that_is_no_variable_cannot_be_planned() -> None:
@@ -186,13 +193,42 @@ def test_a_box_beyond_its_variable_cannot_be_planned() -> None:
     same_refusal(wrong, re.escape("vertex 2 of Take on tile 2 touches old[9:13], outside the variable's shape [12]"))
 
 
+def test_a_box_that_ends_before_it_begins_is_told_so() -> None:
+    turned = plan_exchanges(program(columns={"stop": np.array([3, 6, 5, 12])}))
+    wanted = "vertex 2 of Take on tile 2 touches new[6:5], whose start lies beyond its stop on axis 0"
+    assert wanted in verify(turned, TILES)[0].message
+
+
+@pytest.mark.parametrize("change", [lambda made: made, plan_exchanges], ids=["unplanned", "planned"])
+def test_a_program_of_fewer_tiles_than_it_uses_is_neither_measured_nor_timed(change: Callable[..., Program]) -> None:
+    machine = load_machine("tiny")
+    assert isinstance(machine, MimdMachine)
+    few = replace(change(program()), tiles=2)
+    wanted = "variable 'old' has elements on tile 2, but the program is placed on tiles 0 to 1"
+    with pytest.raises(MappingError, match=wanted):
+        measure_memory(few, machine)
+    enough = plan_exchanges(program())
+    memory = memory_profile(enough, measure_memory(enough, machine), machine)
+    with pytest.raises(MappingError, match=wanted):
+        time_program(few, machine, RecordedActivity(ids={}, counts={}, dropped={}), memory)
+    here = {name: replace(each, mapping=TileMapping.on(0, 0, CELLS)) for name, each in few.variables.items()}
+    with pytest.raises(MappingError, match="vertex 2 of Take on tile 2 but the program is placed on tiles 0 to 1"):
+        measure_memory(replace(few, variables=here), machine)
+
+
 def test_a_box_of_other_axes_cannot_be_planned() -> None:
     same_refusal(
         program(shape=(CELLS, 2)), r"vertex 0 of Take on tile 0 cannot be placed: .*has not the 2 axes of 'old'"
     )
 
 
-# ---- outputs that are left out in part
+# ---- outputs: what is no output, and what is left out in part
+
+
+def test_what_is_no_output_cannot_be_read() -> None:
+    executor = Executor(plan_exchanges(program()))
+    with pytest.raises(MappingError, match=r"the program has no output 'cc'; it has \['taken'\]"):
+        executor.read("cc")
 
 
 def left_out(start: list[int], stop: list[int]) -> tuple[str, ...]:

@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import DoesNotFit
-from mimdsim.compiler import Compiled, Memory, measure_memory
+from mimdsim.check.program import _memory
+from mimdsim.compiler import Compiled, Memory, measure_memory, plan_exchanges
 from mimdsim.graph import Adam
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.program import Superstep
+from mimdsim.program import Codelet, Field, Program, Superstep, TileMapping, Variable, VertexTable, WorkerBundles
+from mimdsim.report.tables_memory import categories_table
 from mimdsim.run import compile_workload
+from mimdsim.run.profiles import memory_profile
 from mimdsim.sweep import parse_value
 from mimdsim.workload import load_workload
 
@@ -197,7 +200,54 @@ def test_shipped_workloads_fit(name: str) -> None:
     assert compiled(name).memory.peak_bytes <= machine().tile.sram_bytes
 
 
+def test_a_tile_that_only_receives_can_be_too_full() -> None:
+    fields = (Field(name="x", access="read", box=(":",)),)
+    reading = WorkerBundles(fixed=1, terms=(), kind="assumed", source="a test")
+    codelet = Codelet(name="Read", fields=fields, columns=(), compute=lambda *_: None, cost=reading)
+    table = VertexTable(codelet=codelet, layer="", tiles=np.array([1]), operands={"x": "x"}, columns={})
+    x = Variable(
+        name="x", shape=(100_000,), dtype="float32", mapping=TileMapping.on(0, 0, 100_000), category="gradients"
+    )
+    step = Superstep(name="read", op="", phase="forward", stage="", tables=(table,))
+    made = Program(tiles=2, variables={"x": x}, body=(step,), layers=(), inputs={"x": "x"}, outputs={})
+    found = _memory(plan_exchanges(made), machine("tiny", tile__sram_bytes=400_000))
+    assert not found.passed
+    assert found.text.startswith("fullest tile 1 needs ")
+    assert "over by" in found.text
+    assert "largest" not in found.text  # no variable lies there
+
+
 # ---- laws of the measurement
+
+
+def lists_and_rows(order: tuple[int, ...]) -> Program:
+    """Tile 0 and tile 9 peak alike, one after another as `order` says, and with other categories each."""
+    fill = WorkerBundles(fixed=1, terms=(), kind="assumed", source="a test")
+    fields = (Field(name="out", access="write", box=(":",)),)
+    codelet = Codelet(name="Fill", fields=fields, columns=(), compute=lambda *_: None, cost=fill)
+    variables, body = {}, []
+    for tile in order:
+        name, category = {0: ("lists", "spike ids"), 9: ("rows", "gradients")}[tile]
+        mapping = TileMapping.on(tile, 0, 100)
+        variables[name] = Variable(name=name, shape=(100,), dtype="float32", mapping=mapping, category=category)
+        table = VertexTable(codelet=codelet, layer="", tiles=np.array([tile]), operands={"out": name}, columns={})
+        body.append(Superstep(name=f"fill {name}", op="", phase="forward", stage="", tables=(table,)))
+    return Program(tiles=10, variables=variables, body=tuple(body), layers=(), inputs={}, outputs={})
+
+
+@pytest.mark.parametrize("order", [(9, 0), (0, 9)])
+def test_of_tiles_that_peak_alike_the_one_named_is_the_one_described(order: tuple[int, ...]) -> None:
+    """The tile, its peak, the superstep, the categories and the largest variables belong together."""
+    made, tiny = plan_exchanges(lists_and_rows(order)), machine("tiny")
+    memory = measure_memory(made, tiny)
+    assert memory.peak_by_tile[0] == memory.peak_by_tile[9] == memory.peak_by_tile.max()
+    assert (memory.peak_tile, memory.peak_superstep) == (order[0], 0)
+    assert memory.by_category[:, memory.peak_tile].sum() == memory.peak_bytes == memory.peak_by_tile[9]
+    name = {0: "lists", 9: "rows"}[order[0]]
+    assert memory.largest(memory.peak_tile, 3) == [(name, 400)]
+    shown = categories_table(memory_profile(made, memory, tiny))
+    assert shown.caption == f"Memory by category; fullest tile is {order[0]}"
+    assert sum(row[1].value or 0 for row in shown.rows) == memory.peak_bytes
 
 
 def live(memory: Memory) -> np.ndarray:

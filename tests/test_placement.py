@@ -16,6 +16,7 @@ from mimdsim.compiler import MappingOptions, Placement, place
 from mimdsim.compiler.placement import selection_spread
 from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.program import extents_of
 from mimdsim.run import compile_workload
 from mimdsim.workload import load_workload, network_of
 
@@ -78,7 +79,7 @@ def test_the_compiled_scans_look_at_the_golden_number_of_states() -> None:
     for superstep, _, _ in program.supersteps():
         for table in superstep.tables:
             if table.codelet.name == "ScanFlags":
-                column = table.extents["states"]
+                column = extents_of(program.variables, table)["states"]
                 assert isinstance(column, np.ndarray)
                 states[table.layer] = max(states.get(table.layer, 0), int(column.max()))
     assert list(states.values()) == GOLDEN[0]["states_per_worker"]

@@ -290,3 +290,11 @@ def test_no_more_than_the_bound_is_read(tmp_path: Path, monkeypatch: pytest.Monk
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(DataFileError, match="is not JSON: 'utf-8' codec"):
         load_profile(path)
+
+
+def test_a_profile_is_named_by_text_as_by_path(profile: RunProfile, tmp_path: Path) -> None:
+    path = str(tmp_path / "profile.json")
+    with pytest.raises(DataFileError, match="no such profile"):
+        load_profile(path)
+    save_profile(path, profile)
+    assert load_profile(path) == load_profile(Path(path)) == profile

@@ -248,7 +248,7 @@ def test_cycles_of_segments_are_those_of_their_turns() -> None:
         stretch = turn_of[id(superstep)]
         if superstep is stretch.body[0] or superstep.exchange is not None or stretch is not current:
             since, before, current = [0.0] * program.tiles, 0, stretch
-        own = tile_cycles(superstep, program.tiles, t, activity, BARREL)
+        own = tile_cycles(program, superstep, t, activity, BARREL)
         since = [done + more for done, more in zip(since, own, strict=True)]
         after = round(max(since))
         found = loads[id(superstep)].cycles_by_execution

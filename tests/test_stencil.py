@@ -19,7 +19,7 @@ from mimdsim.check.stencil_grid import cut, tile_blocks, worker_blocks
 from mimdsim.check.stencil_program import IN_COLUMNS, IN_ROWS, VARIANTS, blur_codelet, make_program
 from mimdsim.functional import Executor
 from mimdsim.machine import load_machine
-from mimdsim.program import verify
+from mimdsim.program import extents_of, verify
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCES = ROOT / "references" / "stencil_phases.csv"
@@ -132,12 +132,13 @@ def test_what_lies_in_several_pieces_is_copied_before_and_after() -> None:
     before, blurs, after = program.body
     assert [stage.stage for stage in program.body] == ["pre copies", "blur", "post copies"]
     rows, first, last = before.tables
-    assert rows.extents["rows"].tolist() == [7] * 6
-    assert rows.extents["words"].tolist() == [7 * 2 * 2] * 6  # two pixels of 16 bytes
+    turns = {table: extents_of(program.variables, table) for step in program.body for table in step.tables}
+    assert turns[rows]["rows"].tolist() == [7] * 6
+    assert turns[rows]["words"].tolist() == [7 * 2 * 2] * 6  # two pixels of 16 bytes
     assert first.vertices == last.vertices == 5  # columns between six contexts, one from either side
-    assert first.extents["words"].tolist() == [7 * 2] * 5
+    assert turns[first]["words"].tolist() == [7 * 2] * 5
     (back,) = after.tables
-    assert back.extents["rows"].tolist() == [7] * 6
+    assert turns[back]["rows"].tolist() == [7] * 6
     places = {(table.operands["west"], table.operands["east"]): table.vertices for table in blurs.tables}
     assert places == {("image", IN_COLUMNS): 1, (IN_COLUMNS, IN_COLUMNS): 4, (IN_COLUMNS, "image"): 1}
     assert {table.operands["old"] for table in blurs.tables} == {IN_ROWS}

@@ -22,6 +22,7 @@ from mimdsim.program import (
     Hits,
     Listed,
     Program,
+    Recorded,
     RecordedActivity,
     Repeat,
     Spikes,
@@ -30,6 +31,7 @@ from mimdsim.program import (
     TileFormula,
     VertexTable,
     Within,
+    extents_of,
 )
 from mimdsim.run import Run, compile_workload, retime, simulate
 from mimdsim.timing import program_loads, stream_training_steps
@@ -89,9 +91,13 @@ def made_activity(fill: float) -> RecordedActivity:
 # ---- the fast path, vertex by vertex
 
 
-def extent_at(table: VertexTable, name: str, vertex: int, t: int, activity: RecordedActivity) -> float:
-    """How often the loop `name` of one vertex runs at timestep t."""
-    extent = table.extents[name]
+Extents = dict[str, np.ndarray | Recorded]
+
+
+def extent_at(
+    table: VertexTable, extent: np.ndarray | Recorded, vertex: int, t: int, activity: RecordedActivity
+) -> float:
+    """How often a loop of one vertex runs at timestep t."""
     if isinstance(extent, np.ndarray):
         return int(extent[vertex])
     when = t + extent.shift
@@ -106,7 +112,7 @@ def extent_at(table: VertexTable, name: str, vertex: int, t: int, activity: Reco
     if isinstance(extent, SpikesOver):
         return sum(int(counts[sample][0]) for sample in range(column["sample_start"], column["sample_stop"]))
     if isinstance(extent, Within):
-        return extent.times if column["slot"] < int(counts[column["sample"]][1]) else 0
+        return column["slot"] < int(counts[column["sample"]][1])
     assert isinstance(extent, Hits)
     samples = range(column["sample_start"], column["sample_stop"]) if "sample" not in column else [column["sample"]]
     found = 0
@@ -117,15 +123,13 @@ def extent_at(table: VertexTable, name: str, vertex: int, t: int, activity: Reco
     return found
 
 
-def vertex_cost(table: VertexTable, vertex: int, t: int, activity: RecordedActivity, barrel: Barrel) -> float:
+def vertex_cost(
+    table: VertexTable, extents: Extents, vertex: int, t: int, activity: RecordedActivity, barrel: Barrel
+) -> float:
     """Bundles of a vertex that a context runs; cycles of a library vertex."""
     cost = table.codelet.cost
     if isinstance(cost, TileFormula):
-        own = {
-            name: column[vertex : vertex + 1]
-            for name, column in table.extents.items()
-            if isinstance(column, np.ndarray)
-        }
+        own = {name: column[vertex : vertex + 1] for name, column in extents.items() if isinstance(column, np.ndarray)}
         working = min(barrel.contexts, barrel.issue_cycles)  # a library starts no context that adds no throughput
         once = float(np.asarray(cost.cycles(own, working, barrel.vector_bytes)).reshape(-1)[0])
         return once * barrel.issue_cycles / working
@@ -133,23 +137,26 @@ def vertex_cost(table: VertexTable, vertex: int, t: int, activity: RecordedActiv
     for term in cost.terms:
         turns = 1.0
         for name in term.extents:
-            turns *= extent_at(table, name, vertex, t, activity)
+            turns *= extent_at(table, extents[name], vertex, t, activity)
         total += (term.bundles - barrel.compiled_dual_issue * term.pairable) * turns
     return total
 
 
-def tile_cycles(superstep: Superstep, tiles: int, t: int, activity: RecordedActivity, barrel: Barrel) -> list[float]:
+def tile_cycles(
+    program: Program, superstep: Superstep, t: int, activity: RecordedActivity, barrel: Barrel
+) -> list[float]:
     """max(issue * longest context, all bundles) plus library cycles, per tile."""
-    bundles = [[0.0] * barrel.contexts for _ in range(tiles)]
-    library = [0.0] * tiles
+    bundles = [[0.0] * barrel.contexts for _ in range(program.tiles)]
+    library = [0.0] * program.tiles
     if superstep.exchange is not None:
         shared = barrel.issue_cycles / min(barrel.contexts, barrel.issue_cycles)
         pieces = superstep.exchange.fragments_arranged * barrel.arrange_fragment_bundles
         library = ((pieces + superstep.exchange.bytes_arranged / barrel.copy_bytes_per_cycle) * shared).tolist()
-    dealt = [0] * tiles
+    dealt = [0] * program.tiles
     for table in superstep.tables:
+        extents = extents_of(program.variables, table)
         for vertex, tile in enumerate(table.tiles.tolist()):
-            cost = vertex_cost(table, vertex, t, activity, barrel)
+            cost = vertex_cost(table, extents, vertex, t, activity, barrel)
             if isinstance(table.codelet.cost, TileFormula):
                 library[tile] += cost
             else:
@@ -175,7 +182,7 @@ def slow_cycles(program: Program, activity: RecordedActivity, barrel: Barrel) ->
             for row, superstep in zip(rows, body, strict=True):
                 if superstep.exchange is not None:
                     since, before = [0.0] * program.tiles, 0
-                own = tile_cycles(superstep, program.tiles, t, activity, barrel)
+                own = tile_cycles(program, superstep, t, activity, barrel)
                 since = [done + more for done, more in zip(since, own, strict=True)]
                 after = round(max(since))
                 row.append(after - before)
@@ -210,7 +217,7 @@ def test_fast_path_equals_the_slow_one_to_the_cycle(barrel: Barrel) -> None:
 def test_busy_cycles_are_those_of_every_tile() -> None:
     program, activity = tiny_run().compiled.program, tiny_run().log.activity
     for (superstep, times, _), load in zip(program.supersteps(), program_loads(program, activity, BARREL), strict=True):
-        own = np.sum([tile_cycles(superstep, program.tiles, t, activity, BARREL) for t in range(times)], axis=0)
+        own = np.sum([tile_cycles(program, superstep, t, activity, BARREL) for t in range(times)], axis=0)
         np.testing.assert_array_equal(load.busy, np.rint(own).astype(np.int64))
         assert load.slowest_tile == int(load.busy.argmax())
 

@@ -37,7 +37,16 @@ from mimdsim.functional import Executor
 from mimdsim.graph import Adam, SpikingNetwork
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.profile import TiledProfile
-from mimdsim.program import Program, TileFormula, TileMapping, Variable, VertexTable, WorkerBundles
+from mimdsim.program import (
+    Length,
+    Program,
+    TileFormula,
+    TileMapping,
+    Variable,
+    VertexTable,
+    WorkerBundles,
+    extents_of,
+)
 from mimdsim.program.listing import listing
 from mimdsim.run import compile_workload, half_warning, options_of, retime
 from mimdsim.sweep import points_of, run_sweep
@@ -211,6 +220,8 @@ def test_cycles_of_quads_and_of_stores_into_words() -> None:
     assert isinstance(update.cost, WorkerBundles)
     assert half.name == "LifUpdate<half>"
     assert half.cost.terms[0].extents == ("spikes", "quads")
+    assert half.extents["quads"] == Length("v", 1, per=4)
+    assert "pairs" not in half.extents
     assert half.cost.terms[0].bundles == update.cost.terms[0].bundles
     assert "half" in half.cost.source
     scan = in_format(CODELETS["ScanFlags"], id_bytes=2, value_bytes=4, moved_bytes=4)
@@ -305,7 +316,7 @@ def test_a_dense_row_is_handed_on_instead_of_ids() -> None:
     assert [copy.target for copy in handed] == ["row.hidden0.in"]
     # a tile of hidden1 reads a byte for every neuron of hidden0 and sample
     update = next(table for table in tables(dense.program, "LifUpdateDense") if table.layer == "hidden1")
-    assert (np.asarray(update.extents["inputs"]) == 7).all()
+    assert (np.asarray(extents_of(dense.program.variables, update)["inputs"]) == 7).all()
 
 
 def tables(program: Program, codelet: str) -> list[VertexTable]:

@@ -7,9 +7,13 @@ Any other exception is a bug of ours and keeps its traceback.
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any
+
+PACKAGE = Path(__file__).resolve().parents[1]
 
 
 class MimdsimError(Exception):
@@ -73,3 +77,12 @@ def near(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the known word nearest to `word`, or nothing when none is near."""
     found = difflib.get_close_matches(word, sorted(set(known)), n=1, cutoff=0.6)
     return f"; did you mean '{found[0]}'?" if found else ""
+
+
+def raised_at(failure: BaseException, file: str = "") -> str:
+    """`mine.py, line 7`: where the user's code raised, in their `file` or in one that is not of this package."""
+    frames = traceback.extract_tb(failure.__traceback__)
+    theirs = [frame for frame in frames if frame.filename == file]
+    theirs = theirs or [frame for frame in frames if not Path(frame.filename).resolve().is_relative_to(PACKAGE)]
+    innermost = (theirs or frames)[-1]
+    return f"{innermost.filename}, line {innermost.lineno}"

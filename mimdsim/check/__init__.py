@@ -1,1 +1,6 @@
-"""Floor 7: is it right? Programs against the rules and the graph's meaning; predictions against published figures."""
+"""Floor 8: is it right? Programs against the rules and the graph's meaning, kernels against a reference; predictions
+against published figures."""
+
+from mimdsim.check.kernel import KernelResult, check_kernel
+
+__all__ = ["KernelResult", "check_kernel"]

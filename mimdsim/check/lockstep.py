@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from mimdsim.base.rng import stream
-from mimdsim.functional import Executor, initial_weights
-from mimdsim.functional.train import unfolded
-from mimdsim.graph import Graph, SparseSpikes, SpikingNetwork
-from mimdsim.graph.truncation import STATE_BITS, random_name
-from mimdsim.program import Superstep, VertexTable
+from mimdsim.functional import Executor
+from mimdsim.functional.strict import is_poison
+from mimdsim.graph import SparseSpikes
+from mimdsim.program import Program, Superstep, VertexTable
 from mimdsim.program.problems import vertex_name
 from mimdsim.program.rows import boxes_of, describe_box
 
 RELATIVE_TOLERANCE = 1e-5
-DYADIC = 2.0**14
 # graph values that are gradients at listed ids: of synapses, of a neuron onto itself, and their sums
 LISTED_GRADIENT = re.compile(r"(.*\.d_(input|own)|d\.spikes\..*\.sum)(\.\d+)?")
+
+Steps = Iterable[tuple[Superstep, int]]  # what runs, superstep by superstep, as it is asked for
 
 
 @dataclass
@@ -39,85 +39,101 @@ class Trace:
             self.values[name, t] = value
 
 
-def dyadic_inputs(network: SpikingNetwork, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random spikes and labels, and weights that are multiples of 2^-14, for one training step."""
-    draw = stream(seed, "check")
-    lists = (network.timesteps, network.batch)
-    counts = draw.integers(0, network.input_capacity + 1, lists).astype(np.int32)
-    ids = np.zeros((*lists, network.input_capacity), np.int32)
-    for where in np.ndindex(*lists):
-        count = min(int(counts[where]), network.inputs)
-        counts[where] = count
-        ids[where][:count] = np.sort(draw.choice(network.inputs, count, replace=False))
-    rows = unfolded(ids, counts, network.inputs)
-    lists_or_rows = (
-        {"input": rows[0] if network.steady_input else rows}
-        if network.spikes == "dense"
-        else {"input.ids": ids, "input.counts": np.stack([counts, counts], axis=-1)}
-    )
-    values: dict[str, np.ndarray] = {
-        **lists_or_rows,
-        "labels": draw.integers(0, network.classes, network.batch).astype(np.int32),
-        "training_step": np.array([1]),
-    }
-    values |= {name: np.full(1, value, np.float32) for name, value in network.scheduled.items()}
-    for layer in network.layers:
-        if layer.selection.truncation == "random":
-            values[random_name(layer.name)] = draw.integers(0, 1 << STATE_BITS, network.batch)
-    for name, weights in initial_weights(network, seed, 4.0, 0.02).items():
-        values[name] = (np.round(weights * DYADIC) / DYADIC).astype(np.float32)
-    return values
+@dataclass
+class Differences:
+    """What differs: from the interpreter, which decides, and from the compiled program, which decides where both have
+    the same supersteps and else says where to look. missing: supersteps of the compiled program that were passed over.
+    """
+
+    decided: str | None = None
+    hint: str | None = None
+    missing: list[str] = field(default_factory=list)
+    compared: int = 0
+
+    def note(self, text: str) -> None:
+        """Keep the first difference from the compiled program."""
+        if self.hint is None:
+            before = f"; the compiled program runs '{self.missing[0]}' before" if self.missing else ""
+            self.hint = f"{text} (the compiled program's value){before}"
+
+    @property
+    def text(self) -> str | None:
+        """The first difference in words, None where nothing is wrong."""
+        return None if self.decided is None else self.hint or self.decided
 
 
-def graph_inputs(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The same values as inputs of the graph; optimiser moments start at zero."""
-    given: dict[str, Any] = {}
-    if "input.ids" in inputs:
-        given["input"] = SparseSpikes(ids=inputs["input.ids"], counts=inputs["input.counts"])
-    for name in graph.inputs:
-        if name == "training_step":
-            given[name] = 1
-        elif name in inputs and not graph.value(name).shape:
-            given[name] = inputs[name][0]  # a scalar is a variable of one element
-        elif name in inputs:
-            given[name] = inputs[name]
-        elif name not in given:
-            given[name] = np.zeros(graph.value(name).shape, np.float32)
-    return given
+class _Beside:
+    """The compiled program, run up to the superstep that the subject has just run, as long as it has it too."""
+
+    def __init__(self, subject: Program, reference: Executor):
+        self.executor = reference
+        self.steps = reference.steps()
+        self.order = [(step.name, t) for step, t in reference.program.turns()]
+        self.place: dict[tuple[str, int], list[int]] = {}
+        for index, key in enumerate(self.order):
+            self.place.setdefault(key, []).append(index)
+        self.done = 0
+        self.same = [(step.name, t) for step, t in subject.turns()] == self.order
+
+    def reach(self, superstep: Superstep, t: int, found: Differences) -> bool:
+        """Run up to and with the same superstep; False where it does not come any more."""
+        ahead = next((index for index in self.place.get((superstep.name, t), ()) if index >= self.done), None)
+        if ahead is None:
+            return False
+        for index in range(self.done, ahead):
+            if self.order[index][0] not in found.missing:
+                found.missing.append(self.order[index][0])
+        for _ in range(self.done, ahead + 1):
+            next(self.steps)
+        self.done = ahead + 1
+        return True
 
 
-def first_difference(
-    subject: Executor, reference: Executor, trace: Trace, meaning: dict[str, Any], compared: list[int]
-) -> str | None:
-    """The first difference in words, or None. Both programs advance superstep by superstep."""
-    theirs = reference.steps()
-    same = [step.name for step, _, _ in subject.program.supersteps()] == [
-        step.name for step, _, _ in reference.program.supersteps()
-    ]
-    for superstep, t in subject.steps():
-        if same:
-            next(theirs)
-            for table in superstep.tables:
-                for item in table.codelet.fields:
-                    name = table.operands[item.name]
-                    if item.writes and name in reference.arrays:
-                        wrong = _difference(subject, superstep, name, reference.arrays[name], t)
-                        compared[0] += 1
-                        if wrong:
-                            return f"{wrong} (the compiled program's value)"
-        for variable, value in superstep.defines:
-            expected = trace.values.get((value, t), _whole(meaning, value))
-            if expected is not None:
-                held = subject.arrays[variable]
-                compared[0] += 1
-                if held.shape != expected.shape:
-                    return (
-                        f"superstep '{superstep.name}': '{variable}' has shape {held.shape}, '{value}' {expected.shape}"
-                    )
-                wrong = _difference(subject, superstep, variable, _valid(held, expected, trace, value, t), t)
+def compare(
+    subject: Executor, steps: Steps, reference: Executor, trace: Trace, meaning: dict[str, Any], *, strict: bool = False
+) -> Differences:
+    """Run `steps` of the subject beside the reference, superstep by superstep, up to the first difference that decides.
+
+    strict: memory that holds poison in the subject and not in the reference is not compared with it.
+    """
+    found = Differences()
+    beside = _Beside(subject.program, reference)
+    for superstep, t in steps:
+        if beside.reach(superstep, t, found):
+            for name in _written(superstep):
+                if name not in reference.arrays:
+                    continue
+                found.compared += 1
+                expected = reference.arrays[name]
+                if strict and expected.shape == subject.arrays[name].shape:
+                    expected = np.where(is_poison(subject.arrays[name]), subject.arrays[name], expected)
+                wrong = difference(subject, superstep, name, expected, t)
                 if wrong:
-                    return f"{wrong} (the interpreter's '{value}')"
-    return None
+                    found.note(wrong)
+                    if beside.same:
+                        found.decided = wrong
+                        return found
+        for variable, value in superstep.defines:
+            known: np.ndarray | None = trace.values.get((value, t), _whole(meaning, value))
+            if known is None:
+                continue
+            found.compared += 1
+            held = subject.arrays[variable]
+            if held.shape == known.shape:
+                known = _valid(held, known, trace, value, t)
+            wrong = difference(subject, superstep, variable, known, t)
+            if wrong:
+                found.decided = f"{wrong} (the interpreter's '{value}')"
+                return found
+    return found
+
+
+def _written(superstep: Superstep) -> list[str]:
+    """Variables that a superstep writes."""
+    names = [copy.target for copy in superstep.copies]
+    for table in superstep.tables:
+        names += [table.operands[item.name] for item in table.codelet.fields if item.writes]
+    return list(dict.fromkeys(names))
 
 
 def _whole(meaning: dict[str, Any], value: str) -> np.ndarray | None:
@@ -139,40 +155,50 @@ def _valid(held: np.ndarray, expected: np.ndarray, trace: Trace, value: str, t: 
     return np.where(listed, expected, held)
 
 
-def _difference(executor: Executor, superstep: Superstep, variable: str, expected: np.ndarray, t: int) -> str | None:
+def wrong_elements(held: np.ndarray, expected: np.ndarray, scale: float = 0.0) -> np.ndarray:
+    """bool: which elements are off by more than RELATIVE_TOLERANCE of the largest (or of `scale`), or no numbers."""
+    if held.dtype.kind != "f":
+        other: np.ndarray = held != expected
+        return other
+    largest = float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))) or 1.0
+    with np.errstate(invalid="ignore"):
+        near = (np.abs(held - expected) <= RELATIVE_TOLERANCE * (scale or largest)) | (held == expected)
+    wrong: np.ndarray = ~(near | (np.isnan(held) & np.isnan(expected)))
+    return wrong
+
+
+def difference(executor: Executor, superstep: Superstep, variable: str, expected: np.ndarray, t: int) -> str | None:
+    """In words where a variable differs from what is expected after a superstep, with the vertex that writes it."""
     held = executor.arrays[variable]
     if held.shape != expected.shape:
         return f"superstep '{superstep.name}': '{variable}' has shape {held.shape}, should be {expected.shape}"
-    if held.dtype.kind == "f":
-        scale = float(np.max(np.abs(expected), initial=0.0)) or 1.0
-        wrong = ~(np.abs(held - expected) <= RELATIVE_TOLERANCE * scale)
-    else:
-        wrong = held != expected
+    wrong = wrong_elements(held, expected)
     if not wrong.any():
         return None
     where = tuple(int(index) for index in np.argwhere(wrong)[0])
-    vertex = _writer(executor, superstep, variable, where, t)
+    vertex = _writer(executor.program, superstep, variable, where)
     box = describe_box(variable, np.array([[index, index + 1] for index in where]))
+    shown = "holds nothing that was written" if is_poison(held)[where] else f"= {held[where]:.7g}"
     return (
-        f"superstep '{superstep.name}', timestep {t}: {vertex} leaves {box} = {held[where]:.7g}, "
+        f"superstep '{superstep.name}', timestep {t}: {vertex} leaves {box} {shown}, "
         f"should be {expected[where]:.7g}; {int(wrong.sum()):,} of {wrong.size:,} elements are wrong"
     )
 
 
-def _writer(executor: Executor, superstep: Superstep, variable: str, where: tuple[int, ...], t: int) -> str:
+def _writer(program: Program, superstep: Superstep, variable: str, where: tuple[int, ...]) -> str:
     """The vertex of the superstep that writes an element."""
     for table in superstep.tables:
-        found = _row_writing(executor, table, variable, where, t)
+        found = _row_writing(program, table, variable, where)
         if found is not None:
             return vertex_name(table, found)
     return "no vertex of it (a copy, or an element nobody writes)"
 
 
-def _row_writing(executor: Executor, table: VertexTable, variable: str, where: tuple[int, ...], t: int) -> int | None:
+def _row_writing(program: Program, table: VertexTable, variable: str, where: tuple[int, ...]) -> int | None:
     for item in table.codelet.fields:
         if not item.writes or table.operands[item.name] != variable:
             continue
-        boxes = boxes_of(table, item, executor.program.variables[variable])
+        boxes = boxes_of(table, item, program.variables[variable])
         element = np.array(where[len(where) - boxes.shape[1] :])
         rows = np.flatnonzero(((boxes[:, :, 0] <= element) & (element < boxes[:, :, 1])).all(axis=1))
         if len(rows):

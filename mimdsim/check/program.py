@@ -2,42 +2,36 @@
 
 Values are compared after each superstep, so that the first wrong one names its vertex: with the compiled program run
 beside it where both have the same superstep and variable, and with the interpreter where a superstep says which graph
-value it has completed. Weights are multiples of 2^-14: sums of binary spikes times weights are then exact in float32
-in any order, and spikes must agree bit for bit.
+value it has completed. What a training step leaves, weights and moments too, is held against the interpreter at its
+end. How inputs are drawn: `draws`.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from mimdsim.base.errors import DescriptionError, MappingError, MimdsimError
+from mimdsim.base.errors import DescriptionError, MappingError, MimdsimError, raised_at
 from mimdsim.base.units import show_bytes
-from mimdsim.check.lockstep import RELATIVE_TOLERANCE, Trace, dyadic_inputs, first_difference, graph_inputs
+from mimdsim.check.draws import DRAWS, drawn_inputs, graph_inputs
+from mimdsim.check.interface import interface_problems
+from mimdsim.check.lockstep import RELATIVE_TOLERANCE, Trace, compare
+from mimdsim.check.outputs import wrong_output
 from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exchanges
-from mimdsim.functional import Executor, execute_strictly
+from mimdsim.functional import Executor
+from mimdsim.functional.strict import strict_steps, undefine
 from mimdsim.graph import SpikingNetwork, interpret
 from mimdsim.machine import MimdMachine
-from mimdsim.profile import ratio_of
-from mimdsim.program import Program, verify
+from mimdsim.profile import Finding, ratio_of
+from mimdsim.program import Program, RecordedActivity, verify
 from mimdsim.run import compile_workload, retime
 from mimdsim.workload import Workload, load_workload
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One result of a check: what was looked at, whether it holds, and in words what was found."""
-
-    name: str
-    passed: bool
-    text: str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,7 +68,7 @@ def check_program(
     `whole` is the same workload in full length and batch: its memory is what must fit.
     """
     compiled, program = _built(workload, machine, build)
-    findings = [_rules(program, machine), _memory(_built(whole, machine, build)[1], machine)]
+    findings = [rules_finding(program, machine), memory_finding(_built(whole, machine, build)[1], machine)]
     if not findings[0].passed:
         skipped = "not run: mend the rules first"
         return [*findings, Finding(name="values", passed=False, text=skipped)]
@@ -94,25 +88,25 @@ def _built(
     except MimdsimError:
         raise
     except (Exception, SystemExit) as failure:
-        where = traceback.extract_tb(failure.__traceback__)[-1]
-        raise DescriptionError(
-            "build(subject)", [f"raised {type(failure).__name__}: {failure} ({where.filename}, line {where.lineno})"]
-        ) from None
+        file = build.__code__.co_filename if isinstance(build, FunctionType) else ""
+        said = f"raised {type(failure).__name__}: {failure} ({raised_at(failure, file)})"
+        raise DescriptionError("build(subject)", [said]) from None
     if not isinstance(program, Program):
         raise DescriptionError("build(subject)", [f"must return a Program, returned {type(program).__name__}"])
-    if any(step.exchange is None for step, _, _ in program.supersteps()):
-        program = _with_missing_exchanges(program)
-    return compiled, program
+    return compiled, with_missing_exchanges(program)
 
 
-def _with_missing_exchanges(program: Program) -> Program:
-    """Exchanges planned only for supersteps that come without one."""
+def with_missing_exchanges(program: Program) -> Program:
+    """Exchanges planned only for supersteps that come without one; raises MappingError where they cannot be."""
+    if all(step.exchange is not None for step, _, _ in program.supersteps()):
+        return program
     planned = plan_exchanges(program)
     new = {id(old): step for (old, _, _), (step, _, _) in zip(program.supersteps(), planned.supersteps(), strict=True)}
     return program.map_supersteps(lambda step: step if step.exchange is not None else new[id(step)])
 
 
-def _rules(program: Program, machine: MimdMachine) -> Finding:
+def rules_finding(program: Program, machine: MimdMachine) -> Finding:
+    """Whether the program keeps the rules of the machine; the first problems where it does not."""
     if program.chips > machine.links.chips or program.tiles_per_chip > machine.chip.tiles:
         text = (
             f"the program is placed on {program.chips} chip(s) of {program.tiles_per_chip} tiles, {machine.name} has "
@@ -128,13 +122,15 @@ def _rules(program: Program, machine: MimdMachine) -> Finding:
     return Finding(name="rules", passed=True, text=text)
 
 
-def _memory(program: Program, machine: MimdMachine) -> Finding:
+def memory_finding(program: Program, machine: MimdMachine) -> Finding:
+    """Whether the program fits the tiles, and its code their executable region."""
     memory = measure_memory(program, machine)
     limit = machine.tile.sram_bytes
     text = f"fullest tile {memory.peak_tile} needs {show_bytes(memory.peak_bytes)} of {show_bytes(limit)}"
     if memory.peak_bytes > limit:
-        name, size = memory.largest(memory.peak_tile, 1)[0]
-        text += f"; over by {show_bytes(memory.peak_bytes - limit)}, largest: {name} with {show_bytes(size)}"
+        text += f"; over by {show_bytes(memory.peak_bytes - limit)}"
+        for name, size in memory.largest(memory.peak_tile, 1):  # none where it only receives
+            text += f", largest: {name} with {show_bytes(size)}"
     code = memory.code + memory.vertices
     fullest, region = int(code.argmax()), machine.tile.executable_bytes
     if not fits_executable(memory, machine):
@@ -146,54 +142,90 @@ def _memory(program: Program, machine: MimdMachine) -> Finding:
 
 
 def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, strict: bool = False) -> list[Finding]:
-    """Run the program, the compiled one and the interpreter on the same values; compare spikes, states, gradients."""
-    inputs = dyadic_inputs(compiled.network)
-    trace = Trace({value for step, _, _ in program.supersteps() for _, value in step.defines})
-    meaning = interpret(compiled.graph, graph_inputs(compiled.graph, inputs), trace)
+    """Run the program, the compiled one and the interpreter on the same values; compare spikes, states, outputs.
+
+    One draw after another on the same memory, so that what a run leaves behind is seen by the next; `strict` runs the
+    program strictly in every draw.
+    """
+    other = next(interface_problems(program, compiled.program), None)
+    if other is not None:
+        return [Finding(name="values", passed=False, text=other)]
     subject, reference = Executor(program), Executor(compiled.program)
-    for executor in (subject, reference):
-        executor.write({name: value for name, value in inputs.items() if name in executor.program.inputs})
-    compared = [0]
-    try:
-        text = first_difference(subject, reference, trace, meaning, compared)
-        if text is None and strict:
-            alone = Executor(program)
-            alone.write({name: value for name, value in inputs.items() if name in program.inputs})
-            execute_strictly(alone)
-    except MappingError as failure:
-        text = str(failure)
-    if text is None and not compared[0]:
-        text = "nothing was compared: no superstep has a name or a `defines` entry that the compiled program knows"
-    if text is not None:
-        return [Finding(name="values", passed=False, text=text)]
-    agreed = f"{compared[0]:,} variables agree, superstep by superstep, with the interpreter and the compiled program"
-    agreed += ", also strictly, vertex by vertex" if strict else ""
+    undefine(subject, "f")
+    undefine(reference, "f")
+    wanted = {value for step, _, _ in program.supersteps() for _, value in step.defines}
+    compared, gradients = 0, _Gradients(compiled)
+    activity: RecordedActivity | None = None
+    for draw in DRAWS:
+        inputs = drawn_inputs(compiled.network, draw, gradients.sizes)
+        trace = Trace(wanted)
+        meaning = interpret(compiled.graph, graph_inputs(compiled.graph, inputs), trace)
+        for executor in (subject, reference):
+            executor.write({name: value for name, value in inputs.items() if name in executor.program.inputs})
+        try:
+            steps = strict_steps(subject) if strict else subject.steps()
+            found = compare(subject, steps, reference, trace, meaning, strict=strict)
+            outputs, wrong = (0, None) if found.decided else wrong_output(subject, compiled, meaning, inputs)
+        except MappingError as failure:
+            return [_failed(f"{failure}", draw.number)]
+        compared += found.compared + outputs
+        if wrong is not None:
+            found.decided = wrong
+        if found.text is not None:
+            return [_failed(found.text, draw.number)]
+        if not compared:
+            text = "nothing was compared: no superstep has a name or a `defines` entry that the compiled program knows"
+            return [Finding(name="values", passed=False, text=text)]
+        gradients.add(subject, meaning)
+        activity = activity or reference.activity()
+    assert activity is not None
+    agreed = (
+        f"{compared:,} variables agree in {len(DRAWS)} draws, superstep by superstep, with the interpreter and the "
+        "compiled program" + (", each vertex run alone on memory that holds only its slices" if strict else "")
+    )
     values = Finding(name="values", passed=True, text=agreed)
-    return [values, _gradients(program, subject, compiled, meaning), _time(program, compiled, machine, reference)]
+    return [values, gradients.finding(), _time(program, compiled, machine, activity)]
 
 
-def _gradients(program: Program, subject: Executor, compiled: Compiled, meaning: dict[str, Any]) -> Finding:
-    """Gradients against the interpreter's: largest relative error and cosine per layer, and per other parameter."""
-    names = compiled.graph.outputs[2 : 2 + len(compiled.network.parameters)]
-    parts, passed = [], True
-    for parameter, name in zip(compiled.network.parameters, names, strict=True):
-        what = parameter.removeprefix("w.")
-        if name not in program.outputs:
-            parts.append(f"{what}: not an output of the program")
-            passed = False
-            continue
-        held, expected = subject.read(name).astype(np.float64), np.asarray(meaning[name], np.float64)
-        error = float(np.abs(held - expected).max() / (np.abs(expected).max() or 1.0))
-        norm = float(np.linalg.norm(held) * np.linalg.norm(expected))
-        cosine = f"{(held * expected).sum() / norm:.7f}" if norm else "undefined (a gradient is all zero)"
-        passed &= error <= RELATIVE_TOLERANCE
-        parts.append(f"{what}: relative error {error:.1e}, cosine {cosine}")
-    return Finding(name="gradients", passed=passed, text="; ".join(parts))
+def _failed(text: str, draw: int) -> Finding:
+    return Finding(name="values", passed=False, text=text + (f" (in draw {draw + 1} of {len(DRAWS)})" if draw else ""))
 
 
-def _time(program: Program, compiled: Compiled, machine: MimdMachine, reference: Executor) -> Finding:
+class _Gradients:
+    """Gradients against the interpreter's over all draws: largest relative error, least cosine, per parameter."""
+
+    def __init__(self, compiled: Compiled):
+        outputs = compiled.graph.outputs[2 : 2 + len(compiled.network.parameters)]
+        self.names = dict(zip(compiled.network.parameters, outputs, strict=True))
+        self.errors: dict[str, float] = {}
+        self.cosines: dict[str, float] = {}
+        self.sizes: dict[str, float] = {}  # of the largest element, where there is one
+
+    def add(self, subject: Executor, meaning: dict[str, Any]) -> None:
+        """One more draw."""
+        for parameter, name in self.names.items():
+            held, expected = subject.read(name).astype(np.float64), np.asarray(meaning[name], np.float64)
+            largest = float(np.abs(expected).max())
+            self.sizes |= {parameter: largest} if largest else {}
+            error = float(np.abs(held - expected).max() / (largest or 1.0))
+            self.errors[parameter] = max(error, self.errors.get(parameter, 0.0))
+            norm = float(np.linalg.norm(held) * np.linalg.norm(expected))
+            if norm:
+                cosine = float((held * expected).sum() / norm)
+                self.cosines[parameter] = min(cosine, self.cosines.get(parameter, 1.0))
+
+    def finding(self) -> Finding:
+        """In words."""
+        parts = []
+        for parameter, error in self.errors.items():
+            cosine = self.cosines.get(parameter)
+            shown = "undefined (a gradient is all zero)" if cosine is None else f"{cosine:.7f}"
+            parts.append(f"{parameter.removeprefix('w.')}: relative error {error:.1e}, cosine {shown}")
+        return Finding(name="gradients", passed=max(self.errors.values()) <= RELATIVE_TOLERANCE, text="; ".join(parts))
+
+
+def _time(program: Program, compiled: Compiled, machine: MimdMachine, activity: RecordedActivity) -> Finding:
     """What the program takes beside the compiled one, with the spikes of this check; never a reason to fail."""
-    activity = reference.activity()
     ours = retime(replace(compiled, program=program), machine, activity)
     text = (
         f"{ours.cycles:,} cycles ({1e3 * ours.seconds_per_training_step:.3g} ms) a training step of "

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mimdsim.check.stencil_grid import Blocks
-from mimdsim.program import Codelet, Field, Term, VertexTable, WorkerBundles
+from mimdsim.program import Codelet, Field, Length, Size, Term, VertexTable, WorkerBundles
 
 WORD_BYTES = 8  # of one load or store
 CALL_BUNDLES = 49  # 294 tile cycles, six contexts
@@ -56,28 +56,25 @@ def placed(slices: Blocks, blocks: Blocks) -> Placed:
     )
 
 
-def row_copies(slices: Placed, pixel_bytes: int, source: str, target: str) -> tuple[VertexTable, ...]:
+def row_copies(slices: Placed, item_bytes: int, source: str, target: str) -> tuple[VertexTable, ...]:
     """Rows of narrow slices, from `source` to the same place in `target`; no table where no slice is narrow."""
-    return _table(
-        _copy("rows", each_row=ROW_BUNDLES, each_word=1), slices.blocks, slices.in_rows, pixel_bytes, source, target
-    )
+    codelet = _copy("rows", item_bytes, each_row=ROW_BUNDLES, each_word=1)
+    return _table(codelet, slices.blocks, slices.in_rows, source, target)
 
 
-def column_copies(slices: Placed, pixel_bytes: int, source: str, target: str) -> tuple[VertexTable, ...]:
+def column_copies(slices: Placed, item_bytes: int, source: str, target: str) -> tuple[VertexTable, ...]:
     """Edge columns that another slice of the same tile reads, from `source` to `target`."""
-    codelet, blocks = _copy("column", each_row=0, each_word=2), slices.blocks
+    codelet, blocks = _copy("column", item_bytes, each_row=0, each_word=2), slices.blocks
     last = Blocks(top=blocks.top, bottom=blocks.bottom, left=blocks.right - 1, right=blocks.right, tile=blocks.tile)
     first = Blocks(top=blocks.top, bottom=blocks.bottom, left=blocks.left, right=blocks.left + 1, tile=blocks.tile)
     only = slices.beside_east & (blocks.columns == 1)  # then the last column is the first
     return (
-        *_table(codelet, first, slices.beside_west, pixel_bytes, source, target),
-        *_table(codelet, last, slices.beside_east & ~(only & slices.beside_west), pixel_bytes, source, target),
+        *_table(codelet, first, slices.beside_west, source, target),
+        *_table(codelet, last, slices.beside_east & ~(only & slices.beside_west), source, target),
     )
 
 
-def _table(
-    codelet: Codelet, boxes: Blocks, chosen: np.ndarray, pixel_bytes: int, source: str, target: str
-) -> tuple[VertexTable, ...]:
+def _table(codelet: Codelet, boxes: Blocks, chosen: np.ndarray, source: str, target: str) -> tuple[VertexTable, ...]:
     if not chosen.any():
         return ()
     boxes = boxes.take(np.flatnonzero(chosen))
@@ -93,12 +90,11 @@ def _table(
                 "left": boxes.left + 1,
                 "right": boxes.right + 1,
             },
-            extents={"rows": boxes.rows, "words": boxes.rows * -(-boxes.columns * pixel_bytes // WORD_BYTES)},
         ),
     )
 
 
-def _copy(what: str, *, each_row: int, each_word: int) -> Codelet:
+def _copy(what: str, item_bytes: int, *, each_row: int, each_word: int) -> Codelet:
     """A strided copy by one context; `each_word` 1 where load and store go into one bundle, else 2."""
     inner = (
         "here 1, load and store in one bundle (ldst64pace), as PopLibs' getMemcpyBytesPerCycle has it"
@@ -121,6 +117,7 @@ def _copy(what: str, *, each_row: int, each_word: int) -> Codelet:
             source=SOURCE.format(inner),
         ),
         flops=(),
+        extents={"rows": Length("target", 0), "words": Size("target", per=WORD_BYTES // item_bytes)},
     )
 
 

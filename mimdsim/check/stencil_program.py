@@ -22,7 +22,9 @@ from mimdsim.machine import MimdMachine
 from mimdsim.program import (
     Codelet,
     Field,
+    Length,
     Program,
+    Size,
     Superstep,
     Term,
     TileMapping,
@@ -122,6 +124,7 @@ def blur_codelet(variant: str) -> Codelet:
             "regions (four corners, five loops) begin with is our count too",
         ),
         flops=(Term(bundles=CHANNELS * arithmetic, extents=("pixels",)),),
+        extents={"rows": Length("new", 0), "pixels": Size("new", per=CHANNELS)},
     )
 
 
@@ -151,12 +154,12 @@ def make_program(
         for name in ("image", "blurred", IN_ROWS, IN_COLUMNS, OUT_ROWS)
     }
     codelet = blur_codelet(variant)
-    pixel_bytes = CHANNELS * buffers["image"].item_bytes
+    item_bytes = buffers["image"].item_bytes
     body: list[Superstep] = []
     for step in range(steps):
         old, new = ("image", "blurred") if step % 2 == 0 else ("blurred", "image")
-        before = (*row_copies(slices, pixel_bytes, old, IN_ROWS), *column_copies(slices, pixel_bytes, old, IN_COLUMNS))
-        after = row_copies(slices, pixel_bytes, OUT_ROWS, new)
+        before = (*row_copies(slices, item_bytes, old, IN_ROWS), *column_copies(slices, item_bytes, old, IN_COLUMNS))
+        after = row_copies(slices, item_bytes, OUT_ROWS, new)
         blurs = _tables(codelet, slices, old, new)
         for stage, tables in (("pre copies", before), ("blur", blurs), ("post copies", after)):
             if tables:
@@ -203,7 +206,6 @@ def _table(codelet: Codelet, slices: Blocks, operands: dict[str, str]) -> Vertex
             "before": slices.left,
             "after": slices.right + 2,
         },
-        extents={"pixels": slices.rows * slices.columns, "rows": slices.rows},
     )
 
 

@@ -23,7 +23,7 @@ from mimdsim.compiler import measure_memory
 from mimdsim.compiler.matrix_vector import matrix_vector_program
 from mimdsim.compiler.product_plan import plan_product
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.program import Program, RecordedActivity, WorkerBundles
+from mimdsim.program import Program, RecordedActivity, WorkerBundles, extents_of
 from mimdsim.program.codelet import UNCERTAINTY
 from mimdsim.run import memory_profile
 from mimdsim.timing import time_program
@@ -158,7 +158,8 @@ def _bundles(program: Program) -> float:
             cost: Any = table.codelet.cost
             assert isinstance(cost, WorkerBundles)
             total += times * cost.fixed * table.vertices
+            every: Any = extents_of(program, table)
             for term in cost.terms:
-                extents: list[Any] = [table.extents[name] for name in term.extents]
+                extents = [every[name] for name in term.extents]
                 total += times * term.bundles * float(np.prod(extents, axis=0).sum())
     return total

@@ -12,7 +12,7 @@ from typing import Any
 from mimdsim.codelets.launch import overhead_bundles
 from mimdsim.codelets.products import POPLIN, partial_product_cycles, partial_sum_cycles
 from mimdsim.numerics import elementwise, products
-from mimdsim.program import Codelet, Field, Term, TileFormula, WorkerBundles
+from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, WorkerBundles
 
 ROWS, INNER, COLUMNS = "row_start:row_stop", "inner_start:inner_stop", "start:stop"
 # of an operand: whether it is stored transposed
@@ -23,6 +23,7 @@ TRANSPOSED = {"forward": (False, False), "input gradient": (False, True), "weigh
 def block_product(kind: str, direct: bool, units: int, channels: int, load_bytes: int) -> Codelet:
     """Partial product of a block on the matrix unit in float32; `direct`: it is whole and lies in the result itself."""
     left_transposed, right_transposed = TRANSPOSED[kind]
+    rows, inner, columns = (int(left_transposed), 1 - int(left_transposed), 1 - int(right_transposed))
 
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
         return partial_product_cycles(
@@ -43,8 +44,15 @@ def block_product(kind: str, direct: bool, units: int, channels: int, load_bytes
         columns=("row_start", "row_stop", "inner_start", "inner_stop", "start", "stop", "part"),
         compute=products.multiply_blocks(left_transposed, right_transposed),
         cost=TileFormula(cycles=cycles, kind="published", source=f"ConvPartial1x1Out, {POPLIN}"),
-        flops=(Term(bundles=2, extents=("products",)),),
+        flops=(Term(bundles=2, extents=("rows", "inner", "positions")),),
         code_bytes=1024,
+        extents={
+            "rows": Length("left", rows),
+            "inner": Length("left", inner),
+            "positions": Length("right", columns),
+            "out_groups": Length("left", rows, per=units),
+            "in_groups": Length("left", inner, per=channels),
+        },
     )
 
 
@@ -70,6 +78,7 @@ SUM_PARTS = Codelet(
     cost=TileFormula(cycles=_sum_cycles, kind="published", source=f"ReduceAdd, {POPLIN}"),
     flops=(Term(bundles=1, extents=("elements", "partials")),),
     code_bytes=512,
+    extents={"elements": Size("total"), "partials": Length("partial", 0)},
 )
 
 COUNT_ARRAY = Codelet(
@@ -88,6 +97,7 @@ COUNT_ARRAY = Codelet(
     ),
     flops=(Term(bundles=1, extents=("timesteps", "classes")),),
     code_bytes=256,
+    extents={"timesteps": Length("spikes", 0), "classes": Length("totals", 1)},
 )
 
 CODELETS = (SUM_PARTS, COUNT_ARRAY)

@@ -12,7 +12,7 @@ from mimdsim.costs.library.casts import fill_cycles
 from mimdsim.costs.library.random_numbers import uniform_cycles
 from mimdsim.costs.library.slices import dynamic_slice_1d_cycles
 from mimdsim.numerics import dense as numerics
-from mimdsim.program import Codelet, Field, Term, TileFormula
+from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula
 
 FORMATS = {1: "u8", 2: "f16", 4: "f32"}  # the library's cycles go by the bytes of an element
 
@@ -79,6 +79,7 @@ def slice_codelet(along: str, shift: int) -> Codelet:
         along=ALONG[along],
         cost=slice_formula(4),
         code_bytes=320,
+        extents={"elements": Size("now")},
     )
 
 
@@ -99,6 +100,7 @@ def update_codelet(along: str, shift: int = 0) -> Codelet:
         along=ALONG[along],
         cost=slice_formula(4),
         code_bytes=320,
+        extents={"elements": Size("now")},
     )
 
 
@@ -124,6 +126,7 @@ def _fill(name: str, box: tuple[str, ...], compute: Any) -> Codelet:
         along=("start", "stop"),
         cost=fill_formula(4),
         code_bytes=192,
+        extents={"elements": Size("target")},
     )
 
 
@@ -140,6 +143,7 @@ FILL_VECTOR = Codelet(
     along=("start", "stop"),
     cost=fill_formula(4),
     code_bytes=192,
+    extents={"elements": Size("target")},
 )
 
 FILL_SLOTS = Codelet(
@@ -150,12 +154,13 @@ FILL_SLOTS = Codelet(
     along=ALONG["slots"],
     cost=fill_formula(4),
     code_bytes=192,
+    extents={"elements": Size("target")},
 )
 
 
 SCALAR_ADD_CYCLES = 11 + 6 * (58 + 7)  # one integer on one tile: launch, prologue, one add
 SCALAR_ADD = TileFormula(
-    cycles=lambda extents, *_: SCALAR_ADD_CYCLES * extents["one"],
+    cycles=lambda extents, *_: SCALAR_ADD_CYCLES * extents["elements"],
     kind="published",
     source="PopLibs popops BinaryOp1DInPlace ADD int of one element (commit 7eac0f2), six contexts started",
 )
@@ -168,6 +173,7 @@ COUNT_TIMESTEP = Codelet(
     compute=numerics.count_on,
     cost=SCALAR_ADD,
     code_bytes=192,
+    extents={"elements": Size("timestep")},
 )
 
 OFFSET_FROM = Codelet(
@@ -181,6 +187,7 @@ OFFSET_FROM = Codelet(
     compute=numerics.offset_from,
     cost=SCALAR_ADD,
     code_bytes=192,
+    extents={"elements": Size("previous")},
 )
 
 COPY_CYCLES = 288  # launch and rendezvous of a copy by six contexts
@@ -211,6 +218,7 @@ COPY_COLUMNS = Codelet(
     along=("start", "stop"),
     cost=copy_formula(4),
     code_bytes=192,
+    extents={"elements": Size("target")},
 )
 
 RANDOM_OFFSETS = Codelet(
@@ -220,12 +228,13 @@ RANDOM_OFFSETS = Codelet(
     compute=numerics.random_offsets,
     cost=TileFormula(
         cycles=lambda extents, contexts, vector: uniform_cycles(
-            extents["one"], worker_contexts=contexts, vector_bytes=vector
+            extents["elements"], worker_contexts=contexts, vector_bytes=vector
         ),
         kind="published",
         source="PopLibs poprand Uniform cycle estimator (commit 7eac0f2)",
     ),
     code_bytes=256,
+    extents={"elements": Size("offsets")},
 )
 
 
@@ -259,6 +268,7 @@ SUM_REPLICAS = Codelet(
     cost=sum_formula(4),
     flops=(Term(bundles=1, extents=("elements", "replicas")),),
     code_bytes=320,
+    extents={"elements": Size("total"), "replicas": Length("replicas", 0)},
 )
 
 CODELETS = (

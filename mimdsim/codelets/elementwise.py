@@ -18,7 +18,7 @@ from mimdsim.costs.library import elementwise as library
 from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.numerics import elementwise as numerics
 from mimdsim.numerics import products
-from mimdsim.program import Codelet, Field, Term, TileFormula
+from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula
 
 BOX = ("row_start:row_stop", "start:stop")
 BOX_COLUMNS = ("row_start", "row_stop", "start", "stop")
@@ -91,6 +91,7 @@ def _on_boxes(
         cost=calls_formula(*calls),
         flops=(Term(bundles=sum(call not in ("select", "one or zero") for call in calls), extents=("elements",)),),
         code_bytes=CALL_BYTES * len(set(calls)),
+        extents={"elements": Size(fields[0][0])},
     )
 
 
@@ -170,6 +171,7 @@ FILL_BOXES = Codelet(
     compute=products.fill_boxes,
     cost=fill_formula(4),
     code_bytes=192,
+    extents={"elements": Size("target")},
 )
 
 FILL_STATES = replace(
@@ -186,13 +188,14 @@ ARRANGE_BOXES = Codelet(
     compute=products.copy_boxes,
     cost=copy_formula(4),
     code_bytes=192,
+    extents={"elements": Size("target")},
 )
 
 TRANSPOSED_ROWS, TRANSPOSED_COLUMNS = 16, 8  # a group of outputs by a group of inputs of the matrix unit in float32
 
 
 def _transpose_cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
-    counts, which = np.unique(np.asarray(extents["matrices"]), return_inverse=True)
+    counts, which = np.unique(extents["groups_of_outputs"] * extents["groups_of_inputs"], return_inverse=True)
     each = [
         transpose_cycles(int(count), TRANSPOSED_ROWS, TRANSPOSED_COLUMNS, dtype="f32", worker_contexts=worker_contexts)
         for count in counts
@@ -210,6 +213,10 @@ TRANSPOSE_BOXES = replace(
         "matrix unit",
     ),
     code_bytes=512,
+    extents={
+        "groups_of_outputs": Length("target", 0, per=TRANSPOSED_ROWS),
+        "groups_of_inputs": Length("target", 1, per=TRANSPOSED_COLUMNS),
+    },
 )
 
 
@@ -228,6 +235,7 @@ def slice_boxes(shift: int, states: bool) -> Codelet:
         compute=products.move_states if states else products.move_boxes,
         cost=slice_formula(4),
         code_bytes=320,
+        extents={"elements": Size("now")},
     )
 
 
@@ -246,6 +254,7 @@ def update_boxes(states: bool) -> Codelet:
         compute=products.move_states if states else products.move_boxes,
         cost=slice_formula(4),
         code_bytes=320,
+        extents={"elements": Size("now")},
     )
 
 

@@ -6,7 +6,7 @@ compute stays in float32 (`Variable.stored_bytes`), and what they write is round
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -16,7 +16,8 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import dense, losses, neurons, spikes, training, truncation, wiring
 from mimdsim.codelets.launch import SUBWORD_STORE_BUNDLES, SUBWORD_STORE_SOURCE
-from mimdsim.program import Codelet, Term, TileFormula, WorkerBundles
+from mimdsim.program import Codelet, Length, Term, TileFormula, WorkerBundles
+from mimdsim.program.extents import Extent
 
 # A surrogate in half: threshold, state, incoming gradient and adjoint to float, the sum back to half; division is a
 # float operation (PopLibs operation tables).
@@ -95,7 +96,7 @@ _POOLS = [losses.pool_codelet(what, by_timestep).name for what, by_timestep in l
 for _name, _loops in (
     (losses.CROSS_ENTROPY_BY_TIMESTEP.name, ("timesteps", "classes")),
     (losses.SQUARED_ERROR.name, ("classes",)),
-    *((name, ("timesteps", "neurons")) for name in _POOLS),
+    *((name, ("elements",)) for name in _POOLS),
 ):
     HALF[_name] = Change(
         more=(Term(bundles=1 + SUBWORD_STORE_BUNDLES, extents=_loops),),
@@ -150,7 +151,7 @@ def in_format(
         return replace(codelet, name=f"{codelet.name}<{moved_bytes} bytes>", cost=FORMULAS[cost](moved_bytes))
     if value_bytes == 2 and codelet.name in HALF:
         cost = _changed(cost, HALF[codelet.name])
-        return replace(codelet, name=f"{codelet.name}<half>", cost=cost)
+        return replace(codelet, name=f"{codelet.name}<half>", cost=cost, extents=_in_quads(codelet.extents))
     if id_bytes == 2 and codelet.name in SHORT_IDS:
         return replace(codelet, name=f"{codelet.name}<short ids>", cost=_changed(cost, SHORT_IDS[codelet.name]))
     return codelet
@@ -166,6 +167,15 @@ def _in_floats(cost: TileFormula) -> TileFormula:
 
     source = f"{cost.source}; 3 conversions per pair: weight and gradient to float, the weight back"
     return replace(cost, cycles=cycles, kind="derived", source=source)
+
+
+def _in_quads(extents: Mapping[str, Extent]) -> dict[str, Extent]:
+    """Four halves a turn where there were two floats."""
+    changed = dict(extents)
+    pairs = changed.pop("pairs", None)
+    if isinstance(pairs, Length):
+        changed["quads"] = replace(pairs, per=2 * pairs.per)
+    return changed
 
 
 def _changed(cost: WorkerBundles, change: Change) -> WorkerBundles:

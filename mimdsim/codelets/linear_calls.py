@@ -12,7 +12,7 @@ from functools import lru_cache
 from mimdsim.codelets import linear_neurons
 from mimdsim.codelets.elementwise import CALL_BYTES, SURROGATE_CALLS, calls_formula
 from mimdsim.codelets.linear_terms import Shape, Structure
-from mimdsim.program import Codelet, Term
+from mimdsim.program import Codelet, Length, Size, Term
 
 TOLD = ("above scalar",)  # who fired
 
@@ -38,6 +38,8 @@ def _sum_calls(terms: tuple[Shape, ...], states: int, *, transposed: bool = Fals
 
 def _as_calls(codelet: Codelet, calls: tuple[str, ...]) -> Codelet:
     calls = calls or ("times scalar in place",)
+    samples = codelet.extents["samples"]
+    assert isinstance(samples, Length)
     arithmetic = sum(call not in ("select", "one or zero") for call in calls) or 1
     return replace(
         codelet,
@@ -45,6 +47,7 @@ def _as_calls(codelet: Codelet, calls: tuple[str, ...]) -> Codelet:
         cost=calls_formula(*calls),
         flops=(Term(bundles=arithmetic, extents=("elements",)),),
         code_bytes=CALL_BYTES * len(set(calls)),
+        extents={"elements": Size(samples.field)},
     )
 
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from mimdsim.codelets.launch import SOURCE, SURROGATE_PAIRABLE, overhead_bundles
 from mimdsim.codelets.linear_terms import LOOP_BUNDLES, Structure
+from mimdsim.codelets.neurons import by_neuron
 from mimdsim.codelets.surrogates import COSTS, at_an_id
 from mimdsim.numerics import linear_neurons as numerics
-from mimdsim.program import Codelet, Field, Term, WorkerBundles
+from mimdsim.program import Codelet, Field, Hits, Length, Listed, Lists, Spikes, Term, WorkerBundles
 
 OWN_COUNT = (
     "instruction count of our own in the manner of the published codelets, each instruction alone: states, current and "
@@ -92,6 +93,7 @@ def update(structure: Structure, source: str) -> Codelet:
         cost=_cost(each, fields, _immediates(structure)),
         flops=(Term(bundles=2 * len(structure.terms) + 2 * len(structure.readout), extents=WORK),),
         code_bytes=256 + 16 * each,
+        extents=by_neuron("u"),
     )
 
 
@@ -113,6 +115,7 @@ def gradient(structure: Structure, source: str) -> Codelet:
         cost=_cost(each, fields, _immediates(structure)),
         flops=(Term(bundles=2 * len(structure.terms), extents=WORK),),
         code_bytes=256 + 16 * each,
+        extents=by_neuron("q"),
     )
 
 
@@ -153,6 +156,7 @@ def full_gradient(structure: Structure, reads: tuple[str, ...], surrogate: str) 
         cost=WorkerBundles(fixed=fixed, terms=terms, kind="derived", source=f"{OWN_COUNT}{about}"),
         flops=(Term(bundles=4 * len(structure.terms), extents=WORK),),
         code_bytes=512 + 16 * int(each),
+        extents=simple.extents,
     )
 
 
@@ -172,6 +176,7 @@ def readout_gradient(structure: Structure) -> Codelet:
         cost=_cost(each, fields, len(reading)),
         flops=(Term(bundles=2 * len(reading), extents=WORK),),
         code_bytes=256 + 16 * each,
+        extents=by_neuron("du"),
     )
 
 
@@ -209,6 +214,7 @@ def state_gradient(structure: Structure, surrogate: str) -> Codelet:
         ),
         flops=(Term(bundles=COSTS[surrogate].flops + 2 * len(reading), extents=("hits",)),),
         code_bytes=832,
+        extents={"listed": Lists(Listed), "hits": Lists(Hits, ("listed",))},
     )
 
 
@@ -229,6 +235,7 @@ def dense_state_gradient(structure: Structure, surrogate: str) -> Codelet:
         cost=replace(cost, source=f"{OWN_COUNT}; {COSTS[surrogate].count} for the surrogate"),
         flops=(Term(bundles=COSTS[surrogate].flops + 2 * len(reading), extents=WORK),),
         code_bytes=256 + 16 * each,
+        extents=by_neuron("u"),
     )
 
 
@@ -257,6 +264,7 @@ EMITTED_FLAGS = Codelet(
         source=f"{SOURCE}; counted by us: 3 per neuron cleared, 4 per spike, 2 per spike of the tile's neurons",
     ),
     code_bytes=320,
+    extents={"neurons": Length("flags", 1), "spikes": Lists(Spikes), "hits": Lists(Hits, ("spikes",))},
 )
 
 EMITTED_GRADIENT = Codelet(
@@ -279,4 +287,5 @@ EMITTED_GRADIENT = Codelet(
         source=f"{SOURCE}; counted by us: 5 per listed id, 1 more per id of the tile's neurons",
     ),
     code_bytes=320,
+    extents={"listed": Lists(Listed), "hits": Lists(Hits, ("listed",))},
 )

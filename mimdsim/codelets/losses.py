@@ -11,7 +11,7 @@ import numpy as np
 
 from mimdsim.codelets.launch import overhead_bundles
 from mimdsim.numerics import losses as numerics
-from mimdsim.program import Codelet, Field, Term, TileFormula, WorkerBundles
+from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, WorkerBundles
 
 COUNT_SPIKES = Codelet(
     name="CountSpikes",
@@ -29,6 +29,7 @@ COUNT_SPIKES = Codelet(
         source="about 8 bundles per timestep: loop over a short list, one read-modify-write per spike",
     ),
     code_bytes=256,
+    extents={"timesteps": Length("ids", 0), "classes": Length("totals", 1)},
 )
 
 CROSS_ENTROPY = Codelet(
@@ -50,6 +51,7 @@ CROSS_ENTROPY = Codelet(
     ),
     flops=(Term(bundles=6, extents=("classes",)),),
     code_bytes=512,
+    extents={"classes": Length("totals", 1)},
 )
 
 LIST_COUNT_GRADIENT = Codelet(
@@ -69,9 +71,16 @@ LIST_COUNT_GRADIENT = Codelet(
         source="about 4 bundles per slot: load id, load gradient, select, store",
     ),
     code_bytes=256,
+    extents={"timesteps": Length("g", 0), "capacity": Length("g", 2)},
 )
 
-COUNT_LAST = replace(COUNT_SPIKES, name="CountLast", constants=("first",), compute=numerics.count_last)
+COUNT_LAST = replace(
+    COUNT_SPIKES,
+    name="CountLast",
+    constants=("first",),
+    compute=numerics.count_last,
+    extents={**COUNT_SPIKES.extents, "timesteps": Length("ids", 0, after="first")},
+)
 LIST_LAST_GRADIENT = replace(
     LIST_COUNT_GRADIENT, name="ListLastGradient", constants=("first",), compute=numerics.list_last_gradient
 )
@@ -92,6 +101,7 @@ EMITTED_ROWS = Codelet(
         source="about 8 bundles per timestep as for counting spikes, a store per neuron to clear",
     ),
     code_bytes=256,
+    extents={"timesteps": Length("rows", 0), "neurons": Length("rows", 2)},
 )
 
 LISTED_OF = replace(
@@ -121,6 +131,7 @@ CROSS_ENTROPY_BY_TIMESTEP = replace(
         source="the cross-entropy of one row, for every timestep",
     ),
     flops=(Term(bundles=6, extents=("timesteps", "classes")),),
+    extents={"timesteps": Length("totals", 0), "classes": Length("totals", 2)},
 )
 
 SQUARED_ERROR = replace(
@@ -160,12 +171,13 @@ def pool_codelet(what: str, by_timestep: bool) -> Codelet:
         compute=POOLS[what, by_timestep],
         cost=WorkerBundles(
             fixed=overhead_bundles(scalars=1, vectors=2),
-            terms=(Term(bundles=3, extents=("timesteps", "neurons")),),
+            terms=(Term(bundles=3, extents=("elements",)),),
             kind="assumed",
             source="load, add or store, next address per neuron and timestep",
         ),
-        flops=(Term(bundles=1, extents=("timesteps", "neurons")),) if what == "Pool" else (),
+        flops=(Term(bundles=1, extents=("elements",)),) if what == "Pool" else (),
         code_bytes=192,
+        extents={"elements": Size(given if what == "Pool" else made)},
     )
 
 
@@ -202,9 +214,9 @@ FACTOR = ("factor",)
 
 def _columns(
     name: str, fields: tuple[Field, ...], compute: Callable[..., None], formula: Callable[[int], TileFormula],
-    constants: tuple[str, ...] = (),
+    elements: str, constants: tuple[str, ...] = (),
 ) -> Codelet:  # fmt: skip
-    """A vertex per tile on the columns of its neurons."""
+    """A vertex per tile on the columns of its neurons, over all `elements` of a field."""
     return Codelet(
         name=name,
         fields=fields,
@@ -214,15 +226,16 @@ def _columns(
         cost=formula(4),
         flops=(Term(bundles=1, extents=("elements",)),),
         code_bytes=256,
+        extents={"elements": Size(elements)},
     )
 
 
-ADD_TIMESTEPS = _columns("AddTimesteps", (U, SCORES), numerics.add_timesteps, ADD_FORMULA, FACTOR)
-TAKE_LAST = _columns("TakeLast", (U, SCORES), numerics.take_last, ADD_FORMULA)
-HIGHEST = _columns("Highest", (U, SCORES), numerics.highest, ADD_FORMULA)
-SPREAD_TIMESTEPS = _columns("SpreadTimesteps", (GRADIENT, DU), numerics.spread_timesteps, STORE_FORMULA, FACTOR)
-GIVE_LAST = _columns("GiveLast", (GRADIENT, DU), numerics.give_last, STORE_FORMULA)
-GIVE_HIGHEST = _columns("GiveHighest", (GRADIENT, U, DU), numerics.give_highest, CHOOSE_FORMULA)
+ADD_TIMESTEPS = _columns("AddTimesteps", (U, SCORES), numerics.add_timesteps, ADD_FORMULA, "u", FACTOR)
+TAKE_LAST = _columns("TakeLast", (U, SCORES), numerics.take_last, ADD_FORMULA, "scores")
+HIGHEST = _columns("Highest", (U, SCORES), numerics.highest, ADD_FORMULA, "u")
+SPREAD_TIMESTEPS = _columns("SpreadTimesteps", (GRADIENT, DU), numerics.spread_timesteps, STORE_FORMULA, "du", FACTOR)
+GIVE_LAST = _columns("GiveLast", (GRADIENT, DU), numerics.give_last, STORE_FORMULA, "du")
+GIVE_HIGHEST = _columns("GiveHighest", (GRADIENT, U, DU), numerics.give_highest, CHOOSE_FORMULA, "du")
 ADD_COLUMNS = _columns(
     "AddColumns",
     (
@@ -231,6 +244,7 @@ ADD_COLUMNS = _columns(
     ),
     numerics.add_columns,
     SUM_IN_PLACE_FORMULA,
+    "adjoint",
 )
 
 COUNT_LISTED = Codelet(
@@ -248,6 +262,7 @@ COUNT_LISTED = Codelet(
         source="load, add, next address per timestep",
     ),
     code_bytes=128,
+    extents={"timesteps": Length("counts", 0)},
 )
 
 FIRING_PENALTY = Codelet(
@@ -268,6 +283,7 @@ FIRING_PENALTY = Codelet(
     ),
     flops=(Term(bundles=1, extents=("samples",)),),
     code_bytes=192,
+    extents={"samples": Length("spikes", 0)},
 )
 
 ADD_EVEN = Codelet(
@@ -282,6 +298,7 @@ ADD_EVEN = Codelet(
     cost=SUM_IN_PLACE_FORMULA(4),
     flops=(Term(bundles=1, extents=("elements",)),),
     code_bytes=192,
+    extents={"elements": Size("total")},
 )
 
 CODELETS = (

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.program import Codelet, Field, Term, WorkerBundles
+from mimdsim.program import Codelet, Field, Length, Term, WorkerBundles
 
 
 def _dot(row: np.ndarray, vector: np.ndarray, partial: np.ndarray) -> None:
@@ -64,6 +64,7 @@ def _variant(name: str, fields: tuple[Field, ...], compute: Any, extent: str, co
         ),
         flops=(Term(bundles=2 if name == "DotProduct" else 1, extents=(extent,)),),
         code_bytes=128,
+        extents={extent: Length(fields[0].name, 1), f"{extent}_pairs": Length(fields[0].name, 1, per=2)},
     )
 
 

@@ -21,7 +21,30 @@ from mimdsim.codelets.launch import (
 )
 from mimdsim.costs.library.broadcasts import bias_add_cycles
 from mimdsim.numerics import neurons as numerics
-from mimdsim.program import Codelet, Field, Term, TileFormula, WorkerBundles
+from mimdsim.program import (
+    Codelet,
+    Field,
+    Hits,
+    Length,
+    Listed,
+    Lists,
+    Spikes,
+    Term,
+    TileFormula,
+    WorkerBundles,
+)
+from mimdsim.program.extents import Extent
+
+
+def vectors_of(field: str, axis: int) -> dict[str, Extent]:
+    """Neurons along an axis of a field's box, and the pairs of them that 64-bit loads take (`formats`: of halves)."""
+    return {"neurons": Length(field, axis), "pairs": Length(field, axis, per=2)}
+
+
+def by_neuron(field: str) -> dict[str, Extent]:
+    """Samples and neurons of a field whose box is a part of a matrix [samples, neurons]."""
+    return {"samples": Length(field, 0), "neurons": Length(field, 1)}
+
 
 LIF_UPDATE = Codelet(
     name="LifUpdate",
@@ -47,6 +70,7 @@ LIF_UPDATE = Codelet(
     ),
     flops=(Term(bundles=1, extents=("spikes", "neurons")), Term(bundles=3, extents=("neurons",))),
     code_bytes=640,
+    extents={"spikes": Lists(Spikes), **vectors_of("v", 1)},
 )
 
 LIF_UPDATE_DENSE = replace(
@@ -66,6 +90,7 @@ LIF_UPDATE_DENSE = replace(
         kind="derived",
         source=f"{SOURCE}; the update from listed ids, with 4-5 per byte looked at as in the scan of flags",
     ),
+    extents={**LIF_UPDATE.extents, "inputs": Length("row", 1)},
 )
 
 LIF_INTEGRATE = Codelet(
@@ -83,6 +108,7 @@ LIF_INTEGRATE = Codelet(
     ),
     flops=(Term(bundles=3, extents=("neurons",)),),
     code_bytes=384,
+    extents={"neurons": Length("v", 1)},
 )
 
 STATE_GRADIENT = Codelet(
@@ -110,6 +136,7 @@ STATE_GRADIENT = Codelet(
     ),
     flops=(Term(bundles=6, extents=("hits",)),),
     code_bytes=768,
+    extents={"listed": Lists(Listed), "hits": Lists(Hits, ("listed",))},
 )
 
 
@@ -138,6 +165,7 @@ STATE_GRADIENT_ROW = Codelet(
     ),
     flops=(Term(bundles=6, extents=("listed",)),),
     code_bytes=768,
+    extents={"listed": Lists(Listed)},
 )
 
 
@@ -192,6 +220,7 @@ DECAY_GRADIENT = Codelet(
     cost=scale_formula(4),
     flops=(Term(bundles=1, extents=("samples", "neurons")),),
     code_bytes=256,
+    extents=by_neuron("dv"),
 )
 
 MASKED_DECAY_GRADIENT = Codelet(
@@ -208,6 +237,7 @@ MASKED_DECAY_GRADIENT = Codelet(
     cost=masked_scale_formula(4),
     flops=(Term(bundles=2, extents=("samples", "neurons")),),
     code_bytes=320,
+    extents=by_neuron("dv"),
 )
 
 CURRENT_GRADIENT = Codelet(
@@ -222,6 +252,7 @@ CURRENT_GRADIENT = Codelet(
     cost=scale_formula(4),
     flops=(Term(bundles=1, extents=("samples", "neurons")),),
     code_bytes=256,
+    extents=by_neuron("q"),
 )
 
 CODELETS = (

@@ -10,7 +10,7 @@ import numpy as np
 from mimdsim.costs.library.casts import cast_1d_cycles
 from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.costs.library.reductions import reduce_add_cycles
-from mimdsim.program import Codelet, Field, Term, TileFormula
+from mimdsim.program import Codelet, Column, Field, Length, Size, Term, TileFormula
 
 POPLIN = "PopLibs lib/poplin/PerformanceEstimation.hpp (7eac0f2)"
 NUMPY = {"f16": "float16", "f32": "float32"}
@@ -108,6 +108,11 @@ def product_codelet(dtype: str, partials_dtype: str, units: int, channels: int, 
         cost=TileFormula(cycles=cycles, kind="published", source=f"ConvPartial1x1Out, {POPLIN}"),
         flops=(Term(bundles=2, extents=("products",)),),
         code_bytes=1024,
+        extents={
+            "positions": Column("positions"),
+            "out_groups": Column("rows", per=units),
+            "in_groups": Column("inner", per=channels),
+        },
     )
 
 
@@ -141,6 +146,7 @@ def sum_codelet(dtype: str, partials_dtype: str) -> Codelet:
         cost=TileFormula(cycles=cycles, kind="published", source=f"ReduceAdd, {POPLIN}"),
         flops=(Term(bundles=1, extents=("outputs", "partials")),),
         code_bytes=512,
+        extents={"outputs": Length("partials", 1), "partials": Length("partials", 0)},
     )
 
 
@@ -174,4 +180,5 @@ def cast_codelet(dtype: str, partials_dtype: str) -> Codelet:
             cycles=cycles, kind="published", source="Cast1D, PopLibs lib/popops/PerformanceEstimation.cpp (7eac0f2)"
         ),
         code_bytes=256,
+        extents={"outputs": Size("total")},
     )

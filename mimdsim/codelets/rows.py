@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from mimdsim.codelets.elementwise import BOX, BOX_COLUMNS, CALL_BYTES, calls_formula
+from mimdsim.codelets.neurons import by_neuron
 from mimdsim.costs.library.broadcasts import bias_add_cycles
 from mimdsim.costs.library.reductions import reduce_add_cycles
 from mimdsim.numerics import elementwise as numerics
-from mimdsim.program import Codelet, Field, Term, TileFormula
+from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula
 
 ROW = (":", "start:stop")
 
@@ -43,6 +44,7 @@ def _with_row(name: str, compute: Any) -> Codelet:
         ),
         flops=(Term(bundles=1, extents=("elements",)),),
         code_bytes=CALL_BYTES,
+        extents={"elements": Size("target"), **by_neuron("target")},
     )
 
 
@@ -82,6 +84,7 @@ SUM_SAMPLES = Codelet(
     cost=TileFormula(cycles=_sum_samples_cycles, kind="published", source=REDUCE_SOURCE),
     flops=(Term(bundles=1, extents=("elements",)),),
     code_bytes=512,
+    extents={"elements": Size("source"), **by_neuron("source")},
 )
 
 SUM_PRODUCTS = Codelet(
@@ -94,6 +97,7 @@ SUM_PRODUCTS = Codelet(
     ),
     flops=(Term(bundles=2, extents=("elements",)),),
     code_bytes=512 + CALL_BYTES,
+    extents={"elements": Size("one"), **by_neuron("one")},
 )
 
 ADD_PIECES = Codelet(
@@ -114,6 +118,7 @@ ADD_PIECES = Codelet(
     ),
     flops=(Term(bundles=1, extents=("elements", "pieces")),),
     code_bytes=512 + CALL_BYTES,
+    extents={"elements": Size("total"), "pieces": Length("pieces", 0)},
 )
 
 CODELETS = (ADD_ROW, MULTIPLY_ROW, SUM_SAMPLES, SUM_PRODUCTS, ADD_PIECES)

@@ -14,8 +14,23 @@ from mimdsim.codelets.launch import (
     SUBWORD_STORE_SOURCE,
     overhead_bundles,
 )
+from mimdsim.codelets.neurons import vectors_of
 from mimdsim.numerics import spikes as numerics
-from mimdsim.program import Codelet, Field, Term, TileFormula, WorkerBundles
+from mimdsim.program import (
+    Codelet,
+    Field,
+    Hits,
+    Length,
+    Listed,
+    Lists,
+    Size,
+    Spikes,
+    SpikesOver,
+    Term,
+    TileFormula,
+    Within,
+    WorkerBundles,
+)
 
 FLAG_SPIKES = Codelet(
     name="FlagSpikes",
@@ -52,6 +67,8 @@ FLAG_SPIKES_ABOVE = Codelet(
     code_bytes=192,
 )
 
+ROW_HITS = Lists(Hits, ("spikes", "gradient"), by="row")  # of the row of flags: true spikes, gradient entries
+
 SCAN_FLAGS = Codelet(
     name="ScanFlags",
     fields=(
@@ -72,6 +89,7 @@ SCAN_FLAGS = Codelet(
         source=f"{SOURCE}; 4-5 per flag and 3 per hit, early exit at capacity left out",
     ),
     code_bytes=320,
+    extents={"states": Length("flags", 2), "hits": ROW_HITS},
 )
 
 COMBINE_WORKERS = Codelet(
@@ -91,6 +109,7 @@ COMBINE_WORKERS = Codelet(
         source=f"{SOURCE}; 3-4 per id, about 6 per worker list",
     ),
     code_bytes=320,
+    extents={"workers": Length("worker_ids", 0), "hits": ROW_HITS},
 )
 
 COMBINE_TILES = Codelet(
@@ -110,6 +129,7 @@ COMBINE_TILES = Codelet(
         source=f"{SOURCE}; 3-4 per id, about 6 per tile list",
     ),
     code_bytes=384,
+    extents={"lists": Length("tile_ids", 0), "listed": Lists(Listed)},
 )
 
 ROW_VECTOR = 8  # neurons of a dense row that one 64-bit store clears
@@ -134,6 +154,7 @@ SPIKES_TO_DENSE = Codelet(
         source=f"instruction count of our own: 3 per 64 bits cleared, 4 per spike and {SUBWORD_STORE_SOURCE}",
     ),
     code_bytes=320,
+    extents={"spikes": Lists(Spikes), "vectors": Length("row", 1, per=ROW_VECTOR)},
 )
 
 WEIGHT_GRADIENT = Codelet(
@@ -158,6 +179,7 @@ WEIGHT_GRADIENT = Codelet(
     ),
     flops=(Term(bundles=1, extents=("spikes", "neurons")),),
     code_bytes=512,
+    extents={"spikes": Lists(SpikesOver), "samples": Length("q", 0), **vectors_of("q", 1)},
 )
 
 INPUT_GRADIENT = Codelet(
@@ -179,6 +201,7 @@ INPUT_GRADIENT = Codelet(
     ),
     flops=(Term(bundles=2, extents=("listed", "neurons")),),
     code_bytes=512,
+    extents={"listed": Lists(Listed), **vectors_of("q", 1)},
 )
 
 REDUCE_PARTS = Codelet(
@@ -192,12 +215,13 @@ REDUCE_PARTS = Codelet(
     compute=numerics.reduce_parts,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=2, vectors=3),
-        terms=(Term(bundles=1, extents=("parts",), pairable=0.5),),  # a pair of parts: load, add
+        terms=(Term(bundles=1, extents=("listed", "parts"), pairable=0.5),),  # a pair of parts: load, add
         kind="derived",
         source=f"{SOURCE}; load and add per pair of parts, vectorised by the compiler; nothing when not listed",
     ),
-    flops=(Term(bundles=1, extents=("parts",)),),
+    flops=(Term(bundles=1, extents=("listed", "parts")),),
     code_bytes=256,
+    extents={"listed": Lists(Within), "parts": Length("partial", 0)},
 )
 
 
@@ -232,6 +256,7 @@ REDUCE_GROUPS = Codelet(
     cost=reduce_groups_formula(4),
     flops=(Term(bundles=1, extents=("outputs", "groups")),),
     code_bytes=320,
+    extents={"outputs": Size("g"), "groups": Length("stage", 0)},
 )
 
 CODELETS = (

@@ -10,7 +10,7 @@ import numpy as np
 
 from mimdsim.codelets.launch import overhead_bundles
 from mimdsim.numerics import training as numerics
-from mimdsim.program import Codelet, Field, Term, TileFormula, WorkerBundles
+from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, WorkerBundles
 
 UPDATE_FIELDS = (
     Field(name="w", access="update", box=(":", "start:stop")),
@@ -62,6 +62,7 @@ SGD = Codelet(
     cost=sgd_formula(4),
     flops=(Term(bundles=2, extents=("elements",)),),
     code_bytes=320,
+    extents={"elements": Size("w")},
 )
 
 ADAM = Codelet(
@@ -79,6 +80,7 @@ ADAM = Codelet(
     cost=adam_formula(4),
     flops=(Term(bundles=12, extents=("elements",)),),
     code_bytes=640,
+    extents={"elements": Size("w")},
 )
 
 
@@ -156,6 +158,7 @@ def update_codelet(kind: str, scheduled: bool) -> Codelet:
         cost=UPDATE_FORMULAS[kind, scheduled](4),
         flops=(Term(bundles=_FLOPS[kind], extents=("elements",)),),
         code_bytes=_CODE_BYTES[kind],
+        extents={"elements": Size("w")},
     )
 
 
@@ -196,6 +199,7 @@ SUM_SQUARES = Codelet(
     cost=squares_formula(4),
     flops=(Term(bundles=2, extents=("elements",)),),
     code_bytes=256,
+    extents={"elements": Size("gradient")},
 )
 
 ADD_PARTS = Codelet(
@@ -214,6 +218,7 @@ ADD_PARTS = Codelet(
     ),
     flops=(Term(bundles=1, extents=("parts",)),),
     code_bytes=128,
+    extents={"parts": Length("partial", 0)},
 )
 
 CLIP_FACTOR = Codelet(
@@ -233,6 +238,7 @@ CLIP_FACTOR = Codelet(
     ),
     flops=(Term(bundles=1, extents=("weights",)),),
     code_bytes=192,
+    extents={"weights": Length("totals", 0)},
 )
 
 SCALE_ALL = Codelet(
@@ -246,6 +252,7 @@ SCALE_ALL = Codelet(
     cost=scale_all_formula(4),
     flops=(Term(bundles=1, extents=("elements",)),),
     code_bytes=256,
+    extents={"elements": Size("gradient")},
 )
 
 CODELETS = (

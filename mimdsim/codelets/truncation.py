@@ -8,7 +8,7 @@ from typing import Any
 from mimdsim.codelets.dense import RANDOM_OFFSETS
 from mimdsim.codelets.spikes import COMBINE_TILES, COMBINE_WORKERS, SCAN_FLAGS
 from mimdsim.numerics import truncation as numerics
-from mimdsim.program import Codelet, Field, Term, WorkerBundles
+from mimdsim.program import Codelet, Field, Size, Term, WorkerBundles
 
 DRAW_STARTS = Codelet(
     name="DrawStarts",
@@ -21,6 +21,7 @@ DRAW_STARTS = Codelet(
     compute=numerics.draw_starts,
     cost=RANDOM_OFFSETS.cost,
     code_bytes=256,
+    extents={"elements": Size("random")},
 )
 
 

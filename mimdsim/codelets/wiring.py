@@ -11,10 +11,23 @@ from functools import lru_cache
 from typing import Any
 
 from mimdsim.codelets.launch import SOURCE, overhead_bundles
-from mimdsim.codelets.neurons import LIF_UPDATE, LIF_UPDATE_DENSE, scale_cycles
+from mimdsim.codelets.neurons import LIF_UPDATE, LIF_UPDATE_DENSE, by_neuron, scale_cycles, vectors_of
 from mimdsim.costs.library.elementwise import binary_1d_cycles
 from mimdsim.numerics import wiring as numerics
-from mimdsim.program import Codelet, Field, Term, TileFormula, WorkerBundles
+from mimdsim.program import (
+    Codelet,
+    Field,
+    Hits,
+    Length,
+    Listed,
+    Lists,
+    Size,
+    Spikes,
+    SpikesOver,
+    Term,
+    TileFormula,
+    WorkerBundles,
+)
 
 OWN = "instruction count of our own in the manner of the published codelets"
 IDS = (
@@ -41,6 +54,7 @@ SYNAPSE_CURRENT = Codelet(
     ),
     flops=(Term(bundles=1, extents=("spikes", "neurons")),),
     code_bytes=512,
+    extents={"spikes": Lists(Spikes), **vectors_of("current", 1)},
 )
 
 SYNAPSE_CURRENT_DENSE = replace(
@@ -58,6 +72,7 @@ SYNAPSE_CURRENT_DENSE = replace(
         kind="derived",
         source=f"{SOURCE}; the sum of the update from a row of bytes; {OWN}: 4 per pair to store it",
     ),
+    extents={**SYNAPSE_CURRENT.extents, "inputs": Length("row", 1)},
 )
 
 SELF_SYNAPSE = Codelet(
@@ -77,6 +92,7 @@ SELF_SYNAPSE = Codelet(
         source=f"{OWN}: 3 per pair cleared, 4 per spike as in the state gradient, 2 per spike of the tile's neurons",
     ),
     code_bytes=384,
+    extents={"spikes": Lists(Spikes), "hits": Lists(Hits, ("spikes",)), "pairs": Length("current", 1, per=2)},
 )
 
 SELF_SYNAPSE_DENSE = replace(
@@ -92,6 +108,7 @@ SELF_SYNAPSE_DENSE = replace(
         kind="derived",
         source=f"{OWN}: 6 per neuron",
     ),
+    extents={"neurons": Length("current", 1)},
 )
 
 
@@ -135,6 +152,7 @@ BIAS_ADD = Codelet(
     cost=bias_formula(4),
     flops=(Term(bundles=1, extents=("samples", "neurons")),),
     code_bytes=256,
+    extents=by_neuron("current"),
 )
 
 ADD_COLUMNS = Codelet(
@@ -149,6 +167,7 @@ ADD_COLUMNS = Codelet(
     cost=add_formula(4),
     flops=(Term(bundles=1, extents=("elements",)),),
     code_bytes=256,
+    extents={"elements": Size("total")},
 )
 
 ADD_SLOTS = Codelet(
@@ -163,6 +182,7 @@ ADD_SLOTS = Codelet(
     cost=add_formula(4),
     flops=(Term(bundles=1, extents=("elements",)),),
     code_bytes=256,
+    extents={"elements": Size("total")},
 )
 
 REPLICA = ("replica", "sample_start", "sample_stop", "start", "stop")
@@ -192,6 +212,7 @@ SELF_WEIGHT_GRADIENT = Codelet(
     ),
     flops=(Term(bundles=1, extents=("hits",)),),
     code_bytes=448,
+    extents={"spikes": Lists(SpikesOver), "hits": Lists(Hits, ("spikes",)), "samples": Length("q", 0)},
 )
 
 SELF_INPUT_GRADIENT = Codelet(
@@ -216,6 +237,7 @@ SELF_INPUT_GRADIENT = Codelet(
     ),
     flops=(Term(bundles=1, extents=("hits",)),),
     code_bytes=448,
+    extents={"listed": Lists(Listed), "hits": Lists(Hits, ("listed",))},
 )
 
 BIAS_GRADIENT = Codelet(
@@ -238,6 +260,7 @@ BIAS_GRADIENT = Codelet(
     ),
     flops=(Term(bundles=1, extents=("samples", "neurons")),),
     code_bytes=320,
+    extents={"samples": Length("q", 0), **vectors_of("q", 1)},
 )
 
 CODELETS = (

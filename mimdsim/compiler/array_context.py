@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mimdsim.codelets import elementwise as codelets
-from mimdsim.compiler.context import Lowering, extents_of
+from mimdsim.compiler.context import Lowering
 from mimdsim.compiler.place_arrays import ArrayPlacement
 from mimdsim.compiler.product_place import Blocks
 from mimdsim.graph import Operation
 from mimdsim.program import Codelet, Program, TileMapping, VertexTable
-from mimdsim.program.codelet import Recorded
 
 
 @dataclass
@@ -57,11 +56,11 @@ class ArrayLowering(Lowering):
             self.storage[value] = (self.matrix(value, (rows, columns), blocks, category),)
         return self.storage[value][0]
 
-    def by_context(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    def by_context(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Every box of a layer's states; for vertices written by hand in a run of rows per worker context."""
         blocks, shares = self.states(layer), self.placement.worker_contexts
         if self.options.dense_neurons == "calls":
-            return blocks.tiles, blocks.columns, {**extents_of(blocks.columns), "elements": blocks.elements}
+            return blocks.tiles, blocks.columns
         share, box = (column.ravel() for column in np.indices((shares, len(blocks.tiles))))
         rows = blocks.row_stop - blocks.row_start
         begin = blocks.row_start[box] + (share * rows[box]) // shares
@@ -74,7 +73,7 @@ class ArrayLowering(Lowering):
             "start": blocks.start[box],
             "stop": blocks.stop[box],
         }
-        return blocks.tiles[box], columns, extents_of(columns)
+        return blocks.tiles[box], columns
 
     def plane(self, name: str, layer: str, category: str, dtype: str = "float32") -> str:
         """Declare a variable of [batch, neurons] that lies where the layer's neurons do."""
@@ -93,7 +92,6 @@ class ArrayLowering(Lowering):
         layer: str,
         *,
         constants: dict[str, object] | None = None,
-        extents: dict[str, np.ndarray] | None = None,
         columns: dict[str, np.ndarray] | None = None,
     ) -> VertexTable:
         """A table with one vertex for every box of `blocks`."""
@@ -103,7 +101,6 @@ class ArrayLowering(Lowering):
             tiles=blocks.tiles,
             operands=operands,
             columns={**blocks.columns, "chip": np.zeros(len(blocks.tiles), np.int64), **(columns or {})},
-            extents={"elements": blocks.elements, **(extents or {})},
             constants=constants or {},
         )
 
@@ -119,10 +116,10 @@ class ArrayLowering(Lowering):
 
     def over_matrix(
         self, codelet: Codelet, matrix: str, layer: str
-    ) -> tuple[Codelet, np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray | Recorded]]:
+    ) -> tuple[Codelet, np.ndarray, dict[str, np.ndarray]]:
         """As with sparse spikes, but one vertex per box."""
         blocks = self.blocks[matrix]
-        return codelets.on_boxes(codelet), blocks.tiles, blocks.columns, {"elements": blocks.elements}
+        return codelets.on_boxes(codelet), blocks.tiles, blocks.columns
 
     def fill(self, name: str, stage: str, layer: str) -> None:
         """Zero a matrix, or states."""
@@ -140,14 +137,11 @@ class ArrayLowering(Lowering):
             return source
         shape = self.variables[source].shape
         self.matrix(target, (shape[0], shape[1]), blocks, category)
-        height, width = blocks.row_stop - blocks.row_start, blocks.stop - blocks.start
-        matrices = -(-height // codelets.TRANSPOSED_ROWS) * -(-width // codelets.TRANSPOSED_COLUMNS)
         table = self.on_boxes(
             codelets.ARRANGE_BOXES if held.fastest == blocks.fastest else codelets.TRANSPOSE_BOXES,
             {"source": source, "target": target},
             blocks,
             layer,
-            extents={"matrices": matrices},
         )
         self.emit(f"arrange {target}", op, tables=(table,), mergeable=False)
         return target

@@ -12,7 +12,6 @@ from mimdsim.codelets.formats import in_format
 from mimdsim.compiler.placement import LayerPlacement, MappingOptions, Placement
 from mimdsim.graph import Layer, SpikingNetwork, Value
 from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
-from mimdsim.program.codelet import Recorded
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP
 from mimdsim.program.rows import boxes_of_runs
 
@@ -47,9 +46,9 @@ class Lowering:
     def placed(self, name: str) -> LayerPlacement:
         return next(layer for layer in self.placement.layers if layer.name == name)
 
-    def by_context(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Tiles, (row_start, row_stop, start, stop) and extents of one vertex per tile of a layer and worker context,
-        each with a share of the samples."""
+    def by_context(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Tiles and (row_start, row_stop, start, stop) of one vertex per tile of a layer and worker context, each with
+        a share of the samples."""
         placed, batch = self.placed(layer), self.network.batch
         shares = min(self.placement.worker_contexts, batch)
         edges = (np.arange(shares + 1) * batch) // shares
@@ -60,7 +59,7 @@ class Lowering:
             "start": placed.starts[tile],
             "stop": placed.stops[tile],
         }
-        return placed.tiles[tile], columns, extents_of(columns)
+        return placed.tiles[tile], columns
 
     def plane(self, name: str, layer: str, category: str, dtype: str = "float32") -> str:
         """Declare a variable of [batch, neurons] that lies where the layer's neurons do."""
@@ -206,7 +205,6 @@ class Lowering:
             tiles=tiles,
             operands={"target": held},
             columns={"start": starts, "stop": stops},
-            extents={"elements": stops - starts},
             constants={"value": value},
         )
         self.emit("set constants", "zeros", tables=(table,), layer=layer)
@@ -227,15 +225,13 @@ class Lowering:
 
     def over_matrix(
         self, codelet: Codelet, matrix: str, layer: str
-    ) -> tuple[Codelet, np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray | Recorded]]:
-        """The codelet, its tiles, columns and extents for work on all of a [rows, neurons] matrix where it lies.
+    ) -> tuple[Codelet, np.ndarray, dict[str, np.ndarray]]:
+        """The codelet, its tiles and columns for work on all of a [rows, neurons] matrix where it lies.
 
         `codelet` works on whole columns of the matrix (":", "start:stop"), one vertex per tile of the layer.
         """
         placed = self.placed(layer)
-        rows = int(np.prod(self.variables[matrix].shape[:-1]))
-        columns = {"start": placed.starts, "stop": placed.stops}
-        return codelet, placed.tiles, columns, {"elements": (placed.stops - placed.starts) * rows}
+        return codelet, placed.tiles, {"start": placed.starts, "stop": placed.stops}
 
     # ---- supersteps
 
@@ -325,11 +321,6 @@ def layer_of(network: SpikingNetwork, name: str) -> str:
     """The layer of a body value: 'hidden0' of 'u.hidden0' and of 'current.hidden0.sum'."""
     rest = name.split(".", 1)[1]
     return next((layer.name for layer in network.layers if f"{rest}.".startswith(f"{layer.name}.")), rest)
-
-
-def extents_of(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Samples and neurons of each vertex."""
-    return {"samples": columns["row_stop"] - columns["row_start"], "neurons": columns["stop"] - columns["start"]}
 
 
 def defines_of(storage: tuple[str, ...], value: Value) -> tuple[tuple[str, str], ...]:

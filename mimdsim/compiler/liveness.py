@@ -14,6 +14,7 @@ import numpy as np
 from mimdsim.base.phases import in_order
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Repeat, Superstep
+from mimdsim.program.homes import require_homes
 from mimdsim.program.records import CATEGORIES, OVERHEADS
 from mimdsim.program.rows import takes_timestep
 
@@ -23,8 +24,9 @@ class Memory:
     """Bytes on tiles, kept for the tiles that hold something.
 
     Per superstep: names, phases, fullest_tile, fullest_bytes, total_bytes. Per tile: peak_by_tile, always int64[tiles].
-    categories: those of the variables in use, then OVERHEADS; by_category int64[categories, tiles] at peak_superstep,
-    where the fullest tile peaks; spans: variable -> (first, last) superstep; held: variable -> (tiles, bytes); buffers:
+    The peak is the most bytes of any tile: peak_superstep is the first superstep that reaches it, peak_tile the first
+    tile that does so there. categories: those of the variables in use, then OVERHEADS; by_category int64[categories,
+    tiles] is of that superstep. spans: variable -> (first, last) superstep; held: variable -> (tiles, bytes); buffers:
     superstep -> (tiles, bytes) of what its exchange brings.
     """
 
@@ -46,11 +48,11 @@ class Memory:
 
     @property
     def peak_tile(self) -> int:
-        return int(self.peak_by_tile.argmax())
+        return int(self.fullest_tile[self.peak_superstep])
 
     @property
     def peak_bytes(self) -> int:
-        return int(self.peak_by_tile.max())
+        return int(self.fullest_bytes[self.peak_superstep])
 
     def bytes_of(self, name: str) -> np.ndarray:
         """int64[tiles]: what a variable takes on every tile."""
@@ -84,7 +86,11 @@ class Memory:
 
 
 def measure_memory(program: Program, machine: MimdMachine) -> Memory:
-    """Memory of a planned program on `machine` (its limits are not checked here)."""
+    """Memory of a planned program on `machine` (its limits are not checked here).
+
+    Raises MappingError for a vertex or an element on a tile that the program does not have.
+    """
+    require_homes(program)
     supersteps = [superstep for superstep, _, _ in program.supersteps()]
     spans = _spans(program)
     tiles = program.tiles

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-
-import numpy as np
 
 from mimdsim.codelets import elementwise as codelets
 from mimdsim.compiler.array_context import ArrayLowering
@@ -13,7 +10,6 @@ from mimdsim.compiler.lower_arrays import backward_weights
 from mimdsim.compiler.product_place import Blocks
 from mimdsim.compiler.sequences import count_timestep, set_counters
 from mimdsim.graph import Graph, Operation, Scan
-from mimdsim.program import VertexTable
 
 LowerBody = Callable[[ArrayLowering, Scan], None]
 
@@ -131,7 +127,7 @@ def _now(low: ArrayLowering, sequence: str, value: str, shift: int) -> str:
     offset = "timestep.previous" if shift else "timestep"
     operands = {"sequence": sequence, "now": now, "timestep": offset}
     table = low.on_boxes(codelets.slice_boxes(shift, len(shape) == 3), operands, blocks, "")
-    low.emit(f"slice {now}", "slice", tables=(_by_states(low, table, now),), mergeable=False)
+    low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
     return now
 
 
@@ -142,11 +138,5 @@ def _stash(low: ArrayLowering, value: str, now: str, timesteps: int) -> str:
     whole = low.matrix(f"{value}.sequence", shape, blocks, "neuron states", timesteps=timesteps)
     operands = {"now": now, "sequence": whole, "timestep": "timestep"}
     table = low.on_boxes(codelets.update_boxes(len(shape) == 3), operands, blocks, "")
-    low.emit(f"stash {value}", "stash", tables=(_by_states(low, table, now),), mergeable=False)
+    low.emit(f"stash {value}", "stash", tables=(table,), mergeable=False)
     return whole
-
-
-def _by_states(low: ArrayLowering, table: VertexTable, now: str) -> VertexTable:
-    """The table with the elements of all states of a neuron."""
-    states = int(np.prod(low.variables[now].shape[:-2]))
-    return replace(table, extents={"elements": np.asarray(table.extents["elements"]) * states})

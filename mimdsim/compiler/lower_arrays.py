@@ -84,29 +84,20 @@ def _multiply(
     )
     for step in range(plan.steps):
         tiles, columns = place.vertices(step)
-        rows, inner, width = (columns[f"{name}stop"] - columns[f"{name}start"] for name in ("row_", "inner_", ""))
         table = VertexTable(
             codelet=codelet,
             layer=op.layer,
             tiles=tiles,
             operands={"left": left, "right": right, "partial": partial},
             columns=columns,
-            extents={
-                "positions": width,
-                "out_groups": -(-rows // plan.units),
-                "in_groups": -(-inner // plan.channels),
-                "products": rows * inner * width,
-            },
         )
         done = ((result, op.outputs[0]),) if direct and step == plan.steps - 1 else ()
         name = f"multiply {op.outputs[0]}" + (f" {step}" if plan.steps > 1 else "")
         low.emit(name, op.kind, tables=(table,), defines=done, mergeable=False)
     if direct:
         return
-    blocks = place.result
-    partials = np.full(len(blocks.tiles), place.parts)
     operands = {"partial": partial, "total": result}
-    table = low.on_boxes(array_products.SUM_PARTS, operands, blocks, op.layer, extents={"partials": partials})
+    table = low.on_boxes(array_products.SUM_PARTS, operands, place.result, op.layer)
     low.emit(f"sum {op.outputs[0]}", op.kind, tables=(table,), defines=((result, op.outputs[0]),), mergeable=False)
 
 
@@ -239,7 +230,6 @@ def lower_counts(low: ArrayLowering, ops: Operations) -> None:
         tiles=low.placement.sample_tiles,
         operands={"spikes": low.storage[op.inputs[0]][0], "totals": totals},
         columns={"sample": np.arange(batch)},
-        extents={"timesteps": np.full(batch, low.network.timesteps), "classes": np.full(batch, classes)},
     )
     low.emit("count spikes", op.kind, tables=(table,), defines=((totals, op.outputs[0]),))
 

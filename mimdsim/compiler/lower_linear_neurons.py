@@ -49,7 +49,7 @@ def _packed(low: Lowering, layer: str, *, switched: bool) -> tuple[Packed, dict[
 
 
 def _emit(low: Lowering, stage: str, op: Operation, codelet: Any, operands: Any, constants: Any, defines: Any) -> None:
-    tiles, columns, extents = low.by_context(op.layer)
+    tiles, columns = low.by_context(op.layer)
     wanted = {item.name for item in codelet.fields}
     table = VertexTable(
         codelet=codelet,
@@ -57,7 +57,6 @@ def _emit(low: Lowering, stage: str, op: Operation, codelet: Any, operands: Any,
         tiles=tiles,
         operands={name: held for name, held in operands.items() if name in wanted},
         columns=columns,
-        extents=dict(extents),
         constants=constants,
     )
     low.emit(stage, op.kind, tables=(table,), defines=tuple(defines), layer=op.layer)
@@ -88,7 +87,6 @@ def lower_emitted(low: Lowering, ops: tuple[Operation, ...]) -> None:
         operands={"flags": flags, "ids": held[0], "counts": held[1]},
         columns=columns,
         extents={
-            "neurons": columns["stop"] - columns["start"],
             "spikes": Spikes(layer=layer, shift=shift),
             "hits": Hits(layer=layer, shift=shift, which="spikes"),
         },

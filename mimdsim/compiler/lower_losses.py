@@ -16,9 +16,9 @@ from mimdsim.program import Codelet, Copy, TileMapping, VertexTable
 
 
 def _per_sample(
-    low: Lowering, layer: str, codelet: Codelet, operands: dict[str, str], *, constants: Any = None, **extents: int
+    low: Lowering, layer: str, codelet: Codelet, operands: dict[str, str], constants: Any = None
 ) -> VertexTable:
-    """One vertex per sample on its tile; every extent is the same for all."""
+    """One vertex per sample on its tile."""
     batch = low.network.batch
     return VertexTable(
         codelet=codelet,
@@ -26,15 +26,14 @@ def _per_sample(
         tiles=low.placement.sample_tiles,
         operands=operands,
         columns={"sample": np.arange(batch)},
-        extents={name: np.full(batch, extent) for name, extent in extents.items()},
         constants=constants or {},
     )
 
 
 def _per_tile(
-    low: Lowering, layer: str, codelet: Codelet, operands: dict[str, str], rows: int, constants: Any = None
+    low: Lowering, layer: str, codelet: Codelet, operands: dict[str, str], constants: Any = None
 ) -> VertexTable:
-    """One vertex per tile on the columns of its neurons, `rows` numbers each."""
+    """One vertex per tile on the columns of its neurons."""
     placed = low.placed(layer)
     return VertexTable(
         codelet=codelet,
@@ -42,7 +41,6 @@ def _per_tile(
         tiles=placed.tiles,
         operands=operands,
         columns={"start": placed.starts, "stop": placed.stops},
-        extents={"elements": (placed.stops - placed.starts) * rows},
         constants=constants or {},
     )
 
@@ -62,8 +60,7 @@ def lower_counts(low: Lowering, ops: tuple[Operation, ...]) -> None:
     ids, counts = low.storage[op.inputs[0]]
     table = _per_sample(
         low, op.layer, codelets.COUNT_LAST if first else codelets.COUNT_SPIKES,
-        {"ids": ids, "counts": counts, "totals": totals}, constants={"first": first},
-        timesteps=network.timesteps - first, classes=neurons,
+        {"ids": ids, "counts": counts, "totals": totals}, {"first": first},
     )  # fmt: skip
     low.emit("count spikes", op.kind, tables=(table,), defines=((totals, op.outputs[0]),))
 
@@ -77,7 +74,7 @@ def lower_emitted(low: Lowering, ops: tuple[Operation, ...]) -> None:
     low.storage[op.outputs[0]] = (rows,)
     ids, counts = low.storage[op.inputs[0]]
     operands = {"ids": ids, "counts": counts, "rows": rows}
-    table = _per_sample(low, op.layer, codelets.EMITTED_ROWS, operands, timesteps=network.timesteps, neurons=neurons)
+    table = _per_sample(low, op.layer, codelets.EMITTED_ROWS, operands)
     low.emit("emitted rows", op.kind, tables=(table,), defines=((rows, op.outputs[0]),))
 
 
@@ -93,7 +90,6 @@ def lower_loss(low: Lowering, ops: tuple[Operation, ...]) -> None:
     low.outputs[loss.outputs[0]] = losses
     low.storage[gradient.outputs[0]] = (d_counts,)
     about = loss.attributes
-    extents = {"classes": shape[-1], **({"timesteps": shape[0]} if by_timestep else {})}
     if isinstance(about, CountTargets):
         codelet, stage = codelets.SQUARED_ERROR, "squared error"
         constants = {name: float(getattr(about, name)) for name in ("correct", "incorrect", "timesteps")}
@@ -101,7 +97,7 @@ def lower_loss(low: Lowering, ops: tuple[Operation, ...]) -> None:
         codelet = codelets.CROSS_ENTROPY_BY_TIMESTEP if by_timestep else codelets.CROSS_ENTROPY
         stage, constants = "cross-entropy", {"scale": float(about.scale)}
     operands = {"totals": scores, "labels": labels, "losses": losses, "gradient": d_counts}
-    table = _per_sample(low, loss.layer, codelet, operands, constants=constants, **extents)
+    table = _per_sample(low, loss.layer, codelet, operands, constants)
     low.emit(stage, loss.kind, tables=(table,), defines=((d_counts, gradient.outputs[0]),))
     _to_neurons(low, gradient, loss.inputs[0], d_counts)
 
@@ -139,9 +135,7 @@ def lower_list_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
         first = op.attributes.first
         codelet = codelets.LIST_LAST_GRADIENT if first else codelets.LIST_COUNT_GRADIENT
         constants = {"first": first}
-    table = _per_sample(
-        low, op.layer, codelet, operands, constants=constants, timesteps=network.timesteps, capacity=capacity
-    )
+    table = _per_sample(low, op.layer, codelet, operands, constants)
     low.emit("list gradient", op.kind, tables=(table,), defines=((g, op.outputs[0]),))
 
 
@@ -156,12 +150,8 @@ def lower_pool(low: Lowering, ops: tuple[Operation, ...]) -> None:
     _keep(low, op, made)
     codelet = codelets.pool_codelet("Pool" if pooling else "Spread", len(shape) == 3)
     fields = [item.name for item in codelet.fields]
-    neurons = max(shape[-1], low.variables[given].shape[-1])
-    timesteps = shape[0] if len(shape) == 3 else 1
-    table = _per_sample(
-        low, op.layer, codelet, dict(zip(fields, (given, made), strict=True)), constants={"each": op.attributes},
-        timesteps=timesteps, neurons=neurons,
-    )  # fmt: skip
+    operands = dict(zip(fields, (given, made), strict=True))
+    table = _per_sample(low, op.layer, codelet, operands, {"each": op.attributes})
     low.emit(op.kind.replace("_", " "), op.kind, tables=(table,), defines=((made, op.outputs[0]),))
     if not pooling:
         _to_neurons(low, op, op.name.removeprefix("loss.d_"), made)
@@ -186,10 +176,8 @@ def lower_read_out(low: Lowering, ops: tuple[Operation, ...]) -> None:
     timesteps, batch, neurons = low.variables[u].shape
     scores = low.variable("scores", (batch, neurons), "float32", low.by_neuron(op.layer, 1), "gradients")
     _keep(low, op, scores)
-    rows = batch * (1 if op.attributes == "last" else timesteps)
-    table = _per_tile(
-        low, op.layer, READ_OUTS[op.attributes][0], {"u": u, "scores": scores}, rows, _factor(op.attributes, timesteps)
-    )
+    codelet, operands = READ_OUTS[op.attributes][0], {"u": u, "scores": scores}
+    table = _per_tile(low, op.layer, codelet, operands, _factor(op.attributes, timesteps))
     low.emit("read out", op.kind, tables=(table,), defines=((scores, op.outputs[0]),), layer=op.layer)
 
 
@@ -202,10 +190,8 @@ def lower_read_out_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     low.storage[op.outputs[0]] = (du,)
     codelet = READ_OUTS[op.attributes][1]
     operands = {"gradient": gradient, "u": u, "du": du}
-    table = _per_tile(
-        low, op.layer, codelet, {item.name: operands[item.name] for item in codelet.fields}, shape[0] * shape[1],
-        _factor(op.attributes, shape[0]),
-    )  # fmt: skip
+    wanted = {item.name: operands[item.name] for item in codelet.fields}
+    table = _per_tile(low, op.layer, codelet, wanted, _factor(op.attributes, shape[0]))
     low.emit("read out gradient", op.kind, tables=(table,), defines=((du, op.outputs[0]),), layer=op.layer)
 
 
@@ -214,7 +200,7 @@ def lower_add_read_out(low: Lowering, ops: tuple[Operation, ...]) -> None:
     (op,) = ops
     adjoint, now = (low.storage[name][0] for name in op.inputs)
     low.storage[op.outputs[0]] = (adjoint,)
-    table = _per_tile(low, op.layer, codelets.ADD_COLUMNS, {"adjoint": adjoint, "now": now}, low.network.batch)
+    table = _per_tile(low, op.layer, codelets.ADD_COLUMNS, {"adjoint": adjoint, "now": now})
     low.emit("add read out", op.kind, tables=(table,), defines=((adjoint, op.outputs[0]),), layer=op.layer)
 
 
@@ -224,9 +210,7 @@ def lower_penalty(low: Lowering, ops: tuple[Operation, ...]) -> None:
     network, layer, about = low.network, penalty.layer, penalty.attributes
     _, counts = low.storage[penalty.inputs[0]]
     spikes = low.variable(f"spikes_of.{layer}", (network.batch,), "int32", low.by_sample(0), "gradients")
-    table = _per_sample(
-        low, layer, codelets.COUNT_LISTED, {"counts": counts, "spikes": spikes}, timesteps=network.timesteps
-    )
+    table = _per_sample(low, layer, codelets.COUNT_LISTED, {"counts": counts, "spikes": spikes})
     low.emit("count firing", penalty.kind, tables=(table,), layer=layer)
     tile = int(low.placement.sample_tiles[0])
     home = TileMapping.on(tile, 0, 1)
@@ -241,7 +225,6 @@ def lower_penalty(low: Lowering, ops: tuple[Operation, ...]) -> None:
         tiles=np.array([tile]),
         operands={"spikes": spikes, "penalty": value, "even": even},
         columns={"place": np.zeros(1, np.int64)},
-        extents={"samples": np.array([network.batch])},
         constants={"target": float(about.target), "strength": float(about.strength), "places": float(places)},
     )
     low.emit("firing penalty", penalty.kind, tables=(table,), layer=layer)
@@ -262,7 +245,6 @@ def lower_add_even(low: Lowering, ops: tuple[Operation, ...]) -> None:
         tiles=tiles,
         operands={"g": g, "even": even, "total": total},
         columns=columns,
-        extents={"elements": columns["slot_stop"] - columns["slot_start"]},
     )
     low.emit("add penalty", op.kind, tables=(table,), layer=op.layer)
 

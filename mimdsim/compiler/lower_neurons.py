@@ -9,14 +9,10 @@ from mimdsim.codelets import surrogates
 from mimdsim.codelets.dense import COPY_COLUMNS, FILL_VECTOR
 from mimdsim.compiler.context import Lowering, origin
 from mimdsim.compiler.lower_selection import received
-from mimdsim.compiler.options import VECTOR_BYTES
 from mimdsim.compiler.placement import LayerPlacement
 from mimdsim.graph import Layer, Operation
 from mimdsim.graph.neurons import Lif
 from mimdsim.program import Copy, Hits, Listed, Spikes, TileMapping, VertexTable
-from mimdsim.program.codelet import Recorded
-
-VECTOR_NAMES = {4: "pairs", 2: "quads"}  # of neurons: the published codelets load 64 bits, two floats or four halves
 
 
 def tile_sample_columns(placed: LayerPlacement, batch: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -28,13 +24,6 @@ def tile_sample_columns(placed: LayerPlacement, batch: int) -> tuple[np.ndarray,
         "stop": np.tile(placed.stops, batch),
     }
     return tiles, columns
-
-
-def neuron_extents(low: Lowering, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """neurons and vectors of neurons ('pairs' of floats, 'quads' of halves) of each vertex."""
-    neurons = columns["stop"] - columns["start"]
-    value_bytes = low.options.value_bytes
-    return {"neurons": neurons, VECTOR_NAMES[value_bytes]: -(-neurons // (VECTOR_BYTES // value_bytes))}
 
 
 def lif_constants(lif: Lif) -> dict[str, object]:
@@ -57,13 +46,7 @@ def lower_lif(low: Lowering, ops: tuple[Operation, ...]) -> None:
     source, shift = origin(spikes)
     tiles, columns = tile_sample_columns(placed, low.network.batch)
     held = received(low, spikes)
-    extents: dict[str, np.ndarray | Recorded] = {
-        "spikes": Spikes(layer=source, shift=shift),
-        **neuron_extents(low, columns),
-    }
     dense = len(held) == 1  # a row of all neurons instead of ids and counts
-    if dense:
-        extents["inputs"] = np.full(len(tiles), layer.inputs)
     table = VertexTable(
         codelet=codelets.LIF_UPDATE_DENSE if dense else codelets.LIF_UPDATE,
         layer=layer.name,
@@ -74,7 +57,7 @@ def lower_lif(low: Lowering, ops: tuple[Operation, ...]) -> None:
             **dict(zip(("row",) if dense else ("ids", "counts"), held, strict=True)),
         },
         columns=columns,
-        extents=extents,
+        extents={"spikes": Spikes(layer=source, shift=shift)},
         constants=lif_constants(lif.attributes),
     )
     low.emit("LIF update", "lif", tables=(table,), defines=((v, lif.outputs[0]),), layer=layer.name)
@@ -143,7 +126,6 @@ def declare_thresholds(low: Lowering, layer: str) -> None:
         tiles=placed.tiles,
         operands={"target": name},
         columns={"start": placed.starts, "stop": placed.stops},
-        extents={"elements": placed.stops - placed.starts},
         constants={"value": np.float32(low.layer(layer).selection.threshold)},
     )
     low.emit("set thresholds", "zeros", tables=(table,), layer=layer)
@@ -158,13 +140,10 @@ def declare_constants(low: Lowering, layer: str) -> None:
     low.constant("gain", layer, float(lif.input_scale(np.float32)))
 
 
-def per_tile(low: Lowering, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Tiles, columns and extents of one vertex per tile of the layer, all samples."""
+def per_tile(low: Lowering, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Tiles and columns of one vertex per tile of the layer, all samples."""
     placed = low.placed(layer)
-    columns = {"start": placed.starts, "stop": placed.stops}
-    neurons = placed.stops - placed.starts
-    samples = np.full(placed.occupied, low.network.batch)
-    return placed.tiles, columns, {"neurons": neurons, "samples": samples, "elements": neurons * samples}
+    return placed.tiles, {"start": placed.starts, "stop": placed.stops}
 
 
 def lower_current_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -175,14 +154,13 @@ def lower_current_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     shape = (low.network.batch, layer.neurons)
     q = low.variable(f"q.{layer.name}", shape, "float32", low.by_neuron(layer.name, 1), "gradients")
     low.storage[op.outputs[0]] = (q,)
-    tiles, columns, extents = per_tile(low, layer.name)
+    tiles, columns = per_tile(low, layer.name)
     copied = VertexTable(
         codelet=COPY_COLUMNS,
         layer=layer.name,
         tiles=tiles,
         operands={"source": dv, "target": q},
         columns=columns,
-        extents=dict(extents),
     )
     low.emit("copy adjoint", op.kind, tables=(copied,), mergeable=False, layer=layer.name)
     table = VertexTable(
@@ -191,7 +169,6 @@ def lower_current_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
         tiles=tiles,
         operands={"q": q, "gain": f"gain.{layer.name}"},
         columns=columns,
-        extents=dict(extents),
     )
     low.emit(
         "scale gradient", op.kind, tables=(table,), defines=((q, op.outputs[0]),), mergeable=False, layer=layer.name
@@ -205,7 +182,7 @@ def lower_decay_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     constants: Lif = op.attributes
     dv = low.storage[op.inputs[0]][0]
     low.storage[op.outputs[0]] = (dv,)
-    tiles, columns, extents = per_tile(low, layer.name)
+    tiles, columns = per_tile(low, layer.name)
     operands = {"dv": dv, "decay": f"decay.{layer.name}"}
     values: dict[str, object] = {}
     codelet = codelets.DECAY_GRADIENT
@@ -219,7 +196,6 @@ def lower_decay_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
         tiles=tiles,
         operands=operands,
         columns=columns,
-        extents=dict(extents),
         constants=values,
     )
     low.emit(
@@ -234,4 +210,4 @@ RULES = {
     ("lif_state_gradient",): lower_decay_gradient,
 }
 
-__all__ = ["RULES", "neuron_extents", "tile_sample_columns"]
+__all__ = ["RULES", "tile_sample_columns"]

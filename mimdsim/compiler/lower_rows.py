@@ -14,16 +14,11 @@ from mimdsim.program import Codelet, TileMapping
 Operations = tuple[Operation, ...]
 
 
-def _box_extents(low: ArrayLowering, variable: str) -> dict[str, np.ndarray]:
-    blocks = low.blocks[variable]
-    return {"samples": blocks.row_stop - blocks.row_start, "neurons": blocks.stop - blocks.start}
-
-
 def _lower_with_row(low: ArrayLowering, op: Operation, codelet: Codelet, source: str, row: str) -> None:
     """target = source and a row that every tile receives anew."""
     target = low.result(op, low.blocks[source], "neuron states" if low.phase == "forward" else "gradients")
     operands = {"source": source, "row": row, "target": target}
-    table = low.on_boxes(codelet, operands, low.blocks[target], op.layer, extents=_box_extents(low, target))
+    table = low.on_boxes(codelet, operands, low.blocks[target], op.layer)
     low.emit(op.kind.replace("_", " "), op.kind, tables=(table,), defines=((target, op.outputs[0]),), layer=op.layer)
 
 
@@ -69,14 +64,12 @@ def lower_row_gradient(low: ArrayLowering, ops: Operations) -> None:
         {**operands, "pieces": pieces},
         blocks,
         gradient.layer,
-        extents=_box_extents(low, names[0]),
         columns={"piece": piece},
     )
     layer = gradient.layer
     low.emit("sum samples", gradient.kind, tables=(table,), mergeable=False, layer=layer)
     ends = low.blocks[total]
-    more = {"pieces": np.full(len(ends.tiles), len(spans))}
-    table = low.on_boxes(codelets.ADD_PIECES, {"total": total, "pieces": pieces}, ends, layer, extents=more)
+    table = low.on_boxes(codelets.ADD_PIECES, {"total": total, "pieces": pieces}, ends, layer)
     done = ((total, add.outputs[0]),)
     low.emit("add pieces", gradient.kind, tables=(table,), defines=done, mergeable=False, layer=layer)
 

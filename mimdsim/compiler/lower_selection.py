@@ -69,7 +69,6 @@ def lower_next_random(low: Lowering, ops: tuple[Operation, ...]) -> None:
         tiles=low.placed(layer.name).combine_tiles,
         operands={"random": random, "starts": starts},
         columns={"sample": samples},
-        extents={"one": np.ones_like(samples)},
         constants={"neurons": layer.neurons},
     )
     low.emit(
@@ -116,7 +115,7 @@ def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
             "middle": first + placed.spread,
             "last": first + per_sample,
         },
-        extents={"listed": Listed(layer=name), "lists": np.full(batch, per_sample)},
+        extents={"listed": Listed(layer=name)},
     )
     value = low.values[op.outputs[0]]
     low.emit("combine tiles", op.kind, tables=(table,), defines=defines_of((ids, counts), value), layer=name)
@@ -159,7 +158,6 @@ def _emit_random_offsets(low: Lowering, layer: Layer, placed: LayerPlacement) ->
         tiles=tiles,
         operands={"offsets": offsets},
         columns={"slot": slots},
-        extents={"one": np.ones_like(slots)},
     )
     low.emit("random offsets", "select_spikes", tables=(table,), mergeable=False, layer=layer.name)
 
@@ -198,10 +196,7 @@ def _emit_row(low: Lowering, layer: Layer, placed: LayerPlacement, ids: str, cou
         tiles=placed.combine_tiles,
         operands={"row": row, "ids": ids, "counts": counts},
         columns={"sample": samples},
-        extents={
-            "spikes": Spikes(layer=layer.name),
-            "vectors": np.full(len(samples), -(-layer.neurons // codelets.ROW_VECTOR)),
-        },
+        extents={"spikes": Spikes(layer=layer.name)},
     )
     low.emit("spikes to dense", "select_spikes", tables=(table,), layer=layer.name)
 
@@ -248,7 +243,7 @@ def _emit_scans(
                 tiles=tiles[keep],
                 operands={"flags": flags, "worker_ids": worker_ids, "worker_counts": worker_counts, **starts},
                 columns={"row": row[keep], "sample": sample[keep], "start": start, "stop": stop, "slot": slots[keep]},
-                extents={"states": stop - start, "hits": Hits(layer=name, which=which)},
+                extents={"hits": Hits(layer=name, which=which)},
                 constants={"capacity": layer.capacity},
             )
         )
@@ -286,11 +281,12 @@ def _emit_scans(
                     "first": base + first,
                     "last": base + last,
                     "slot": slots[keep],
+                    "row": row[keep],
                     "sample": sample[keep],
                     "start": edges[first],
                     "stop": edges[last],
                 },
-                extents={"workers": last - first, "hits": Hits(layer=name, which=which)},
+                extents={"hits": Hits(layer=name, which=which)},
             )
         )
     low.emit("combine workers", "select_spikes", tables=tuple(combines), layer=name)

@@ -7,7 +7,7 @@ import numpy as np
 from mimdsim.codelets import spikes as codelets
 from mimdsim.codelets.dense import SUM_REPLICAS
 from mimdsim.compiler.context import Lowering, origin
-from mimdsim.compiler.lower_neurons import neuron_extents, tile_sample_columns
+from mimdsim.compiler.lower_neurons import tile_sample_columns
 from mimdsim.graph import Operation
 from mimdsim.program import Copy, Listed, SpikesOver, TileMapping, VertexTable, Within
 from mimdsim.program.mapping import FLAT
@@ -64,11 +64,7 @@ def lower_weight_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
         tiles=tiles,
         operands={"dw": dw, "q": low.storage[q][0], "ids": ids, "counts": counts},
         columns=columns,
-        extents={
-            "spikes": SpikesOver(layer=source, shift=shift),
-            "samples": columns["sample_stop"] - columns["sample_start"],
-            **neuron_extents(low, columns),
-        },
+        extents={"spikes": SpikesOver(layer=source, shift=shift)},
     )
     low.emit("weight gradient", gradient.kind, tables=(table,), layer=layer.name)
 
@@ -97,7 +93,7 @@ def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
             "counts": counts,
         },
         columns=columns,
-        extents={"listed": Listed(layer=source, shift=shift), **neuron_extents(low, columns)},
+        extents={"listed": Listed(layer=source, shift=shift)},
     )
     low.emit("input gradient", op.kind, tables=(table,), layer=layer.name)
     emit_reduction(low, op, partial, low.storage[spikes][1], listed_gradient(low, op))
@@ -154,10 +150,9 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
     tiles = plan.first_tile + number // plan.per_tile
     mapping = TileMapping.split(FLAT, tiles, number, number + 1)
     stage = low.variable(f"stage.{_stem(op)}", (plan.groups, batch, capacity), "float32", mapping, "gradients")
-    last_group = (plan.groups - 1) * plan.group_size
     tables = []
     is_last = group == plan.groups - 1
-    for chosen, parts in ((~is_last, plan.group_size), (is_last, occupied - last_group)):
+    for chosen in (~is_last, is_last):
         if not chosen.any():
             continue
         tables.append(
@@ -173,19 +168,17 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
                     "sample": sample[chosen],
                     "slot": slot[chosen],
                 },
-                extents={"parts": Within(layer=source, times=int(parts), shift=shift)},
+                extents={"listed": Within(layer=source, shift=shift)},
             )
         )
     low.emit("reduce parts", op.kind, tables=tuple(tables), layer=layer)
     tiles, columns = low.slots_of(g, low.chip_of(layer))
-    outputs = columns["slot_stop"] - columns["slot_start"]
     table = VertexTable(
         codelet=codelets.REDUCE_GROUPS,
         layer=layer,
         tiles=tiles,
         operands={"stage": stage, "g": g},
         columns=columns,
-        extents={"outputs": outputs, "groups": np.full(len(outputs), plan.groups)},
     )
     low.emit("reduce groups", op.kind, tables=(table,), defines=((g, op.outputs[0]),), layer=layer)
 
@@ -195,7 +188,7 @@ def sum_replicas(low: Lowering, outer: str, parameter: str) -> None:
     layer = parameter.split(".", 1)[1]
     placed = low.placed(layer)
     held = low.storage[outer][0]
-    replicas, rows, neurons = low.variables[held].shape
+    _, rows, neurons = low.variables[held].shape
     gradient = low.variable(
         f"gradient.{parameter.removeprefix('w.')}",
         (rows, neurons),
@@ -203,14 +196,12 @@ def sum_replicas(low: Lowering, outer: str, parameter: str) -> None:
         low.by_neuron(layer, 1),
         "weight gradients",
     )
-    elements = (placed.stops - placed.starts) * rows
     table = VertexTable(
         codelet=SUM_REPLICAS,
         layer=layer,
         tiles=placed.tiles,
         operands={"replicas": held, "total": gradient},
         columns={"start": placed.starts, "stop": placed.stops},
-        extents={"elements": elements, "replicas": np.full(len(elements), replicas)},
     )
     low.emit("sum replicas", "add", tables=(table,), defines=((gradient, outer),), layer=layer)
     low.storage[outer] = (gradient,)

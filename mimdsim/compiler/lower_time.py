@@ -115,7 +115,6 @@ def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
                 tiles=tiles,
                 operands={"now": now, "sequence": whole, "timestep": "timestep"},
                 columns={**columns, "chip": np.full(len(tiles), chip)},
-                extents={"elements": columns["slot_stop"] - columns["slot_start"]},
             )
             low.emit(f"stash {now}", "stash", tables=(table,), mergeable=False)
         return sequence

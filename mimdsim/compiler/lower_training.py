@@ -54,14 +54,13 @@ def lower_update(low: Lowering, ops: tuple[Operation, ...]) -> None:
     for value, variable in zip(op.outputs, made, strict=True):
         low.storage[value] = (variable,)
         low.outputs[value] = variable
-    codelet, tiles, columns, extents = low.over_matrix(update.codelet, names[0], op.layer)
+    codelet, tiles, columns = low.over_matrix(update.codelet, names[0], op.layer)
     table = VertexTable(
         codelet=codelet,
         layer=op.layer,
         tiles=tiles,
         operands=dict(zip(update.fields, names, strict=True)),
         columns=columns,
-        extents=extents,
         constants=update.constants,
     )
     low.emit("update weights", op.kind, tables=(table,), defines=((made[0], op.outputs[0]),), layer=op.layer)
@@ -71,7 +70,7 @@ def lower_sum_squares(low: Lowering, ops: tuple[Operation, ...]) -> None:
     """sum_squares: a number per tile, then these added up on the first tile of the layer."""
     (op,) = ops
     gradient = low.storage[op.inputs[0]][0]
-    codelet, tiles, columns, extents = low.over_matrix(codelets.SUM_SQUARES, gradient, op.layer)
+    codelet, tiles, columns = low.over_matrix(codelets.SUM_SQUARES, gradient, op.layer)
     parts = np.arange(len(tiles))
     mapping = TileMapping.split(0, tiles, parts, parts + 1)
     partial = low.variable(f"{op.name}.parts", (len(parts),), "float32", mapping, "weight gradients")
@@ -81,7 +80,6 @@ def lower_sum_squares(low: Lowering, ops: tuple[Operation, ...]) -> None:
         tiles=tiles,
         operands={"gradient": gradient, "partial": partial},
         columns={**columns, "part": parts},
-        extents=extents,
     )
     low.emit("square gradients", op.kind, tables=(table,), layer=op.layer)
     home = TileMapping.on(int(tiles[0]), 0, 1)
@@ -93,7 +91,6 @@ def lower_sum_squares(low: Lowering, ops: tuple[Operation, ...]) -> None:
         tiles=tiles[:1],
         operands={"partial": partial, "totals": total},
         columns={"which": np.zeros(1, np.int64)},
-        extents={"parts": np.array([len(parts)])},
     )
     low.emit("add squares", op.kind, tables=(table,), layer=op.layer)
 
@@ -113,7 +110,6 @@ def lower_clip_factor(low: Lowering, ops: tuple[Operation, ...]) -> None:
             tiles=np.array([tile]),
             operands={"partial": low.storage[name][0], "totals": totals},
             columns={"which": np.array([index])},
-            extents={"parts": np.ones(1, np.int64)},
         )
         for index, name in enumerate(op.inputs)
     )
@@ -124,7 +120,6 @@ def lower_clip_factor(low: Lowering, ops: tuple[Operation, ...]) -> None:
         tiles=np.array([tile]),
         operands={"totals": totals, "factor": factor},
         columns={"place": np.zeros(1, np.int64)},
-        extents={"weights": np.array([count])},
         constants={"largest_norm": np.float32(op.attributes), "floor": np.float32(NORM_FLOOR)},
     )
     low.emit("clip factor", op.kind, tables=(table,))
@@ -137,14 +132,13 @@ def lower_scale(low: Lowering, ops: tuple[Operation, ...]) -> None:
     low.storage[op.outputs[0]] = (gradient,)
     low.outputs.pop(op.inputs[0], None)  # overwritten
     low.outputs[op.outputs[0]] = gradient
-    codelet, tiles, columns, extents = low.over_matrix(codelets.SCALE_ALL, gradient, op.layer)
+    codelet, tiles, columns = low.over_matrix(codelets.SCALE_ALL, gradient, op.layer)
     table = VertexTable(
         codelet=codelet,
         layer=op.layer,
         tiles=tiles,
         operands={"gradient": gradient, "factor": factor},
         columns=columns,
-        extents=extents,
     )
     low.emit("clip gradients", op.kind, tables=(table,), defines=((gradient, op.outputs[0]),), layer=op.layer)
 

@@ -10,7 +10,7 @@ import numpy as np
 from mimdsim.codelets import neurons as neuron_codelets
 from mimdsim.codelets import wiring as codelets
 from mimdsim.compiler.context import Lowering, origin
-from mimdsim.compiler.lower_neurons import lif_constants, neuron_extents, per_tile, tile_sample_columns
+from mimdsim.compiler.lower_neurons import lif_constants, per_tile, tile_sample_columns
 from mimdsim.compiler.lower_selection import received
 from mimdsim.compiler.lower_spikes import (
     emit_reduction,
@@ -21,7 +21,6 @@ from mimdsim.compiler.lower_spikes import (
 )
 from mimdsim.graph import Operation
 from mimdsim.program import Hits, Listed, Spikes, SpikesOver, VertexTable
-from mimdsim.program.codelet import Recorded
 
 
 def _current_of(low: Lowering, op: Operation) -> str:
@@ -42,12 +41,6 @@ def lower_synapse(low: Lowering, ops: tuple[Operation, ...]) -> None:
     dense = len(held) == 1
     tiles, columns = tile_sample_columns(placed, low.network.batch)
     layer, shift = origin(spikes)
-    extents: dict[str, np.ndarray | Recorded] = {
-        "spikes": Spikes(layer=layer, shift=shift),
-        **neuron_extents(low, columns),
-    }
-    if dense:
-        extents["inputs"] = np.full(len(tiles), low.values[spikes].shape[1])
     current = _current_of(low, op)
     table = VertexTable(
         codelet=codelets.SYNAPSE_CURRENT_DENSE if dense else codelets.SYNAPSE_CURRENT,
@@ -55,7 +48,7 @@ def lower_synapse(low: Lowering, ops: tuple[Operation, ...]) -> None:
         tiles=tiles,
         operands={"current": current, "w": low.storage[weights][0], **_listed(held)},
         columns=columns,
-        extents=extents,
+        extents={"spikes": Spikes(layer=layer, shift=shift)},
     )
     low.emit("synapse current", op.kind, tables=(table,), defines=((current, op.outputs[0]),), layer=op.layer)
 
@@ -77,7 +70,6 @@ def lower_self_synapse(low: Lowering, ops: tuple[Operation, ...]) -> None:
         extents={
             "spikes": Spikes(layer=layer, shift=shift),
             "hits": Hits(layer=layer, shift=shift, which="spikes"),
-            **neuron_extents(low, columns),
         },
     )
     low.emit("synapse current", op.kind, tables=(table,), defines=((current, op.outputs[0]),), layer=op.layer)
@@ -93,14 +85,13 @@ def lower_bias(low: Lowering, ops: tuple[Operation, ...]) -> None:
     (op,) = ops
     current, bias = (low.storage[name][0] for name in op.inputs)
     low.storage[op.outputs[0]] = (current,)
-    tiles, columns, extents = per_tile(low, op.layer)
+    tiles, columns = per_tile(low, op.layer)
     table = VertexTable(
         codelet=codelets.BIAS_ADD,
         layer=op.layer,
         tiles=tiles,
         operands={"current": current, "bias": bias},
         columns=columns,
-        extents=dict(extents),
     )
     low.emit("add bias", op.kind, tables=(table,), defines=((current, op.outputs[0]),), layer=op.layer)
 
@@ -117,7 +108,6 @@ def lower_integrate(low: Lowering, ops: tuple[Operation, ...]) -> None:
         tiles=tiles,
         operands={"v": before, "current": current},
         columns=columns,
-        extents={**neuron_extents(low, columns)},
         constants=lif_constants(op.attributes),
     )
     low.emit("integrate", op.kind, tables=(table,), defines=((before, op.outputs[0]),), layer=op.layer)
@@ -135,7 +125,6 @@ def lower_add(low: Lowering, ops: tuple[Operation, ...]) -> None:
     defines = ((total, op.outputs[0]),)
     if value.capacity:
         tiles, columns = low.rows_of(total)
-        count = columns["slot_stop"] - columns["slot_start"]
         operands = {"total": total, "other": other}
         table = VertexTable(
             codelet=codelets.ADD_SLOTS,
@@ -143,18 +132,16 @@ def lower_add(low: Lowering, ops: tuple[Operation, ...]) -> None:
             tiles=tiles,
             operands=operands,
             columns=columns,
-            extents={"elements": count},
         )
         low.emit("add gradients", op.kind, tables=(table,), defines=defines, layer=op.layer)
         return
-    tiles, columns, extents = per_tile(low, op.layer)
+    tiles, columns = per_tile(low, op.layer)
     table = VertexTable(
         codelet=codelets.ADD_COLUMNS,
         layer=op.layer,
         tiles=tiles,
         operands={"total": total, "other": other},
         columns=columns,
-        extents=dict(extents),
     )
     low.emit("add currents", op.kind, tables=(table,), defines=defines, layer=op.layer)
 
@@ -184,7 +171,6 @@ def lower_self_weight_gradient(low: Lowering, ops: tuple[Operation, ...]) -> Non
         extents={
             "spikes": SpikesOver(layer=layer, shift=shift),
             "hits": Hits(layer=layer, shift=shift, which="spikes"),
-            "samples": columns["sample_stop"] - columns["sample_start"],
         },
     )
     low.emit("weight gradient", gradient.kind, tables=(table,), layer=gradient.layer)
@@ -201,10 +187,6 @@ def lower_bias_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
         tiles=tiles,
         operands={"db": db, "q": low.storage[gradient.inputs[0]][0]},
         columns=columns,
-        extents={
-            "samples": columns["sample_stop"] - columns["sample_start"],
-            **neuron_extents(low, columns),
-        },
     )
     low.emit("bias gradient", gradient.kind, tables=(table,), layer=gradient.layer)
 

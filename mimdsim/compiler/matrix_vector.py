@@ -77,7 +77,6 @@ def matrix_vector_program(
             _variable("x.stream", (columns,), _spread(columns, packet_in, tiles), "exchange buffers"),
             _variable("y.stream", (rows,), _spread(rows, packet_out, tiles), "exchange buffers"),
         ]
-    length = end - begin
     pieces = {"row": row, "begin": begin, "end": end, "segment": segment}
     place = VertexTable(
         codelet=PLACE,
@@ -92,16 +91,13 @@ def matrix_vector_program(
         tiles=tile,
         operands={"row": "matrix", "vector": "x", "partial": "partials"},
         columns=pieces,
-        extents={"elements": length, "elements_pairs": (length + 1) // 2},
     )
-    parts = np.full(rows, segments)
     add = VertexTable(
         codelet=ROW_SUM[variant],
         layer="",
         tiles=out_tile,
         operands={"partials": "partials", "out": "y"},
         columns={"row": np.arange(rows)},
-        extents={"partials": parts, "partials_pairs": (parts + 1) // 2},
     )
     body = [_superstep("multiply", tables=(multiply,)), _superstep("add", tables=(add,))]
     if streams:

@@ -14,7 +14,6 @@ from mimdsim.codelets.products import NUMPY, cast_codelet, product_codelet, sum_
 from mimdsim.compiler.product_plan import ProductPlan
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Superstep, TileMapping, Variable, VertexTable
-from mimdsim.program.codelet import Recorded
 from mimdsim.program.exchanges import plan_exchanges
 
 
@@ -61,12 +60,7 @@ def product_program(plan: ProductPlan, machine: MimdMachine) -> Program:
                 "inner": whole * plan.inner,
                 "positions": whole * plan.columns,
             },
-            extents={
-                "positions": whole * plan.columns,
-                "out_groups": whole * plan.row_groups,
-                "in_groups": whole * plan.inner_groups,
-                "products": _true_products(plan, number, row, column, inner),
-            },
+            extents={"products": _true_products(plan, number, row, column, inner)},
         )
         body.append(_superstep(f"multiply {number}", "multiply", table))
         if sums_apart:
@@ -189,10 +183,6 @@ def _true_products(
 def _finish(plan: ProductPlan, base: int, place: np.ndarray, inner: np.ndarray) -> VertexTable:
     """Add the sums of the tiles that share a block, or only cast them."""
     tile = np.arange(plan.tiles)
-    extents: dict[str, np.ndarray | Recorded] = {
-        "outputs": np.full(plan.tiles, plan.share),
-        "partials": np.full(plan.tiles, plan.inner_splits),
-    }
     if plan.inner_splits == 1:
         return VertexTable(
             codelet=cast_codelet(plan.dtype, plan.partials_dtype),
@@ -200,7 +190,6 @@ def _finish(plan: ProductPlan, base: int, place: np.ndarray, inner: np.ndarray) 
             tiles=tile,
             operands={"sums": "sums", "total": "c"},
             columns={"sums": place, "place": base + place},
-            extents=extents,
         )
     return VertexTable(
         codelet=sum_codelet(plan.dtype, plan.partials_dtype),
@@ -214,7 +203,6 @@ def _finish(plan: ProductPlan, base: int, place: np.ndarray, inner: np.ndarray) 
             "share_stop": (inner + 1) * plan.share,
             "place": base + place,
         },
-        extents=extents,
     )
 
 

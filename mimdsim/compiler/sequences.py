@@ -17,20 +17,18 @@ def fill_neurons(low: Lowering, variable: str, layer: str, stage: str) -> None:
     held = low.variables[variable]
     placed = low.placed(layer)
     codelet = codelets.FILL_REPLICAS if len(held.shape) == 3 else codelets.FILL_COLUMNS
-    rows = int(np.prod(held.shape[:-1]))
     table = VertexTable(
         codelet=codelet,
         layer=layer,
         tiles=placed.tiles,
         operands={"target": variable},
         columns={"start": placed.starts, "stop": placed.stops},
-        extents={"elements": (placed.stops - placed.starts) * rows},
     )
     low.emit(stage, "zeros", tables=(table,), layer=layer)
 
 
 def fill_rows(low: Lowering, variable: str, tiles: np.ndarray, stage: str) -> None:
-    rows, width = low.variables[variable].shape
+    rows = low.variables[variable].shape[0]
     index = np.arange(rows)
     table = VertexTable(
         codelet=codelets.FILL_ROWS,
@@ -38,7 +36,6 @@ def fill_rows(low: Lowering, variable: str, tiles: np.ndarray, stage: str) -> No
         tiles=tiles,
         operands={"target": variable},
         columns={"start": index, "stop": index + 1},
-        extents={"elements": np.full(rows, width)},
     )
     low.emit(stage, "zeros", tables=(table,))
 
@@ -51,7 +48,6 @@ def fill_slots(low: Lowering, variable: str, chip: int, stage: str, least_bytes:
         tiles=tiles,
         operands={"target": variable},
         columns=columns,
-        extents={"elements": columns["slot_stop"] - columns["slot_start"]},
     )
     low.emit(stage, "zeros", tables=(table,))
 
@@ -74,7 +70,6 @@ def set_counters(low: Lowering, phase: str, first: int, counter: str = "timestep
         tiles=tiles,
         operands={"target": counter},
         columns={"start": chips, "stop": chips + 1},
-        extents={"elements": np.ones_like(chips)},
         constants={"value": first},
     )
     low.emit(f"set {counter} {phase}", "zeros", tables=(table,))
@@ -97,7 +92,6 @@ def count(low: Lowering, counters: dict[str, int]) -> None:
             tiles=tiles,
             operands={"timestep": name},
             columns={"chip": chips},
-            extents={"one": np.ones_like(chips)},
             constants={"by": by},
         )
         for name, by in counters.items()
@@ -115,7 +109,6 @@ def count_previous(low: Lowering, counters: tuple[str, ...]) -> None:
             tiles=tiles,
             operands={"previous": f"{name}.previous", "timestep": name},
             columns={"chip": chips},
-            extents={"one": np.ones_like(chips)},
             constants={"by": -1},
         )
         for name in counters
@@ -138,14 +131,13 @@ def slice_slots(low: Lowering, sequence: str, now: str, shift: int, chip: int) -
         tiles=tiles,
         operands={"sequence": sequence, "now": now, "timestep": _offset(low, sequence, shift)},
         columns={**columns, "chip": np.full(len(tiles), chip)},
-        extents={"elements": columns["slot_stop"] - columns["slot_start"]},
     )
     low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
 
 
 def slice_rows(low: Lowering, sequence: str, now: str, shift: int, tiles: np.ndarray, chip: int) -> None:
     """now <- sequence[t + shift], one vertex per sample."""
-    rows, width = low.variables[now].shape
+    rows = low.variables[now].shape[0]
     index = np.arange(rows)
     table = VertexTable(
         codelet=codelets.slice_codelet("rows", shift),
@@ -153,7 +145,6 @@ def slice_rows(low: Lowering, sequence: str, now: str, shift: int, tiles: np.nda
         tiles=tiles,
         operands={"sequence": sequence, "now": now, "timestep": _offset(low, sequence, shift)},
         columns={"start": index, "stop": index + 1, "chip": np.full(rows, chip)},
-        extents={"elements": np.full(rows, width)},
     )
     low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
 
@@ -172,7 +163,6 @@ def slice_neurons(low: Lowering, sequence: str, now: str, shift: int, layer: str
         tiles=placed.tiles,
         operands={"sequence": sequence, "now": now, "timestep": _offset(low, sequence, shift)},
         columns={"start": placed.starts, "stop": placed.stops, "chip": np.full(placed.occupied, placed.chip)},
-        extents={"elements": (placed.stops - placed.starts) * int(np.prod(low.variables[now].shape[:-1]))},
     )
     low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
 
@@ -187,6 +177,5 @@ def update_neurons(low: Lowering, now: str, sequence: str, layer: str, name: str
         tiles=placed.tiles,
         operands={"now": now, "sequence": sequence, "timestep": _offset(low, sequence, 0)},
         columns={"start": placed.starts, "stop": placed.stops, "chip": np.full(placed.occupied, placed.chip)},
-        extents={"elements": (placed.stops - placed.starts) * int(np.prod(low.variables[now].shape[:-1]))},
     )
     low.emit(f"stash {name}", "stash", tables=(table,), mergeable=False)

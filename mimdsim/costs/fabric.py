@@ -41,6 +41,23 @@ class BusiestTile:
     control_cycles: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class TilePart:
+    """What one tile does in an exchange phase; cycles: the longer of wire_bytes / bytes_per_cycle and control_cycles.
+
+    bytes_saved: of those received, what the neighbour's bus carries.
+    """
+
+    bytes_sent: int
+    bytes_received: int
+    bytes_saved: int
+    fragments_sent: int
+    fragments_received: int
+    wire_bytes: int
+    control_cycles: float
+    cycles: int
+
+
 def endpoint_cycles(
     bytes_sent: np.ndarray,
     bytes_received: np.ndarray,
@@ -122,6 +139,26 @@ def busiest_tile(program: Program, exchange: Exchange, fabric: Fabric) -> Busies
             tile=int(exchange.tiles[at]), wire_bytes=int(wire[at]), control_cycles=int(np.ceil(control[at]))
         )
     return known[key]
+
+
+def part_of_tile(program: Program, exchange: Exchange, fabric: Fabric, tile: int) -> TilePart | None:
+    """What `tile` does in an exchange phase; None where it takes no part."""
+    at = int(np.searchsorted(exchange.tiles, tile))
+    if at == len(exchange.tiles) or exchange.tiles[at] != tile:
+        return None
+    ends = _endpoints(exchange, fabric, program.tiles_per_chip)
+    wire, control = _wire_and_control(*ends)
+    saved = ends[-1]
+    return TilePart(
+        bytes_sent=int(ends[0][at]),
+        bytes_received=int(ends[1][at]),
+        bytes_saved=int(saved if np.ndim(saved) == 0 else saved[at]),
+        fragments_sent=int(ends[2][at]),
+        fragments_received=int(ends[3][at]),
+        wire_bytes=int(wire[at]),
+        control_cycles=float(control[at]),
+        cycles=int(_longer(wire, control, fabric)[at]),
+    )
 
 
 def _matters(fabric: Fabric) -> tuple[object, ...]:

@@ -18,7 +18,9 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.functional.chains import Chains, find_chains
+from mimdsim.functional.lists import listed_of
 from mimdsim.functional.shares import Shares
+from mimdsim.functional.turns import TurnCounts
 from mimdsim.functional.uses import Uses
 from mimdsim.functional.wide import HEAVY, widened
 from mimdsim.numerics.spikes import only_listed
@@ -50,6 +52,7 @@ class Executor:
         self._zero: dict[str, np.ndarray] = {}
         self._calls: dict[int, list[Call]] = {}
         self._turns: Turns | None = None
+        self.counted = TurnCounts(program)
         for superstep, _, _ in program.supersteps():
             calls = [self._prepare_copy(copy) for copy in superstep.copies]
             calls += [self._prepare(superstep, table, frozenset()) for table in superstep.tables]
@@ -74,7 +77,9 @@ class Executor:
             target[...] = value
 
     def read(self, name: str) -> np.ndarray:
-        """A copy of the variable that holds graph value `name` (an output of the program)."""
+        """A copy of the variable that holds graph value `name`; MappingError if that is no output of the program."""
+        if name not in self.program.outputs:
+            raise MappingError(f"the program has no output '{name}'; it has {sorted(self.program.outputs)}")
         return self.arrays[self.program.outputs[name]].copy()
 
     def run(self, phases: Collection[str] | None = None, observe: Observer | None = None) -> None:
@@ -114,11 +119,12 @@ class Executor:
             if len(names) == 1:
                 rows = self.arrays[names[0]]
                 every = rows if rows.ndim == 3 else np.broadcast_to(rows, (self.timesteps, *rows.shape))
-                ids[layer], counts[layer] = _listed(every)
+                ids[layer], counts[layer] = listed_of(every)
                 continue
             counts[layer] = self.arrays[names[1]].astype(np.int32)
             ids[layer] = np.zeros(self.arrays[names[0]].shape, np.int32)
             only_listed(self.arrays[names[0]], counts[layer], ids[layer])
+        counts |= {name: turns.copy() for name, turns in self.counted.found.items()}
         return RecordedActivity(ids=ids, counts=counts, dropped={})
 
     def _shortened(self) -> tuple[Turns, frozenset[str]]:
@@ -169,6 +175,7 @@ class Executor:
     def _prepare(self, superstep: Superstep, table: VertexTable, moved: frozenset[str]) -> Call:
         if table.codelet.form == "vertex":
             return self._prepare_vertices(superstep, table)
+        record = self.counted.recorder(superstep, table)
         compute, columns = widened(table)
         names = [table.operands[item.name] for item in table.codelet.fields]
         shifts = [now_shift(item.box[0]) for item in table.codelet.fields]
@@ -188,13 +195,19 @@ class Executor:
                 arrays[index] = taken(t)
             for index, name in moving:
                 arrays[index] = memory[name]
+            if record is not None:
+                record(None, t, (*arrays, *columns, *constants))
             if dealt:  # vertices are independent of each other, so any of them may go to any thread
                 share(
                     len(columns[0]),
                     lambda first, last: compute(*arrays, *(column[first:last] for column in columns), *constants),
                 )
-            else:
+                return
+            try:
                 compute(*arrays, *columns, *constants)
+            except Exception as failure:  # whatever a user's codelet raises
+                text = f"codelet {table.codelet.name} raised {type(failure).__name__}: {failure}"
+                raise MappingError(f"superstep '{superstep.name}', timestep {t}: {text}") from failure
 
         return call
 
@@ -204,6 +217,7 @@ class Executor:
         boxes = [boxes_of(table, item, self.program.variables[table.operands[item.name]]) for item in codelet.fields]
         constants = [table.constants[name] for name in codelet.constants]
         columns = [table.columns[name].tolist() for name in codelet.columns]
+        record = self.counted.recorder(superstep, table)
 
         def call(t: int) -> None:
             for vertex in range(table.vertices):
@@ -217,7 +231,11 @@ class Executor:
                     views.append(view)
                 numbers = *(column[vertex] for column in columns), *constants
                 try:
+                    if record is not None:
+                        record(vertex, t, (*views, *numbers))
                     codelet.compute(*views, *numbers)
+                except MappingError:
+                    raise
                 except Exception as failure:  # whatever a user's codelet raises
                     written = _field_written(codelet, views, numbers, failure)
                     raise VertexFailure(superstep, table, vertex, t, failure, written) from failure
@@ -234,15 +252,6 @@ class Executor:
             target[...] = source
 
         return call
-
-
-def _listed(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(ids int32[timesteps, batch, most that are not zero], counts int32[timesteps, batch, 2]) of dense spikes."""
-    fired = rows != 0
-    count = fired.sum(axis=2)
-    ids: np.ndarray = np.zeros((*count.shape, max(1, int(count.max(initial=0)))), np.int32)
-    ids[np.arange(ids.shape[2]) < count[..., None]] = np.nonzero(fired)[2]
-    return ids, np.stack([count, count], axis=-1).astype(np.int32)
 
 
 @dataclass(kw_only=True, eq=False)

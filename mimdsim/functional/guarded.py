@@ -160,7 +160,9 @@ def _shown(key: Any) -> str:
             text = ":".join("" if end is None else str(end) for end in (part.start, part.stop))
             shown.append(text + (f":{part.step}" if part.step is not None else ""))
         else:
-            shown.append("..." if part is Ellipsis else str(part))
+            shown.append(
+                "..." if part is Ellipsis else str(np.asarray(part))
+            )  # a guarded index would refuse to be shown
     return f"[{', '.join(shown)}]"
 
 
@@ -191,20 +193,23 @@ def _is_mask(part: Any) -> bool:
 
 def _refuse_part(shape: tuple[int, ...], axis: int, part: Any, key: Any, field: Field) -> None:
     extent = shape[axis]
-    where = f"takes {_shown(key)} of field '{field.name}' {list(shape)}"
+
+    def where() -> str:
+        return f"takes {_shown(key)} of field '{field.name}' {list(shape)}"
+
     if isinstance(part, slice):
         forwards = part.step is None or part.step > 0
         start, stop = part.start, part.stop
         if forwards and start is not None and start < 0:
-            raise GuardError(f"{where}: a slice that starts at {start}; what lies before 0 is other memory")
+            raise GuardError(f"{where()}: a slice that starts at {start}; what lies before 0 is other memory")
         if (stop is not None and stop > extent) or (start is not None and start > extent):
-            raise GuardError(f"{where}: axis {axis} has {extent}; what lies beyond is other memory")
+            raise GuardError(f"{where()}: axis {axis} has {extent}; what lies beyond is other memory")
         if stop is not None and -stop > extent:
-            raise GuardError(f"{where}: axis {axis} has {extent}; what lies before 0 is other memory")
+            raise GuardError(f"{where()}: axis {axis} has {extent}; what lies before 0 is other memory")
         return
     indices = np.asarray(part)
     if indices.dtype.kind not in "iu":
-        raise GuardError(f"{where}: an index must be a whole number, not {indices.dtype}")
+        raise GuardError(f"{where()}: an index must be a whole number, not {indices.dtype}")
     if indices.size and (indices.min() < 0 or indices.max() >= extent):
         wrong = int(indices.min()) if indices.min() < 0 else int(indices.max())
-        raise GuardError(f"{where}: index {wrong}, axis {axis} has 0 to {extent - 1}")
+        raise GuardError(f"{where()}: index {wrong}, axis {axis} has 0 to {extent - 1}")

@@ -59,3 +59,12 @@ def max_listed(starts: np.ndarray, places: int) -> int:
     if len(starts) <= places:
         return int(starts[-1])
     return int((starts[places:] - starts[:-places]).max())
+
+
+def listed_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(ids int32[timesteps, batch, most that are not zero], counts int32[timesteps, batch, 2]) of dense spikes."""
+    fired = rows != 0
+    count = fired.sum(axis=2)
+    ids: np.ndarray = np.zeros((*count.shape, max(1, int(count.max(initial=0)))), np.int32)
+    ids[np.arange(ids.shape[2]) < count[..., None]] = np.nonzero(fired)[2]
+    return ids, np.stack([count, count], axis=-1).astype(np.int32)

@@ -40,10 +40,7 @@ def execute_strictly(
 def strict_steps(executor: Executor, phases: Collection[str] | None = None) -> Iterator[tuple[Superstep, int]]:
     """Run one superstep after another, strictly; yields each with its timestep when it is done."""
     program = executor.program
-    given = {*program.inputs.values(), *(name for name, one in program.variables.items() if one.values is not None)}
-    for name, variable in program.variables.items():
-        if name not in given and not variable.persistent:
-            executor.arrays[name][...] = poison_of(executor.arrays[name].dtype)
+    undefine(executor)
     tables: dict[int, list[_Table]] = {}
     for superstep, t in program.turns(phases):
         if id(superstep) not in tables:
@@ -56,6 +53,19 @@ def strict_steps(executor: Executor, phases: Collection[str] | None = None) -> I
         for array, index, value in commits:  # all vertices of a compute set see the memory as it was before it
             array[index] = value
         yield superstep, t
+
+
+def undefine(executor: Executor, kinds: str = "fiu") -> None:
+    """Fill with poison what is in memory before a program runs: all but inputs, loaded values and what persists.
+
+    kinds: of the dtypes to be filled; a poisoned integer is safe as an index only in strict execution.
+    """
+    program = executor.program
+    given = {*program.inputs.values(), *(name for name, one in program.variables.items() if one.values is not None)}
+    for name, variable in program.variables.items():
+        array = executor.arrays[name]
+        if name not in given and not variable.persistent and array.dtype.kind in kinds:
+            array[...] = poison_of(array.dtype)
 
 
 def poison_of(dtype: np.dtype[Any]) -> Any:
@@ -138,10 +148,8 @@ class _Table:
                 commits.append((array, index, value.copy()))
             elif operand.key not in self.written and not np.array_equal(value, array[index], equal_nan=True):
                 raise MappingError(f"{self._name(vertex, t)} {written_though_read(operand.field)}")
-        for array, index, value in commits:
-            if value.dtype.kind == "f" and np.isnan(value).any():
-                self._refuse_foreign_poison(vertex, t, real)
-                break
+        if any(value.dtype.kind == "f" and np.isnan(value).any() for _, _, value in commits):
+            self._refuse_foreign_poison(vertex, t, real)
         self._clear(vertex)
         return commits
 
@@ -168,12 +176,12 @@ class _Table:
         """
         results = []
         for foreign in (2.0**60, -(2.0**60)):
-            for operand, array in zip(self.operands, real, strict=True):
-                memory, index = self.memory[operand.key], operand.slices[vertex]
+            for operand in self.operands:
+                memory = self.memory[operand.key]
                 if memory.dtype.kind == "f":
                     memory[...] = foreign
                     if operand.field.access == "write":
-                        memory[index] = np.nan
+                        memory[operand.slices[vertex]] = np.nan
             for operand, array in zip(self.operands, real, strict=True):
                 if operand.field.reads:
                     index = operand.slices[vertex]
@@ -185,7 +193,7 @@ class _Table:
         for memory in self.memory.values():
             memory[...] = poison_of(memory.dtype)
         for operand, one, other in zip(written, *results, strict=True):
-            if not np.array_equal(one, other, equal_nan=operand.field.writes and one.dtype.kind == "f"):
+            if not np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
                 raise MappingError(
                     f"{self._name(vertex, t)} read data outside its slices (poison reached '{operand.field.name}')"
                 )

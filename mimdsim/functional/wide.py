@@ -17,7 +17,7 @@ def widened(table: VertexTable) -> tuple[Callable[..., None], list[np.ndarray]]:
     codelet = table.codelet
     columns = {name: np.ascontiguousarray(table.columns[name], np.int64) for name in codelet.columns}
     compute = WIDE.get(codelet.compute, codelet.compute)
-    if codelet.along is None:
+    if codelet.along is None or codelet.count is not None:  # what is counted is told vertex by vertex
         return compute, list(columns.values())
     start, stop = codelet.along
     if start == stop:  # a column of single indices; only a kernel of its own takes ranges

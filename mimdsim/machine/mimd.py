@@ -45,7 +45,8 @@ class Exchange(SourcedSection):
 
     A phase costs fixed_cycles + max(bytes / bytes_per_cycle, control instructions) at the busiest tile, where every
     fragment costs its tile control instructions on the way out and on the way in. Fragments that a codelet needs as one
-    row are copied together on the receiving tile, `arrange_fragment_bundles` each, the contexts sharing them.
+    row are copied together on the receiving tile, `arrange_fragment_bundles` each, the contexts sharing them; vertices
+    of a tile that read the same box share its row.
     `tiles_per_bus` neighbours share their buses: what all of them receive alike arrives that many times as fast.
     model: "endpoint" as above; "planner" leaves the control instructions out, as the vendor's planners do; "scheduled"
     sends the messages of a phase one by one, each when its sender and all its readers are free, which takes longer.

@@ -6,6 +6,7 @@ Cycles become seconds here and nowhere else (`TiledProfile.seconds`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 SCHEMA_VERSION = 3
 
@@ -26,6 +27,15 @@ class Change:
 
     key: str
     value: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One result of a check: what was looked at, whether it holds, and in words what was found."""
+
+    name: str
+    passed: bool
+    text: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +213,7 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class TiledProfile:
-    """One training step on a tiled machine."""
+    """One training step, or one run of a program of another kind, on a tiled machine."""
 
     machine: str
     title: str
@@ -223,6 +233,7 @@ class TiledProfile:
     exchange_cycles_other_model: int = 0  # by the exchange model that is not selected
     chips: int = 1
     energy: EnergyProfile | None = None  # None where the machine's description has no energy section
+    run_name: Literal["training step", "run"] = "training step"  # what one run of the program is called
 
     def seconds(self, cycles: float) -> float:
         """Cycles of this machine's clock in seconds."""
@@ -304,7 +315,7 @@ class GpuProfile:
 
 @dataclass(frozen=True, kw_only=True)
 class RunProfile:
-    """Everything one run found out; what `profile.json` holds."""
+    """Everything one run found out; what `profile.json` holds. Of a kernel: no network, one timestep, a batch of 1."""
 
     schema_version: int
     tool_version: str
@@ -321,4 +332,5 @@ class RunProfile:
     activity: tuple[Activity, ...]
     warnings: tuple[str, ...]
     tiled_beside: tuple[TiledProfile, ...] = ()  # other tiled machines, on the spikes that `tiled` recorded
+    findings: tuple[Finding, ...] = ()  # of the check of a kernel
     changes: tuple[Change, ...] = ()  # of the workload, by key; those of a machine are assumptions of its profile

@@ -20,7 +20,7 @@ MAX_PROFILE_BYTES = 64 << 20
 MOST_SAID = 3  # problems of a file that one message names
 
 
-def save_profile(path: Path, profile: RunProfile) -> None:
+def save_profile(path: Path | str, profile: RunProfile) -> None:
     """Write `profile` as canonical JSON: equal profiles are equal bytes.
 
     A loss that is no number, as of a training that diverged, is written as text ("nan"): JSON has no such number.
@@ -28,11 +28,12 @@ def save_profile(path: Path, profile: RunProfile) -> None:
     table = dataclasses.asdict(profile)
     if profile.training is not None:
         table["training"]["loss"] = [loss if math.isfinite(loss) else str(loss) for loss in profile.training.loss]
-    write_atomically(path, dump_json(table))
+    write_atomically(Path(path), dump_json(table))
 
 
-def load_profile(path: Path) -> RunProfile:
+def load_profile(path: Path | str) -> RunProfile:
     """Read a profile; raises DataFileError for a missing, oversized, malformed, newer or contradictory file."""
+    path = Path(path)
     table = _read_table(path)
     version = table.get("schema_version") if isinstance(table, dict) else None
     if version != SCHEMA_VERSION:

@@ -1,22 +1,18 @@
 """Floor 2, door 1: who computes what, when, from where. The vocabulary of a lowered program.
 
-A program may be compiled or written by hand; engines cannot tell. Reading order: codelet -> mapping -> records -> rows
--> verify.
+A program may be compiled or written by hand; engines cannot tell. Reading order: codelet -> extents -> mapping ->
+records -> rows -> verify.
 """
 
 from mimdsim.program.codelet import (
     Codelet,
     Field,
-    Hits,
-    Listed,
-    Spikes,
-    SpikesOver,
     Term,
     TileFormula,
-    Within,
     WorkerBundles,
     shared_bundles,
 )
+from mimdsim.program.extents import Column, Hits, Length, Listed, Lists, Recorded, Size, Spikes, SpikesOver, Within
 from mimdsim.program.mapping import TileMapping
 from mimdsim.program.records import (
     Copy,
@@ -29,19 +25,25 @@ from mimdsim.program.records import (
     VertexTable,
 )
 from mimdsim.program.repeats import Repeat, Stretch
+from mimdsim.program.trips import extents_of
 from mimdsim.program.verify import verify
 
 __all__ = [
     "Codelet",
+    "Column",
     "Copy",
     "Delivery",
     "Exchange",
     "Field",
     "Hits",
+    "Length",
     "Listed",
+    "Lists",
     "Program",
+    "Recorded",
     "RecordedActivity",
     "Repeat",
+    "Size",
     "Spikes",
     "SpikesOver",
     "Stretch",
@@ -53,6 +55,7 @@ __all__ = [
     "VertexTable",
     "Within",
     "WorkerBundles",
+    "extents_of",
     "shared_bundles",
     "verify",
 ]

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from dataclasses import field as member
 from functools import cache
 from typing import Any
 
-from mimdsim.base.errors import MappingError
+from mimdsim.base.errors import MappingError, near
+from mimdsim.program.extents import RECORDED, Column, Extent, Hits, Length, Lists, Size
 
 ACCESS = ("read", "write", "update")
 # relative uncertainty of a cost by the kind of its source; widens the interval of every total (assumed: our judgement)
@@ -30,7 +32,7 @@ class Field:
     """An edge of a vertex: name, access ('read', 'write', 'update' = both) and box.
 
     one_row: the codelet walks the box as one row in memory, so that pieces gathered from several tiles are first
-    arranged into a row by a copy on the tile.
+    arranged into a row by a copy on the tile, one for all its vertices that read the same box.
     in_part: which elements of the box are read depends on other data (ids below a count), so that the rest may hold
     anything; whether those that are read were written is seen when the program runs strictly.
     """
@@ -59,55 +61,6 @@ def now_shift(entry: str) -> int | None:
     """The shift of a "@t" entry of a box, or None for any other entry."""
     match = _NOW.match(entry)
     return None if match is None else int(match.group(1) or 0)
-
-
-# ---- extents: how often a loop of a vertex runs. A table binds each extent name to an int column or to one of these.
-
-
-@dataclass(frozen=True, kw_only=True)
-class Spikes:
-    """True spikes that `layer` ('input' for the network input) listed for the vertex's `sample` at t + shift."""
-
-    layer: str
-    shift: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Listed:
-    """Listed ids, gradient entries included, of the vertex's `sample` at t + shift."""
-
-    layer: str
-    shift: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpikesOver:
-    """True spikes summed over the samples `sample_start` to `sample_stop` of the vertex, at t + shift."""
-
-    layer: str
-    shift: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Hits:
-    """Ids of the vertex's `sample`, or of its samples `sample_start` to `sample_stop`, that lie in `start` to `stop`,
-    at t + shift; which: 'listed', 'spikes' (true ones) or 'gradient' (entries below the threshold)."""
-
-    layer: str
-    shift: int = 0
-    which: str = "listed"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Within:
-    """`times` when the vertex's `slot` is below the listed count of its `sample` at t + shift, else 0."""
-
-    layer: str
-    times: int
-    shift: int = 0
-
-
-Recorded = Spikes | Listed | SpikesOver | Hits | Within
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +138,9 @@ class Codelet:
     A cost without source does not build. flops: floating-point operations, in the same terms as bundles.
     along: the two columns, start and stop, of an axis along which a vertex works element by element, so that vertices
     with adjoining slices may run as one, with the same bits; the same name twice is a column of single indices.
+    extents: how often the loops of its costs run, by the name that terms and formulas call them.
+    count: tells those that depend on data no recorded list of spikes gives: called with the arguments of compute,
+    before it, it returns whole numbers by name (of form 'table': a column each), which a run records for timing.
     """
 
     name: str
@@ -197,6 +153,8 @@ class Codelet:
     flops: tuple[Term, ...] = ()
     code_bytes: int = 512
     along: tuple[str, str] | None = None
+    count: Callable[..., dict[str, Any]] | None = None
+    extents: Mapping[str, Extent] = member(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.cost, WorkerBundles | TileFormula):
@@ -226,6 +184,36 @@ class Codelet:
         strangers = [name for name in self.along or () if name not in self.columns]
         if strangers:
             raise MappingError(f"codelet '{self.name}': along names {strangers}, its columns are {list(self.columns)}")
+        for name, extent in self.extents.items():
+            wrong = self._misdeclared(extent)
+            if wrong:
+                raise MappingError(f"codelet '{self.name}': extent '{name}' {wrong}")
+
+    def _misdeclared(self, extent: Extent) -> str:
+        """What is wrong with a declared extent, or ''."""
+        if isinstance(extent, Lists):
+            known = extent.kind in RECORDED and bool(extent.which) == (extent.kind is Hits)
+            return (
+                "" if known else f"is of {extent.kind} and which {extent.which}: which is for Hits, and for these alone"
+            )
+        if not isinstance(extent, Length | Size | Column):
+            return f"is a {type(extent).__name__}; declare it as Length, Size, Column or Lists"
+        if extent.per < 1:
+            return f"counts {extent.per} a turn; at least 1 fits one"
+        if isinstance(extent, Column):
+            where = f"follows from column '{extent.name}', which compute does not get; it gets {list(self.columns)}"
+            return "" if extent.name in self.columns else where + near(extent.name, self.columns)
+        names = [item.name for item in self.fields]
+        if extent.field not in names:
+            return f"follows from field '{extent.field}'; its fields are {names}{near(extent.field, names)}"
+        if isinstance(extent, Size):
+            return ""
+        box = self.field(extent.field).box
+        if not 0 <= extent.axis < len(box) or now_shift(box[extent.axis]) is not None:
+            return f"follows from axis {extent.axis} of field '{extent.field}', whose box {box} has no length there"
+        if extent.after and extent.after not in self.constants:
+            return f"is counted after '{extent.after}', which is no constant of it; it has {list(self.constants)}"
+        return ""
 
     def field(self, name: str) -> Field:
         return next(item for item in self.fields if item.name == name)

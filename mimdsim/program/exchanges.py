@@ -23,6 +23,7 @@ from mimdsim.program.rows import (
     bounds_of,
     boxes_of,
     distinct,
+    equal_rows,
     is_local,
     spatial_mapping,
     spatial_shape,
@@ -125,20 +126,32 @@ def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, boo
 
 
 def _count_arranged(program: Program, superstep: Superstep, tally: Tally) -> None:
-    """Add the pieces that must be put into one row, vertex by vertex: boxes of `one_row` fields from several tiles."""
+    """Add the pieces that must be put into one row: boxes of `one_row` fields from several tiles, once per tile.
+
+    Vertices of a tile that read the same box of a variable share its row; boxes that differ, even those that overlap,
+    are rows of their own. Derived, as the vendor's compiler is closed: PopLibs (7eac0f2) says that data which lies
+    otherwise than vertices want it is rearranged "on every tile that receives the data" (Convolution.cpp), makes one
+    copy a tile of what its vertices share, and plans memory for one (DynamicSlice.cpp, `baseCopies`, `sliceTempBytes`).
+    """
+    wanted: dict[tuple[str, int | None], list[tuple[np.ndarray, np.ndarray]]] = {}  # shift of "@t", None: whole
     for table in superstep.tables:
         for item in table.codelet.fields:
             variable = program.variables[table.operands[item.name]]
-            if not item.one_row or variable.mapping.is_replicated:
-                continue
-            shape = spatial_shape(variable, item)
-            mapping = spatial_mapping(variable, takes_timestep(item))
-            boxes = _boxes(superstep, table, item, variable)
-            row, mapping, _, runs = to_runs(mapping, table.tiles, boxes, shape)
-            first = np.searchsorted(mapping.stops, runs[:, mapping.axis, 0], side="right")
-            last = np.searchsorted(mapping.starts, runs[:, mapping.axis, 1], side="left")
-            pieces = np.bincount(row, weights=last - first, minlength=table.vertices).astype(np.int64)
-            rows = pieces > 1
-            volume = np.prod(boxes[rows, :, 1] - boxes[rows, :, 0], axis=1, dtype=np.int64) * variable.item_bytes
-            np.add.at(tally.total["fragments_arranged"], table.tiles[rows], pieces[rows])
-            np.add.at(tally.total["bytes_arranged"], table.tiles[rows], volume)
+            if item.one_row and not variable.mapping.is_replicated:
+                key = (variable.name, now_shift(item.box[0]) if takes_timestep(item) else None)
+                bounds = bounds_of(_boxes(superstep, table, item, variable))
+                wanted.setdefault(key, []).append((table.tiles, bounds))
+    for (name, shift), rows in wanted.items():
+        variable = program.variables[name]
+        tiles, bounds = (np.concatenate(part, axis=-1) for part in zip(*rows, strict=True))
+        _, one_of_each = equal_rows(np.vstack([tiles[None], bounds.reshape(-1, len(tiles))]))
+        tiles, boxes = tiles[one_of_each], bounds.take(one_of_each, axis=2).transpose(2, 0, 1)
+        shape = variable.shape[shift is not None :]
+        row, mapping, _, runs = to_runs(spatial_mapping(variable, shift is not None), tiles, boxes, shape)
+        first = np.searchsorted(mapping.stops, runs[:, mapping.axis, 0], side="right")
+        last = np.searchsorted(mapping.starts, runs[:, mapping.axis, 1], side="left")
+        pieces = np.bincount(row, weights=last - first, minlength=len(tiles)).astype(np.int64)
+        gathered = pieces > 1
+        volume = np.prod(boxes[gathered, :, 1] - boxes[gathered, :, 0], axis=1, dtype=np.int64) * variable.item_bytes
+        np.add.at(tally.total["fragments_arranged"], tiles[gathered], pieces[gathered])
+        np.add.at(tally.total["bytes_arranged"], tiles[gathered], volume)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mimdsim.base.errors import near
+from mimdsim.base.errors import MappingError, near
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP
 from mimdsim.program.problems import Problem, at_large, of_vertex
 from mimdsim.program.records import Program, Superstep, Variable, VertexTable
@@ -20,10 +20,11 @@ def check_homes(program: Program, tiles: int) -> list[Problem]:
         if text:
             problems.append(at_large(ON_A_TILE, f"variable '{variable.name}' {text}"))
             continue
-        outside = _outside(variable.mapping.tiles, tiles)
+        outside = _outside(variable.mapping.tiles, min(tiles, program.tiles))
         if len(outside):
-            text = f"variable '{variable.name}' has elements on tile {int(variable.mapping.tiles[outside[0]])}"
-            problems.append(at_large("tile exists", f"{text}, {_but_tiles(tiles)}"))
+            tile = int(variable.mapping.tiles[outside[0]])
+            text = f"variable '{variable.name}' has elements on tile {tile}, {_but_tiles(program, tile, tiles)}"
+            problems.append(at_large("tile exists", text))
     return problems
 
 
@@ -38,21 +39,37 @@ def check_names(program: Program) -> list[Problem]:
     return problems
 
 
-def check_tiles(superstep: Superstep, table: VertexTable, tiles: int) -> list[Problem]:
-    """The first vertex on a tile that is not there."""
-    outside = _outside(table.tiles, tiles)
-    row = int(outside[0]) if len(outside) else 0
-    return [of_vertex("tile exists", superstep, table, row, _but_tiles(tiles))] if len(outside) else []
+def check_tiles(program: Program, superstep: Superstep, table: VertexTable, tiles: int) -> list[Problem]:
+    """The first vertex on a tile that is not there: beyond the program's tiles, or the machine's `tiles`."""
+    outside = _outside(table.tiles, min(tiles, program.tiles))
+    if not len(outside):
+        return []
+    row = int(outside[0])
+    return [of_vertex("tile exists", superstep, table, row, _but_tiles(program, int(table.tiles[row]), tiles))]
+
+
+def require_homes(program: Program) -> None:
+    """Raises MappingError where a vertex or an element is on no tile of the program: it could not be counted there."""
+    problems = check_homes(program, program.tiles)
+    for superstep, _, _ in program.supersteps():
+        for table in superstep.tables:
+            problems += check_tiles(program, superstep, table, program.tiles)
+    if problems:
+        raise MappingError(problems[0].message)
 
 
 def _outside(numbers: np.ndarray, tiles: int) -> np.ndarray:
-    """Which of some tile numbers the machine does not have; two passes without a copy when it has them all."""
+    """Which of some tile numbers are not among the first `tiles`; two passes without a copy when all are."""
     if not len(numbers) or (numbers.min() >= 0 and numbers.max() < tiles):
         return np.zeros(0, np.int64)
     return np.flatnonzero((numbers < 0) | (numbers >= tiles))
 
 
-def _but_tiles(tiles: int) -> str:
+def _but_tiles(program: Program, tile: int, tiles: int) -> str:
+    if not 0 <= tile < program.tiles:
+        return (
+            f"but the program is placed on tiles 0 to {program.tiles - 1}; map it to these or place the program on more"
+        )
     return f"but the machine has tiles 0 to {tiles - 1}; map it to fewer tiles or choose a larger machine"
 
 

@@ -19,7 +19,7 @@ def check_places(program: Program, superstep: Superstep, tiles: int) -> list[Pro
     """What a superstep names that is not there, tiles and variables: without these its exchange cannot be planned."""
     problems = check_copies(program, superstep)
     for table in superstep.tables:
-        problems += check_tiles(superstep, table, tiles)
+        problems += check_tiles(program, superstep, table, tiles)
         for item in table.codelet.fields:
             variable = program.variables.get(table.operands[item.name])
             if variable is None:
@@ -37,7 +37,12 @@ def check_boxes(
     first = int(numerics.first_outside(bounds, shape))
     if first < 0:
         return []
-    text = f"touches {describe_box(variable.name, bounds[:, :, first])}, outside the variable's shape {shape.tolist()}"
+    text = f"touches {describe_box(variable.name, bounds[:, :, first])}, "
+    turned = np.flatnonzero(bounds[:, 0, first] > bounds[:, 1, first])
+    if len(turned):
+        text += f"whose start lies beyond its stop on axis {int(turned[0])}; a box runs from start up to stop"
+    else:
+        text += f"outside the variable's shape {shape.tolist()}"
     return [of_vertex("box inside variable", superstep, table, int(rows[first]), text)]
 
 

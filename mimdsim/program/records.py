@@ -13,7 +13,8 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.base.phases import refused
-from mimdsim.program.codelet import Codelet, Recorded
+from mimdsim.program.codelet import Codelet
+from mimdsim.program.extents import Derived, Recorded
 from mimdsim.program.mapping import TileMapping, whole_numbers
 from mimdsim.program.repeats import Body, Repeat, Stretch, changed, stretches, turns
 
@@ -80,8 +81,8 @@ class Variable:
 class VertexTable:
     """All vertices of one codelet in a compute set, as columns.
 
-    tiles int64[vertices]; operands: field -> variable name; columns: int64[vertices] by name; extents: name -> int64
-    column or a Recorded extent; constants by name.
+    tiles int64[vertices]; operands: field -> variable name; columns: int64[vertices] by name; extents: name -> a
+    Recorded extent, or the int64 column of one that follows from nothing the codelet declares; constants by name.
     """
 
     codelet: Codelet
@@ -103,7 +104,15 @@ class VertexTable:
         unset = [name for name in self.codelet.constants if name not in self.constants]
         if unset:
             raise ValueError(f"table of '{self.codelet.name}'{of}: no constant(s) {unset}")
-        given = {f"column '{name}'": column for name, column in self.columns.items()}
+        twice = [name for name in self.extents if isinstance(self.codelet.extents.get(name), Derived)]
+        if twice:
+            text = f"the codelet declares what extent(s) {twice} follow from; leave them out of the table"
+            raise ValueError(f"table of '{self.codelet.name}'{of}: {text}")
+        where = f"table of '{self.codelet.name}'{of}"
+        columns = {name: whole_numbers(f"{where}: column '{name}'", each) for name, each in self.columns.items()}
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "tiles", whole_numbers(f"{where}: tiles", self.tiles))
+        given = {f"column '{name}'": column for name, column in columns.items()}
         extents = {f"extent '{name}'": each for name, each in self.extents.items() if not isinstance(each, Recorded)}
         for name, column in (given | extents).items():
             if len(column) != len(self.tiles):

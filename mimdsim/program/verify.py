@@ -5,10 +5,13 @@ read and every part of a copy is local or delivered to its tile in the same supe
 5 nothing is written twice in a superstep, and nothing is read that another vertex of the superstep writes
 (`conflicts`); 6 every timestep index is inside a repeat, and names an entry that is there (`entries`); 7 a copy's
 shapes agree (`copies`); 8 an exchange delivers what is read and nothing else, and counts it right (`exchange_rule`);
-9 every element that is read, and every element of an output, was written before (`written`).
+9 every element that is read, and every element of an output, was written before (`written`); 10 loops run as often as
+boxes and recorded spikes say (`trips`, `origins`).
 """
 
 from __future__ import annotations
+
+from weakref import WeakSet
 
 import numpy as np
 
@@ -34,9 +37,11 @@ from mimdsim.program.rows import (
     spatial_shape,
     takes_timestep,
 )
+from mimdsim.program.trips import check_extents
 from mimdsim.program.written import check_written
 
 MAX_PROBLEMS = 20
+_SOUND: WeakSet[Program] = WeakSet()  # programs that were verified, and keep all rules
 
 
 def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
@@ -56,17 +61,27 @@ def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
                 return tuple(problems[:MAX_PROBLEMS])
     if not problems:  # boxes that are inside their variables and do not meet can be counted
         problems += check_written(program)
+    if not problems:
+        _SOUND.add(program)
     return tuple(problems[:MAX_PROBLEMS])
+
+
+def require_sound(program: Program) -> None:
+    """Raise MappingError with the first broken rule of a program; one that was verified before is believed."""
+    problems = () if program in _SOUND else verify(program, program.tiles)
+    if problems:
+        raise MappingError(problems[0].message)
 
 
 def _check_superstep(program: Program, superstep: Superstep, stretch: Stretch, tiles: int) -> list[Problem]:
     problems = check_copies(program, superstep) or check_planned_copies(program, superstep, stretch)
     touches: list[Touch] = []
     for table in superstep.tables:
-        misplaced = check_tiles(superstep, table, tiles)
+        misplaced = check_tiles(program, superstep, table, tiles)
         problems += misplaced
         for item in () if misplaced else table.codelet.fields:
             problems += _check_field(program, superstep, table, item, stretch, touches)
+        problems += check_extents(program, superstep, table)
     problems += check_conflicts(superstep, touches, stretch.timesteps)
     return problems or check_exchange(program, superstep)
 

@@ -5,11 +5,15 @@ closed forms where nothing contends.
 """
 
 from mimdsim.timing.event import ChipRun, global_exchange_seconds, run_chips, stream_training_steps
+from mimdsim.timing.explain import explain
+from mimdsim.timing.explained import Explanation
 from mimdsim.timing.fast import time_program
 from mimdsim.timing.loads import program_loads
 
 __all__ = [
     "ChipRun",
+    "Explanation",
+    "explain",
     "global_exchange_seconds",
     "program_loads",
     "run_chips",

@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mimdsim.numerics.alike import places_among
-from mimdsim.program import Exchange, Program, Superstep, VertexTable, WorkerBundles
+from mimdsim.program import Exchange, Program, Superstep, VertexTable, WorkerBundles, extents_of
 from mimdsim.timing.classes import Counting, Dealt, counting
-from mimdsim.timing.extents import Charge, counted, split_extents
+from mimdsim.timing.extents import Charge, Extents, counted, split_extents
 
 _SYNCHRONISED: WeakKeyDictionary[Exchange, dict[tuple[int, int], np.ndarray]] = WeakKeyDictionary()
 
@@ -21,11 +21,12 @@ _SYNCHRONISED: WeakKeyDictionary[Exchange, dict[tuple[int, int], np.ndarray]] = 
 class SuperstepDeal:
     """One superstep: the tiles first..first + tiles - 1 that it uses, its workers by table (None for library vertices
     and empty tables), how they are counted where spikes change what they cost, flops per execution and those that
-    depend on spikes; synchronised bool[chips]: who waits before it."""
+    depend on spikes; extents of its tables; synchronised bool[chips]: who waits before it."""
 
     first: int
     tiles: int
     dealt: tuple[Dealt | None, ...]
+    extents: tuple[Extents, ...]
     counting: Counting | None
     flops: float
     counted_flops: tuple[Charge, ...]
@@ -41,7 +42,7 @@ class SuperstepDeal:
 
 @lru_cache(maxsize=8)
 def dealt_program(program: Program) -> dict[Superstep, SuperstepDeal]:
-    """By superstep. Raises MappingError for a cost whose extents its table does not give."""
+    """By superstep. Raises MappingError for a cost whose extents neither its codelet nor its table gives."""
     return {superstep: _deal(program, superstep) for superstep, _, _ in program.supersteps()}
 
 
@@ -51,13 +52,14 @@ def _deal(program: Program, superstep: Superstep) -> SuperstepDeal:
     flops = 0.0
     counted_flops: list[Charge] = []
     turns = np.zeros(last - first, np.int64)  # workers of each tile so far
-    for table in superstep.tables:
+    extents = tuple(extents_of(program, table) for table in superstep.tables)
+    for table, own in zip(superstep.tables, extents, strict=True):
         cost = table.codelet.cost
         if table.vertices and isinstance(cost, WorkerBundles):
-            dealt.append(_dealt(table, cost, first, turns))
+            dealt.append(_dealt(table, own, cost, first, turns))
         else:
             dealt.append(None)
-        always, by_spikes = _flops(table)
+        always, by_spikes = _flops(table, own)
         flops += always
         counted_flops += by_spikes
     working = [one for one in dealt if one is not None]
@@ -65,6 +67,7 @@ def _deal(program: Program, superstep: Superstep) -> SuperstepDeal:
         first=first,
         tiles=last - first,
         dealt=tuple(dealt),
+        extents=extents,
         counting=counting(working, last - first) if any(one.charges for one in working) else None,
         flops=flops,
         counted_flops=tuple(counted_flops),
@@ -81,14 +84,14 @@ def _tile_range(superstep: Superstep) -> tuple[int, int]:
     return (min(low for low, _ in bounds), max(high for _, high in bounds)) if bounds else (0, 0)
 
 
-def _dealt(table: VertexTable, cost: WorkerBundles, first: int, turns: np.ndarray) -> Dealt:
+def _dealt(table: VertexTable, extents: Extents, cost: WorkerBundles, first: int, turns: np.ndarray) -> Dealt:
     """The vertices of a table take the places after those of earlier tables, as counted by `turns` int64[tiles]."""
     tile = table.tiles - first
     # most tables cost all their vertices alike, and pair nothing: one number for all takes no memory
     bundles, pairable = (np.broadcast_to(number, table.vertices) for number in (float(cost.fixed), 0.0))
     charges = []
     for term in cost.terms:
-        static, recorded = split_extents(table, term)
+        static, recorded = split_extents(table, extents, term)
         if recorded is None:
             bundles = bundles + term.bundles * static
             pairable = pairable + term.pairable * static if term.pairable else pairable
@@ -97,12 +100,12 @@ def _dealt(table: VertexTable, cost: WorkerBundles, first: int, turns: np.ndarra
     return Dealt(tile=tile, place=places_among(tile, turns), bundles=bundles, pairable=pairable, charges=tuple(charges))
 
 
-def _flops(table: VertexTable) -> tuple[float, list[Charge]]:
+def _flops(table: VertexTable, extents: Extents) -> tuple[float, list[Charge]]:
     """(operations that no spike changes, those that spikes do)."""
     always = 0.0
     by_spikes = []
     for term in table.codelet.flops:
-        static, recorded = split_extents(table, term)
+        static, recorded = split_extents(table, extents, term)
         if recorded is None:
             always += float((term.bundles * static).sum())
         else:

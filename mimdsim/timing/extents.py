@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.numerics import loads as numerics
-from mimdsim.program import Hits, Listed, Spikes, SpikesOver, Term, VertexTable, Within
-from mimdsim.program.codelet import Recorded
+from mimdsim.program import Hits, Recorded, SpikesOver, Term, VertexTable, Within
+from mimdsim.program.extents import RECORDED, Turns
 
-RECORDED = (Spikes, Listed, SpikesOver, Hits, Within)
+Extents = Mapping[str, np.ndarray | Recorded]
 
 
-def split_extents(table: VertexTable, term: Term) -> tuple[np.ndarray, Recorded | None]:
-    """(product of the static extents per vertex, the recorded extent if there is one)."""
+def split_extents(table: VertexTable, extents: Extents, term: Term) -> tuple[np.ndarray, Recorded | None]:
+    """(product of the static extents per vertex, the recorded extent if there is one); `extents_of` the table."""
     static = np.ones(table.vertices)
     recorded: Recorded | None = None
     for name in term.extents:
-        if name not in table.extents:
+        if name not in extents:
             raise MappingError(
                 f"codelet '{table.codelet.name}' ({table.layer}): its cost needs the extent '{name}', "
-                f"the table gives {sorted(table.extents)}"
+                f"codelet and table give {sorted(extents)}"
             )
-        extent = table.extents[name]
+        extent = extents[name]
         if isinstance(extent, RECORDED):
             if recorded is not None:
                 raise MappingError(f"codelet '{table.codelet.name}': a cost term has two extents that depend on spikes")
@@ -76,13 +77,13 @@ def counted(table: VertexTable, weight: np.ndarray, extent: Recorded) -> Counted
 
     Raises MappingError where the table lacks the columns that say which spikes count, or two vertices count one.
     """
-    wanted = _columns_of(table, extent)
-    columns = {name: np.ascontiguousarray(table.columns[name], np.int64) for name in wanted}
+    if isinstance(extent, Turns):
+        columns = {"sample": np.arange(table.vertices)}
+    else:
+        columns = {name: np.ascontiguousarray(table.columns[name], np.int64) for name in _columns_of(table, extent)}
     last = columns["sample"] + 1 if "sample" in columns else columns["sample_stop"]
     samples = int(last.max(initial=1))
     owner = _owner(table, columns, samples) if isinstance(extent, Hits) else None
-    if isinstance(extent, Within):
-        weight = weight * extent.times
     return Counted(
         table=table,
         weight=weight,

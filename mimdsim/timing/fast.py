@@ -7,13 +7,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError
+from mimdsim.base.errors import DoesNotFit, MappingError
+from mimdsim.base.units import show_bytes
 from mimdsim.costs.energy import energy_profile
 from mimdsim.costs.fabric import busiest_tile, host_exposed_seconds
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Assumption, Doubt, EnergyProfile, MemoryProfile, Span, TileColumns, TiledProfile
 from mimdsim.program import Program, RecordedActivity, Repeat, Superstep
 from mimdsim.program.codelet import UNCERTAINTY
+from mimdsim.program.verify import require_sound
 from mimdsim.timing.loads import Barrel, SuperstepLoad, program_loads
 from mimdsim.timing.path import PathPart, critical_path
 
@@ -23,13 +25,25 @@ LOOP_KIND = "assumed"
 
 
 def time_program(
-    program: Program, machine: MimdMachine, activity: RecordedActivity, memory: MemoryProfile
+    program: Program,
+    machine: MimdMachine,
+    activity: RecordedActivity,
+    memory: MemoryProfile,
+    *,
+    must_fit: bool = True,
 ) -> TiledProfile:
-    """Cycles of every superstep of one training step of `program` on `machine`, with the spikes of `activity`.
+    """Cycles of every superstep of one run of `program` on `machine`, with the counts of `activity`.
 
-    Raises MappingError when the machine has not the tiles or chips of the program.
+    Raises MappingError for a program that breaks a rule of the machine or has more tiles or chips than it, DoesNotFit
+    for one that needs more tile memory; must_fit False: the profile says so instead.
     """
-    _check_machine(program, machine)
+    refuse_other_machine(program, machine)
+    require_sound(program)
+    if must_fit and memory.peak_bytes > memory.limit_bytes:
+        raise DoesNotFit(
+            f"does not fit {machine.name}: tile {memory.peak_tile} needs {show_bytes(memory.peak_bytes)} of "
+            f"{show_bytes(memory.limit_bytes)}: spread its variables over more tiles"
+        )
     loads = program_loads(program, activity, barrel_of(machine))
     path = critical_path(program, machine, loads)
     moved = _moved(program)
@@ -55,7 +69,7 @@ def time_program(
                 **_exchange_tile(program, superstep, machine),
             )
         )
-    spans += _loop_spans(program, machine)
+    spans += loop_spans(program, machine)
     loops = sum(span.sync_cycles for span in spans[len(loads) :])
     doubts = what_is_doubted(loads, path, loops, machine)
     clock = machine.chip.clock_hz
@@ -89,6 +103,7 @@ def time_program(
         seconds_high=(cycles + off) / clock + exposed,
         doubts=doubts,
         exchange_cycles_other_model=_other_model_cycles(program, machine, loads),
+        run_name="training step" if program.layers else "run",
         energy=_energy(program, machine, loads, tuple(spans), cycles / clock + exposed),
         assumptions=machine_assumptions(machine) + _program_assumptions(program),
     )
@@ -160,7 +175,7 @@ def barrel_of(machine: MimdMachine) -> Barrel:
     )
 
 
-def _check_machine(program: Program, machine: MimdMachine) -> None:
+def refuse_other_machine(program: Program, machine: MimdMachine) -> None:
     if program.tiles_per_chip > machine.chip.tiles or program.chips > machine.links.chips:
         raise MappingError(
             f"the program is placed on {program.chips} chip(s) of {program.tiles_per_chip} tiles, {machine.name} has "
@@ -225,7 +240,7 @@ def what_is_doubted(
     return tuple(sorted(doubts, key=lambda doubt: (-doubt.half_width_cycles, doubt.name)))
 
 
-def _loop_spans(program: Program, machine: MimdMachine) -> list[Span]:
+def loop_spans(program: Program, machine: MimdMachine) -> list[Span]:
     """Control of every repeat, once per timestep: counting on one tile, and the sync by which all learn of it."""
     spans = []
     sync = machine.sync.internal_cycles if program.chips == 1 else machine.sync.external_cycles

@@ -41,7 +41,7 @@ class _Member:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Moving:
+class Waiting:
     """What a superstep's exchange takes on a machine, int64[chips] per execution, whatever the loads.
 
     once: (sync, link) cycles where all chips wait for each other, which closes a segment; else None.
@@ -53,20 +53,21 @@ class _Moving:
 
 
 # by program, then machine, which is compared: records of machines hold dicts and cannot be keys
-_MOVING: WeakKeyDictionary[Program, list[tuple[MimdMachine, tuple[_Moving, ...]]]] = WeakKeyDictionary()
+_MOVING: WeakKeyDictionary[Program, list[tuple[MimdMachine, tuple[Waiting, ...]]]] = WeakKeyDictionary()
 MACHINES_KEPT = 8
 
 
 def critical_path(program: Program, machine: MimdMachine, loads: tuple[SuperstepLoad, ...]) -> tuple[PathPart, ...]:
     """One part per superstep, in program order; their sum is the time of the program on all chips."""
     parts: list[PathPart] = []
-    waiting = zip(_all_moving(program, machine), loads, strict=True)
+    waiting = zip(all_waiting(program, machine), loads, strict=True)
     for stretch in program.stretches():
         parts += _stretch_parts(stretch.times, list(islice(waiting, len(stretch.body))))
     return tuple(parts)
 
 
-def _all_moving(program: Program, machine: MimdMachine) -> tuple[_Moving, ...]:
+def all_waiting(program: Program, machine: MimdMachine) -> tuple[Waiting, ...]:
+    """What every superstep's exchange takes on `machine`, in program order."""
     known = _MOVING.setdefault(program, [])
     for one, moving in known:
         if one is machine or _move_alike(one, machine):
@@ -82,7 +83,7 @@ def _move_alike(one: MimdMachine, other: MimdMachine) -> bool:
     return (one.exchange, one.sync, one.links, one.chip) == (other.exchange, other.sync, other.links, other.chip)
 
 
-def _moving(program: Program, machine: MimdMachine, superstep: Superstep) -> _Moving:
+def _moving(program: Program, machine: MimdMachine, superstep: Superstep) -> Waiting:
     exchange = superstep.exchange
     moving = np.zeros(program.chips, np.int64)
     once: tuple[int, int] | None = None
@@ -98,7 +99,7 @@ def _moving(program: Program, machine: MimdMachine, superstep: Superstep) -> _Mo
             once = _waiting(machine, machine.sync.external_cycles, moving.max()), 0
     inside = synchronised_chips(program, superstep) & (moving > 0) & (once is None)
     own = [_waiting(machine, machine.sync.internal_cycles, cycles) for cycles in moving.tolist()]
-    return _Moving(exchange=moving, sync=np.where(inside, own, 0), once=once)
+    return Waiting(exchange=moving, sync=np.where(inside, own, 0), once=once)
 
 
 def _waiting(machine: MimdMachine, barrier: int, exchange: int) -> int:
@@ -106,7 +107,7 @@ def _waiting(machine: MimdMachine, barrier: int, exchange: int) -> int:
     return barrier + round(machine.sync.exchange_share * int(exchange))
 
 
-def _stretch_parts(times: int, supersteps: list[tuple[_Moving, SuperstepLoad]]) -> list[PathPart]:
+def _stretch_parts(times: int, supersteps: list[tuple[Waiting, SuperstepLoad]]) -> list[PathPart]:
     found: dict[int, PathPart] = {}
     segment: list[_Member] = []
     for index, (moving, load) in enumerate(supersteps):

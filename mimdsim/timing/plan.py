@@ -30,6 +30,11 @@ class Barrel:
     copy_bytes_per_cycle: float = 8.0
     compiled_dual_issue: float = 0.0
 
+    @property
+    def working(self) -> int:
+        """Contexts that share work which is spread over them: more than the issue interval add no throughput."""
+        return min(self.contexts, self.issue_cycles)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SuperstepPlan:
@@ -142,12 +147,12 @@ def _plan(superstep: Superstep, deal: SuperstepDeal, barrel: Barrel) -> Superste
     weights: dict[tuple[str, str], float] = {}
     counted_weights: list[tuple[tuple[str, str], Charge]] = []
     order: list[tuple[str, str]] = []
-    for table, one in zip(superstep.tables, deal.dealt, strict=True):
+    for table, one, own in zip(superstep.tables, deal.dealt, deal.extents, strict=True):
         codelet = table.codelet
         part = (f"codelet {codelet.name}", codelet.cost.kind)
         order.append(part)
         if isinstance(codelet.cost, TileFormula):
-            extents = {name: column for name, column in table.extents.items() if isinstance(column, np.ndarray)}
+            extents = {name: column for name, column in own.items() if isinstance(column, np.ndarray)}
             cost = library_cycles(codelet.cost, extents, barrel)
             np.add.at(fixed, table.tiles - deal.first, cost)
             weights[part] = weights.get(part, 0.0) + float(cost.sum() if cost.ndim else cost * table.vertices)
@@ -155,7 +160,8 @@ def _plan(superstep: Superstep, deal: SuperstepDeal, barrel: Barrel) -> Superste
             weights[part] = weights.get(part, 0.0) + one.total(barrel.compiled_dual_issue)
             counted_weights += [(part, charge) for charge in one.charges]
     if superstep.exchange is not None and superstep.exchange.column("fragments_arranged").any():
-        arranging = _arranging_cycles(superstep.exchange, barrel)
+        pieces, volume = arranging_parts(superstep.exchange, barrel)
+        arranging = (pieces + volume) * barrel.issue_cycles / barrel.working
         np.add.at(fixed, superstep.exchange.tiles[arranging > 0] - deal.first, arranging[arranging > 0])
         part = ("arranging rows", "derived")
         weights[part] = float(arranging.sum())
@@ -184,12 +190,12 @@ def _constant_cycles(dealt: list[Dealt], tiles: int, barrel: Barrel) -> np.ndarr
     return cycles
 
 
-def _arranging_cycles(exchange: Exchange, barrel: Barrel) -> np.ndarray:
-    """float64[taking part]: cycles to copy gathered pieces into rows, pieces and bytes."""
-    pieces = exchange.column("fragments_arranged") * barrel.arrange_fragment_bundles
-    volume = exchange.column("bytes_arranged") / barrel.copy_bytes_per_cycle
-    cycles: np.ndarray = (pieces + volume) * barrel.issue_cycles / min(barrel.contexts, barrel.issue_cycles)
-    return cycles
+def arranging_parts(exchange: Exchange, barrel: Barrel) -> tuple[np.ndarray, np.ndarray]:
+    """float64[taking part], twice: cycles of a tile that issues whenever it can, to copy gathered pieces into rows and
+    for their bytes."""
+    pieces: np.ndarray = exchange.column("fragments_arranged") * barrel.arrange_fragment_bundles
+    volume: np.ndarray = exchange.column("bytes_arranged") / barrel.copy_bytes_per_cycle
+    return pieces, volume
 
 
 def library_cycles(cost: TileFormula, extents: dict[str, np.ndarray], barrel: Barrel) -> np.ndarray:
@@ -199,6 +205,5 @@ def library_cycles(cost: TileFormula, extents: dict[str, np.ndarray], barrel: Ba
     Fewer contexts leave issue slots empty; more than the interval add no throughput, and a library would not start
     them (derived).
     """
-    working = min(barrel.contexts, barrel.issue_cycles)
-    cycles = np.asarray(cost.cycles(extents, working, barrel.vector_bytes), np.float64)
-    return cycles * barrel.issue_cycles / working
+    cycles = np.asarray(cost.cycles(extents, barrel.working, barrel.vector_bytes), np.float64)
+    return cycles * barrel.issue_cycles / barrel.working

@@ -6,8 +6,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.numerics import loads as numerics
-from mimdsim.program import Hits, Listed, RecordedActivity, Within
-from mimdsim.program.codelet import Recorded
+from mimdsim.program import Hits, Listed, Recorded, RecordedActivity, Within
 from mimdsim.timing.extents import Counted
 
 BEGIN, SPIKES_END, LISTED_END = range(3)  # of a list: where in `Recording.flat` it begins, its spikes end, it ends
@@ -99,6 +98,38 @@ class Recording:
         if key not in self._by_sample:
             self._by_sample[key] = np.ascontiguousarray(counts[..., which].T, np.float64)
         return self._by_sample[key]
+
+    def by_vertex(self, term: Counted, rows: np.ndarray, times: int) -> np.ndarray:
+        """float64[times, rows]: turns of the loop nest of some vertices, weight * extent, in every timestep."""
+        extent, columns = term.extent, {name: column[rows] for name, column in term.columns.items()}
+        counts = self.counts(extent, term.samples, times).astype(np.int64)
+        first = columns["sample"] if "sample" in columns else columns["sample_start"]
+        last = columns["sample"] + 1 if "sample" in columns else columns["sample_stop"]
+        if isinstance(extent, Within):
+            found = columns["slot"] < counts[:, first, 1]
+        elif isinstance(extent, Hits):
+            found = self._hits(extent, counts, np.stack([first, last, columns["start"], columns["stop"]], axis=1))
+        else:
+            running = np.zeros((times, counts.shape[1] + 1), np.int64)
+            np.cumsum(counts[..., int(isinstance(extent, Listed))], axis=1, out=running[:, 1:])
+            found = running[:, last] - running[:, first]
+        turns: np.ndarray = term.weight[rows] * found
+        return turns
+
+    def _hits(self, extent: Hits, counts: np.ndarray, vertices: np.ndarray) -> np.ndarray:
+        """int64[times, vertices]: listed ids in start..stop-1 of samples first..last-1; vertices: rows of these 4."""
+        ids = _shifted(np.asarray(self.activity.ids[extent.layer]), extent.shift, len(counts))
+        begin, end = {"spikes": (0, 1), "listed": (0, 2), "gradient": (1, 2)}[extent.which]
+        edges = np.concatenate([np.zeros_like(counts[..., :1]), counts], axis=-1)[..., None]
+        place = np.arange(ids.shape[-1])
+        listed = (edges[:, :, begin] <= place) & (place < edges[:, :, end])
+        return np.stack(
+            [
+                (listed & (start <= ids) & (ids < stop))[:, first:last].sum(axis=(1, 2))
+                for first, last, start, stop in vertices.tolist()
+            ],
+            axis=1,
+        )
 
     def total(self, term: Counted, times: int) -> float:
         """Sum of weight * extent over vertices and timesteps."""

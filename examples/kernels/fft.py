@@ -1,0 +1,125 @@
+"""The Fourier transform of complex points, radix 2, decimation in frequency: natural order in, bit-reversed order out.
+
+The points lie in runs, one for every vertex. While butterflies span a run or more, each of their stages is a superstep
+that brings the other run by exchange (or finds it on the same tile); what is left stays within runs, in one superstep.
+
+    mimdsim check examples/kernels/fft.py bow --strict
+"""
+
+import numpy as np
+
+from mimdsim.kernels import Codelet, Field, Kernel, MimdMachine, Program, Term, TileMapping, WorkerBundles
+
+POINTS, RUN = 1024, 16  # powers of two: points in all, points of a vertex
+OWN, OTHER = ("start:stop", ":"), ("start_other:stop_other", ":")
+BUTTERFLY = "{} (our own count): two loads of 64 bits, {}, a store of 64 bits and the loop, every instruction alone"
+
+
+def halves(points: np.ndarray) -> np.ndarray:
+    """[n, 2] real and imaginary parts as n complex numbers."""
+    return points[:, 0] + 1j * points[:, 1]
+
+
+def put(target: np.ndarray, values: np.ndarray) -> None:
+    target[:, 0], target[:, 1] = values.real, values.imag
+
+
+def upper(new: np.ndarray, one: np.ndarray, other: np.ndarray) -> None:
+    """The first of two runs: their sum."""
+    new[:] = one + other
+
+
+def lower(new: np.ndarray, one: np.ndarray, other: np.ndarray, turn: np.ndarray) -> None:
+    """The second of two runs: their difference, turned."""
+    put(new, (halves(other) - halves(one)) * halves(turn))
+
+
+def within(points: np.ndarray, turn: np.ndarray) -> None:
+    """All stages that stay within a run; turn [RUN / 2, 2] of the widest."""
+    now, span = halves(points), len(points) // 2
+    while span:
+        pairs = now.reshape(-1, 2, span)
+        turned = (pairs[:, 0] - pairs[:, 1]) * halves(turn)[:: len(points) // (2 * span)]
+        now = np.stack([pairs[:, 0] + pairs[:, 1], turned], axis=1).reshape(-1)
+        span //= 2
+    put(points, now)
+
+
+def codelet(name: str, compute: object, bundles: int, extent: str, fields: tuple[Field, ...], does: str) -> Codelet:
+    return Codelet(
+        name=name,
+        fields=fields,
+        columns=(),
+        compute=compute,
+        form="vertex",
+        cost=WorkerBundles(
+            fixed=26,
+            terms=(Term(bundles=bundles, extents=(extent,)),),
+            kind="assumed",
+            source=f"launch, frame and pointers; {BUTTERFLY.format('a point', does)}",
+        ),
+        flops=(Term(bundles=bundles - 4, extents=(extent,)),),
+    )
+
+
+READ = tuple(Field(name=name, access="read", box=box) for name, box in (("one", OWN), ("other", OTHER)))
+NEW = Field(name="new", access="write", box=OWN)
+TURN = Field(name="turn", access="read", box=("turn_start:turn_stop", ":"))
+UPPER = codelet("Upper", upper, 5, "points", (NEW, *READ), "one vector add")
+LOWER = codelet("Lower", lower, 9, "points", (NEW, *READ, TURN), "a load of the turn, one vector subtract, three more")
+WITHIN = codelet(
+    "Within",
+    within,
+    14,
+    "butterflies",
+    (Field(name="points", access="update", box=OWN), Field(name="turn", access="read", box=(":", ":"))),
+    "a load of the turn, a vector add, a vector subtract, four to turn; a second store",
+)
+
+
+def turns(span: int) -> np.ndarray:
+    """[span, 2]: the roots of unity that a stage of this span turns by."""
+    angle = -np.pi * np.arange(span) / span
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
+
+
+def build(machine: MimdMachine, points: int = POINTS, run: int = RUN) -> Program:
+    k = Kernel("FFT", machine)
+    start = np.arange(0, points, run)
+    tiles = start * k.tiles // points
+    in_runs = TileMapping.split(0, tiles, start, start + run)
+    now = k.input(k.variable("points", (points, 2), mapping=in_runs))
+    span = points // 2
+    while span >= run:
+        then = k.variable(f"after span {span}", (points, 2), mapping=in_runs)
+        turn = k.constant(f"turn {span}", turns(span))
+        first = start // span % 2 == 0
+        with k.superstep(f"butterflies {span}", phase="exchange stages"):
+            for each, chosen, away in ((UPPER, first, span), (LOWER, ~first, -span)):
+                here = start[chosen]
+                other = here + away
+                operands = {"new": then, "one": now, "other": now}
+                columns = {"start": here, "stop": here + run, "start_other": other, "stop_other": other + run}
+                if each is LOWER:
+                    operands["turn"] = turn
+                    columns |= {"turn_start": here % span, "turn_stop": here % span + run}
+                k.vertices(each, tiles=tiles[chosen], operands=operands, columns=columns, extents={"points": run})
+        now, span = then, span // 2
+    with k.superstep("butterflies within runs", phase="local stages"):
+        k.vertices(
+            WITHIN,
+            tiles=tiles,
+            operands={"points": now, "turn": k.constant("turn within", turns(run // 2), mapping=k.everywhere)},
+            columns={"start": start, "stop": start + run},
+            extents={"butterflies": run // 2 * (run.bit_length() - 1)},
+        )
+    k.output(now, "spectrum")
+    return k.program()
+
+
+def reference(points: np.ndarray) -> np.ndarray:
+    count = len(points)
+    digits = count.bit_length() - 1
+    reversed_bits = np.array([int(f"{index:0{digits}b}"[::-1], 2) for index in range(count)])
+    spectrum = np.fft.fft(points[:, 0].astype(np.float64) + 1j * points[:, 1])[reversed_bits]
+    return np.stack([spectrum.real, spectrum.imag], axis=1)

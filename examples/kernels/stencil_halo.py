@@ -1,0 +1,99 @@
+"""A 3 x 3 Gaussian blur of an image of four channels, cut into a block a tile; a halo of one pixel comes by exchange.
+
+Every worker context blurs a slice of its tile's block. Blocks and slices are cut as a published program does it
+(thorbenlouw/lbm-graphcore), for whose image of 2200 x 1122 pixels on a Mk1 chip compute, exchange and sync come out
+within 15 % of its profile (references/stencil_phases.csv, tests/test_kernels_examples.py). What its compiler copies
+before and after the blur is left out here: mimdsim/check/stencil_program.py has it.
+
+    mimdsim check examples/kernels/stencil_halo.py bow --strict
+"""
+
+import numpy as np
+
+from mimdsim.check.stencil_grid import Blocks, tile_blocks, worker_blocks
+from mimdsim.kernels import Codelet, Field, Kernel, MimdMachine, Program, Term, TileMapping, WorkerBundles
+
+HEIGHT, WIDTH, CHANNELS = 48, 64, 4
+DTYPE = "float16"
+WEIGHTS = np.array([[1, 2, 1], [2, 4, 2], [1, 2, 1]]) / 16
+
+
+def blur(new: np.ndarray, old: np.ndarray) -> None:
+    """One vertex: new [h, w, 4], old [h + 2, w + 2, 4] with the halo; in the element type."""
+    sixteenth, eighth, quarter = (new.dtype.type(weight / 16) for weight in (1, 2, 4))
+    above, here, below = old[:-2], old[1:-1], old[2:]
+    corners = above[:, :-2] + above[:, 2:] + below[:, :-2] + below[:, 2:]
+    sides = here[:, 2:] + here[:, :-2] + below[:, 1:-1] + above[:, 1:-1]
+    new[:] = sixteenth * corners + quarter * here[:, 1:-1] + eighth * sides
+
+
+BLUR = Codelet(
+    name="Blur",
+    fields=(
+        Field(name="new", access="write", box=("top:bottom", "left:right", ":")),
+        Field(name="old", access="read", box=("top:below", "left:after", ":")),  # reaches into other tiles
+    ),
+    columns=(),
+    compute=blur,
+    form="vertex",
+    cost=WorkerBundles(
+        fixed=62,
+        terms=(
+            Term(bundles=26, extents=("pixels",), pairable=11),
+            Term(bundles=6, extents=("rows",)),
+        ),
+        kind="derived",
+        source="instructions of the published C++ codelet (thorbenlouw/lbm-graphcore, GaussianBlurCodelets half4), one "
+        "bundle each: 9 loads, 3 multiplies, 8 adds and a store of four channels, 4 pointers and a branch a pixel",
+    ),
+    flops=(Term(bundles=CHANNELS * 11, extents=("pixels",)),),
+)
+
+
+def build(machine: MimdMachine, height: int = HEIGHT, width: int = WIDTH, dtype: str = DTYPE) -> Program:
+    k = Kernel("stencil with halo", machine)
+    blocks = tile_blocks(height, width, k.chips, machine.chip.tiles)
+    slices = worker_blocks(blocks, machine.tile.worker_contexts)
+    # pixel (0, 0) is element (1, 1) inside a frame of zeros, which goes to the outermost tiles
+    old = k.input(k.variable("image", (height + 2, width + 2, CHANNELS), dtype, mapping=framed(blocks, height, width)))
+    new = k.output(k.variable("blurred", (height, width, CHANNELS), dtype, mapping=unframed(blocks, height, width)))
+    k.vertices(
+        BLUR,
+        tiles=slices.tile,
+        operands={"new": new, "old": old},
+        columns={
+            "top": slices.top,
+            "bottom": slices.bottom,
+            "left": slices.left,
+            "right": slices.right,
+            "below": slices.bottom + 2,
+            "after": slices.right + 2,
+        },
+        extents={"pixels": slices.rows * slices.columns, "rows": slices.rows},
+    )
+    return k.program()
+
+
+def framed(blocks: Blocks, height: int, width: int) -> TileMapping:
+    top, left = (np.where(edge == 0, 0, edge + 1) for edge in (blocks.top, blocks.left))
+    bottom = np.where(blocks.bottom == height, height + 2, blocks.bottom + 1)
+    right = np.where(blocks.right == width, width + 2, blocks.right + 1)
+    return in_boxes(blocks.tile, (top, bottom, left, right), (height + 2, width + 2, CHANNELS))
+
+
+def unframed(blocks: Blocks, height: int, width: int) -> TileMapping:
+    edges = (blocks.top, blocks.bottom, blocks.left, blocks.right)
+    return in_boxes(blocks.tile, edges, (height, width, CHANNELS))
+
+
+def in_boxes(tiles: np.ndarray, edges: tuple[np.ndarray, ...], shape: tuple[int, ...]) -> TileMapping:
+    """A box of pixels, all channels, on each of `tiles`; edges: top, bottom, left, right."""
+    channels = (np.zeros_like(tiles), np.full_like(tiles, shape[2]))
+    bounds = np.stack([*edges, *channels], axis=1).reshape(len(tiles), 3, 2)
+    return TileMapping.of_boxes(tiles, bounds, shape)
+
+
+def reference(image: np.ndarray) -> np.ndarray:
+    height, width = image.shape[0] - 2, image.shape[1] - 2
+    wide = image.astype(np.float64)
+    return sum(WEIGHTS[i, j] * wide[i : i + height, j : j + width] for i in range(3) for j in range(3))

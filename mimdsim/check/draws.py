@@ -1,0 +1,172 @@
+"""What a check feeds a training step with: several draws in which every input matters.
+
+Weights are multiples of 2^-14, so that sums of binary spikes times weights are exact in float32 in any order, and
+spikes must agree bit for bit. Moments are as large as gradients, and the count of training steps is not always that of
+the first. In one draw some neurons have one synapse alone,
+of a weight that lifts their potential exactly onto a threshold, or one bit above it: `>=` for `>` is seen. In another
+one lists are full, weights strong and spikes many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.rng import stream
+from mimdsim.functional import initial_weights
+from mimdsim.graph import Adam, Graph, Layer, SparseSpikes, SpikingNetwork
+from mimdsim.graph.linear_neurons import LinearNeuron
+from mimdsim.graph.operations import OPERATIONS
+from mimdsim.graph.training import LEARNING_RATE, moment_name, optimiser_state
+from mimdsim.graph.truncation import STATE_BITS, random_name
+
+DYADIC = 2.0**14
+TIED = 4  # of so many neurons one is tied, in a draw with ties
+UNKNOWN = 0.01  # how large a gradient is taken to be before one was seen
+REACH = 16  # so many floats below and above are tried for a weight that meets a threshold
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """One set of inputs: which training step it is; how strong weights are; whether lists are full or as they come;
+    whether some neurons are put onto their thresholds."""
+
+    number: int
+    training_step: int
+    weight_scale: float = 4.0
+    full_lists: bool = False
+    ties: bool = False
+
+
+DRAWS = (
+    Draw(number=0, training_step=3),
+    Draw(number=1, training_step=1, ties=True),
+    Draw(number=2, training_step=40, weight_scale=12.0, full_lists=True),
+)
+
+
+def drawn_inputs(
+    network: SpikingNetwork, draw: Draw, sizes: Mapping[str, float] = MappingProxyType({})
+) -> dict[str, np.ndarray]:
+    """Spikes, labels, weights, moments and generator states for one training step, by graph input.
+
+    sizes: how large the gradient of a parameter is, as far as known; moments are made as large, so that an update
+    depends on both.
+    """
+    random = stream(draw.number, "check")
+    values: dict[str, np.ndarray] = {
+        **_spikes(network, draw, random),
+        "labels": np.resize(random.permutation(network.classes), network.batch).astype(np.int32),
+        "training_step": np.array([draw.training_step]),
+    }
+    for name, value in network.scheduled.items():
+        changed = value * 0.5**draw.number if name == LEARNING_RATE else value
+        values[name] = np.full(1, changed, np.float32)
+    for layer in network.layers:
+        if layer.selection.truncation == "random":
+            values[random_name(layer.name)] = random.integers(0, 1 << STATE_BITS, network.batch)
+    weights = initial_weights(network, draw.number, draw.weight_scale, 0.02)
+    for name, drawn in weights.items():
+        values[name] = _dyadic(drawn)
+    if draw.ties:
+        for layer in network.layers:
+            if layer.spiking:
+                _tie(layer, values, random)
+    for name, shape in network.parameters.items():
+        for moment in optimiser_state(network.optimiser):
+            size = sizes.get(name, UNKNOWN)
+            second = isinstance(network.optimiser, Adam) and moment == optimiser_state(network.optimiser)[-1]
+            kept = random.uniform(0.25, 1.0, shape) * size**2 if second else random.normal(0.0, size, shape)
+            values[moment_name(moment, name)] = kept.astype(np.float32)
+    return values
+
+
+def graph_inputs(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
+    """The same values as inputs of the graph."""
+    given: dict[str, Any] = {}
+    if "input.ids" in inputs:
+        given["input"] = SparseSpikes(ids=inputs["input.ids"], counts=inputs["input.counts"])
+    for name in graph.inputs:
+        if name == "training_step":
+            given[name] = int(inputs[name][0])
+        elif name in inputs and not graph.value(name).shape:
+            given[name] = inputs[name][0]  # a scalar is a variable of one element
+        elif name in inputs:
+            given[name] = inputs[name]
+        elif name not in given:
+            given[name] = np.zeros(graph.value(name).shape, np.float32)
+    return given
+
+
+def _dyadic(weights: np.ndarray) -> np.ndarray:
+    rounded: np.ndarray = (np.round(weights * DYADIC) / DYADIC).astype(np.float32)
+    return rounded
+
+
+def _spikes(network: SpikingNetwork, draw: Draw, random: np.random.Generator) -> dict[str, np.ndarray]:
+    """Input lists: of any length, or full but for the last sample, which has none."""
+    lists = (network.timesteps, network.batch)
+    counts = random.integers(0, network.input_capacity + 1, lists).astype(np.int32)
+    if draw.full_lists:
+        counts[:] = network.input_capacity
+        counts[:, -1] = 0
+    ids = np.zeros((*lists, network.input_capacity), np.int32)
+    for where in np.ndindex(*lists):
+        count = min(int(counts[where]), network.inputs)
+        counts[where] = count
+        ids[where][:count] = np.sort(random.choice(network.inputs, count, replace=False))
+    if network.spikes == "dense":  # unfolded here, as training unfolds its input by what is being checked
+        rows = np.zeros((*lists, network.inputs), np.float32)
+        for where in np.ndindex(*lists):
+            rows[(*where, ids[where][: counts[where]])] = 1.0
+        return {"input": rows[0] if network.steady_input else rows}
+    return {"input.ids": ids, "input.counts": np.stack([counts, counts], axis=-1)}
+
+
+def _tie(layer: Layer, values: dict[str, np.ndarray], random: np.random.Generator) -> None:
+    """Give every TIED-th neuron of a layer one synapse alone, whose spike lifts it onto a threshold or just above."""
+    wanted = [
+        np.float32(threshold) if not above else np.nextafter(np.float32(threshold), np.float32(np.inf))
+        for threshold in (layer.selection.threshold, layer.selection.second_threshold)
+        for above in (False, True)
+    ]
+    weights = values[f"w.{layer.name}"]
+    for kind, potential in enumerate(wanted):
+        tied = np.arange(kind, layer.neurons, TIED * len(wanted))
+        if not len(tied):
+            continue
+        found = _weights_for(layer, potential)[tied]
+        weights[:, tied] = 0.0
+        weights[random.integers(0, layer.inputs, len(tied)), tied] = np.where(np.isfinite(found), found, 0.0)
+        for name in (f"r.{layer.name}", f"b.{layer.name}"):
+            if name in values:
+                values[name][:, tied] = 0.0
+
+
+def _weights_for(layer: Layer, potential: np.float32) -> np.ndarray:
+    """float32[neurons]: the weight with which one spike lifts a neuron at rest to `potential`, or next to it."""
+    unit = np.stack([np.zeros(layer.neurons, np.float32), np.ones(layer.neurons, np.float32)])
+    low, high = _potentials(layer, unit)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        middle = ((potential - low) / (high - low)).astype(np.float32)
+    steps = np.arange(-REACH, REACH + 1)[:, None].astype(np.float32)
+    tried = middle + steps * np.spacing(np.abs(middle))
+    reached = _potentials(layer, tried)
+    best = np.argmin(np.abs(reached - potential), axis=0)
+    chosen: np.ndarray = tried[best, np.arange(layer.neurons)]
+    return chosen
+
+
+def _potentials(layer: Layer, currents: np.ndarray) -> np.ndarray:
+    """float32[rows, neurons]: what is held against the threshold after a timestep of currents into neurons at rest."""
+    neuron = layer.neuron
+    if isinstance(neuron, LinearNeuron):
+        rest = np.zeros((len(neuron.states), *currents.shape), np.float32)
+        u: np.ndarray = OPERATIONS["neuron"].evaluate(replace(neuron, fired=None), rest, currents)[1]
+        return u
+    v: np.ndarray = OPERATIONS["lif"].evaluate(neuron, np.zeros_like(currents), currents)[0]
+    return v

@@ -1,0 +1,36 @@
+"""Whether a program takes and leaves what the compiled one does, in the same formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mimdsim.base.errors import near
+from mimdsim.program import Program
+
+
+def interface_problems(program: Program, compiled: Program) -> Iterator[str]:
+    """What is missing of the compiled program's inputs and outputs, or held in another format, in words."""
+    if program is compiled:
+        return
+    for kind, ours, theirs in (
+        ("input", program.inputs, compiled.inputs),
+        ("output", program.outputs, compiled.outputs),
+    ):
+        for value, name in theirs.items():
+            if value not in ours:
+                yield f"{kind} '{value}' of the compiled program is missing{near(value, ours)}; add it to the {kind}s"
+                continue
+            held, known = program.variables[ours[value]], compiled.variables[name]
+            what = f"{kind} '{value}', held in '{held.name}',"
+            if held.shape != known.shape:
+                yield f"{what} has shape {list(held.shape)}, the compiled program's has {list(known.shape)}"
+            elif known.persistent and not held.persistent:
+                yield f"{what} does not persist: the next training step would find other values; make it persistent"
+    for name, known in compiled.variables.items():
+        held = program.variables.get(name, known)
+        if (held.dtype, held.item_bytes) != (known.dtype, known.item_bytes):
+            yield (
+                f"variable '{name}' is {held.dtype} in {held.item_bytes} bytes, the compiled program's is "
+                f"{known.dtype} in {known.item_bytes}, for which its codelets and costs are made: give a variable of "
+                "another format another name"
+            )

@@ -1,0 +1,187 @@
+"""Check a kernel, a program of any kind, before it meets hardware: rules, memory, values against a reference, time.
+
+Three lines put a kernel under pytest:
+
+    from mimdsim.check import check_kernel
+    result = check_kernel(build, machine="bow", reference=reference)
+    assert result.passed, result
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.errors import DescriptionError, MimdsimError
+from mimdsim.base.rng import stream
+from mimdsim.check.kernel_values import RELATIVE_TOLERANCE, draw_inputs, expected_outputs, first_wrong
+from mimdsim.check.program import Finding, memory_finding, rules_finding, with_missing_exchanges
+from mimdsim.check.user_code import called
+from mimdsim.compiler import measure_memory
+from mimdsim.functional import Executor, execute_strictly
+from mimdsim.functional.halves import executor_of
+from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.profile import TiledProfile
+from mimdsim.program import Program, RecordedActivity
+from mimdsim.run import memory_profile
+from mimdsim.timing import time_program
+
+Build = Callable[[MimdMachine], Program]
+Reference = Callable[..., Any]
+Inputs = Callable[[np.random.Generator], dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KernelResult:
+    """What a check found: str() is a line for each finding. program, activity: None where there is none to time; tiled:
+    the profile of one run, None where the program breaks a rule or could not be run."""
+
+    machine: MimdMachine
+    findings: tuple[Finding, ...]
+    program: Program | None = None
+    activity: RecordedActivity | None = None
+    tiled: TiledProfile | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether every finding holds."""
+        return all(finding.passed for finding in self.findings)
+
+    @property
+    def cycles(self) -> int:
+        """Of one run; raises MimdsimError where the kernel could not be timed."""
+        if self.tiled is None:
+            raise MimdsimError(f"the kernel was not timed:\n{self}")
+        return self.tiled.cycles
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{'ok  ' if finding.passed else 'FAIL'}  {finding.name}: {finding.text}" for finding in self.findings
+        )
+
+
+def check_kernel(
+    build: Build,
+    machine: str | MimdMachine = "bow",
+    *,
+    reference: Reference,
+    inputs: Inputs | None = None,
+    strict: bool = True,
+    draws: int = 3,
+    tolerance: float = RELATIVE_TOLERANCE,
+) -> KernelResult:
+    """Hold the program that `build(machine)` returns against the rules of the machine, its memory and `reference`.
+
+    reference: called with the program's inputs by parameter name, as arrays; returns the output as an array, or
+    several in a dict by name. inputs(rng): arrays by input name, for those that are not to be drawn at random; asked
+    anew for each of `draws`. strict: also run vertex by vertex on poisoned memory. tolerance: of floats, relative to
+    the largest value of an output; whole numbers must be equal. Raises DescriptionError, with the user's own line,
+    for functions that fail or do not fit the program.
+    """
+    on = tiled_machine(machine)
+    program = called("build(machine)", build, on)
+    if not isinstance(program, Program):
+        raise DescriptionError("build(machine)", [f"must return a Program, returned {type(program).__name__}"])
+    if draws < 1:
+        raise DescriptionError("check_kernel", [f"draws = {draws}: values need at least one"])
+    try:
+        program = with_missing_exchanges(program)
+    except MimdsimError as broken:
+        return KernelResult(machine=on, findings=(Finding(name="rules", passed=False, text=str(broken)),))
+    findings = [rules_finding(program, on), memory_finding(program, on)]
+    if not findings[0].passed:
+        findings.append(Finding(name="values", passed=False, text="not run: mend the rules first"))
+        return KernelResult(machine=on, findings=tuple(findings), program=program)
+    drawn = [draw_inputs(program, inputs, stream(number, "kernel"), number) for number in range(draws)]
+    compared, activity = _values(program, drawn, reference, tolerance, strict=strict)
+    findings += compared
+    tiled = None
+    if activity is not None:
+        time, tiled = _time(program, on, activity)
+        findings.append(time)
+    return KernelResult(machine=on, findings=tuple(findings), program=program, activity=activity, tiled=tiled)
+
+
+def tiled_machine(machine: str | MimdMachine) -> MimdMachine:
+    """A tiled machine, or the one of a name or file; raises DescriptionError for a GPU."""
+    found = load_machine(machine) if isinstance(machine, str) else machine
+    if not isinstance(found, MimdMachine):
+        raise DescriptionError(f"machine '{machine}'", ["is a GPU; a kernel runs on a tiled machine"])
+    return found
+
+
+def _values(
+    program: Program, drawn: list[dict[str, np.ndarray]], reference: Reference, tolerance: float, *, strict: bool
+) -> tuple[list[Finding], RecordedActivity | None]:
+    """Findings of the runs with each of the drawn inputs, up to the first that fails, and what the first one recorded.
+
+    One memory goes through all runs, as on a device: what it gives must be what fresh memories give.
+    """
+    used = executor_of(program)
+    start = {name: used.arrays[name].copy() for name, held in program.variables.items() if held.persistent}
+    activity: RecordedActivity | None = None
+    elements = 0
+    try:
+        _ran(used, drawn[-1], {})
+        for number, given in enumerate(drawn):
+            fresh = executor_of(program)
+            fresh.write(given)
+            held = {name: fresh.arrays[program.inputs[name]].copy() for name in given}
+            wanted = expected_outputs(program, reference, held)
+            outputs = _ran(fresh, given, {})
+            activity = activity or fresh.activity()
+            said = f"inputs {number + 1} of {len(drawn)}"
+            if wrong := first_wrong(program, outputs, wanted, tolerance, "the reference gives"):
+                return [Finding(name="values", passed=False, text=f"{wrong} ({said})")], activity
+            if wrong := first_wrong(program, _ran(used, given, start), outputs, 0.0, "the first run leaves"):
+                text = f"{wrong} ({said}): a run reads what an earlier run has left; write it before it is read"
+                return [Finding(name="again", passed=False, text=text)], activity
+            if strict:
+                alone = executor_of(program)
+                alone.write(given)
+                execute_strictly(alone)
+                left = {name: alone.read(name) for name in program.outputs}
+                if wrong := first_wrong(program, left, wanted, tolerance, "the reference gives"):
+                    text = f"vertex by vertex, {wrong} ({said})"
+                    return [Finding(name="strict", passed=False, text=text)], activity
+            elements = sum(array.size for array in outputs.values())
+    except DescriptionError:
+        raise
+    except MimdsimError as failure:
+        return [Finding(name="values", passed=False, text=str(failure))], activity
+    names = ", ".join(program.outputs)
+    text = f"{names}: {elements:,} elements as the reference gives them, for {len(drawn)} draws of inputs"
+    findings = [Finding(name="values", passed=True, text=text)]
+    findings.append(Finding(name="again", passed=True, text="runs one after another on the same memory give the same"))
+    if strict:
+        text = "every vertex alone, on poisoned memory, gives the same; none leaves its slices"
+        findings.append(Finding(name="strict", passed=True, text=text))
+    return findings, activity
+
+
+def _ran(executor: Executor, given: dict[str, np.ndarray], persistent: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Outputs by name; persistent variables, which may keep what they count, begin as given."""
+    for name, value in persistent.items():
+        executor.arrays[name][...] = value
+    executor.write(given)
+    executor.run()
+    return {name: executor.read(name) for name in executor.program.outputs}
+
+
+def _time(program: Program, machine: MimdMachine, activity: RecordedActivity) -> tuple[Finding, TiledProfile | None]:
+    try:
+        tiled = time_program(
+            program, machine, activity, memory_profile(program, measure_memory(program, machine), machine)
+        )
+    except MimdsimError as refused:
+        return Finding(name="time", passed=False, text=str(refused)), None
+    microseconds = 1e6 * tiled.seconds_per_training_step
+    parts = f"compute {tiled.compute_cycles:,}, exchange {tiled.exchange_cycles:,}, sync {tiled.sync_cycles:,}"
+    text = f"{tiled.cycles:,} cycles ({microseconds:.3g} us) a run on {machine.name}: {parts}"
+    if tiled.spans:
+        span = max(tiled.spans, key=lambda one: one.cycles)
+        text += f"; longest superstep '{span.name}' with {span.cycles:,}"
+    return Finding(name="time", passed=True, text=text), tiled

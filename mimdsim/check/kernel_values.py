@@ -1,0 +1,140 @@
+"""Inputs of a kernel, what its reference makes of them, and the first element that is wrong."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.errors import DescriptionError, suggest
+from mimdsim.check.last_writer import last_writer
+from mimdsim.check.user_code import called
+from mimdsim.program import Program
+from mimdsim.program.rows import describe_box
+
+RELATIVE_TOLERANCE = 1e-5
+
+
+def draw_inputs(
+    program: Program,
+    inputs: Callable[[np.random.Generator], dict[str, Any]] | None,
+    draw: np.random.Generator,
+    kind: int,
+) -> dict[str, np.ndarray]:
+    """Arrays by input name: those that `inputs(draw)` gives, and the others at random; every third kind of draw is of
+    small whole numbers with many zeros and ties, every third of numbers from 0 to 1.
+
+    Raises DescriptionError for an unknown name, another shape, numbers that the input cannot hold, and for whole
+    numbers that nobody gives.
+    """
+    given = {} if inputs is None else called("inputs(rng)", inputs, draw)
+    if not isinstance(given, dict):
+        raise DescriptionError("inputs(rng)", [f"must return a dict of arrays, returned {type(given).__name__}"])
+    problems = [f"no input '{name}'{suggest(name, program.inputs)}" for name in given if name not in program.inputs]
+    made: dict[str, np.ndarray] = {}
+    for name, variable in program.inputs.items():
+        held = program.variables[variable]
+        if name in given:
+            value = np.asarray(given[name])
+            if problem := _misfit(name, value, held.shape, np.dtype(held.dtype)):
+                problems.append(problem)
+            made[name] = value
+        elif np.dtype(held.dtype).kind == "f":
+            made[name] = _random(held.shape, draw, kind).astype(held.dtype)
+        else:
+            problems.append(
+                f"input '{name}' holds {held.dtype}: define inputs(rng) that returns it, as nobody knows which numbers "
+                "are indices or counts"
+            )
+    if problems:
+        raise DescriptionError("inputs(rng)", problems)
+    return made
+
+
+def _random(shape: tuple[int, ...], draw: np.random.Generator, kind: int) -> np.ndarray:
+    if kind % 3 == 1:
+        return draw.integers(-2, 3, shape)
+    return draw.standard_normal(shape) if kind % 3 == 0 else draw.random(shape)
+
+
+def _misfit(name: str, value: np.ndarray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+    if value.shape != shape:
+        return f"input '{name}' has shape {value.shape}, the program takes {shape}"
+    if value.dtype.kind not in "fiub":
+        return f"input '{name}' is {value.dtype}, the program takes {dtype}"
+    if dtype.kind != "f" and not np.array_equal(value.astype(dtype), value):
+        return f"input '{name}' has numbers that {dtype} cannot hold"
+    return ""
+
+
+def expected_outputs(
+    program: Program, reference: Callable[..., Any], given: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """What the reference makes of the inputs, by output name; raises DescriptionError where it does not fit."""
+    what = f"{getattr(reference, '__name__', 'reference')}({', '.join(program.inputs)})"
+    returned = called(what, reference, **_arguments(what, reference, given))
+    outputs = tuple(program.outputs)
+    if not isinstance(returned, dict):
+        if len(outputs) != 1:
+            raise DescriptionError(what, [f"must return a dict of the outputs {', '.join(outputs)} by name"])
+        returned = {outputs[0]: returned}
+    problems = [f"returns no output '{name}'" for name in outputs if name not in returned]
+    problems += [
+        f"returns '{name}', which is no output{suggest(name, outputs)}" for name in returned if name not in outputs
+    ]
+    wanted = {name: np.asarray(returned[name]) for name in outputs if name in returned}
+    for name, value in wanted.items():
+        shape = program.variables[program.outputs[name]].shape
+        if value.shape != shape:
+            problems.append(f"output '{name}' has shape {value.shape}, the program's has {shape}")
+        elif value.dtype.kind not in "fiub":
+            problems.append(f"output '{name}' is {value.dtype}, no numbers")
+        elif not np.isfinite(value).all():
+            at = tuple(np.argwhere(~np.isfinite(value))[0].tolist())
+            problems.append(f"output '{name}' is {value[at]} at {list(at)}: give inputs for which it is a number")
+    if problems:
+        raise DescriptionError(what, problems)
+    return wanted
+
+
+def _arguments(what: str, reference: Callable[..., Any], given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The inputs that the reference has parameters for."""
+    parameters = inspect.signature(reference).parameters.values()
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return given
+    wanted = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    missing = [one.name for one in wanted if one.name not in given and one.default is one.empty]
+    if missing:
+        known = ", ".join(given) or "none"
+        raise DescriptionError(
+            what, [f"parameter '{name}' is no input of the program; inputs: {known}" for name in missing]
+        )
+    return {one.name: given[one.name] for one in wanted if one.name in given}
+
+
+def first_wrong(
+    program: Program, outputs: dict[str, np.ndarray], wanted: dict[str, np.ndarray], tolerance: float, whose: str
+) -> str:
+    """The first element of the first output that is not what it should be, with who wrote it; '' where all are."""
+    for name, held in outputs.items():
+        expected = wanted[name]
+        if held.dtype.kind == "f":
+            scale = float(np.max(np.abs(expected), initial=0.0)) or 1.0
+            wrong = ~(np.abs(held.astype(np.float64) - expected) <= tolerance * scale)
+        else:
+            wrong = held != expected
+        if wrong.any():
+            where = tuple(np.argwhere(wrong)[0].tolist())
+            variable = program.outputs[name]
+            box = describe_box(variable, np.array([[index, index + 1] for index in where]))
+            return (
+                f"{last_writer(program, variable, where)} leaves {box} = {_number(held[where])}, {whose} "
+                f"{_number(expected[where])}; {int(wrong.sum()):,} of {wrong.size:,} elements of '{name}' are wrong"
+            )
+    return ""
+
+
+def _number(value: Any) -> str:
+    return f"{value:.7g}" if isinstance(value, np.floating) else str(value)

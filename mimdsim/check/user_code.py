@@ -1,0 +1,56 @@
+"""Functions of a user's file: loaded, called, and what they raise told with the user's own line."""
+
+from __future__ import annotations
+
+import importlib.util
+import linecache
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from mimdsim.base.errors import DescriptionError, MimdsimError
+
+
+def load_file(path: Path, holds: str) -> ModuleType:
+    """The module of a Python file that should hold what `holds` says. The file is run: load only files you trust.
+
+    Raises DescriptionError for a file that is not there or cannot be imported, with its line.
+    """
+    if not path.is_file() or path.suffix != ".py":
+        raise DescriptionError(str(path), [f"no such Python file (.py); give one that {holds}"])
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    try:
+        specification.loader.exec_module(module)
+    except (Exception, SystemExit) as failure:
+        raise DescriptionError(str(path), [f"cannot be imported: {_told(failure, str(path))}"]) from None
+    return module
+
+
+def called(what: str, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    """What the user's function returns; raises DescriptionError(what) with the line of theirs where it raises."""
+    code = getattr(function, "__code__", None)
+    try:
+        return function(*given, **named)
+    except (Exception, SystemExit) as failure:
+        raise DescriptionError(what, [_told(failure, code.co_filename if code else "")]) from None
+
+
+def _told(failure: BaseException, file: str) -> str:
+    """Message and place of a failure: the innermost line of the user's file, else the innermost outside of ours."""
+    if isinstance(failure, SyntaxError) and failure.filename == file:
+        return f"{type(failure).__name__}: {failure.msg} (line {failure.lineno})"
+    frames = traceback.extract_tb(failure.__traceback__)
+    ours = str(Path(__file__).resolve().parents[1])
+    theirs = [frame for frame in frames if frame.filename == file]
+    theirs = theirs or [frame for frame in frames if not frame.filename.startswith(ours)] or list(frames)
+    said = str(failure) if isinstance(failure, MimdsimError) else f"{type(failure).__name__}: {failure}"
+    if not theirs:
+        return said
+    frame = theirs[-1]
+    line = linecache.getline(frame.filename, frame.lineno or 0).strip()
+    return f"{said}\n    ({Path(frame.filename).name}, line {frame.lineno}: {line})"

@@ -1,0 +1,248 @@
+"""The commands that say whether a program is right and why it takes its time: `mimdsim check` and `mimdsim explain`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mimdsim.base.errors import DescriptionError
+from mimdsim.base.progress import Bars
+
+if TYPE_CHECKING:
+    from mimdsim.machine import MimdMachine
+    from mimdsim.profile import Finding, TiledProfile
+    from mimdsim.program import Program, RecordedActivity
+
+OUT_OF_TOLERANCE = 3
+WORKLOAD = click.argument("workload", default="digits")
+SET = click.option(
+    "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a field, e.g. --set training.epochs=2."
+)
+TIMESTEPS = click.option(
+    "--timesteps",
+    default=6,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Shorten sequences to this; 0 keeps them.",
+)
+BATCH = click.option(
+    "--batch", default=8, show_default=True, type=click.IntRange(min=0), help="Reduce the batch to this; 0 keeps it."
+)
+
+
+@click.command("check", short_help="Hold a mapping or a kernel against rules, memory and meaning.")
+@WORKLOAD
+@click.argument("machine", default="bow")
+@click.option("--program", type=click.Path(path_type=Path), help="Python file with build(subject) -> Program.")
+@click.option("--reference", default="reference", metavar="NAME", help="A kernel's reference function (default so).")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the report of a kernel.")
+@click.option("--strict", is_flag=True, help="Also run vertex by vertex on poisoned memory (slow).")
+@TIMESTEPS
+@BATCH
+@click.option("--references", "references", is_flag=True, help="Hold predictions against published figures instead.")
+@click.option("--data", type=click.Path(path_type=Path), help="N-MNIST folder for the references' activity.")
+@click.option("--page", type=click.Path(path_type=Path), metavar="FILE.md", help="Also write the references as a page.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@SET
+@click.pass_context
+def check_command(
+    context: click.Context,
+    workload: str,
+    machine: str,
+    program: Path | None,
+    reference: str,
+    out: Path | None,
+    strict: bool,
+    timesteps: int,
+    batch: int,
+    references: bool,
+    data: Path | None,
+    page: Path | None,
+    as_json: bool,
+    files: tuple[Path, ...],
+    changes: tuple[str, ...],
+) -> None:
+    """Check a mapping: rules, memory, and every value against the graph's meaning.
+
+    A WORKLOAD that ends in .py is a kernel: a file with build(machine) and a numpy reference that its values are held
+    against. With --references, arguments are files of published figures (default: references/ of the project).
+    """
+    if references:
+        code = _check_references(_reference_files(workload, machine, files), data, page, as_json)
+        context.exit(code)
+    if page:
+        raise DescriptionError("check", [f"--page {page} is for --references; add it"])
+    if files:
+        raise DescriptionError("check", [f"unexpected arguments {[str(name) for name in files]} without --references"])
+    from mimdsim.sweep import load_tiled, parse_changes
+
+    for_workload, for_machine = parse_changes(changes)
+    chosen = load_tiled(machine, for_machine)
+    if workload.endswith(".py"):
+        if program is not None:
+            raise DescriptionError("check", [f"--program {program} changes a compiled workload, not a kernel"])
+        _no_workload_changes(for_workload)
+        findings = _check_kernel(Path(workload), chosen, reference, out, strict=strict)
+        heading = ""
+    else:
+        if out is not None:
+            raise DescriptionError("check", [f"--out {out} is for the report of a kernel; a workload's: mimdsim run"])
+        from mimdsim.check.program import check_program, load_build, shrunk
+        from mimdsim.workload import load_workload
+
+        build = load_build(program) if program else None
+        whole = load_workload(workload, for_workload)
+        small = shrunk(workload, for_workload, timesteps, batch)
+        findings = tuple(check_program(small, whole, chosen, build, strict=strict))
+        heading = f"at {small.data.timesteps} timesteps and batch {small.training.batch}; memory in full\n"
+    if as_json:
+        import dataclasses
+
+        from mimdsim.base.files import dump_json
+
+        click.echo(dump_json([dataclasses.asdict(finding) for finding in findings]), nl=False)
+    else:
+        click.echo(heading, nl=False)
+        for finding in findings:
+            click.echo(f"{'ok  ' if finding.passed else 'FAIL'}  {finding.name}: {finding.text}")
+        if out is not None:
+            click.echo(f"\nReport: {out / 'report.html'}")
+    context.exit(0 if all(finding.passed for finding in findings) else 1)
+
+
+def _no_workload_changes(changes: dict[str, Any]) -> None:
+    if changes:
+        raise DescriptionError("--set", [f"{key}: a kernel has fields of its machine only" for key in changes])
+
+
+def _check_kernel(
+    path: Path, machine: MimdMachine, reference: str, out: Path | None, *, strict: bool
+) -> tuple[Finding, ...]:
+    from mimdsim.base.files import folders_to_write
+    from mimdsim.check.kernel_file import load_kernel, profile_of
+    from mimdsim.profile import save_profile
+    from mimdsim.report import write_report
+
+    kernel = load_kernel(path, reference)
+    with folders_to_write(*((out,) if out else ())), Bars() as bars:
+        result = kernel.check(machine, strict=strict)
+        if out is not None:
+            profile = profile_of(kernel, result)
+            save_profile(out / "profile.json", profile)
+            write_report(profile, out, bars.show)
+    return result.findings
+
+
+def _reference_files(workload: str, machine: str, files: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The positional arguments of `check --references` are files; the two defaults mean none was given."""
+    named = [Path(text) for text, default in ((workload, "digits"), (machine, "bow")) if text != default]
+    return (*named, *files)
+
+
+def _check_references(files: tuple[Path, ...], data: Path | None, page: Path | None, as_json: bool) -> int:
+    from mimdsim.base.files import folders_to_write
+    from mimdsim.check.page import write_page
+    from mimdsim.check.reference_table import table
+    from mimdsim.check.references import check_files, default_files, rows_as_json
+
+    with folders_to_write(*((page.parent,) if page else ())), Bars() as bars:
+        rows = check_files(files or default_files(), data, bars.show)
+    if page:
+        write_page(page, rows, with_data=data is not None, files=tuple(path.name for path in files))
+    if as_json:
+        click.echo(rows_as_json(rows), nl=False)
+    else:
+        for line in table(rows):
+            click.echo(line)
+    return OUT_OF_TOLERANCE if any(row.within is False for row in rows) else 0
+
+
+@click.command("explain", short_help="Why a superstep takes its cycles, from its vertices on.")
+@WORKLOAD
+@click.argument("machine", default="bow")
+@click.argument("superstep", default="")
+@click.option("--tile", type=int, help="Seen from this tile (default: the one with most work in the superstep).")
+@click.option("--timestep", type=int, help="Show the vertices in this timestep (default: the longest).")
+@TIMESTEPS
+@BATCH
+@SET
+def explain_command(
+    workload: str,
+    machine: str,
+    superstep: str,
+    tile: int | None,
+    timestep: int | None,
+    timesteps: int,
+    batch: int,
+    changes: tuple[str, ...],
+) -> None:
+    """Why SUPERSTEP of WORKLOAD, or of a kernel (.py), takes its cycles on MACHINE.
+
+    SUPERSTEP is a name or a number; without it, all are listed with their cycles, the slowest first.
+    """
+    from mimdsim.sweep import load_tiled, parse_changes
+    from mimdsim.timing import explain
+
+    for_workload, for_machine = parse_changes(changes)
+    chosen = load_tiled(machine, for_machine)
+    if workload.endswith(".py"):
+        _no_workload_changes(for_workload)
+        program, activity, tiled = _timed_kernel(Path(workload), chosen)
+    else:
+        program, activity, tiled = _timed_workload(workload, for_workload, chosen, timesteps, batch)
+    if superstep:
+        click.echo(str(explain(program, chosen, superstep, tile, activity, timestep)))
+        return
+    for line in _slowest_first(tiled):
+        click.echo(line)
+
+
+def _timed_kernel(path: Path, machine: MimdMachine) -> tuple[Program, RecordedActivity, TiledProfile]:
+    from mimdsim.check.kernel_file import load_kernel
+
+    result = load_kernel(path).check(machine, strict=False)
+    if result.program is None or result.activity is None or result.tiled is None:
+        raise DescriptionError(str(path), [f"cannot be timed:\n{result}"])
+    return result.program, result.activity, result.tiled
+
+
+def _timed_workload(
+    name: str, changes: dict[str, Any], machine: MimdMachine, timesteps: int, batch: int
+) -> tuple[Program, RecordedActivity, TiledProfile]:
+    """On the spikes of one run with random inputs, as `check` draws them."""
+    from mimdsim.check.draws import DRAWS, drawn_inputs
+    from mimdsim.check.program import shrunk
+    from mimdsim.functional import Executor
+    from mimdsim.run import compile_workload, retime
+
+    small = shrunk(name, changes, timesteps, batch)
+    compiled = compile_workload(small, machine, must_fit=False)
+    executor = Executor(compiled.program)
+    given = drawn_inputs(compiled.network, DRAWS[0])
+    executor.write({key: value for key, value in given.items() if key in compiled.program.inputs})
+    executor.run()
+    activity = executor.activity()
+    click.echo(f"at {small.data.timesteps} timesteps and batch {small.training.batch}, for random spikes")
+    return compiled.program, activity, retime(compiled, machine, activity)
+
+
+def _slowest_first(tiled: TiledProfile) -> list[str]:
+    """All supersteps with number, cycles and share."""
+    order = sorted(range(len(tiled.spans)), key=lambda at: (-tiled.spans[at].cycles, at))
+    widest = max((len(span.name) for span in tiled.spans), default=0)
+    lines = [
+        f"{tiled.cycles:,} cycles a {tiled.run_name} on {tiled.machine}",
+        f"{'number':>6}  {'superstep':<{widest}}  {'phase':<12}  {'times':>6}  {'compute':>10}  {'exchange':>10}  "
+        f"{'sync':>9}  {'cycles':>11}  {'share':>6}",
+    ]
+    for at in order:
+        span = tiled.spans[at]
+        lines.append(
+            f"{at:>6}  {span.name:<{widest}}  {span.phase:<12}  {span.times:>6,}  {span.compute_cycles:>10,}  "
+            f"{span.exchange_cycles:>10,}  {span.sync_cycles:>9,}  {span.cycles:>11,}  "
+            f"{span.cycles / max(tiled.cycles, 1):>6.1%}"
+        )
+    return lines

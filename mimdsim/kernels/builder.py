@@ -1,0 +1,379 @@
+"""A program by hand, written from top to bottom: variables, vertices in supersteps, repeats; exchanges are planned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mimdsim.base.errors import MappingError, suggest
+from mimdsim.compiler import plan_exchanges
+from mimdsim.kernels.lines import at_users_line
+from mimdsim.kernels.parts import FORMATS
+from mimdsim.machine import MimdMachine
+from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
+from mimdsim.program.extents import Recorded
+from mimdsim.program.mapping import whole_numbers
+
+if TYPE_CHECKING:
+    from mimdsim.kernels.products import PlannedProduct
+
+Tiles = int | Sequence[int] | np.ndarray
+Extents = Mapping[str, ArrayLike | Recorded]
+
+
+@dataclass(kw_only=True)
+class _Open:
+    """A superstep that vertices are added to."""
+
+    name: str
+    phase: str
+    tables: list[VertexTable] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)
+
+
+class Builder:
+    """Variables, vertices, supersteps and repeats of one program; `Kernel` adds the library's vertices.
+
+    Every mistake is refused with a KernelError that names the line of the caller.
+    """
+
+    def __init__(self, name: str, machine: MimdMachine):
+        self.name, self.machine = name, machine
+        self.variables: dict[str, Variable] = {}
+        self._inputs: dict[str, str] = {}
+        self._outputs: dict[str, str] = {}
+        self._blocks: list[list[Superstep | Repeat]] = [[]]  # bodies: the program's, and those of open repeats
+        self._open: _Open | None = None
+        self._taken: set[str] = set()  # names of supersteps
+        self.products: dict[tuple[int, int, int, str], PlannedProduct] = {}  # planned so far
+
+    @property
+    def chips(self) -> int:
+        return self.machine.links.chips
+
+    @property
+    def tiles(self) -> int:
+        """Of all chips; tile numbers run on from chip to chip."""
+        return self.machine.chip.tiles * self.chips
+
+    @property
+    def everywhere(self) -> TileMapping:
+        """The mapping of a variable that every tile has a copy of; `broadcast` writes it."""
+        return TileMapping.replicated(np.arange(self.tiles))
+
+    # ---- variables
+
+    @at_users_line
+    def variable(
+        self,
+        name: str,
+        shape: int | Sequence[int],
+        dtype: str = "float32",
+        *,
+        mapping: TileMapping | None = None,
+        spread: int = 0,
+        tiles: Tiles | None = None,
+        category: str = "data",
+    ) -> Variable:
+        """Declare a variable of `shape`, spread evenly along its axis `spread` over `tiles` (all of them unless given;
+        one number: that tile), or as `mapping` says.
+
+        Raises KernelError for a name that is taken, a shape, format or mapping that cannot be.
+        """
+        return self._declare(name, shape, dtype, mapping, spread, tiles, category, None)
+
+    @at_users_line
+    def constant(
+        self,
+        name: str,
+        values: ArrayLike,
+        *,
+        mapping: TileMapping | None = None,
+        spread: int = 0,
+        tiles: Tiles | None = None,
+        category: str = "data",
+    ) -> Variable:
+        """Declare a variable that holds `values` from the start, loaded with the program; it lies as `variable` has it.
+
+        Numbers without a format of their own are float32 or int32.
+        """
+        held = np.asarray(values)
+        held = held.astype({"float64": "float32", "int64": "int32"}.get(held.dtype.name, held.dtype.name))
+        return self._declare(name, held.shape, held.dtype.name, mapping, spread, tiles, category, held)
+
+    @at_users_line
+    def input(self, variable: Variable | str, name: str | None = None) -> Variable:
+        """Let the host write a variable before every run, as the input `name` (as the variable is called)."""
+        found = self.known(variable)
+        self._inputs[self._fresh(name or found.name, self._inputs, "an input")] = found.name
+        return found
+
+    @at_users_line
+    def output(self, variable: Variable | str, name: str | None = None) -> Variable:
+        """Let the host read a variable after every run, as the output `name` (as the variable is called)."""
+        found = self.known(variable)
+        self._outputs[self._fresh(name or found.name, self._outputs, "an output")] = found.name
+        return found
+
+    def known(self, variable: Variable | str) -> Variable:
+        """The variable of this kernel that is meant; raises MappingError for any other."""
+        name = variable.name if isinstance(variable, Variable) else variable
+        if not isinstance(name, str):
+            raise MappingError(f"{name!r} is no variable; give one that k.variable(...) returned, or its name")
+        found = self.variables.get(name)
+        if found is None:
+            raise MappingError(f"kernel '{self.name}' has no variable '{name}'{suggest(name, self.variables)}")
+        if isinstance(variable, Variable) and variable is not found:
+            raise MappingError(f"'{name}' is the variable of another kernel than '{self.name}'")
+        return found
+
+    def spare(self, name: str) -> str:
+        """`name`, or with a number behind it when a variable has that name."""
+        return _numbered(name, self.variables)
+
+    def _fresh(self, name: str, known: Mapping[str, object], what: str) -> str:
+        if not name or not name.isprintable():
+            raise MappingError(f"the name {name!r} of {what} must be printable and not empty")
+        if name in known:
+            raise MappingError(f"kernel '{self.name}' has {what} '{name}' already")
+        return name
+
+    def _declare(
+        self,
+        name: str,
+        shape: int | Sequence[int],
+        dtype: str,
+        mapping: TileMapping | None,
+        spread: int,
+        tiles: Tiles | None,
+        category: str,
+        values: np.ndarray | None,
+    ) -> Variable:
+        self._fresh(name, self.variables, "a variable")
+        extents = tuple(
+            int(extent) for extent in np.atleast_1d(whole_numbers(f"'{name}': shape", np.atleast_1d(shape)))
+        )
+        if not extents or min(extents) < 1:
+            raise MappingError(f"'{name}': shape {list(extents)} must have axes of 1 element at least")
+        if np.dtype(dtype).name not in FORMATS:
+            raise MappingError(f"'{name}': format '{dtype}' is none that tiles have{suggest(str(dtype), FORMATS)}")
+        if mapping is None:
+            mapping = self._evenly(name, extents, spread, tiles)
+        elif tiles is not None or spread:
+            raise MappingError(f"'{name}': give a mapping, or spread and tiles to have one made, not both")
+        made = Variable(
+            name=name,
+            shape=extents,
+            dtype=np.dtype(dtype).name,
+            mapping=mapping,
+            category=category,
+            persistent=values is not None,
+            values=values,
+        )
+        self._plan({name: made}, ())
+        self.variables[name] = made
+        return made
+
+    def _evenly(self, name: str, shape: tuple[int, ...], spread: int, tiles: Tiles | None) -> TileMapping:
+        if not -len(shape) <= spread < len(shape):
+            raise MappingError(f"'{name}' of shape {list(shape)} has no axis {spread} to be spread along")
+        axis = spread % len(shape)
+        chosen = np.arange(self.tiles) if tiles is None else whole_numbers(f"'{name}': tiles", np.atleast_1d(tiles))
+        if not len(chosen):
+            raise MappingError(f"'{name}': no tile to lie on; give one at least")
+        return TileMapping.evenly(axis, shape[axis], chosen)
+
+    # ---- supersteps
+
+    @at_users_line
+    def vertices(
+        self,
+        codelet: Codelet,
+        *,
+        tiles: Tiles,
+        operands: Mapping[str, Variable | str],
+        columns: Mapping[str, ArrayLike] | None = None,
+        constants: Mapping[str, object] | None = None,
+        extents: Extents | None = None,
+    ) -> None:
+        """Add one vertex of `codelet` for every entry of `tiles`, to the open superstep or as a superstep of its own.
+
+        operands: the variable of every field; columns: whole numbers by name, one a vertex or one for all; constants by
+        name; extents: how often each loop of its cost runs, like columns.
+        """
+        self.place(
+            codelet.name,
+            codelet,
+            np.atleast_1d(np.asarray(tiles)),
+            {name: self.known(variable) for name, variable in operands.items()},
+            columns or {},
+            constants=constants,
+            extents=extents,
+        )
+
+    def place(
+        self,
+        step: str,
+        codelet: Codelet,
+        tiles: np.ndarray,
+        operands: Mapping[str, Variable],
+        columns: Mapping[str, ArrayLike],
+        *,
+        constants: Mapping[str, object] | None = None,
+        extents: Extents | None = None,
+    ) -> None:
+        """As `vertices`, in a superstep called `step` where none is open."""
+        strangers = sorted(set(operands) - {item.name for item in codelet.fields})
+        if strangers:
+            known = ", ".join(item.name for item in codelet.fields)
+            raise MappingError(f"codelet '{codelet.name}' has no field {', '.join(strangers)}; its fields are {known}")
+        tiles = whole_numbers(f"vertices of '{codelet.name}': tiles", tiles)
+        table = VertexTable(
+            codelet=codelet,
+            tiles=tiles,
+            operands={name: variable.name for name, variable in operands.items()},
+            columns={name: _column(f"column '{name}'", column, len(tiles)) for name, column in columns.items()},
+            extents=_extents(extents or {}, len(tiles)),
+            constants=dict(constants or {}),
+        )
+        if self._open is None:
+            self._append(step, "compute", (table,), ())
+        else:
+            self._planned(Superstep(name=self._open.name, tables=(table,)))
+            self._open.tables.append(table)
+
+    def move(self, step: str, source: Variable, target: Variable) -> None:
+        """`target` <- `source`, written into its place by the exchange of the open superstep, or of one of its own."""
+        copy = Copy(source=source.name, target=target.name)
+        if self._open is None:
+            self._append(step, "compute", (), (copy,))
+        else:
+            self._planned(Superstep(name=self._open.name, copies=(copy,)))
+            self._open.copies.append(copy)
+
+    def closed(self, what: str) -> None:
+        """Refuse `what`, which takes several supersteps, within one."""
+        if self._open is not None:
+            raise MappingError(
+                f"{what} takes supersteps of its own; call it outside of 'with k.superstep(\"{self._open.name}\")'"
+            )
+
+    def superstep(self, name: str, phase: str = "compute") -> OpenSuperstep:
+        """`with k.superstep("name"):` all vertices added within run in one superstep, reported under `phase`."""
+        return OpenSuperstep(self, name, phase)
+
+    def repeat(self, times: int, *, reverse: bool = False) -> OpenRepeat:
+        """`with k.repeat(times):` the supersteps added within run so often; "@t" in boxes is the number of the turn,
+        from the last to the first when `reverse`."""
+        return OpenRepeat(self, times, reverse)
+
+    def program(self) -> Program:
+        """The program, its exchanges planned. Raises KernelError where nothing has been added."""
+        return self._program()
+
+    @at_users_line
+    def _program(self) -> Program:
+        if self._open is not None or len(self._blocks) > 1:
+            raise MappingError(f"kernel '{self.name}': a superstep or repeat is still open; call program() outside")
+        if not self._blocks[0]:
+            raise MappingError(f"kernel '{self.name}' has no superstep; add vertices")
+        return Program(
+            tiles=self.tiles,
+            chips=self.chips,
+            variables=dict(self.variables),
+            body=tuple(self._blocks[0]),
+            inputs=dict(self._inputs),
+            outputs=dict(self._outputs),
+        )
+
+    def _append(self, name: str, phase: str, tables: tuple[VertexTable, ...], copies: tuple[Copy, ...]) -> None:
+        name = _numbered(name, self._taken)
+        made = self._planned(Superstep(name=name, phase=phase, stage=name, tables=tables, copies=copies))
+        self._taken.add(name)
+        self._blocks[-1].append(made)
+
+    def _planned(self, superstep: Superstep) -> Superstep:
+        """With its exchange; MappingError for what cannot be planned, at once, where it was written."""
+        names = {name for table in superstep.tables for name in table.operands.values()}
+        names |= {name for copy in superstep.copies for name in (copy.source, copy.target)}
+        made = self._plan({name: self.variables[name] for name in sorted(names)}, (superstep,))
+        (planned,) = (step for step, _, _ in made.supersteps())
+        return planned
+
+    def _plan(self, variables: dict[str, Variable], body: tuple[Superstep, ...]) -> Program:
+        return plan_exchanges(Program(tiles=self.tiles, chips=self.chips, variables=variables, body=body))
+
+
+class OpenSuperstep:
+    """What `Builder.superstep` returns, for `with`."""
+
+    def __init__(self, kernel: Builder, name: str, phase: str):
+        self._kernel, self._opened = kernel, _Open(name=name, phase=phase)
+
+    @at_users_line
+    def __enter__(self) -> None:
+        if self._kernel._open is not None:
+            raise MappingError(f"superstep '{self._kernel._open.name}' is still open; supersteps do not nest")
+        Superstep(name=self._opened.name, phase=self._opened.phase)  # its names can be
+        self._kernel._open = self._opened
+
+    @at_users_line
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._kernel._open = None
+        opened = self._opened
+        if kind is not None:
+            return
+        if not opened.tables and not opened.copies:
+            raise MappingError(f"superstep '{opened.name}' has no vertices; add some within it, or leave it out")
+        self._kernel._append(opened.name, opened.phase, tuple(opened.tables), tuple(opened.copies))
+
+
+class OpenRepeat:
+    """What `Builder.repeat` returns, for `with`."""
+
+    def __init__(self, kernel: Builder, times: int, reverse: bool):
+        self._kernel, self._times, self._reverse = kernel, times, reverse
+
+    @at_users_line
+    def __enter__(self) -> None:
+        if isinstance(self._times, bool) or not isinstance(self._times, int | np.integer) or self._times < 1:
+            raise MappingError(f"a repeat of {self._times!r} turns; a whole number of at least 1 is needed")
+        self._kernel.closed("a repeat")
+        self._kernel._blocks.append([])
+
+    @at_users_line
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        body = self._kernel._blocks.pop()
+        if kind is None:
+            repeat = Repeat(times=int(self._times), body=tuple(body), reverse=self._reverse)
+            self._kernel._blocks[-1].append(repeat)
+
+
+def _numbered(name: str, taken: Mapping[str, object] | set[str]) -> str:
+    found, number = name, 2
+    while found in taken:
+        found, number = f"{name} {number}", number + 1
+    return found
+
+
+def _column(what: str, values: ArrayLike, vertices: int) -> np.ndarray:
+    """One whole number a vertex, or the same for all."""
+    given = np.asarray(values)
+    return whole_numbers(what, np.full(vertices, given) if not given.shape else given)
+
+
+def _extents(given: Extents, vertices: int) -> dict[str, np.ndarray | Recorded]:
+    """How often each loop of a cost runs, as the vertex table wants it."""
+    return {
+        name: each if isinstance(each, Recorded) else _column(f"extent '{name}'", each, vertices)
+        for name, each in given.items()
+    }

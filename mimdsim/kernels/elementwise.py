@@ -1,0 +1,300 @@
+"""Library vertices that work on the parts of one variable: fill, copy, cast, element-wise operations, sort of rows.
+
+Each is one vertex for every part of what it writes, on the tile where that lies, shared by the tile's contexts; what it
+reads and does not lie there is brought by the superstep's exchange. Operations are called as the vendor calls them, in
+lower case; the costs are the vendor's formulas (costs/library).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError, suggest
+from mimdsim.codelets.dense import copy_formula, fill_formula
+from mimdsim.costs.library import elementwise as library
+from mimdsim.costs.library import operation_costs as tables
+from mimdsim.costs.library.arithmetic import element_bytes
+from mimdsim.costs.library.casts import cast_1d_cycles
+from mimdsim.costs.library.network import heap_sort_cycles
+from mimdsim.kernels.parts import box_of, format_of, parts_of
+from mimdsim.program import Codelet, Field, Term, TileFormula, Variable
+
+if TYPE_CHECKING:
+    from mimdsim.kernels.builder import Builder
+
+POPOPS = "PopLibs popops cycle estimators (commit 7eac0f2)"
+CALL_BYTES, MOVE_BYTES = 320, 192  # code of a library codelet (assumed, as of slices, fills and copies)
+Function = Callable[..., Any]
+
+
+def _towards_zero(one: Any, other: Any) -> Any:
+    whole = np.asarray(one).dtype.kind in "iu"
+    return np.trunc(np.divide(one, other, dtype=np.float64)) if whole else np.divide(one, other)
+
+
+BINARY: dict[str, Function] = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": _towards_zero,
+    "remainder": np.fmod,
+    "power": np.power,
+    "atan2": np.arctan2,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "greater_than": np.greater,
+    "greater_than_equal": np.greater_equal,
+    "less_than": np.less,
+    "less_than_equal": np.less_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+    "shift_left": np.left_shift,
+}
+UNARY: dict[str, Function] = {
+    "absolute": np.abs,
+    "asin": np.arcsin,
+    "bitwise_not": np.bitwise_not,
+    "cbrt": np.cbrt,
+    "ceil": np.ceil,
+    "cos": np.cos,
+    "exponent": np.exp,
+    "exponent_minus_one": np.expm1,
+    "floor": np.floor,
+    "inverse": lambda x: 1 / x,
+    "is_finite": np.isfinite,
+    "is_inf": np.isinf,
+    "is_nan": np.isnan,
+    "logarithm": np.log,
+    "logarithm_one_plus": np.log1p,
+    "logical_not": np.logical_not,
+    "negate": np.negative,
+    "relu": lambda x: np.maximum(x, 0),
+    "round": np.rint,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "signum": np.sign,
+    "sin": np.sin,
+    "sqrt": np.sqrt,
+    "square": np.square,
+    "tan": np.tan,
+    "tanh": np.tanh,
+}
+TRUTHS = (*(name.lower() for name in tables.COMPARISONS), "logical_and", "logical_or", "logical_not")
+TRUTHS = (*TRUTHS, "is_finite", "is_inf", "is_nan")  # these leave booleans
+
+
+def fill(k: Builder, target: Variable, value: float) -> None:
+    """Every element of `target` <- value."""
+    number = np.dtype(target.dtype).type(value)
+    if number != value:
+        raise MappingError(f"fill: '{target.name}' of {target.dtype} cannot hold {value!r}")
+    _on_parts(k, f"fill {target.name}", _fill(format_of(target), len(target.shape)), target, {}, {"value": number})
+
+
+def copy(k: Builder, source: Variable, target: Variable) -> None:
+    """`target` <- `source`, on the tiles of `target`."""
+    _same_shape("copy", source, target)
+    _same_format("copy", source, target)
+    _on_parts(k, f"copy {target.name}", copy_codelet(format_of(target), len(target.shape)), target, {"source": source})
+
+
+def broadcast(k: Builder, source: Variable, target: Variable) -> None:
+    """A copy of `source` on every tile of `target`: an exchange, no vertex."""
+    _same_shape("broadcast", source, target)
+    _same_format("broadcast", source, target)
+    if not target.mapping.is_replicated:
+        raise MappingError(
+            f"broadcast: '{target.name}' is spread over tiles; declare it with mapping=k.everywhere (a copy on every "
+            "tile), or use copy"
+        )
+    k.move(f"broadcast {target.name}", source, target)
+
+
+def cast(k: Builder, source: Variable, target: Variable) -> None:
+    """`target` <- `source` in the number format of `target`, rounded to nearest (floats to integers: cut off)."""
+    _same_shape("cast", source, target)
+    codelet = _cast(format_of(source), format_of(target), len(target.shape))
+    _on_parts(k, f"cast {target.name}", codelet, target, {"source": source})
+
+
+def elementwise(k: Builder, op: str, one: Variable, other: Variable | float | None, out: Variable) -> None:
+    """`out` <- one op other, or op(one); in place where `out` is `one`."""
+    if op not in (UNARY if other is None else BINARY):
+        wrong, right = (BINARY, UNARY) if other is None else (UNARY, BINARY)
+        if op in wrong:
+            raise MappingError(f"elementwise: '{op}' takes {'two operands' if other is None else 'one operand'}")
+        raise MappingError(f"elementwise: no operation '{op}'{suggest(op, right)}")
+    _same_shape(op, one, out)
+    wanted = "bool" if op in TRUTHS else one.dtype
+    if out.dtype != wanted:
+        raise MappingError(f"elementwise: '{op}' of {one.dtype} leaves {wanted}, '{out.name}' is {out.dtype}")
+    form = "unary" if other is None else "binary" if isinstance(other, Variable) else "scalar"
+    operands, constants = {} if out is one else {"one": one}, {}
+    if isinstance(other, Variable):
+        _same_shape(op, other, out)
+        _same_format(op, one, other)
+        if other is out:
+            raise MappingError(f"elementwise: '{op}' in place leaves its value in the first operand, '{one.name}'")
+        operands["other"] = other
+    elif other is not None:
+        constants["scalar"] = np.dtype(one.dtype).type(other)
+    codelet = _operation(op, form, format_of(one), out is one, len(out.shape))
+    _on_parts(k, f"{op} {out.name}", codelet, out, operands, constants)
+
+
+def sort(k: Builder, keys: Variable) -> None:
+    """Sort every row along the last axis, ascending, in place; each row whole on one tile."""
+    parts = parts_of(keys)
+    if (parts.lengths[:, -1] != keys.shape[-1]).any():
+        raise MappingError(
+            f"sort: rows of '{keys.name}' are cut between tiles; the library's sort of such rows runs as long as the "
+            "data needs, which is not modelled: spread the variable along another axis than its last"
+        )
+    _on_parts(k, f"sort {keys.name}", _sort(len(keys.shape)), keys, {}, extents={"keys": parts.lengths[:, -1]})
+
+
+def _on_parts(
+    k: Builder,
+    step: str,
+    codelet: Codelet,
+    out: Variable,
+    operands: dict[str, Variable],
+    constants: dict[str, object] | None = None,
+    extents: dict[str, np.ndarray] | None = None,
+) -> None:
+    """One vertex for every part of `out`, on boxes alike of all operands."""
+    parts = parts_of(out)
+    given = {"elements": parts.elements, **(extents or {})}
+    k.place(step, codelet, parts.tiles, {"out": out, **operands}, parts.columns, constants=constants, extents=given)
+
+
+def _same_shape(what: str, one: Variable, other: Variable) -> None:
+    if one.shape != other.shape:
+        raise MappingError(
+            f"{what}: '{one.name}' has shape {list(one.shape)}, '{other.name}' {list(other.shape)}; they must be the "
+            "same"
+        )
+
+
+def _same_format(what: str, one: Variable, other: Variable) -> None:
+    if one.dtype != other.dtype:
+        raise MappingError(f"{what}: '{one.name}' is {one.dtype}, '{other.name}' {other.dtype}; cast one of them")
+
+
+def _codelet(
+    name: str, axes: int, fields: dict[str, str], compute: Function, cost: TileFormula, code: int, **more: Any
+) -> Codelet:
+    return Codelet(
+        name=name,
+        fields=tuple(Field(name=field, access=access, box=box_of(axes)) for field, access in fields.items()),
+        columns=(),
+        compute=compute,
+        form="vertex",
+        cost=cost,
+        code_bytes=code,
+        **more,
+    )
+
+
+@lru_cache(maxsize=32)
+def _fill(dtype: str, axes: int) -> Codelet:
+    def compute(out: np.ndarray, value: Any) -> None:
+        out[...] = value
+
+    formula = fill_formula(element_bytes(dtype))
+    return _codelet(f"Fill<{dtype}>", axes, {"out": "write"}, compute, formula, MOVE_BYTES, constants=("value",))
+
+
+@lru_cache(maxsize=32)
+def copy_codelet(dtype: str, axes: int) -> Codelet:
+    """Copies a box."""
+
+    def compute(out: np.ndarray, source: np.ndarray) -> None:
+        out[...] = source
+
+    formula = copy_formula(element_bytes(dtype))
+    return _codelet(f"Copy<{dtype}>", axes, {"out": "write", "source": "read"}, compute, formula, MOVE_BYTES)
+
+
+@lru_cache(maxsize=64)
+def _cast(source: str, target: str, axes: int) -> Codelet:
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        shared = {"worker_contexts": worker_contexts, "vector_bytes": vector_bytes}
+        return cast_1d_cycles(extents["elements"], source=source, target=target, **shared)  # type: ignore[arg-type]
+
+    def compute(out: np.ndarray, source: np.ndarray) -> None:
+        with np.errstate(all="ignore"):
+            out[...] = source.astype(out.dtype)
+
+    formula = TileFormula(cycles=cycles, kind="published", source=f"{POPOPS}: Cast1D")
+    name = f"Cast<{source},{target}>"
+    return _codelet(name, axes, {"out": "write", "source": "read"}, compute, formula, CALL_BYTES)
+
+
+@lru_cache(maxsize=256)
+def _operation(op: str, form: str, dtype: str, in_place: bool, axes: int) -> Codelet:
+    """Raises NoCycleFormula where the vendor's tables have no such operation of the format."""
+    price = {
+        "binary": library.binary_1d_cycles,
+        "scalar": library.broadcast_scalar_1d_cycles,
+        "unary": library.unary_1d_cycles,
+    }[form]
+    function = (UNARY if form == "unary" else BINARY)[op]
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        return price(
+            np.asarray(extents["elements"]),
+            op=op.upper(),
+            dtype=dtype,
+            in_place=in_place,
+            worker_contexts=worker_contexts,
+            vector_bytes=vector_bytes,
+        )
+
+    cycles({"elements": np.ones(1, np.int64)}, 6, 8)  # refused here, where the user can be told
+
+    def compute(out: np.ndarray, *operands: Any) -> None:
+        given = (out, *operands) if in_place else operands
+        with np.errstate(all="ignore"):
+            out[...] = function(*given)
+
+    fields = {"out": "update" if in_place else "write"}
+    fields |= {} if in_place else {"one": "read"}
+    fields |= {"other": "read"} if form == "binary" else {}
+    called = {"binary": "BinaryOp1D", "scalar": "BroadcastScalar1D", "unary": "UnaryOp1D"}[form]
+    called += "InPlace" if in_place else ""
+    return _codelet(
+        f"{called}<{op.upper()},{dtype}>",
+        axes,
+        fields,
+        compute,
+        TileFormula(cycles=cycles, kind="published", source=f"{POPOPS}: {called} {op.upper()}"),
+        CALL_BYTES,
+        constants=("scalar",) if form == "scalar" else (),
+        flops=(Term(bundles=1, extents=("elements",)),) if dtype in ("f32", "f16") else (),
+    )
+
+
+@lru_cache(maxsize=8)
+def _sort(axes: int) -> Codelet:
+    def cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
+        rows = -(-np.asarray(extents["elements"]) // (np.asarray(extents["keys"]) * worker_contexts))
+        one = np.array([heap_sort_cycles(int(n)) for n in extents["keys"]], np.int64)
+        return worker_contexts * rows * one
+
+    def compute(out: np.ndarray) -> None:
+        out.sort(axis=-1)
+
+    formula = TileFormula(
+        cycles=cycles, kind="published", source=f"{POPOPS}: HeapSortVertex, a worker context for each row in turn"
+    )
+    return _codelet("HeapSort", axes, {"out": "update"}, compute, formula, CALL_BYTES)

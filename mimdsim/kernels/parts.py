@@ -1,0 +1,95 @@
+"""The parts in which variables lie on their tiles: where library vertices stand, and the boxes they work on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError
+from mimdsim.program import Variable
+from mimdsim.program.mapping import FLAT
+from mimdsim.program.rows import bounds_of, boxes_of_runs, distinct, spatial_mapping
+
+# the vendor's names of number formats, by numpy's
+FORMATS = {
+    "float32": "f32",
+    "float16": "f16",
+    "int32": "i32",
+    "uint32": "u32",
+    "int16": "i16",
+    "uint16": "u16",
+    "int8": "i8",
+    "uint8": "u8",
+    "bool": "bool",
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Parts:
+    """Boxes of a variable on tiles: int64[parts, axes, 2] of start and stop, and int64[parts]."""
+
+    tiles: np.ndarray
+    boxes: np.ndarray
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """Columns of a vertex table with one vertex a part, as `box_of` names them."""
+        return {
+            f"{end}{axis}": self.boxes[:, axis, which]
+            for axis in range(self.boxes.shape[1])
+            for which, end in enumerate(("start", "stop"))
+        }
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64[parts, axes]"""
+        extents: np.ndarray = self.boxes[:, :, 1] - self.boxes[:, :, 0]
+        return extents
+
+    @property
+    def elements(self) -> np.ndarray:
+        """int64[parts]"""
+        return np.prod(self.lengths, axis=1, dtype=np.int64)
+
+
+def box_of(axes: int) -> tuple[str, ...]:
+    """The box of a field that takes a part of a variable of so many axes."""
+    return tuple(f"start{axis}:stop{axis}" for axis in range(axes))
+
+
+def parts_of(variable: Variable) -> Parts:
+    """The parts of a variable, as few and as large as boxes allow.
+
+    Raises MappingError for one that several tiles hold a copy of: a vertex would leave the others old.
+    """
+    mapping = spatial_mapping(variable, drop_axis=False)
+    whole = np.array([[0, extent] for extent in variable.shape], np.int64)
+    if mapping.is_replicated:
+        if len(mapping.tiles) > 1:
+            raise MappingError(
+                f"'{variable.name}' lies as a copy on {len(mapping.tiles)} tiles, which no vertex can write; use "
+                "broadcast(x, to=...) to send a value to all of them"
+            )
+        return Parts(tiles=mapping.tiles, boxes=whole[None])
+    if mapping.axis == FLAT:
+        tiles, boxes = boxes_of_runs(mapping, variable.shape)
+        tiles, bounds = distinct(tiles, bounds_of(boxes))
+        return Parts(tiles=tiles, boxes=bounds.transpose(2, 0, 1))
+    boxes = np.repeat(whole[None], len(mapping.tiles), axis=0)
+    boxes[:, mapping.axis, 0], boxes[:, mapping.axis, 1] = mapping.starts, mapping.stops
+    return Parts(tiles=mapping.tiles, boxes=boxes)
+
+
+def format_of(variable: Variable) -> str:
+    """The vendor's name of a variable's number format."""
+    return FORMATS[variable.dtype]
+
+
+def alike(one: Parts, other: Parts) -> bool:
+    """Whether both have the same boxes on the same tiles, in whatever order."""
+    rows = [
+        sorted(zip(each.tiles.tolist(), each.boxes.reshape(len(each.tiles), -1).tolist(), strict=True))
+        for each in (one, other)
+    ]
+    return rows[0] == rows[1]

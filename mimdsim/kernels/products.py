@@ -1,0 +1,173 @@
+"""Matrix products planned as the library plans them, on operands that keep the shape of the values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError
+from mimdsim.codelets.array_products import SUM_PARTS, block_product
+from mimdsim.codelets.elementwise import TRANSPOSED_ROWS
+from mimdsim.codelets.products import product_codelet, sum_codelet
+from mimdsim.compiler.product_place import Blocks, ProductPlace
+from mimdsim.compiler.product_plan import ProductPlan, plan_product
+from mimdsim.costs.library.sparse import transpose_cycles
+from mimdsim.kernels.elementwise import copy_codelet
+from mimdsim.kernels.parts import FORMATS, Parts, format_of, parts_of
+from mimdsim.program import Codelet, TileFormula, TileMapping, Variable
+
+if TYPE_CHECKING:
+    from mimdsim.kernels.builder import Builder
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlannedProduct:
+    """C[m, n] = A[m, k] B[k, n] as the library's planner cuts it. Operands declared with mapping=`left` and `right` and
+    a result with `result` lie as the matrix units want them; any others are arranged by copies of their own."""
+
+    place: ProductPlace
+
+    @property
+    def plan(self) -> ProductPlan:
+        return self.place.plan
+
+    @property
+    def left(self) -> TileMapping:
+        return self.place.left.mapping((self.plan.m, self.plan.k))
+
+    @property
+    def right(self) -> TileMapping:
+        return self.place.right.mapping((self.plan.k, self.plan.n))
+
+    @property
+    def result(self) -> TileMapping:
+        return self.place.result.mapping((self.plan.m, self.plan.n))
+
+
+def planned(kernel: Builder, m: int, k: int, n: int, dtype: str) -> PlannedProduct:
+    """The plan on the first chip of the kernel's machine, of "float32" or "float16"."""
+    if dtype not in ("float32", "float16"):
+        raise MappingError(f"matmul: the matrix units multiply float32 or float16, not {dtype}")
+    key = m, k, n, dtype
+    if key not in kernel.products:
+        plan = plan_product(kernel.machine, m, k, n, FORMATS[dtype])
+        kernel.products[key] = PlannedProduct(place=ProductPlace(plan=plan, first_tile=0))
+    return kernel.products[key]
+
+
+def matmul(k: Builder, a: Variable, b: Variable, out: Variable) -> PlannedProduct:
+    """out[m, n] <- a[m, k] b[k, n]; returns the plan."""
+    shapes = [len(each.shape) == 2 for each in (a, b, out)]
+    if not all(shapes) or a.shape[1] != b.shape[0] or out.shape != (a.shape[0], b.shape[1]):
+        raise MappingError(
+            f"matmul: '{a.name}' {list(a.shape)} times '{b.name}' {list(b.shape)} does not make '{out.name}' "
+            f"{list(out.shape)}; shapes [m, k], [k, n] and [m, n] are needed"
+        )
+    if not a.dtype == b.dtype == out.dtype:
+        raise MappingError(
+            f"matmul: '{a.name}' is {a.dtype}, '{b.name}' {b.dtype}, '{out.name}' {out.dtype}; cast them"
+        )
+    k.closed("matmul")
+    found = planned(k, a.shape[0], a.shape[1], b.shape[1], a.dtype)
+    place, unit = found.place, k.machine.matrix
+    assert unit is not None  # the plan refused a machine without
+    left, right = _arranged(k, a, place.left, found.left), _arranged(k, b, place.right, found.right)
+    total = out if same_mapping(out.mapping, found.result) else _like(k, out, found.result)
+    direct = place.parts == 1
+    partial = total if direct else _like(k, out, place.partials, place.parts)
+    dtype, plan = format_of(a), place.plan
+    multiply, add = _codelets(dtype, direct, plan.units, plan.channels, unit.coefficient_load_bytes_per_cycle)
+    for step in range(plan.steps):
+        tiles, columns = place.vertices(step)
+        rows, inner, width = (columns[f"{name}stop"] - columns[f"{name}start"] for name in ("row_", "inner_", ""))
+        k.place(
+            f"multiply {out.name}",
+            multiply,
+            tiles,
+            {"left": left, "right": right, "partial": partial},
+            columns,
+            extents={
+                "positions": width,
+                "out_groups": -(-rows // plan.units),
+                "in_groups": -(-inner // plan.channels),
+                "products": rows * inner * width,
+            },
+        )
+    if not direct:
+        ends, operands = place.result, {"partial": partial, "total": total}
+        counts: dict[str, Any] = {"outputs": ends.elements, "elements": ends.elements, "partials": place.parts}
+        k.place(f"sum {out.name}", add, ends.tiles, operands, ends.columns, extents=counts)
+    if total is not out:
+        _move(k, f"arrange {out.name}", total, out, parts_of(out), transposed=place.result.fastest == 0)
+    return found
+
+
+def same_mapping(one: TileMapping, other: TileMapping) -> bool:
+    return one.axis == other.axis and all(
+        np.array_equal(getattr(one, name), getattr(other, name)) for name in ("tiles", "starts", "stops")
+    )
+
+
+def _like(k: Builder, out: Variable, mapping: TileMapping, parts: int = 0) -> Variable:
+    shape = (parts, *out.shape) if parts else out.shape
+    return k.variable(k.spare(f"{out.name} {'partial' if parts else 'planned'}"), shape, out.dtype, mapping=mapping)
+
+
+def _arranged(k: Builder, held: Variable, blocks: Blocks, mapping: TileMapping) -> Variable:
+    """The operand as planned: itself, or a copy. What is not declared so lies row by row."""
+    if same_mapping(held.mapping, mapping):
+        return held
+    arranged = _like(k, held, mapping)
+    bounds = [(blocks.row_start, blocks.row_stop), (blocks.start, blocks.stop)]
+    parts = Parts(tiles=blocks.tiles, boxes=np.stack([np.stack(pair, axis=1) for pair in bounds], axis=1))
+    _move(k, f"arrange {held.name}", held, arranged, parts, transposed=blocks.fastest == 0)
+    return arranged
+
+
+def _move(k: Builder, step: str, source: Variable, target: Variable, parts: Parts, *, transposed: bool) -> None:
+    """Boxes of `source` into `target`, turned round on the tile where other neighbours lie together there."""
+    unit = k.machine.matrix
+    assert unit is not None
+    dtype = format_of(source)
+    channels = unit.channels(dtype)
+    matrices = -(-parts.lengths[:, 0] // TRANSPOSED_ROWS) * -(-parts.lengths[:, 1] // channels)
+    codelet = transpose_codelet(dtype, channels) if transposed else copy_codelet(dtype, 2)
+    extents = {"elements": parts.elements, "matrices": matrices}
+    k.place(step, codelet, parts.tiles, {"out": target, "source": source}, parts.columns, extents=extents)
+
+
+@lru_cache(maxsize=8)
+def transpose_codelet(dtype: str, channels: int) -> Codelet:
+    """A copy that transposes, a matrix for every group of the matrix unit."""
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
+        counts, which = np.unique(np.asarray(extents["matrices"]), return_inverse=True)
+        shared: dict[str, Any] = {"dtype": dtype, "worker_contexts": worker_contexts}
+        each = [transpose_cycles(count, TRANSPOSED_ROWS, channels, **shared) for count in counts.tolist()]
+        return np.array(each, np.int64)[which.reshape(-1)]
+
+    source = f"PopLibs popsparse Transpose cycle estimator (7eac0f2), a matrix of {TRANSPOSED_ROWS} x {channels} for "
+    formula = TileFormula(cycles=cycles, kind="derived", source=f"{source}every group of the matrix unit")
+    return replace(copy_codelet(dtype, 2), name=f"Transpose<{dtype}>", cost=formula, code_bytes=512)
+
+
+@lru_cache(maxsize=16)
+def _codelets(dtype: str, direct: bool, units: int, channels: int, load_bytes: int) -> tuple[Codelet, Codelet]:
+    """(partial product, sum of partial products) of boxes in a format."""
+
+    def multiply(left: np.ndarray, right: np.ndarray, partial: np.ndarray) -> None:
+        partial[...] = left.astype(np.float32) @ right.astype(np.float32)
+
+    def add(partial: np.ndarray, total: np.ndarray) -> None:
+        total[...] = partial.sum(axis=0, dtype=np.float32)
+
+    block = block_product("forward", direct, units, channels, load_bytes)
+    cost = product_codelet(dtype, dtype, units, channels, load_bytes).cost
+    alone: dict[str, Any] = {"form": "vertex", "columns": ()}  # one by one, so that any order of vertices has the bits
+    return (
+        replace(block, name=f"BlockProduct<{dtype}>", compute=multiply, cost=cost, **alone),
+        replace(SUM_PARTS, name=f"SumParts<{dtype}>", compute=add, cost=sum_codelet(dtype, dtype).cost, **alone),
+    )

@@ -1,0 +1,261 @@
+"""Reductions over tiles, in stages as the library does them: on every tile, between tiles, at the result.
+
+When another stage between tiles is worth while, and how many partial results it takes together: PopLibs
+lib/popops/reduction/ReductionPlan.cpp and ReductionStages.cpp (graphcore/poplibs 7eac0f2). Differences: stages begin at
+the first tile and not at a pseudo-random one, and of several chips each reduces what it holds before anything crosses a
+link.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError, suggest
+from mimdsim.costs.library.arithmetic import vector_elements
+from mimdsim.costs.library.reductions import (
+    reduce_contiguous_cycles,
+    reduce_strided_cycles,
+    reduce_to_scalar_cycles,
+)
+from mimdsim.kernels.parts import Parts, alike, format_of, parts_of
+from mimdsim.program import Codelet, Field, Term, TileFormula, TileMapping, Variable
+
+if TYPE_CHECKING:
+    from mimdsim.kernels.builder import Builder
+
+MORE_STAGES = 64  # reductionFactorThresholdToAddMoreStages: elements a result, or a piece of a stage, is worth
+OPERATIONS: dict[str, np.ufunc] = {"add": np.add, "max": np.maximum, "min": np.minimum}
+SOURCE = (
+    "PopLibs popops reduction vertices (lib/popops/reduction/CycleEstimationFunctions.cpp, 7eac0f2); results dealt to "
+    "the contexts, and where these are fewer partial results too, which one context takes together: our own reading"
+)
+
+
+def reduce(k: Builder, x: Variable, axis: int | None, out: Variable, op: str) -> None:
+    """`out` <- x reduced along `axis`, or to a single number where axis is None or x has one axis."""
+    axis, rest = _rest(x, axis, out, op)
+    k.closed("a reduction over tiles")
+    parts, ends = parts_of(x), parts_of(out)
+    stages = _Stages(k, x.name, op, format_of(x))
+    kept = _kept(parts, axis)
+    pieces = _pieces(parts, kept, axis)
+    if pieces is None:  # parts that do not match: all of it goes to where the result lies
+        stages.reduce(x, axis, out, ends, _around(ends, axis, x.shape))
+        return
+    number = int(pieces.max()) + 1
+    if number == 1 and alike(Parts(tiles=parts.tiles, boxes=kept), ends):
+        stages.reduce(x, axis, out, Parts(tiles=parts.tiles, boxes=kept), parts.boxes)
+        return
+    partial, held = x, parts
+    if not _already_partial(parts, pieces, axis):
+        boxes = np.concatenate([np.stack([pieces, pieces + 1], axis=1)[:, None], kept], axis=1)
+        held = Parts(tiles=parts.tiles, boxes=boxes)
+        partial = stages.partials((number, *rest), held, x)
+        stages.reduce(x, axis, partial, held, parts.boxes)
+    chip_of = _chips_of(k, parts.tiles, pieces)
+    while (groups := _groups(k, chip_of, len(np.unique(held.tiles)), rest, op, format_of(x))) is not None:
+        chip_of = chip_of[groups.first]
+        held, which = _spread(chip_of, rest, groups.cuts, k.machine.chip.tiles)
+        more = stages.partials((len(chip_of), *rest), held, x)
+        reach = np.stack([groups.first[which], groups.last[which]], axis=1)
+        stages.gather(partial, more, held, reach, held.boxes[:, 1:])
+        partial = more
+    stages.gather(partial, out, ends, np.tile([0, partial.shape[0]], (len(ends.tiles), 1)), ends.boxes)
+
+
+class _Stages:
+    """The supersteps of one reduction."""
+
+    def __init__(self, k: Builder, name: str, op: str, dtype: str):
+        self._k, self._name, self._op, self._dtype = k, name, op, dtype
+
+    def partials(self, shape: tuple[int, ...], parts: Parts, like: Variable) -> Variable:
+        """A variable for results of a stage, part by part on its tiles."""
+        mapping = TileMapping.of_boxes(parts.tiles, parts.boxes, shape)
+        return self._k.variable(self._k.spare(f"{self._name} partial"), shape, like.dtype, mapping=mapping)
+
+    def gather(self, source: Variable, target: Variable, parts: Parts, reach: np.ndarray, results: np.ndarray) -> None:
+        """Partial results `reach` int64[parts, 2] of `source`, the boxes `results` of each, into the parts of
+        `target`."""
+        boxes = np.concatenate([reach[:, None], results[:, : len(source.shape) - 1]], axis=1)
+        axis = 0 if len(source.shape) > 1 else None  # a row of numbers is its own partial results
+        self.reduce(source, axis, target, parts, boxes)
+
+    def reduce(self, source: Variable, axis: int | None, target: Variable, parts: Parts, boxes: np.ndarray) -> None:
+        """Boxes of `source` reduced along an axis (None: all) into the parts of `target`."""
+        taken = len(source.shape)
+        columns = parts.columns | {
+            f"{end}_in{index}": boxes[:, index, which]
+            for index in range(taken)
+            for which, end in enumerate(("start", "stop"))
+        }
+        lengths = boxes[:, :, 1] - boxes[:, :, 0]
+        elements = np.prod(lengths, axis=1, dtype=np.int64)
+        inner = np.prod(lengths[:, taken if axis is None else axis + 1 :], axis=1, dtype=np.int64)
+        self._k.place(
+            f"reduce {self._name}",
+            _reduction(self._op, self._dtype, axis, taken, len(target.shape)),
+            parts.tiles,
+            {"out": target, "source": source},
+            columns,
+            extents={
+                "outputs": parts.elements,
+                "partials": elements // parts.elements,
+                "stride": inner,
+                "elements": elements,
+            },
+        )
+
+
+def _rest(x: Variable, axis: int | None, out: Variable, op: str) -> tuple[int | None, tuple[int, ...]]:
+    """(the axis, None for all; shape of the result), as `out` must have it."""
+    if op not in OPERATIONS:
+        raise MappingError(f"reduce: no operation '{op}'{suggest(op, OPERATIONS)}")
+    if axis is not None and not -len(x.shape) <= axis < len(x.shape):
+        raise MappingError(f"reduce: '{x.name}' of shape {list(x.shape)} has no axis {axis}")
+    axis = None if axis is None or len(x.shape) == 1 else axis % len(x.shape)
+    rest = (1,) if axis is None else (*x.shape[:axis], *x.shape[axis + 1 :])
+    if out.shape != rest or out.dtype != x.dtype:
+        raise MappingError(
+            f"reduce: '{x.name}' {x.dtype}{list(x.shape)} leaves {x.dtype}{list(rest)}; '{out.name}' is "
+            f"{out.dtype}{list(out.shape)}"
+        )
+    return axis, rest
+
+
+def _kept(parts: Parts, axis: int | None) -> np.ndarray:
+    """The boxes without the axis; of a whole reduction, of the one result."""
+    if axis is None:
+        return np.broadcast_to(np.array([[[0, 1]]]), (len(parts.tiles), 1, 2)).copy()
+    return np.delete(parts.boxes, axis, axis=1)
+
+
+def _pieces(parts: Parts, kept: np.ndarray, axis: int | None) -> np.ndarray | None:
+    """int64[parts]: which partial result each part makes, in order of tiles; None where some results have others."""
+    if axis is None:
+        return np.argsort(np.argsort(parts.tiles, kind="stable"), kind="stable")
+    spans, which = np.unique(parts.boxes[:, axis], axis=0, return_inverse=True)
+    _, place, counts = np.unique(kept.reshape(len(kept), -1), axis=0, return_inverse=True, return_counts=True)
+    which, place = which.reshape(-1), place.reshape(-1)
+    if (counts != len(spans)).any() or len(np.unique(which * len(counts) + place)) != len(which):
+        return None
+    first = np.full(len(spans), np.iinfo(np.int64).max)
+    np.minimum.at(first, which, parts.tiles)
+    order = np.empty(len(spans), np.int64)
+    order[np.argsort(first, kind="stable")] = np.arange(len(spans))
+    return order[which]
+
+
+def _around(ends: Parts, axis: int | None, shape: tuple[int, ...]) -> np.ndarray:
+    """Boxes of the source for parts of the result."""
+    assert axis is not None
+    whole = np.broadcast_to(np.array([[[0, shape[axis]]]]), (len(ends.tiles), 1, 2))
+    return np.concatenate([ends.boxes[:, :axis], whole, ends.boxes[:, axis:]], axis=1)
+
+
+def _already_partial(parts: Parts, pieces: np.ndarray, axis: int | None) -> bool:
+    """Whether no tile has two elements to reduce, and x is what the first stage would leave."""
+    if axis not in (None, 0) or (axis is None and parts.boxes.shape[1] > 1):
+        return False
+    return bool((parts.boxes[:, 0, 0] == pieces).all() and (parts.lengths[:, 0] == 1).all())
+
+
+def _chips_of(k: Builder, tiles: np.ndarray, pieces: np.ndarray) -> np.ndarray:
+    """int64[pieces]: the chip on which each partial result lies, or its first part."""
+    chip = np.full(int(pieces.max()) + 1, k.chips, np.int64)
+    np.minimum.at(chip, pieces, tiles // k.machine.chip.tiles)
+    return chip
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Groups:
+    """Partial results that a stage takes together, int64[groups] of the first and one past the last; into how many
+    pieces each group's results are cut."""
+
+    first: np.ndarray
+    last: np.ndarray
+    cuts: int
+
+
+def _groups(
+    k: Builder, chip_of: np.ndarray, holders: int, rest: tuple[int, ...], op: str, dtype: str
+) -> _Groups | None:
+    """What another stage takes together of the partial results on chips `chip_of`; None when the result comes next."""
+    per_chip, outputs = k.machine.chip.tiles, int(np.prod(rest, dtype=np.int64))
+    counts = np.bincount(chip_of, minlength=k.chips)
+    most = int(counts.max())
+    over_links = most > 1 and int((counts > 0).sum()) > 1
+    few_and_spread = most < 2 * np.sqrt(per_chip) and holders > per_chip * 3 / 4
+    if not over_links and (few_and_spread or most <= MORE_STAGES):
+        return None
+    grain = vector_elements(dtype, k.machine.tile.vector_bytes) * (2 if op == "add" else 1)
+    width = min(outputs, max(grain, -(-outputs // per_chip)))
+    splits = max(1, most * width // max(most * outputs // per_chip, MORE_STAGES))
+    factor = most if most <= MORE_STAGES else max(2, -(-most // splits))
+    edges = np.concatenate([[0], np.cumsum(counts)])
+    first = np.concatenate([np.arange(low, high, factor) for low, high in pairwise(edges.tolist())])
+    last = np.minimum(first + factor, edges[np.searchsorted(edges, first, side="right")])
+    return _Groups(first=first, last=last, cuts=-(-outputs // width))
+
+
+def _spread(chips: np.ndarray, rest: tuple[int, ...], cuts: int, per_chip: int) -> tuple[Parts, np.ndarray]:
+    """Groups of partial results on `chips`, each cut along its longest axis, over the tiles of their chips in turn; and
+    the group of every part."""
+    axis = int(np.argmax(rest))
+    cuts = min(cuts, rest[axis])
+    edges = np.arange(cuts + 1) * rest[axis] // cuts
+    group, cut = (column.ravel() for column in np.indices((len(chips), cuts)))
+    place = (group - np.searchsorted(chips, chips[group])) * cuts + cut  # on its chip
+    boxes = np.repeat(np.array([[0, extent] for extent in rest], np.int64)[None], len(group), axis=0)
+    boxes[:, axis] = np.stack([edges[cut], edges[cut + 1]], axis=1)
+    rows = np.stack([group, group + 1], axis=1)[:, None]
+    tiles = chips[group] * per_chip + place % per_chip
+    return Parts(tiles=tiles, boxes=np.concatenate([rows, boxes], axis=1)), group
+
+
+@lru_cache(maxsize=128)
+def _reduction(op: str, dtype: str, axis: int | None, axes: int, out_axes: int) -> Codelet:
+    """Reduces a box; extent 'stride': elements between one of the reduced axis and the next."""
+    ufunc = OPERATIONS[op]
+
+    def worker(outputs: int, partials: int, stride: int, vector_bytes: int) -> int:
+        formats: dict[str, Any] = {"dtype": dtype, "vector_bytes": vector_bytes}
+        if outputs == 1:
+            return int(reduce_to_scalar_cycles(partials, op=op.upper(), out_dtype=dtype, **formats))
+        if stride == 1 and op == "add":
+            return int(reduce_contiguous_cycles(outputs, partials, **formats))
+        return int(reduce_strided_cycles(outputs, partials, stride=stride, op=op.upper(), out_dtype=dtype, **formats))
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        loops = np.stack([extents[name] for name in ("outputs", "partials", "stride")], axis=-1)
+        rows, which = np.unique(loops, axis=0, return_inverse=True)
+        each = []
+        for outputs, partials, stride in rows.tolist():
+            share, helpers = -(-outputs // worker_contexts), max(1, min(worker_contexts // outputs, partials))
+            total = worker(share, -(-partials // helpers), stride, vector_bytes)
+            total += worker(share, helpers, stride, vector_bytes) if helpers > 1 else 0
+            each.append(worker_contexts * total)
+        return np.array(each, np.int64)[which.reshape(-1)]
+
+    def compute(out: np.ndarray, source: np.ndarray) -> None:
+        wide = source.astype(np.float32) if source.dtype == np.float16 else source  # accumulators are floats
+        out[...] = ufunc.reduce(wide, axis=axis).reshape(out.shape)
+
+    return Codelet(
+        name=f"Reduce<{op.upper()},{dtype}>",
+        fields=(
+            Field(name="out", access="write", box=tuple(f"start{index}:stop{index}" for index in range(out_axes))),
+            Field(name="source", access="read", box=tuple(f"start_in{i}:stop_in{i}" for i in range(axes))),
+        ),
+        columns=(),
+        compute=compute,
+        form="vertex",
+        cost=TileFormula(cycles=cycles, kind="derived", source=SOURCE),
+        flops=(Term(bundles=1, extents=("elements",)),) if dtype in ("f32", "f16") else (),
+        code_bytes=512,
+    )

@@ -1,0 +1,154 @@
+"""Rows of a table by number: gather and scatter-add, on the tiles of the table.
+
+Every part of the table looks through all numbers and takes those of its own rows (the library's multi-slice and
+multi-update), at the vendor's worst case, in which one context finds all of them. Of a table whose rows are spread over
+tiles, what the parts found is added up: a row that a part has not counts as zeros there.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError
+from mimdsim.costs.library.slices import multi_slice_cycles, scatter_add_cycles
+from mimdsim.kernels.elementwise import CALL_BYTES, POPOPS, copy
+from mimdsim.kernels.parts import Parts, alike, box_of, format_of, parts_of
+from mimdsim.kernels.reductions import reduce
+from mimdsim.program import Codelet, Field, Term, TileFormula, TileMapping, Variable
+
+if TYPE_CHECKING:
+    from mimdsim.kernels.builder import Builder
+
+
+def gather(k: Builder, table: Variable, indices: Variable, out: Variable) -> None:
+    """out[i] <- table[indices[i]]; a number that is no row leaves zeros."""
+    _check("gather", table, indices, out)
+    k.closed("gather")
+    parts, rows = parts_of(table), indices.shape[0]
+    spans, piece = np.unique(parts.boxes[:, 0], axis=0, return_inverse=True)
+    piece = piece.reshape(-1)
+    whole = np.broadcast_to(np.array([[0, rows]]), (len(piece), 2))
+    found = Parts(tiles=parts.tiles, boxes=np.stack([whole, parts.boxes[:, 1]], axis=1))
+    if len(spans) == 1 and alike(found, parts_of(out)):
+        _over_table(k, f"gather {out.name}", _gather(format_of(table), 2), parts, {"out": out, "table": table}, indices)
+        return
+    if len(np.unique(np.column_stack([piece, parts.boxes[:, 1]]), axis=0)) != len(piece) or len(piece) % len(spans):
+        raise MappingError(f"gather: parts of '{table.name}' do not form a grid; spread it along one axis")
+    boxes = np.concatenate([np.stack([piece, piece + 1], axis=1)[:, None], found.boxes], axis=1)
+    shape = (len(spans), rows, table.shape[1])
+    mapping = TileMapping.of_boxes(parts.tiles, boxes, shape)
+    if len(spans) == 1:
+        shape, mapping = shape[1:], TileMapping.of_boxes(parts.tiles, found.boxes, shape[1:])  # type: ignore[assignment]
+    held = k.variable(k.spare(f"{table.name} found"), shape, table.dtype, mapping=mapping)
+    codelet = _gather(format_of(table), len(shape))
+    _over_table(k, f"gather {out.name}", codelet, parts, {"out": held, "table": table}, indices, piece)
+    if len(spans) == 1:
+        copy(k, held, out)
+    else:
+        reduce(k, held, 0, out, "add")
+
+
+def scatter_add(k: Builder, table: Variable, indices: Variable, rows: Variable) -> None:
+    """table[indices[i]] += rows[i], for every i; a number that is no row adds nothing."""
+    _check("scatter_add", table, indices, rows)
+    codelet = _scatter(format_of(table))
+    _over_table(k, f"scatter_add {table.name}", codelet, parts_of(table), {"table": table, "rows": rows}, indices)
+
+
+def _check(what: str, table: Variable, indices: Variable, rows: Variable) -> None:
+    if len(table.shape) != 2 or len(indices.shape) != 1:
+        raise MappingError(
+            f"{what}: a table [rows, width] and numbers [n] are needed; '{table.name}' is {list(table.shape)}, "
+            f"'{indices.name}' {list(indices.shape)}"
+        )
+    if np.dtype(indices.dtype).kind not in "iu":
+        raise MappingError(f"{what}: '{indices.name}' must hold whole numbers, it is {indices.dtype}")
+    wanted = (indices.shape[0], table.shape[1])
+    if rows.shape != wanted or rows.dtype != table.dtype:
+        raise MappingError(
+            f"{what}: '{rows.name}' must be {table.dtype}{list(wanted)}, it is {rows.dtype}{list(rows.shape)}"
+        )
+
+
+def _over_table(
+    k: Builder,
+    step: str,
+    codelet: Codelet,
+    parts: Parts,
+    operands: dict[str, Variable],
+    indices: Variable,
+    piece: np.ndarray | int = 0,
+) -> None:
+    """One vertex for every part of the table."""
+    width, rows = parts.lengths[:, 1], np.full(len(parts.tiles), indices.shape[0])
+    k.place(
+        step,
+        codelet,
+        parts.tiles,
+        {**operands, "indices": indices},
+        {**parts.columns, "piece": piece},
+        extents={"elements": width, "offsets": rows},
+    )
+
+
+@lru_cache(maxsize=16)
+def _gather(dtype: str, axes: int) -> Codelet:
+    """axes: 3 where what every part of the table finds lies apart."""
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        offsets = int(np.max(extents["offsets"]))
+        return multi_slice_cycles(
+            extents["elements"], offsets, dtype=dtype, worker_contexts=worker_contexts, vector_bytes=vector_bytes
+        )
+
+    cycles({"elements": np.ones(1, np.int64), "offsets": np.ones(1, np.int64)}, 6, 8)  # refuses an unknown format
+
+    def compute(out: np.ndarray, table: np.ndarray, indices: np.ndarray, first: int) -> None:
+        inside = (indices >= first) & (indices < first + len(table))
+        out[...] = 0
+        out[inside] = table[indices[inside] - first]
+
+    return Codelet(
+        name=f"MultiSlice<{dtype}>",
+        fields=(
+            Field(name="out", access="write", box=(*(("piece",) if axes == 3 else ()), ":", "start1:stop1")),
+            Field(name="table", access="read", box=box_of(2)),
+            Field(name="indices", access="read", box=(":",)),
+        ),
+        columns=("start0",),
+        compute=compute,
+        form="vertex",
+        cost=TileFormula(cycles=cycles, kind="published", source=f"{POPOPS}: MultiSlice, worst case"),
+        code_bytes=CALL_BYTES,
+    )
+
+
+@lru_cache(maxsize=16)
+def _scatter(dtype: str) -> Codelet:
+    def cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
+        offsets = int(np.max(extents["offsets"]))
+        return scatter_add_cycles(extents["elements"], offsets, dtype=dtype, worker_contexts=worker_contexts)
+
+    cycles({"elements": np.ones(1, np.int64), "offsets": np.ones(1, np.int64)}, 6, 8)  # refuses an unknown format
+
+    def compute(table: np.ndarray, rows: np.ndarray, indices: np.ndarray, first: int) -> None:
+        inside = (indices >= first) & (indices < first + len(table))
+        np.add.at(table, indices[inside] - first, rows[inside])
+
+    return Codelet(
+        name=f"MultiUpdateAdd<{dtype}>",
+        fields=(
+            Field(name="table", access="update", box=box_of(2)),
+            Field(name="rows", access="read", box=(":", "start1:stop1")),
+            Field(name="indices", access="read", box=(":",)),
+        ),
+        columns=("start0",),
+        compute=compute,
+        form="vertex",
+        cost=TileFormula(cycles=cycles, kind="published", source=f"{POPOPS}: MultiUpdateOp ADD, worst case"),
+        flops=(Term(bundles=1, extents=("elements", "offsets")),) if dtype in ("f32", "f16") else (),
+        code_bytes=CALL_BYTES,
+    )

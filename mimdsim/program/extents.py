@@ -1,0 +1,110 @@
+"""Extents: how often a loop of a vertex runs. Costs name them, and the codelet says once what each follows from.
+
+Most follow from the boxes: `Length`, `Size`, `Column`. What recorded spikes decide the codelet declares by `Lists`, and
+every table says whose spikes and when: `Spikes`, `Listed`, `SpikesOver`, `Hits`, `Within`. A table gives by itself only
+what follows from nothing else. What depends on other data than spikes the codelet counts as it runs: `Turns`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Length:
+    """Entries of the field's box along `axis`, counted in the entries of `Field.box`, `per` of them a turn, rounded up.
+
+    after: the constant of the table that says how many entries at the beginning the vertex passes over.
+    """
+
+    field: str
+    axis: int
+    per: int = 1
+    after: str = ""
+
+
+@dataclass(frozen=True)
+class Size:
+    """Elements of the field's box, of one timestep where the box is taken at "@t", `per` of them a turn, rounded up."""
+
+    field: str
+    per: int = 1
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that `compute` gets too, `per` of its count a turn, rounded up."""
+
+    name: str
+    per: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spikes:
+    """True spikes that `layer` ('input' for the network input) listed for the vertex's `sample` at t + shift."""
+
+    layer: str
+    shift: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """Listed ids, gradient entries included, of the vertex's `sample` at t + shift."""
+
+    layer: str
+    shift: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpikesOver:
+    """True spikes summed over the samples `sample_start` to `sample_stop` of the vertex, at t + shift."""
+
+    layer: str
+    shift: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hits:
+    """Ids of the vertex's `sample`, or of its samples `sample_start` to `sample_stop`, that lie in `start` to `stop`,
+    at t + shift; which: 'listed', 'spikes' (true ones) or 'gradient' (entries below the threshold)."""
+
+    layer: str
+    shift: int = 0
+    which: str = "listed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Within:
+    """1 when the vertex's `slot` is below the listed count of its `sample` at t + shift, else 0."""
+
+    layer: str
+    shift: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turns:
+    """Turns that the codelet counts itself in every execution (`Codelet.count`); layer: the name of their record, in
+    which the vertices of the table are the samples."""
+
+    layer: str
+    shift: int = 0
+
+
+Recorded = Spikes | Listed | SpikesOver | Hits | Within | Turns
+RECORDED = (Spikes, Listed, SpikesOver, Hits, Within, Turns)
+
+
+@dataclass(frozen=True)
+class Lists:
+    """What the recorded spikes decide, counted as `kind` counts: a table gives a recorded extent of this kind.
+
+    which: the `Hits.which` of a loop over hits; of several, the column `by` holds the place in `which`.
+    """
+
+    kind: type[Recorded]
+    which: tuple[str, ...] = ()
+    by: str = ""
+
+
+Derived = Length | Size | Column
+Extent = Derived | Lists

@@ -1,0 +1,200 @@
+"""Whose recorded spikes a vertex reads, and of when: followed through copies and moves to the recorded sequences.
+
+A variable holds the entry of a recorded sequence that it was taken from, or that it goes into later in the timestep.
+Moved is what arrives element by element as it was: by a copy, or by vertices that write integers of the very box they
+read. What a vertex makes of one entry alone is of this entry too (a row of bytes made of ids and counts). Where nothing
+can be said, nothing is: only an extent that contradicts what was followed is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+import numpy as np
+
+from mimdsim.base.errors import near
+from mimdsim.program.codelet import Field, now_shift
+from mimdsim.program.extents import Recorded
+from mimdsim.program.records import Program, Superstep, Variable, VertexTable
+from mimdsim.program.repeats import Body, Repeat
+
+Entry = tuple[str, int]  # a layer, and the timestep counted from the current one
+# what a variable holds: ("at", layer, shift), ("made", number), or ("before", repeat, variable): since the turn before
+Content = tuple[str, int | str, int | str] | None
+NOTHING: frozenset[Entry] = frozenset()
+
+
+@lru_cache(maxsize=1)
+def origins_of(program: Program) -> Origins:
+    """Of a program whose operands are variables that fit their boxes; worked out once."""
+    return Origins(program)
+
+
+class Origins:
+    """What every table of a program reads and writes, by where it comes from and what becomes of it."""
+
+    def __init__(self, program: Program):
+        self._program = program
+        self._layer_of = {name: layer for layer, names in program.recorded.items() for name in names}
+        self._reads: dict[VertexTable, dict[str, Content]] = {}
+        self._writes: dict[VertexTable, list[Content]] = {}
+        self._made_of: dict[Content, tuple[Content, ...]] = {}
+        self._goes_into: dict[Content, set[Content]] = {}
+        self._entries: dict[Content, set[Entry]] = {}  # of the recorded sequences that a content is stored in
+        self._ends: dict[int, dict[str, Content]] = {}  # what variables hold at the end of a repeat's turn
+        self._repeats: list[Repeat] = []
+        self._walk(program.body, {})
+
+    def disagrees(self, table: VertexTable, extent: Recorded) -> str:
+        """What contradicts that a table counts spikes as `extent` says, or ''."""
+        recorded = self._program.recorded
+        if not recorded:
+            return ""
+        if extent.layer not in recorded:
+            known = f"which the program does not record; it records {', '.join(recorded)}"
+            return f"spikes of layer '{extent.layer}', {known}{near(extent.layer, recorded)}"
+        wanted = (extent.layer, extent.shift)
+        reads = {name: self._entries_of(content) for name, content in self._reads.get(table, {}).items()}
+        reads = {name: entries for name, entries in reads.items() if entries}
+        if any(wanted in entries for entries in reads.values()):
+            return ""
+        if reads:
+            name, entries = next(iter(reads.items()))
+            return f"spikes of {_words([wanted])}, but reads '{name}', which holds those of {_words(entries)}"
+        becomes = frozenset().union(*(self._becomes(content) for content in self._writes.get(table, [])))
+        if not becomes or wanted in becomes:
+            return ""
+        return f"spikes of {_words([wanted])}, but what it writes becomes the list of {_words(becomes)}"
+
+    # ---- the walk
+
+    def _walk(self, body: Body, held: dict[str, Content]) -> None:
+        for item in body:
+            if isinstance(item, Repeat):
+                number = len(self._repeats)
+                self._repeats.append(item)
+                within: dict[str, Content] = {name: ("before", number, name) for name in _written(item.body)}
+                self._walk(item.body, within)
+                self._ends[number] = within
+                held.clear()  # entries are counted from the timestep of the repeat
+            else:
+                self._step(item, held)
+
+    def _step(self, superstep: Superstep, held: dict[str, Content]) -> None:
+        arrived = []
+        for copy in superstep.copies:
+            content = self._read(copy.source, copy.source_shift, held)
+            arrived.append((copy.target, copy.target_shift, content))
+        for target, shift, content in arrived:
+            self._write(target, shift, content, held)
+        written: dict[tuple[str, int | None], list[tuple[VertexTable, Content]]] = {}
+        for table in superstep.tables:
+            fields = table.codelet.fields
+            reads = {
+                item.name: self._read(table.operands[item.name], _shift(item), held) for item in fields if item.reads
+            }
+            self._reads[table] = {table.operands[name]: content for name, content in reads.items()}
+            self._writes[table] = []
+            for item in fields:
+                if item.writes:
+                    moved = {reads[other.name] for other in fields if self._moves(table, other, item)}
+                    place = table.operands[item.name], _shift(item)
+                    written.setdefault(place, []).append((table, moved.pop() if len(moved) == 1 else None))
+        for (name, shift), parts in written.items():
+            contents = {content for _, content in parts}
+            content = contents.pop() if len(contents) == 1 else None
+            if content is None:
+                content = ("made", len(self._made_of), "")
+                self._made_of[content] = tuple(each for table, _ in parts for each in self._reads[table].values())
+                for source in self._made_of[content]:
+                    self._goes_into.setdefault(source, set()).add(content)
+            for table, _ in parts:
+                self._writes[table].append(content)
+            self._write(name, shift, content, held)
+
+    def _moves(self, table: VertexTable, source: Field, target: Field) -> bool:
+        """Whether a vertex that reads and writes so hands on integers as they are."""
+        one, other = (self._program.variables[table.operands[item.name]] for item in (source, target))
+        plain = source.access == "read" and target.access == "write" and one.dtype == other.dtype
+        return plain and np.issubdtype(np.dtype(one.dtype), np.integer) and _space(source) == _space(target)
+
+    def _read(self, name: str, shift: int | None, held: dict[str, Content]) -> Content:
+        if shift is None:
+            return held.get(name)
+        return ("at", self._layer_of[name], shift) if self._counts_timesteps(name) else None
+
+    def _write(self, name: str, shift: int | None, content: Content, held: dict[str, Content]) -> None:
+        if shift is None:
+            held[name] = content
+        elif content is not None and self._counts_timesteps(name):
+            self._entries.setdefault(content, set()).add((self._layer_of[name], shift))
+
+    def _counts_timesteps(self, name: str) -> bool:
+        variable: Variable | None = self._program.variables.get(name)
+        return name in self._layer_of and variable is not None and variable.entries == "timesteps"
+
+    # ---- what it says
+
+    def _entries_of(self, content: Content, seen: tuple[Content, ...] = ()) -> frozenset[Entry]:
+        """The entries of recorded sequences that a content is, or is made of alone."""
+        if content is None or content in seen:
+            return NOTHING
+        found = frozenset(self._entries.get(content, ()))
+        kind, first, second = content
+        if kind == "at":
+            return found | {(str(first), int(second))}
+        if kind == "before":
+            repeat = self._repeats[int(first)]
+            if repeat.segment > 1:
+                return found
+            later = -1 if not repeat.reverse else 1  # what was at t is one timestep behind in the next turn
+            end = self._entries_of(self._ends[int(first)].get(str(second)), (*seen, content))
+            return found | {(layer, shift + later) for layer, shift in end}
+        if found:
+            return found
+        parts = [self._entries_of(part, (*seen, content)) for part in self._made_of[content]]
+        return frozenset.intersection(*parts) if parts else NOTHING
+
+    def _becomes(self, content: Content) -> frozenset[Entry]:
+        """The recorded entries that a content goes into first, within the timestep."""
+        found: set[Entry] = set()
+        open_, seen = [content], {content}
+        while open_:
+            now = open_.pop()
+            entries = self._entries.get(now)
+            if entries:
+                found |= entries
+                continue
+            for later in self._goes_into.get(now, ()):
+                if later not in seen:
+                    seen.add(later)
+                    open_.append(later)
+        return frozenset(found)
+
+
+def _written(body: Body) -> set[str]:
+    names: set[str] = set()
+    for item in body:
+        if isinstance(item, Repeat):
+            names |= _written(item.body)
+        else:
+            names |= {copy.target for copy in item.copies}
+            names |= {
+                table.operands[part.name] for table in item.tables for part in table.codelet.fields if part.writes
+            }
+    return names
+
+
+def _shift(item: Field) -> int | None:
+    return now_shift(item.box[0])
+
+
+def _space(item: Field) -> tuple[str, ...]:
+    """The box without the timestep."""
+    return item.box if _shift(item) is None else item.box[1:]
+
+
+def _words(entries: Iterable[Entry]) -> str:
+    """`'hidden0' at t-1`"""
+    return " and ".join(f"'{layer}' at t{shift:+d}" if shift else f"'{layer}' at t" for layer, shift in sorted(entries))

@@ -1,0 +1,168 @@
+"""How often the loops of a table's vertices run: what its codelet declares and what it gives itself, held together.
+
+`extents_of` works out the numbers; `check_extents` is the rule: every extent that a cost names is there, and one that
+recorded spikes decide counts what the vertex reads (`origins`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError, near
+from mimdsim.program.codelet import Field, TileFormula, now_shift
+from mimdsim.program.extents import RECORDED, Column, Derived, Hits, Length, Lists, Recorded, Turns
+from mimdsim.program.origins import origins_of
+from mimdsim.program.problems import Problem, of_vertex
+from mimdsim.program.records import Program, Superstep, Variable, VertexTable
+from mimdsim.program.repeats import Stretch
+
+EXTENTS_FOLLOW = "extents follow"
+ANY_CONTEXTS, ANY_VECTOR_BYTES = 6, 8  # formulas are asked for names, not for cycles
+
+
+def extents_of(program: Program, table: VertexTable) -> dict[str, np.ndarray | Recorded]:
+    """int64[vertices] or a recorded extent by name: what the table gives, its codelet declares, or counts as it runs.
+
+    Columns that are the same for all vertices take no memory and are read-only.
+    """
+    found = dict(table.extents)
+    for name, extent in table.codelet.extents.items():
+        if isinstance(extent, Derived):
+            turns = -(-_count(program.variables, table, extent) // extent.per)
+            found[name] = np.broadcast_to(np.asarray(turns, np.int64), (table.vertices,))
+    if table.codelet.count is not None:
+        for name in sorted(_asked(table) - set(found)):
+            found[name] = Turns(layer=f"{_place(program, table)}.{name}")
+    return found
+
+
+def stretch_of(program: Program, superstep: Superstep) -> Stretch:
+    """Where a superstep stands."""
+    return next(stretch for stretch in program.stretches() if any(step is superstep for step in stretch.body))
+
+
+def _asked(table: VertexTable) -> set[str]:
+    """Extents that the terms of a table's cost and flops name; formulas say no names."""
+    cost = table.codelet.cost
+    terms = table.codelet.flops if isinstance(cost, TileFormula) else (*cost.terms, *table.codelet.flops)
+    return {name for term in terms for name in term.extents}
+
+
+@lru_cache(maxsize=8)
+def _places(program: Program) -> dict[int, str]:
+    """By identity, of tables whose codelet counts turns: a name of their own."""
+    found: dict[int, str] = {}
+    for number, (superstep, _, _) in enumerate(program.supersteps()):
+        for index, table in enumerate(superstep.tables):
+            if table.codelet.count is not None:
+                if id(table) in found:
+                    raise MappingError(
+                        f"superstep '{superstep.name}': a table of '{table.codelet.name}', which counts its turns, "
+                        "stands in two supersteps; make one for each"
+                    )
+                found[id(table)] = f"{number} {superstep.name}, table {index}"
+    return found
+
+
+def _place(program: Program, table: VertexTable) -> str:
+    return _places(program)[id(table)]
+
+
+def _count(variables: Mapping[str, Variable], table: VertexTable, extent: Derived) -> Any:
+    if isinstance(extent, Column):
+        return table.columns[extent.name]
+    item = table.codelet.field(extent.field)
+    variable = variables[table.operands[item.name]]
+    if isinstance(extent, Length):
+        passed: Any = table.constants[extent.after] if extent.after else 0
+        return _length(table, item, variable, extent.axis) - passed
+    timestep = now_shift(item.box[0]) is not None
+    return math.prod(_length(table, item, variable, axis) for axis in range(timestep, len(item.box)))
+
+
+def _length(table: VertexTable, item: Field, variable: Variable, axis: int) -> Any:
+    """Of an axis of a field's box: one number, or int64[vertices]."""
+    entry = item.box[axis]
+    if entry == ":":
+        return variable.shape[axis]
+    start, _, stop = entry.partition(":")
+    return table.columns[stop] - table.columns[start] if stop else 1
+
+
+def check_extents(program: Program, superstep: Superstep, table: VertexTable) -> list[Problem]:
+    """Extents that costs name and nobody gives, and recorded ones that are not of what the vertex reads.
+
+    Of a table whose boxes do not fit their variables nothing is told.
+    """
+    codelet = table.codelet
+    if not _fits(program, table):
+        return []
+    derived = {name for name, extent in codelet.extents.items() if isinstance(extent, Derived)}
+    known = derived | set(table.extents)
+    asked = _asked(table)
+    if isinstance(codelet.cost, TileFormula):
+        asked |= _lacks(codelet.cost, program, table)
+    elif codelet.count is not None:
+        asked = set()
+    texts = [
+        f"has a cost that needs the extent '{name}', which neither its codelet declares nor its table gives"
+        f"{near(name, known)}"
+        for name in sorted(asked - known)
+    ]
+    for name, extent in table.extents.items():
+        declared = codelet.extents.get(name)
+        text = _otherwise(table, extent, declared) if isinstance(declared, Lists) else ""
+        if not text and isinstance(extent, RECORDED):
+            text = origins_of(program).disagrees(table, extent)
+        texts += [f"counts in its extent '{name}' {text}"] if text else []
+    return [of_vertex(EXTENTS_FOLLOW, superstep, table, 0, text) for text in texts]
+
+
+def _fits(program: Program, table: VertexTable) -> bool:
+    fields = [(item, program.variables.get(table.operands[item.name])) for item in table.codelet.fields]
+    return all(variable is not None and len(item.box) == len(variable.shape) for item, variable in fields)
+
+
+class _Lacking(Exception):
+    """A formula asked for an extent that is not there."""
+
+
+class _Asked(dict[str, Any]):
+    def __missing__(self, name: str) -> Any:
+        raise _Lacking(name)
+
+
+def _lacks(cost: TileFormula, program: Program, table: VertexTable) -> set[str]:
+    """The first extent that a formula asks for in vain; none of an empty table."""
+    if not table.vertices:
+        return set()
+    every = extents_of(program, table).items()
+    columns = {name: each[:1] for name, each in every if isinstance(each, np.ndarray)}
+    try:
+        cost.cycles(_Asked(columns), ANY_CONTEXTS, ANY_VECTOR_BYTES)
+    except _Lacking as name:
+        return {str(name)}
+    return set()
+
+
+def _otherwise(table: VertexTable, extent: np.ndarray | Recorded, declared: Lists) -> str:
+    """How a table counts otherwise than its codelet declares, or ''."""
+    if not isinstance(extent, declared.kind):
+        given = "a column" if isinstance(extent, np.ndarray) else type(extent).__name__
+        return f"{given}, where its codelet counts {declared.kind.__name__}"
+    if not isinstance(extent, Hits):
+        return ""
+    meant = set(declared.which)
+    if declared.by:
+        if declared.by not in table.columns:
+            return f"hits, which its codelet tells apart by the column '{declared.by}'; the table has none"
+        each = dict(enumerate(declared.which))
+        meant = {each.get(place, f"row {place}") for place in np.unique(table.columns[declared.by]).tolist()}
+    if {extent.which} == meant:
+        return ""
+    return f"hits of which '{extent.which}', where its codelet counts {' and '.join(sorted(meant))}"

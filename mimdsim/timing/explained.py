@@ -1,0 +1,164 @@
+"""An explained superstep as records, and as the text of a table."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+WIDTH = 110
+MOST = 12  # contexts, or kinds of vertices, that the text lists
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Cycles of one cause: what it is, how the number comes about, and what else there is to know."""
+
+    what: str
+    how: str
+    cycles: float
+    note: str = ""
+
+    def times(self, executions: int) -> Row:
+        """The same in every one of `executions`."""
+        if executions == 1:
+            return self
+        each = f"({self.how})" if " + " in self.how else self.how
+        return replace(self, how=f"{each} x {executions:,} executions", cycles=self.cycles * executions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """A worker context in one execution: the vertices that it runs, in rounds, and their bundles."""
+
+    number: int
+    vertices: tuple[str, ...]
+    bundles: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Vertices of a tile that cost alike in one execution."""
+
+    codelet: str
+    vertices: tuple[int, ...]
+    how: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """Cycles of a superstep as one tile sees them, over all its executions (`times`).
+
+    compute sums to the busy cycles of the tile; with waiting, to compute_cycles of the superstep's span; exchange and
+    sync to those of the span. contexts and work: execution `timestep`.
+    """
+
+    superstep: str
+    phase: str
+    machine: str
+    tile: int
+    slowest: bool
+    times: int
+    alike: bool  # whether the tile works the same in all executions
+    timestep: int
+    issue_cycles: int
+    contexts: tuple[Context, ...]
+    work: tuple[Work, ...]
+    compute: tuple[Row, ...]
+    waiting: tuple[Row, ...]
+    exchange: tuple[Row, ...]
+    sync: tuple[Row, ...]
+
+    @property
+    def busy_cycles(self) -> int:
+        """Of the tile."""
+        return round(sum(row.cycles for row in self.compute))
+
+    @property
+    def compute_cycles(self) -> int:
+        """Of the superstep."""
+        return round(sum(row.cycles for row in (*self.compute, *self.waiting)))
+
+    @property
+    def exchange_cycles(self) -> int:
+        """Of the superstep."""
+        return round(sum(row.cycles for row in self.exchange))
+
+    @property
+    def sync_cycles(self) -> int:
+        """Of the superstep."""
+        return round(sum(row.cycles for row in self.sync))
+
+    @property
+    def cycles(self) -> int:
+        """Of the superstep."""
+        return self.compute_cycles + self.exchange_cycles + self.sync_cycles
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        often = f"{self.times:,} executions" if self.times != 1 else "one execution"
+        yield (
+            f"superstep '{self.superstep}' ({self.phase}) takes {self.cycles:,} cycles on {self.machine}: {often}, "
+            f"seen from tile {self.tile}{', the slowest' if self.slowest else ''}"
+        )
+        if self.contexts:
+            yield from self._one_execution()
+        yield ""
+        body = [
+            *self._part("compute", self.compute, f"busy cycles of tile {self.tile}", self.busy_cycles),
+            *self._part("", self.waiting, "compute cycles", self.compute_cycles),
+            *self._part("exchange", self.exchange, "exchange cycles", self.exchange_cycles),
+            *self._part("sync", self.sync, "sync cycles", self.sync_cycles),
+            ("all", "", f"{self.cycles:,}"),
+        ]
+        widths = [max(len(row[0]) for row in body), max(len(row[2]) for row in body)]
+        room = max(30, WIDTH - sum(widths) - 4)
+        for what, how, cycles in body:
+            first, *rest = textwrap.wrap(how, room) or [""]
+            yield f"{what:<{widths[0]}}  {first:<{room}}  {cycles:>{widths[1]}}".rstrip()
+            yield from (f"{'':<{widths[0]}}  {more}" for more in rest)
+
+    def _one_execution(self) -> Iterator[str]:
+        rounds = max(len(one.vertices) for one in self.contexts)
+        at = "" if self.times == 1 else ", in every execution" if self.alike else f", in timestep {self.timestep}"
+        yield ""
+        yield f"tile {self.tile}{at}: {len(self.contexts)} contexts at work, {rounds} round{'s' if rounds > 1 else ''}"
+        for one in self.contexts[:MOST]:
+            names = ", then ".join(f"vertex {name}" for name in one.vertices)
+            yield from _wrapped(f"  context {one.number}: ", f"{names}: {one.bundles:,g} bundles")
+        yield from _left_out(len(self.contexts), "contexts")
+        for each in self.work[:MOST]:
+            many = f"vert{'ices' if len(each.vertices) > 1 else 'ex'} {', '.join(map(str, each.vertices))}"
+            yield from _wrapped("  ", f"{many} of {each.codelet}: {each.how}")
+        yield from _left_out(len(self.work), "kinds of vertices")
+        longest, together = max(one.bundles for one in self.contexts), sum(one.bundles for one in self.contexts)
+        first = f"longest context {longest:,g} bundles x {self.issue_cycles} issue cycles = "
+        decides = "the longest context" if longest * self.issue_cycles >= together else "the issue of all bundles"
+        yield from _wrapped(
+            "  ", f"{first}{cycles_text(longest * self.issue_cycles)}; all bundles {together:,g}: {decides} decides"
+        )
+
+    @staticmethod
+    def _part(name: str, rows: tuple[Row, ...], total: str, cycles: int) -> Iterator[tuple[str, str, str]]:
+        if name and rows:
+            yield name, "", ""
+        for row in rows:
+            yield f"  {row.what}", row.how + (f"; {row.note}" if row.note else ""), cycles_text(row.cycles)
+        if rows:
+            yield f"  = {total}", "", f"{cycles:,}"
+
+
+def cycles_text(cycles: float) -> str:
+    """A whole number, or one with a decimal where it is none."""
+    return f"{cycles:,.0f}" if cycles == round(cycles) else f"{cycles:,.1f}"
+
+
+def _left_out(many: int, of: str) -> Iterator[str]:
+    if many > MOST:
+        yield f"  and {many - MOST:,} more {of}"
+
+
+def _wrapped(start: str, content: str) -> list[str]:
+    return textwrap.wrap(content, WIDTH, initial_indent=start, subsequent_indent=" " * (len(start) + 2))

@@ -1,0 +1,168 @@
+"""Why a superstep takes its cycles: rows that sum to what the profile says, for any tile of any program."""
+
+from __future__ import annotations
+
+import random
+import runpy
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mimdsim.base.errors import MappingError
+from mimdsim.check.lockstep import dyadic_inputs
+from mimdsim.check.program import shrunk
+from mimdsim.check.stencil_program import make_program
+from mimdsim.compiler import measure_memory
+from mimdsim.compiler.matrix_vector import matrix_vector_program
+from mimdsim.functional import Executor
+from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.profile import TiledProfile
+from mimdsim.program import Program, RecordedActivity
+from mimdsim.run import compile_workload, memory_profile
+from mimdsim.timing import explain, program_loads, time_program
+from mimdsim.timing.fast import barrel_of
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
+
+
+@cache
+def machine(name: str, **changes: Any) -> MimdMachine:
+    found = load_machine(name, {key.replace("__", "."): value for key, value in changes.items()})
+    assert isinstance(found, MimdMachine)
+    return found
+
+
+def timed(program: Program, on: MimdMachine, activity: RecordedActivity) -> TiledProfile:
+    return time_program(program, on, activity, memory_profile(program, measure_memory(program, on), on))
+
+
+def assert_explained(program: Program, on: MimdMachine, activity: RecordedActivity, others: int = 2) -> None:
+    """Every span of the profile, from its slowest tile and from random ones."""
+    profile, loads = timed(program, on, activity), program_loads(program, activity, barrel_of(on))
+    draw = random.Random(0)
+    for number, span in enumerate(profile.spans):
+        for tile in (None, *(draw.randrange(program.tiles) for _ in range(others))):
+            found = explain(program, on, number, tile, activity)
+            told = found.compute_cycles, found.exchange_cycles, found.sync_cycles
+            assert told == (span.compute_cycles, span.exchange_cycles, span.sync_cycles), (span.name, tile)
+            assert found.cycles == span.cycles
+            if number < len(loads):
+                assert found.busy_cycles == loads[number].busy[found.tile], (span.name, tile)
+            if number < len(loads) and tile is None and span.compute_cycles:
+                assert found.tile == span.slowest_tile
+
+
+WORKLOADS = [
+    ("digits", {}, "bow", {}),
+    ("digits", {"mapping.neurons_unit": 1}, "bow", {"links__chips": 3}),
+    ("digits", {}, "mk1", {}),
+    ("digits", {"mapping.stash": "every:2"}, "tiny", {}),
+    ("digits", {"mapping.neurons_per_tile": 12}, "bow", {"tile__worker_contexts": 9, "tile__compiled_dual_issue": 0.5}),
+    ("digits", {"network.spikes": "dense"}, "mk2", {}),
+]
+
+
+def recorded(name: str, changes: dict[str, Any], on: MimdMachine) -> tuple[Program, RecordedActivity]:
+    compiled = compile_workload(shrunk(name, changes, 6, 8), on, must_fit=False)
+    executor = Executor(compiled.program)
+    given = dyadic_inputs(compiled.network)
+    executor.write({key: value for key, value in given.items() if key in compiled.program.inputs})
+    executor.run()
+    return compiled.program, executor.activity()
+
+
+@pytest.mark.parametrize(("name", "changes", "on", "fields"), WORKLOADS)
+def test_the_rows_of_compiled_programs_sum_to_the_profile(
+    name: str, changes: dict[str, Any], on: str, fields: dict[str, Any]
+) -> None:
+    chosen = machine(on, **fields)
+    program, activity = recorded(name, changes, chosen)
+    assert_explained(program, chosen, activity)
+
+
+@pytest.mark.parametrize(("on", "fields"), [("bow", {}), ("mk1", {}), ("mk1", {"links__chips": 2})])
+def test_the_rows_of_a_stencil_sum_to_the_profile(on: str, fields: dict[str, Any]) -> None:
+    chosen = machine(on, **fields)
+    assert_explained(make_program(chosen, "float", 96, 120, chosen.links.chips), chosen, NOTHING)
+
+
+@pytest.mark.parametrize("variant", ["c++", "assembler"])
+def test_the_rows_of_a_product_sum_to_the_profile(variant: str) -> None:
+    on = machine("mk2")
+    assert_explained(matrix_vector_program(on, 500, 300, variant), on, NOTHING)
+
+
+# ---- what is said
+
+
+def smoothing() -> tuple[Program, MimdMachine]:
+    """Two vertices a tile, each 30 bundles and 5 for each of 4 cells."""
+    found = runpy.run_path(str(ROOT / "examples" / "hand_written.py"))
+    return found["make_program"](), machine("tiny", chip__tiles=4)
+
+
+def test_the_table_of_a_program_by_hand() -> None:
+    program, on = smoothing()
+    found = explain(program, on, "smooth", 1)
+    assert [one.number for one in found.contexts] == [0, 1]
+    assert found.contexts[1].vertices == ("3 of Smooth",)
+    assert found.work[0].vertices == (2, 3)
+    assert found.work[0].how == "30 + 5 x 4 cells = 50 bundles"
+    rows = {row.what: row for row in (*found.compute, *found.exchange, *found.sync)}
+    assert rows["Smooth, to begin with"].cycles == 30 * 6
+    assert rows["Smooth, for each of cells"].cycles == 5 * 4 * 6
+    assert rows["Smooth, for each of cells"].how == "5 bundles x 4 turns x 6 issue cycles"
+    assert rows["fixed part of an exchange"].cycles == on.exchange.fixed_cycles
+    assert rows["barrier of the chip"].cycles == on.sync.internal_cycles
+    text = str(found)
+    assert f"takes {found.cycles:,} cycles on tiny: one execution, seen from tile 1" in text
+    assert "longest context 50 bundles x 6 issue cycles = 300; all bundles 100: the longest context decides" in text
+    assert all(len(line) <= 110 for line in text.splitlines())
+
+
+def test_scarce_issue_slots_are_told() -> None:
+    program, on = smoothing()
+    crowded = on.model_copy(update={"tile": on.tile.model_copy(update={"issue_cycles": 1})})
+    found = explain(program, crowded, "smooth", 1)
+    assert found.busy_cycles == 100
+    assert {row.note for row in found.compute} == {"in all contexts"}
+    assert "the issue of all bundles decides" in str(found)
+
+
+def test_a_cheaper_codelet_is_explained_cheaper() -> None:
+    program, on = smoothing()
+    (table,) = next(program.supersteps())[0].tables
+    cost = replace(table.codelet.cost, fixed=10)
+    found = explain(program.with_codelet("Smooth", replace(table.codelet, cost=cost)), on, "smooth")
+    assert found.busy_cycles == (10 + 20) * 6
+
+
+def test_what_is_not_there_cannot_be_explained() -> None:
+    program, on = smoothing()
+    with pytest.raises(MappingError, match=r"no superstep 'smoth' in the program; did you mean 'smooth'\?"):
+        explain(program, on, "smoth")
+    with pytest.raises(MappingError, match="no superstep 7 in the program, which has 1, counted from 0"):
+        explain(program, on, "7")
+    with pytest.raises(MappingError, match="no tile 4: the program has tiles 0 to 3"):
+        explain(program, on, "smooth", 4)
+    with pytest.raises(MappingError, match="no timestep 1: the superstep runs 1 times, counted from 0"):
+        explain(program, on, "smooth", timestep=1)
+    twice = replace(program, body=(*program.body, replace(next(program.supersteps())[0])))
+    with pytest.raises(MappingError, match=r"2 supersteps are called 'smooth': give the number of one, \[0, 1\]"):
+        explain(twice, on, "smooth")
+    assert explain(twice, on, 1).busy_cycles == 300
+
+
+def test_a_timestep_can_be_chosen() -> None:
+    on = machine("bow")
+    program, activity = recorded("digits", {}, on)
+    shown = [explain(program, on, "state gradient", 12, activity, timestep) for timestep in range(6)]
+    assert {one.cycles for one in shown} == {shown[0].cycles}  # all executions, whichever is shown
+    longest = [max(context.bundles for context in one.contexts) for one in shown]
+    assert len(set(longest)) > 1
+    assert explain(program, on, "state gradient", 12, activity).timestep == int(np.argmax(longest))
