@@ -1,0 +1,1 @@
+"""Wrong programs and wrong codelets, and an oracle of its own that says what is wrong with them."""

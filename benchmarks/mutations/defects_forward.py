@@ -1,0 +1,158 @@
+"""Wrong lines of codelets of the forward pass and of stencils: (defect, the right text, the wrong text)."""
+
+from __future__ import annotations
+
+Defects = dict[str, tuple[tuple[str, str, str], ...]]
+
+SELECTION: Defects = {
+    "FlagSpikes": (
+        ("at the threshold too", "u > threshold", "u >= threshold"),
+        ("at the second threshold too", "u > second_threshold", "u >= second_threshold"),
+        ("spikes inverted", "1 if fires", "0 if fires"),
+        ("entries include spikes", "(not fires) and u", "u"),
+        ("entries are all that do not fire", "(not fires) and u > second_threshold", "not fires"),
+        ("no entries", "(not fires) and u > second_threshold", "False"),
+        ("of the absolute value", "u = v[b, n]", "u = abs(v[b, n])"),
+        ("of the neuron before", "u = v[b, n]", "u = v[b, n - 1]"),
+        ("of the first sample", "u = v[b, n]", "u = v[0, n]"),
+        ("rounded to whole numbers", "u = v[b, n]", "u = round(float(v[b, n]))"),
+        ("second threshold for both", "fires = u > threshold", "fires = u > second_threshold"),
+        (
+            "only flags that are set",
+            "flags[0, b, n] = 1 if fires else 0",
+            "flags[0, b, n] = 1 if fires else flags[0, b, n]",
+        ),
+    ),
+    "ScanFlags": (
+        ("last state ignored", "range(start[i], stop[i])", "range(start[i], stop[i] - 1)"),
+        ("first state ignored", "range(start[i], stop[i])", "range(start[i] + 1, stop[i])"),
+        ("ids counted from the slice", "worker_ids[s, found] = n", "worker_ids[s, found] = n - start[i]"),
+        ("ids off by one", "worker_ids[s, found] = n", "worker_ids[s, found] = n + 1"),
+        ("one too many", "worker_counts[s] = found", "worker_counts[s] = found + 1"),
+        ("one at most", "slots = min(capacity, worker_ids.shape[1])", "slots = 1"),
+        ("descending", "range(start[i], stop[i])", "range(stop[i] - 1, start[i] - 1, -1)"),
+        ("first sample's flags", "flags[r, b, n]", "flags[r, 0, n]"),
+        ("always true spikes", "flags[r, b, n]", "flags[0, b, n]"),
+        ("no end of the list", "if found == slots:", "if found == slots + 1:"),
+        (
+            "count not written when nothing is found",
+            "worker_counts[s] = found",
+            "worker_counts[s] = found or worker_counts[s]",
+        ),
+    ),
+    "CombineWorkers": (
+        ("last worker ignored", "range(first[i], last[i])", "range(first[i], last[i] - 1)"),
+        ("first worker ignored", "range(first[i], last[i])", "range(first[i] + 1, last[i])"),
+        ("first worker's ids", "worker_ids[worker, k]", "worker_ids[first[i], k]"),
+        ("one slot unused", "found == slots", "found == slots - 1"),
+        ("whole lists", "range(worker_counts[worker])", "range(worker_ids.shape[1])"),
+    ),
+    "CombineTiles": (
+        ("entries counted as spikes", "counts[b, 0] = found", "counts[b, 0] = capacity"),
+        ("no entries", "range(first[i], last[i])", "range(first[i], middle[i])"),
+        ("one slot unused", "found == capacity", "found == capacity - 1"),
+        ("spikes counted from one tile too many", "part == middle[i]", "part == middle[i] + 1"),
+        ("all counted as listed", "counts[b, 1] = found", "counts[b, 1] = capacity"),
+        ("spikes not counted without entries", "if middle[i] == last[i]", "if False"),
+    ),
+    "CombineTilesFrom": (
+        ("start ignored", "begin = starts[b]", "begin = 0"),
+        ("start included in the second lap", "tile_ids[part, k] < begin", "tile_ids[part, k] <= begin"),
+    ),
+    "DrawStarts": (("state not kept", "random[b] = (random[b] * 1664525 + 1013904223) & 0xFFFFFFFF", "pass"),),
+}
+
+NEURON: Defects = {
+    "LifUpdate": (
+        ("reset at the threshold", "u > threshold", "u >= threshold"),
+        ("no reset", "u > threshold", "False"),
+        ("reset by subtraction", "kept = v.dtype.type(0)", "kept = kept - threshold"),
+        ("no decay", "u * decay", "u"),
+        ("decay twice", "u * decay", "u * decay * decay"),
+        ("old state forgotten", "kept + scale", "scale"),
+        ("no scale", "scale * current", "current"),
+        ("wrong sign", "kept + scale", "kept - scale"),
+        (
+            "last neuron ignored",
+            "for n in range(first, last):\n        u",
+            "for n in range(first, last - 1):\n        u",
+        ),
+        ("current of the neuron before", "scale * current[n - first]", "scale * current[n - first - 1]"),
+        ("whole numbers", "scale * current[n - first]", "int(scale * current[n - first])"),
+        ("last id ignored", "range(counts[b, 0])", "range(counts[b, 0] - 1)"),
+        ("first id only", "range(counts[b, 0])", "range(min(1, counts[b, 0]))"),
+        ("whole lists", "range(counts[b, 0])", "range(ids.shape[1])"),
+        ("gradient entries too", "range(counts[b, 0])", "range(counts[b, 1])"),
+        ("first sample's ids", "row = ids[b, k]", "row = ids[0, k]"),
+        ("weights by place in the list", "w[row, n]", "w[k, n]"),
+        ("one spike replaces another", "current[n - first] += w[row, n]", "current[n - first] = w[row, n]"),
+        ("weights counted from the slice", "w[row, n]", "w[row, n - first]"),
+        ("reset below the threshold", "u > threshold", "u < threshold"),
+        ("last timestep's input decays too", "kept + scale * current[n - first]", "kept + decay * current[n - first]"),
+    ),
+    "LifIntegrate": (
+        ("first sample's current", "current[b, first:last]", "current[0, first:last]"),
+        ("reset at the threshold, of a current", "u > threshold", "u >= threshold"),
+    ),
+    "SynapseCurrent": (
+        ("not cleared", "current[b, first:last] = 0", "pass"),
+        ("last spike ignored", "range(counts[b, 0])", "range(counts[b, 0] - 1)"),
+    ),
+    "BiasAdd": (
+        ("bias of the first neuron", "bias[0, n]", "bias[0, start[i]]"),
+        ("bias in the place of the current", "+= bias", "= bias"),
+        ("last sample ignored", "range(current.shape[0])", "range(current.shape[0] - 1)"),
+    ),
+    "SelfSynapse": (
+        ("of gradient entries too", "range(counts[b, 0])", "range(counts[b, 1])"),
+        ("last neuron's left out", "first <= n < last", "first <= n < last - 1"),
+        ("currents kept", "current[b, first:last] = 0", "pass"),
+    ),
+    "LifBoxes": (
+        ("reset at the threshold, dense", "v[b, n] > threshold", "v[b, n] >= threshold"),
+        ("no decay, dense", "v[b, n] * decay", "v[b, n]"),
+    ),
+    "SpikeBoxes": (("at the threshold too, dense", "> threshold", ">= threshold"),),
+}
+
+STENCIL: Defects = {
+    "Smooth": (
+        ("own cell twice", "cells[:-2] + cells[1:-1]", "cells[1:-1] + cells[1:-1]"),
+        ("no right neighbour", " + cells[2:])", " + cells[1:-1])"),
+        ("sum of four", "/ 3", "/ 4"),
+        ("added to what is there", "out[:] =", "out[:] +="),
+        ("first cell ignored", "out[:] = (cells[:-2] + cells[1:-1] + cells[2:]) / 3",
+         "out[1:] = ((cells[:-2] + cells[1:-1] + cells[2:]) / 3)[1:]"),
+        ("last cell ignored", "out[:] = (cells[:-2] + cells[1:-1] + cells[2:]) / 3",
+         "out[:-1] = ((cells[:-2] + cells[1:-1] + cells[2:]) / 3)[:-1]"),
+        ("one cell beyond the slice", "cells[2:])", "np.append(cells, cells[len(cells):][:1])[2:])"),
+        ("rounded", "/ 3", "// 3"),
+        ("half precision", "out[:] = (cells", "out[:] = np.float16(1) * (cells.astype(np.float16)"),
+        ("wrong sign", "cells[:-2] +", "cells[:-2] -"),
+        ("input overwritten", "out[:] = ", "cells[0] = out[:] = "),
+    ),
+    "GaussianBlur float": (
+        ("corners as sides", "sixteenth * corners", "eighth * corners"),
+        ("no corners", "sixteenth * corners + ", ""),
+        ("middle as sides", "quarter * here", "eighth * here"),
+        ("one corner twice", "above[:, :-2] + above[:, 2:]", "above[:, :-2] + above[:, :-2]"),
+        ("no side above", " + above[:, 1:-1]", ""),
+        ("west and east swapped", "(west, old, east)", "(east, old, west)"),
+        ("north and south swapped", "(northwest, north, northeast), (west, old, east), (southwest, south, southeast)",
+         "(southwest, south, southeast), (west, old, east), (northwest, north, northeast)"),
+        ("north twice", "(southwest, south, southeast)", "(northwest, north, northeast)"),
+        ("first channel for all", "new[...] = ", "new[...] = np.array([1, 0, 0, 0], np.float32) *"),
+        ("added to what is there", "new[...] =", "new[...] +="),
+        ("last row ignored", "new[...] = sixteenth * corners + quarter * here[:, 1:-1] + eighth * sides",
+         "new[:-1] = (sixteenth * corners + quarter * here[:, 1:-1] + eighth * sides)[:-1]"),
+        ("last column ignored", "new[...] = sixteenth * corners + quarter * here[:, 1:-1] + eighth * sides",
+         "new[:, :-1] = (sixteenth * corners + quarter * here[:, 1:-1] + eighth * sides)[:, :-1]"),
+        ("old image overwritten", "new[...] =", "old[...] = new[...] ="),
+        ("wrong weights in all", "weight / 16", "weight / 15"),
+    ),
+    "strided copy, rows": (
+        ("first row only", "target[...] = source", "target[:1] = source[:1]"),
+        ("shifted by a pixel", "target[...] = source", "target[:, 1:] = source[:, :-1]"),
+    ),
+    "strided copy, column": (("zeros", "target[...] = source", "target[:] = 0"),),
+}  # fmt: skip
