@@ -47,9 +47,7 @@ def main() -> None:
 
 def print_table(found: list[Result]) -> None:
     """A line per operator and per family of codelets."""
-    print(
-        "| changed | mutants | equivalent | other | values found | without strict | cycles found | located | s |"
-    )
+    print("| changed | mutants | equivalent | other | values found | without strict | cycles found | located | s |")
     print("|---|---|---|---|---|---|---|---|---|")
     for group in [*dict.fromkeys(result.group for result in sorted(found, key=_order)), ""]:
         here = [result for result in found if group in ("", result.group)]

@@ -24,6 +24,10 @@ class Wrong(Exception):
     """What no machine does: a box or a tile that is not there, a write that was not declared."""
 
 
+class Outside(Wrong, IndexError):
+    """An index beyond a view; walks over the view end with it."""
+
+
 class Tiles:
     """The memories of all tiles; `reverse`: vertices of a superstep run from the last to the first."""
 
@@ -272,7 +276,7 @@ class Checked(np.ndarray):
         for part, extent in zip(parts, self.shape, strict=False):
             bounds = [part.stop] if isinstance(part, slice) else [part] if isinstance(part, (int, np.integer)) else []
             if any(bound is not None and bound >= extent + isinstance(part, slice) for bound in bounds):
-                raise Wrong(f"index {part} of {extent} elements")
+                raise Outside(f"index {part} of {extent} elements")
 
 
 def _stored(variable: Variable, value: np.ndarray) -> np.ndarray:
