@@ -71,11 +71,19 @@ def test_every_codelet_costs_something_and_says_where_that_comes_from(name: str)
         asked = Eights()
         cycles = np.asarray(record.cost.cycles(asked, 6, 8))
         assert (cycles > 0).all()
-        more = {name: 4 * column for name, column in Eights(elements=np.full(2, 8), outputs=np.full(2, 8)).items()}
-        more |= {"samples": np.full(2, 32), "neurons": np.full(2, 32), "matrices": np.full(2, 32)}
-        if "one" not in asked:  # a single number costs what it costs
-            assert (np.asarray(record.cost.cycles(Eights(more), 6, 8)) > cycles).all()
+        more = {name: np.full(2, 32) for name in asked}
+        assert (np.asarray(record.cost.cycles(more, 6, 8)) > cycles).all()
     assert all(isinstance(term, Term) and term.bundles > 0 for term in record.flops)
+
+
+@pytest.mark.parametrize("name", sorted(CODELETS))
+def test_every_extent_of_a_cost_is_declared(name: str) -> None:
+    record = CODELETS[name]
+    asked = Eights()
+    if isinstance(record.cost, TileFormula):
+        record.cost.cycles(asked, 6, 8)
+    terms = (*record.flops, *(record.cost.terms if isinstance(record.cost, WorkerBundles) else ()))
+    assert {*asked, *(extent for term in terms for extent in term.extents)} == set(record.extents)
 
 
 @pytest.mark.parametrize("name", sorted(CODELETS))

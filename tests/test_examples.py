@@ -51,4 +51,4 @@ def test_the_hand_written_program_is_right_for_every_size(cells: int, tiles: int
     executor.run()
     np.testing.assert_allclose(executor.read("smoothed"), (old[:-2] + old[1:-1] + old[2:]) / 3, atol=1e-6)
     (table,) = next(program.supersteps())[0].tables
-    assert np.ptp(extents_of(program.variables, table)["cells"]) <= 1
+    assert np.ptp(extents_of(program, table)["cells"]) <= 1

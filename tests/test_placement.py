@@ -79,7 +79,7 @@ def test_the_compiled_scans_look_at_the_golden_number_of_states() -> None:
     for superstep, _, _ in program.supersteps():
         for table in superstep.tables:
             if table.codelet.name == "ScanFlags":
-                column = extents_of(program.variables, table)["states"]
+                column = extents_of(program, table)["states"]
                 assert isinstance(column, np.ndarray)
                 states[table.layer] = max(states.get(table.layer, 0), int(column.max()))
     assert list(states.values()) == GOLDEN[0]["states_per_worker"]

@@ -132,7 +132,7 @@ def test_what_lies_in_several_pieces_is_copied_before_and_after() -> None:
     before, blurs, after = program.body
     assert [stage.stage for stage in program.body] == ["pre copies", "blur", "post copies"]
     rows, first, last = before.tables
-    turns = {table: extents_of(program.variables, table) for step in program.body for table in step.tables}
+    turns = {table: extents_of(program, table) for step in program.body for table in step.tables}
     assert turns[rows]["rows"].tolist() == [7] * 6
     assert turns[rows]["words"].tolist() == [7 * 2 * 2] * 6  # two pixels of 16 bytes
     assert first.vertices == last.vertices == 5  # columns between six contexts, one from either side

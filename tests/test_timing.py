@@ -154,7 +154,7 @@ def tile_cycles(
         library = ((pieces + superstep.exchange.bytes_arranged / barrel.copy_bytes_per_cycle) * shared).tolist()
     dealt = [0] * program.tiles
     for table in superstep.tables:
-        extents = extents_of(program.variables, table)
+        extents = extents_of(program, table)
         for vertex, tile in enumerate(table.tiles.tolist()):
             cost = vertex_cost(table, extents, vertex, t, activity, barrel)
             if isinstance(table.codelet.cost, TileFormula):

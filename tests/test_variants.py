@@ -316,7 +316,7 @@ def test_a_dense_row_is_handed_on_instead_of_ids() -> None:
     assert [copy.target for copy in handed] == ["row.hidden0.in"]
     # a tile of hidden1 reads a byte for every neuron of hidden0 and sample
     update = next(table for table in tables(dense.program, "LifUpdateDense") if table.layer == "hidden1")
-    assert (np.asarray(extents_of(dense.program.variables, update)["inputs"]) == 7).all()
+    assert (np.asarray(extents_of(dense.program, update)["inputs"]) == 7).all()
 
 
 def tables(program: Program, codelet: str) -> list[VertexTable]:

@@ -15,6 +15,7 @@ from mimdsim.kernels import Codelet, Field, Kernel, MimdMachine, Program, Term, 
 
 HEIGHT, WIDTH, CHANNELS = 48, 64, 4
 DTYPE = "float16"
+TOLERANCE = 2e-3  # of halves, of the largest value
 WEIGHTS = np.array([[1, 2, 1], [2, 4, 2], [1, 2, 1]]) / 16
 
 

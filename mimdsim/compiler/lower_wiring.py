@@ -60,17 +60,15 @@ def lower_self_synapse(low: Lowering, ops: tuple[Operation, ...]) -> None:
     held = received(low, spikes)
     tiles, columns = tile_sample_columns(low.placed(op.layer), low.network.batch)
     layer, shift = origin(spikes)
-    current = _current_of(low, op)
+    hits = Hits(layer=layer, shift=shift, which="spikes")
+    current, dense = _current_of(low, op), len(held) == 1
     table = VertexTable(
-        codelet=codelets.SELF_SYNAPSE_DENSE if len(held) == 1 else codelets.SELF_SYNAPSE,
+        codelet=codelets.SELF_SYNAPSE_DENSE if dense else codelets.SELF_SYNAPSE,
         layer=op.layer,
         tiles=tiles,
         operands={"current": current, "r": low.storage[row][0], **_listed(held)},
         columns=columns,
-        extents={
-            "spikes": Spikes(layer=layer, shift=shift),
-            "hits": Hits(layer=layer, shift=shift, which="spikes"),
-        },
+        extents={} if dense else {"spikes": Spikes(layer=layer, shift=shift), "hits": hits},
     )
     low.emit("synapse current", op.kind, tables=(table,), defines=((current, op.outputs[0]),), layer=op.layer)
 

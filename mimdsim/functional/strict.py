@@ -16,7 +16,8 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.functional.execute import Executor, Observer, VertexFailure, index_of, written_though_read
-from mimdsim.functional.guarded import Guarded, GuardError
+from mimdsim.functional.guarded import Guarded, GuardError, Work
+from mimdsim.functional.work import declared_bundles, uncovered
 from mimdsim.program import Superstep, VertexTable
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.problems import vertex_name
@@ -111,6 +112,8 @@ class _Table:
         self.constants = [table.constants[name] for name in codelet.constants]
         self.compute: Any = getattr(codelet.compute, "py_func", codelet.compute)
         self.columns = [np.asarray(table.columns[name]) for name in codelet.columns]
+        self.declared = declared_bundles(executor.program, table)
+        self.item_bytes = [executor.program.variables[operand.name].item_bytes for operand in self.operands]
 
     def _operand(self, item: Field) -> _Operand:
         name = self.table.operands[item.name]
@@ -136,8 +139,9 @@ class _Table:
             if operand.field.reads:
                 index = operand.slices[vertex]
                 self.memory[operand.key][index] = array[index]
+        work = Work()
         try:
-            self._call(vertex)
+            self._call(vertex, work)
         except (IndexError, GuardError) as failure:
             raise VertexFailure(self.superstep, self.table, vertex, t, self._explained(failure, vertex)) from failure
         commits = []
@@ -150,14 +154,31 @@ class _Table:
                 raise MappingError(f"{self._name(vertex, t)} {written_though_read(operand.field)}")
         if any(value.dtype.kind == "f" and np.isnan(value).any() for _, _, value in commits):
             self._refuse_foreign_poison(vertex, t, real)
+        if self.declared is not None and (text := uncovered(float(self.declared[vertex]), *self._moved(vertex, work))):
+            raise MappingError(f"{self._name(vertex, t)} {text}")
         self._clear(vertex)
         return commits
 
-    def _call(self, vertex: int) -> None:
+    def _moved(self, vertex: int, work: Work) -> tuple[int, int]:
+        """(bytes loaded, bytes stored) by a vertex at the least: every element that it touched once.
+
+        Of form 'table' only what `write` fields were given is known.
+        """
+        loaded = stored = 0
+        for operand, item_bytes in zip(self.operands, self.item_bytes, strict=True):
+            name, memory = operand.field.name, self.memory[operand.key][operand.slices[vertex]]
+            loaded += min(work.read.get(name, 0), memory.size) * item_bytes
+            written = min(work.written.get(name, 0), memory.size)
+            if self.table.codelet.form == "table" and operand.field.access == "write" and memory.dtype.kind != "b":
+                written = int(np.count_nonzero(~is_poison(memory)))
+            stored += written * item_bytes
+        return loaded, stored
+
+    def _call(self, vertex: int, work: Work | None = None) -> None:
         memory = [self.memory[operand.key] for operand in self.operands]
         if self.table.codelet.form == "vertex":
             views = [
-                Guarded.of(m[index_of(operand.field.box, operand.boxes[vertex])], operand.field)
+                Guarded.of(m[index_of(operand.field.box, operand.boxes[vertex])], operand.field, work)
                 for operand, m in zip(self.operands, memory, strict=True)
             ]
             self.compute(*views, *(int(column[vertex]) for column in self.columns), *self.constants)

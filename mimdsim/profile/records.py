@@ -240,6 +240,10 @@ class TiledProfile:
         return cycles / self.clock_hz
 
     @property
+    def trains(self) -> bool:
+        return self.run_name == "training step"
+
+    @property
     def compute_cycles(self) -> int:
         return sum(span.compute_cycles for span in self.spans)
 

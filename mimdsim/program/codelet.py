@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any
 
 from mimdsim.base.errors import MappingError, near
-from mimdsim.program.extents import RECORDED, Column, Extent, Hits, Length, Lists, Size
+from mimdsim.program.extents import RECORDED, Column, Derived, Extent, Hits, Lists, Size
 
 ACCESS = ("read", "write", "update")
 # relative uncertainty of a cost by the kind of its source; widens the interval of every total (assumed: our judgement)
@@ -192,11 +192,15 @@ class Codelet:
     def _misdeclared(self, extent: Extent) -> str:
         """What is wrong with a declared extent, or ''."""
         if isinstance(extent, Lists):
-            known = extent.kind in RECORDED and bool(extent.which) == (extent.kind is Hits)
+            if extent.kind not in RECORDED:
+                return f"counts as {extent.kind}; one of {', '.join(kind.__name__ for kind in RECORDED)} is needed"
+            fits = bool(extent.which) == (extent.kind is Hits)
             return (
-                "" if known else f"is of {extent.kind} and which {extent.which}: which is for Hits, and for these alone"
+                ""
+                if fits
+                else f"is of {extent.kind.__name__}, which {extent.which}: 'which' is for Hits, which need it"
             )
-        if not isinstance(extent, Length | Size | Column):
+        if not isinstance(extent, Derived):
             return f"is a {type(extent).__name__}; declare it as Length, Size, Column or Lists"
         if extent.per < 1:
             return f"counts {extent.per} a turn; at least 1 fits one"

@@ -27,7 +27,7 @@ NOTHING: frozenset[Entry] = frozenset()
 
 @lru_cache(maxsize=1)
 def origins_of(program: Program) -> Origins:
-    """Of a program whose operands are variables that fit their boxes; worked out once."""
+    """Worked out once for a program."""
     return Origins(program)
 
 
@@ -115,9 +115,10 @@ class Origins:
 
     def _moves(self, table: VertexTable, source: Field, target: Field) -> bool:
         """Whether a vertex that reads and writes so hands on integers as they are."""
-        one, other = (self._program.variables[table.operands[item.name]] for item in (source, target))
-        plain = source.access == "read" and target.access == "write" and one.dtype == other.dtype
-        return plain and np.issubdtype(np.dtype(one.dtype), np.integer) and _space(source) == _space(target)
+        one, other = (self._program.variables.get(table.operands[item.name]) for item in (source, target))
+        if one is None or other is None or one.dtype != other.dtype or np.dtype(one.dtype).kind not in "iu":
+            return False
+        return source.access == "read" and target.access == "write" and _space(source) == _space(target)
 
     def _read(self, name: str, shift: int | None, held: dict[str, Content]) -> Content:
         if shift is None:
@@ -187,7 +188,7 @@ def _written(body: Body) -> set[str]:
 
 
 def _shift(item: Field) -> int | None:
-    return now_shift(item.box[0])
+    return now_shift(item.box[0]) if item.box else None
 
 
 def _space(item: Field) -> tuple[str, ...]:

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError, near
-from mimdsim.program.codelet import Field, TileFormula, now_shift
+from mimdsim.program.codelet import Field, TileFormula
 from mimdsim.program.extents import RECORDED, Column, Derived, Hits, Length, Lists, Recorded, Turns
 from mimdsim.program.origins import origins_of
 from mimdsim.program.problems import Problem, of_vertex
 from mimdsim.program.records import Program, Superstep, Variable, VertexTable
 from mimdsim.program.repeats import Stretch
+from mimdsim.program.rows import takes_timestep
 
 EXTENTS_FOLLOW = "extents follow"
 ANY_CONTEXTS, ANY_VECTOR_BYTES = 6, 8  # formulas are asked for names, not for cycles
@@ -81,8 +82,8 @@ def _count(variables: Mapping[str, Variable], table: VertexTable, extent: Derive
     if isinstance(extent, Length):
         passed: Any = table.constants[extent.after] if extent.after else 0
         return _length(table, item, variable, extent.axis) - passed
-    timestep = now_shift(item.box[0]) is not None
-    return math.prod(_length(table, item, variable, axis) for axis in range(timestep, len(item.box)))
+    axes = range(takes_timestep(item), len(item.box))
+    return math.prod(_length(table, item, variable, axis) for axis in axes)
 
 
 def _length(table: VertexTable, item: Field, variable: Variable, axis: int) -> Any:
@@ -97,11 +98,9 @@ def _length(table: VertexTable, item: Field, variable: Variable, axis: int) -> A
 def check_extents(program: Program, superstep: Superstep, table: VertexTable) -> list[Problem]:
     """Extents that costs name and nobody gives, and recorded ones that are not of what the vertex reads.
 
-    Of a table whose boxes do not fit their variables nothing is told.
+    The boxes of the table fit their variables.
     """
     codelet = table.codelet
-    if not _fits(program, table):
-        return []
     derived = {name for name, extent in codelet.extents.items() if isinstance(extent, Derived)}
     known = derived | set(table.extents)
     asked = _asked(table)
@@ -121,11 +120,6 @@ def check_extents(program: Program, superstep: Superstep, table: VertexTable) ->
             text = origins_of(program).disagrees(table, extent)
         texts += [f"counts in its extent '{name}' {text}"] if text else []
     return [of_vertex(EXTENTS_FOLLOW, superstep, table, 0, text) for text in texts]
-
-
-def _fits(program: Program, table: VertexTable) -> bool:
-    fields = [(item, program.variables.get(table.operands[item.name])) for item in table.codelet.fields]
-    return all(variable is not None and len(item.box) == len(variable.shape) for item, variable in fields)
 
 
 class _Lacking(Exception):

@@ -59,8 +59,11 @@ def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
             problems += _check_superstep(program, superstep, stretch, tiles)
             if len(problems) >= MAX_PROBLEMS:
                 return tuple(problems[:MAX_PROBLEMS])
-    if not problems:  # boxes that are inside their variables and do not meet can be counted
+    if not problems:  # what lies inside its variables and does not meet can be counted and followed
         problems += check_written(program)
+        for superstep, _, _ in program.supersteps():
+            for table in superstep.tables:
+                problems += check_extents(program, superstep, table)
     if not problems:
         _SOUND.add(program)
     return tuple(problems[:MAX_PROBLEMS])
@@ -81,7 +84,6 @@ def _check_superstep(program: Program, superstep: Superstep, stretch: Stretch, t
         problems += misplaced
         for item in () if misplaced else table.codelet.fields:
             problems += _check_field(program, superstep, table, item, stretch, touches)
-        problems += check_extents(program, superstep, table)
     problems += check_conflicts(superstep, touches, stretch.timesteps)
     return problems or check_exchange(program, superstep)
 

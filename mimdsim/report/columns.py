@@ -41,8 +41,9 @@ def _tiles(tiled: TiledProfile) -> str:
         )
         for tile in range(len(columns.busy_cycles))
     )
+    cycles = f"{'_'.join(tiled.run_name.split())}_cycles"
     header = (
-        "tile", "grid_column", "grid_row", "layer", "busy_cycles", "training_step_cycles", "clock_hz", "bytes_sent",
+        "tile", "grid_column", "grid_row", "layer", "busy_cycles", cycles, "clock_hz", "bytes_sent",
         "bytes_received", "peak_bytes", "always_live_bytes", *categories,
     )  # fmt: skip
     return _csv(header, rows)

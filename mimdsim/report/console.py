@@ -14,7 +14,7 @@ from mimdsim.report.tables_energy import energy_table
 from mimdsim.report.tables_learning import activity_table, sparsity_table
 from mimdsim.report.tables_memory import categories_table, liveness_table
 from mimdsim.report.verdicts import verdicts
-from mimdsim.report.wording import changed_fields, clipped, plain, significant, thousands
+from mimdsim.report.wording import changed_fields, clipped, plain, significant, thousands, unit_of
 
 WIDTH = 110
 LONGEST = 5
@@ -30,10 +30,11 @@ def summary_lines(profile: RunProfile) -> list[str]:
 
 def _lines(profile: RunProfile) -> Iterator[str]:
     yield f"{plain(profile.workload_title)} ({plain(profile.workload)})"
-    yield (
-        f"network {plain(profile.network)}, {thousands(profile.timesteps)} timesteps, "
-        f"batch {thousands(profile.batch)}, seed {profile.seed}"
-    )
+    if profile.network:
+        yield (
+            f"network {plain(profile.network)}, {thousands(profile.timesteps)} timesteps, "
+            f"batch {thousands(profile.batch)}, seed {profile.seed}"
+        )
     if profile.changes:
         changed = ", ".join(f"{key} = {value}" for key, value in changed_fields(profile))
         yield from _wrapped("changed by --set: ", changed)
@@ -57,7 +58,7 @@ def _lines(profile: RunProfile) -> Iterator[str]:
         yield from _section("Comparison, ms per training step", comparison_table(profile), *columns)
         yield "  * the fastest strategy of its GPU that fits"
     spent = energy_table(profile)
-    if spent is not None:
+    if spent is not None and profile.network:
         spends = ("machine", "strategy", "precision", "mJ", "interval mJ", "mean W", "static")
         yield from _section("Energy of one training step, boards alone", spent, *spends)
     yield ""
@@ -65,9 +66,10 @@ def _lines(profile: RunProfile) -> Iterator[str]:
 
 
 def _of_tiled(tiled: TiledProfile) -> Iterator[str]:
+    unit = unit_of(tiled)
+    by_phase = phases_table(tiled)
     yield from _section(
-        "Where the time goes", phases_table(tiled),
-        "phase", "compute ms", "exchange ms", "sync ms", "host ms", "total ms", "share",
+        "Where the time goes", by_phase, *by_phase.headers[:-1],
     )  # fmt: skip
     yield from _section(
         f"The {min(LONGEST, len(tiled.spans))} longest supersteps", supersteps_table(tiled, LONGEST),
@@ -75,7 +77,7 @@ def _of_tiled(tiled: TiledProfile) -> Iterator[str]:
     )  # fmt: skip
     if tiled.doubts:
         doubts = doubts_table(tiled, LONGEST)
-        columns = ("part", "kind of source", "of all cycles", "plus or minus ms", "of the width")
+        columns = ("part", "kind of source", "of all cycles", f"plus or minus {unit}", "of the width")
         yield from _section("What widens the interval most", doubts, *columns)
         yield from _wrapped("  ", plain(doubts.note))
     yield ""

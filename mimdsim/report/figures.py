@@ -47,7 +47,7 @@ FIGURES = (
     FigurePlan(
         name="time_by_phase",
         section="time",
-        caption="Milliseconds of one training step by phase: compute (slowest tile), internal exchange, sync and host.",
+        caption="Time by phase: compute (slowest tile), internal exchange, sync and host, if any.",
         draw=draw_time_by_phase,
     ),
     FigurePlan(
@@ -59,7 +59,7 @@ FIGURES = (
     FigurePlan(
         name="tile_map",
         section="tiles",
-        caption="Busy cycles and layers on the tile grid; tile 0 is top left, numbers go row by row; grey: no layer.",
+        caption="Busy cycles on the tile grid, layers if any; tile 0 is top left, numbers go row by row; grey: none.",
         draw=draw_tile_map,
     ),
     FigurePlan(
@@ -71,7 +71,7 @@ FIGURES = (
     FigurePlan(
         name="memory_by_tile",
         section="memory",
-        caption="Memory of every tile by category; the dashed line is the memory a tile has.",
+        caption="Memory of every tile by category; the dashed line, if any, is the memory a tile has.",
         draw=draw_memory_by_tile,
     ),
     FigurePlan(

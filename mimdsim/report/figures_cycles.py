@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mimdsim.base.phases import in_order
 from mimdsim.profile import RunProfile, Span, TiledProfile
-from mimdsim.report.style import PART_COLOURS, heading, panels, stacked_bars, styled
-from mimdsim.report.wording import clipped, interval, milliseconds, share, thousands
+from mimdsim.report.style import PART_COLOURS, heading, panels, stacked_bars, styled, thousands_axis
+from mimdsim.report.wording import clipped, duration, in_unit, reach, share, thousands
 
 LONGEST = 12
 PART_NAMES = ("compute", "internal exchange", "sync", "host exchange (exposed)")
@@ -15,21 +18,23 @@ PART_NAMES = ("compute", "internal exchange", "sync", "host exchange (exposed)")
 
 @styled
 def draw_time_by_phase(profile: RunProfile) -> Figure | None:
-    """Milliseconds of a training step by phase, split into compute, exchange, sync and exposed host exchange."""
+    """Time of a run by phase, split into compute, exchange, sync and exposed host exchange."""
     tiled = profile.tiled
     if tiled is None or not tiled.spans:
         return None
     phases = in_order(span.phase for span in tiled.spans)
-    rows = [(*_milliseconds(tiled, [span for span in tiled.spans if span.phase == phase]), 0.0) for phase in phases]
-    rows.append((0.0, 0.0, 0.0, 1e3 * tiled.host_exposed_seconds))
+    rows = [(*_parts(tiled, [span for span in tiled.spans if span.phase == phase]), 0.0) for phase in phases]
+    shown = [*phases, "host"] if tiled.host_seconds else [*phases]
+    rows += [(0.0, 0.0, 0.0, tiled.host_exposed_seconds)][: len(shown) - len(phases)]
     total = tiled.seconds_per_training_step
     figure, (axes,) = panels(height=1.3 + 0.42 * len(rows))
-    notes = [f"{milliseconds(sum(row) / 1e3)} ms · {share(sum(row) / 1e3, total)}" for row in rows]
-    stacked_bars(axes, rows, PART_NAMES, PART_COLOURS, notes)
-    axes.set_yticks(range(len(rows)), [clipped(phase, 24) for phase in phases] + ["host"])
-    reach = interval(tiled.seconds_low, tiled.seconds_high)
-    heading(figure, f"One training step by phase: {milliseconds(total)} ms (interval {reach} ms)")
-    axes.set_xlabel("milliseconds per training step")
+    notes = [f"{duration(tiled, sum(row))} · {share(sum(row), total)}" for row in rows]
+    kinds = len(PART_NAMES) if tiled.host_seconds else len(PART_NAMES) - 1
+    stacked_bars(axes, _in_unit(tiled, rows), PART_NAMES[:kinds], PART_COLOURS[:kinds], notes)
+    axes.set_yticks(range(len(rows)), [clipped(phase, 24) for phase in shown])
+    heading(figure, f"One {tiled.run_name} by phase: {duration(tiled, total)} (interval {reach(tiled)})")
+    axes.set_xlabel(f"{_unit(tiled)} per {tiled.run_name}")
+    _thousands(tiled, axes)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
 
@@ -41,17 +46,18 @@ def draw_longest_supersteps(profile: RunProfile) -> Figure | None:
     if tiled is None or not tiled.spans:
         return None
     longest = sorted(tiled.spans, key=lambda span: -span.cycles)[:LONGEST]
-    rows = [_milliseconds(tiled, [span]) for span in longest]
+    rows = [_parts(tiled, [span]) for span in longest]
     figure, (axes,) = panels(height=1.3 + 0.36 * len(rows))
     notes = [
-        f"{milliseconds(tiled.seconds(span.cycles))} ms · {thousands(span.times)}×{_waited_for(span)}"
+        f"{duration(tiled, tiled.seconds(span.cycles))} · {thousands(span.times)}×{_waited_for(span)}"
         for span in longest
     ]
-    stacked_bars(axes, rows, PART_NAMES[:3], PART_COLOURS[:3], notes)
+    stacked_bars(axes, _in_unit(tiled, rows), PART_NAMES[:3], PART_COLOURS[:3], notes)
     axes.set_yticks(range(len(rows)), [f"{clipped(span.name, 30)} ({clipped(span.phase, 10)})" for span in longest])
     many = thousands(len(tiled.spans))
     heading(figure, f"The {len(rows)} longest of {many} supersteps: total · executions · slowest tile")
-    axes.set_xlabel("milliseconds per training step, all executions together")
+    axes.set_xlabel(f"{_unit(tiled)} per {tiled.run_name}, all executions together")
+    _thousands(tiled, axes)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
@@ -62,9 +68,22 @@ def _waited_for(span: Span) -> str:
     return f" · tile {thousands(tile)}" if tile >= 0 else ""
 
 
-def _milliseconds(tiled: TiledProfile, spans: list[Span]) -> tuple[float, float, float]:
-    """Milliseconds of compute, exchange and sync of some spans together."""
+def _parts(tiled: TiledProfile, spans: list[Span]) -> tuple[float, float, float]:
+    """Seconds of compute, exchange and sync of some spans together."""
     compute = sum(span.compute_cycles for span in spans)
     exchange = sum(span.exchange_cycles for span in spans)
     sync = sum(span.sync_cycles for span in spans)
-    return 1e3 * tiled.seconds(compute), 1e3 * tiled.seconds(exchange), 1e3 * tiled.seconds(sync)
+    return tiled.seconds(compute), tiled.seconds(exchange), tiled.seconds(sync)
+
+
+def _in_unit(tiled: TiledProfile, rows: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
+    return [tuple(in_unit(tiled, seconds) for seconds in row) for row in rows]
+
+
+def _unit(tiled: TiledProfile) -> str:
+    return "milliseconds" if tiled.trains else "cycles"
+
+
+def _thousands(tiled: TiledProfile, axes: Axes) -> None:
+    if not tiled.trains:
+        thousands_axis(axes.xaxis)

@@ -25,6 +25,7 @@ from mimdsim.report.style import (
 from mimdsim.report.wording import clipped, thousands
 
 MAX_DRAWN_TILES = 2_048
+LITTLE = 0.1  # of the limit: fuller tiles are drawn under its line, emptier ones would be too flat to be read
 
 
 @styled
@@ -47,17 +48,19 @@ def draw_memory_by_tile(profile: RunProfile) -> Figure | None:
         low, high = np.append(base, base[-1]), np.append(top, top[-1])
         axes.fill_between(edges, low, high, step="post", color=colour, linewidth=0, label=name)
         base = top
-    limit = f"limit {show_bytes(memory.limit_bytes)}"
-    axes.axhline(memory.limit_bytes / 1024, color=VERMILLION, linestyle="--", label=limit)
+    little = memory.peak_bytes < LITTLE * memory.limit_bytes
+    if not little:
+        limit = f"limit {show_bytes(memory.limit_bytes)}"
+        axes.axhline(memory.limit_bytes / 1024, color=VERMILLION, linestyle="--", label=limit)
     peak = memory.peak_bytes / 1024
     words = f"fullest: tile {thousands(memory.peak_tile)}, {show_bytes(memory.peak_bytes)}"
     _point_at(axes, memory.peak_tile + 0.5, peak, words, table.shape[1])
     binned = "" if len(chosen) == table.shape[1] else f" (fullest tile of each of {thousands(len(chosen))} bins)"
-    axes.set_title(f"Memory of every tile by category{binned}")
+    axes.set_title(f"Memory of every tile by category{binned}{_far(memory) if little else ''}")
     axes.set_xlabel("tile")
     axes.set_ylabel("KiB")
     axes.set_xlim(0, table.shape[1])
-    axes.set_ylim(0, 1.15 * max(peak, memory.limit_bytes / 1024))
+    axes.set_ylim(0, 1.15 * (peak if little else max(peak, memory.limit_bytes / 1024)))
     axes.grid(axis="y")
     thousands_axis(axes.xaxis)
     thousands_axis(axes.yaxis)
@@ -77,21 +80,25 @@ def draw_liveness(profile: RunProfile) -> Figure | None:
     always = max(tiled.tile_columns.always_live_bytes, default=0)
     limit = tiled.memory.limit_bytes
     _curve(upper, [point.fullest_tile_bytes / 1024 for point in points], points)
-    upper.axhline(limit / 1024, color=VERMILLION, linestyle="--")
-    upper.text(len(points), limit / 1024, f"limit {show_bytes(limit)} ", ha="right", va="bottom", color=VERMILLION)
+    little = tiled.memory.peak_bytes < LITTLE * limit
+    if not little:
+        upper.axhline(limit / 1024, color=VERMILLION, linestyle="--")
+        upper.text(len(points), limit / 1024, f"limit {show_bytes(limit)} ", ha="right", va="bottom", color=VERMILLION)
     if always:
         upper.axhline(always / 1024, color=INK, linestyle=":", linewidth=1.2)
         words = f"always live: at most {show_bytes(always)} on a tile"
-        upper.text(0.995 * len(points), always / 1024, words, ha="right", va="center", fontsize=8, bbox=LABEL_BOX)
+        below: dict[str, Any] = {"va": "top"} if little else {"va": "center"}
+        upper.text(0.995 * len(points), always / 1024, words, ha="right", fontsize=8, bbox=LABEL_BOX, **below)
     highest = max(range(len(points)), key=lambda index: points[index].fullest_tile_bytes)
     most = points[highest]
     words = (
         f"{show_bytes(most.fullest_tile_bytes)} on tile {thousands(most.fullest_tile)}: {clipped(most.superstep, 40)}"
     )
     _point_at(upper, highest + 0.5, most.fullest_tile_bytes / 1024, words, len(points))
-    upper.set_ylim(0, 1.18 * max(limit, most.fullest_tile_bytes) / 1024)
+    upper.set_ylim(0, 1.18 * max(0 if little else limit, most.fullest_tile_bytes) / 1024)
     upper.set_ylabel("KiB")
-    upper.set_title("Memory in use on the fullest tile, superstep by superstep")
+    far = _far(tiled.memory) if little else ""
+    upper.set_title(f"Memory in use on the fullest tile, superstep by superstep{far}")
     _curve(lower, [point.total_bytes / 1024**2 for point in points], points)
     lower.set_ylim(bottom=0)
     lower.set_ylabel("MiB")
@@ -104,6 +111,12 @@ def draw_liveness(profile: RunProfile) -> Figure | None:
     lower.xaxis.set_major_locator(MaxNLocator(integer=True))
     lower.xaxis.set_major_formatter(FuncFormatter(lambda value, _: thousands(value)))
     return figure
+
+
+def _far(memory: MemoryProfile) -> str:
+    """Of a limit that is not drawn."""
+    times = memory.limit_bytes / max(memory.peak_bytes, 1)
+    return f" (limit: {show_bytes(memory.limit_bytes)}, {times:.0f} times the fullest)"
 
 
 def folded(memory: MemoryProfile) -> tuple[list[str], np.ndarray]:

@@ -34,7 +34,7 @@ def draw_tile_map(profile: RunProfile) -> Figure | None:
     image = axes[0].imshow(_grid(columns, np.asarray(columns.busy_cycles, float)), cmap="cividis", vmin=0)
     figure.colorbar(image, cax=axes[wide], orientation="horizontal", ticks=MaxNLocator(nbins=5))
     axes[wide].xaxis.set_major_formatter(FuncFormatter(lambda cycles, _: thousands(cycles)))
-    axes[wide].set_xlabel("busy cycles per training step")
+    axes[wide].set_xlabel(f"busy cycles per {tiled.run_name}")
     _plain_map(axes[0], columns.grid_columns, f"Busy cycles of the {thousands(tiled.tiles)} tiles")
     chips = [chip * tiled.tiles / tiled.chips / columns.grid_columns - 0.5 for chip in range(1, tiled.chips)]
     for edge in chips:
@@ -74,7 +74,7 @@ def draw_tile_balance(profile: RunProfile) -> Figure | None:
     left.text(0.02 * len(busy), worked.mean(), words, va="center", fontsize=8.5, bbox=LABEL_BOX)
     left.set_title(f"Tiles, busiest first: balance {tiled.tile_balance:.2f}")
     left.set_xlabel(f"tiles, sorted ({thousands(len(worked))} of {thousands(tiled.tiles)} have work)")
-    left.set_ylabel("busy cycles per training step")
+    left.set_ylabel(f"busy cycles per {tiled.run_name}")
     left.set_xlim(0, len(busy))
     left.set_ylim(0, 1.08 * busy[0])
     look: dict[str, Any] = {"color": BLUE, "edgecolor": "white", "linewidth": 0.4}

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 PAGE_ROWS = 400  # supersteps and kernels on the page; the CSV files have all
 BUSIEST = 5
+OF_TRAINING = ("training", "spikes", "comparison")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,12 +100,13 @@ def write_report(
 
 
 def sections(profile: RunProfile) -> tuple[Section, ...]:
-    """The sections between the summary and the list of files, always the same eight in the same order."""
+    """The sections between the summary and the list of files, always in the same order; three are of training only."""
     tiled, training = profile.tiled, profile.training
-    no_tiles = "" if tiled else "No tiled machine was profiled in this run."
+    untimed = "No tiled machine was profiled in this run." if profile.network else "The kernel was not timed."
+    no_tiles = "" if tiled else untimed
     memory = tiled.memory if tiled else None
     by_phase, kernels = phase_comparison_table(profile), kernels_table(profile, PAGE_ROWS)
-    return (
+    found = (
         Section(
             key="time",
             title="Where the time goes",
@@ -155,6 +157,7 @@ def sections(profile: RunProfile) -> tuple[Section, ...]:
         ),
         Section(key="modelled", title="What is modelled", tables=(assumptions_table(profile),)),
     )
+    return tuple(section for section in found if profile.network or section.key not in OF_TRAINING)
 
 
 def _of_spikes(profile: RunProfile) -> tuple[Table, ...]:

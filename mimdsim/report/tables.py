@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mimdsim.report.wording import aligned_milliseconds, milliseconds, share, thousands
+from mimdsim.profile import TiledProfile
+from mimdsim.report.wording import aligned_milliseconds, in_unit, milliseconds, share, thousands
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,13 @@ def ms(seconds: float) -> Cell:
 def aligned_ms(seconds: float, whole: float) -> Cell:
     """Seconds as a cell of a column headed ms whose cells share the decimals that suit `whole`."""
     return Cell(text=aligned_milliseconds(seconds, whole), value=seconds)
+
+
+def spent(tiled: TiledProfile, seconds: float) -> Cell:
+    """Seconds as a cell of a column headed by `unit_of` the machine's profile."""
+    if not tiled.trains:
+        return count(in_unit(tiled, seconds))
+    return aligned_ms(seconds, tiled.seconds_per_training_step)
 
 
 def percent(part: float, whole: float) -> Cell:

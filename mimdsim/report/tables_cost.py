@@ -5,30 +5,38 @@ from __future__ import annotations
 from mimdsim.base.phases import in_order
 from mimdsim.base.units import show_bytes
 from mimdsim.profile import Span, TiledProfile
-from mimdsim.report.tables import Cell, Table, aligned_ms, count, percent, shown, table, text
-from mimdsim.report.wording import significant, thousands
+from mimdsim.report.contenders import PARTS
+from mimdsim.report.tables import Cell, Table, aligned_ms, count, percent, shown, spent, table, text
+from mimdsim.report.wording import significant, thousands, unit_of
+
+MILLISECONDS = "total ms"
 
 
 def phases_table(tiled: TiledProfile) -> Table:
-    """Milliseconds per training step by phase and part; the last row is the whole."""
+    """Time of a run by phase and part; the last row is the whole."""
     total = tiled.seconds_per_training_step
+    unit = unit_of(tiled)
     rows = []
     for phase in in_order(span.phase for span in tiled.spans):
         spans = [span for span in tiled.spans if span.phase == phase]
         rows.append(_phase_row(tiled, phase, spans, total))
-    host = aligned_ms(tiled.host_exposed_seconds, total)
-    none = aligned_ms(0.0, total)
-    rows.append([text("host"), none, none, none, host, host, percent(tiled.host_exposed_seconds, total), count(0)])
+    host, none = spent(tiled, tiled.host_exposed_seconds), spent(tiled, 0.0)
+    if tiled.host_seconds:
+        rows.append([text("host"), none, none, none, host, host, percent(tiled.host_exposed_seconds, total), count(0)])
     whole = _phase_row(tiled, "all", list(tiled.spans), total)
-    whole[4:7] = host, aligned_ms(total, total), percent(total, total)
-    batch = aligned_ms(tiled.host_seconds, total).text
+    whole[4:7] = host, spent(tiled, total), percent(total, total)
+    batch = f"Host exchange of one {'batch' if tiled.trains else 'run'} takes {spent(tiled, tiled.host_seconds).text}"
+    headers = ("phase", *(f"{part} {unit}" for part in (*PARTS, "total")), "share", "supersteps run")
+    kept = [at for at, header in enumerate(headers) if tiled.host_seconds or header != f"host {unit}"]
     return table(
         "phases",
-        "Milliseconds per training step by phase",
-        ("phase", "compute ms", "exchange ms", "sync ms", "host ms", "total ms", "share", "supersteps run"),
-        rows,
-        f"Host exchange of one batch takes {batch} ms; only the part that compute does not hide is counted.",
-        total=whole,
+        f"{'Milliseconds' if tiled.trains else 'Cycles'} per {tiled.run_name} by phase",
+        [headers[at] for at in kept],
+        [[row[at] for at in kept] for row in rows],
+        f"{batch} {unit}; only the part that compute does not hide is counted."
+        if tiled.host_seconds
+        else "Inputs lie on the tiles: nothing is streamed from the host.",
+        total=[whole[at] for at in kept],
     )
 
 
@@ -38,7 +46,7 @@ def supersteps_table(tiled: TiledProfile, most: int) -> Table:
     longest = sorted(tiled.spans, key=lambda span: -span.cycles)
     headers = (
         "superstep", "operation", "phase", "times", "compute cycles", "exchange cycles", "sync cycles",
-        "total cycles", "total ms", "share", "balance", "received", "MFLOP", "slowest tile",
+        "total cycles", MILLISECONDS, "share", "balance", "received", "MFLOP", "slowest tile",
     )  # fmt: skip
     rows = [
         (
@@ -60,12 +68,14 @@ def supersteps_table(tiled: TiledProfile, most: int) -> Table:
         for span in longest[:most]
     ]
     told = all(span.op in span.name for span in tiled.spans)
-    kept = [at for at, header in enumerate(headers) if not (told and header == "operation")]
+    dropped = {"operation"} if told else set()
+    dropped |= set() if tiled.trains else {MILLISECONDS}
+    kept = [at for at, header in enumerate(headers) if header not in dropped]
     left = len(longest) - len(rows)
     note = f"{thousands(left)} shorter supersteps are left out here; supersteps.csv has all. " if left else ""
     return table(
         "supersteps",
-        "Supersteps, longest first; cycles are sums over all executions of one training step",
+        f"Supersteps, longest first; cycles are sums over all executions of one {tiled.run_name}",
         [headers[at] for at in kept],
         [[row[at] for at in kept] for row in rows],
         f"{note}Balance: mean busy cycles of the used tiles over the compute cycles, which the slowest tile sets.",
@@ -89,11 +99,13 @@ def tiles_table(tiled: TiledProfile, most: int) -> Table:
         )
         for tile in order[:most]
     ]
+    headers = ("tile", "layer", "busy cycles", "of all cycles", "sent", "received", "peak memory", "always live")
+    kept = [at for at, header in enumerate(headers) if header != "layer" or any(columns.layer)]
     return table(
         "tiles",
         f"The {len(rows)} busiest tiles",
-        ("tile", "layer", "busy cycles", "of all cycles", "sent", "received", "peak memory", "always live"),
-        rows,
+        [headers[at] for at in kept],
+        [[row[at] for at in kept] for row in rows],
         "tiles.csv has every tile.",
     )
 
@@ -110,8 +122,8 @@ def utilisation_table(tiled: TiledProfile) -> Table:
         (text("tile balance (mean over busiest tile)"), text(f"{tiled.tile_balance:.3f}")),
         (text("time utilisation (busy tile cycles of all)"), text(f"{100 * tiled.time_utilisation:.1f} %")),
         (text("worker contexts per tile"), text(thousands(tiled.worker_contexts))),
-        (text("cycles of one training step"), text(f"{thousands(tiled.cycles)} at {clock} GHz")),
-        (text("arithmetic rate"), text(f"{rate} TFLOP/s ({significant(flops / 1e9)} GFLOP per training step)")),
+        (text(f"cycles of one {tiled.run_name}"), text(f"{thousands(tiled.cycles)} at {clock} GHz")),
+        (text("arithmetic rate"), text(f"{rate} TFLOP/s ({significant(flops / 1e9)} GFLOP per {tiled.run_name})")),
     ]
     return table("utilisation", "How well the tiles are used", ("measure", "value"), rows)
 
@@ -125,7 +137,7 @@ def _phase_row(tiled: TiledProfile, name: str, spans: list[Span], total: float) 
         tiled.seconds(sum(span.cycles for span in spans)),
     )
     runs = sum(span.times for span in spans)
-    return [text(name), *(aligned_ms(part, total) for part in parts), percent(parts[-1], total), count(runs)]
+    return [text(name), *(spent(tiled, part) for part in parts), percent(parts[-1], total), count(runs)]
 
 
 def _balance(span: Span, tiled: TiledProfile) -> Cell:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from mimdsim.profile import TiledProfile
-from mimdsim.report.tables import Table, aligned_ms, count, percent, shown, table, text
-from mimdsim.report.wording import significant, thousands
+from mimdsim.report.tables import Table, count, percent, shown, spent, table, text
+from mimdsim.report.wording import significant, thousands, unit_of
 
 
 def doubts_table(tiled: TiledProfile, most: int) -> Table:
     """The `most` parts of the cycles that widen the interval most, and the exchange model that was not selected."""
     width = sum(doubt.half_width_cycles for doubt in tiled.doubts) or 1
-    total = tiled.seconds_per_training_step
     rows = [
         (
             text(doubt.name),
             text(doubt.kind),
             count(doubt.cycles),
             percent(doubt.cycles, tiled.cycles or 1),
-            aligned_ms(tiled.seconds(doubt.half_width_cycles), total),
+            spent(tiled, tiled.seconds(doubt.half_width_cycles)),
             shown(f"{100 * doubt.half_width_cycles / width:.0f} %", doubt.half_width_cycles),
         )
         for doubt in tiled.doubts[:most]
@@ -26,7 +25,7 @@ def doubts_table(tiled: TiledProfile, most: int) -> Table:
     return table(
         "doubts",
         "What the interval is made of, widest first",
-        ("part", "kind of source", "cycles", "of all cycles", "plus or minus ms", "of the width"),
+        ("part", "kind of source", "cycles", "of all cycles", f"plus or minus {unit_of(tiled)}", "of the width"),
         rows,
         (f"{thousands(left)} smaller parts are left out. " if left > 0 else "") + _other_model(tiled),
     )
@@ -37,8 +36,8 @@ def _other_model(tiled: TiledProfile) -> str:
     if not ours or not other:
         return ""
     change = 100 * (other / ours - 1)
-    milliseconds = significant(1e3 * tiled.seconds(other - ours))
+    milliseconds = f", {significant(1e3 * tiled.seconds(other - ours))} ms" if tiled.trains else ""
     return (
         f"By the other exchange model (exchange.model) the exchanges would take {thousands(other)} cycles instead of "
-        f"{thousands(ours)} ({change:+.0f} %, {milliseconds} ms)."
+        f"{thousands(ours)} ({change:+.0f} %{milliseconds})."
     )

@@ -61,7 +61,7 @@ def energy_parts_table(tiled: TiledProfile) -> Table | None:
         )
         for part in parts
     ]
-    caption = f"Energy of one training step on {tiled.title}"
+    caption = f"Energy of one {tiled.run_name} on {tiled.title}"
     return table("energy_parts", caption, ("part", "kind of source", "mJ", "share", "plus or minus mJ"), rows)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mimdsim.base.units import show_bytes
 from mimdsim.profile import RunProfile, TiledProfile
 from mimdsim.report.contenders import Contender, contenders, strongest_gpu
-from mimdsim.report.wording import interval, milliseconds, share, significant, thousands
+from mimdsim.report.wording import duration, interval, milliseconds, reach, share, significant, thousands
 
 FULL_LISTS_WARNING = 0.01  # assumed: below one list in a hundred, dropped spikes do not move the accuracy visibly
 
@@ -26,8 +26,12 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
     """The findings of a profile, most important first."""
     found: list[Verdict] = []
     others = contenders(profile)
+    found += [
+        Verdict(subject=one.name, mood="good" if one.passed else "bad", text=one.text) for one in profile.findings
+    ]
     if profile.tiled is not None:
-        found += [_memory(profile.tiled), _time(profile.tiled, profile.batch)]
+        found += [] if any(one.name == "memory" for one in profile.findings) else [_memory(profile.tiled)]
+        found.append(_time(profile.tiled, profile.batch))
     found += [_beside(one) for one in others if one.tiled and not one.reference]
     rival = strongest_gpu(others)
     if rival is not None:
@@ -71,11 +75,9 @@ def _memory(tiled: TiledProfile) -> Verdict:
 
 def _time(tiled: TiledProfile, batch: int) -> Verdict:
     seconds = tiled.seconds_per_training_step
-    rate = f", {significant(batch / seconds)} samples per second" if seconds else ""
-    text = (
-        f"{milliseconds(seconds)} ms per training step (interval {interval(tiled.seconds_low, tiled.seconds_high)} ms)"
-        f"{rate} on {tiled.title}."
-    )
+    rate = f", {significant(batch / seconds)} samples per second" if seconds and tiled.trains else ""
+    rate = rate if tiled.trains else f", {significant(1e6 * seconds)} microseconds,"
+    text = f"{duration(tiled, seconds)} per {tiled.run_name} (interval {reach(tiled)}){rate} on {tiled.title}."
     return Verdict(subject="time", mood="note", text=text)
 
 
@@ -147,7 +149,7 @@ def _balance(tiled: TiledProfile) -> Verdict:
     saved = tiled.seconds(waiting_cycles(tiled))
     text = (
         f"Tile balance {tiled.tile_balance:.2f} (mean over busiest, tile {thousands(busiest)}); perfect balance in "
-        f"every superstep would save at most {milliseconds(saved)} ms "
+        f"every superstep would save at most {duration(tiled, saved)} "
         f"({share(saved, tiled.seconds_per_training_step)})."
     )
     return Verdict(subject="balance", mood="note", text=text)

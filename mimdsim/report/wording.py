@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mimdsim.profile import RunProfile
+from mimdsim.profile import RunProfile, TiledProfile
 
 LONGEST_VALUE = 60  # characters of a changed value; the profile has all of them
 KINDS = ("measured", "published", "derived", "assumed")
@@ -44,6 +44,31 @@ def aligned_milliseconds(seconds: float, whole: float) -> str:
 def interval(low: float, high: float) -> str:
     """An interval of seconds in milliseconds: '5.90–8.10'."""
     return f"{milliseconds(low)}–{milliseconds(high)}"
+
+
+def unit_of(tiled: TiledProfile) -> str:
+    """What times are shown in: training steps take milliseconds, kernels so little that they are told in cycles."""
+    return "ms" if tiled.trains else "cycles"
+
+
+def in_unit(tiled: TiledProfile, seconds: float) -> float:
+    """Seconds in that unit."""
+    return 1e3 * seconds if tiled.trains else seconds * tiled.clock_hz
+
+
+def duration(tiled: TiledProfile, seconds: float) -> str:
+    """Seconds in that unit, with it: '6.76 ms', '1,234 cycles'."""
+    if not tiled.trains:
+        return f"{thousands(in_unit(tiled, seconds))} cycles"
+    return f"{milliseconds(seconds)} ms"
+
+
+def reach(tiled: TiledProfile) -> str:
+    """The interval of a run in that unit: '5.90–8.10 ms'."""
+    if not tiled.trains:
+        low, high = (thousands(in_unit(tiled, end)) for end in (tiled.seconds_low, tiled.seconds_high))
+        return f"{low}–{high} cycles"
+    return f"{interval(tiled.seconds_low, tiled.seconds_high)} ms"
 
 
 def share(part: float, whole: float) -> str:
