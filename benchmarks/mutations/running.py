@@ -88,7 +88,7 @@ def _result(number: str, group: str, name: str, mutant: Mutant) -> Result:
     else:
         kind, why = _kind(group, name, mutant)
         began = time.perf_counter()
-        found, said = _found(given.check, mutant)
+        found, said = _found(given.check, mutant) if kind in ("value", "cycles") else ("", [])
     seconds = time.perf_counter() - began
     return Result(
         number=number, group=group, subject=name, text=mutant.text, kind=kind, why=why, found=found,

@@ -193,7 +193,7 @@ def training_values(compiled: Compiled, number: int) -> list[Values]:
         elif program.variables[variable].dtype.startswith("int") and not name.startswith(("input", "labels", "train")):
             values[name] = draw.integers(0, 1 << STATE_BITS, shape)
     steps = []
-    for step in range(3 if number < 2 else 2):
+    for step in range(3 if number == 0 else 2):
         more = _spikes(network, number, draw)
         more["labels"] = ((np.arange(network.batch) + step + number) % network.classes).astype(np.int32)
         more["training_step"] = np.array([1 + 2 * number + step])
