@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from mimdsim.program.codelet import Field, Hits, Listed, Recorded, Spikes, SpikesOver, WorkerBundles, now_shift
+from mimdsim.program.codelet import Field, WorkerBundles, now_shift
+from mimdsim.program.extents import Hits, Listed, Recorded, Spikes, SpikesOver, Within
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP
 from mimdsim.program.records import Exchange, Program, Superstep, Variable, VertexTable
 from mimdsim.program.repeats import Repeat
 from mimdsim.program.rows import describe_box
+from mimdsim.program.trips import extents_of
 
 LEGEND = (
     "Supersteps in program order, each after the phase it belongs to: exchange, then vertices. v[a:b] is what a vertex",
@@ -29,7 +31,7 @@ def listing(program: Program, cycles: Sequence[int] | None = None) -> str:
     told = iter(cycles) if cycles is not None else None
     lines = [*LEGEND, "", f"program on {_many(program.tiles, 'tile')}"]
     for item in program.body:
-        lines += _repeat(item, told) if isinstance(item, Repeat) else _superstep(item, told)
+        lines += _repeat(program, item, told) if isinstance(item, Repeat) else _superstep(program, item, told)
     lines.append("variables")
     lines += [f"  {name}: {_variable(variable)}" for name, variable in sorted(program.variables.items())]
     for title, names in (("inputs", program.inputs), ("outputs", program.outputs)):
@@ -49,17 +51,17 @@ def _variable(variable: Variable) -> str:
     return f"{variable.dtype}[{shape}]{stored} {variable.category}, {where} over {tiles}{kept}{loaded}"
 
 
-def _repeat(repeat: Repeat, cycles: Iterator[int] | None) -> list[str]:
+def _repeat(program: Program, repeat: Repeat, cycles: Iterator[int] | None) -> list[str]:
     direction = "backwards" if repeat.reverse else "forwards"
     what = "timesteps" if repeat.segment == 1 else f"segments of {repeat.segment} timesteps"
     lines = [f"repeat {repeat.times} {what} {direction}"]
     for item in repeat.body:
-        inner = _repeat(item, cycles) if isinstance(item, Repeat) else _superstep(item, cycles)
+        inner = _repeat(program, item, cycles) if isinstance(item, Repeat) else _superstep(program, item, cycles)
         lines += ["  " + line for line in inner]
     return lines
 
 
-def _superstep(superstep: Superstep, cycles: Iterator[int] | None) -> list[str]:
+def _superstep(program: Program, superstep: Superstep, cycles: Iterator[int] | None) -> list[str]:
     moved = "" if superstep.exchange is None else f", {int(superstep.exchange.bytes_received.sum())} bytes received"
     taken = "" if cycles is None else f", {next(cycles):,} cycles"
     lines = [f"{superstep.phase}: {superstep.name}{moved}{taken}"]
@@ -68,7 +70,7 @@ def _superstep(superstep: Superstep, cycles: Iterator[int] | None) -> list[str]:
     for copy in superstep.copies:
         lines.append(f"  copy {_taken(copy.source, copy.source_shift)} -> {_taken(copy.target, copy.target_shift)}")
     for table in superstep.tables:
-        lines += _table(table)
+        lines += _table(program, table)
     return lines
 
 
@@ -97,7 +99,7 @@ def _exchange(exchange: Exchange) -> Iterator[str]:
             yield f"    {_many(parts, 'part')}: {first}" + (f" .. {last}" if parts > 1 else "")
 
 
-def _table(table: VertexTable) -> Iterator[str]:
+def _table(program: Program, table: VertexTable) -> Iterator[str]:
     codelet = table.codelet
     layer = f" ({table.layer})" if table.layer else ""
     tiles = np.unique(table.tiles)
@@ -108,7 +110,7 @@ def _table(table: VertexTable) -> Iterator[str]:
         row = ", as one row" if field.one_row else ""
         said = f"    {ACCESS[field.access]} {field.name} = {name}[{', '.join(field.box)}]"
         yield f"{said}{_first_and_last(table, field)}{row}"
-    yield f"    costs   {_cost(table)}"
+    yield f"    costs   {_cost(program, table)}"
 
 
 def _first_and_last(table: VertexTable, field: Field) -> str:
@@ -127,9 +129,9 @@ def _entry(table: VertexTable, entry: str, vertex: int) -> str:
     )
 
 
-def _cost(table: VertexTable) -> str:
+def _cost(program: Program, table: VertexTable) -> str:
     cost = table.codelet.cost
-    extents = "; ".join(f"{name}: {_extent(extent)}" for name, extent in table.extents.items())
+    extents = "; ".join(f"{name}: {_extent(extent)}" for name, extent in extents_of(program, table).items())
     said = f"; {extents}" if extents else ""
     if not isinstance(cost, WorkerBundles):
         return f"cycles by a formula ({cost.kind}){said}"
@@ -153,4 +155,6 @@ def _extent(extent: np.ndarray | Recorded) -> str:
         return f"spikes of {extent.layer} over its samples{at}"
     if isinstance(extent, Hits):
         return f"{HITS[extent.which]} of {extent.layer} in its range{at}"
-    return f"{extent.times} where its slot of {extent.layer} is listed{at}"
+    if isinstance(extent, Within):
+        return f"1 where its slot of {extent.layer} is listed{at}"
+    return "counted as it runs"

@@ -145,8 +145,8 @@ class _Access:
 
     def _problem(self, superstep: Superstep, t: int, entry: int, row: int, element: int) -> Problem:
         text = (
-            f"reads {self.held.describe(entry, element)} in timestep {t}, which nothing has written before; write it in "
-            "an earlier superstep, let the host give it (inputs) or load it (values)"
+            f"reads {self.held.describe(entry, element)} in timestep {t}, which nothing has written before; write it "
+            "in an earlier superstep, let the host give it (inputs) or load it (values)"
         )
         return of_vertex(READ_RULE, superstep, self.table, row, text)
 
