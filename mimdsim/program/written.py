@@ -20,6 +20,7 @@ from mimdsim.program.rows import bounds_of, boxes_of, describe_box
 
 READ_RULE = "what is read was written"
 OUTPUT_RULE = "outputs are written whole"
+STALE_RULE = "loaded values stay"
 
 
 def check_written(program: Program) -> list[Problem]:
@@ -138,16 +139,14 @@ class _Access:
             rows, boxes = self.of_entry(entry)
             found = self.held.missing(entry, boxes) if len(rows) else None
             if found is not None:
-                return self._problem(superstep, t, entry, int(rows[found[0]]), boxes[found[0]], found[1])
+                return self._problem(superstep, t, entry, int(rows[found[0]]), found[1])
             self.done.add(entry)
         return None
 
-    def _problem(self, superstep: Superstep, t: int, entry: int, row: int, box: np.ndarray, element: int) -> Problem:
-        name, nothing = self.held.variable.name, not len(self.held.masks)
-        what = f"reads '{name}'" if nothing else f"reads {self.held.describe(entry, element)}"
+    def _problem(self, superstep: Superstep, t: int, entry: int, row: int, element: int) -> Problem:
         text = (
-            f"{what}, which nothing has written before (timestep {t}); write it in an earlier superstep, "
-            f"let the host give it (inputs) or load it (values)"
+            f"reads {self.held.describe(entry, element)} in timestep {t}, which nothing has written before; write it "
+            "in an earlier superstep, let the host give it (inputs) or load it (values)"
         )
         return of_vertex(READ_RULE, superstep, self.table, row, text)
 
@@ -195,8 +194,8 @@ def _held(program: Program) -> dict[str, _Held]:
     return {
         name: _Held(
             variable=variable,
-            timed=name in timed,
-            whole=np.zeros(variable.shape[0] if name in timed else 1, bool),
+            timed=name in timed,  # what has no elements lacks none
+            whole=np.full(variable.shape[0] if name in timed else 1, 0 in variable.shape),
         )
         for name, variable in program.variables.items()
         if name not in given
@@ -289,8 +288,8 @@ def _stale(program: Program) -> list[Problem]:
                 "left; write its first values in a superstep, or make it persistent if it is to be kept"
             )
             problems.append(
-                at_large("loaded values stay", f"superstep '{superstep.name}': {text}", superstep.name)
+                at_large(STALE_RULE, f"superstep '{superstep.name}': {text}", superstep.name)
                 if table is None
-                else of_vertex("loaded values stay", superstep, table, 0, text)
+                else of_vertex(STALE_RULE, superstep, table, 0, text)
             )
     return problems
