@@ -19,9 +19,9 @@ from mimdsim.program import (
     VertexTable,
     Within,
 )
+from mimdsim.program.extents import RECORDED, Column, Derived, Length, Size
 from mimdsim.program.records import EXCHANGE_COLUMNS, Exchange
 from mutations.operators import (
-    RECORDED,
     Draw,
     Mutant,
     Operator,
@@ -88,7 +88,7 @@ def wrong_recorded_extent(program: Program, draw: Draw) -> Mutant | None:
     if isinstance(old, Hits):
         new += [replace(old, which=which) for which in ("listed", "spikes", "gradient") if which != old.which]
     if isinstance(old, Within):
-        new += [replace(old, times=old.times + 1), replace(old, times=0)]
+        new.append(Listed(layer=old.layer, shift=old.shift))
     if isinstance(old, SpikesOver):
         new.append(np.zeros(table.vertices, np.int64))
     changed = any_of(draw, new)
@@ -96,6 +96,30 @@ def wrong_recorded_extent(program: Program, draw: Draw) -> Mutant | None:
     return Mutant(
         program=made, text=f"{called(step, table)}: extent '{name}' {changed}, was {old}", places=(step.name,)
     )
+
+
+def declared_extent(program: Program, draw: Draw) -> Mutant | None:
+    """What a codelet says an extent follows from: another axis, field or column, or another number a turn."""
+    step, table = table_of(program, draw, lambda table: any(_follows(table)))
+    if table is None:
+        return None
+    codelet = table.codelet
+    name = any_of(draw, _follows(table))
+    old: Any = codelet.extents[name]
+    new: list[Any] = [replace(old, per=2 * old.per)]
+    new += [Column(each) for each in codelet.columns if old != Column(each)]
+    for item in codelet.fields:
+        new += [Size(item.name)] if old != Size(item.name) else []
+        axes = [axis for axis, entry in enumerate(item.box) if not entry.startswith("@")]
+        new += [Length(item.name, axis) for axis in axes if old != Length(item.name, axis)]
+    changed = any_of(draw, new)
+    wrong = replace(codelet, extents={**codelet.extents, name: changed})
+    made = with_table(program, step, table, table.with_codelet(wrong))
+    return Mutant(program=made, text=f"{called(step, table)}: '{name}' {changed}, was {old}", places=(step.name,))
+
+
+def _follows(table: VertexTable) -> list[str]:
+    return [name for name, each in table.codelet.extents.items() if isinstance(each, Derived)]
 
 
 def one_row_flipped(program: Program, draw: Draw) -> Mutant | None:
@@ -322,6 +346,7 @@ OPERATORS: dict[str, Operator] = {
     "repeat": repeat_changed,
     "extent": wrong_extent,
     "recorded extent": wrong_recorded_extent,
+    "declared extent": declared_extent,
     "one row": one_row_flipped,
     "delivery": changed_delivery,
     "exchange tallies": altered_tallies,

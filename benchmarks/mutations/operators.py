@@ -14,11 +14,11 @@ import numpy as np
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.compiler import plan_exchanges
-from mimdsim.program import Hits, Listed, Program, Repeat, Spikes, SpikesOver, Superstep, VertexTable, Within
+from mimdsim.program import Program, Repeat, Superstep, VertexTable
+from mimdsim.program.extents import RECORDED
 from mimdsim.program.repeats import Body
 
 Draw = np.random.Generator
-RECORDED = (Spikes, Listed, SpikesOver, Hits, Within)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -185,7 +185,8 @@ def other_operand(program: Program, draw: Draw) -> Mutant | None:
         return None
     new = replace(table, operands=table.operands | {item.name: other.name})
     text = f"{called(step, table)}: '{item.name}' is '{other.name}', was '{name}'"
-    return Mutant(program=planned(with_table(program, step, table, new), draw), text=text, places=(step.name,))
+    places = (step.name, name) if item.writes else (step.name,)  # nobody writes it now
+    return Mutant(program=planned(with_table(program, step, table, new), draw), text=text, places=places)
 
 
 def changed_constant(program: Program, draw: Draw) -> Mutant | None:

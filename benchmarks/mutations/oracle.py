@@ -25,7 +25,8 @@ TOLERANCE = 2e-5  # of the largest number of the tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What is changed, in words (empty: nothing), and the cycles in all and by superstep; None: cannot be timed."""
+    """What is changed, in words (empty: nothing). cycles: in all and by superstep, of what changes no value; None: it
+    cannot be timed."""
 
     values: str
     cycles: tuple[int, ...] | None
@@ -34,7 +35,17 @@ class Verdict:
 def judged(name: str, mutant: Program) -> Verdict:
     """The verdict on a mutant of the subject `name`."""
     given = subject(name)
-    return Verdict(values=_changed_values(given, mutant), cycles=_cycles(given, mutant))
+    values = _changed_values(given, mutant)
+    return Verdict(values=values, cycles=None if values else _cycles(given, mutant))
+
+
+def refused(name: str, mutant: Program) -> str:
+    """What is said when it is timed as it is; empty when it is timed without a word."""
+    try:
+        subject(name).cycles(mutant, guarded=True)
+    except MimdsimError as why:
+        return str(why)
+    return ""
 
 
 @cache

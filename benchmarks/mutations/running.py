@@ -15,13 +15,22 @@ import numpy as np
 from mimdsim.base.errors import MimdsimError
 from mutations.declarations import OPERATORS
 from mutations.operators import Mutant, any_of
-from mutations.oracle import judged, limited, right_cycles
+from mutations.oracle import judged, limited, refused, right_cycles
 from mutations.subjects import subject, subject_names
 from mutations.wrong_codelets import WRONG, wrong_program
 
 ATTEMPTS = 40  # at a mutant of an operator: not every one applies to every subject
 SECONDS = 240  # for one mutant
-DECLARED = ("extent", "recorded extent", "one row", "delivery", "exchange tallies", "exchange taken away", "cost")
+DECLARED = (
+    "extent",
+    "recorded extent",
+    "declared extent",
+    "one row",
+    "delivery",
+    "exchange tallies",
+    "exchange taken away",
+    "cost",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,24 +81,31 @@ def result_of(seed: int, number: str) -> Result | None:
 
 def _result(number: str, group: str, name: str, mutant: Mutant) -> Result:
     given = subject(name)
-    verdict = judged(name, mutant.program)
-    why, kind = verdict.values, "value"
-    declared = group in DECLARED or group.endswith("cost")
+    began = time.perf_counter()
     if group == "exchange taken away":  # not wrong, only not planned yet: whoever times it must say so
-        why, kind = "" if verdict.cycles is None else "timed though not planned", "cycles"
-        found, said, seconds = ("timing", [f"'{place}'" for place in mutant.places], 0.0) if not why else ("", [], 0.0)
+        said = [words for words in [refused(name, mutant.program)] if words]
+        kind, why, found = "cycles", "not planned", "plain" if said else ""
     else:
-        if not why:
-            right = right_cycles(name)
-            why = "" if verdict.cycles == right else _slower(verdict.cycles, right)
-            kind = "equivalent" if not why else "cycles" if declared or verdict.cycles is None else "other"
+        kind, why = _kind(group, name, mutant)
         began = time.perf_counter()
-        found, said = _found(given.check, mutant)
-        seconds = time.perf_counter() - began
+        found, said = _found(given.check, mutant) if kind in ("value", "cycles") else ("", [])
+    seconds = time.perf_counter() - began
     return Result(
         number=number, group=group, subject=name, text=mutant.text, kind=kind, why=why, found=found,
         located=located(mutant.places, said), said="; ".join(said)[:600], seconds=seconds,
     )  # fmt: skip
+
+
+def _kind(group: str, name: str, mutant: Mutant) -> tuple[str, str]:
+    """(kind, why) by the oracle."""
+    verdict = judged(name, mutant.program)
+    right = right_cycles(name)
+    if verdict.values:
+        return "value", verdict.values
+    if verdict.cycles == right:
+        return "equivalent", ""
+    declared = group in DECLARED or group.endswith("cost")
+    return "cycles" if declared or verdict.cycles is None else "other", _slower(verdict.cycles, right)
 
 
 def _slower(cycles: tuple[int, ...] | None, right: tuple[int, ...]) -> str:

@@ -24,6 +24,10 @@ class Wrong(Exception):
     """What no machine does: a box or a tile that is not there, a write that was not declared."""
 
 
+class Outside(Wrong, IndexError):
+    """An index beyond a view; walks over the view end with it."""
+
+
 class Tiles:
     """The memories of all tiles; `reverse`: vertices of a superstep run from the last to the first."""
 
@@ -33,7 +37,7 @@ class Tiles:
         self.memory: dict[str, np.ndarray] = {}
         self.junk: dict[str, np.ndarray] = {}
         self.arriving: dict[int, dict[tuple[str, int], np.ndarray]] = {}
-        self.places: dict[tuple[int, int], list[Place]] = {}
+        self.touched: dict[tuple[int, int], list[tuple[Place, bool]]] = {}
         for name, variable in program.variables.items():
             self.junk[name] = _garbage(draw, variable.shape, variable.dtype)
             self.memory[name] = _garbage(draw, (program.tiles, *variable.shape), variable.dtype)
@@ -155,9 +159,9 @@ class Tiles:
             parts.append((memory, self.held[copy.target][tile][at], stored))
         return parts
 
-    def _places(self, table: VertexTable, row: int) -> list[Place]:
-        """The boxes of a vertex, field by field."""
-        places = []
+    def _touched(self, table: VertexTable, row: int, tile: int) -> list[tuple[Place, bool]]:
+        """The box of a vertex, field by field, and whether all of it lies on the vertex's tile."""
+        found = []
         for item in table.codelet.fields:
             name = table.operands[item.name]
             if name not in self.program.variables:
@@ -167,38 +171,43 @@ class Tiles:
             if len(names) != len(shape):
                 raise Wrong(f"box {item.box} for '{name}' of shape {shape}")
             box = [_bounds(part, table, row, extent) for part, extent in zip(names, shape, strict=True)]
-            places.append(_place(box, shape))
-        return places
+            place = _place(box, shape)
+            found.append((place, bool(self.held[name][tile][(slice(None), *place) if timed else place].all())))
+        return found
 
     def _vertex(
         self, table: VertexTable, row: int, t: int, arriving: dict[tuple[str, int], np.ndarray], sent: dict[str, Any]
     ) -> None:
         codelet, tile = table.codelet, self._tile(int(table.tiles[row]))
-        if (id(table), row) not in self.places:
-            self.places[id(table), row] = self._places(table, row)
-        given, entries, places = [], [], self.places[id(table), row]
-        for item, place in zip(codelet.fields, places, strict=True):
+        if (id(table), row) not in self.touched:
+            self.touched[id(table), row] = self._touched(table, row, tile)
+        touched = self.touched[id(table), row]
+        given: list[np.ndarray] = []
+        homes: list[Any] = []  # what the tile itself holds of each field, of the entry that is taken
+        for item, (place, own) in zip(codelet.fields, touched, strict=True):
             name = table.operands[item.name]
             entry = self._entry(name, item.box[0], t, item.access != "read")
-            array = self.junk[name][... if entry is None else 0].copy()
-            if item.access != "write":
-                array[place] = self._seen(name, tile, entry, arriving, sent)[place]
-            given.append(array)
-            entries.append(entry)
+            at: Any = ... if entry is None else entry
+            given.append(self.junk[name][... if entry is None else 0].copy())
+            homes.append((self.memory[name][tile][at], self.held[name][tile][at]))
+            if item.access == "write":
+                continue
+            if own and (entry is None or entry >= 0):
+                given[-1][place] = homes[-1][0][place]
+            else:
+                given[-1][place] = self._seen(name, tile, entry, arriving, sent)[place]
         before = [array.copy() for array in given]
-        _compute(table, row, given, places)
-        for item, array, old, entry, place in zip(codelet.fields, given, before, entries, places, strict=True):
+        _compute(table, row, given, [place for place, _ in touched])
+        for item, array, old, home, (place, own) in zip(codelet.fields, given, before, homes, touched, strict=True):
             name = table.operands[item.name]
-            changed = ~((array == old) | ((array != array) & (old != old)))
+            value = array[place].copy()
             if item.access != "read":
-                changed[place] = False
-            if changed.any():
+                array[place] = old[place]
+            if array.tobytes() != old.tobytes():
                 raise Wrong(f"'{name}' is written where it may not")
             if item.access != "read":
-                at: Any = ... if entry is None else entry
-                here = np.zeros(array.shape, bool)
-                here[place] = self.held[name][tile][at][place]
-                self.memory[name][tile][at][here] = _stored(self.program.variables[name], array)[here]
+                stored, (memory, held) = _stored(self.program.variables[name], value), home
+                memory[place] = stored if own else np.where(held[place], stored, memory[place])
 
 
 def _held(variable: Variable, tiles: int) -> np.ndarray:
@@ -272,7 +281,7 @@ class Checked(np.ndarray):
         for part, extent in zip(parts, self.shape, strict=False):
             bounds = [part.stop] if isinstance(part, slice) else [part] if isinstance(part, (int, np.integer)) else []
             if any(bound is not None and bound >= extent + isinstance(part, slice) for bound in bounds):
-                raise Wrong(f"index {part} of {extent} elements")
+                raise Outside(f"index {part} of {extent} elements")
 
 
 def _stored(variable: Variable, value: np.ndarray) -> np.ndarray:

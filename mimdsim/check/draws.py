@@ -26,18 +26,20 @@ from mimdsim.graph.truncation import STATE_BITS, random_name
 
 DYADIC = 2.0**14
 TIED = 4  # of so many neurons one is tied, in a draw with ties
+BIAS = 0.25  # most of a drawn bias, to either side
 UNKNOWN = 0.01  # how large a gradient is taken to be before one was seen
 REACH = 16  # so many floats below and above are tried for a weight that meets a threshold
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """One set of inputs: which training step it is; how strong weights are; whether lists are full or as they come;
-    whether some neurons are put onto their thresholds."""
+    """One set of inputs: which training step it is; how strong weights are, and how far they are lifted above zero;
+    whether lists are full or as they come; whether some neurons are put onto their thresholds."""
 
     number: int
     training_step: int
     weight_scale: float = 4.0
+    lift: float = 0.0
     full_lists: bool = False
     ties: bool = False
 
@@ -45,7 +47,7 @@ class Draw:
 DRAWS = (
     Draw(number=0, training_step=3),
     Draw(number=1, training_step=1, ties=True),
-    Draw(number=2, training_step=40, weight_scale=12.0, full_lists=True),
+    Draw(number=2, training_step=40, weight_scale=12.0, lift=1.0, full_lists=True),
 )
 
 
@@ -69,9 +71,10 @@ def drawn_inputs(
     for layer in network.layers:
         if layer.selection.truncation == "random":
             values[random_name(layer.name)] = random.integers(0, 1 << STATE_BITS, network.batch)
-    weights = initial_weights(network, draw.number, draw.weight_scale, 0.02)
-    for name, drawn in weights.items():
-        values[name] = _dyadic(drawn)
+    offset = draw.lift * draw.weight_scale / max(layer.inputs for layer in network.layers) ** 0.5
+    for name, drawn in initial_weights(network, draw.number, draw.weight_scale, 0.02 + offset).items():
+        bias = random.uniform(-BIAS, BIAS, drawn.shape) if name.startswith("b.") else 0.0
+        values[name] = _dyadic(drawn + bias)
     if draw.ties:
         for layer in network.layers:
             if layer.spiking:
@@ -108,12 +111,12 @@ def _dyadic(weights: np.ndarray) -> np.ndarray:
 
 
 def _spikes(network: SpikingNetwork, draw: Draw, random: np.random.Generator) -> dict[str, np.ndarray]:
-    """Input lists: of any length, or full but for the last sample, which has none."""
+    """Input lists: of any length, or full but for one sample of every timestep, which has none."""
     lists = (network.timesteps, network.batch)
     counts = random.integers(0, network.input_capacity + 1, lists).astype(np.int32)
     if draw.full_lists:
         counts[:] = network.input_capacity
-        counts[:, -1] = 0
+        counts[np.arange(network.timesteps), np.arange(network.timesteps) % network.batch] = 0
     ids = np.zeros((*lists, network.input_capacity), np.int32)
     for where in np.ndindex(*lists):
         count = min(int(counts[where]), network.inputs)

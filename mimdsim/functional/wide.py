@@ -31,6 +31,8 @@ def widened(table: VertexTable) -> tuple[Callable[..., None], list[np.ndarray]]:
 
 def _joined(columns: dict[str, np.ndarray], start: str, stop: str) -> list[np.ndarray]:
     """Rows that agree but for [start, stop) and follow one another, as one."""
+    if not len(columns[start]):
+        return list(columns.values())
     others = [column for name, column in columns.items() if name not in (start, stop)]
     order = np.lexsort((columns[start], *reversed(others)))
     begins = np.ones(len(order), bool)

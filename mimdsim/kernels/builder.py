@@ -16,14 +16,12 @@ from mimdsim.kernels.lines import at_users_line
 from mimdsim.kernels.parts import FORMATS
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
-from mimdsim.program.extents import Recorded
 from mimdsim.program.mapping import whole_numbers
 
 if TYPE_CHECKING:
     from mimdsim.kernels.products import PlannedProduct
 
 Tiles = int | Sequence[int] | np.ndarray
-Extents = Mapping[str, ArrayLike | Recorded]
 
 
 @dataclass(kw_only=True)
@@ -199,12 +197,11 @@ class Builder:
         operands: Mapping[str, Variable | str],
         columns: Mapping[str, ArrayLike] | None = None,
         constants: Mapping[str, object] | None = None,
-        extents: Extents | None = None,
     ) -> None:
         """Add one vertex of `codelet` for every entry of `tiles`, to the open superstep or as a superstep of its own.
 
         operands: the variable of every field; columns: whole numbers by name, one a vertex or one for all; constants by
-        name; extents: how often each loop of its cost runs, like columns.
+        name.
         """
         self.place(
             codelet.name,
@@ -213,7 +210,6 @@ class Builder:
             {name: self.known(variable) for name, variable in operands.items()},
             columns or {},
             constants=constants,
-            extents=extents,
         )
 
     def place(
@@ -225,7 +221,6 @@ class Builder:
         columns: Mapping[str, ArrayLike],
         *,
         constants: Mapping[str, object] | None = None,
-        extents: Extents | None = None,
     ) -> None:
         """As `vertices`, in a superstep called `step` where none is open."""
         strangers = sorted(set(operands) - {item.name for item in codelet.fields})
@@ -238,7 +233,6 @@ class Builder:
             tiles=tiles,
             operands={name: variable.name for name, variable in operands.items()},
             columns={name: _column(f"column '{name}'", column, len(tiles)) for name, column in columns.items()},
-            extents=_extents(extents or {}, len(tiles)),
             constants=dict(constants or {}),
         )
         if self._open is None:
@@ -369,11 +363,3 @@ def _column(what: str, values: ArrayLike, vertices: int) -> np.ndarray:
     """One whole number a vertex, or the same for all."""
     given = np.asarray(values)
     return whole_numbers(what, np.full(vertices, given) if not given.shape else given)
-
-
-def _extents(given: Extents, vertices: int) -> dict[str, np.ndarray | Recorded]:
-    """How often each loop of a cost runs, as the vertex table wants it."""
-    return {
-        name: each if isinstance(each, Recorded) else _column(f"extent '{name}'", each, vertices)
-        for name, each in given.items()
-    }
