@@ -53,8 +53,8 @@ def _misplaced(program: Program, exchange: Exchange) -> str:
             return f"delivers '{delivery.variable}', which is no variable of the program{known}"
         shapes = [(len(delivery.tiles), axes, 2) for axes in (len(variable.shape), len(variable.shape) - 1) if axes]
         if delivery.boxes.shape not in shapes or delivery.tiles.ndim != 1:
-            shape = f"boxes of shape {list(delivery.boxes.shape)}, tiles of {list(delivery.tiles.shape)}"
-            return f"delivers parts of '{variable.name}' in {shape}; they must be [parts, axes, 2] and [parts]"
+            given = f"boxes of shape {list(delivery.boxes.shape)}, tiles of {list(delivery.tiles.shape)}"
+            return f"delivers parts of '{variable.name}' in {given}; they must be [parts, axes, 2] and [parts]"
         strange = np.flatnonzero((delivery.tiles < 0) | (delivery.tiles >= program.tiles))
         if len(strange):
             row = int(strange[0])

@@ -75,7 +75,7 @@ def _digest(program: Program, superstep: Superstep, exchange: Exchange) -> bytes
     for part in parts:
         if isinstance(part, np.ndarray):
             found.update(repr((part.dtype.str, part.shape)).encode())
-            found.update(np.ascontiguousarray(part))
+            found.update(np.ascontiguousarray(part).data)
         else:
             found.update(repr(part).encode())
     return found.digest()

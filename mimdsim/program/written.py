@@ -104,7 +104,7 @@ class _Access:
 
     held: _Held
     shift: int | None
-    field: Field
+    item: Field
     table: VertexTable
     seen: set[int] = field(default_factory=set)
 
@@ -135,7 +135,7 @@ class _Access:
 
     @cached_property
     def _boxes(self) -> np.ndarray:
-        return boxes_of(self.table, self.field, self.held.variable)
+        return boxes_of(self.table, self.item, self.held.variable)
 
     def _of_entry(self, entry: int) -> tuple[np.ndarray, np.ndarray]:
         """(rows, boxes) that touch some of an entry."""
@@ -157,7 +157,7 @@ class _Access:
 
     def _marked(self, boxes: np.ndarray) -> np.ndarray | None:
         size = self.held.size
-        if self.field.writes and np.prod(boxes[:, :, 1] - boxes[:, :, 0], axis=1, dtype=np.int64).sum() == size:
+        if self.item.writes and np.prod(boxes[:, :, 1] - boxes[:, :, 0], axis=1, dtype=np.int64).sum() == size:
             return None  # as what is written in a superstep does not meet
         _, start, stop = pieces.element_runs(bounds_of(boxes), np.array(self.held.shape, np.int64))
         edges = np.bincount(start, minlength=size + 1) - np.bincount(stop, minlength=size + 1)
@@ -218,7 +218,7 @@ def _accesses(program: Program, superstep: Superstep, held: dict[str, _Held]) ->
         for item in table.codelet.fields if table.vertices else ():
             name = table.operands[item.name]
             if name in held:
-                access = _Access(held=held[name], shift=now_shift(item.box[0]), field=item, table=table)
+                access = _Access(held=held[name], shift=now_shift(item.box[0]), item=item, table=table)
                 if item.reads and not item.in_part:
                     reads.append(access)
                 elif item.writes:
