@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import MappingError
-from mimdsim.check.lockstep import dyadic_inputs
+from mimdsim.check.draws import DRAWS, drawn_inputs
 from mimdsim.check.program import shrunk
 from mimdsim.check.stencil_program import make_program
 from mimdsim.compiler import measure_memory
@@ -71,7 +71,7 @@ WORKLOADS = [
 def recorded(name: str, changes: dict[str, Any], on: MimdMachine) -> tuple[Program, RecordedActivity]:
     compiled = compile_workload(shrunk(name, changes, 6, 8), on, must_fit=False)
     executor = Executor(compiled.program)
-    given = dyadic_inputs(compiled.network)
+    given = drawn_inputs(compiled.network, DRAWS[0])
     executor.write({key: value for key, value in given.items() if key in compiled.program.inputs})
     executor.run()
     return compiled.program, executor.activity()
