@@ -33,6 +33,7 @@ from mimdsim.workload import Workload, load_workload
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAWS = 5  # of values, each carried on for several runs (training steps)
+TOLERANCE = 2e-5
 Values = dict[str, np.ndarray]
 
 SMALL: dict[str, Any] = {
@@ -71,6 +72,7 @@ class Subject:
     """A right program, and all it takes to judge a wrong one.
 
     draws: by draw and run, what the host writes. check(program, strict): what is wrong in words, empty when nothing.
+    tolerance: what is rounding, of the largest number of a tensor.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Subject:
     machine: MimdMachine
     draws: list[list[Values]]
     check: Callable[[Program, bool], list[str]]
+    tolerance: float = TOLERANCE
 
     def cycles(self, program: Program, guarded: bool = False) -> tuple[int, ...]:
         """Of one run with the first draw: in all, then superstep by superstep, busy ones too. Where not `guarded`,
@@ -254,7 +257,7 @@ def kernel(
         return [f"{finding.name}: {finding.text}" for finding in result.findings if not finding.passed]
 
     draws = [[drawn(np.random.default_rng([11, number, run])) for run in range(2)] for number in range(3)]
-    return Subject(name=name, program=program, machine=machine, draws=draws, check=check)
+    return Subject(name=name, program=program, machine=machine, draws=draws, check=check, tolerance=2 * tolerance)
 
 
 def _smooth() -> Subject:
