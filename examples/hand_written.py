@@ -1,30 +1,25 @@
-"""A program written by hand against the public records: a halo exchange and a three-point mean on four tiles.
+"""A program written by hand: a halo exchange and a three-point mean on four tiles.
 
-Shows all there is to know: variables with tile mappings, a codelet of one's own with its cost, a vertex table, planned
-exchanges, the rules checked, values executed, cycles told. Run it: python examples/hand_written.py
+Shows all there is to know: variables with tile mappings, a codelet of one's own with its cost, vertices whose exchange
+is planned, the rules checked, values executed, cycles told. Longer ones: examples/kernels. Run it:
+python examples/hand_written.py
 """
 
 import numpy as np
 
-from mimdsim.compiler import measure_memory, plan_exchanges
-from mimdsim.functional import Executor
-from mimdsim.machine import load_machine
-from mimdsim.program import (
+from mimdsim.check import check_kernel
+from mimdsim.kernels import (
     Codelet,
     Field,
+    Kernel,
     Length,
+    MimdMachine,
     Program,
-    RecordedActivity,
-    Superstep,
     Term,
     TileMapping,
-    Variable,
-    VertexTable,
     WorkerBundles,
-    verify,
+    load_machine,
 )
-from mimdsim.run import memory_profile
-from mimdsim.timing import time_program
 
 CELLS, TILES = 32, 4
 
@@ -54,56 +49,36 @@ SMOOTH = Codelet(
 )
 
 
-def make_program() -> Program:
+def build(machine: MimdMachine) -> Program:
     """New cells from old ones, which have one more at either end; two vertices a tile."""
     vertices = min(2 * TILES, CELLS)  # none without cells
     edges = np.arange(vertices + 1) * CELLS // vertices  # their shares differ by one cell at most
     tiles, starts, stops = np.arange(vertices) // 2, edges[:-1], edges[1:]
     padded = np.array([0, *edges[1:-1] + 1, CELLS + 2])  # old cell n + 1 lies where new cell n does
-    mappings = {
-        "old": TileMapping.split(0, tiles, padded[:-1], padded[1:]),
-        "new": TileMapping.split(0, tiles, starts, stops),
-    }
-    shapes = {"old": (CELLS + 2,), "new": (CELLS,)}
-    table = VertexTable(
-        codelet=SMOOTH,
-        tiles=tiles,
-        operands={"out": "new", "cells": "old"},
-        columns={"start": starts, "stop": stops, "after": stops + 2},
-    )
-    variables = {
-        name: Variable(name=name, shape=shapes[name], dtype="float32", mapping=mappings[name], category="cells")
-        for name in ("old", "new")
-    }
-    program = Program(
-        tiles=TILES,
-        variables=variables,
-        body=(Superstep(name="smooth", phase="smoothing", tables=(table,)),),  # phase: any name, used in reports
-        inputs={"cells": "old"},
-        outputs={"smoothed": "new"},
-    )
-    return plan_exchanges(program)
+    k = Kernel("smooth", machine)
+    before, after = (TileMapping.split(0, tiles, edge[:-1], edge[1:]) for edge in (padded, edges))
+    old = k.input(k.variable("old", CELLS + 2, mapping=before, category="cells"), "cells")
+    new = k.output(k.variable("new", CELLS, mapping=after, category="cells"), "smoothed")
+    with k.superstep("smooth", phase="smoothing"):  # a name of your own, under which its cycles are reported
+        k.vertices(
+            SMOOTH,
+            tiles=tiles,
+            operands={"out": new, "cells": old},
+            columns={"start": starts, "stop": stops, "after": stops + 2},
+        )
+    return k.program()
+
+
+def reference(cells: np.ndarray) -> np.ndarray:
+    return (cells[:-2] + cells[1:-1] + cells[2:]) / 3
 
 
 def main() -> None:
-    program = make_program()
     machine = load_machine("tiny", {"chip.tiles": TILES})
-    problems = verify(program, machine.chip.tiles)
-    print("rules:", "kept" if not problems else problems[0].message)
-    executor = Executor(program)
-    cells = np.sin(np.arange(CELLS + 2, dtype=np.float32))
-    executor.write({"cells": cells})
-    executor.run()
-    expected = (cells[:-2] + cells[1:-1] + cells[2:]) / 3
-    print("largest error:", float(np.abs(executor.read("smoothed") - expected).max()))
-    memory = measure_memory(program, machine)
-    profile = time_program(
-        program, machine, RecordedActivity(ids={}, counts={}, dropped={}), memory_profile(program, memory, machine)
-    )
-    span = profile.spans[0]
-    print(f"cycles: compute {span.compute_cycles}, exchange {span.exchange_cycles}, sync {span.sync_cycles}")
-    exchange = next(program.supersteps())[0].exchange
-    print("bytes received by tile:", exchange.bytes_received.tolist())
+    result = check_kernel(build, machine, reference=reference)
+    print(result)
+    step, _, _ = next(result.program.supersteps())
+    print("bytes received by tile:", step.exchange.bytes_received.tolist())
 
 
 if __name__ == "__main__":

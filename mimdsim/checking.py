@@ -166,6 +166,7 @@ def _check_references(files: tuple[Path, ...], data: Path | None, page: Path | N
 @click.argument("superstep", default="")
 @click.option("--tile", type=int, help="Seen from this tile (default: the one with most work in the superstep).")
 @click.option("--timestep", type=int, help="Show the vertices in this timestep (default: the longest).")
+@click.option("--dump", type=click.Path(path_type=Path), metavar="FILE", help="Also write the program here, as text.")
 @TIMESTEPS
 @BATCH
 @SET
@@ -175,6 +176,7 @@ def explain_command(
     superstep: str,
     tile: int | None,
     timestep: int | None,
+    dump: Path | None,
     timesteps: int,
     batch: int,
     changes: tuple[str, ...],
@@ -193,11 +195,24 @@ def explain_command(
         program, activity, tiled = _timed_kernel(Path(workload), chosen)
     else:
         program, activity, tiled = _timed_workload(workload, for_workload, chosen, timesteps, batch)
+    if dump is not None:
+        _write_listing(dump, program, tiled)
     if superstep:
         click.echo(str(explain(program, chosen, superstep, tile, activity, timestep)))
         return
     for line in _slowest_first(tiled):
         click.echo(line)
+
+
+def _write_listing(path: Path, program: Program, tiled: TiledProfile) -> None:
+    from mimdsim.base.errors import MimdsimError
+    from mimdsim.base.files import write_atomically
+    from mimdsim.program.listing import listing
+
+    try:
+        write_atomically(path, listing(program, [span.cycles for span in tiled.spans]))
+    except OSError as problem:
+        raise MimdsimError(f"{path}: cannot be written ({problem.strerror}); give --dump a file name") from None
 
 
 def _timed_kernel(path: Path, machine: MimdMachine) -> tuple[Program, RecordedActivity, TiledProfile]:

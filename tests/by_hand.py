@@ -35,9 +35,12 @@ def outcome(program: Program, inputs: dict[str, np.ndarray], *, strictly: bool =
     return found[0]
 
 
-def timed(program: Program, machine: MimdMachine) -> TiledProfile:
+NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
+
+
+def timed(program: Program, machine: MimdMachine, activity: RecordedActivity = NOTHING) -> TiledProfile:
     memory = memory_profile(program, measure_memory(program, machine), machine)
-    return time_program(program, machine, RecordedActivity(ids={}, counts={}, dropped={}), memory)
+    return time_program(program, machine, activity, memory)
 
 
 def compute_cycles(program: Program, machine: MimdMachine) -> list[int]:

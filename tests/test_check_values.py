@@ -1,4 +1,4 @@
-"""Wrong training steps that agree with the right one in a first step, on one input, or as long as nobody looks closely."""
+"""Wrong training steps that agree with the right one in a first step, or on most inputs."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import MappingError
-from mimdsim.check.lockstep import dyadic_inputs
+from mimdsim.check.draws import DRAWS, drawn_inputs
 from mimdsim.check.program import shrunk
 from mimdsim.check.stencil_program import make_program
 from mimdsim.compiler import measure_memory
@@ -22,6 +22,7 @@ from mimdsim.functional import Executor
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.profile import TiledProfile
 from mimdsim.program import Program, RecordedActivity
+from mimdsim.program.listing import listing
 from mimdsim.run import compile_workload, memory_profile
 from mimdsim.timing import explain, program_loads, time_program
 from mimdsim.timing.fast import barrel_of
@@ -38,7 +39,7 @@ def machine(name: str, **changes: Any) -> MimdMachine:
 
 
 def timed(program: Program, on: MimdMachine, activity: RecordedActivity) -> TiledProfile:
-    return time_program(program, on, activity, memory_profile(program, measure_memory(program, on), on))
+    return time_program(program, on, activity, memory_profile(program, measure_memory(program, on), on), must_fit=False)
 
 
 def assert_explained(program: Program, on: MimdMachine, activity: RecordedActivity, others: int = 2) -> None:
@@ -70,7 +71,7 @@ WORKLOADS = [
 def recorded(name: str, changes: dict[str, Any], on: MimdMachine) -> tuple[Program, RecordedActivity]:
     compiled = compile_workload(shrunk(name, changes, 6, 8), on, must_fit=False)
     executor = Executor(compiled.program)
-    given = dyadic_inputs(compiled.network)
+    given = drawn_inputs(compiled.network, DRAWS[0])
     executor.write({key: value for key, value in given.items() if key in compiled.program.inputs})
     executor.run()
     return compiled.program, executor.activity()
@@ -103,7 +104,8 @@ def test_the_rows_of_a_product_sum_to_the_profile(variant: str) -> None:
 def smoothing() -> tuple[Program, MimdMachine]:
     """Two vertices a tile, each 30 bundles and 5 for each of 4 cells."""
     found = runpy.run_path(str(ROOT / "examples" / "hand_written.py"))
-    return found["make_program"](), machine("tiny", chip__tiles=4)
+    on = machine("tiny", chip__tiles=4)
+    return found["build"](on), on
 
 
 def test_the_table_of_a_program_by_hand() -> None:
@@ -166,3 +168,38 @@ def test_a_timestep_can_be_chosen() -> None:
     longest = [max(context.bundles for context in one.contexts) for one in shown]
     assert len(set(longest)) > 1
     assert explain(program, on, "state gradient", 12, activity).timestep == int(np.argmax(longest))
+
+
+# ---- the program as text
+
+
+def test_the_listing_tells_boxes_and_costs() -> None:
+    program, _ = smoothing()
+    lines = listing(program, [534]).splitlines()
+    at = lines.index("smoothing: smooth, 24 bytes received, 534 cycles")
+    assert lines[at + 1 : at + 7] == [
+        "  exchange to 4 tiles, most to tile 1: 8 bytes",
+        "    4 parts: old[4:10] to tile 0 .. old[24:30] to tile 3",
+        "  Smooth 8 vertices on 4 tiles, 0 to 3",
+        "    writes  out = new[start:stop]: [0:4] .. [28:32]",
+        "    reads   cells = old[start:after]: [0:6] .. [28:34]",
+        "    costs   30 bundles + 5 for each of cells (assumed); cells: 4",
+    ]
+    assert "  old: float32[34] cells, axis 0 over 4 tiles" in lines
+    assert "cycles" not in listing(program).split("\n\n")[1]
+
+
+def test_the_listing_of_a_compiled_program_tells_what_spikes_set() -> None:
+    program, _ = recorded("digits", {}, machine("bow"))
+    text = listing(program)
+    assert "reads   ids = ids.input[sample, :]: [0, :] .. [7, :]" in text
+    assert "spikes: spikes of hidden0 at @t-1" in text
+    assert "v.hidden0[:, start:stop]: [:, 0:2] .. [:, 254:256]" in text
+
+
+def test_the_page_shows_what_is_printed() -> None:
+    program, on = smoothing()
+    page = (ROOT / "docs" / "explain.md").read_text()
+    command = "$ mimdsim explain examples/hand_written.py tiny smooth --tile 1"
+    assert f"```\n{command}\n{explain(program, on, 'smooth', 1)}\n```" in page
+    assert f"```\n{listing(program, [534])}```" in page

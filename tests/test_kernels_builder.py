@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from by_hand import outcome, timed, tiny
 
-from mimdsim.kernels import Codelet, Field, Kernel, KernelError, Term, TileMapping, WorkerBundles
+from mimdsim.kernels import Codelet, Field, Kernel, KernelError, Length, Term, TileMapping, WorkerBundles
 from mimdsim.program import Repeat
 
 TINY = tiny()
@@ -29,6 +29,7 @@ ADD = Codelet(
     compute=add,
     form="vertex",
     cost=COST,
+    extents={"cells": Length("out", 0)},
 )
 TAKE = Codelet(
     name="Take",
@@ -40,6 +41,7 @@ TAKE = Codelet(
     compute=lambda out, x: np.copyto(out, x),
     form="vertex",
     cost=COST,
+    extents={"cells": Length("out", 0)},
 )
 START = np.arange(16) * 2
 
@@ -47,7 +49,7 @@ START = np.arange(16) * 2
 def take(k: Kernel, out: Any, x: Any, **changes: Any) -> None:
     """One vertex a tile, of two cells each."""
     columns = {"start": START, "stop": START + 2, "from": START, "to": START + 2} | changes.pop("columns", {})
-    given = {"tiles": np.arange(16), "operands": {"out": out, "x": x}, "extents": {"cells": 2}} | changes
+    given = {"tiles": np.arange(16), "operands": {"out": out, "x": x}} | changes
     k.vertices(TAKE, columns=columns, **given)
 
 
@@ -66,7 +68,6 @@ def test_a_program_is_what_was_written_from_top_to_bottom() -> None:
             tiles=range(16),
             operands={"out": total, "x": x},
             columns={"start": START, "stop": START + 2},
-            extents={"cells": 2},
         )
     program = k.program()
     assert [step.name for step, _, _ in program.supersteps()] == ["fill total", "Add"]

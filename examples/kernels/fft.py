@@ -8,11 +8,21 @@ that brings the other run by exchange (or finds it on the same tile); what is le
 
 import numpy as np
 
-from mimdsim.kernels import Codelet, Field, Kernel, MimdMachine, Program, Term, TileMapping, WorkerBundles
+from mimdsim.kernels import (
+    Codelet,
+    Column,
+    Field,
+    Kernel,
+    Length,
+    MimdMachine,
+    Program,
+    Term,
+    TileMapping,
+    WorkerBundles,
+)
 
 POINTS, RUN = 1024, 16  # powers of two: points in all, points of a vertex
 OWN, OTHER = ("start:stop", ":"), ("start_other:stop_other", ":")
-BUTTERFLY = "{} (our own count): two loads of 64 bits, {}, a store of 64 bits and the loop, every instruction alone"
 
 
 def halves(points: np.ndarray) -> np.ndarray:
@@ -34,46 +44,59 @@ def lower(new: np.ndarray, one: np.ndarray, other: np.ndarray, turn: np.ndarray)
     put(new, (halves(other) - halves(one)) * halves(turn))
 
 
-def within(points: np.ndarray, turn: np.ndarray) -> None:
-    """All stages that stay within a run; turn [RUN / 2, 2] of the widest."""
-    now, span = halves(points), len(points) // 2
-    while span:
-        pairs = now.reshape(-1, 2, span)
-        turned = (pairs[:, 0] - pairs[:, 1]) * halves(turn)[:: len(points) // (2 * span)]
+def within(points: np.ndarray, turn: np.ndarray, stages: int) -> None:
+    """All stages that stay within a run; turn [RUN / 2, 2] of the first."""
+    now = halves(points)
+    for stage in range(stages):
+        pairs = now.reshape(2**stage, 2, -1)
+        turned = (pairs[:, 0] - pairs[:, 1]) * halves(turn)[:: 2**stage]
         now = np.stack([pairs[:, 0] + pairs[:, 1], turned], axis=1).reshape(-1)
-        span //= 2
     put(points, now)
 
 
-def codelet(name: str, compute: object, bundles: int, extent: str, fields: tuple[Field, ...], does: str) -> Codelet:
+def codelet(
+    name: str, compute: object, bundles: int, flops: int, fields: tuple[Field, ...], loops: dict[str, object], does: str
+) -> Codelet:
+    """bundles and flops of one turn of all `loops`."""
     return Codelet(
         name=name,
         fields=fields,
-        columns=(),
+        columns=tuple(loop for loop in loops if loop == "stages"),
         compute=compute,
         form="vertex",
         cost=WorkerBundles(
             fixed=26,
-            terms=(Term(bundles=bundles, extents=(extent,)),),
+            terms=(Term(bundles=bundles, extents=tuple(loops)),),
             kind="assumed",
-            source=f"launch, frame and pointers; {BUTTERFLY.format('a point', does)}",
+            source=f"our own count, every instruction alone: launch, frame and pointers; {does}, the loop",
         ),
-        flops=(Term(bundles=bundles - 4, extents=(extent,)),),
+        flops=(Term(bundles=flops, extents=tuple(loops)),),
+        extents=loops,
     )
 
 
-READ = tuple(Field(name=name, access="read", box=box) for name, box in (("one", OWN), ("other", OTHER)))
 NEW = Field(name="new", access="write", box=OWN)
+READ = tuple(Field(name=name, access="read", box=box) for name, box in (("one", OWN), ("other", OTHER)))
 TURN = Field(name="turn", access="read", box=("turn_start:turn_stop", ":"))
-UPPER = codelet("Upper", upper, 5, "points", (NEW, *READ), "one vector add")
-LOWER = codelet("Lower", lower, 9, "points", (NEW, *READ, TURN), "a load of the turn, one vector subtract, three more")
+POINT = {"points": Length("new", 0)}
+UPPER = codelet("Upper", upper, 5, 2, (NEW, *READ), POINT, "a point takes two loads, an add and a store of 64 bits")
+LOWER = codelet(
+    "Lower",
+    lower,
+    9,
+    8,
+    (NEW, *READ, TURN),
+    POINT,
+    "a point takes three loads, a subtract and a store of 64 bits, and three bundles to turn",
+)
 WITHIN = codelet(
     "Within",
     within,
-    14,
-    "butterflies",
+    11,
+    10,
     (Field(name="points", access="update", box=OWN), Field(name="turn", access="read", box=(":", ":"))),
-    "a load of the turn, a vector add, a vector subtract, four to turn; a second store",
+    {"butterflies": Length("points", 0, per=2), "stages": Column("stages")},
+    "a butterfly takes three loads, an add, a subtract and two stores of 64 bits, and three bundles to turn",
 )
 
 
@@ -103,15 +126,14 @@ def build(machine: MimdMachine, points: int = POINTS, run: int = RUN) -> Program
                 if each is LOWER:
                     operands["turn"] = turn
                     columns |= {"turn_start": here % span, "turn_stop": here % span + run}
-                k.vertices(each, tiles=tiles[chosen], operands=operands, columns=columns, extents={"points": run})
+                k.vertices(each, tiles=tiles[chosen], operands=operands, columns=columns)
         now, span = then, span // 2
     with k.superstep("butterflies within runs", phase="local stages"):
         k.vertices(
             WITHIN,
             tiles=tiles,
             operands={"points": now, "turn": k.constant("turn within", turns(run // 2), mapping=k.everywhere)},
-            columns={"start": start, "stop": start + run},
-            extents={"butterflies": run // 2 * (run.bit_length() - 1)},
+            columns={"start": start, "stop": start + run, "stages": run.bit_length() - 1},
         )
     k.output(now, "spectrum")
     return k.program()

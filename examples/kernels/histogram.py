@@ -8,7 +8,7 @@ the rows up.
 
 import numpy as np
 
-from mimdsim.kernels import Codelet, Field, Kernel, MimdMachine, Program, Term, WorkerBundles
+from mimdsim.kernels import Codelet, Field, Kernel, Length, MimdMachine, Program, Term, WorkerBundles
 
 NUMBERS, BINS = 12_000, 32  # numbers to count, values that they may have
 
@@ -39,6 +39,7 @@ COUNT = Codelet(
         source="launch, frame and two pointers; a store for every count; load the value, load its count, add, store, "
         "and the loop, each alone",
     ),
+    extents={"bins": Length("counts", 1), "values": Length("values", 0)},
 )
 
 
@@ -55,7 +56,6 @@ def build(machine: MimdMachine, numbers: int = NUMBERS, bins: int = BINS) -> Pro
         tiles=row // contexts,
         operands={"counts": counts, "values": values},
         columns={"row": row, "start": edges[:-1], "stop": edges[1:]},
-        extents={"values": np.diff(edges), "bins": bins},
     )
     k.reduce(counts, axis=0, out=total)
     return k.program()

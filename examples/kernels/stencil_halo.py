@@ -11,7 +11,7 @@ before and after the blur is left out here: mimdsim/check/stencil_program.py has
 import numpy as np
 
 from mimdsim.check.stencil_grid import Blocks, tile_blocks, worker_blocks
-from mimdsim.kernels import Codelet, Field, Kernel, MimdMachine, Program, Term, TileMapping, WorkerBundles
+from mimdsim.kernels import Codelet, Field, Kernel, Length, MimdMachine, Program, Term, TileMapping, WorkerBundles
 
 HEIGHT, WIDTH, CHANNELS = 48, 64, 4
 DTYPE = "float16"
@@ -40,14 +40,15 @@ BLUR = Codelet(
     cost=WorkerBundles(
         fixed=62,
         terms=(
-            Term(bundles=26, extents=("pixels",), pairable=11),
+            Term(bundles=26, extents=("rows", "columns"), pairable=11),
             Term(bundles=6, extents=("rows",)),
         ),
         kind="derived",
         source="instructions of the published C++ codelet (thorbenlouw/lbm-graphcore, GaussianBlurCodelets half4), one "
         "bundle each: 9 loads, 3 multiplies, 8 adds and a store of four channels, 4 pointers and a branch a pixel",
     ),
-    flops=(Term(bundles=CHANNELS * 11, extents=("pixels",)),),
+    flops=(Term(bundles=CHANNELS * 11, extents=("rows", "columns")),),
+    extents={"rows": Length("new", 0), "columns": Length("new", 1)},
 )
 
 
@@ -70,7 +71,6 @@ def build(machine: MimdMachine, height: int = HEIGHT, width: int = WIDTH, dtype:
             "below": slices.bottom + 2,
             "after": slices.right + 2,
         },
-        extents={"pixels": slices.rows * slices.columns, "rows": slices.rows},
     )
     return k.program()
 

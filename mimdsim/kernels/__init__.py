@@ -10,8 +10,11 @@ from mimdsim.kernels.products import PlannedProduct
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import (
     Codelet,
+    Column,
     Field,
+    Length,
     Program,
+    Size,
     Term,
     TileFormula,
     TileMapping,
@@ -22,12 +25,15 @@ from mimdsim.program import (
 
 __all__ = [
     "Codelet",
+    "Column",
     "Field",
     "Kernel",
     "KernelError",
+    "Length",
     "MimdMachine",
     "PlannedProduct",
     "Program",
+    "Size",
     "Term",
     "TileFormula",
     "TileMapping",

@@ -21,7 +21,7 @@ from mimdsim.costs.library.arithmetic import element_bytes
 from mimdsim.costs.library.casts import cast_1d_cycles
 from mimdsim.costs.library.network import heap_sort_cycles
 from mimdsim.kernels.parts import box_of, format_of, parts_of
-from mimdsim.program import Codelet, Field, Term, TileFormula, Variable
+from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, Variable
 
 if TYPE_CHECKING:
     from mimdsim.kernels.builder import Builder
@@ -159,7 +159,7 @@ def sort(k: Builder, keys: Variable) -> None:
             f"sort: rows of '{keys.name}' are cut between tiles; the library's sort of such rows runs as long as the "
             "data needs, which is not modelled: spread the variable along another axis than its last"
         )
-    _on_parts(k, f"sort {keys.name}", _sort(len(keys.shape)), keys, {}, extents={"keys": parts.lengths[:, -1]})
+    _on_parts(k, f"sort {keys.name}", _sort(len(keys.shape)), keys, {})
 
 
 def _on_parts(
@@ -169,12 +169,10 @@ def _on_parts(
     out: Variable,
     operands: dict[str, Variable],
     constants: dict[str, object] | None = None,
-    extents: dict[str, np.ndarray] | None = None,
 ) -> None:
     """One vertex for every part of `out`, on boxes alike of all operands."""
     parts = parts_of(out)
-    given = {"elements": parts.elements, **(extents or {})}
-    k.place(step, codelet, parts.tiles, {"out": out, **operands}, parts.columns, constants=constants, extents=given)
+    k.place(step, codelet, parts.tiles, {"out": out, **operands}, parts.columns, constants=constants)
 
 
 def _same_shape(what: str, one: Variable, other: Variable) -> None:
@@ -201,6 +199,7 @@ def _codelet(
         form="vertex",
         cost=cost,
         code_bytes=code,
+        extents={"elements": Size("out"), "keys": Length("out", axes - 1)},
         **more,
     )
 

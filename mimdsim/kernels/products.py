@@ -17,7 +17,7 @@ from mimdsim.compiler.product_plan import ProductPlan, plan_product
 from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.kernels.elementwise import copy_codelet
 from mimdsim.kernels.parts import FORMATS, Parts, format_of, parts_of
-from mimdsim.program import Codelet, TileFormula, TileMapping, Variable
+from mimdsim.program import Codelet, Length, Size, TileFormula, TileMapping, Variable
 
 if TYPE_CHECKING:
     from mimdsim.kernels.builder import Builder
@@ -82,24 +82,11 @@ def matmul(k: Builder, a: Variable, b: Variable, out: Variable) -> PlannedProduc
     multiply, add = _codelets(dtype, direct, plan.units, plan.channels, unit.coefficient_load_bytes_per_cycle)
     for step in range(plan.steps):
         tiles, columns = place.vertices(step)
-        rows, inner, width = (columns[f"{name}stop"] - columns[f"{name}start"] for name in ("row_", "inner_", ""))
-        k.place(
-            f"multiply {out.name}",
-            multiply,
-            tiles,
-            {"left": left, "right": right, "partial": partial},
-            columns,
-            extents={
-                "positions": width,
-                "out_groups": -(-rows // plan.units),
-                "in_groups": -(-inner // plan.channels),
-                "products": rows * inner * width,
-            },
-        )
+        operands = {"left": left, "right": right, "partial": partial}
+        k.place(f"multiply {out.name}", multiply, tiles, operands, columns)
     if not direct:
-        ends, operands = place.result, {"partial": partial, "total": total}
-        counts: dict[str, Any] = {"outputs": ends.elements, "elements": ends.elements, "partials": place.parts}
-        k.place(f"sum {out.name}", add, ends.tiles, operands, ends.columns, extents=counts)
+        ends = place.result
+        k.place(f"sum {out.name}", add, ends.tiles, {"partial": partial, "total": total}, ends.columns)
     if total is not out:
         _move(k, f"arrange {out.name}", total, out, parts_of(out), transposed=place.result.fastest == 0)
     return found
@@ -133,10 +120,8 @@ def _move(k: Builder, step: str, source: Variable, target: Variable, parts: Part
     assert unit is not None
     dtype = format_of(source)
     channels = unit.channels(dtype)
-    matrices = -(-parts.lengths[:, 0] // TRANSPOSED_ROWS) * -(-parts.lengths[:, 1] // channels)
     codelet = transpose_codelet(dtype, channels) if transposed else copy_codelet(dtype, 2)
-    extents = {"elements": parts.elements, "matrices": matrices}
-    k.place(step, codelet, parts.tiles, {"out": target, "source": source}, parts.columns, extents=extents)
+    k.place(step, codelet, parts.tiles, {"out": target, "source": source}, parts.columns)
 
 
 @lru_cache(maxsize=8)
@@ -144,14 +129,18 @@ def transpose_codelet(dtype: str, channels: int) -> Codelet:
     """A copy that transposes, a matrix for every group of the matrix unit."""
 
     def cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
-        counts, which = np.unique(np.asarray(extents["matrices"]), return_inverse=True)
+        counts, which = np.unique(extents["groups_of_outputs"] * extents["groups_of_inputs"], return_inverse=True)
         shared: dict[str, Any] = {"dtype": dtype, "worker_contexts": worker_contexts}
         each = [transpose_cycles(count, TRANSPOSED_ROWS, channels, **shared) for count in counts.tolist()]
         return np.array(each, np.int64)[which.reshape(-1)]
 
     source = f"PopLibs popsparse Transpose cycle estimator (7eac0f2), a matrix of {TRANSPOSED_ROWS} x {channels} for "
     formula = TileFormula(cycles=cycles, kind="derived", source=f"{source}every group of the matrix unit")
-    return replace(copy_codelet(dtype, 2), name=f"Transpose<{dtype}>", cost=formula, code_bytes=512)
+    groups = {
+        "groups_of_outputs": Length("out", 0, per=TRANSPOSED_ROWS),
+        "groups_of_inputs": Length("out", 1, per=channels),
+    }
+    return replace(copy_codelet(dtype, 2), name=f"Transpose<{dtype}>", cost=formula, code_bytes=512, extents=groups)
 
 
 @lru_cache(maxsize=16)
@@ -166,8 +155,16 @@ def _codelets(dtype: str, direct: bool, units: int, channels: int, load_bytes: i
 
     block = block_product("forward", direct, units, channels, load_bytes)
     cost = product_codelet(dtype, dtype, units, channels, load_bytes).cost
+    parts = {**SUM_PARTS.extents, "outputs": Size("total")}  # as the formula of the sum calls them
     alone: dict[str, Any] = {"form": "vertex", "columns": ()}  # one by one, so that any order of vertices has the bits
     return (
         replace(block, name=f"BlockProduct<{dtype}>", compute=multiply, cost=cost, **alone),
-        replace(SUM_PARTS, name=f"SumParts<{dtype}>", compute=add, cost=sum_codelet(dtype, dtype).cost, **alone),
+        replace(
+            SUM_PARTS,
+            name=f"SumParts<{dtype}>",
+            compute=add,
+            cost=sum_codelet(dtype, dtype).cost,
+            extents=parts,
+            **alone,
+        ),
     )

@@ -23,7 +23,7 @@ from mimdsim.costs.library.reductions import (
     reduce_to_scalar_cycles,
 )
 from mimdsim.kernels.parts import Parts, alike, format_of, parts_of
-from mimdsim.program import Codelet, Field, Term, TileFormula, TileMapping, Variable
+from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, TileMapping, Variable
 
 if TYPE_CHECKING:
     from mimdsim.kernels.builder import Builder
@@ -94,22 +94,8 @@ class _Stages:
             for index in range(taken)
             for which, end in enumerate(("start", "stop"))
         }
-        lengths = boxes[:, :, 1] - boxes[:, :, 0]
-        elements = np.prod(lengths, axis=1, dtype=np.int64)
-        inner = np.prod(lengths[:, taken if axis is None else axis + 1 :], axis=1, dtype=np.int64)
-        self._k.place(
-            f"reduce {self._name}",
-            _reduction(self._op, self._dtype, axis, taken, len(target.shape)),
-            parts.tiles,
-            {"out": target, "source": source},
-            columns,
-            extents={
-                "outputs": parts.elements,
-                "partials": elements // parts.elements,
-                "stride": inner,
-                "elements": elements,
-            },
-        )
+        codelet = _reduction(self._op, self._dtype, axis, taken, len(target.shape))
+        self._k.place(f"reduce {self._name}", codelet, parts.tiles, {"out": target, "source": source}, columns)
 
 
 def _rest(x: Variable, axis: int | None, out: Variable, op: str) -> tuple[int | None, tuple[int, ...]]:
@@ -220,8 +206,9 @@ def _spread(chips: np.ndarray, rest: tuple[int, ...], cuts: int, per_chip: int) 
 
 @lru_cache(maxsize=128)
 def _reduction(op: str, dtype: str, axis: int | None, axes: int, out_axes: int) -> Codelet:
-    """Reduces a box; extent 'stride': elements between one of the reduced axis and the next."""
+    """Reduces a box; extents 'behind ...': the axes after the reduced one, whose product is its stride."""
     ufunc = OPERATIONS[op]
+    behind = {} if axis is None else {f"behind {i}": Length("source", i) for i in range(axis + 1, axes)}
 
     def worker(outputs: int, partials: int, stride: int, vector_bytes: int) -> int:
         formats: dict[str, Any] = {"dtype": dtype, "vector_bytes": vector_bytes}
@@ -232,13 +219,16 @@ def _reduction(op: str, dtype: str, axis: int | None, axes: int, out_axes: int) 
         return int(reduce_strided_cycles(outputs, partials, stride=stride, op=op.upper(), out_dtype=dtype, **formats))
 
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-        loops = np.stack([extents[name] for name in ("outputs", "partials", "stride")], axis=-1)
+        outputs, stride = extents["outputs"], np.ones_like(extents["outputs"])
+        for name in behind:
+            stride = stride * extents[name]
+        loops = np.stack([outputs, extents["elements"] // outputs, stride], axis=-1)
         rows, which = np.unique(loops, axis=0, return_inverse=True)
         each = []
-        for outputs, partials, stride in rows.tolist():
-            share, helpers = -(-outputs // worker_contexts), max(1, min(worker_contexts // outputs, partials))
-            total = worker(share, -(-partials // helpers), stride, vector_bytes)
-            total += worker(share, helpers, stride, vector_bytes) if helpers > 1 else 0
+        for results, partials, apart in rows.tolist():
+            share, helpers = -(-results // worker_contexts), max(1, min(worker_contexts // results, partials))
+            total = worker(share, -(-partials // helpers), apart, vector_bytes)
+            total += worker(share, helpers, apart, vector_bytes) if helpers > 1 else 0
             each.append(worker_contexts * total)
         return np.array(each, np.int64)[which.reshape(-1)]
 
@@ -258,4 +248,5 @@ def _reduction(op: str, dtype: str, axis: int | None, axes: int, out_axes: int) 
         cost=TileFormula(cycles=cycles, kind="derived", source=SOURCE),
         flops=(Term(bundles=1, extents=("elements",)),) if dtype in ("f32", "f16") else (),
         code_bytes=512,
+        extents={"outputs": Size("out"), "elements": Size("source"), **behind},
     )

@@ -17,7 +17,8 @@ from mimdsim.costs.library.slices import multi_slice_cycles, scatter_add_cycles
 from mimdsim.kernels.elementwise import CALL_BYTES, POPOPS, copy
 from mimdsim.kernels.parts import Parts, alike, box_of, format_of, parts_of
 from mimdsim.kernels.reductions import reduce
-from mimdsim.program import Codelet, Field, Term, TileFormula, TileMapping, Variable
+from mimdsim.program import Codelet, Field, Length, Term, TileFormula, TileMapping, Variable
+from mimdsim.program.extents import Extent
 
 if TYPE_CHECKING:
     from mimdsim.kernels.builder import Builder
@@ -83,15 +84,10 @@ def _over_table(
     piece: np.ndarray | int = 0,
 ) -> None:
     """One vertex for every part of the table."""
-    width, rows = parts.lengths[:, 1], np.full(len(parts.tiles), indices.shape[0])
-    k.place(
-        step,
-        codelet,
-        parts.tiles,
-        {**operands, "indices": indices},
-        {**parts.columns, "piece": piece},
-        extents={"elements": width, "offsets": rows},
-    )
+    k.place(step, codelet, parts.tiles, {**operands, "indices": indices}, {**parts.columns, "piece": piece})
+
+
+LOOPS: dict[str, Extent] = {"elements": Length("table", 1), "offsets": Length("indices", 0)}
 
 
 @lru_cache(maxsize=16)
@@ -123,6 +119,7 @@ def _gather(dtype: str, axes: int) -> Codelet:
         form="vertex",
         cost=TileFormula(cycles=cycles, kind="published", source=f"{POPOPS}: MultiSlice, worst case"),
         code_bytes=CALL_BYTES,
+        extents=LOOPS,
     )
 
 
@@ -151,4 +148,5 @@ def _scatter(dtype: str) -> Codelet:
         cost=TileFormula(cycles=cycles, kind="published", source=f"{POPOPS}: MultiUpdateOp ADD, worst case"),
         flops=(Term(bundles=1, extents=("elements", "offsets")),) if dtype in ("f32", "f16") else (),
         code_bytes=CALL_BYTES,
+        extents=LOOPS,
     )

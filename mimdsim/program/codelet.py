@@ -194,12 +194,9 @@ class Codelet:
         if isinstance(extent, Lists):
             if extent.kind not in RECORDED:
                 return f"counts as {extent.kind}; one of {', '.join(kind.__name__ for kind in RECORDED)} is needed"
-            fits = bool(extent.which) == (extent.kind is Hits)
-            return (
-                ""
-                if fits
-                else f"is of {extent.kind.__name__}, which {extent.which}: 'which' is for Hits, which need it"
-            )
+            if bool(extent.which) != (extent.kind is Hits):
+                return f"counts {extent.kind.__name__} of {extent.which}: 'which' is for Hits, which need it"
+            return ""
         if not isinstance(extent, Derived):
             return f"is a {type(extent).__name__}; declare it as Length, Size, Column or Lists"
         if extent.per < 1:

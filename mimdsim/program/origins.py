@@ -1,9 +1,9 @@
 """Whose recorded spikes a vertex reads, and of when: followed through copies and moves to the recorded sequences.
 
 A variable holds the entry of a recorded sequence that it was taken from, or that it goes into later in the timestep.
-Moved is what arrives element by element as it was: by a copy, or by vertices that write integers of the very box they
-read. What a vertex makes of one entry alone is of this entry too (a row of bytes made of ids and counts). Where nothing
-can be said, nothing is: only an extent that contradicts what was followed is told.
+Moved is what arrives element by element as it was: by a copy, or by vertices that write whole numbers of the very box
+they read. What a vertex makes of whole numbers may hold the lists that these did (a row of bytes made of ids, two lists
+in one); what it makes of floats holds none. Where nothing can be said, nothing is.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import numpy as np
 from mimdsim.base.errors import near
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.extents import Recorded
-from mimdsim.program.records import Program, Superstep, Variable, VertexTable
+from mimdsim.program.records import Program, Superstep, VertexTable
 from mimdsim.program.repeats import Body, Repeat
 
 Entry = tuple[str, int]  # a layer, and the timestep counted from the current one
-# what a variable holds: ("at", layer, shift), ("made", number), or ("before", repeat, variable): since the turn before
+# what a variable holds: ("at", layer, shift), ("made", number, ""), or ("before", repeat, variable): since the turn
+# before; None: not known
 Content = tuple[str, int | str, int | str] | None
 NOTHING: frozenset[Entry] = frozenset()
 
@@ -37,12 +38,12 @@ class Origins:
     def __init__(self, program: Program):
         self._program = program
         self._layer_of = {name: layer for layer, names in program.recorded.items() for name in names}
-        self._reads: dict[VertexTable, dict[str, Content]] = {}
+        self._reads: dict[VertexTable, dict[str, Content]] = {}  # whole numbers
         self._writes: dict[VertexTable, list[Content]] = {}
-        self._made_of: dict[Content, tuple[Content, ...]] = {}
+        self._made_of: dict[Content, set[Content]] = {}  # whole numbers
         self._goes_into: dict[Content, set[Content]] = {}
         self._entries: dict[Content, set[Entry]] = {}  # of the recorded sequences that a content is stored in
-        self._ends: dict[int, dict[str, Content]] = {}  # what variables hold at the end of a repeat's turn
+        self._ends: list[dict[str, Content]] = []  # by repeat, what variables hold at the end of its turn
         self._repeats: list[Repeat] = []
         self._walk(program.body, {})
 
@@ -53,19 +54,22 @@ class Origins:
             return ""
         if extent.layer not in recorded:
             known = f"which the program does not record; it records {', '.join(recorded)}"
-            return f"spikes of layer '{extent.layer}', {known}{near(extent.layer, recorded)}"
+            return f"'{extent.layer}', {known}{near(extent.layer, recorded)}"
         wanted = (extent.layer, extent.shift)
-        reads = {name: self._entries_of(content) for name, content in self._reads.get(table, {}).items()}
-        reads = {name: entries for name, entries in reads.items() if entries}
-        if any(wanted in entries for entries in reads.values()):
+        reads = {name: self._lists_in(content) for name, content in self._reads.get(table, {}).items()}
+        found = {name: entries for name, entries in reads.items() if entries}
+        if None in reads.values() or any(wanted in entries for entries in found.values()):
             return ""
-        if reads:
-            name, entries = next(iter(reads.items()))
-            return f"spikes of {_words([wanted])}, but reads '{name}', which holds those of {_words(entries)}"
-        becomes = frozenset().union(*(self._becomes(content) for content in self._writes.get(table, [])))
-        if not becomes or wanted in becomes:
+        writes = self._writes.get(table, [])
+        becomes = NOTHING.union(*(self._becomes(content) for content in writes))
+        lists = NOTHING.union(*(self._entries.get(content, NOTHING) for content in writes))
+        read_as_it_was = any(self._is_list(content) for content in self._reads.get(table, {}).values())
+        if wanted in lists or (wanted in becomes and not read_as_it_was):  # a selection counts what it lists
             return ""
-        return f"spikes of {_words([wanted])}, but what it writes becomes the list of {_words(becomes)}"
+        if found:
+            name, entries = next(iter(found.items()))
+            return f"{_words([wanted])}, but reads '{name}', which holds those of {_words(entries)}"
+        return f"{_words([wanted])}, but what it writes becomes the list of {_words(becomes)}" if becomes else ""
 
     # ---- the walk
 
@@ -73,32 +77,33 @@ class Origins:
         for item in body:
             if isinstance(item, Repeat):
                 number = len(self._repeats)
-                self._repeats.append(item)
                 within: dict[str, Content] = {name: ("before", number, name) for name in _written(item.body)}
+                self._repeats.append(item)
+                self._ends.append(within)
                 self._walk(item.body, within)
-                self._ends[number] = within
                 held.clear()  # entries are counted from the timestep of the repeat
             else:
                 self._step(item, held)
 
     def _step(self, superstep: Superstep, held: dict[str, Content]) -> None:
-        arrived = []
-        for copy in superstep.copies:
-            content = self._read(copy.source, copy.source_shift, held)
-            arrived.append((copy.target, copy.target_shift, content))
+        arrived = [
+            (copy.target, copy.target_shift, self._read(copy.source, copy.source_shift, held))
+            for copy in superstep.copies
+        ]
         for target, shift, content in arrived:
             self._write(target, shift, content, held)
         written: dict[tuple[str, int | None], list[tuple[VertexTable, Content]]] = {}
+        reads: dict[VertexTable, dict[str, Content]] = {}
         for table in superstep.tables:
             fields = table.codelet.fields
-            reads = {
-                item.name: self._read(table.operands[item.name], _shift(item), held) for item in fields if item.reads
+            given = {
+                each.name: self._read(table.operands[each.name], _shift(each), held) for each in fields if each.reads
             }
-            self._reads[table] = {table.operands[name]: content for name, content in reads.items()}
-            self._writes[table] = []
+            reads[table] = {table.operands[name]: content for name, content in given.items()}
+            self._reads[table] = {name: each for name, each in reads[table].items() if self._is_whole_numbers(name)}
             for item in fields:
                 if item.writes:
-                    moved = {reads[other.name] for other in fields if self._moves(table, other, item)}
+                    moved = {given[other.name] for other in fields if self._moves(table, other, item)}
                     place = table.operands[item.name], _shift(item)
                     written.setdefault(place, []).append((table, moved.pop() if len(moved) == 1 else None))
         for (name, shift), parts in written.items():
@@ -106,17 +111,17 @@ class Origins:
             content = contents.pop() if len(contents) == 1 else None
             if content is None:
                 content = ("made", len(self._made_of), "")
-                self._made_of[content] = tuple(each for table, _ in parts for each in self._reads[table].values())
-                for source in self._made_of[content]:
+                self._made_of[content] = {each for table, _ in parts for each in self._reads[table].values()}
+                for source in {each for table, _ in parts for each in reads[table].values()}:
                     self._goes_into.setdefault(source, set()).add(content)
             for table, _ in parts:
-                self._writes[table].append(content)
+                self._writes.setdefault(table, []).append(content)
             self._write(name, shift, content, held)
 
     def _moves(self, table: VertexTable, source: Field, target: Field) -> bool:
-        """Whether a vertex that reads and writes so hands on integers as they are."""
+        """Whether a vertex that reads and writes so hands on whole numbers as they are."""
         one, other = (self._program.variables.get(table.operands[item.name]) for item in (source, target))
-        if one is None or other is None or one.dtype != other.dtype or np.dtype(one.dtype).kind not in "iu":
+        if one is None or other is None or one.dtype != other.dtype or not self._is_whole_numbers(one.name):
             return False
         return source.access == "read" and target.access == "write" and _space(source) == _space(target)
 
@@ -131,31 +136,49 @@ class Origins:
         elif content is not None and self._counts_timesteps(name):
             self._entries.setdefault(content, set()).add((self._layer_of[name], shift))
 
+    def _is_whole_numbers(self, name: str) -> bool:
+        variable = self._program.variables.get(name)
+        return variable is not None and np.dtype(variable.dtype).kind in "iub"
+
     def _counts_timesteps(self, name: str) -> bool:
-        variable: Variable | None = self._program.variables.get(name)
+        variable = self._program.variables.get(name)
         return name in self._layer_of and variable is not None and variable.entries == "timesteps"
 
     # ---- what it says
 
-    def _entries_of(self, content: Content, seen: tuple[Content, ...] = ()) -> frozenset[Entry]:
-        """The entries of recorded sequences that a content is, or is made of alone."""
-        if content is None or content in seen:
+    def _lists_in(self, content: Content, seen: tuple[Content, ...] = ()) -> frozenset[Entry] | None:
+        """The recorded entries that a content may hold; None: any."""
+        if content is None:
+            return None
+        if content in seen:
             return NOTHING
-        found = frozenset(self._entries.get(content, ()))
+        found = NOTHING.union(self._entries.get(content, ()))
         kind, first, second = content
         if kind == "at":
             return found | {(str(first), int(second))}
         if kind == "before":
             repeat = self._repeats[int(first)]
-            if repeat.segment > 1:
-                return found
-            later = -1 if not repeat.reverse else 1  # what was at t is one timestep behind in the next turn
-            end = self._entries_of(self._ends[int(first)].get(str(second)), (*seen, content))
+            end = self._lists_in(self._ends[int(first)].get(str(second)), (*seen, content))
+            if end is None or repeat.segment > 1:
+                return None
+            later = 1 if repeat.reverse else -1  # what was at t is one timestep behind in the next turn
             return found | {(layer, shift + later) for layer, shift in end}
         if found:
             return found
-        parts = [self._entries_of(part, (*seen, content)) for part in self._made_of[content]]
-        return frozenset.intersection(*parts) if parts else NOTHING
+        for source in self._made_of[content]:
+            more = self._lists_in(source, (*seen, content))
+            if more is None:
+                return None
+            found |= more
+        return found
+
+    def _is_list(self, content: Content) -> bool:
+        """Whether it is a recorded entry itself, now or some turns ago."""
+        seen: set[Content] = set()
+        while content is not None and content[0] == "before" and content not in seen | self._entries.keys():
+            seen.add(content)
+            content = self._ends[int(content[1])].get(str(content[2]))
+        return content is not None and (content[0] == "at" or content in self._entries)
 
     def _becomes(self, content: Content) -> frozenset[Entry]:
         """The recorded entries that a content goes into first, within the timestep."""
@@ -163,14 +186,11 @@ class Origins:
         open_, seen = [content], {content}
         while open_:
             now = open_.pop()
-            entries = self._entries.get(now)
-            if entries:
-                found |= entries
-                continue
-            for later in self._goes_into.get(now, ()):
-                if later not in seen:
-                    seen.add(later)
-                    open_.append(later)
+            entries = self._entries.get(now, set())
+            found |= entries
+            later = self._goes_into.get(now, set()) - seen if not entries else set()
+            seen |= later
+            open_ += later
         return frozenset(found)
 
 

@@ -118,6 +118,7 @@ def check_extents(program: Program, superstep: Superstep, table: VertexTable) ->
         text = _otherwise(table, extent, declared) if isinstance(declared, Lists) else ""
         if not text and isinstance(extent, RECORDED):
             text = origins_of(program).disagrees(table, extent)
+            text = f"spikes of {text}" if text else ""
         texts += [f"counts in its extent '{name}' {text}"] if text else []
     return [of_vertex(EXTENTS_FOLLOW, superstep, table, 0, text) for text in texts]
 
