@@ -1,8 +1,9 @@
 """What a mutant changes, decided without the checker.
 
-A value is changed when an output, or a variable that is written and kept, differs after any of several runs (training steps) carried
-on from several draws, on tiles with memories of their own (`tiles`): garbage, and the order of the vertices, differ
-from draw to draw, so that what depends on either differs too. What no machine does counts as a changed value.
+A value is changed when an output, or a variable that is written and kept, differs after any of several runs (training
+steps) carried on from several draws, on tiles with memories of their own (`tiles`): garbage, and the order of the
+vertices, differ from draw to draw, so that what depends on either differs too. What no machine does counts as a changed
+value.
 """
 
 from __future__ import annotations
