@@ -53,7 +53,7 @@ def with_table(program: Program, step: Superstep, old: VertexTable, new: VertexT
 
 
 def planned(program: Program, draw: Draw) -> Program:
-    """With exchanges planned where they can be: every other time all anew, else where there is none, as a check does."""
+    """With exchanges planned, if they can be: every other time all anew, else where there is none, as a check does."""
     every = draw.random() < 0.5
     try:
         new = iter(steps_of(plan_exchanges(program)))
