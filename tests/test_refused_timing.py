@@ -1,4 +1,4 @@
-"""Timing refuses what no machine could run: unplanned exchanges, changed tallies, over-full tiles; turns are counted."""
+"""Timing refuses what no machine could run: unplanned exchanges, changed tallies, over-full tiles; turns are timed."""
 
 from __future__ import annotations
 
