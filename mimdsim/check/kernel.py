@@ -85,6 +85,8 @@ def check_kernel(
     program = called("build(machine)", build, on)
     if not isinstance(program, Program):
         raise DescriptionError("build(machine)", [f"must return a Program, returned {type(program).__name__}"])
+    if not program.outputs:
+        raise DescriptionError("build(machine)", ["returns a program without outputs; name one with Kernel.output"])
     if draws < 1:
         raise DescriptionError("check_kernel", [f"draws = {draws}: values need at least one"])
     try:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, suggest
-from mimdsim.check.last_writer import last_writer
+from mimdsim.check.last_writer import last_writer, way_to
 from mimdsim.check.user_code import called
 from mimdsim.program import Program
 from mimdsim.program.rows import describe_box
@@ -132,6 +132,7 @@ def first_wrong(
             return (
                 f"{last_writer(program, variable, where)} leaves {box} = {_number(held[where])}, {whose} "
                 f"{_number(expected[where])}; {int(wrong.sum()):,} of {wrong.size:,} elements of '{name}' are wrong"
+                f"{way_to(program, variable)}"
             )
     return ""
 

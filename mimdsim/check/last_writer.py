@@ -11,6 +11,7 @@ from mimdsim.program import Program, Superstep, VertexTable
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.problems import vertex_name
 from mimdsim.program.rows import boxes_of
+from mimdsim.program.written import written_by
 
 
 def last_writer(program: Program, variable: str, where: tuple[int, ...]) -> str:
@@ -59,3 +60,26 @@ def _rows_with(program: Program, table: VertexTable, field: Field, variable: str
     boxes = boxes_of(table, field, program.variables[variable])
     element = np.array(where[len(where) - boxes.shape[1] :])
     return np.flatnonzero(((boxes[:, :, 0] <= element) & (element < boxes[:, :, 1])).all(axis=1))
+
+
+MOST_NAMED = 8  # supersteps on the way to a value
+
+
+def way_to(program: Program, variable: str) -> str:
+    """`; made of what 'multiply 0' and 'add' write`: the supersteps that a variable's values come from, the last first.
+
+    Nothing where it is made of inputs alone, by the superstep that is named anyway.
+    """
+    supersteps = [superstep for superstep, _, _ in program.supersteps()]
+    wanted, names = {variable}, []
+    for superstep in reversed(supersteps):
+        if wanted.isdisjoint(written_by(superstep)):
+            continue
+        wanted |= {copy.source for copy in superstep.copies}
+        wanted |= {
+            table.operands[item.name] for table in superstep.tables for item in table.codelet.fields if item.reads
+        }
+        names.append(superstep.name)
+    before = [f"'{name}'" for name in dict.fromkeys(names[1:])]
+    more = " and earlier ones" if len(before) > MOST_NAMED else ""
+    return f"; made of what {', '.join(before[:MOST_NAMED])}{more} left" if before else ""

@@ -15,6 +15,7 @@ from mimdsim.graph import SparseSpikes
 from mimdsim.program import Program, Superstep, VertexTable
 from mimdsim.program.problems import vertex_name
 from mimdsim.program.rows import boxes_of, describe_box
+from mimdsim.program.written import written_by
 
 RELATIVE_TOLERANCE = 1e-5
 # graph values that are gradients at listed ids: of synapses, of a neuron onto itself, and their sums
@@ -100,7 +101,7 @@ def compare(
     beside = _Beside(subject.program, reference)
     for superstep, t in steps:
         if beside.reach(superstep, t, found):
-            for name in _written(superstep):
+            for name in written_by(superstep):
                 if name not in reference.arrays:
                     continue
                 found.compared += 1
@@ -126,14 +127,6 @@ def compare(
                 found.decided = f"{wrong} (the interpreter's '{value}')"
                 return found
     return found
-
-
-def _written(superstep: Superstep) -> list[str]:
-    """Variables that a superstep writes."""
-    names = [copy.target for copy in superstep.copies]
-    for table in superstep.tables:
-        names += [table.operands[item.name] for item in table.codelet.fields if item.writes]
-    return list(dict.fromkeys(names))
 
 
 def _whole(meaning: dict[str, Any], value: str) -> np.ndarray | None:

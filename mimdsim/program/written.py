@@ -49,7 +49,7 @@ def check_written(program: Program) -> list[Problem]:
                 problems.append(problem)
                 write.held.forget()
         left[id(superstep)] = [one for one in reads if one.may_matter], [one for one in writes if one.may_matter]
-    return problems + _outputs(program, held)
+    return problems + _never_written(program, held) + _outputs(program, held)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -66,6 +66,8 @@ class _Held:
     masks: dict[int, np.ndarray] = field(default_factory=dict)
     told: bool = False
     loaded: bool = False
+    writers: tuple[str, ...] = ()  # supersteps, in program order
+    source: str = ""  # what a copy brought here without it having been written
     leant: dict[int, np.ndarray] = field(default_factory=dict)
 
     @cached_property
@@ -92,6 +94,13 @@ class _Held:
             self.masks.pop(entry, None)
         else:
             self.masks[entry] = mask
+
+    def advice(self) -> str:
+        """Who writes it otherwise, and what to do."""
+        copied = f"; a copy brings it from '{self.source}', where nothing wrote it" if self.source else ""
+        others = f"; superstep '{self.writers[0]}' writes " if self.writers else ""
+        others += "others of it" if self.writers and self.masks else "it later" if self.writers else ""
+        return f"{copied}{others}; write it in an earlier superstep, let the host give it (inputs) or load it (values)"
 
     def describe(self, entry: int, element: int) -> str:
         """`dw[3, 7]`, with the entry where there is one."""
@@ -189,8 +198,8 @@ class _Access:
         run = int(np.flatnonzero(before[stop] > before[start])[0])
         element = int(start[run]) + int(np.argmax(lacking[start[run] : stop[run]]))
         text = (
-            f"reads {self.held.describe(entry, element)} in timestep {t}, which nothing has written before; "
-            "write it in an earlier superstep, let the host give it (inputs) or load it (values)"
+            f"reads {self.held.describe(entry, element)} in timestep {t}, which nothing has written before"
+            f"{self.held.advice()}"
         )
         return of_vertex(READ_RULE, superstep, self.table, int(rows[of[run]]), text)
 
@@ -208,7 +217,10 @@ def _held(program: Program) -> dict[str, _Held]:
     lasting = (name for name, one in program.variables.items() if one.values is not None and one.persistent)
     given = {*program.inputs.values(), *lasting}
     timed: set[str] = set()
+    writers: dict[str, dict[str, None]] = {}
     for superstep, _, _ in program.supersteps():
+        for name in written_by(superstep):
+            writers.setdefault(name, {})[superstep.name] = None
         for table in superstep.tables:
             timed |= {table.operands[item.name] for item in table.codelet.fields if now_shift(item.box[0]) is not None}
         for copy in superstep.copies:
@@ -220,10 +232,42 @@ def _held(program: Program) -> dict[str, _Held]:
             timed=name in timed,  # what has no elements lacks none
             whole=np.full(variable.shape[0] if name in timed else 1, 0 in variable.shape),
             loaded=variable.values is not None,
+            writers=tuple(writers.get(name, ())),
         )
         for name, variable in program.variables.items()
         if name not in given
     }
+
+
+def written_by(superstep: Superstep) -> list[str]:
+    """Variables that a superstep writes."""
+    names = [copy.target for copy in superstep.copies]
+    for table in superstep.tables:
+        names += [table.operands[item.name] for item in table.codelet.fields if item.writes and table.vertices]
+    return list(dict.fromkeys(names))
+
+
+def _never_written(program: Program, held: dict[str, _Held]) -> list[Problem]:
+    """Reads and copies of variables that nothing ever writes, where which elements are read is not known."""
+    problems = []
+    for superstep, _, _ in program.supersteps():
+        for copy in superstep.copies:
+            if _is_never_written(held.get(copy.source)):
+                held[copy.source].told = True
+                text = f"copies '{copy.source}' to '{copy.target}', which no superstep writes"
+                problems.append(at_large(READ_RULE, f"superstep '{superstep.name}': {text}", superstep.name))
+        for table in superstep.tables:
+            for item in table.codelet.fields:
+                one = held.get(table.operands[item.name])
+                if item.reads and item.in_part and table.vertices and one is not None and _is_never_written(one):
+                    one.told = True
+                    text = f"reads '{one.variable.name}', which no superstep writes"
+                    problems.append(of_vertex(READ_RULE, superstep, table, 0, text))
+    return problems
+
+
+def _is_never_written(one: _Held | None) -> bool:
+    return one is not None and not (one.writers or one.loaded or one.told or one.whole.all())
 
 
 def _accesses(program: Program, superstep: Superstep, held: dict[str, _Held]) -> tuple[list[_Access], list[_Access]]:
@@ -262,6 +306,7 @@ def _hand_on(copy: Copy, held: dict[str, _Held], t: int) -> None:
     if source.whole[here.start : here.stop].all():
         target.whole[there.start : there.stop] = True
         return
+    target.source = source.source or copy.source
     written = np.concatenate([source.written(entry) for entry in here])
     for entry, mask in zip(there, np.split(written, max(len(there), 1)), strict=False):
         target.add(entry, mask)
@@ -280,8 +325,10 @@ def _outputs(program: Program, held: dict[str, _Held]) -> list[Problem]:
         first = 0 if masks[0] is None else int(np.flatnonzero(~masks[0])[0])
         text = (
             f"output '{value}': {missing} of {int(np.prod(one.variable.shape))} elements of '{name}' are written by "
-            f"nothing, the first is {one.describe(int(lacking[0]), first)}; let a vertex write them, or make '{name}' "
-            "an input of the program too"
+            f"nothing, the first is {one.describe(int(lacking[0]), first)}"
+            + (f"; superstep '{one.writers[-1]}' writes the others" if one.writers and len(masks) else "")
+            + (f"; a copy brings it from '{one.source}', where nothing wrote it" if one.source else "")
+            + f"; let a vertex write them, or make '{name}' an input of the program too"
         )
         problems.append(at_large(OUTPUT_RULE, text))
     return problems
