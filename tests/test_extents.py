@@ -150,7 +150,7 @@ def test_another_box_is_another_extent() -> None:
         (Length("block", 1, per=0), "counts 0 a turn; at least 1 fits one"),
         (Length("block", 1, after="last"), "is counted after 'last', which is no constant of it"),
         (Column("row"), "follows from column 'row', which compute does not get"),
-        (Lists(Size), "one of Spikes, Listed, SpikesOver, Hits, Within is needed"),  # type: ignore[arg-type]
+        (Lists(Size), "one of Spikes, Listed, SpikesOver, Hits, Within, Turns is needed"),  # type: ignore[arg-type]
         (Lists(Hits), "'which' is for Hits, which need it"),
         (Lists(Listed, ("listed",)), "'which' is for Hits, which need it"),
         (np.ones(2), "is a ndarray; declare it as Length, Size, Column or Lists"),
@@ -163,7 +163,7 @@ def test_a_declaration_of_what_is_not_there_is_refused(extent: Any, pattern: str
 
 
 def test_what_the_codelet_declares_no_table_gives() -> None:
-    with pytest.raises(ValueError, match=r"table of 'Walk' \(\): the codelet declares what extent\(s\) \['turns'\]"):
+    with pytest.raises(ValueError, match=r"table of 'Walk': the codelet declares what extent\(s\) \['turns'\]"):
         program(codelet("turns", turns=Size("out")), turns=np.ones(2, np.int64))
     given = only_table(program(codelet("turns"), turns=np.ones(2, np.int64)))
     with pytest.raises(ValueError, match="leave them out of the table"):
@@ -227,7 +227,7 @@ def test_sizes_are_those_of_the_boxes_that_the_planner_and_the_verifier_see(spik
                     item = table.codelet.field(extent.field)
                     boxes = boxes_of(table, item, made.variables[table.operands[item.name]])
                     elements = (boxes[:, :, 1] - boxes[:, :, 0]).prod(axis=1)
-                    found = extents_of(made.variables, table)[name]
+                    found = extents_of(made, table)[name]
                     np.testing.assert_array_equal(found, -(-elements // extent.per))
                     seen.add(table.codelet.name)
     assert among in seen

@@ -239,7 +239,7 @@ def left_out(start: list[int], stop: list[int]) -> tuple[str, ...]:
 def test_an_output_that_is_written_in_part_is_reported() -> None:
     assert left_out([0, 4, 6, 9], [3, 6, 8, 12]) == (
         "output 'taken': 2 of 12 elements of 'new' are written by nothing, the first is new[3]; "
-        "let a vertex write them, or make 'new' an input of the program too",
+        "superstep 'take' writes the others; let a vertex write them, or make 'new' an input of the program too",
     )
     assert "1 of 12 elements of 'new' are written by nothing, the first is new[0]" in left_out(
         [1, 3, 6, 9], [3, 6, 9, 12]

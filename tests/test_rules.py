@@ -353,7 +353,8 @@ def copying(source: tuple[int, ...], target: tuple[int, ...], times: int = 0, **
         for name, shape, tile in (("x", source, 0), ("y", target, 1))
     ]
     superstep = step(copies=(Copy(source="x", target="y", **shifts),))
-    return program(held, Repeat(times=times, body=(superstep,)) if times else superstep)
+    made = program(held, Repeat(times=times, body=(superstep,)) if times else superstep)
+    return replace(made, inputs={"x": "x"})
 
 
 @pytest.mark.parametrize(
@@ -459,7 +460,7 @@ WHOLE = [variable(name, (4,), TileMapping.on(0, 0, 4)) for name in "xyz"]
         ((step(copies=(Copy(source="x", target="y"),)), filling("x")), ""),  # what is copied and not read harms nobody
         ((step(copies=(Copy(source="x", target="y"),)), filling("x"), taking_from("y", "z")), "superstep 'take y'"),
         ((filling("z"), step(copies=(Copy(source="z", target="x"),)), taking_from("x", "y")), ""),
-        ((taking_from("x", "z"), step(copies=(Copy(source="y", target="x"),))), "superstep 'take x'"),
+        ((taking_from("x", "z"), step(copies=(Copy(source="z", target="x"),))), "superstep 'take x'"),
         ((taking_from("x", "y"),), "superstep 'take x'"),
     ],
 )
@@ -467,6 +468,7 @@ def test_what_is_read_has_been_written(body: tuple[Superstep | Repeat, ...], sai
     found = [message for rule, message in problems(program(WHOLE, *body)) if rule == "what is read was written"]
     assert [message.startswith(said) for message in found] == ([True] if said else [])
     for message in found:
-        assert "in timestep 0, which nothing has written before; write it in an earlier superstep" in message
+        assert "in timestep 0, which nothing has written before; " in message
+        assert "; write it in an earlier superstep, let the host give it" in message
     given = replace(program(WHOLE, *body), inputs={"x": "x"})
     assert "what is read was written" not in rules(given)

@@ -18,6 +18,7 @@ from mimdsim.program.rows import boxes_of, describe_box
 from mimdsim.program.written import written_by
 
 RELATIVE_TOLERANCE = 1e-5
+LEAST = 1e-8  # what is smaller throughout is what rounding leaves of sums that cancel
 # graph values that are gradients at listed ids: of synapses, of a neuron onto itself, and their sums
 LISTED_GRADIENT = re.compile(r"(.*\.d_(input|own)|d\.spikes\..*\.sum)(\.\d+)?")
 
@@ -155,7 +156,7 @@ def wrong_elements(held: np.ndarray, expected: np.ndarray, scale: float = 0.0) -
         return other
     largest = float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))) or 1.0
     with np.errstate(invalid="ignore"):
-        near = (np.abs(held - expected) <= RELATIVE_TOLERANCE * (scale or largest)) | (held == expected)
+        near = (np.abs(held - expected) <= RELATIVE_TOLERANCE * max(scale or largest, LEAST)) | (held == expected)
     wrong: np.ndarray = ~(near | (np.isnan(held) & np.isnan(expected)))
     return wrong
 

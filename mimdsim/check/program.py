@@ -19,9 +19,9 @@ import numpy as np
 
 from mimdsim.base.errors import DescriptionError, MappingError, MimdsimError, raised_at
 from mimdsim.base.units import show_bytes
-from mimdsim.check.draws import DRAWS, drawn_inputs, graph_inputs
+from mimdsim.check.draws import DRAWS, UNKNOWN, drawn_inputs, graph_inputs
 from mimdsim.check.interface import interface_problems
-from mimdsim.check.lockstep import RELATIVE_TOLERANCE, Trace, compare
+from mimdsim.check.lockstep import LEAST, RELATIVE_TOLERANCE, Trace, compare
 from mimdsim.check.outputs import wrong_output
 from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exchanges
 from mimdsim.functional import Executor
@@ -206,8 +206,8 @@ class _Gradients:
         for parameter, name in self.names.items():
             held, expected = subject.read(name).astype(np.float64), np.asarray(meaning[name], np.float64)
             largest = float(np.abs(expected).max())
-            self.sizes |= {parameter: largest} if largest else {}
-            error = float(np.abs(held - expected).max() / (largest or 1.0))
+            self.sizes[parameter] = max(largest, self.sizes.get(parameter, 0.0)) or UNKNOWN
+            error = float(np.abs(held - expected).max() / max(largest, LEAST))
             self.errors[parameter] = max(error, self.errors.get(parameter, 0.0))
             norm = float(np.linalg.norm(held) * np.linalg.norm(expected))
             if norm:

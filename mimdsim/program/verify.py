@@ -38,7 +38,7 @@ from mimdsim.program.rows import (
     takes_timestep,
 )
 from mimdsim.program.trips import check_extents
-from mimdsim.program.written import check_written
+from mimdsim.program.written import check_writers, check_written
 
 MAX_PROBLEMS = 20
 _SOUND: WeakSet[Program] = WeakSet()  # programs that were verified, and keep all rules
@@ -61,7 +61,7 @@ def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
             if len(problems) >= MAX_PROBLEMS:
                 return tuple(problems[:MAX_PROBLEMS])
     if not problems:  # what lies inside its variables and does not meet can be counted and followed
-        problems += check_written(program)
+        problems += check_written(program) or check_writers(program)
         for superstep, _, _ in program.supersteps():
             for table in superstep.tables:
                 problems += check_extents(program, superstep, table)

@@ -22,6 +22,7 @@ from mimdsim.program.rows import bounds_of, boxes_of, describe_box
 READ_RULE = "what is read was written"
 OUTPUT_RULE = "outputs are written whole"
 STALE_RULE = "loaded values stay"
+WRITER_RULE = "what is read is written by something"
 
 
 def check_written(program: Program) -> list[Problem]:
@@ -49,7 +50,7 @@ def check_written(program: Program) -> list[Problem]:
                 problems.append(problem)
                 write.held.forget()
         left[id(superstep)] = [one for one in reads if one.may_matter], [one for one in writes if one.may_matter]
-    return problems + _never_written(program, held) + _outputs(program, held)
+    return problems + _outputs(program, held)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -95,12 +96,15 @@ class _Held:
         else:
             self.masks[entry] = mask
 
-    def advice(self) -> str:
-        """Who writes it otherwise, and what to do."""
-        copied = f"; a copy brings it from '{self.source}', where nothing wrote it" if self.source else ""
-        others = f"; superstep '{self.writers[0]}' writes " if self.writers else ""
-        others += "others of it" if self.writers and self.masks else "it later" if self.writers else ""
-        return f"{copied}{others}; write it in an earlier superstep, let the host give it (inputs) or load it (values)"
+    def advice(self, reader: str) -> str:
+        """Who writes it otherwise than the superstep that reads it, and what to do."""
+        writers = [name for name in self.writers if name != reader]
+        known = ""
+        if self.source:
+            known = f"; a copy brings it from '{self.source}', where nothing wrote it"
+        elif writers:
+            known = f"; superstep '{writers[0]}' writes {'others of it' if self.masks else 'it later'}"
+        return f"{known}; write it in an earlier superstep, let the host give it (inputs) or load it (values)"
 
     def describe(self, entry: int, element: int) -> str:
         """`dw[3, 7]`, with the entry where there is one."""
@@ -199,7 +203,7 @@ class _Access:
         element = int(start[run]) + int(np.argmax(lacking[start[run] : stop[run]]))
         text = (
             f"reads {self.held.describe(entry, element)} in timestep {t}, which nothing has written before"
-            f"{self.held.advice()}"
+            f"{self.held.advice(superstep.name)}"
         )
         return of_vertex(READ_RULE, superstep, self.table, int(rows[of[run]]), text)
 
@@ -247,22 +251,23 @@ def written_by(superstep: Superstep) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _never_written(program: Program, held: dict[str, _Held]) -> list[Problem]:
-    """Reads and copies of variables that nothing ever writes, where which elements are read is not known."""
+def check_writers(program: Program) -> list[Problem]:
+    """Copies and partial reads (`Field.in_part`) of variables that nothing ever writes; other reads are walked."""
     problems = []
+    held = _held(program)
     for superstep, _, _ in program.supersteps():
         for copy in superstep.copies:
             if _is_never_written(held.get(copy.source)):
                 held[copy.source].told = True
                 text = f"copies '{copy.source}' to '{copy.target}', which no superstep writes"
-                problems.append(at_large(READ_RULE, f"superstep '{superstep.name}': {text}", superstep.name))
+                problems.append(at_large(WRITER_RULE, f"superstep '{superstep.name}': {text}", superstep.name))
         for table in superstep.tables:
             for item in table.codelet.fields:
                 one = held.get(table.operands[item.name])
                 if item.reads and item.in_part and table.vertices and one is not None and _is_never_written(one):
                     one.told = True
                     text = f"reads '{one.variable.name}', which no superstep writes"
-                    problems.append(of_vertex(READ_RULE, superstep, table, 0, text))
+                    problems.append(of_vertex(WRITER_RULE, superstep, table, 0, text))
     return problems
 
 
