@@ -450,8 +450,9 @@ def copies_between(*moves: tuple[int, int], chips: int = 3, tiles: int = 2, nbyt
             )
         copies.append(Copy(source=names[0], target=names[1]))
     step = Superstep(name="move", op="copy", phase="forward", stage="move", copies=tuple(copies))
+    given = {copy.source: copy.source for copy in copies}
     program = Program(
-        tiles=chips * tiles, variables=variables, body=(step,), layers=(), inputs={}, outputs={}, chips=chips
+        tiles=chips * tiles, variables=variables, body=(step,), layers=(), inputs=given, outputs={}, chips=chips
     )
     return plan_exchanges(program)
 
