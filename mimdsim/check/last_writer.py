@@ -9,9 +9,9 @@ import numpy as np
 
 from mimdsim.program import Program, Superstep, VertexTable
 from mimdsim.program.codelet import Field, now_shift
+from mimdsim.program.held import written_by
 from mimdsim.program.problems import vertex_name
 from mimdsim.program.rows import boxes_of
-from mimdsim.program.written import written_by
 
 
 def last_writer(program: Program, variable: str, where: tuple[int, ...]) -> str:

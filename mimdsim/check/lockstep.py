@@ -13,9 +13,9 @@ from mimdsim.functional import Executor
 from mimdsim.functional.strict import is_poison
 from mimdsim.graph import SparseSpikes
 from mimdsim.program import Program, Superstep, VertexTable
+from mimdsim.program.held import written_by
 from mimdsim.program.problems import vertex_name
 from mimdsim.program.rows import boxes_of, describe_box
-from mimdsim.program.written import written_by
 
 RELATIVE_TOLERANCE = 1e-5
 LEAST = 1e-8  # what is smaller throughout is what rounding leaves of sums that cancel

@@ -15,9 +15,10 @@ import numpy as np
 
 from mimdsim.numerics import pieces
 from mimdsim.program.codelet import Field, now_shift
+from mimdsim.program.held import Held, held_variables
 from mimdsim.program.problems import Problem, at_large, of_vertex
-from mimdsim.program.records import Copy, Program, Superstep, Variable, VertexTable
-from mimdsim.program.rows import bounds_of, boxes_of, describe_box
+from mimdsim.program.records import Copy, Program, Superstep, VertexTable
+from mimdsim.program.rows import bounds_of, boxes_of
 
 READ_RULE = "what is read was written"
 OUTPUT_RULE = "outputs are written whole"
@@ -30,12 +31,12 @@ def check_written(program: Program) -> list[Problem]:
 
     Expects a program that keeps the other rules.
     """
-    held = _held(program)
+    held = held_variables(program)
     left = {id(step): _accesses(program, step, held) for step, _, _ in program.supersteps()}
     problems: list[Problem] = []
     for superstep, t in program.turns():
         for copy in superstep.copies:
-            _hand_on(copy, held, t)
+            problems += _hand_on(superstep, copy, held, t)
         reads, writes = left[id(superstep)]
         if not reads and not writes:
             continue
@@ -54,73 +55,13 @@ def check_written(program: Program) -> list[Problem]:
 
 
 @dataclass(kw_only=True, eq=False)
-class _Held:
-    """What is written of a variable: entries that are whole, and a mask of the elements of those that are in part.
-
-    timed: the first axis counts entries, of which some vertex takes one at a time. loaded: it is loaded with values
-    once, and what of it is changed must not be read before (`leant` on), as a second run would find it changed.
-    """
-
-    variable: Variable
-    timed: bool
-    whole: np.ndarray
-    masks: dict[int, np.ndarray] = field(default_factory=dict)
-    told: bool = False
-    loaded: bool = False
-    writers: tuple[str, ...] = ()  # supersteps, in program order
-    source: str = ""  # what a copy brought here without it having been written
-    leant: dict[int, np.ndarray] = field(default_factory=dict)
-
-    @cached_property
-    def shape(self) -> tuple[int, ...]:
-        return self.variable.shape[1:] if self.timed else self.variable.shape
-
-    @cached_property
-    def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
-
-    def forget(self) -> None:
-        """Take everything for written from now on."""
-        self.whole[:], self.told = True, True
-
-    def written(self, entry: int) -> np.ndarray:
-        """bool[elements]"""
-        return np.ones(self.size, bool) if self.whole[entry] else self.masks.get(entry, np.zeros(self.size, bool))
-
-    def add(self, entry: int, mask: np.ndarray | None) -> None:
-        """Elements that are written too; None: all."""
-        mask = None if mask is None or self.whole[entry] else mask | self.written(entry)
-        if mask is None or mask.all():
-            self.whole[entry] = True
-            self.masks.pop(entry, None)
-        else:
-            self.masks[entry] = mask
-
-    def advice(self, reader: str) -> str:
-        """Who writes it otherwise than the superstep that reads it, and what to do."""
-        writers = [name for name in self.writers if name != reader]
-        known = ""
-        if self.source:
-            known = f"; a copy brings it from '{self.source}', where nothing wrote it"
-        elif writers:
-            known = f"; superstep '{writers[0]}' writes {'others of it' if self.masks else 'it later'}"
-        return f"{known}; write it in an earlier superstep, let the host give it (inputs) or load it (values)"
-
-    def describe(self, entry: int, element: int) -> str:
-        """`dw[3, 7]`, with the entry where there is one."""
-        where = [int(index) for index in np.unravel_index(element, self.shape)]
-        where = [entry, *where] if self.timed else where
-        return describe_box(self.variable.name, np.array([[index, index + 1] for index in where]))
-
-
-@dataclass(kw_only=True, eq=False)
 class _Access:
     """What a field of a table touches of a variable; shift None: all entries.
 
     seen: the entries it has touched; as nothing is ever unwritten, each is looked at once.
     """
 
-    held: _Held
+    held: Held
     shift: int | None
     item: Field
     table: VertexTable
@@ -137,7 +78,7 @@ class _Access:
             touched, lacking = self._touched(entry), ~self.held.written(entry)
             lacking = lacking if touched is None else lacking & touched
             if self.held.loaded:
-                self.held.leant[entry] = self.held.leant.get(entry, False) | lacking
+                self.held.lean(entry, lacking)
             elif lacking.any():
                 return self._problem(superstep, t, entry, lacking)
         return None
@@ -145,20 +86,14 @@ class _Access:
     def note(self, superstep: Superstep, t: int) -> Problem | None:
         """That it is written; what is wrong where a loaded value that was read is changed."""
         for entry in self._fresh(t):
-            touched, leant = self._touched(entry), self.held.leant.get(entry)
-            if leant is not None and (leant if touched is None else leant & touched).any():
-                name = self.held.variable.name
-                text = (
-                    f"changes '{name}', which is loaded with values once and has been read: a second run would begin "
-                    "with what the first one left; write its first values in a superstep, or make it persistent if it "
-                    "is to be kept"
-                )
-                return of_vertex(STALE_RULE, superstep, self.table, 0, text)
+            touched = self._touched(entry)
+            if self.held.is_leant(entry, touched):
+                return of_vertex(STALE_RULE, superstep, self.table, 0, _changes(self.held.variable.name))
             self.held.add(entry, touched)
         return None
 
     def _fresh(self, t: int) -> Iterator[int]:
-        for entry in _entries(self.held, self.shift, t):
+        for entry in self.held.entries(self.shift, t):
             if not self.held.whole[entry] and entry not in self.seen:
                 self.seen.add(entry)
                 yield entry
@@ -208,53 +143,10 @@ class _Access:
         return of_vertex(READ_RULE, superstep, self.table, int(rows[of[run]]), text)
 
 
-def _entries(held: _Held, shift: int | None, t: int) -> range:
-    """The entries that "@t" and a shift name in a timestep (None: all); what lies before the first is never written."""
-    if not held.timed or shift is None:
-        return range(len(held.whole))
-    entry = held.variable.entry(t, shift)
-    return range(entry, entry + 1) if entry >= 0 else range(0)
-
-
-def _held(program: Program) -> dict[str, _Held]:
-    """Of every variable that is not defined from the start, or not for every run."""
-    lasting = (name for name, one in program.variables.items() if one.values is not None and one.persistent)
-    given = {*program.inputs.values(), *lasting}
-    timed: set[str] = set()
-    writers: dict[str, dict[str, None]] = {}
-    for superstep, _, _ in program.supersteps():
-        for name in written_by(superstep):
-            writers.setdefault(name, {})[superstep.name] = None
-        for table in superstep.tables:
-            timed |= {table.operands[item.name] for item in table.codelet.fields if now_shift(item.box[0]) is not None}
-        for copy in superstep.copies:
-            timed |= {copy.source} if copy.source_shift is not None else set()
-            timed |= {copy.target} if copy.target_shift is not None else set()
-    return {
-        name: _Held(
-            variable=variable,
-            timed=name in timed,  # what has no elements lacks none
-            whole=np.full(variable.shape[0] if name in timed else 1, 0 in variable.shape),
-            loaded=variable.values is not None,
-            writers=tuple(writers.get(name, ())),
-        )
-        for name, variable in program.variables.items()
-        if name not in given
-    }
-
-
-def written_by(superstep: Superstep) -> list[str]:
-    """Variables that a superstep writes."""
-    names = [copy.target for copy in superstep.copies]
-    for table in superstep.tables:
-        names += [table.operands[item.name] for item in table.codelet.fields if item.writes and table.vertices]
-    return list(dict.fromkeys(names))
-
-
 def check_writers(program: Program) -> list[Problem]:
     """Copies and partial reads (`Field.in_part`) of variables that nothing ever writes; other reads are walked."""
     problems = []
-    held = _held(program)
+    held = held_variables(program)
     for superstep, _, _ in program.supersteps():
         for copy in superstep.copies:
             if _is_never_written(held.get(copy.source)):
@@ -271,11 +163,11 @@ def check_writers(program: Program) -> list[Problem]:
     return problems
 
 
-def _is_never_written(one: _Held | None) -> bool:
+def _is_never_written(one: Held | None) -> bool:
     return one is not None and not (one.writers or one.loaded or one.told or one.whole.all())
 
 
-def _accesses(program: Program, superstep: Superstep, held: dict[str, _Held]) -> tuple[list[_Access], list[_Access]]:
+def _accesses(program: Program, superstep: Superstep, held: dict[str, Held]) -> tuple[list[_Access], list[_Access]]:
     """What the vertices of a superstep read, and what they write, of variables that are not defined from the start.
 
     What is read and written is asked about once: when it is told that it was written before, writing adds nothing.
@@ -287,7 +179,7 @@ def _accesses(program: Program, superstep: Superstep, held: dict[str, _Held]) ->
             name = table.operands[item.name]
             if name in held:
                 access = _Access(held=held[name], shift=now_shift(item.box[0]), item=item, table=table)
-                if item.reads and not item.in_part:
+                if item.reads and (held[name].loaded or not item.in_part):
                     reads.append(access)
                     access = replace(access, seen=set())
                 if item.writes and (held[name].loaded or not item.reads or item.in_part):
@@ -295,29 +187,48 @@ def _accesses(program: Program, superstep: Superstep, held: dict[str, _Held]) ->
     return reads, writes
 
 
-def _hand_on(copy: Copy, held: dict[str, _Held], t: int) -> None:
-    """A copy moves what is there, written or not: its target is written where its source is."""
+def _hand_on(superstep: Superstep, copy: Copy, held: dict[str, Held], t: int) -> list[Problem]:
+    """A copy moves what is there, written or not: its target is written where its source is, and stays so."""
     target, source = held.get(copy.target), held.get(copy.source)
-    there = range(0) if target is None else _entries(target, copy.target_shift, t)
-    if target is None or target.whole[there.start : there.stop].all():
-        return
-    if source is None or source.loaded:
-        target.whole[there.start : there.stop] = True
-        return
-    here = _entries(source, copy.source_shift, t)
-    if copy.source_shift is not None and not len(here):
-        target.whole[there.start : there.stop] = True  # before the first timestep everything is zero
-        return
-    if source.whole[here.start : here.stop].all():
-        target.whole[there.start : there.stop] = True
-        return
-    target.source = source.source or copy.source
+    there = range(0) if target is None else target.entries(copy.target_shift, t)
+    here = range(0) if source is None else source.entries(copy.source_shift, t)
+    if source is not None and source.loaded:
+        for entry in here:
+            source.lean(entry, ~source.written(entry))
+    if target is not None and any(target.is_leant(entry, None) for entry in there) and not target.told:
+        target.forget()
+        return [at_large(STALE_RULE, f"superstep '{superstep.name}': {_changes(copy.target)}", superstep.name)]
+    # before the first timestep everything is zero
+    if source is None or source.loaded or not len(here) or source.whole[here.start : here.stop].all():
+        if target is not None:
+            target.whole[there.start : there.stop] = True
+        return []
     written = np.concatenate([source.written(entry) for entry in here])
-    for entry, mask in zip(there, np.split(written, max(len(there), 1)), strict=False):
-        target.add(entry, mask)
+    spoilt = ~written  # of what was defined
+    if target is not None and not target.loaded:
+        spoilt = spoilt & np.concatenate([target.written(entry) for entry in there])
+    if spoilt.any():
+        entry, element = divmod(int(np.argmax(spoilt)), source.size)
+        what = source.describe(here.start + entry, element)
+        text = f"copies {what} over '{copy.target}' in timestep {t}, which nothing has written before"
+        text += source.advice(superstep.name)
+        source.forget()
+        return [at_large(READ_RULE, f"superstep '{superstep.name}': {text}", superstep.name)]
+    if target is not None:
+        target.source = source.source or copy.source
+        for entry, mask in zip(there, np.split(written, len(there)), strict=True):
+            target.add(entry, mask)
+    return []
 
 
-def _outputs(program: Program, held: dict[str, _Held]) -> list[Problem]:
+def _changes(name: str) -> str:
+    return (
+        f"changes '{name}', which is loaded with values once and has been read: a second run would begin with what the "
+        "first one left; write its first values in a superstep, or make it persistent if it is to be kept"
+    )
+
+
+def _outputs(program: Program, held: dict[str, Held]) -> list[Problem]:
     """Outputs of which some elements were never written."""
     problems = []
     for value, name in program.outputs.items():
@@ -327,11 +238,12 @@ def _outputs(program: Program, held: dict[str, _Held]) -> list[Problem]:
         lacking = np.flatnonzero(~one.whole)
         masks = [one.masks.get(int(entry)) for entry in lacking]
         missing = sum(one.size if mask is None else int((~mask).sum()) for mask in masks)
+        total = int(np.prod(one.variable.shape, dtype=np.int64))
         first = 0 if masks[0] is None else int(np.flatnonzero(~masks[0])[0])
         text = (
-            f"output '{value}': {missing} of {int(np.prod(one.variable.shape))} elements of '{name}' are written by "
+            f"output '{value}': {missing} of {total} elements of '{name}' are written by "
             f"nothing, the first is {one.describe(int(lacking[0]), first)}"
-            + (f"; superstep '{one.writers[-1]}' writes the others" if one.writers and len(masks) else "")
+            + (f"; superstep '{one.writers[-1]}' writes the others" if one.writers and missing < total else "")
             + (f"; a copy brings it from '{one.source}', where nothing wrote it" if one.source else "")
             + f"; let a vertex write them, or make '{name}' an input of the program too"
         )
