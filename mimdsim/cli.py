@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mimdsim import __version__
+from mimdsim.base.console import RAISE, say, told_as_ours
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.base.progress import Bars
 from mimdsim.checking import SET, WORKLOAD, check_command, explain_command
@@ -21,15 +24,30 @@ if TYPE_CHECKING:
 FOLDER = "Folder to write (default reports/WORKLOAD-{}, with --set a digest of it behind)."
 
 
+OUR_FAILURE = 4
+
+
 class _Commands(click.Group):
-    """Turns a user's mistake into a message and exit code 2; our bugs keep their traceback."""
+    """Turns a user's mistake into a message and exit code 2, and a failure of ours into one and exit code 4."""
 
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
         except MimdsimError as mistake:
-            click.echo(f"mimdsim: {mistake}", err=True)
+            say(f"mimdsim: {mistake}", err=True)
             context.exit(2)
+        except click.ClickException as misuse:
+            told = io.StringIO()
+            misuse.show(told)
+            say(told.getvalue(), nl=False, err=True)
+            context.exit(misuse.exit_code)
+        except (click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as failure:
+            if os.environ.get(RAISE):
+                raise
+            say(f"mimdsim: {told_as_ours(failure)}", err=True)
+            context.exit(OUR_FAILURE)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -130,8 +148,8 @@ def _run(
         write_trained(folder / "weights.safetensors", made.log.weights, workload)
         write_report(made.profile, folder, bars.show)
     for line in summary_lines(made.profile):
-        click.echo(line)
-    click.echo(f"\nReport: {folder / 'report.html'}")
+        say(line)
+    say(f"\nReport: {folder / 'report.html'}")
 
 
 @contextlib.contextmanager
@@ -141,7 +159,7 @@ def _says_how_to_go_on(checkpoint: Path | None) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if checkpoint is not None and checkpoint.is_file():
-            click.echo(f"mimdsim: interrupted; the same command with --resume goes on from {checkpoint}", err=True)
+            say(f"mimdsim: interrupted; the same command with --resume goes on from {checkpoint}", err=True)
         raise
 
 
@@ -202,11 +220,11 @@ def sweep(
         rows = run_sweep(points, folder, processes or default_processes(), bars.show)
     paths = write_results(rows, names, folder, beside)
     for line in (*table_lines(rows, names, beside), *note_lines(rows, names, trained=fill is None)):
-        click.echo(line)
+        say(line)
     length = f"after {training_steps} training steps" if training_steps else "after the whole training"
     spikes = f"Spikes recorded {length} (--training-steps)" if fill is None else f"Lists filled to {fill:.0%} (--fill)"
-    click.echo(f"\n{spikes}. The same command again goes on where this one stopped.")
-    click.echo("Written: " + ", ".join(str(path) for path in paths))
+    say(f"\n{spikes}. The same command again goes on where this one stopped.")
+    say("Written: " + ", ".join(str(path) for path in paths))
 
 
 @main.command(short_help="Draw the report of a saved profile again.")
@@ -221,8 +239,8 @@ def report(profile: Path, out: Path | None) -> None:
     with Bars() as bars:
         paths = write_report(loaded, out or profile.parent, bars.show)
     for line in summary_lines(loaded):
-        click.echo(line)
-    click.echo(f"\nReport: {paths[0]}")
+        say(line)
+    say(f"\nReport: {paths[0]}")
 
 
 @main.command("list", short_help="Name the workloads and machines that ship with the project.")
@@ -231,12 +249,12 @@ def list_everything() -> None:
     from mimdsim.machine import list_machines, load_machine
     from mimdsim.workload import list_workloads, load_workload
 
-    click.echo("workloads")
+    say("workloads")
     for name in list_workloads():
-        click.echo(f"  {name:<22} {load_workload(name).title}")
-    click.echo("machines")
+        say(f"  {name:<22} {load_workload(name).title}")
+    say("machines")
     for name in list_machines():
-        click.echo(f"  {name:<22} {load_machine(name).title}")
+        say(f"  {name:<22} {load_machine(name).title}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator
 from itertools import pairwise
@@ -13,6 +11,7 @@ from typing import Any
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.files import write_atomically
 from mimdsim.profile import DoubtedSeconds, ratio
+from mimdsim.report.columns import csv_text
 from mimdsim.report.wording import significant
 from mimdsim.sweep.points import MACHINE_SECTIONS, WORKLOAD_SECTIONS
 
@@ -99,16 +98,10 @@ def write_results(rows: list[dict[str, Any]], axes: list[str], folder: Path, gpu
     from mimdsim.report.figures_sweep import draw_sweep
     from mimdsim.report.style import picture
 
-    table = io.StringIO()
-    writer = csv.DictWriter(
-        table,
-        fieldnames=[*axes, *RESULTS, *(column for gpu in gpus for column in gpu_columns(gpu)), "note"],
-        lineterminator="\n",
-    )
-    writer.writeheader()
-    writer.writerows(rows)
+    columns = [*axes, *RESULTS, *(column for gpu in gpus for column in gpu_columns(gpu)), "note"]
+    table = csv_text(columns, ([row.get(column, "") for column in columns] for row in rows))
     paths = [folder / "sweep.csv"]
-    write_atomically(paths[0], table.getvalue())
+    write_atomically(paths[0], table)
     figure = draw_sweep(rows, axes)
     if figure is not None:
         paths.append(folder / "sweep.png")
