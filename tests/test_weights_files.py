@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hostile.changes import changed
+from hostile.limits import peak_bytes, time_limit
 from hypothesis import given
 from hypothesis import strategies as st
 from networks import SMALL
-from test_event_fuzzing import changed, peak_bytes, time_limit
 
 from mimdsim.base.errors import DataFileError, DescriptionError, MimdsimError
 from mimdsim.base.rng import stream

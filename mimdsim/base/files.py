@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mimdsim.base.errors import MimdsimError
+from mimdsim.base.errors import MimdsimError, shortened
 
 
 def read_bounded_text(path: Path, most: int) -> str:
@@ -74,6 +74,21 @@ def folders_to_write(*paths: Path) -> Iterator[None]:
 def dump_json(value: Any) -> str:
     """JSON with sorted keys and a final newline, so that equal values are equal bytes."""
     return json.dumps(value, sort_keys=True, indent=1, allow_nan=False) + "\n"
+
+
+def parse_json(text: str) -> Any:
+    """What JSON says; raises ValueError or RecursionError for what is none, and ValueError for a key that is there
+    twice, of which other readers take one or the other."""
+    return json.loads(text, object_pairs_hook=_each_once)
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in made:
+            raise ValueError(f"'{shortened(name)}' is there twice")
+        made[name] = value
+    return made
 
 
 def changes_mark(changes: dict[str, Any]) -> str:

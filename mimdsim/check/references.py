@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
-import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened
-from mimdsim.base.files import dump_json, read_bounded_text
+from mimdsim.base.files import dump_json, parse_json, read_bounded_text
 from mimdsim.check.published_runs import golden_rows, training_step_rows
 from mimdsim.check.sparse_products import COLUMNS as SPARSE_COLUMNS
 from mimdsim.check.sparse_products import sparse_product_rows
@@ -99,9 +98,9 @@ def _check_file(path: Path, data: Path | None, progress: Progress) -> list[Row]:
         raise DataFileError(path, f"is over {MAX_REFERENCE_BYTES} bytes, not a table of figures") from None
     if path.suffix == ".json":
         try:
-            cases = json.loads(text)
+            cases = parse_json(text)
         except (ValueError, RecursionError) as problem:
-            raise DataFileError(path, f"is not JSON: {problem}") from None
+            raise DataFileError(path, f"is not JSON: {shortened(str(problem), 300)}") from None
         return [Row(file=path.name, **row) for row in golden_rows(path, cases)]
     columns, given = _table(path, text)
     for needed, predict in FORMATS:

@@ -13,6 +13,7 @@ import io
 import json
 import lzma
 import struct
+import tokenize
 import zipfile
 import zlib
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DataFileError, shortened
-from mimdsim.base.files import write_atomically
+from mimdsim.base.files import parse_json, write_atomically
 from mimdsim.functional.execute import Executor
 from mimdsim.program import RecordedActivity
 
@@ -33,7 +34,7 @@ MAX_TEXT_BYTES = 1 << 20
 MAX_TRAINING_STEPS = 1 << 27
 DAMAGE = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError, OverflowError,
-    struct.error, KeyError, TypeError, AttributeError, MemoryError,
+    struct.error, KeyError, TypeError, AttributeError, SyntaxError, tokenize.TokenError, MemoryError,
 )  # fmt: skip
 
 
@@ -167,7 +168,7 @@ def _content_digest(about: dict[str, Any], members: dict[str, np.ndarray]) -> st
 def _about(path: Path, archive: zipfile.ZipFile, digest: str) -> dict[str, Any]:
     """The description, checked for its format and for the training it belongs to."""
     text = _read(archive, "about", MAX_TEXT_BYTES)
-    about = json.loads(text.tobytes())
+    about = parse_json(text.tobytes().decode())
     if text.dtype != np.uint8 or not isinstance(about, dict):
         raise ValueError("its description is not one of ours")
     if about.get("schema") != SCHEMA:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, deserialize
 
 from mimdsim.base.errors import DataFileError, shortened
-from mimdsim.base.files import write_atomically
+from mimdsim.base.files import parse_json, write_atomically
 from mimdsim.workload.interchange.nir_nodes import MAX_VALUES
 
 MAX_HEADER_BYTES = 4 << 20  # assumed: a tensor takes about 100 bytes of it; the format allows 100 MB
@@ -99,7 +99,7 @@ def _header(path: Path, file: BinaryIO) -> dict[str, Any]:
         limit = f"the file has {length} and {MAX_HEADER_BYTES} are the most"
         raise DataFileError(path, f"says its header has {header_bytes} bytes, {limit}; not safetensors, or cut off")
     try:
-        header = json.loads(file.read(header_bytes).decode(), object_pairs_hook=_once)
+        header = parse_json(file.read(header_bytes).decode())
     except (ValueError, RecursionError) as problem:
         said = shortened(str(problem), 200)
         raise DataFileError(path, f"has a header that is not JSON: {said}", byte_offset=_LENGTH.size) from None
@@ -107,15 +107,6 @@ def _header(path: Path, file: BinaryIO) -> dict[str, Any]:
         what = f"has a header that does not name at most {MAX_TENSORS} tensors"
         raise DataFileError(path, what, byte_offset=_LENGTH.size)
     return header
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in made:
-            raise ValueError(f"'{shortened(name)}' is there twice")
-        made[name] = value
-    return made
 
 
 def _values(dtype: str, shape: list[int], data: bytes) -> Array:
