@@ -2,11 +2,11 @@
 
 1 every vertex and every element is on a tile of the machine (`homes`); 2 every box lies inside its variable; 3 every
 read and every part of a copy is local or delivered to its tile in the same superstep; 4 every write is local;
-5 nothing is written twice in a superstep, and nothing is read that another vertex of the superstep writes
-(`conflicts`); 6 every timestep index is inside a repeat, and names an entry that is there (`entries`); 7 a copy's
-shapes agree (`copies`); 8 an exchange delivers what is read and nothing else, and counts it right (`exchange_rule`);
-9 every element that is read, and every element of an output, was written before (`written`); 10 loops run as often as
-boxes and recorded spikes say (`trips`, `origins`).
+5 nothing is written twice in a superstep, and nothing is read that another vertex of the superstep (`conflicts`) or a
+copy of its exchange writes (`copies`); 6 every timestep index is inside a repeat, and names an entry that is there
+(`entries`); 7 a copy's shapes agree (`copies`); 8 an exchange delivers what is read and nothing else, and counts it
+right (`exchange_rule`); 9 every element that is read, and every element of an output, was written before (`written`);
+10 loops run as often as boxes and recorded spikes say (`trips`, `origins`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.program.codelet import Field, now_shift
-from mimdsim.program.conflicts import Touch, check_conflicts
-from mimdsim.program.copies import check_copies, check_planned_copies
+from mimdsim.program.conflicts import MEANWHILE, Touch, check_conflicts
+from mimdsim.program.copies import check_copies, check_copies_apart, check_planned_copies, reaches
 from mimdsim.program.delivered import undelivered
 from mimdsim.program.entries import IN_REPEAT, unfit_entries
-from mimdsim.program.exchange_rule import check_exchange
-from mimdsim.program.homes import ON_A_TILE, check_homes, check_names, check_tiles
+from mimdsim.program.exchange_rule import check_deliveries, check_exchange
+from mimdsim.program.homes import check_homes, check_names, check_tiles
 from mimdsim.program.mapping import FLAT, TileMapping
 from mimdsim.program.places import check_boxes, check_spread, unfit_box, unknown_variable
 from mimdsim.program.problems import Problem, of_vertex
@@ -47,12 +47,13 @@ _SOUND: WeakSet[Program] = WeakSet()  # programs that were verified, and keep al
 def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
     """Every broken rule (at most MAX_PROBLEMS), in program order; empty when the program is sound.
 
-    Of a program with elements on no tile, only these are told: nothing else can be worked out.
+    Of a program with elements on no tile that it has, only these are told: nothing else can be worked out.
     """
     if not any(True for _ in program.supersteps()):
         raise MappingError("the program has no superstep")
-    problems = check_names(program) + check_homes(program, tiles)
-    if any(problem.rule == ON_A_TILE for problem in problems):
+    homeless = check_homes(program, tiles)
+    problems = check_names(program) + homeless
+    if homeless:
         return tuple(problems[:MAX_PROBLEMS])
     for stretch in program.stretches():
         for superstep in stretch.body:
@@ -77,7 +78,10 @@ def require_sound(program: Program) -> None:
 
 
 def _check_superstep(program: Program, superstep: Superstep, stretch: Stretch, tiles: int) -> list[Problem]:
+    if unfit := check_deliveries(program, superstep):
+        return unfit
     problems = check_copies(program, superstep) or check_planned_copies(program, superstep, stretch)
+    problems = problems or check_copies_apart(superstep)
     touches: list[Touch] = []
     for table in superstep.tables:
         misplaced = check_tiles(program, superstep, table, tiles)
@@ -128,6 +132,11 @@ def _check_reach(
         row = int(remote[0])
         text = _lies_elsewhere("writes", name, mapping, boxes[row], shape, int(table.tiles[row]))
         return [of_vertex("writes are local", superstep, table, row, text)]
+    if any(reaches(copy, name, now_shift(item.box[0])) for copy in superstep.copies):
+        text = (
+            f"reads {describe_box(name, boxes[remote[0]])} of another tile while a copy of the same exchange writes it"
+        )
+        return [of_vertex(MEANWHILE, superstep, table, int(remote[0]), f"{text}; read it in the next superstep")]
     far = bounds_of(boxes).take(remote, axis=2).transpose(2, 0, 1)
     missing = remote[undelivered(superstep, name, table.tiles[remote], far)]
     if not len(missing):
