@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from mimdsim.base.errors import DescriptionError, MappingError, suggest
+from mimdsim.base.names import Name
 from mimdsim.base.schema import Section, build, read_toml
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import list_machines
@@ -146,7 +147,7 @@ class Mapping(Section):
 class Workload(Section):
     """A training workload. `name` is its file's stem."""
 
-    name: str
+    name: Name
     title: str
     seed: int = Field(default=0, ge=0, lt=2**63)
     data: Data
