@@ -37,7 +37,12 @@ def main() -> None:
         for result in results(given.seed, [given.only], 1):
             print("\n".join(f"{name}: {value}" for name, value in vars(result).items()))
         return
-    found = sorted(results(given.seed, numbers(given.count), given.processes), key=lambda result: result.number)
+    found = []
+    for result in results(given.seed, numbers(given.count), given.processes):
+        found.append(result)
+        if result.kind in ("value", "cycles") and not result.found:
+            print(f"{len(found)}: not found [{result.group}] --only '{result.number}'", file=sys.stderr, flush=True)
+    found.sort(key=_order)
     print_table(found)
     print_survivors(found, given.seed)
     passed = print_scores(found)
@@ -49,7 +54,7 @@ def print_table(found: list[Result]) -> None:
     """A line per operator and per family of codelets."""
     print("| changed | mutants | equivalent | other | values found | without strict | cycles found | located | s |")
     print("|---|---|---|---|---|---|---|---|---|")
-    for group in [*dict.fromkeys(result.group for result in sorted(found, key=_order)), ""]:
+    for group in [*dict.fromkeys(result.group for result in found), ""]:
         here = [result for result in found if group in ("", result.group)]
         kinds = Counter(result.kind for result in here)
         hits = Counter(result.kind for result in here if result.found)
@@ -63,8 +68,9 @@ def print_table(found: list[Result]) -> None:
         )
 
 
-def _order(result: Result) -> tuple[bool, int | str]:
-    return (False, int(result.number)) if result.number.isdigit() else (True, result.number)  # type: ignore[return-value]
+def _order(result: Result) -> tuple[int, str]:
+    """Mutants by number, then codelets by name."""
+    return (int(result.number), "") if result.number.isdigit() else (sys.maxsize, result.number)
 
 
 def print_survivors(found: list[Result], seed: int) -> None:

@@ -395,6 +395,42 @@ def test_a_copy_takes_entries_that_are_there() -> None:
     assert "a copy writes entry -1 of 'y', which has none before 0" in problems(early)[0][1]
 
 
+SEQUENCES = [variable(name, (3, 4), TileMapping.on(tile, 1, 4)) for tile, name in ((0, "x"), (1, "y"), (0, "z"))]
+
+
+def moving(*copies: tuple[str, str], read: str = "", shift: int | None = 0, other: int | None = 0) -> Program:
+    """Copies of one superstep, all but the first at `other`; a vertex on tile 0 may read what a copy moved."""
+    made = [
+        Copy(source=source, target=target, source_shift=at, target_shift=at)
+        for (source, target), at in zip(copies, (shift, *[other] * len(copies)), strict=False)
+    ]
+    reader = [table([(read, "read", ("@t", ":"))], [0])] if read else []
+    return plan_exchanges(program(SEQUENCES, Repeat(times=2, body=(step(*reader, copies=tuple(made)),)), inputs="xyz"))
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (moving(("x", "y"), ("y", "z")), (MEANWHILE, "copies 'y' to 'z' while 'x' is copied there")),
+        (moving(("y", "z"), ("x", "y")), (MEANWHILE, "copies 'y' to 'z' while 'x' is copied there")),
+        (moving(("x", "y"), ("y", "z"), other=None), (MEANWHILE, "copies 'y' to 'z' while 'x' is copied there")),
+        (moving(("x", "y"), ("y", "z"), other=1), None),  # another timestep of it
+        (moving(("x", "y"), ("z", "y")), (TWICE, "copies both 'x' and 'z' to 'y'")),
+        (moving(("x", "y"), ("x", "z")), None),
+        (moving(("x", "y"), read="y"), (MEANWHILE, "vertex 0 of Touch on tile 0 reads y[0:4] of another tile while")),
+        (moving(("y", "x"), read="x"), None),  # what was copied lies here when the vertex runs
+        (moving(("x", "y"), read="y", shift=1), None),
+    ],
+)
+def test_what_an_exchange_copies_nothing_else_of_it_touches(made: Program, said: tuple[str, str] | None) -> None:
+    found = problems(made)
+    assert len(found) == (said is not None)
+    for rule, message in found:
+        assert said is not None
+        assert rule == said[0]
+        assert said[1] in message
+
+
 # ---- order
 
 

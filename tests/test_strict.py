@@ -300,7 +300,7 @@ def test_a_sum_that_starts_from_what_is_loaded_is_doubled_in_the_second_run() ->
     (problem,) = verify(loaded, TILES)
     assert problem.rule == "loaded values stay"
     assert (
-        "changes 'acc', which is loaded with values once: a second run would begin with what the first"
+        "changes 'acc', which is loaded with values once and has been read: a second run would begin with"
         in problem.message
     )
     kept = replace(made, variables=made.variables | {"acc": spread("acc", values=zeros, persistent=True)})

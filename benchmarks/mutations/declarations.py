@@ -268,7 +268,10 @@ def moved_elements(program: Program, draw: Draw) -> Mutant | None:
 
 def wrong_type(program: Program, draw: Draw) -> Mutant | None:
     """Another dtype, or other bytes in memory."""
-    variable = any_of(draw, program.variables.values())
+    given = () if program.layers else program.inputs.values()  # of a kernel its author alone knows what they are
+    variable = any_of(draw, [each for each in program.variables.values() if each.name not in given])
+    if variable is None:
+        return None
     if draw.random() < 0.5:
         kinds = (
             ["float32", "float16", "float64", "int32"] if variable.dtype[0] == "f" else ["uint8", "int64", "float32"]

@@ -53,13 +53,17 @@ def with_table(program: Program, step: Superstep, old: VertexTable, new: VertexT
 
 
 def planned(program: Program, draw: Draw) -> Program:
-    """With its exchanges planned anew, every other time and where they can be planned."""
-    if draw.random() < 0.5:
-        return program
+    """With exchanges planned, if they can be: every other time all anew, else where there is none, as a check does."""
+    every = draw.random() < 0.5
     try:
-        return plan_exchanges(program)
+        new = iter(steps_of(plan_exchanges(program)))
     except (MimdsimError, ValueError, IndexError):
         return program
+    return program.map_supersteps(lambda old: _newer(old, next(new), every))
+
+
+def _newer(old: Superstep, new: Superstep, every: bool) -> Superstep:
+    return new if every or old.exchange is None else old
 
 
 def table_of(program: Program, draw: Draw, wanted: Callable[[VertexTable], bool]) -> Any:

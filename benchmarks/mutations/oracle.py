@@ -1,8 +1,9 @@
 """What a mutant changes, decided without the checker.
 
-A value is changed when an output or a variable that is kept differs after any of several runs (training steps) carried
-on from several draws, on tiles with memories of their own (`tiles`): garbage, and the order of the vertices, differ
-from draw to draw, so that what depends on either differs too. What no machine does counts as a changed value.
+A value is changed when an output, or a variable that is written and kept, differs after any of several runs (training
+steps) carried on from several draws, on tiles with memories of their own (`tiles`): garbage, and the order of the
+vertices, differ from draw to draw, so that what depends on either differs too. What no machine does counts as a changed
+value.
 """
 
 from __future__ import annotations
@@ -17,10 +18,9 @@ import numpy as np
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.program import Program
+from mutations.operators import steps_of, written_by
 from mutations.subjects import Subject, subject
 from mutations.tiles import Tiles, Wrong
-
-TOLERANCE = 2e-5  # of the largest number of the tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,19 +77,19 @@ def _changed_values(given: Subject, mutant: Program, garbage: int = 0) -> str:
         except Exception as failure:  # whatever a wrong codelet raises
             return f"draw {number}: {type(failure).__name__}: {failure}"
         for (run, what, right), (_, _, found) in zip(_right(given.name, number), outcome, strict=True):
-            if differs(right, found):
+            if differs(right, found, given.tolerance):
                 return f"draw {number}, run {run}: {what} differs"
     return ""
 
 
-def differs(right: np.ndarray, found: np.ndarray) -> bool:
+def differs(right: np.ndarray, found: np.ndarray, tolerance: float) -> bool:
     """Beyond rounding, or in shape."""
     if right.shape != found.shape:
         return True
     if right.dtype.kind != "f":
         return not np.array_equal(right, found)
     scale = float(np.abs(right).max(initial=0.0)) or 1.0
-    return not bool((np.abs(right.astype(np.float64) - found) <= TOLERANCE * scale).all())
+    return not bool((np.abs(right.astype(np.float64) - found) <= tolerance * scale).all())
 
 
 @cache
@@ -103,7 +103,8 @@ def _outcome(
 ) -> list[tuple[int, str, np.ndarray]]:
     """(run, what, value) of all outputs and of what the right program keeps, after every run."""
     tiles = Tiles(program, draw, reverse)
-    kept = [name for name, variable in given.program.variables.items() if variable.persistent]
+    written = {name for step in steps_of(given.program) for name in written_by(step)}
+    kept = [name for name in written if given.program.variables[name].persistent]
     found = []
     with np.errstate(all="ignore"):
         for run, values in enumerate(given.draws[number]):

@@ -6,6 +6,7 @@ import multiprocessing
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -151,7 +152,7 @@ def results(seed: int, given: list[str], processes: int) -> Iterator[Result]:
 
     def begin() -> None:
         here, there = context.Pipe()
-        process = context.Process(target=_work, args=(there, seed), daemon=True)
+        process = context.Process(target=_work, args=(there, [*running, here], seed), daemon=True)
         process.start()
         there.close()
         running[here] = (process, todo.pop())
@@ -182,6 +183,9 @@ def results(seed: int, given: list[str], processes: int) -> Iterator[Result]:
                 yield found
 
 
-def _work(there: Connection, seed: int) -> None:
-    while True:
-        there.send(result_of(seed, there.recv()))
+def _work(there: Connection, others: list[Connection], seed: int) -> None:
+    for other in others:  # or nobody would see that the first process has ended
+        other.close()
+    with suppress(EOFError):
+        while True:
+            there.send(result_of(seed, there.recv()))

@@ -155,7 +155,7 @@ def make_program(
     }
     # no vertex writes its frame, which must be zeros
     zeros = np.broadcast_to(np.zeros(1, VARIANTS[variant].dtype), shape)
-    buffers["blurred"] = replace(buffers["blurred"], values=zeros, persistent=True)
+    buffers["blurred"] = replace(buffers["blurred"], values=zeros)
     codelet = blur_codelet(variant)
     item_bytes = buffers["image"].item_bytes
     body: list[Superstep] = []

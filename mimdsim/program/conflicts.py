@@ -13,6 +13,8 @@ from mimdsim.program.problems import Problem, of_vertex, vertex_name
 from mimdsim.program.records import Superstep, Variable, VertexTable
 from mimdsim.program.rows import bounds_of, describe_box, equal_rows
 
+TWICE, MEANWHILE = "nothing is written twice", "nothing is read while written"
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Touch:
@@ -50,15 +52,13 @@ def check_conflicts(superstep: Superstep, touches: list[Touch], timesteps: range
         if pair is not None:
             (other, other_row), (touch, row) = pair
             text = f"writes {describe_box(name, touch.boxes[row])}, which {vertex_name(other.table, other_row)} writes"
-            problems.append(of_vertex("nothing is written twice", superstep, touch.table, row, f"{text} too"))
+            problems.append(of_vertex(TWICE, superstep, touch.table, row, f"{text} too"))
         for reader in (touch for touch in group if not touch.field.writes):
             pair = next(filter(None, (_shared(part, [reader], timesteps, skip=True) for part in writers)), None)
             if pair is not None:
                 (other, other_row), (_, row) = pair
                 text = f"reads {describe_box(name, reader.boxes[row])} while {vertex_name(other.table, other_row)}"
-                problems.append(
-                    of_vertex("nothing is read while written", superstep, reader.table, row, f"{text} writes it")
-                )
+                problems.append(of_vertex(MEANWHILE, superstep, reader.table, row, f"{text} writes it"))
     return problems
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.base.errors import MappingError, near
+from mimdsim.program.conflicts import MEANWHILE, TWICE
 from mimdsim.program.delivered import undelivered
 from mimdsim.program.entries import IN_REPEAT, unfit_entries
 from mimdsim.program.mapping import FLAT
@@ -79,6 +80,26 @@ def check_planned_copies(program: Program, superstep: Superstep, stretch: Stretc
             )
             problems.append(_of_copy("reads are local or delivered", superstep, text))
     return problems
+
+
+def check_copies_apart(superstep: Superstep) -> list[Problem]:
+    """Two copies of one superstep of which the second writes what the first reads or writes: both move at once."""
+    problems = []
+    for place, copy in enumerate(superstep.copies):
+        for other in superstep.copies[:place] + superstep.copies[place + 1 :]:
+            if reaches(other, copy.source, copy.source_shift):
+                text = f"copies '{copy.source}' to '{copy.target}' while '{other.source}' is copied there"
+                problems.append(_of_copy(MEANWHILE, superstep, f"{text}; copy it in the next superstep"))
+        for other in superstep.copies[:place]:
+            if reaches(other, copy.target, copy.target_shift):
+                text = f"copies both '{other.source}' and '{copy.source}' to '{copy.target}'"
+                problems.append(_of_copy(TWICE, superstep, f"{text}; leave one of them to another superstep"))
+    return problems
+
+
+def reaches(copy: Copy, variable: str, shift: int | None) -> bool:
+    """Whether a copy writes a variable where "@t" and a shift (None: all of it) take it."""
+    return copy.target == variable and (shift == copy.target_shift or None in (shift, copy.target_shift))
 
 
 def _of_copy(rule: str, superstep: Superstep, text: str) -> Problem:

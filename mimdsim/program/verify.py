@@ -2,11 +2,11 @@
 
 1 every vertex and every element is on a tile of the machine (`homes`); 2 every box lies inside its variable; 3 every
 read and every part of a copy is local or delivered to its tile in the same superstep; 4 every write is local;
-5 nothing is written twice in a superstep, and nothing is read that another vertex of the superstep writes
-(`conflicts`); 6 every timestep index is inside a repeat, and names an entry that is there (`entries`); 7 a copy's
-shapes agree (`copies`); 8 an exchange delivers what is read and nothing else, and counts it right (`exchange_rule`);
-9 every element that is read, and every element of an output, was written before (`written`); 10 loops run as often as
-boxes and recorded spikes say (`trips`, `origins`).
+5 nothing is written twice in a superstep, and nothing is read that another vertex of the superstep (`conflicts`) or a
+copy of its exchange writes (`copies`); 6 every timestep index is inside a repeat, and names an entry that is there
+(`entries`); 7 a copy's shapes agree (`copies`); 8 an exchange delivers what is read and nothing else, and counts it
+right (`exchange_rule`); 9 every element that is read, and every element of an output, was written before (`written`);
+10 loops run as often as boxes and recorded spikes say (`trips`, `origins`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.program.codelet import Field, now_shift
-from mimdsim.program.conflicts import Touch, check_conflicts
-from mimdsim.program.copies import check_copies, check_planned_copies
+from mimdsim.program.conflicts import MEANWHILE, Touch, check_conflicts
+from mimdsim.program.copies import check_copies, check_copies_apart, check_planned_copies, reaches
 from mimdsim.program.delivered import undelivered
 from mimdsim.program.entries import IN_REPEAT, unfit_entries
 from mimdsim.program.exchange_rule import check_deliveries, check_exchange
@@ -81,6 +81,7 @@ def _check_superstep(program: Program, superstep: Superstep, stretch: Stretch, t
     if unfit := check_deliveries(program, superstep):
         return unfit
     problems = check_copies(program, superstep) or check_planned_copies(program, superstep, stretch)
+    problems = problems or check_copies_apart(superstep)
     touches: list[Touch] = []
     for table in superstep.tables:
         misplaced = check_tiles(program, superstep, table, tiles)
@@ -131,6 +132,11 @@ def _check_reach(
         row = int(remote[0])
         text = _lies_elsewhere("writes", name, mapping, boxes[row], shape, int(table.tiles[row]))
         return [of_vertex("writes are local", superstep, table, row, text)]
+    if any(reaches(copy, name, now_shift(item.box[0])) for copy in superstep.copies):
+        text = (
+            f"reads {describe_box(name, boxes[remote[0]])} of another tile while a copy of the same exchange writes it"
+        )
+        return [of_vertex(MEANWHILE, superstep, table, int(remote[0]), f"{text}; read it in the next superstep")]
     far = bounds_of(boxes).take(remote, axis=2).transpose(2, 0, 1)
     missing = remote[undelivered(superstep, name, table.tiles[remote], far)]
     if not len(missing):

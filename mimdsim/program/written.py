@@ -8,9 +8,8 @@ the elements written so far are kept, apart for every entry of a sequence that "
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
 
 import numpy as np
 
@@ -45,16 +44,20 @@ def check_written(program: Program) -> list[Problem]:
                 problems.append(problem)
                 read.held.forget()  # once is enough
         for write in writes:
-            write.note(t)
+            problem = write.note(superstep, t)
+            if problem is not None:
+                problems.append(problem)
+                write.held.forget()
         left[id(superstep)] = [one for one in reads if one.may_matter], [one for one in writes if one.may_matter]
-    return problems + _outputs(program, held) + _stale(program)
+    return problems + _outputs(program, held)
 
 
 @dataclass(kw_only=True, eq=False)
 class _Held:
     """What is written of a variable: entries that are whole, and a mask of the elements of those that are in part.
 
-    timed: the first axis counts entries, of which some vertex takes one at a time.
+    timed: the first axis counts entries, of which some vertex takes one at a time. loaded: it is loaded with values
+    once, and what of it is changed must not be read before (`leant` on), as a second run would find it changed.
     """
 
     variable: Variable
@@ -62,6 +65,8 @@ class _Held:
     whole: np.ndarray
     masks: dict[int, np.ndarray] = field(default_factory=dict)
     told: bool = False
+    loaded: bool = False
+    leant: dict[int, np.ndarray] = field(default_factory=dict)
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -118,14 +123,26 @@ class _Access:
         for entry in self._fresh(t):
             touched, lacking = self._touched(entry), ~self.held.written(entry)
             lacking = lacking if touched is None else lacking & touched
-            if lacking.any():
+            if self.held.loaded:
+                self.held.leant[entry] = self.held.leant.get(entry, False) | lacking
+            elif lacking.any():
                 return self._problem(superstep, t, entry, lacking)
         return None
 
-    def note(self, t: int) -> None:
-        """That it is written."""
+    def note(self, superstep: Superstep, t: int) -> Problem | None:
+        """That it is written; what is wrong where a loaded value that was read is changed."""
         for entry in self._fresh(t):
-            self.held.add(entry, self._touched(entry))
+            touched, leant = self._touched(entry), self.held.leant.get(entry)
+            if leant is not None and (leant if touched is None else leant & touched).any():
+                name = self.held.variable.name
+                text = (
+                    f"changes '{name}', which is loaded with values once and has been read: a second run would begin "
+                    "with what the first one left; write its first values in a superstep, or make it persistent if it "
+                    "is to be kept"
+                )
+                return of_vertex(STALE_RULE, superstep, self.table, 0, text)
+            self.held.add(entry, touched)
+        return None
 
     def _fresh(self, t: int) -> Iterator[int]:
         for entry in _entries(self.held, self.shift, t):
@@ -187,8 +204,9 @@ def _entries(held: _Held, shift: int | None, t: int) -> range:
 
 
 def _held(program: Program) -> dict[str, _Held]:
-    """Of every variable that is not defined from the start."""
-    given = {*program.inputs.values(), *(name for name, one in program.variables.items() if one.values is not None)}
+    """Of every variable that is not defined from the start, or not for every run."""
+    lasting = (name for name, one in program.variables.items() if one.values is not None and one.persistent)
+    given = {*program.inputs.values(), *lasting}
     timed: set[str] = set()
     for superstep, _, _ in program.supersteps():
         for table in superstep.tables:
@@ -201,6 +219,7 @@ def _held(program: Program) -> dict[str, _Held]:
             variable=variable,
             timed=name in timed,  # what has no elements lacks none
             whole=np.full(variable.shape[0] if name in timed else 1, 0 in variable.shape),
+            loaded=variable.values is not None,
         )
         for name, variable in program.variables.items()
         if name not in given
@@ -221,7 +240,8 @@ def _accesses(program: Program, superstep: Superstep, held: dict[str, _Held]) ->
                 access = _Access(held=held[name], shift=now_shift(item.box[0]), item=item, table=table)
                 if item.reads and not item.in_part:
                     reads.append(access)
-                elif item.writes:
+                    access = replace(access, seen=set())
+                if item.writes and (held[name].loaded or not item.reads or item.in_part):
                     writes.append(access)
     return reads, writes
 
@@ -232,7 +252,7 @@ def _hand_on(copy: Copy, held: dict[str, _Held], t: int) -> None:
     there = range(0) if target is None else _entries(target, copy.target_shift, t)
     if target is None or target.whole[there.start : there.stop].all():
         return
-    if source is None:
+    if source is None or source.loaded:
         target.whole[there.start : there.stop] = True
         return
     here = _entries(source, copy.source_shift, t)
@@ -251,7 +271,7 @@ def _outputs(program: Program, held: dict[str, _Held]) -> list[Problem]:
     """Outputs of which some elements were never written."""
     problems = []
     for value, name in program.outputs.items():
-        if name not in held or held[name].told or held[name].whole.all():
+        if name not in held or held[name].told or held[name].loaded or held[name].whole.all():
             continue
         one = held[name]
         lacking = np.flatnonzero(~one.whole)
@@ -264,35 +284,4 @@ def _outputs(program: Program, held: dict[str, _Held]) -> list[Problem]:
             "an input of the program too"
         )
         problems.append(at_large(OUTPUT_RULE, text))
-    return problems
-
-
-def _stale(program: Program) -> list[Problem]:
-    """Variables that are loaded once and then changed, so that a second run begins with what the first one left."""
-    problems = []
-    given = set(program.inputs.values())
-    for superstep, _, _ in program.supersteps():
-        written = chain(
-            ((None, copy.target) for copy in superstep.copies),
-            (
-                (table, table.operands[item.name])
-                for table in superstep.tables
-                for item in table.codelet.fields
-                if item.writes and table.vertices
-            ),
-        )
-        for table, name in written:
-            variable = program.variables[name]
-            if variable.values is None or variable.persistent or name in given:
-                continue
-            given.add(name)
-            text = (
-                f"changes '{name}', which is loaded with values once: a second run would begin with what the first one "
-                "left; write its first values in a superstep, or make it persistent if it is to be kept"
-            )
-            problems.append(
-                at_large(STALE_RULE, f"superstep '{superstep.name}': {text}", superstep.name)
-                if table is None
-                else of_vertex(STALE_RULE, superstep, table, 0, text)
-            )
     return problems
