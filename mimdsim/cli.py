@@ -67,8 +67,8 @@ def _give_up_output() -> None:
     """Leave nothing that is printed to be written at the end, where it would fail again."""
     try:
         sys.stdout.flush()
-    except OSError:
-        with contextlib.suppress(OSError):  # no file descriptor
+    except (OSError, AttributeError):  # None, where it was closed from the start
+        with contextlib.suppress(OSError, AttributeError):  # no file descriptor
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
