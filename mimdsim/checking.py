@@ -123,17 +123,21 @@ def _check_kernel(
     path: Path, machine: MimdMachine, reference: str, out: Path | None, *, strict: bool
 ) -> tuple[Finding, ...]:
     from mimdsim.base.files import folders_to_write
+    from mimdsim.base.whole import replaced
     from mimdsim.check.kernel_file import load_kernel, profile_of
     from mimdsim.profile import save_profile
-    from mimdsim.report import write_report
+    from mimdsim.report import report_files, write_report
 
+    if out is not None and (out / "weights.safetensors").exists():
+        raise DescriptionError("check", [f"--out {out} holds the weights and report of a run; choose another folder"])
     kernel = load_kernel(path, reference)
     with folders_to_write(*((out,) if out else ())), Bars() as bars:
         result = kernel.check(machine, strict=strict)
         if out is not None:
             profile = profile_of(kernel, result)
-            save_profile(out / "profile.json", profile)
-            write_report(profile, out, bars.show)
+            with replaced(out, ("profile.json", *report_files())) as draft:
+                save_profile(draft / "profile.json", profile)
+                write_report(profile, draft, bars.show)
     return result.findings
 
 
@@ -206,14 +210,10 @@ def explain_command(
 
 
 def _write_listing(path: Path, program: Program, tiled: TiledProfile) -> None:
-    from mimdsim.base.errors import MimdsimError
     from mimdsim.base.files import write_atomically
     from mimdsim.program.listing import listing
 
-    try:
-        write_atomically(path, listing(program, [span.cycles for span in tiled.spans]))
-    except OSError as problem:
-        raise MimdsimError(f"{path}: cannot be written ({problem.strerror}); give --dump a file name") from None
+    write_atomically(path, listing(program, [span.cycles for span in tiled.spans]))
 
 
 def _timed_kernel(path: Path, machine: MimdMachine) -> tuple[Program, RecordedActivity, TiledProfile]:

@@ -43,11 +43,11 @@ def import_command(
 
     docs/nir.md says which nodes and resets are understood.
     """
-    from mimdsim.workload.interchange.importing import import_nir, import_state_dict
+    from mimdsim.workload.interchange.importing import import_nir, import_state_dict, model_name
     from mimdsim.workload.interchange.nir_neurons import Discretisation
     from mimdsim.workload.interchange.state_dict import parse_map
 
-    folder = out or Path("imported") / model.stem
+    folder = out or Path("imported") / model_name(model)
     if model.suffix.lower() in (".nir", ".h5", ".hdf5"):
         if mapped:
             raise DescriptionError("--map", ["is for state dicts; a NIR graph says itself what its weights are"])

@@ -1,4 +1,4 @@
-"""Mutants of every format of file: refused with a reason, or read as what they say; and the mill that holds them to it."""
+"""Mutants of every format of file: refused with a reason, or read as what they say; and what holds them to it."""
 
 from __future__ import annotations
 

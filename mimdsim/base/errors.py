@@ -7,6 +7,7 @@ Any other exception is a bug of ours: the command line exits 4 and leaves its tr
 from __future__ import annotations
 
 import difflib
+import errno
 import traceback
 from collections.abc import Iterable
 from functools import partial
@@ -15,6 +16,8 @@ from typing import Any
 
 PACKAGE = Path(__file__).resolve().parents[1]
 MOST_PROBLEMS = 10  # of one description that a message names
+FULL = (errno.ENOSPC, errno.EDQUOT)
+MACHINE_FAILURES = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class MimdsimError(Exception):
@@ -52,6 +55,17 @@ class DataFileError(MimdsimError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), byte_offset=self.byte_offset), (self.path, self.reason)
+
+
+def of_the_machine(failure: BaseException) -> bool:
+    """Whether a failure is of the machine that we run on: its disks, its permissions, where output goes."""
+    return isinstance(failure, OSError) and failure.errno in MACHINE_FAILURES
+
+
+def cannot_write(path: object, problem: OSError) -> MimdsimError:
+    """What to say where `path` could not be written: the disk is full, read-only, not ours, or no place for a file."""
+    advice = "free some space and try again" if problem.errno in FULL else "choose another place"
+    return MimdsimError(f"{path}: cannot be written ({problem.strerror}); {advice}")
 
 
 class DoesNotFit(MimdsimError):

@@ -11,10 +11,9 @@ import tomllib
 import typing
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     ValidationError,
@@ -33,7 +32,6 @@ MOST_WHOLE = 2**63 - 1  # what TOML promises to keep, and columns of ids hold
 MOST_DOTTED = 32  # parts of a key, before it is parsed: that takes the square of their number
 _PART = r"""\.[ \t]*+(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+"""
 _DEEP_KEY = re.compile(f"(?:{_PART}){{{MOST_DOTTED}}}")
-MAX_NAME_BYTES, MAX_PATH_CHARACTERS = 255, 4000  # what file systems take
 SOURCE_KINDS = ("measured", "published", "derived", "assumed")
 
 
@@ -86,16 +84,6 @@ def _is_number(annotation: Any) -> bool:
     return any(option in (int, float) for option in options)
 
 
-def possible_path(text: str) -> str:
-    """`text`, where a file can be called so; raises ValueError."""
-    if not text.isprintable():
-        raise ValueError("has characters that cannot be printed; no path has them here")
-    if any(len(part.encode()) > MAX_NAME_BYTES for part in text.split("/")) or len(text) > MAX_PATH_CHARACTERS:
-        raise ValueError(f"has a name of over {MAX_NAME_BYTES} bytes, or over {MAX_PATH_CHARACTERS} characters")
-    return text
-
-
-PathText = Annotated[str, AfterValidator(possible_path)]  # the path of a file, in a description
 S = TypeVar("S", bound=Section)
 
 

@@ -10,7 +10,8 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from mimdsim.base.errors import DescriptionError, MappingError, shortened, suggest
-from mimdsim.base.schema import PathText, Section, build, possible_path, read_toml
+from mimdsim.base.names import Name, PathText, possible_path
+from mimdsim.base.schema import Section, build, read_toml
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import list_machines
 from mimdsim.workload.neuron import OF_LIF_ONLY, neurons_of
@@ -149,7 +150,7 @@ class Mapping(Section):
 class Workload(Section):
     """A training workload. `name` is its file's stem."""
 
-    name: str
+    name: Name
     title: str
     seed: int = Field(default=0, ge=0, lt=2**63)
     data: Data

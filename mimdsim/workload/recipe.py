@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from mimdsim.base.schema import PathText, Section
+from mimdsim.base.names import PathText
+from mimdsim.base.schema import Section
 
 MOST_TRAINING_STEPS = 1 << 27  # as many as a checkpoint counts
 
