@@ -72,8 +72,9 @@ class Edited(Format):
             name = pick(list(arrays), rng)
             values = arrays[name]
             change = int(rng.integers(0, 6))
-            if change <= 1:
-                arrays[name] = values.astype(pick((np.int64, np.float64, np.uint8, ">i4", "<f2"), rng))
+            if change <= 1 and values.dtype.kind in "fiub" and values.size:
+                with np.errstate(invalid="ignore"):
+                    arrays[name] = values.astype(pick((np.int64, np.float64, np.uint8, ">i4", "<f2"), rng))
                 arrays[name].flat[int(rng.integers(0, values.size))] = pick((0, 1, 2, 3, 5, 6, 100), rng)
             elif change == 2:
                 arrays[name] = pick((values[:-1], values[::-1], values[None], np.repeat(values, 2), values[:0]), rng)

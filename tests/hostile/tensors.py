@@ -55,7 +55,7 @@ class Safetensors(Format):
             return path
         header = json.loads(content[8:length])
         if rng.integers(0, 3) == 0:
-            for number in range(20_000):
+            for number in range(6_000):
                 header[f"t{number // 2}"] = header["b.output"]
             text = json.dumps(header).encode()
             text = text.replace(b'"t1', b'"t2') if rng.integers(0, 2) else text
@@ -206,8 +206,10 @@ class SweepFiles(Format):
         self._place = path
         made = self.folder / path.relative_to(self.folder / "sweep").parent.name / path.name
         made.parent.mkdir(exist_ok=True)
-        change = int(rng.integers(0, 3))
-        if change == 0:
+        change = int(rng.integers(0, 4))
+        if change == 3:
+            made.write_bytes(content)  # which must be read
+        elif change == 0:
             made.write_bytes(changed(content, [0], rng, text=path.suffix == ".json"))
         elif change == 1:
             others = [other for other in self._good if other != path and other.suffix == path.suffix]
