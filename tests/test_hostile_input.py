@@ -85,6 +85,8 @@ def test_hostile_machines_are_refused_at_once(tmp_path: Path) -> None:
     refused(["check", "digits", path], "; and ")
     path.write_text("".join(f"x{at} = 1\n" for at in range(3000)) + text)
     refused(["check", "digits", path], "and 2,990 more")
+    path.write_text(text.replace('kind = "mimd"', "kind = []"))
+    refused(["check", "digits", path], "kind = []; must be one of")
 
 
 @pytest.mark.parametrize(

@@ -45,12 +45,12 @@ def given_of(record: Section) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Lists for tuples, and whole numbers for floats that are whole."""
+    """Lists for tuples."""
     if isinstance(value, (list, tuple)):
         return [plain(each) for each in value]
     if isinstance(value, dict):
         return {key: plain(each) for key, each in value.items()}
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    return value
 
 
 def meant(said: Any, read: Any) -> Any:
@@ -59,10 +59,12 @@ def meant(said: Any, read: Any) -> Any:
         return {key: meant(value, read.get(key)) for key, value in said.items()}
     if isinstance(said, list) and isinstance(read, list) and len(said) == len(read):
         return [meant(one, other) for one, other in zip(said, read, strict=True)]
-    if isinstance(said, str) and isinstance(read, (int, float)) and not isinstance(read, bool):
+    if isinstance(read, bool) or not isinstance(read, (int, float)) or isinstance(said, bool):
+        return plain(said)
+    if isinstance(said, str):
         number, unit = re.fullmatch(r"\s*([-+0-9._eE]*[0-9.])\s*([A-Za-z/]*)\s*", said).groups()  # type: ignore[union-attr]
-        return plain(float(number) * (FACTORS[unit] if unit else 1.0))
-    return plain(said)
+        said = float(number) * (FACTORS[unit] if unit else 1.0)
+    return float(said) if isinstance(read, float) else said
 
 
 class Described(Format):

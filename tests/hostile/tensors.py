@@ -105,12 +105,15 @@ class NpzWeights(Format):
         return read_arrays(path)
 
     def says(self, path: Path) -> Any:
-        with np.load(path, allow_pickle=False) as stored, np.errstate(invalid="ignore"):
-            arrays = {name: stored[name] for name in sorted(stored.files)}
-            floats = {name: array for name, array in arrays.items() if array.dtype.kind == "f"}
+        with zipfile.ZipFile(path) as archive, np.errstate(invalid="ignore"):
+            names = sorted(archive.namelist())
+            arrays = {name: np.lib.format.read_array(io.BytesIO(archive.read(name))) for name in names}
             return {
-                name: np.ascontiguousarray(array, np.float64 if array.dtype.itemsize == 8 else np.float32)
-                for name, array in floats.items()
+                name.removesuffix(".npy"): np.ascontiguousarray(
+                    array, np.float64 if array.dtype.itemsize == 8 else np.float32
+                ).reshape(array.shape)
+                for name, array in arrays.items()
+                if array.dtype.kind == "f"
             }
 
 
