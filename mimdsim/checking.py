@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mimdsim.base.console import say
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.progress import Bars
 
@@ -103,13 +104,13 @@ def check_command(
 
         from mimdsim.base.files import dump_json
 
-        click.echo(dump_json([dataclasses.asdict(finding) for finding in findings]), nl=False)
+        say(dump_json([dataclasses.asdict(finding) for finding in findings]), nl=False)
     else:
-        click.echo(heading, nl=False)
+        say(heading, nl=False)
         for finding in findings:
-            click.echo(f"{'ok  ' if finding.passed else 'FAIL'}  {finding.name}: {finding.text}")
+            say(f"{'ok  ' if finding.passed else 'FAIL'}  {finding.name}: {finding.text}")
         if out is not None:
-            click.echo(f"\nReport: {out / 'report.html'}")
+            say(f"\nReport: {out / 'report.html'}")
     context.exit(0 if all(finding.passed for finding in findings) else 1)
 
 
@@ -122,17 +123,21 @@ def _check_kernel(
     path: Path, machine: MimdMachine, reference: str, out: Path | None, *, strict: bool
 ) -> tuple[Finding, ...]:
     from mimdsim.base.files import folders_to_write
+    from mimdsim.base.whole import replaced
     from mimdsim.check.kernel_file import load_kernel, profile_of
     from mimdsim.profile import save_profile
-    from mimdsim.report import write_report
+    from mimdsim.report import report_files, write_report
 
+    if out is not None and (out / "weights.safetensors").exists():
+        raise DescriptionError("check", [f"--out {out} holds the weights and report of a run; choose another folder"])
     kernel = load_kernel(path, reference)
     with folders_to_write(*((out,) if out else ())), Bars() as bars:
         result = kernel.check(machine, strict=strict)
         if out is not None:
             profile = profile_of(kernel, result)
-            save_profile(out / "profile.json", profile)
-            write_report(profile, out, bars.show)
+            with replaced(out, ("profile.json", *report_files())) as draft:
+                save_profile(draft / "profile.json", profile)
+                write_report(profile, draft, bars.show)
     return result.findings
 
 
@@ -153,10 +158,10 @@ def _check_references(files: tuple[Path, ...], data: Path | None, page: Path | N
     if page:
         write_page(page, rows, with_data=data is not None, files=tuple(path.name for path in files))
     if as_json:
-        click.echo(rows_as_json(rows), nl=False)
+        say(rows_as_json(rows), nl=False)
     else:
         for line in table(rows):
-            click.echo(line)
+            say(line)
     return OUT_OF_TOLERANCE if any(row.within is False for row in rows) else 0
 
 
@@ -198,21 +203,17 @@ def explain_command(
     if dump is not None:
         _write_listing(dump, program, tiled)
     if superstep:
-        click.echo(str(explain(program, chosen, superstep, tile, activity, timestep)))
+        say(str(explain(program, chosen, superstep, tile, activity, timestep)))
         return
     for line in _slowest_first(tiled):
-        click.echo(line)
+        say(line)
 
 
 def _write_listing(path: Path, program: Program, tiled: TiledProfile) -> None:
-    from mimdsim.base.errors import MimdsimError
     from mimdsim.base.files import write_atomically
     from mimdsim.program.listing import listing
 
-    try:
-        write_atomically(path, listing(program, [span.cycles for span in tiled.spans]))
-    except OSError as problem:
-        raise MimdsimError(f"{path}: cannot be written ({problem.strerror}); give --dump a file name") from None
+    write_atomically(path, listing(program, [span.cycles for span in tiled.spans]))
 
 
 def _timed_kernel(path: Path, machine: MimdMachine) -> tuple[Program, RecordedActivity, TiledProfile]:
@@ -240,7 +241,7 @@ def _timed_workload(
     executor.write({key: value for key, value in given.items() if key in compiled.program.inputs})
     executor.run()
     activity = executor.activity()
-    click.echo(f"at {small.data.timesteps} timesteps and batch {small.training.batch}, for random spikes")
+    say(f"at {small.data.timesteps} timesteps and batch {small.training.batch}, for random spikes")
     return compiled.program, activity, retime(compiled, machine, activity)
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mimdsim import __version__
-from mimdsim.base.errors import DescriptionError, MimdsimError
+from mimdsim.base.console import RAISE, say, told_as_ours
+from mimdsim.base.errors import DescriptionError, MimdsimError, cannot_write, of_the_machine
 from mimdsim.base.progress import Bars
 from mimdsim.checking import SET, WORKLOAD, check_command, explain_command
 from mimdsim.conversion import export_command, import_command
@@ -21,15 +25,67 @@ if TYPE_CHECKING:
 FOLDER = "Folder to write (default reports/WORKLOAD-{}, with --set a digest of it behind)."
 
 
+OF_A_RUN = ("profile.json", "weights.safetensors")  # beside the report
+OUR_FAILURE = 4
+
+
 class _Commands(click.Group):
-    """Turns a user's mistake into a message and exit code 2; our bugs keep their traceback."""
+    """Turns a user's mistake and what the machine refuses into a message and exit code 2, a failure of ours into one
+    and exit code 4."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        try:
+            if not _has_working_folder():
+                raise MimdsimError("the working folder is gone; change to one that is there")
+            return super().main(*arguments, **options)
+        except (MimdsimError, OSError) as problem:
+            if not isinstance(problem, MimdsimError) and not of_the_machine(problem):
+                raise
+            with contextlib.suppress(OSError):
+                say(f"mimdsim: {_said(problem)}", err=True)
+            _give_up_output()
+            sys.exit(2)
 
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
         except MimdsimError as mistake:
-            click.echo(f"mimdsim: {mistake}", err=True)
+            say(f"mimdsim: {mistake}", err=True)
             context.exit(2)
+        except click.ClickException as misuse:
+            told = io.StringIO()
+            misuse.show(told)
+            say(told.getvalue(), nl=False, err=True)
+            context.exit(misuse.exit_code)
+        except (click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as failure:
+            if os.environ.get(RAISE) or of_the_machine(failure):
+                raise
+            say(f"mimdsim: {told_as_ours(failure)}", err=True)
+            context.exit(OUR_FAILURE)
+
+
+def _has_working_folder() -> bool:
+    try:
+        return bool(os.getcwd())
+    except FileNotFoundError:
+        return False
+
+
+def _said(problem: MimdsimError | OSError) -> str:
+    if isinstance(problem, MimdsimError):
+        return str(problem)
+    return str(cannot_write(problem.filename or "what is printed here", problem))
+
+
+def _give_up_output() -> None:
+    """Leave nothing that is printed to be written at the end, where it would fail again."""
+    try:
+        sys.stdout.flush()
+    except (OSError, AttributeError):  # None, where it was closed from the start
+        with contextlib.suppress(OSError, AttributeError):  # no file descriptor
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -114,8 +170,9 @@ def _run(
     """changed: fields of workload and machine; kind: the folder's name behind the workload's, where it is not the
     machine's; options: those of `simulate`."""
     from mimdsim.base.files import changes_mark, folders_to_write
+    from mimdsim.base.whole import replaced
     from mimdsim.profile import save_profile
-    from mimdsim.report import summary_lines, write_report
+    from mimdsim.report import report_files, summary_lines, write_report
     from mimdsim.run import simulate
     from mimdsim.workload import load_workload
     from mimdsim.workload.interchange.trained_file import write_trained
@@ -124,25 +181,36 @@ def _run(
     folder = out or Path("reports") / f"{workload.name}-{kind or tiled[0].name}{changes_mark(changes)}"
     checkpoint: Path | None = options.get("checkpoint")
     needed = (folder, options.get("dump"), checkpoint and checkpoint.parent)
-    with _says_how_to_go_on(checkpoint), folders_to_write(*filter(None, needed)), Bars() as bars:
+    with _says_how_to_go_on(lambda: _kept(checkpoint)), folders_to_write(*filter(None, needed)), Bars() as bars:
         made = simulate(workload, tiled[0], gpus, beside=tiled[1:], progress=bars.show, changes=changes, **options)
-        save_profile(folder / "profile.json", made.profile)
-        write_trained(folder / "weights.safetensors", made.log.weights, workload)
-        write_report(made.profile, folder, bars.show)
+        with replaced(folder, (*OF_A_RUN, *report_files())) as draft:
+            save_profile(draft / "profile.json", made.profile)
+            write_trained(draft / "weights.safetensors", made.log.weights, workload)
+            write_report(made.profile, draft, bars.show)
     for line in summary_lines(made.profile):
-        click.echo(line)
-    click.echo(f"\nReport: {folder / 'report.html'}")
+        say(line)
+    say(f"\nReport: {folder / 'report.html'}")
 
 
 @contextlib.contextmanager
-def _says_how_to_go_on(checkpoint: Path | None) -> Iterator[None]:
-    """Told to who interrupts a training that was written to `checkpoint`."""
+def _says_how_to_go_on(told: Callable[[], str]) -> Iterator[None]:
+    """Told to who interrupts: what is kept, and how to go on from it."""
     try:
         yield
     except KeyboardInterrupt:
-        if checkpoint is not None and checkpoint.is_file():
-            click.echo(f"mimdsim: interrupted; the same command with --resume goes on from {checkpoint}", err=True)
+        say(f"mimdsim: interrupted; {told()}", err=True)
         raise
+
+
+def _kept(checkpoint: Path | None) -> str:
+    if checkpoint is not None and checkpoint.is_file():
+        return f"the same command with --resume goes on from {checkpoint}"
+    return "nothing is kept; with --checkpoint FILE a training goes on from its last epoch"
+
+
+def _kept_points(folder: Path) -> str:
+    points = len(list((folder / "points").glob("*.json")))
+    return f"{points} points are kept in {folder}; the same command goes on from there"
 
 
 @main.command(short_help="Time every combination of field values.")
@@ -195,18 +263,20 @@ def sweep(
 
     parsed = [parse_axis(axis) for axis in axes]
     names = [name for name, _ in parsed]
-    folder = out or Path("reports") / f"{Path(workload).stem}-{Path(machine).stem}-sweep"
     points = points_of(workload, machine, parsed, training_steps, gpus, fill)
+    folder = out or Path("reports") / f"{points[0].workload.name}-{points[0].machine.name}-sweep"
     beside = tuple(gpu.name for gpu in points[0].gpus)
-    with folders_to_write(folder), Bars() as bars:
+    with _says_how_to_go_on(lambda: _kept_points(folder)), folders_to_write(folder), Bars() as bars:
         rows = run_sweep(points, folder, processes or default_processes(), bars.show)
-    paths = write_results(rows, names, folder, beside)
+        paths = write_results(rows, names, folder, beside)
     for line in (*table_lines(rows, names, beside), *note_lines(rows, names, trained=fill is None)):
-        click.echo(line)
+        say(line)
     length = f"after {training_steps} training steps" if training_steps else "after the whole training"
     spikes = f"Spikes recorded {length} (--training-steps)" if fill is None else f"Lists filled to {fill:.0%} (--fill)"
-    click.echo(f"\n{spikes}. The same command again goes on where this one stopped.")
-    click.echo("Written: " + ", ".join(str(path) for path in paths))
+    say(f"\n{spikes}. The same command again goes on where this one stopped.")
+    say("Written: " + ", ".join(str(path) for path in paths))
+    if failed := sum(row["fits"] is None for row in rows):
+        raise MimdsimError(f"{failed} of {len(rows)} points have no result; the notes above say why")
 
 
 @main.command(short_help="Draw the report of a saved profile again.")
@@ -214,15 +284,21 @@ def sweep(
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write (default: beside the profile).")
 def report(profile: Path, out: Path | None) -> None:
     """Draw the report of a saved profile.json again."""
+    from mimdsim.base.files import folders_to_write
+    from mimdsim.base.whole import replaced
     from mimdsim.profile import load_profile
-    from mimdsim.report import summary_lines, write_report
+    from mimdsim.report import report_files, summary_lines, write_report
 
-    loaded = load_profile(profile)
-    with Bars() as bars:
-        paths = write_report(loaded, out or profile.parent, bars.show)
+    folder = out or profile.parent
+    with folders_to_write(folder), replaced(folder, report_files()) as draft, Bars() as bars:
+        loaded = load_profile(profile)  # while nobody else writes there
+        beside = folder / "profile.json"
+        if beside.is_file() and not beside.samefile(profile) and beside.read_bytes() != profile.read_bytes():
+            raise MimdsimError(f"{folder}: holds the profile of another run; choose another folder with --out")
+        write_report(loaded, draft, bars.show)
     for line in summary_lines(loaded):
-        click.echo(line)
-    click.echo(f"\nReport: {paths[0]}")
+        say(line)
+    say(f"\nReport: {folder / 'report.html'}")
 
 
 @main.command("list", short_help="Name the workloads and machines that ship with the project.")
@@ -231,12 +307,12 @@ def list_everything() -> None:
     from mimdsim.machine import list_machines, load_machine
     from mimdsim.workload import list_workloads, load_workload
 
-    click.echo("workloads")
+    say("workloads")
     for name in list_workloads():
-        click.echo(f"  {name:<22} {load_workload(name).title}")
-    click.echo("machines")
+        say(f"  {name:<22} {load_workload(name).title}")
+    say("machines")
     for name in list_machines():
-        click.echo(f"  {name:<22} {load_machine(name).title}")
+        say(f"  {name:<22} {load_machine(name).title}")
 
 
 if __name__ == "__main__":

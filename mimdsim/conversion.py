@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import click
 
+from mimdsim.base.console import say
 from mimdsim.base.errors import DescriptionError
 
+
+class _Finite(click.FloatRange):
+    """A number in a range; not-a-number compares with no end of one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+        number = super().convert(value, param, context)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, context)
+        return number
+
+
+SECONDS = _Finite(min=0, min_open=True)
 RESETS = ("file", "zero", "zero_after", "subtract", "subtract_decayed", "none")
 
 
@@ -15,9 +30,7 @@ RESETS = ("file", "zero", "zero_after", "subtract", "subtract_decayed", "none")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write (default imported/MODEL).")
 @click.option("--workload", default="", help="Take data, training and mapping from this workload (default: random).")
-@click.option(
-    "--dt", type=click.FloatRange(min=0, min_open=True), help="Seconds a timestep stands for (default: tau/r)."
-)
+@click.option("--dt", type=SECONDS, help="Seconds a timestep stands for (default: tau/r).")
 @click.option(
     "--leak", type=click.Choice(["euler", "exp"]), default="euler", show_default=True, help="Decay of a timestep."
 )
@@ -30,11 +43,11 @@ def import_command(
 
     docs/nir.md says which nodes and resets are understood.
     """
-    from mimdsim.workload.interchange.importing import import_nir, import_state_dict
+    from mimdsim.workload.interchange.importing import import_nir, import_state_dict, model_name
     from mimdsim.workload.interchange.nir_neurons import Discretisation
     from mimdsim.workload.interchange.state_dict import parse_map
 
-    folder = out or Path("imported") / model.stem
+    folder = out or Path("imported") / model_name(model)
     if model.suffix.lower() in (".nir", ".h5", ".hdf5"):
         if mapped:
             raise DescriptionError("--map", ["is for state dicts; a NIR graph says itself what its weights are"])
@@ -47,8 +60,8 @@ def import_command(
             )
         written, lines = import_state_dict(model, folder, workload, parse_map(mapped))
     for line in lines:
-        click.echo(line)
-    click.echo(f"\nRun it: mimdsim run {written}")
+        say(line)
+    say(f"\nRun it: mimdsim run {written}")
 
 
 @click.command("export", short_help="Write a network with trained weights as a NIR graph.")
@@ -57,7 +70,7 @@ def import_command(
 @click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FILE.nir", help="File to write.")
 @click.option(
     "--dt",
-    type=click.FloatRange(min=0, min_open=True),
+    type=SECONDS,
     help="Seconds a timestep stands for (default: data.bin_seconds).",
 )
 def export_command(workload: str, weights: Path | None, out: Path, dt: float | None) -> None:
@@ -69,4 +82,4 @@ def export_command(workload: str, weights: Path | None, out: Path, dt: float | N
     from mimdsim.workload.interchange.exporting import export_nir
 
     for line in export_nir(load_workload(workload), weights, out, dt):
-        click.echo(line)
+        say(line)

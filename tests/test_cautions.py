@@ -25,13 +25,6 @@ def log(loss: list[float]) -> TrainingLog:
     )
 
 
-@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
-def test_a_loss_that_is_no_number_is_said_with_its_training_step(wrong: float) -> None:
-    (said,) = loss_warning(log([2.3, 2.2, wrong, wrong]))
-    assert f"the loss was {wrong} in training step 3 of 4" in said
-    assert "lower training.learning_rate" in said
-
-
 def test_a_loss_that_rises_is_said() -> None:
     (said,) = loss_warning(log(np.linspace(2, 5, 40).tolist()))
     assert "the loss rose from 2.269 (first fifth of 40 training steps) to 4.731 (last)" in said

@@ -119,7 +119,7 @@ def test_options_say_what_a_file_leaves_open(tmp_path: Path) -> None:
     path = nm.written(tmp_path, nm.graph({"w": nm.node("Linear", weight=nm.weights(3, 6)), "n": plain}))
     refused = typed("import", path, "--out", tmp_path / "made", code=2)
     assert "say nothing" not in refused
-    assert "give it in seconds, e.g. --dt 1e-3" in refused
+    assert "in seconds, e.g. --dt 0.001 (Norse)" in refused
     said = typed(
         "import", path, "--out", tmp_path / "made", "--dt", "1e-3", "--leak", "exp", "--reset", "subtract_decayed"
     )

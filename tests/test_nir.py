@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -312,13 +313,35 @@ def test_all_problems_of_neurons_are_told_at_once() -> None:
 
 
 def test_too_long_a_timestep_is_refused_with_one_that_works() -> None:
-    with pytest.raises(DescriptionError, match=r"longer than 'tau', 0\.001 s.*--dt 0\.001, or --leak exp"):
+    with pytest.raises(DescriptionError, match=r"longer than 'tau', 0\.001 s.*--leak exp.*--dt 0\.0001 "):
         network(CHAINS["lif"], dt_seconds=2e-3)
+
+
+def test_suggested_timesteps_leave_something_of_the_state() -> None:
+    for tau, wanted in ((1e-3, "--dt 0.0001 (snnTorch"), (1e-4, "--dt 1e-06"), (1e-6, "--dt 1e-07")):
+        plain = nm.leaky(3, r=np.ones(3), tau=np.full(3, tau))
+        file = nm.graph({"w": LINEAR, "n": plain})
+        with pytest.raises(DescriptionError, match="says nothing of the timestep") as caught:
+            network(file)
+        found = re.findall("--dt ([0-9.e-]+)", str(caught.value))
+        assert wanted in str(caught.value)
+        assert found
+        for dt in found:
+            assert np.all(network(file, dt_seconds=float(dt)).populations[0].dynamics.decay >= 0.5)
+
+
+def test_a_decay_of_zero_and_a_reset_that_may_be_another_are_noted() -> None:
+    file = nm.graph({"w": LINEAR, "n": nm.leaky(3, r=np.ones(3), tau=np.full(3, 1e-3))})
+    said = " ".join(network(file, dt_seconds=1e-3).notes)
+    assert "'n': decay 0, as --dt 0.001 is the time constant itself" in said
+    assert "'n': a spike resets to zero, as the file says; snnTorch writes so" in said
+    assert not any("decay 0" in note for note in network(file, dt_seconds=1e-4).notes)
+    assert network(file, dt_seconds=1e-4, reset="zero").notes == ()
 
 
 def test_output_of_another_shape_is_noted() -> None:
     made = network(nm.graph({"w": LINEAR, "n": nm.leaky(3)}, outputs=(1, 5)))
-    assert made.notes == ("'output' says 5 values, there are 3",)
+    assert made.notes[-1] == "'output' says 5 values, there are 3"
 
 
 def test_a_constant_that_is_delayed_is_noted() -> None:

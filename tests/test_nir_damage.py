@@ -10,7 +10,8 @@ from typing import Any
 import nir_models as nm
 import numpy as np
 import pytest
-from test_event_fuzzing import changed, peak_bytes, time_limit
+from hostile.changes import changed
+from hostile.limits import peak_bytes, time_limit
 
 from mimdsim.base.errors import DataFileError, MimdsimError, MissingExtra
 from mimdsim.base.rng import stream

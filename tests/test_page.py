@@ -116,7 +116,7 @@ def test_a_page_without_references_or_without_a_place_is_refused(tmp_path: Path)
     (tmp_path / "file").write_text("")
     nowhere = str(tmp_path / "file" / "page.md")
     assert "cannot be written as a folder" in mimdsim("check", "--references", "--page", nowhere, code=2)
-    with pytest.raises(MimdsimError, match="give --page a file name"):
+    with pytest.raises(MimdsimError, match="cannot be written"):
         write_page(tmp_path, ROWS, with_data=False)
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import DataFileError
+from mimdsim.base.sealed import write_sealed_json
 from mimdsim.profile import DoubtedSeconds, ratio
 from mimdsim.sweep.results import POINT_RESULTS, load_point, table_lines, with_ratios
 
@@ -89,9 +90,7 @@ def test_points_are_held_against_the_first_that_has_a_time() -> None:
 
 
 def test_a_point_without_readable_sources_is_refused(tmp_path: Path) -> None:
-    import json
-
     file = tmp_path / "point.json"
-    file.write_text(json.dumps(row(2.0, [["a cost", 1.0]])))
+    write_sealed_json(file, row(2.0, [["a cost", 1.0]]))
     with pytest.raises(DataFileError, match="no seconds by source; delete it"):
         load_point(file)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+import json
 import pickle
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_run import mimdsim
 
 from mimdsim.base.errors import DataFileError, DescriptionError, MissingExtra
+from mimdsim.base.sealed import read_sealed_arrays, read_sealed_json, write_sealed_arrays, write_sealed_json
 from mimdsim.machine import find_machine
 from mimdsim.sweep import load_activity, note_lines, parse_axis, points_of, table_lines
 from mimdsim.sweep.results import RESULTS
@@ -90,11 +93,73 @@ def test_damaged_activity_is_refused(tmp_path: Path) -> None:
         load_activity(path)
 
 
-def test_damaged_points_are_refused(tmp_path: Path) -> None:
-    arguments = ("sweep", "digits", "bow", "--set", "chip.clock_hz=1 GHz", *SMALL, "--out", str(tmp_path))
-    mimdsim(*arguments)
-    next((tmp_path / "points").iterdir()).write_text("{}")
-    assert "lacks results" in mimdsim(*arguments, code=2)
+def test_a_damaged_point_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    arguments = ("sweep", "digits", "bow", "--fill", "1", "--processes", "1", "--gpu", "a100", "--out", str(tmp_path))
+    mimdsim(*arguments, "--set", "chip.clock_hz=1 GHz")
+    (bad,) = (tmp_path / "points").iterdir()
+    whole = bad.read_text()
+    bad.write_text(whole.replace('"fits": true', '"fits": false'))
+    output = mimdsim(*arguments, "--set", "chip.clock_hz=1 GHz,2 GHz", code=2)
+    assert f"! chip.clock_hz=1 GHz: {bad}: is damaged, or not the file of this name" in output
+    assert "delete it to compute it again" in output
+    assert "1 of 2 points have no result" in output
+    damaged, other = read(tmp_path)
+    assert (damaged["fits"], damaged["ms_per_training_step"]) == ("", "")
+    assert float(other["ms_per_training_step"]) > 0
+    bad.unlink()
+    mimdsim(*arguments, "--set", "chip.clock_hz=1 GHz,2 GHz")
+    assert bad.read_text() == whole
+    bad.write_text("{}")
+    assert "is damaged" in mimdsim(*arguments, "--set", "chip.clock_hz=1 GHz", code=2)  # the only one: no table
+
+
+def test_damaged_activity_stops_only_the_points_that_need_it(tmp_path: Path) -> None:
+    arguments = ("sweep", "digits", "bow", *SMALL, "--out", str(tmp_path))
+    mimdsim(*arguments, "--set", "training.batch=8")
+    (bad,) = (tmp_path / "activity").iterdir()
+    content = bytearray(bad.read_bytes())
+    content[len(content) // 2] ^= 4
+    bad.write_bytes(content)
+    output = mimdsim(*arguments, "--set", "training.batch=8,12", "--set", "chip.clock_hz=1 GHz", code=2)
+    assert f"{bad}: is damaged, or not the file of this name: its digest does not fit; delete it to record" in output
+    damaged, other = read(tmp_path)
+    assert (damaged["fits"], other["fits"]) == ("", "True")
+
+
+@pytest.mark.parametrize("kind", ["json", "npz"])
+def test_no_damaged_file_is_read_back(tmp_path: Path, kind: str) -> None:
+    """Every bit of a file counts, and so does its name; what is whole is plain JSON and NPZ for everybody."""
+    path, other = tmp_path / f"one.{kind}", tmp_path / f"two.{kind}"
+    if kind == "json":
+        write_sealed_json(path, {"a": 1.5, "b": {"c": [None, "é"]}})
+        assert json.loads(path.read_text())["a"] == 1.5
+    else:
+        write_sealed_arrays(path, {"ids.x": np.arange(6), "counts.x": np.ones((2, 1), np.int32)})
+        with np.load(path) as plain:
+            assert plain["ids.x"].tolist() == list(range(6))
+
+    def taken(which: Path) -> object:
+        return (read_sealed_json if kind == "json" else read_sealed_arrays)(which, 4000, "delete it")
+
+    assert taken(path)
+    content = path.read_bytes()
+    other.write_bytes(content)
+    rng = np.random.default_rng(1)
+    changed = [
+        content[:at] + bytes([content[at] ^ (1 << rng.integers(8))]) + content[at + 1 :] for at in range(len(content))
+    ]
+    cut = [content[:at] for at in range(len(content))]
+    for damaged in (*changed, *cut, content + b"x", content * 2, b" " * 5000):
+        path.write_bytes(damaged)
+        with pytest.raises(DataFileError, match=f"one.{kind}: .*; delete it"):
+            taken(path)
+    with pytest.raises(DataFileError, match="not the file of this name"):
+        taken(other)
+    path.unlink()
+    path.mkdir()
+    for place in (path, tmp_path / "none"):
+        with pytest.raises(DataFileError, match="cannot be read"):
+            taken(place)
 
 
 def test_a_field_given_twice_is_refused() -> None:

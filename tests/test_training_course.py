@@ -177,7 +177,7 @@ def test_damaged_checkpoints_are_refused_by_name_and_reason(tmp_path: Path) -> N
     text = lambda **changed: packed(np.frombuffer(json.dumps(about | changed).encode(), np.uint8))  # noqa: E731
     cases: list[tuple[dict[str, bytes | None], str]] = [
         ({"about.npy": None}, "is not a checkpoint, or damaged"),
-        ({"about.npy": text(schema=9)}, "is a checkpoint of format 9; this mimdsim reads 1"),
+        ({"about.npy": text(schema=9)}, "is a checkpoint of format 9; this mimdsim reads 2"),
         ({"about.npy": text(done=-7)}, "'done' is -7"),
         ({"about.npy": text(curves={})}, "its curves are"),
         ({"about.npy": packed(np.array([{}], object))}, "is not a checkpoint, or damaged"),
@@ -189,12 +189,24 @@ def test_damaged_checkpoints_are_refused_by_name_and_reason(tmp_path: Path) -> N
         ({"memory/w.output.npy": packed(np.zeros((900, 900), np.float32))}, "at most 144 bytes"),
         ({"memory/w.output.npy": packed(np.array([[{}]], object))}, "at most 144 bytes"),
         ({"loss.npy": b"\x93NUMPY"}, "is not a checkpoint, or damaged"),
+        ({"memory/w.output.npy": packed(np.ones((9, 4), np.float32))}, "was changed after it was written"),
+        ({"memory/w.output.npy": packed(np.full((9, 4), np.nan, np.float32))}, "values that are not finite"),
+        ({"about.npy": text(right=3)}, "was changed after it was written"),
+        ({"about.npy": text(finished=False)}, "was changed after it was written"),
+        ({"about.npy": text(dropped=[1])}, "is not a checkpoint, or damaged"),
     ]
     for changes, message in cases:
         file.path.write_bytes(good)
         rewritten(file.path, changes)
         with pytest.raises(DataFileError, match=message):
             trained(file, epochs=1)
+    with zipfile.ZipFile(file.path, "w", compression=zipfile.ZIP_LZMA) as archive:
+        archive.writestr("about.npy", text())
+    damaged = bytearray(file.path.read_bytes())
+    damaged[60:90] = bytes(30)
+    file.path.write_bytes(damaged)
+    with pytest.raises(DataFileError, match="is not a checkpoint, or damaged: LZMAError"):
+        trained(file, epochs=1)
     file.path.write_bytes(good)
     same(trained(file, epochs=1), trained(epochs=1))
 

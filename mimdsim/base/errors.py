@@ -1,12 +1,13 @@
 """The errors a user can meet. Each says what is wrong, where, and what to type next.
 
 A `MimdsimError` is the user's to mend: the command line prints it without traceback and exits 2.
-Any other exception is a bug of ours and keeps its traceback.
+Any other exception is a bug of ours: the command line exits 4 and leaves its traceback in a file.
 """
 
 from __future__ import annotations
 
 import difflib
+import errno
 import traceback
 from collections.abc import Iterable
 from functools import partial
@@ -14,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).resolve().parents[1]
+MOST_PROBLEMS = 10  # of one description that a message names
+FULL = (errno.ENOSPC, errno.EDQUOT)
+MACHINE_FAILURES = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class MimdsimError(Exception):
@@ -21,17 +25,22 @@ class MimdsimError(Exception):
 
 
 class DescriptionError(MimdsimError):
-    """A machine or workload description is wrong; `problems` lists every mistake found, not only the first."""
+    """A machine or workload description is wrong; `problems` are the first ten mistakes, not only the first one.
 
-    def __init__(self, where: str, problems: Iterable[str]):
-        self.where = where
-        self.problems = tuple(problems)
-        lines = "\n".join(f"  - {problem}" for problem in self.problems)
-        count = len(self.problems)
-        super().__init__(f"{where}: {count} problem{'s' if count != 1 else ''}\n{lines}")
+    more: mistakes found beside those given.
+    """
+
+    def __init__(self, where: str, problems: Iterable[str], *, more: int = 0):
+        given = tuple(problems)
+        self.where, self.problems = where, given[:MOST_PROBLEMS]
+        self.more = more + len(given) - len(self.problems)
+        count = len(self.problems) + self.more
+        lines = [*self.problems, *([f"and {self.more:,} more"] if self.more else ())]
+        listed = "\n".join(f"  - {line}" for line in lines)
+        super().__init__(f"{where}: {count:,} problem{'s' if count != 1 else ''}\n{listed}")
 
     def __reduce__(self) -> tuple[Any, ...]:  # an error of a worker process must reach the parent whole
-        return type(self), (self.where, self.problems)
+        return partial(type(self), more=self.more), (self.where, self.problems)
 
 
 class DataFileError(MimdsimError):
@@ -46,6 +55,17 @@ class DataFileError(MimdsimError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), byte_offset=self.byte_offset), (self.path, self.reason)
+
+
+def of_the_machine(failure: BaseException) -> bool:
+    """Whether a failure is of the machine that we run on: its disks, its permissions, where output goes."""
+    return isinstance(failure, OSError) and failure.errno in MACHINE_FAILURES
+
+
+def cannot_write(path: object, problem: OSError) -> MimdsimError:
+    """What to say where `path` could not be written: the disk is full, read-only, not ours, or no place for a file."""
+    advice = "free some space and try again" if problem.errno in FULL else "choose another place"
+    return MimdsimError(f"{path}: cannot be written ({problem.strerror}); {advice}")
 
 
 class DoesNotFit(MimdsimError):
@@ -65,6 +85,11 @@ class MissingExtra(MimdsimError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self.given
+
+
+def shortened(text: str, most: int = 80) -> str:
+    """`text`, cut behind its first characters where it is longer than `most`, with how long it is."""
+    return text if len(text) <= most else f"{text[: most // 2]}.. ({len(text):,} characters)"
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

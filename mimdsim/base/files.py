@@ -5,19 +5,23 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mimdsim.base.errors import MimdsimError
+from mimdsim.base.errors import MimdsimError, cannot_write, shortened
 
 
 def read_bounded_text(path: Path, most: int) -> str:
-    """The UTF-8 text of a file of at most `most` bytes.
+    """The UTF-8 text of a file of at most `most` bytes; raises as `read_bounded`, and UnicodeDecodeError."""
+    return read_bounded(path, most).decode("utf-8")
 
-    Raises OSError, also for what is no regular file (a device may never end), UnicodeDecodeError, and ValueError for a
-    longer file.
+
+def read_bounded(path: Path, most: int) -> bytes:
+    """The content of a file of at most `most` bytes.
+
+    Raises OSError, also for what is no regular file (a device may never end), and ValueError for a longer file.
     """
     if path.exists() and not path.is_file():
         raise IsADirectoryError(f"{path} is a folder") if path.is_dir() else OSError(f"{path} is no regular file")
@@ -25,26 +29,32 @@ def read_bounded_text(path: Path, most: int) -> str:
         content = file.read(most + 1)
     if len(content) > most:
         raise ValueError(f"is over {most:,} bytes")
-    return content.decode("utf-8")
+    return content
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write to a temporary name beside `path`, then rename: a reader never sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Write to a temporary name beside `path`, then rename: a reader never sees half a file.
+
+    Raises MimdsimError that says why it cannot be written; then nothing is left.
+    """
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")  # other machines may write to the same disk
     data = content.encode() if isinstance(content, str) else content
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(data)
         temporary.replace(path)
+    except OSError as problem:
+        raise cannot_write(path, problem) from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def writable_folder(path: Path) -> Path:
     """`path` as a folder that exists and can be written; raises MimdsimError before any work is done in vain."""
     try:
         path.mkdir(parents=True, exist_ok=True)
-        probe = path / f".{os.getpid()}.tmp"
+        probe = path / f".{secrets.token_hex(8)}.tmp"
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as problem:
@@ -74,6 +84,21 @@ def folders_to_write(*paths: Path) -> Iterator[None]:
 def dump_json(value: Any) -> str:
     """JSON with sorted keys and a final newline, so that equal values are equal bytes."""
     return json.dumps(value, sort_keys=True, indent=1, allow_nan=False) + "\n"
+
+
+def parse_json(text: str) -> Any:
+    """What JSON says; raises ValueError or RecursionError for what is none, and ValueError for a key that is there
+    twice, of which other readers take one or the other."""
+    return json.loads(text, object_pairs_hook=_each_once)
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in made:
+            raise ValueError(f"'{shortened(name)}' is there twice")
+        made[name] = value
+    return made
 
 
 def changes_mark(changes: dict[str, Any]) -> str:

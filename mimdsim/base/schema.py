@@ -13,13 +13,25 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from mimdsim.base.errors import DescriptionError, suggest
+from mimdsim.base.errors import MOST_PROBLEMS, DescriptionError, shortened, suggest
 from mimdsim.base.files import read_bounded_text
 from mimdsim.base.units import parse_quantity
 
 MAX_DESCRIPTION_BYTES = 1 << 20
+MAX_DEPTH = 16  # of tables and lists in each other; ours are 4 deep
+MOST_WHOLE = 2**63 - 1  # what TOML promises to keep, and columns of ids hold
+MOST_DOTTED = 32  # parts of a key, before it is parsed: that takes the square of their number
+_PART = r"""\.[ \t]*+(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+"""
+_DEEP_KEY = re.compile(f"(?:{_PART}){{{MOST_DOTTED}}}")
 SOURCE_KINDS = ("measured", "published", "derived", "assumed")
 
 
@@ -34,9 +46,12 @@ class Section(BaseModel):
         key = about.field_name
         if isinstance(value, str) and key is not None and _is_number(cls.model_fields[key].annotation):
             number = parse_quantity(value, key)
-            return int(number) if number.is_integer() else number
+            value = int(number) if number.is_integer() else number
         if isinstance(value, bool) and key is not None and _is_number(cls.model_fields[key].annotation):
             raise ValueError("is a truth value; a number is needed")
+        whole = key is not None and cls.model_fields[key].annotation is int
+        if whole and isinstance(value, (int, float)) and not -MOST_WHOLE <= value <= MOST_WHOLE:
+            raise ValueError("must be less than 2^63, as all whole numbers")
         return value
 
 
@@ -58,7 +73,8 @@ class SourcedSection(Section):
             if text.split(":")[0] not in SOURCE_KINDS:
                 problems.append(f"sources.{key}: must begin with one of {', '.join(SOURCE_KINDS)} and a colon")
         if problems:
-            raise ValueError("; ".join(problems))
+            more = f"; and {len(problems) - MOST_PROBLEMS:,} more" if len(problems) > MOST_PROBLEMS else ""
+            raise ValueError("; ".join(problems[:MOST_PROBLEMS]) + more)
         return self
 
 
@@ -81,10 +97,40 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
         raise DescriptionError(str(path), [f"cannot be read as text: {problem}"]) from None
     except ValueError:
         raise DescriptionError(str(path), [f"a description has at most {MAX_DESCRIPTION_BYTES} bytes"]) from None
+    return parse_toml(text, where=str(path)), text
+
+
+def parse_toml(text: str, *, where: str) -> dict[str, Any]:
+    """The table of a text of TOML; raises DescriptionError, also for what is nested too deep or no number of TOML's."""
     try:
-        return tomllib.loads(text), text
-    except (tomllib.TOMLDecodeError, RecursionError) as problem:
-        raise DescriptionError(str(path), [f"is not TOML: {problem}"]) from None
+        if _DEEP_KEY.search(text):
+            raise ValueError(f"a key has over {MOST_DOTTED} parts")
+        table = tomllib.loads(text)
+        _check_values(table)
+    except RecursionError:
+        raise DescriptionError(where, [f"is not TOML of ours: nested over {MAX_DEPTH} deep"]) from None
+    except ValueError as problem:  # of tomllib, and of Python for numbers of thousands of digits
+        raise DescriptionError(where, [f"is not TOML: {shortened(str(problem), 300)}"]) from None
+    return table
+
+
+def _check_values(table: dict[str, Any]) -> None:
+    """Raises ValueError for what is nested too deep, or a whole number beyond the 64 bits that TOML has."""
+    level: list[Any] = [table]
+    for _ in range(MAX_DEPTH):
+        wrong = next((value for value in level if isinstance(value, int) and abs(value) > MOST_WHOLE), None)
+        if wrong is not None:
+            raise ValueError(f"a whole number of {wrong.bit_length()} bits; 63 and the sign are the most")
+        level = [inner for value in level for inner in _inner(value)]
+        if not level:
+            return
+    raise ValueError(f"nested over {MAX_DEPTH} deep")
+
+
+def _inner(value: Any) -> Collection[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def build(
@@ -97,8 +143,9 @@ def build(
     try:
         return model.model_validate(table)
     except ValidationError as failure:
-        problems = [_explain(model, error, text, changed) for error in failure.errors()]
-        raise DescriptionError(where, problems) from None
+        found = failure.errors()
+        problems = [_explain(model, error, text, changed) for error in found[:MOST_PROBLEMS]]
+        raise DescriptionError(where, problems, more=len(found) - len(problems)) from None
 
 
 def whence(path: tuple[Any, ...], text: str, changed: Collection[str]) -> str:
@@ -111,7 +158,7 @@ def whence(path: tuple[Any, ...], text: str, changed: Collection[str]) -> str:
 
 def _explain(model: type[BaseModel], error: Any, text: str, changed: Collection[str]) -> str:
     path = tuple(error["loc"])
-    dotted = ".".join(str(part) for part in path)
+    dotted = shortened(".".join(str(part) for part in path))
     at = whence(path, text, changed)
     message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be", 1)
     if error["type"] == "extra_forbidden":
@@ -122,11 +169,11 @@ def _explain(model: type[BaseModel], error: Any, text: str, changed: Collection[
     given = error.get("input")
     if error["type"] == "tuple_type":
         one = isinstance(given, (int, float)) or (isinstance(given, str) and not given.startswith("["))
-        listed = ", ".join(re.split(r"[\s;,]+", str(given).strip()))  # '256;128' and '256 128' are meant so
+        listed = shortened(", ".join(re.split(r"[\s;,]+", str(given).strip())))  # '256;128' and '256 128' are meant so
         message = f"must be a list; write [{listed}]" if one else "must be a list"
     if error["type"] == "string_type":
         message = "must be text"
-    shown = f" (given: {given!r})" if isinstance(given, (int, float, str, bool)) else ""
+    shown = f" (given: {shortened(repr(given))})" if isinstance(given, (int, float, str, bool)) else ""
     return f"'{dotted}'{at}: {message}{shown}" if dotted else f"{message}{shown}"
 
 
@@ -160,11 +207,11 @@ def _line_of(path: tuple[Any, ...], text: str) -> int | None:
     key, section = names[-1], ".".join(names[:-1])
     current = ""
     for number, line in enumerate(text.splitlines(), start=1):
-        header = re.match(r"^\s*\[+\s*([^\]]+?)\s*\]+", line)
-        if header:
-            current = header.group(1)
+        line = line.strip()
+        if line.startswith("["):
+            current = line.strip("[").partition("]")[0].strip()
             if current == ".".join(names):
                 return number
-        elif current == section and re.match(rf"^\s*\"?{re.escape(key)}\"?\s*=", line):
+        elif current == section and line.partition("=")[0].strip().strip("\"'") == key and "=" in line:
             return number
     return None

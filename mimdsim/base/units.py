@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from mimdsim.base.errors import shortened
+
 # dimension (= suffix of the field name) -> unit -> factor to the base unit
 UNITS: dict[str, dict[str, float]] = {
     "bytes_per_second": {"B/s": 1.0, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "Gbit/s": 1e9 / 8},
@@ -25,7 +27,8 @@ UNITS: dict[str, dict[str, float]] = {
     "cycles": {"cycles": 1.0, "cycle": 1.0},
 }
 REFUSED_BYTES = {"KB", "kB", "MB", "GB", "TB", "K", "M", "G"}
-_QUANTITY = re.compile(r"^\s*([+-]?(?:\d+(?:[._]\d+)*|\d*\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z/]*)\s*$")
+MOST_CHARACTERS = 100  # of a number with its unit
+_QUANTITY = re.compile(r"([+-]?(?:[0-9]+(?:[._][0-9]+)*|[0-9]*\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z/]*)")
 
 
 def dimension(field: str) -> str | None:
@@ -41,9 +44,9 @@ def parse_quantity(text: str, field: str) -> float:
 
     Raises ValueError that names the text, the unit found and the units that fit.
     """
-    match = _QUANTITY.match(text)
+    match = _QUANTITY.fullmatch(text.strip()) if len(text) <= MOST_CHARACTERS else None
     if match is None:
-        raise ValueError(f"'{text}' is not a number with a unit")
+        raise ValueError(f"'{shortened(text)}' is not a number with a unit")
     number, unit = float(match.group(1).replace("_", "")), match.group(2)
     suffix = dimension(field)
     if not unit:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mimdsim import __version__
-from mimdsim.base.errors import MimdsimError
 from mimdsim.base.files import write_atomically
 from mimdsim.check.disagreements import Disagreement, Notes, load_notes
 from mimdsim.check.reference_table import Summary, files_of, kinds_of, summarised
@@ -32,10 +31,7 @@ DIGITS = 4
 def write_page(path: Path, rows: list[Row], *, with_data: bool, files: tuple[str, ...] = ()) -> None:
     """Write the page whole; raises MimdsimError where it cannot be written."""
     content = "\n".join(page_lines(rows, load_notes(), with_data=with_data, files=files)) + "\n"
-    try:
-        write_atomically(path, content)
-    except OSError as problem:
-        raise MimdsimError(f"{path}: cannot be written ({problem.strerror}); give --page a file name") from None
+    write_atomically(path, content)
 
 
 def page_lines(rows: list[Row], notes: Notes, *, with_data: bool, files: tuple[str, ...] = ()) -> Iterator[str]:

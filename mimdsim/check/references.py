@@ -5,16 +5,17 @@ A file is known by its columns. Nothing is fitted to any row; rows that cannot b
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
-import json
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mimdsim.base.errors import DataFileError, MimdsimError
-from mimdsim.base.files import dump_json, read_bounded_text
+from mimdsim.base.errors import DataFileError, MimdsimError, shortened
+from mimdsim.base.files import dump_json, parse_json, read_bounded_text
 from mimdsim.check.published_runs import golden_rows, training_step_rows
 from mimdsim.check.sparse_products import COLUMNS as SPARSE_COLUMNS
 from mimdsim.check.sparse_products import sparse_product_rows
@@ -25,6 +26,7 @@ from mimdsim.gpu.references import predict_gemm_row
 from mimdsim.gpu.snn_references import predict_snn_row
 
 MAX_REFERENCE_BYTES = 32 << 20
+MAX_COLUMNS = 200
 Progress = Callable[[str, int, int], None]
 Given = dict[str, str]
 
@@ -96,28 +98,50 @@ def _check_file(path: Path, data: Path | None, progress: Progress) -> list[Row]:
         raise DataFileError(path, f"is over {MAX_REFERENCE_BYTES} bytes, not a table of figures") from None
     if path.suffix == ".json":
         try:
-            cases = json.loads(text)
+            cases = parse_json(text)
         except (ValueError, RecursionError) as problem:
-            raise DataFileError(path, f"is not JSON: {problem}") from None
+            raise DataFileError(path, f"is not JSON: {shortened(str(problem), 300)}") from None
         return [Row(file=path.name, **row) for row in golden_rows(path, cases)]
-    reader = csv.DictReader(io.StringIO(text))
-    columns = set(reader.fieldnames or ())
+    columns, given = _table(path, text)
     for needed, predict in FORMATS:
         if needed <= columns:
-            given = list(reader)
-            for number, row in enumerate(given, start=2):
-                if None in row or None in row.values():
-                    raise DataFileError(path, f"line {number} has not the {len(columns)} columns of the header")
+            if not given:
+                raise DataFileError(path, "has a header and no row below it; nothing could be held against anything")
             return predict(path, given, data, progress)
     known = "; ".join(", ".join(sorted(needed)) for needed, _ in FORMATS)
-    raise DataFileError(path, f"has the columns {sorted(columns)}; known tables have at least: {known}")
+    raise DataFileError(
+        path, f"has the columns {shortened(str(sorted(columns)), 300)}; known tables have at least: {known}"
+    )
+
+
+def _table(path: Path, text: str) -> tuple[set[str], list[Given]]:
+    """(columns, rows) of a CSV file; raises DataFileError for rows that are longer or shorter than the header."""
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    given: list[Given] = []
+    try:
+        names = list(reader.fieldnames or ())
+        given.extend(reader)
+    except csv.Error as problem:
+        raise DataFileError(path, f"is no CSV table near line {reader.line_num}: {problem}") from None
+    twice = sorted({name for name in names if names.count(name) > 1}) if len(names) <= MAX_COLUMNS else []
+    if twice or len(names) > MAX_COLUMNS:
+        what = (
+            f"the column '{shortened(twice[0])}' twice"
+            if twice
+            else f"{len(names):,} columns; {MAX_COLUMNS} are the most"
+        )
+        raise DataFileError(path, f"has {what}")
+    for number, row in enumerate(given, start=2):
+        if None in row or None in row.values():
+            raise DataFileError(path, f"line {number} has not the {len(names)} columns of the header")
+    return set(names), given
 
 
 def _number(path: Path, line: int, row: Given, column: str) -> float:
-    try:
-        return float(row[column])
-    except ValueError:
-        raise DataFileError(path, f"line {line}, column '{column}': '{row[column]}' is not a number") from None
+    with contextlib.suppress(ValueError):
+        if math.isfinite(number := float(row[column])):
+            return number
+    raise DataFileError(path, f"line {line}, column '{column}': '{shortened(row[column])}' is not a number")
 
 
 def _vendor_rows(path: Path, given: list[Given], _data: Path | None, _progress: Progress) -> list[Row]:

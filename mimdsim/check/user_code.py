@@ -18,7 +18,11 @@ def load_file(path: Path, holds: str) -> ModuleType:
 
     Raises DescriptionError for a file that is not there or cannot be imported, with its line.
     """
-    if not path.is_file() or path.suffix != ".py":
+    try:
+        there = path.is_file() and path.suffix == ".py"
+    except OSError:  # a name that is too long
+        there = False
+    if not there:
         raise DescriptionError(str(path), [f"no such Python file (.py); give one that {holds}"])
     specification = importlib.util.spec_from_file_location(path.stem, path)
     assert specification is not None

@@ -2,14 +2,18 @@
 
 What is kept: all persistent variables (weights, moments, training step), the curves so far, the best weights, and at
 the end the recorded activity. The order of samples and all schedules follow from seed and number of training steps.
-Nothing is unpickled; a member that would unpack to more than this training needs is refused before it is read.
+Nothing is unpickled; a member that would unpack to more than this training needs is refused before it is read. A digest
+of all that is kept tells a file that was changed, by damage or by hand.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import lzma
 import struct
+import tokenize
 import zipfile
 import zlib
 from dataclasses import dataclass, field
@@ -18,19 +22,19 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.errors import DataFileError
-from mimdsim.base.files import write_atomically
+from mimdsim.base.errors import DataFileError, shortened
+from mimdsim.base.files import parse_json, write_atomically
 from mimdsim.functional.execute import Executor
 from mimdsim.program import RecordedActivity
 
-SCHEMA = 1
+SCHEMA = 2
 CURVES = ("train", "validation", "test")
 MAX_HEADER_BYTES = 10_000  # numpy's own limit for headers of files that are not trusted
 MAX_TEXT_BYTES = 1 << 20
 MAX_TRAINING_STEPS = 1 << 27
 DAMAGE = (
-    zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, OverflowError, struct.error, KeyError,
-    TypeError, MemoryError,
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError, OverflowError,
+    struct.error, KeyError, TypeError, AttributeError, SyntaxError, tokenize.TokenError, MemoryError,
 )  # fmt: skip
 
 
@@ -89,14 +93,15 @@ def write_checkpoint(checkpoints: Checkpoints, executor: Executor, course: Cours
         "finished": course.activity is not None,
         "dropped": course.activity.dropped if course.activity is not None else {},
     }  # fmt: skip
-    members: dict[str, np.ndarray] = {"about": np.frombuffer(json.dumps(about, sort_keys=True).encode(), np.uint8)}
-    members["loss"] = np.array(course.loss, np.float64)
+    members: dict[str, np.ndarray] = {"loss": np.array(course.loss, np.float64)}
     members |= {f"scheduled/{name}": np.array(values, np.float64) for name, values in course.scheduled.items()}
     members |= {f"memory/{name}": executor.arrays[name] for name in _persistent(executor)}
     members |= {f"best/{name}": value for name, value in course.best.items()}
     if course.activity is not None:
         members |= {f"ids/{name}": value for name, value in course.activity.ids.items()}
         members |= {f"counts/{name}": value for name, value in course.activity.counts.items()}
+    about["content"] = _content_digest(about, members)
+    members["about"] = np.frombuffer(json.dumps(about, sort_keys=True).encode(), np.uint8)
     packed = io.BytesIO()
     np.savez(packed, **members)  # type: ignore[arg-type]
     write_atomically(checkpoints.path, packed.getvalue())
@@ -114,24 +119,23 @@ def read_checkpoint(checkpoints: Checkpoints, executor: Executor, weights: tuple
             course = Course(
                 done=about["done"], right=about["right"], best_epoch=about["best_epoch"], curves=about["curves"]
             )
+            members = _Members(path, archive)
             steps = (course.done,)
-            course.loss = _member(path, archive, "loss", "<f8", steps).tolist()
+            course.loss = members.read("loss", "<f8", steps).tolist()
             for name in about["scheduled"]:
-                course.scheduled[name] = _member(path, archive, f"scheduled/{name}", "<f8", steps).tolist()
-            memory = {
-                name: _member(path, archive, f"memory/{name}", executor.arrays[name].dtype, executor.arrays[name].shape)
-                for name in _persistent(executor)
-            }
+                course.scheduled[name] = members.read(f"scheduled/{name}", "<f8", steps).tolist()
+            memory = {name: members.like(f"memory/{name}", executor.arrays[name]) for name in _persistent(executor)}
             if any(info.filename.startswith("best/") for info in archive.infolist()):
-                for name in weights:
-                    held = executor.arrays[executor.program.inputs[name]]
-                    course.best[name] = _member(path, archive, f"best/{name}", held.dtype, held.shape)
+                inputs = executor.program.inputs
+                course.best = {name: members.like(f"best/{name}", executor.arrays[inputs[name]]) for name in weights}
             if about["finished"]:
-                course.activity = _activity(path, archive, executor, about["dropped"])
+                course.activity = _activity(members, executor, about["dropped"])
+            if _content_digest(about, members.found) != about["content"]:
+                raise DataFileError(path, "was changed after it was written; leave out --resume to start anew")
     except FileNotFoundError:
         raise DataFileError(path, "no such checkpoint; leave out --resume to start anew") from None
     except DAMAGE as problem:
-        raise DataFileError(path, f"is not a checkpoint, or damaged: {problem!r}") from None
+        raise DataFileError(path, f"is not a checkpoint, or damaged: {shortened(repr(problem), 300)}") from None
     for name, value in memory.items():
         executor.arrays[name][...] = value
     return course
@@ -141,23 +145,36 @@ def _persistent(executor: Executor) -> list[str]:
     return sorted(name for name, variable in executor.program.variables.items() if variable.persistent)
 
 
-def _activity(path: Path, archive: zipfile.ZipFile, executor: Executor, dropped: dict[str, int]) -> RecordedActivity:
+def _activity(members: _Members, executor: Executor, dropped: dict[str, int]) -> RecordedActivity:
     """The spikes of the last training step."""
     ids, counts = {}, {}
     for layer, (ids_name, counts_name) in executor.program.recorded.items():
-        ids[layer] = _member(path, archive, f"ids/{layer}", "<i4", executor.arrays[ids_name].shape)
-        counts[layer] = _member(path, archive, f"counts/{layer}", "<i4", executor.arrays[counts_name].shape)
+        ids[layer] = members.read(f"ids/{layer}", "<i4", executor.arrays[ids_name].shape)
+        counts[layer] = members.read(f"counts/{layer}", "<i4", executor.arrays[counts_name].shape)
     return RecordedActivity(ids=ids, counts=counts, dropped={str(name): int(count) for name, count in dropped.items()})
+
+
+def _content_digest(about: dict[str, Any], members: dict[str, np.ndarray]) -> str:
+    """sha256 of the description, less its own entry of the digest, and of all arrays but itself."""
+    said = {name: value for name, value in about.items() if name != "content"}
+    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    for name in sorted(members):
+        array = members[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def _about(path: Path, archive: zipfile.ZipFile, digest: str) -> dict[str, Any]:
     """The description, checked for its format and for the training it belongs to."""
     text = _read(archive, "about", MAX_TEXT_BYTES)
-    about = json.loads(text.tobytes())
+    about = parse_json(text.tobytes().decode())
     if text.dtype != np.uint8 or not isinstance(about, dict):
         raise ValueError("its description is not one of ours")
     if about.get("schema") != SCHEMA:
-        raise DataFileError(path, f"is a checkpoint of format {about.get('schema')!r}; this mimdsim reads {SCHEMA}")
+        raise DataFileError(
+            path, f"is a checkpoint of format {shortened(repr(about.get('schema')))}; this mimdsim reads {SCHEMA}"
+        )
     if about.get("digest") != digest:
         raise DataFileError(
             path,
@@ -167,7 +184,7 @@ def _about(path: Path, archive: zipfile.ZipFile, digest: str) -> dict[str, Any]:
     whole = {"done": MAX_TRAINING_STEPS, "right": 1 << 62, "best_epoch": MAX_TRAINING_STEPS}
     for name, most in whole.items():
         if not isinstance(about[name], int) or not -1 <= about[name] <= most:
-            raise ValueError(f"'{name}' is {about[name]!r}")
+            raise ValueError(f"'{name}' is {shortened(repr(about[name]))}")
     if set(about["curves"]) != set(CURVES):
         raise ValueError(f"its curves are {sorted(about['curves'])}")
     for curve in about["curves"].values():
@@ -176,14 +193,30 @@ def _about(path: Path, archive: zipfile.ZipFile, digest: str) -> dict[str, Any]:
     return dict(about)
 
 
-def _member(path: Path, archive: zipfile.ZipFile, name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """An array of the archive that must have this dtype and shape."""
-    kind = np.dtype(dtype)
-    expected = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-    array = _read(archive, name, expected)
-    if array.dtype != kind or array.shape != shape:
-        raise DataFileError(path, f"'{name}' is {array.dtype}{list(array.shape)}, {kind}{list(shape)} is needed")
-    return array
+class _Members:
+    """The arrays of an archive, each held against what it must be; `found` are those read so far."""
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile):
+        self.path, self.archive = path, archive
+        self.found: dict[str, np.ndarray] = {}
+
+    def like(self, name: str, held: np.ndarray) -> np.ndarray:
+        """An array of the dtype and shape of `held`."""
+        return self.read(name, held.dtype, held.shape)
+
+    def read(self, name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+        """An array of this dtype and shape; raises DataFileError for another one, or values that are not finite."""
+        kind = np.dtype(dtype)
+        expected = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+        array = self.found[name] = _read(self.archive, name, expected)
+        if array.dtype != kind or array.shape != shape:
+            needed = f"{kind}{list(shape)} is needed"
+            raise DataFileError(self.path, f"'{name}' is {array.dtype}{list(array.shape)}, {needed}")
+        if kind.kind == "f" and not np.isfinite(array).all():
+            raise DataFileError(
+                self.path, f"'{name}' holds values that are not finite: the training diverged; start anew"
+            )
+        return array
 
 
 def _read(archive: zipfile.ZipFile, name: str, most_bytes: int) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.rng import stream
 from mimdsim.functional.checkpoint import Checkpoints, Course, read_checkpoint, write_checkpoint
+from mimdsim.functional.divergence import refuse_diverged
 from mimdsim.functional.engines import Engine, EngineName, Runner
 from mimdsim.functional.execute import Executor
 from mimdsim.functional.schedules import RateSchedule, scheduled_values
@@ -161,11 +162,12 @@ def train(
     one always runs as the compiled program. With `checkpoints` the state is written to a file after every epoch, and
     read from it first where it shall be resumed: the log is then that of a training that was never interrupted, byte
     for byte. Raises DataFileError for a file that is not a checkpoint of this training, MappingError for an engine that
-    cannot train the network.
+    cannot train the network, Diverged as soon as weights or the loss are not finite.
     """
     trainer = Engine(engine, program, network)
     runner = trainer.runner
     runner.write(weights)
+    refuse_diverged(runner, weights, "before the first training step")
     kept, held_out = split(len(train_data.labels), evaluation.validation_share, seed)
     batch = network.batch
     per_epoch = max(1, len(kept) // batch)
@@ -201,14 +203,17 @@ def train(
             trainer.take(running)
         else:
             running.run()
-        course.add(total_loss(running, network), int((guesses(running) == labels).sum()), scalars)
+        loss, ends = total_loss(running, network), last or place == per_epoch - 1
+        when = f"after training step {number + 1:,} of {total:,}"
+        refuse_diverged(running, weights, when, loss=loss, states=ends)
+        course.add(loss, int((guesses(running) == labels).sum()), scalars)
         if place == per_epoch - 1:
             found = {"train": course.end_epoch(per_epoch, batch)}
             if evaluation.when == "each epoch":
                 found |= _accuracies(runner, network, train_data, held_out, test_data)
             if course.end_evaluation(found) and evaluation.keep_best:
                 course.best = _held(trainer, weights)
-        if checkpoints is not None and (place == per_epoch - 1 or last):
+        if checkpoints is not None and ends:
             write_checkpoint(checkpoints, trainer.program(), course)
         if progress is not None:
             progress(course.done, total)

@@ -89,6 +89,11 @@ class WholeTensors:
         return tuple(f"{kind}.{layer.name}" for layer in self.network.layers for kind in kinds)
 
     @property
+    def weights(self) -> dict[str, np.ndarray]:
+        """The memory of all weights, in blocks of columns, by graph input."""
+        return {f"w.{item.layer.name}": item.w for item in self._layers}
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """Graph inputs that can be written."""
         rate = (LEARNING_RATE,) if self.network.optimiser.scheduled else ()

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from mimdsim.base.names import Name
 from mimdsim.base.schema import Section, SourcedSection
 from mimdsim.machine.energy import GpuEnergy
 
@@ -102,7 +103,7 @@ class GpuMachine(Section):
     """A GPU, or a TPU where `systolic` is given. `name` is its file's stem."""
 
     kind: Literal["gpu"]
-    name: str
+    name: Name
     title: str
     chip: Chip
     compute: Compute

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from mimdsim.base.errors import DescriptionError, suggest
+from mimdsim.base.errors import DescriptionError, shortened, suggest
 from mimdsim.base.schema import build, read_toml
 from mimdsim.base.units import show_quantity
 from mimdsim.machine.gpu import GpuMachine
@@ -47,8 +47,8 @@ def load_machine(name: str, changes: dict[str, Any] | None = None) -> MimdMachin
     path = find_machine(name)
     table, text = read_toml(path)
     kind = table.get("kind")
-    if kind not in KINDS:
-        raise DescriptionError(str(path), [f"kind = {kind!r}; must be one of {', '.join(KINDS)}"])
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise DescriptionError(str(path), [f"kind = {shortened(repr(kind))}; must be one of {', '.join(KINDS)}"])
     table.setdefault("name", path.stem)
     for dotted, value in (changes or {}).items():
         *sections, key = dotted.split(".")

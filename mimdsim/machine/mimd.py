@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from mimdsim.base.names import Name
 from mimdsim.base.schema import Section, SourcedSection
 from mimdsim.machine.energy import TiledEnergy
 from mimdsim.machine.matrix_unit import MatrixUnit
@@ -106,7 +107,7 @@ class MimdMachine(Section):
     """A tiled machine. `name` is its file's stem."""
 
     kind: Literal["mimd"]
-    name: str
+    name: Name
     title: str
     chip: Chip
     tile: Tile

@@ -3,3 +3,20 @@
 Every function takes whole arrays and int64 columns, one entry per vertex, and writes in place. float32 sums run in
 the order of the listed ids, as one worker context would do them.
 """
+
+import numba
+
+from mimdsim.base.errors import MimdsimError
+
+
+def _kept() -> None:
+    """Compiled by nobody: whether kernels could be kept is found out when they are declared."""
+
+
+try:
+    numba.njit(cache=True)(_kept)
+except RuntimeError:  # numba's, where it finds no folder
+    raise MimdsimError(
+        f"compiled kernels can be kept neither in {__path__[0]} nor in a cache folder of yours; set NUMBA_CACHE_DIR to "
+        "a folder that can be written"
+    ) from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from functools import cache
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from mimdsim.base.errors import DataFileError
-from mimdsim.base.files import dump_json, read_bounded_text, write_atomically
+from mimdsim.base.errors import DataFileError, near, shortened
+from mimdsim.base.files import dump_json, parse_json, read_bounded_text, write_atomically
 from mimdsim.profile.meaning import contradictions
 from mimdsim.profile.records import SCHEMA_VERSION, RunProfile
 
@@ -37,17 +36,40 @@ def load_profile(path: Path | str) -> RunProfile:
     table = _read_table(path)
     version = table.get("schema_version") if isinstance(table, dict) else None
     if version != SCHEMA_VERSION:
-        raise DataFileError(path, f"has schema_version {version!r}; this mimdsim reads {SCHEMA_VERSION}")
+        raise DataFileError(path, f"has schema_version {shortened(repr(version))}; this mimdsim reads {SCHEMA_VERSION}")
     try:
         profile = _adapter().validate_python(table)
     except ValidationError as problem:
         first = problem.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise DataFileError(path, f"field '{where}': {first['msg']} ({problem.error_count()} problems)") from None
+        raise DataFileError(
+            path, f"field '{shortened(where)}': {first['msg']} ({problem.error_count()} problems)"
+        ) from None
+    if other := _said_otherwise(table, dataclasses.asdict(profile), ""):
+        raise DataFileError(path, other)
     if wrong := contradictions(profile, MOST_SAID + 1):
         more = "; and more" if len(wrong) > MOST_SAID else ""
         raise DataFileError(path, "; ".join(wrong[:MOST_SAID]) + more)
     return profile
+
+
+def _said_otherwise(said: Any, read: Any, where: str) -> str:
+    """The first field of the file that was passed over, made up or turned into something else as it was read."""
+    if isinstance(read, dict):
+        if unknown := sorted(said.keys() - read.keys()):
+            return f"field '{where}{shortened(unknown[0])}': there is none of this name{near(unknown[0][:80], read)}"
+        if missing := sorted(read.keys() - said.keys()):
+            return f"field '{where}{missing[0]}' is missing"
+        entries = [(name, said[name], value) for name, value in read.items()]
+    elif isinstance(read, tuple):
+        entries = [(index, one, other) for index, (one, other) in enumerate(zip(said, read, strict=True))]
+    elif said == read or (isinstance(read, float) and not math.isfinite(read)):  # a loss in words, judged elsewhere
+        return ""
+    else:
+        return f"field '{where[:-1]}': {shortened(repr(said))} would be read as {shortened(repr(read))}"
+    return next(
+        (found for name, one, other in entries if (found := _said_otherwise(one, other, f"{where}{name}."))), ""
+    )
 
 
 @cache
@@ -68,6 +90,6 @@ def _read_table(path: Path) -> Any:
     except ValueError as problem:
         raise DataFileError(path, f"{problem}, not a profile of ours") from None
     try:
-        return json.loads(text)
+        return parse_json(text)
     except (ValueError, RecursionError) as problem:
-        raise DataFileError(path, f"is not JSON: {problem}") from None
+        raise DataFileError(path, f"is not JSON: {shortened(str(problem), 300)}") from None

@@ -4,6 +4,6 @@ Drawing and templates are imported when a page is written, so that importing thi
 """
 
 from mimdsim.report.console import summary_lines
-from mimdsim.report.page import write_report
+from mimdsim.report.page import report_files, write_report
 
-__all__ = ["summary_lines", "write_report"]
+__all__ = ["report_files", "summary_lines", "write_report"]

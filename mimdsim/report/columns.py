@@ -46,7 +46,7 @@ def _tiles(tiled: TiledProfile) -> str:
         "tile", "grid_column", "grid_row", "layer", "busy_cycles", cycles, "clock_hz", "bytes_sent",
         "bytes_received", "peak_bytes", "always_live_bytes", *categories,
     )  # fmt: skip
-    return _csv(header, rows)
+    return csv_text(header, rows)
 
 
 def _supersteps(tiled: TiledProfile) -> str:
@@ -64,7 +64,7 @@ def _supersteps(tiled: TiledProfile) -> str:
         "total_cycles", "total_seconds", "clock_hz", "busy_cycles", "bytes_received", "flops", "slowest_tile",
         "exchange_tile", "exchange_tile_bytes", "exchange_tile_control_cycles",
     )  # fmt: skip
-    return _csv(header, rows)
+    return csv_text(header, rows)
 
 
 def _liveness(tiled: TiledProfile) -> str:
@@ -78,14 +78,14 @@ def _liveness(tiled: TiledProfile) -> str:
     header = (
         "number", "superstep", "phase", "fullest_tile", "fullest_tile_bytes", "total_bytes", "tile_limit_bytes",
     )  # fmt: skip
-    return _csv(header, rows)
+    return csv_text(header, rows)
 
 
-def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def csv_text(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    """A table for spreadsheets: names that one would take for a formula are quoted, in the header too."""
     memory = io.StringIO()
     writer = csv.writer(memory, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows([_harmless(cell) for cell in row] for row in rows)
+    writer.writerows([_harmless(cell) for cell in row] for row in (header, *rows))
     return memory.getvalue()
 
 

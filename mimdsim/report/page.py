@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mimdsim.base.files import write_atomically
+from mimdsim.base.whole import replaced
 from mimdsim.profile import RunProfile
 from mimdsim.report.columns import CSV_FILES, csv_files
 from mimdsim.report.tables import Table
@@ -63,8 +64,8 @@ def write_report(
 ) -> list[Path]:
     """Write `report.html`, `figures/*.png` and CSV files into `folder`; returns the paths written, the page first.
 
-    The same profile gives the same bytes. Files of an earlier report in `folder` that this profile has no data for are
-    removed. Raises OSError if the folder cannot be written.
+    The same profile gives the same bytes. They replace an earlier report in `folder` as a whole. Raises MimdsimError if
+    the folder cannot be written; then it keeps what it has.
     """
     from mimdsim.report.figures import FIGURES, drawn
     from mimdsim.report.style import picture
@@ -81,10 +82,6 @@ def write_report(
         pictures.append(Picture(name=plan.name, section=plan.section, caption=plan.caption, data_uri=uri))
     if profile.tiled is not None:
         contents.update((name, text.encode()) for name, text in csv_files(profile.tiled).items())
-    known = [f"figures/{plan.name}.png" for plan in FIGURES] + list(CSV_FILES)
-    for stale in known:
-        if stale not in contents:
-            (folder / stale).unlink(missing_ok=True)
     page = _template().render(
         profile=profile,
         changed=changed_fields(profile),
@@ -93,10 +90,18 @@ def write_report(
         pictures=pictures,
         files=_file_rows(contents, pictures),
     )
-    for name, data in contents.items():
-        write_atomically(folder / name, data)
-    write_atomically(folder / "report.html", page)
+    with replaced(folder, report_files()) as draft:
+        write_atomically(draft / "report.html", page)
+        for name, data in contents.items():
+            write_atomically(draft / name, data)
     return [folder / "report.html", *(folder / name for name in contents)]
+
+
+def report_files() -> tuple[str, ...]:
+    """The names of all files that a report may have, the page first."""
+    from mimdsim.report.figures import FIGURES
+
+    return ("report.html", *(f"figures/{plan.name}.png" for plan in FIGURES), *CSV_FILES)
 
 
 def sections(profile: RunProfile) -> tuple[Section, ...]:

@@ -111,15 +111,9 @@ def engine_note(workload: Workload, log: TrainingLog) -> tuple[str, ...]:
 
 
 def loss_warning(log: TrainingLog) -> tuple[str, ...]:
-    """Said when training went wrong: a loss that is no number, or one that ended higher than it began."""
+    """Said when training went wrong: a loss that ended higher than it began."""
     advice = "lower training.learning_rate or clip gradients (training.largest_gradient_norm)"
     loss = np.asarray(log.loss, np.float64)
-    wrong = np.flatnonzero(~np.isfinite(loss))
-    if len(wrong):
-        return (
-            f"the loss was {loss[wrong[0]]} in training step {wrong[0] + 1:,} of {len(loss):,}: training diverged, "
-            f"accuracies and the spikes that are timed mean nothing; {advice}",
-        )
     part = len(loss) // 5
     if part < FEWEST_LOSSES:
         return ()

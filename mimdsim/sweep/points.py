@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import tomllib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.errors import DescriptionError, suggest
-from mimdsim.base.schema import build
+from mimdsim.base.errors import DescriptionError, shortened, suggest
+from mimdsim.base.schema import build, parse_toml
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.run import config_digest
 from mimdsim.workload import Workload, load_workload
@@ -64,9 +63,11 @@ def data_digest(path: str) -> str:
 
 def parse_value(text: str) -> Any:
     """A TOML value ('6', '1e9', '[64, 64]', 'true'), or the text itself ('624 KiB', 'adam')."""
+    if len(text.strip().splitlines()) > 1:
+        raise DescriptionError("--set", [f"{shortened(text)!r} has several lines; give each key a --set of its own"])
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return parse_toml(f"value = {text}", where="--set")["value"]
+    except DescriptionError:
         return text.strip().strip("'\"")
 
 
@@ -74,7 +75,7 @@ def parse_axis(text: str) -> tuple[str, tuple[Any, ...]]:
     """'tile.sram_bytes=256 KiB,624 KiB' -> the key and its values; commas in brackets or braces do not separate."""
     key, equals, values = text.partition("=")
     if not equals or not values.strip():
-        raise DescriptionError(f"--set {text}", ["write  --set section.key=value,value,..."])
+        raise DescriptionError(f"--set {shortened(text)}", ["write  --set section.key=value,value,..."])
     parts, depth = [""], 0
     for character in values:
         depth += (character in "[{") - (character in "]}")
@@ -84,7 +85,7 @@ def parse_axis(text: str) -> tuple[str, tuple[Any, ...]]:
             parts[-1] += character
     found = tuple(parse_value(part.strip()) for part in parts if part.strip())
     if not found:
-        raise DescriptionError(f"--set {text}", ["no value given; write  --set section.key=value,value,..."])
+        raise DescriptionError(f"--set {shortened(text)}", ["no value given; write  --set section.key=value,value,..."])
     return key.strip(), found
 
 
@@ -94,7 +95,9 @@ def parse_changes(texts: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals:
-            raise DescriptionError(f"--set {text}", ["write  --set section.key=value"])
+            raise DescriptionError(f"--set {shortened(text)}", ["write  --set section.key=value"])
+        if key.strip() in changes:
+            raise DescriptionError(f"--set {key.strip()}", ["given twice; give each key one value"])
         changes[key.strip()] = parse_value(value)
     return split_changes(changes)
 
@@ -111,7 +114,9 @@ def split_changes(changes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
             machine[key] = value
         else:
             known = [*WORKLOAD_SECTIONS, *MACHINE_SECTIONS]
-            raise DescriptionError(f"--set {key}", [f"no section '{section}'{suggest(section, known)}"])
+            raise DescriptionError(
+                f"--set {shortened(key)}", [f"no section '{shortened(section)}'{suggest(section, known)}"]
+            )
     return workload, machine
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +9,10 @@ from typing import Any
 
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.files import write_atomically
+from mimdsim.base.sealed import read_sealed_json
+from mimdsim.base.whole import replaced
 from mimdsim.profile import DoubtedSeconds, ratio
+from mimdsim.report.columns import csv_text
 from mimdsim.report.wording import significant
 from mimdsim.sweep.points import MACHINE_SECTIONS, WORKLOAD_SECTIONS
 
@@ -41,6 +41,8 @@ TRAINS_ANEW = tuple(section for section in WORKLOAD_SECTIONS if section != "mapp
 # sections whose numbers make a limit that something else may bind before; more chips or tiles change the mapping
 LIMITS = tuple(section for section in MACHINE_SECTIONS if section not in ("chip", "links"))
 NO_EFFECT = 0.002  # of the time: a change that is not worth a look
+MAX_POINT_BYTES = 1 << 24
+WRITTEN = ("sweep.csv", "sweep.png", "crossover.png")
 GPU_RESULTS = ("published_ms", "strongest_ms", "strongest_low_ms", "strongest_high_ms", "strongest", "strongest_mj")
 
 
@@ -50,15 +52,14 @@ def gpu_columns(gpu: str) -> tuple[str, ...]:
 
 
 def load_point(path: Path) -> dict[str, Any]:
-    try:
-        row = json.loads(path.read_text())
-    except (OSError, ValueError) as problem:
-        raise DataFileError(path, f"is no sweep point ({problem}); delete it to compute it again") from None
-    if not isinstance(row, dict) or any(name not in row for name in POINT_RESULTS):
-        raise DataFileError(path, "lacks results; delete it to compute it again")
+    """The row of a point; raises DataFileError, with what to delete, for anything but what a sweep wrote there."""
+    advice = "delete it to compute it again"
+    row = read_sealed_json(path, MAX_POINT_BYTES, advice)
+    if any(name not in row for name in POINT_RESULTS):
+        raise DataFileError(path, f"lacks results; {advice}")
     parts = row["seconds_by_source"] or []
     if not isinstance(parts, list) or any(not isinstance(part, list) or len(part) != 3 for part in parts):
-        raise DataFileError(path, "has no seconds by source; delete it to compute it again")
+        raise DataFileError(path, f"has no seconds by source; {advice}")
     return row
 
 
@@ -99,27 +100,15 @@ def write_results(rows: list[dict[str, Any]], axes: list[str], folder: Path, gpu
     from mimdsim.report.figures_sweep import draw_sweep
     from mimdsim.report.style import picture
 
-    table = io.StringIO()
-    writer = csv.DictWriter(
-        table,
-        fieldnames=[*axes, *RESULTS, *(column for gpu in gpus for column in gpu_columns(gpu)), "note"],
-        lineterminator="\n",
-    )
-    writer.writeheader()
-    writer.writerows(rows)
-    paths = [folder / "sweep.csv"]
-    write_atomically(paths[0], table.getvalue())
-    figure = draw_sweep(rows, axes)
-    if figure is not None:
-        paths.append(folder / "sweep.png")
-        write_atomically(paths[1], picture(figure, "png"))
-    crossover = draw_crossover(rows, axes, gpus)
-    if crossover is not None:
-        paths.append(folder / "crossover.png")
-        write_atomically(paths[-1], picture(crossover, "png"))
-    else:
-        (folder / "crossover.png").unlink(missing_ok=True)  # of an earlier sweep with GPUs
-    return paths
+    columns = [*axes, *RESULTS, *(column for gpu in gpus for column in gpu_columns(gpu)), "note"]
+    table = csv_text(columns, ([row.get(column, "") for column in columns] for row in rows))
+    figures = {"sweep.png": draw_sweep(rows, axes), "crossover.png": draw_crossover(rows, axes, gpus)}
+    drawn = {name: picture(figure, "png") for name, figure in figures.items() if figure is not None}
+    with replaced(folder, WRITTEN) as draft:
+        write_atomically(draft / "sweep.csv", table)
+        for name, content in drawn.items():
+            write_atomically(draft / name, content)
+    return [folder / name for name in WRITTEN if name == "sweep.csv" or name in drawn]
 
 
 def table_lines(rows: list[dict[str, Any]], axes: list[str], gpus: tuple[str, ...] = ()) -> list[str]:
@@ -135,7 +124,20 @@ def table_lines(rows: list[dict[str, Any]], axes: list[str], gpus: tuple[str, ..
     for row in rows:
         line = [str(row[key]) for key in axes]
         if row["ms_per_training_step"] is None:
-            cells.append([*line, "-", "-", "-", "-", "-", "-", "-", "no tiles", *_gpu_cells(row, gpus)])
+            cells.append(
+                [
+                    *line,
+                    "-",
+                    "-",
+                    "-",
+                    "-",
+                    "-",
+                    "-",
+                    "-",
+                    "no result" if row["fits"] is None else "no tiles",
+                    *_gpu_cells(row, gpus),
+                ]
+            )
             continue
         total = max(1, row["compute_cycles"] + row["exchange_cycles"] + row["sync_cycles"])
         shares = [f"{100 * row[name] / total:.0f} %" for name in ("compute_cycles", "exchange_cycles", "sync_cycles")]

@@ -7,19 +7,17 @@ again computes only what is missing.
 
 from __future__ import annotations
 
-import io
-import itertools
+import contextlib
 import os
-import zipfile
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mimdsim.base.errors import DataFileError, DoesNotFit
-from mimdsim.base.files import dump_json, writable_folder, write_atomically
+from mimdsim.base.files import writable_folder
+from mimdsim.base.sealed import read_sealed_arrays, write_sealed_arrays, write_sealed_json
 from mimdsim.compiler import fits_executable
 from mimdsim.graph import training_graph
 from mimdsim.profile import EnergyProfile, seconds_by_source
@@ -36,14 +34,21 @@ from mimdsim.run import (
     unused_chips,
 )
 from mimdsim.sweep.points import Point
+from mimdsim.sweep.pool import each_point
 from mimdsim.sweep.results import POINT_RESULTS, gpu_columns, load_point, shown, with_ratios
 from mimdsim.workload import filled_activity, network_of
+
+MAX_ACTIVITY_BYTES = 1 << 32  # spikes of one training step, packed
 
 
 def run_sweep(
     points: list[Point], folder: Path, processes: int, progress: Callable[[str, int, int], None]
 ) -> list[dict[str, Any]]:
-    """Results of every point in order; computes what `folder` does not hold yet."""
+    """Results of every point in order; computes what `folder` does not hold yet.
+
+    A point that cannot be had (a damaged file, missing data, a process that was killed) has a row without results and a
+    note; the others go on. Raises the first reason where there is no result at all, and failures of ours.
+    """
     writable_folder(folder)
     roomiest: dict[str, Point] = {}  # values do not depend on the machine, but some machines have too few tiles
     for point in points:
@@ -51,29 +56,49 @@ def run_sweep(
         if point.machine.chip.tiles > known.machine.chip.tiles:
             roomiest[point.activity_key] = point
     unknown = {key: point for key, point in roomiest.items() if point.fill is None}
-    waiting = [point for key, point in unknown.items() if not (folder / "activity" / f"{key}.npz").exists()]
-    for done, _ in enumerate(_in_processes(_record, waiting, folder, processes), start=1):
-        progress("recording spikes", done, len(waiting))
-    open_points = [point for point in points if not (folder / "points" / f"{point.key}.json").exists()]
-    for done, _ in enumerate(_in_processes(_time_point, open_points, folder, processes), start=1):
-        progress("timing points", done, len(open_points))
-    rows = []
+    waiting = [point for key, point in unknown.items() if not activity_path(folder, key).exists()]
+    problems: dict[str, Exception] = {}  # by the key of an activity or of a point
+    with contextlib.closing(each_point(_record, waiting, folder, processes)) as recorded:
+        for number, done in enumerate(recorded, start=1):
+            progress("recording spikes", number, len(waiting))
+            if done.problem is not None:
+                problems[done.point.activity_key] = done.problem
+    open_points = [
+        point for point in points if point.activity_key not in problems and not point_path(folder, point.key).exists()
+    ]
+    with contextlib.closing(each_point(_time_point, open_points, folder, processes)) as timed:
+        for number, done in enumerate(timed, start=1):
+            progress("timing points", number, len(open_points))
+            if done.problem is not None:
+                problems[done.point.key] = done.problem
+    found = []
     for point in points:
-        row = load_point(folder / "points" / f"{point.key}.json")
-        rows.append({**{key: shown(value) for key, value in point.changes}, **row})
-    return with_ratios(rows)
+        problem = problems.get(point.activity_key) or problems.get(point.key)
+        try:
+            found.append(
+                load_point(point_path(folder, point.key)) if problem is None else _without_result(point, problem)
+            )
+        except DataFileError as damage:
+            problems[point.key] = damage
+            found.append(_without_result(point, damage))
+    if problems and all(row["fits"] is None for row in found):
+        raise next(iter(problems.values()))
+    changes = ({key: shown(value) for key, value in point.changes} for point in points)
+    return with_ratios([{**changed, **row} for changed, row in zip(changes, found, strict=True)])
 
 
-def _in_processes(
-    work: Callable[[Point, Path], None], points: list[Point], folder: Path, processes: int
-) -> Iterator[None]:
-    if processes <= 1 or len(points) <= 1:
-        for point in points:
-            work(point, folder)
-            yield
-        return
-    with ProcessPoolExecutor(max_workers=min(processes, len(points))) as pool:
-        yield from pool.map(work, points, itertools.repeat(folder))
+def activity_path(folder: Path, key: str) -> Path:
+    return folder / "activity" / f"{key}.npz"
+
+
+def point_path(folder: Path, key: str) -> Path:
+    return folder / "points" / f"{key}.json"
+
+
+def _without_result(point: Point, problem: Exception) -> dict[str, Any]:
+    """The row of a point that nothing is known of; `fits` is None there only."""
+    columns = (*POINT_RESULTS, *(column for gpu in point.gpus for column in gpu_columns(gpu.name)))
+    return dict.fromkeys(columns) | {"note": " ".join(str(problem).split())}
 
 
 def _record(point: Point, folder: Path) -> None:
@@ -89,19 +114,14 @@ def _record(point: Point, folder: Path) -> None:
     arrays: dict[str, np.ndarray] = {}
     for layer, ids in log.activity.ids.items():
         arrays[f"ids.{layer}"], arrays[f"counts.{layer}"] = ids, log.activity.counts[layer]
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
-    write_atomically(folder / "activity" / f"{point.activity_key}.npz", buffer.getvalue())
+    write_sealed_arrays(activity_path(folder, point.activity_key), arrays)
 
 
 def load_activity(path: Path) -> RecordedActivity:
     """Recorded spikes from disk; raises DataFileError for anything else."""
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            ids = {name.removeprefix("ids."): stored[name] for name in stored.files if name.startswith("ids.")}
-            counts = {name.removeprefix("counts."): stored[name] for name in stored.files if name.startswith("counts.")}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as problem:
-        raise DataFileError(path, f"is no recorded activity ({problem}); delete it to record again") from None
+    stored = read_sealed_arrays(path, MAX_ACTIVITY_BYTES, "delete it to record again")
+    ids = {name.removeprefix("ids."): array for name, array in stored.items() if name.startswith("ids.")}
+    counts = {name.removeprefix("counts."): array for name, array in stored.items() if name.startswith("counts.")}
     return RecordedActivity(ids=ids, counts=counts, dropped={})
 
 
@@ -114,7 +134,7 @@ def _time_point(point: Point, folder: Path) -> None:
         row |= {"fits": False, "note": str(refusal)}
     else:
         if point.fill is None:
-            activity = load_activity(folder / "activity" / f"{point.activity_key}.npz")
+            activity = load_activity(activity_path(folder, point.activity_key))
         else:
             activity = filled_activity(compiled.network, point.fill)
         profile = retime(compiled, point.machine, activity)
@@ -144,7 +164,7 @@ def _time_point(point: Point, folder: Path) -> None:
             "note": "; ".join(cautions),
         }
     row |= _on_gpus(point, activity)
-    write_atomically(folder / "points" / f"{point.key}.json", dump_json(row))
+    write_sealed_json(point_path(folder, point.key), row)
 
 
 def _millijoules(energy: EnergyProfile | None) -> dict[str, float | None]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from mimdsim.base.errors import DescriptionError, MappingError, suggest
+from mimdsim.base.errors import DescriptionError, MappingError, shortened, suggest
+from mimdsim.base.names import Name, PathText, possible_path
 from mimdsim.base.schema import Section, build, read_toml
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import list_machines
@@ -16,6 +18,8 @@ from mimdsim.workload.neuron import OF_LIF_ONLY, neurons_of
 from mimdsim.workload.recipe import TrainingRecipe
 
 MAX_NEURONS = 1 << 24
+MAX_LAYERS = 256
+MAX_SAMPLES = 1 << 31
 MOST_SHORT_IDS = (1 << 16) - 1
 IMAGE_SOURCES = ("digits", "mnist5k")
 DECIDED_BY_MODEL = (
@@ -38,13 +42,13 @@ class Data(Section):
     source: Literal[
         "digits", "mnist5k", "nmnist", "shd", "ssc", "dvs_gesture", "events", "braille", "randman", "random"
     ]
-    path: str = ""
+    path: PathText = ""
     encoding: Literal["events", "image"] = "events"
     timesteps: int = Field(gt=0, le=100_000)
     bin_seconds: float = Field(default=1e-3, gt=0)
-    input_capacity: int = Field(gt=0)
-    train_samples: int = Field(default=0, ge=0)
-    test_samples: int = Field(default=0, ge=0)
+    input_capacity: int = Field(gt=0, le=MAX_NEURONS)
+    train_samples: int = Field(default=0, ge=0, le=MAX_SAMPLES)
+    test_samples: int = Field(default=0, ge=0, le=MAX_SAMPLES)
     denoise_seconds: float = Field(
         default=0.0, ge=0, le=1e6
     )  # how old a neighbour's event may be (0 = keep all events)
@@ -53,8 +57,8 @@ class Data(Section):
     shift_pixels: int = Field(default=0, ge=0, le=4095)  # of the pixels that are listed (0 = trained on as recorded)
     sensor: tuple[int, ...] = ()  # events: width, height, polarities
     levels: int = Field(default=0, ge=0, le=255)  # braille: pressures at which a taxel spikes
-    classes: int = Field(default=0, ge=0)  # events, randman, random
-    inputs: int = Field(default=0, ge=0)  # events (units without a place), randman, random
+    classes: int = Field(default=0, ge=0, le=65_536)  # events, randman, random
+    inputs: int = Field(default=0, ge=0, le=MAX_NEURONS)  # events (units without a place), randman, random
     manifold_dimensions: int = Field(default=1, gt=0, le=8)  # randman
     smoothness: float = Field(default=2.0, gt=0)  # randman
     activity: float = Field(default=0.005, ge=0, le=1)  # random: chance of an input spike per neuron and timestep
@@ -77,8 +81,8 @@ class Network(Section):
     second thresholds are then shares of a layer's threshold.
     """
 
-    hidden: tuple[int, ...]
-    imported: str = ""
+    hidden: tuple[int, ...] = Field(max_length=MAX_LAYERS)
+    imported: PathText = ""
     capacity: tuple[int, ...] = ()
     activity: float = Field(default=0.0, ge=0, le=1)
     output_capacity: int = Field(default=0, ge=0)  # 0: by the same rule as hidden layers
@@ -91,7 +95,7 @@ class Network(Section):
     surrogate: str = "superspike"
     surrogate_slope: float = Field(default=10.0, gt=0)
     neuron: str = "lif"
-    neuron_parameters: dict[str, float | tuple[float, ...]] = Field(default_factory=dict)
+    neuron_parameters: dict[str, float | tuple[float, ...]] = Field(default_factory=dict, max_length=64)
     reset: Literal["", "zero", "subtract", "none"] = ""
     reset_by: Literal["state", "emission"] = "state"
     reset_gradient: Literal["", "pass", "mask", "full"] = ""
@@ -146,7 +150,7 @@ class Mapping(Section):
 class Workload(Section):
     """A training workload. `name` is its file's stem."""
 
-    name: str
+    name: Name
     title: str
     seed: int = Field(default=0, ge=0, lt=2**63)
     data: Data
@@ -181,7 +185,8 @@ class Workload(Section):
         if self.data.path and self.data.source not in FILE_SOURCES:
             raise ValueError(f"data.path: source '{self.data.source}' reads no files; leave it out")
         if any(width < 1 or width > MAX_NEURONS for width in network.hidden):
-            raise ValueError(f"network.hidden: every width must be 1 to {MAX_NEURONS}, given {list(network.hidden)}")
+            given = shortened(str(list(network.hidden)))
+            raise ValueError(f"network.hidden: every width must be 1 to {MAX_NEURONS}, given {given}")
         if self.mapping.id_bytes == 2 and max(network.hidden, default=0) > MOST_SHORT_IDS:
             raise ValueError(
                 f"mapping.id_bytes: ids of two bytes reach {MOST_SHORT_IDS:,}, a hidden layer has "
@@ -284,5 +289,8 @@ def _find_beside(path: Path, table: dict[str, Any]) -> None:
     """Let files of a model that lie beside the description be named as they are there."""
     for section, key in (("network", "imported"), ("training", "initial_weights")):
         named = table[section].get(key) if isinstance(table.get(section), dict) else None
-        if isinstance(named, str) and named and (path.parent / named).is_file():
-            table[section][key] = str(path.parent / named)
+        if not isinstance(named, str) or not named:
+            continue
+        with contextlib.suppress(ValueError):  # what cannot be a path is said where the description is checked
+            if (path.parent / possible_path(named)).is_file():
+                table[section][key] = str(path.parent / named)

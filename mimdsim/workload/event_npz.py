@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -36,6 +37,8 @@ _DAMAGE = (
     ValueError,
     OverflowError,
     struct.error,
+    SyntaxError,  # of headers, which numpy reads as Python
+    tokenize.TokenError,
 )
 
 

@@ -6,7 +6,10 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from mimdsim.base.names import PathText
 from mimdsim.base.schema import Section
+
+MOST_TRAINING_STEPS = 1 << 27  # as many as a checkpoint counts
 
 
 class TrainingRecipe(Section):
@@ -36,33 +39,33 @@ class TrainingRecipe(Section):
     always runs as the compiled program.
     """
 
-    batch: int = Field(gt=0, le=1_000_000)
+    batch: int = Field(gt=0, le=65_536)
     loss: Literal["cross_entropy", "mean_squared_error"] = "cross_entropy"
     reading: Literal["sum", "mean", "last", "max", "every"] = "sum"
     correct_rate: float = Field(default=1.0, ge=0, le=1)
     incorrect_rate: float = Field(default=0.0, ge=0, le=1)
     firing_target: float = Field(default=0.0, ge=0, le=1)
     firing_strength: float = Field(default=0.0, ge=0)
-    epochs: int = Field(default=1, gt=0)
+    epochs: int = Field(default=1, gt=0, le=1_000_000)
     optimiser: Literal["sgd", "adam", "adamw"] = "adam"
     learning_rate: float = Field(gt=0)
     momentum: float = Field(default=0.0, ge=0, lt=1)
     weight_decay: float = Field(default=0.0, ge=0)
     schedule: Literal["constant", "cosine"] = "constant"
-    warm_up_training_steps: int = Field(default=0, ge=0)
+    warm_up_training_steps: int = Field(default=0, ge=0, le=MOST_TRAINING_STEPS)
     final_rate_share: float = Field(default=0.0, ge=0, le=1)
     largest_gradient_norm: float = Field(default=0.0, ge=0)
     second_threshold_share: float = Field(default=0.0, ge=0, le=1)
     second_threshold_start: float = -100.0
     second_threshold_output: bool = False
-    initial_weights: str = ""
+    initial_weights: PathText = ""
     weight_scale: float = Field(default=1.0, gt=0)
     weight_offset: float = 0.001
     recurrent_scale: float = Field(default=0.2, ge=0)  # assumed: digits learn at 0.2, hardly at 2
     initial_activity: float = Field(default=0.0, ge=0, le=1)
     initial_activity_tolerance: float = Field(default=0.1, gt=0, lt=1)
     logit_scale: float = Field(default=1.0, gt=0)
-    max_training_steps: int = Field(default=0, ge=0)  # 0: as many as the epochs hold
+    max_training_steps: int = Field(default=0, ge=0, le=MOST_TRAINING_STEPS)  # 0: as many as the epochs hold
     evaluate: Literal["each epoch", "end", "never"] = "each epoch"
     validation_share: float = Field(default=0.0, ge=0, lt=1)
     keep_best: bool = False

@@ -48,7 +48,7 @@ def import_nir(path: Path, folder: Path, how: Discretisation, workload: str = ""
     DescriptionError for what cannot be read or run.
     """
     network = network_of_nir(path, read_nir(path), how)
-    name = _name(path)
+    name = model_name(path)
     base = _base(workload) if workload else _random(network.inputs, network.outputs)
     old = base.get("network", {})
     threshold = old.get("threshold", 1.0)
@@ -85,7 +85,7 @@ def import_state_dict(
     if len(network.get("hidden", ())) + 1 != len(layers) and "capacity" in network:
         network["capacity"] = list(widths[1:])
     network["hidden"] = list(widths[1:-1])
-    name = _name(path)
+    name = model_name(path)
     base.setdefault("training", {})["initial_weights"] = f"{name}-weights.safetensors"
     base["title"] = f"{path.name}: {'-'.join(map(str, widths))}"
     writable_folder(folder)
@@ -142,7 +142,7 @@ def _range(values: Any) -> str:
     return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
 
 
-def _name(path: Path) -> str:
+def model_name(path: Path) -> str:
     return re.sub("[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "model"
 
 

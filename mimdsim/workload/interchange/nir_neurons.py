@@ -16,7 +16,10 @@ from mimdsim.workload.interchange.imported import RESETS, Dynamics, Reset
 from mimdsim.workload.interchange.nir_nodes import NirNode, Reals
 
 Leak = Literal["euler", "exp"]
+TIMED = frozenset({"LI", "LIF", "CubaLI", "CubaLIF"})  # have time constants
 SAME_DT = 1e-4  # assumed: tau and r are kept as float32, and 1 - decay has lost some digits by then
+USUAL = ((1e-3, "Norse"), (1e-4, "snnTorch, Rockpool"), (1e-6, "fine timesteps of others"))  # dt that frameworks use
+SHORT = 0.5  # of the shortest time constant: a longer timestep is not suggested, as little of the state would be left
 SNAP = 1e-6  # a gain this near to 1 was 1 before tau and r were rounded
 
 
@@ -67,7 +70,7 @@ def dynamics_of(node: NirNode, neurons: int, dt: float, how: Discretisation) -> 
     if node.kind == "Threshold":
         return Dynamics(decay=zeros, gain=ones, rest=zeros, threshold=given["threshold"])
     if node.kind == "IF":
-        gain = ones if np.all(given["r"] == 1) else _snapped(given["r"] * _known(dt))
+        gain = ones if np.all(given["r"] == 1) else _snapped(given["r"] * _known(dt, None))
         return _firing(Dynamics(decay=ones, gain=gain, rest=zeros), node, given, how)
     name = "tau" if "tau" in given else "tau_mem"
     decay, share = _leak(name, given[name], dt, how)
@@ -83,13 +86,13 @@ def _leak(name: str, tau: Reals, dt: float, how: Discretisation) -> tuple[Reals,
     """(decay, dt / tau)"""
     if np.any(tau <= 0):
         raise NeuronProblem(f"'{name}' is {tau.min():g} s; a time constant is positive")
-    share = _known(dt) / tau
+    share = _known(dt, tau) / tau
     if how.leak == "exp":
         return np.exp(-share), share
     if np.any(share > 1 + SAME_DT):
         raise NeuronProblem(
             f"a timestep of {dt:.4g} s is longer than '{name}', {tau.min():.4g} s, so that the neuron would swing; "
-            f"give a shorter one, --dt {tau.min():.3g}, or --leak exp"
+            f"give --leak exp, or a shorter one, {suggested(tau)}"
         )
     return np.maximum(1 - share, 0.0), share
 
@@ -118,12 +121,42 @@ def _per_neuron(name: str, values: Reals, neurons: int) -> Reals:
     return np.broadcast_to(values.reshape(-1), (neurons,)).copy()
 
 
-def _known(dt: float) -> float:
+def _known(dt: float, tau: Reals | None) -> float:
     if dt <= 0:
         raise NeuronProblem(
-            "the file says nothing of the timestep (r is 1); give it in seconds, e.g. --dt 1e-3 (Norse)"
+            "the file says nothing of the timestep (r is 1); give the one of the program that wrote it, in seconds, "
+            f"{suggested(tau)}"
         )
     return dt
+
+
+def suggested(tau: Reals | None) -> str:
+    """'e.g. --dt 0.0001 (snnTorch, Rockpool)': timesteps well below the time constants, and why they have to be."""
+    if tau is None:
+        return f"e.g. --dt {USUAL[1][0]:g} ({USUAL[1][1]})"
+    shortest = float(tau.min())
+    fitting = [f"--dt {dt:g} ({who})" for dt, who in USUAL if dt <= SHORT * shortest] or [f"--dt {shortest / 10:.0e}"]
+    why = f"a timestep as long as the time constant, {shortest:.3g} s, leaves decay 0: nothing would be remembered"
+    return f"e.g. {' or '.join(fitting)}; {why}"
+
+
+def doubts_of(node: NirNode, dynamics: Dynamics, how: Discretisation) -> list[str]:
+    """What was taken as the file or the user says it, and often is meant otherwise; nothing where that cannot be."""
+    found = []
+    decays = [dynamics.decay, *([] if dynamics.synapse_decay is None else [dynamics.synapse_decay])]
+    if how.dt_seconds and node.kind in TIMED and any(np.any(decay <= 0) for decay in decays):
+        found.append(
+            f"decay 0, as --dt {how.dt_seconds:g} is the time constant itself: nothing is remembered from one timestep "
+            "to the next. Unless it was built so (beta = 0), give the timestep of the program that wrote the file, "
+            "often 1e-4 or 1e-6"
+        )
+    told = how.reset != "file" or "reset" in node.metadata
+    if dynamics.reset == "zero" and not told and not np.any(dynamics.reset_value):
+        found.append(
+            "a spike resets to zero, as the file says; snnTorch writes so of neurons that subtract their threshold, "
+            "its default, too: if they do, give --reset subtract"
+        )
+    return found
 
 
 def _snapped(gain: Reals) -> Reals:

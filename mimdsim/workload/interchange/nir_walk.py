@@ -17,7 +17,7 @@ from mimdsim.workload.interchange.imported import Dynamics, ImportedNetwork, Pop
 from mimdsim.workload.interchange.linear_maps import Combination, LinearMap, MapProblem
 from mimdsim.workload.interchange.nir_composition import Arriving
 from mimdsim.workload.interchange.nir_flat import FlatGraph, flattened
-from mimdsim.workload.interchange.nir_neurons import Discretisation, NeuronProblem, dt_of_file, dynamics_of
+from mimdsim.workload.interchange.nir_neurons import Discretisation, NeuronProblem, doubts_of, dt_of_file, dynamics_of
 from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, NirFile, NirNode, Reals
 
 Recurrence = Literal["none", "one_to_one", "all_to_all"]
@@ -46,6 +46,7 @@ class _Walk:
             raise DescriptionError(where, [str(problem)]) from None
         self._arriving, self._notes = arriving.at, arriving.notes
         self._left = dict.fromkeys(neurons)
+        self._doubts: dict[str, list[str]] = {}  # and the nodes that they are about
 
     def network(self) -> ImportedNetwork:
         """The populations, from the one that reads the input on."""
@@ -61,7 +62,7 @@ class _Walk:
             self._refuse([f"{names}: not reached from the input one layer after the other, which is all that can run"])
         if not chain or not _passes_on(self._arriving[output], source):
             chain.append(self._population(output, source, size))
-        notes = self._notes
+        notes = self._notes + [f"{', '.join(names[:6])}: {doubt}" for doubt, names in self._doubts.items()]
         if self._elements(output) != chain[-1].neurons:
             notes.append(f"'{output}' says {self._elements(output)} values, there are {chain[-1].neurons}")
         return ImportedNetwork(populations=tuple(chain), dt_seconds=self._dt, notes=tuple(notes))
@@ -102,6 +103,8 @@ class _Walk:
                 raise MapProblem(f"takes {weights.shape[0]} values, '{source}' gives {size}")
             if node.kind in NEURONS:
                 dynamics = dynamics_of(node, neurons, self._dt, self._how)
+                for doubt in doubts_of(node, dynamics, self._how):
+                    self._doubts.setdefault(doubt, []).append(f"'{name}'")
             else:
                 dynamics = Dynamics(decay=np.zeros(neurons), gain=np.ones(neurons), rest=np.zeros(neurons))
             recurrence, recurrent = self._recurrent(name, arriving, neurons)

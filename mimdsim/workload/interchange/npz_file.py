@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -23,7 +24,10 @@ MAX_HEADER_BYTES = 10_000  # numpy's own limit for headers of files that are not
 MAX_DIMENSIONS = 8
 _END = struct.Struct("<4s4H2LH")  # zip, "end of central directory record"
 _LONG_LOCATOR = b"PK\x06\x07"  # zip64: directories of over 4 GB
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError, struct.error)
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError, struct.error, SyntaxError,
+    tokenize.TokenError,
+)  # fmt: skip
 
 Array = npt.NDArray[Any]
 

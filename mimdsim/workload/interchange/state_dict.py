@@ -60,6 +60,10 @@ def weights_of_state_dict(
             raise DataFileError(path, f"has no tensor '{each.tensor}'{suggest(each.tensor, tensors)}")
         with np.errstate(invalid="ignore"):  # some not-a-numbers make a noise when they are widened
             values = np.asarray(tensors[each.tensor], np.float64)
+        if not np.all(np.abs(values) <= np.finfo(np.float32).max):
+            raise DataFileError(
+                path, f"'{each.tensor}' holds values that are not finite in float32; nothing starts there"
+            )
         kind = each.target[0]
         wanted = {"w": (2,), "r": (1, 2), "b": (1,)}[kind]
         if values.ndim not in wanted:

@@ -1,0 +1,48 @@
+"""What reaches a terminal: messages that it cannot obey, and failures of ours with how to report them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import traceback
+
+import click
+
+from mimdsim.base.errors import shortened
+
+RAISE = "MIMDSIM_TRACEBACK"  # set to anything: our failures keep their traceback, for those who mend them
+
+
+def printable(text: str) -> str:
+    r"""`text` with control, bidirectional and unpaired surrogate characters as \x1b, \u202e and so on, lines kept.
+
+    Names come from files that other people write; a terminal must not obey what hides in them.
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter == "\n" else _escaped(letter) for letter in text)
+
+
+def _escaped(letter: str) -> str:
+    return letter.encode("unicode_escape", "surrogatepass").decode()
+
+
+def say(text: str, *, nl: bool = True, err: bool = False) -> None:
+    """Print to the console; all that the commands print goes through here."""
+    click.echo(printable(text), nl=nl, err=err)
+
+
+def told_as_ours(failure: Exception) -> str:
+    """One sentence on a failure that no message was written for, and where its traceback is: in a file, if one can be
+    written, else behind the sentence."""
+    trace = "".join(traceback.format_exception(failure))
+    what = shortened(f"{type(failure).__name__}: {failure}".splitlines()[0], 200)
+    said = f"this is an error of mimdsim, not of yours, unless a file was damaged ({what})"
+    ask = "please report it with the command and the files that it read"
+    try:
+        handle, name = tempfile.mkstemp(prefix="mimdsim-traceback-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(trace)
+    except OSError:
+        return f"{said}; {ask}\n{trace}"
+    return f"{said}; {ask}, and with {name}"

@@ -1,0 +1,72 @@
+"""Files that we read back: each holds a digest of its name and content, so that none is taken for what it is not."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.errors import DataFileError
+from mimdsim.base.files import dump_json, read_bounded, write_atomically
+
+DIGITS = 64
+JSON_END = b'"\n}\n'
+
+
+def write_sealed_json(path: Path, table: dict[str, Any]) -> None:
+    """A table that is not empty as JSON, its last key the digest."""
+    _write(path, dump_json(table).encode().removesuffix(b"\n}\n") + b',\n "sha256": "', JSON_END)
+
+
+def write_sealed_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Arrays as NPZ, the digest in the archive's comment, which ends the file."""
+    packed = io.BytesIO()
+    np.savez_compressed(packed, **arrays)  # type: ignore[arg-type]
+    without_comment = packed.getvalue()[:-2]  # the last two bytes are its length
+    _write(path, without_comment + DIGITS.to_bytes(2, "little"), b"")
+
+
+def read_sealed_json(path: Path, most: int, advice: str) -> dict[str, Any]:
+    """What `write_sealed_json` wrote to this very path; raises DataFileError with `advice` for anything else."""
+    try:
+        table = json.loads(_read(path, most, JSON_END, advice))
+        table.pop("sha256")
+        return dict(table)
+    except (ValueError, RecursionError, AttributeError, KeyError) as problem:
+        raise DataFileError(path, f"is not JSON of ours ({problem}); {advice}") from None
+
+
+def read_sealed_arrays(path: Path, most: int, advice: str) -> dict[str, np.ndarray]:
+    """What `write_sealed_arrays` wrote to this very path; raises DataFileError with `advice` for anything else."""
+    content = _read(path, most, b"", advice)
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except Exception as problem:  # of the archive, its packing, numpy's header: only a forged file comes so far
+        raise DataFileError(path, f"holds no arrays of ours ({problem}); {advice}") from None
+
+
+def _write(path: Path, head: bytes, tail: bytes) -> None:
+    write_atomically(path, head + _digest(path, head, tail) + tail)
+
+
+def _read(path: Path, most: int, tail: bytes, advice: str) -> bytes:
+    try:
+        content = read_bounded(path, most)
+    except OSError as problem:
+        raise DataFileError(path, f"cannot be read ({problem.strerror or problem}); {advice}") from None
+    except ValueError as problem:
+        raise DataFileError(path, f"{problem}; {advice}") from None
+    end = len(content) - len(tail)
+    head, digest = content[: max(0, end - DIGITS)], content[max(0, end - DIGITS) : end]
+    if content[end:] != tail or digest != _digest(path, head, tail):
+        raise DataFileError(path, f"is damaged, or not the file of this name: its digest does not fit; {advice}")
+    return content
+
+
+def _digest(path: Path, head: bytes, tail: bytes) -> bytes:
+    return hashlib.sha256(path.name.encode() + b"\0" + head + tail).hexdigest().encode()

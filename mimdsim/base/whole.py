@@ -1,0 +1,130 @@
+"""Files that belong together, replaced together: whoever looks sees those of one run only, never a mixture of two.
+
+Everything is written into a draft inside the folder, under a lock; only then the files of before go and the new ones
+come, by renames. A lock is the operating system's, so none outlives its process; what a killed process left of a draft
+is removed by the next one to write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from mimdsim.base.errors import MimdsimError, cannot_write
+from mimdsim.base.files import writable_folder
+
+LOCK = ".mimdsim.lock"
+DRAFT = ".mimdsim-draft-"
+LONGEST_WAIT_SECONDS = 300.0  # drawing a report takes some seconds; who needs longer was stopped
+LOOK_AGAIN_SECONDS = 0.05
+HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@contextlib.contextmanager
+def replaced(folder: Path, known: Sequence[str]) -> Iterator[Path]:
+    """A draft folder to write in; on leaving it, its files take the place of the `known` files of `folder`.
+
+    known: all that such a run may leave, those first that a reader opens first. Other files of `folder` stay. Where the
+    work in the draft fails, `folder` keeps what it has. Raises MimdsimError where `folder` cannot be written, or where
+    another process has been writing there for LONGEST_WAIT_SECONDS.
+    """
+    writable_folder(folder)
+    with _alone(folder):
+        for left in folder.glob(f"{DRAFT}*"):  # by a killed process: no other is at work here
+            shutil.rmtree(left, ignore_errors=True)
+        try:
+            draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=folder))
+        except OSError as problem:
+            raise cannot_write(folder, problem) from None
+        try:
+            yield writable_folder(draft / "new")
+            _exchange(folder, draft, known)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def _exchange(folder: Path, draft: Path, known: Sequence[str]) -> None:
+    """Files of before into the draft, then those of the draft into the folder; all of it or, by an error, nothing."""
+    new = [path.relative_to(draft / "new").as_posix() for path in (draft / "new").rglob("*") if path.is_file()]
+    order = [*known, *sorted(set(new) - set(known))]
+    moved: list[tuple[Path, Path]] = []
+    try:
+        for name in order:
+            if (folder / name).is_dir():
+                raise IsADirectoryError(errno.EISDIR, f"{name} is a folder there")
+            if os.path.lexists(folder / name):
+                _move(folder / name, draft / "old" / name, moved)
+        for name in reversed(order):
+            if name in new:
+                _move(draft / "new" / name, folder / name, moved)
+    except BaseException as problem:  # interrupted, too
+        for before, after in reversed(moved):
+            after.replace(before)
+        raise cannot_write(folder, problem) if isinstance(problem, OSError) else problem from None
+
+
+def _move(before: Path, after: Path, moved: list[tuple[Path, Path]]) -> None:
+    after.parent.mkdir(parents=True, exist_ok=True)
+    before.replace(after)
+    moved.append((before, after))
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """The only process that writes to `folder`."""
+    path = folder / LOCK
+    until = time.monotonic() + LONGEST_WAIT_SECONDS
+    while (held := _taken(path)) is None:
+        if time.monotonic() > until:
+            raise MimdsimError(
+                f"{folder}: another mimdsim has been writing there for {LONGEST_WAIT_SECONDS:,.0f} s; end it, or "
+                "choose another folder"
+            )
+        time.sleep(LOOK_AGAIN_SECONDS)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # Windows keeps what is open
+            path.unlink()
+        os.close(held)
+
+
+def _taken(path: Path) -> int | None:
+    """The open lock file; None while another process has it."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as problem:
+        raise cannot_write(path, problem) from None
+    try:
+        _lock(descriptor)
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            return descriptor
+    except FileNotFoundError:  # removed by the one who had it
+        pass
+    except OSError as problem:
+        if problem.errno not in HELD_ELSEWHERE:
+            os.close(descriptor)
+            raise cannot_write(path, problem) from None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None

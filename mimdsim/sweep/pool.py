@@ -1,0 +1,102 @@
+"""Processes that work on points: what happens to one of them, or to who started them, is no harm to the others."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
+
+from mimdsim.base.errors import MimdsimError, of_the_machine
+from mimdsim.sweep.points import Point
+
+ENDED = "the process that worked on it was ended from outside, for lack of memory perhaps: fewer --processes need less"
+Work = Callable[[Point, Path], None]
+
+
+class Done(NamedTuple):
+    """A point that was worked on; problem: why there is nothing of it."""
+
+    point: Point
+    problem: Exception | None
+
+
+def each_point(work: Work, points: list[Point], folder: Path, processes: int) -> Generator[Done, None, None]:
+    """Every point once, as they are done.
+
+    A process that is killed takes the others' points of the moment with it: they are tried again, by one process at a
+    time if that happens again, so that the point at fault is known. Processes end with this one, however it ends.
+    Failures that are no user's and no machine's are raised, after all the others have been worked on.
+    """
+    ours: Exception | None = None
+    for done in _all_done(work, points, folder, processes):
+        problem = done.problem
+        if problem is not None and not isinstance(problem, MimdsimError) and not of_the_machine(problem):
+            ours = ours or problem
+        yield done
+    if ours is not None:
+        raise ours
+
+
+def _all_done(work: Work, points: list[Point], folder: Path, processes: int) -> Generator[Done, None, None]:
+    if processes <= 1 or len(points) <= 1:
+        for point in points:
+            yield _here(work, point, folder)
+        return
+    left, broken = dict(enumerate(points)), 0
+    while left:
+        alone = broken > 1
+        with _pool(1 if alone else min(processes, len(left))) as pool:
+            futures = {pool.submit(work, point, folder): number for number, point in left.items()}
+            for future in as_completed(futures):
+                problem = future.exception()
+                if not isinstance(problem, BrokenProcessPool):
+                    yield Done(left.pop(futures[future]), problem if isinstance(problem, Exception) else None)
+        broken += 1
+        if alone and left:  # one process takes them in order, so it was at the first that is left
+            yield Done(left.pop(min(left)), MimdsimError(ENDED))
+            broken = 0
+
+
+def _here(work: Work, point: Point, folder: Path) -> Done:
+    try:
+        work(point, folder)
+    except Exception as problem:
+        return Done(point, problem)
+    return Done(point, None)
+
+
+@contextlib.contextmanager
+def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that end when nothing holds the other end of their line any more: this process left, or is dead."""
+    line, ours = multiprocessing.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(processes, initializer=_hold, initargs=(line, ours))
+    try:
+        yield pool
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+        ours.close()
+        line.close()
+
+
+def _hold(line: Connection, other: Connection) -> None:
+    """In a process that works: end with who started it, who also answers the Ctrl-C that a terminal sends to all."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    other.close()
+    threading.Thread(target=_end_with, args=(line,), daemon=True).start()
+
+
+def _end_with(line: Connection) -> None:
+    with contextlib.suppress(EOFError, OSError):
+        line.recv()
+    os._exit(1)
