@@ -97,7 +97,8 @@ def main() -> None:
     recorder = Recorder()
     pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--tb=line", *files], plugins=[recorder])
     passed = {name: test for name, test in recorder.tests.items() if not test.get("failed")}
-    Path(output).write_text(json.dumps({"imported": recorder.imported, "tests": passed}))
+    failed = sorted(set(recorder.tests) - set(passed))
+    Path(output).write_text(json.dumps({"imported": recorder.imported, "tests": passed, "failed": failed}))
 
 
 if __name__ == "__main__":

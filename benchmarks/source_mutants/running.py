@@ -41,8 +41,10 @@ class Reached:
         self.seconds: dict[str, float] = {}
         self.by_place: dict[str, set[str]] = {}
         self.by_file: dict[str, list[str]] = {}
+        self.known: set[str] = set()
         for path in sorted(folder.glob("test_*.json")):
             found = json.loads(path.read_text())
+            self.known |= {*found["tests"], *found["failed"]}
             for name, test in found["tests"].items():
                 self.seconds[name] = test["seconds"]
                 self.by_file.setdefault(name.partition("::")[0], []).append(name)
@@ -64,8 +66,8 @@ class Reached:
 
 
 class Chosen:
-    """A pytest plugin: the tests planned, in their order, and those whose names no record has, as they follow from values
-    that the mutant may have changed."""
+    """A pytest plugin: the tests planned, in their order, and those whose names no record has: they follow from values,
+    which the mutant may have changed."""
 
     def __init__(self, tests: list[str], known: set[str]) -> None:
         self.rank = {name: number for number, name in enumerate(tests)}
@@ -117,14 +119,13 @@ def results(
     mutants: list[Mutant], plans: list[list[str]], reached: Reached, copies: list[Path], interpreted: bool
 ) -> Iterator[Result]:
     """Outcomes as they come in, from one process per copy."""
-    known = set(reached.seconds)
     for name in HEAVY:
         importlib.import_module(name)
     context = multiprocessing.get_context("fork")
     todo, done = context.Queue(), context.Queue()
     for item in zip(mutants, plans, strict=True):
         todo.put(item)
-    workers = [context.Process(target=_work, args=(copy, todo, done, known, interpreted)) for copy in copies]
+    workers = [context.Process(target=_work, args=(copy, todo, done, reached.known, interpreted)) for copy in copies]
     for worker in workers:
         todo.put(None)
         worker.start()
