@@ -56,14 +56,16 @@ def build(machine: MimdMachine) -> Program:
     tiles, starts, stops = np.arange(vertices) // 2, edges[:-1], edges[1:]
     padded = np.array([0, *edges[1:-1] + 1, CELLS + 2])  # old cell n + 1 lies where new cell n does
     k = Kernel("smooth", machine)
-    old = k.input(k.variable("old", CELLS + 2, mapping=TileMapping.split(0, tiles, padded[:-1], padded[1:])), "cells")
-    new = k.output(k.variable("new", CELLS, mapping=TileMapping.split(0, tiles, starts, stops)), "smoothed")
-    k.vertices(
-        SMOOTH,
-        tiles=tiles,
-        operands={"out": new, "cells": old},
-        columns={"start": starts, "stop": stops, "after": stops + 2},
-    )
+    before, after = (TileMapping.split(0, tiles, edge[:-1], edge[1:]) for edge in (padded, edges))
+    old = k.input(k.variable("old", CELLS + 2, mapping=before, category="cells"), "cells")
+    new = k.output(k.variable("new", CELLS, mapping=after, category="cells"), "smoothed")
+    with k.superstep("smooth", phase="smoothing"):  # a name of your own, under which its cycles are reported
+        k.vertices(
+            SMOOTH,
+            tiles=tiles,
+            operands={"out": new, "cells": old},
+            columns={"start": starts, "stop": stops, "after": stops + 2},
+        )
     return k.program()
 
 

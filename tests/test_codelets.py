@@ -14,7 +14,7 @@ from mimdsim.codelets import CODELETS
 from mimdsim.codelets.neurons import DECAY_GRADIENT, LIF_UPDATE
 from mimdsim.codelets.spikes import COMBINE_TILES, FLAG_SPIKES
 from mimdsim.compiler import Compiled
-from mimdsim.functional.execute import VertexFailure
+from mimdsim.functional.failures import VertexFailure
 from mimdsim.program import Codelet, Field, Term, TileFormula, WorkerBundles, shared_bundles
 from mimdsim.program.codelet import UNCERTAINTY, now_shift
 

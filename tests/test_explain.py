@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import MappingError
-from mimdsim.check.lockstep import dyadic_inputs
+from mimdsim.check.draws import DRAWS, drawn_inputs
 from mimdsim.check.program import shrunk
 from mimdsim.check.stencil_program import make_program
 from mimdsim.compiler import measure_memory
@@ -39,7 +39,7 @@ def machine(name: str, **changes: Any) -> MimdMachine:
 
 
 def timed(program: Program, on: MimdMachine, activity: RecordedActivity) -> TiledProfile:
-    return time_program(program, on, activity, memory_profile(program, measure_memory(program, on), on))
+    return time_program(program, on, activity, memory_profile(program, measure_memory(program, on), on), must_fit=False)
 
 
 def assert_explained(program: Program, on: MimdMachine, activity: RecordedActivity, others: int = 2) -> None:
@@ -71,7 +71,7 @@ WORKLOADS = [
 def recorded(name: str, changes: dict[str, Any], on: MimdMachine) -> tuple[Program, RecordedActivity]:
     compiled = compile_workload(shrunk(name, changes, 6, 8), on, must_fit=False)
     executor = Executor(compiled.program)
-    given = dyadic_inputs(compiled.network)
+    given = drawn_inputs(compiled.network, DRAWS[0])
     executor.write({key: value for key, value in given.items() if key in compiled.program.inputs})
     executor.run()
     return compiled.program, executor.activity()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import DoesNotFit
-from mimdsim.check.program import _memory
+from mimdsim.check.program import memory_finding
 from mimdsim.compiler import Compiled, Memory, measure_memory, plan_exchanges
 from mimdsim.graph import Adam
 from mimdsim.machine import MimdMachine, load_machine
@@ -210,7 +210,7 @@ def test_a_tile_that_only_receives_can_be_too_full() -> None:
     )
     step = Superstep(name="read", op="", phase="forward", stage="", tables=(table,))
     made = Program(tiles=2, variables={"x": x}, body=(step,), layers=(), inputs={"x": "x"}, outputs={})
-    found = _memory(plan_exchanges(made), machine("tiny", tile__sram_bytes=400_000))
+    found = memory_finding(plan_exchanges(made), machine("tiny", tile__sram_bytes=400_000))
     assert not found.passed
     assert found.text.startswith("fullest tile 1 needs ")
     assert "over by" in found.text

@@ -57,9 +57,11 @@ def step(*tables: VertexTable, copies: tuple[Copy, ...] = ()) -> Superstep:
     return Superstep(name="s", op="", phase="forward", stage="s", tables=tables, copies=copies)
 
 
-def program(variables: list[Variable], *body: Superstep | Repeat, outputs: str = "") -> Program:
+def program(variables: list[Variable], *body: Superstep | Repeat, inputs: str = "", outputs: str = "") -> Program:
+    """What is read and not written is to be given: `inputs`."""
     held = {each.name: each for each in variables}
-    return Program(tiles=2, variables=held, body=body, layers=(), inputs={}, outputs={name: name for name in outputs})
+    given, taken = ({name: name for name in names} for names in (inputs, outputs))
+    return Program(tiles=2, variables=held, body=body, layers=(), inputs=given, outputs=taken)
 
 
 def problems(made: Program) -> list[tuple[str, str]]:
@@ -132,7 +134,8 @@ def plainly(tables: list[VertexTable], timesteps: int) -> set[str]:
 @settings(max_examples=300, deadline=None)
 @given(tables=touching())
 def test_conflicts_are_those_of_some_timestep(tables: list[VertexTable]) -> None:
-    made = program([variable("x", (3, 4), TileMapping.on(0, 1, 4))], Repeat(times=2, body=(step(*tables),)))
+    x = variable("x", (3, 4), TileMapping.on(0, 1, 4))
+    made = program([x], Repeat(times=2, body=(step(*tables),)), inputs="x")
     assert rules(made) == plainly(tables, 2)
 
 
@@ -148,7 +151,7 @@ def test_a_delivery_of_the_whole_is_none_of_a_timestep() -> None:
     x, y = variable("x", (2, 4), TileMapping.on(0, 1, 4)), variable("y", (2,), TileMapping.on(1, 0, 2))
     now = table([("x", "read", ("@t", "a:b")), ("y", "write", ("k",))], [1], a=[0], b=[2], k=[0])
     whole = table([("x", "read", (":", "a:b")), ("y", "write", ("k",))], [1], a=[2], b=[4], k=[1])
-    planned = plan_exchanges(program([x, y], Repeat(times=2, body=(step(now, whole),))))
+    planned = plan_exchanges(program([x, y], Repeat(times=2, body=(step(now, whole),)), inputs="x"))
     assert problems(planned) == []
 
     def without(axes: int) -> Program:
@@ -223,7 +226,7 @@ def within(entry: str, access: str = "write") -> Body:
 def test_a_sequence_needs_as_many_entries_as_are_taken(body: Body, entries: str, enough: int) -> None:
     """No more and no less, and whoever runs the program agrees."""
     for count in (enough, enough - 1):
-        made = program([variable("x", (count, 4), TileMapping.on(0, 1, 4), entries)], *body)
+        made = program([variable("x", (count, 4), TileMapping.on(0, 1, 4), entries)], *body, inputs="x")
         if count == enough:
             assert problems(made) == []
             Executor(made).run()
@@ -248,7 +251,7 @@ def test_entries_of_an_output_that_no_timestep_writes_are_reported() -> None:
     made = program([variable("x", (6, 4), TileMapping.on(0, 1, 4))], *beside("@t"), outputs="x")
     ((rule, message),) = problems(made)
     assert rule == "outputs are written whole"
-    assert "output 'x': 3 of 6 entries of 'x' are written in no timestep, the first is 1" in message
+    assert "output 'x': 12 of 24 elements of 'x' are written by nothing, the first is x[1, 0]" in message
     assert problems(replace(made, body=within("@t"))) == []
 
 
@@ -411,22 +414,23 @@ WHOLE = [variable(name, (4,), TileMapping.on(0, 0, 4)) for name in "xyz"]
     ("body", "said"),
     [
         ((filling("x"), taking_from("x", "y")), ""),
-        ((taking_from("x", "y"), filling("x")), "'x' is read in superstep 'take x', before superstep 'fill x' writes"),
-        (
-            (taking_from("x", "y"), taking_from("y", "x")),
-            "'x' is read in superstep 'take x', before superstep 'take y'",
-        ),
-        ((taking_from("x", "x"),), ""),  # in place, as a sum that starts from zero
-        ((Repeat(times=2, body=(taking_from("x", "y"), taking_from("y", "x"))),), ""),  # of the turn before
-        ((taking_from("x", "y"), Repeat(times=2, body=(filling("x"),))), "'x' is read in superstep 'take x', before"),
-        ((step(copies=(Copy(source="x", target="y"),)), filling("x")), "'x' is read in superstep 's', before"),
-        ((step(copies=(Copy(source="z", target="x"),)), taking_from("x", "y")), ""),
-        ((taking_from("x", "z"), step(copies=(Copy(source="y", target="x"),))), "'x' is read in superstep 'take x'"),
-        ((taking_from("x", "y"),), ""),  # never written: zeros are meant
+        ((taking_from("x", "y"), filling("x")), "superstep 'take x': vertex 0 of Touch on tile 0 reads x[0] in"),
+        ((taking_from("x", "y"), taking_from("y", "x")), "superstep 'take x': vertex 0 of Touch on tile 0 reads x[0]"),
+        ((taking_from("x", "x"),), "superstep 'take x'"),  # in place: a sum starts from zeros that somebody writes
+        ((Repeat(times=2, body=(taking_from("x", "y"), taking_from("y", "x"))),), "superstep 'take x'"),
+        ((Repeat(times=2, body=(filling("x"), taking_from("x", "y"), taking_from("y", "x"))),), ""),
+        ((taking_from("x", "y"), Repeat(times=2, body=(filling("x"),))), "superstep 'take x'"),
+        ((step(copies=(Copy(source="x", target="y"),)), filling("x")), ""),  # what is copied and not read harms nobody
+        ((step(copies=(Copy(source="x", target="y"),)), filling("x"), taking_from("y", "z")), "superstep 'take y'"),
+        ((filling("z"), step(copies=(Copy(source="z", target="x"),)), taking_from("x", "y")), ""),
+        ((taking_from("x", "z"), step(copies=(Copy(source="y", target="x"),))), "superstep 'take x'"),
+        ((taking_from("x", "y"),), "superstep 'take x'"),
     ],
 )
 def test_what_is_read_has_been_written(body: tuple[Superstep | Repeat, ...], said: str) -> None:
     found = [message for rule, message in problems(program(WHOLE, *body)) if rule == "what is read was written"]
     assert [message.startswith(said) for message in found] == ([True] if said else [])
+    for message in found:
+        assert "in timestep 0, which nothing has written before; write it in an earlier superstep" in message
     given = replace(program(WHOLE, *body), inputs={"x": "x"})
     assert "what is read was written" not in rules(given)

@@ -16,7 +16,7 @@ from networks import small_network as network_of_lif
 from test_timing import BARREL, tile_cycles
 
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.check.lockstep import Trace, first_difference
+from mimdsim.check.lockstep import Trace, compare
 from mimdsim.compiler import Compiled, MappingOptions, compile_graph
 from mimdsim.compiler.fitting import remedies
 from mimdsim.functional import Executor, execute_strictly, initial_weights, train
@@ -160,10 +160,12 @@ def test_what_is_made_anew_is_what_the_interpreter_says(policy: str) -> None:
     assert {value for step in steps for _, value in step.defines} >= {"u.hidden0", "x.hidden0"}
     trace = Trace({value for step, _, _ in made.program.supersteps() for _, value in step.defines})
     meaning = interpret(made.graph, values.for_graph(network), trace)
-    executors = Executor(made.program), Executor(made.program)
-    for executor in executors:
+    subject, reference = Executor(made.program), Executor(made.program)
+    for executor in (subject, reference):
         executor.write(values.for_program(network))
-    assert first_difference(*executors, trace, meaning, [0]) is None
+    found = compare(subject, subject.steps(), reference, trace, meaning)
+    assert found.text is None
+    assert found.compared
 
 
 def test_carry_keeps_for_lif_what_everything_keeps() -> None:

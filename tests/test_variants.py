@@ -26,7 +26,7 @@ from networks import (
 )
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
-from mimdsim.check import lockstep
+from mimdsim.check.draws import DRAWS, drawn_inputs
 from mimdsim.check.program import check_values
 from mimdsim.codelets import CODELETS, formats
 from mimdsim.codelets.formats import in_format
@@ -127,7 +127,7 @@ def test_lockstep_check_of_a_variant_finds_nothing(name: str) -> None:
 
 def retimed(made: Compiled) -> TiledProfile:
     executor = Executor(made.program)
-    inputs = lockstep.dyadic_inputs(made.network)
+    inputs = drawn_inputs(made.network, DRAWS[0])
     executor.write({name: value for name, value in inputs.items() if name in made.program.inputs})
     executor.run()
     return retime(made, machine(made.program.tiles), executor.activity())

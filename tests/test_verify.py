@@ -233,7 +233,7 @@ def reading_program(owners: list[int], readers: list[tuple[int, int, int]]) -> S
         columns={"row": rows, "start": first, "stop": last},
     )  # fmt: skip
     program = Program(
-        tiles=8, variables={"source": source, "target": target}, layers=(), inputs={}, outputs={},
+        tiles=8, variables={"source": source, "target": target}, layers=(), inputs={"source": "source"}, outputs={},
         body=(Superstep(name="read", op="", phase="forward", stage="read", tables=(table,)),),
     )  # fmt: skip
     planned = plan_exchanges(program)

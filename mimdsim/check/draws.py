@@ -48,6 +48,7 @@ DRAWS = (
     Draw(number=0, training_step=3),
     Draw(number=1, training_step=1, ties=True),
     Draw(number=2, training_step=40, weight_scale=12.0, lift=1.0, full_lists=True),
+    Draw(number=3, training_step=2, lift=0.2, full_lists=True),
 )
 
 
@@ -111,7 +112,8 @@ def _dyadic(weights: np.ndarray) -> np.ndarray:
 
 
 def _spikes(network: SpikingNetwork, draw: Draw, random: np.random.Generator) -> dict[str, np.ndarray]:
-    """Input lists: of any length, or full but for one sample of every timestep, which has none."""
+    """Input lists: of any length, or full but for one sample of every timestep, which has none, and only some of what
+    they list true spikes."""
     lists = (network.timesteps, network.batch)
     counts = random.integers(0, network.input_capacity + 1, lists).astype(np.int32)
     if draw.full_lists:
@@ -127,7 +129,8 @@ def _spikes(network: SpikingNetwork, draw: Draw, random: np.random.Generator) ->
         for where in np.ndindex(*lists):
             rows[(*where, ids[where][: counts[where]])] = 1.0
         return {"input": rows[0] if network.steady_input else rows}
-    return {"input.ids": ids, "input.counts": np.stack([counts, counts], axis=-1)}
+    spikes = random.integers(0, counts + 1) if draw.full_lists else counts  # the other ids are listed and no spikes
+    return {"input.ids": ids, "input.counts": np.stack([spikes, counts], axis=-1).astype(np.int32)}
 
 
 def _tie(layer: Layer, values: dict[str, np.ndarray], random: np.random.Generator) -> None:

@@ -224,6 +224,17 @@ class _Gradients:
         return Finding(name="gradients", passed=max(self.errors.values()) <= RELATIVE_TOLERANCE, text="; ".join(parts))
 
 
+def _other_costs(program: Program, compiled: Program) -> list[str]:
+    """Codelets that both programs have, by name, with another cost, other loops or other flops."""
+
+    def costs(of: Program) -> dict[str, tuple[object, ...]]:
+        tables = [table for step, _, _ in of.supersteps() for table in step.tables]
+        return {t.codelet.name: (t.codelet.cost, dict(t.codelet.extents), t.codelet.flops) for t in tables}
+
+    ours, theirs = costs(program), costs(compiled)
+    return sorted(name for name, cost in ours.items() if name in theirs and theirs[name] != cost)
+
+
 def _time(program: Program, compiled: Compiled, machine: MimdMachine, activity: RecordedActivity) -> Finding:
     """What the program takes beside the compiled one, with the spikes of this check; never a reason to fail."""
     ours = retime(replace(compiled, program=program), machine, activity)
@@ -236,6 +247,8 @@ def _time(program: Program, compiled: Compiled, machine: MimdMachine, activity: 
         times = ratio_of(ours, theirs)
         change, low, high = (f"{end - 1:+.2%}" for end in (times.middle, times.low, times.high))
         text += f", the compiled program takes {theirs.cycles:,} ({change}, interval {low} to {high})"
+        others = _other_costs(program, compiled.program)
+        text += f"; costs are not the compiled program's: {', '.join(others)}" if others else ""
     return Finding(name="time", passed=True, text=text)
 
 

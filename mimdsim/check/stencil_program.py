@@ -10,7 +10,7 @@ frame of zeros on the outermost tiles here, constants there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -153,6 +153,9 @@ def make_program(
         name: Variable(name=name, shape=shape, dtype=VARIANTS[variant].dtype, mapping=mapping, category="neuron states")
         for name in ("image", "blurred", IN_ROWS, IN_COLUMNS, OUT_ROWS)
     }
+    # no vertex writes its frame, which must be zeros
+    zeros = np.broadcast_to(np.zeros(1, VARIANTS[variant].dtype), shape)
+    buffers["blurred"] = replace(buffers["blurred"], values=zeros)
     codelet = blur_codelet(variant)
     item_bytes = buffers["image"].item_bytes
     body: list[Superstep] = []

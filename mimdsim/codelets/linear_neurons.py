@@ -247,7 +247,7 @@ EMITTED_FLAGS = Codelet(
     name="EmittedFlags",
     fields=(
         Field(name="flags", access="write", box=("sample", "start:stop")),
-        _listed("ids"),
+        Field(name="ids", access="read", box=("sample", ":"), in_part=True),
         _listed("counts"),
     ),
     columns=("sample", "start", "stop"),

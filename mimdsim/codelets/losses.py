@@ -16,7 +16,7 @@ from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, Wor
 COUNT_SPIKES = Codelet(
     name="CountSpikes",
     fields=(
-        Field(name="ids", access="read", box=(":", "sample", ":"), in_part=True),
+        Field(name="ids", access="read", box=(":", "sample", ":")),
         Field(name="counts", access="read", box=(":", "sample", ":")),
         Field(name="totals", access="write", box=("sample", ":")),
     ),
@@ -57,7 +57,7 @@ CROSS_ENTROPY = Codelet(
 LIST_COUNT_GRADIENT = Codelet(
     name="ListCountGradient",
     fields=(
-        Field(name="ids", access="read", box=(":", "sample", ":"), in_part=True),
+        Field(name="ids", access="read", box=(":", "sample", ":")),
         Field(name="counts", access="read", box=(":", "sample", ":")),
         Field(name="gradient", access="read", box=("sample", ":")),
         Field(name="g", access="write", box=(":", "sample", ":")),

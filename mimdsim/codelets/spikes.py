@@ -95,7 +95,7 @@ SCAN_FLAGS = Codelet(
 COMBINE_WORKERS = Codelet(
     name="CombineWorkers",
     fields=(
-        Field(name="worker_ids", access="read", box=("first:last", ":"), in_part=True),
+        Field(name="worker_ids", access="read", box=("first:last", ":")),
         Field(name="worker_counts", access="read", box=("first:last",)),
         Field(name="tile_ids", access="write", box=("slot", ":")),
         Field(name="tile_counts", access="write", box=("slot",)),
@@ -115,7 +115,7 @@ COMBINE_WORKERS = Codelet(
 COMBINE_TILES = Codelet(
     name="CombineTiles",
     fields=(
-        Field(name="tile_ids", access="read", box=("first:last", ":"), in_part=True),
+        Field(name="tile_ids", access="read", box=("first:last", ":")),
         Field(name="tile_counts", access="read", box=("first:last",)),
         Field(name="ids", access="write", box=("sample", ":")),
         Field(name="counts", access="write", box=("sample", ":")),
@@ -138,7 +138,7 @@ SPIKES_TO_DENSE = Codelet(
     name="SpikesToDense",
     fields=(
         Field(name="row", access="write", box=("sample", ":")),
-        Field(name="ids", access="read", box=("sample", ":"), in_part=True),
+        Field(name="ids", access="read", box=("sample", ":")),
         Field(name="counts", access="read", box=("sample", ":")),
     ),
     columns=("sample",),
@@ -162,7 +162,7 @@ WEIGHT_GRADIENT = Codelet(
     fields=(
         Field(name="dw", access="update", box=("replica", ":", "start:stop")),
         Field(name="q", access="read", box=("sample_start:sample_stop", "start:stop")),
-        Field(name="ids", access="read", box=("sample_start:sample_stop", ":"), in_part=True),
+        Field(name="ids", access="read", box=("sample_start:sample_stop", ":")),
         Field(name="counts", access="read", box=("sample_start:sample_stop", ":")),
     ),
     columns=("replica", "sample_start", "sample_stop", "start", "stop"),
@@ -188,7 +188,7 @@ INPUT_GRADIENT = Codelet(
         Field(name="partial", access="write", box=("part", "sample", ":")),
         Field(name="w", access="read", box=(":", "start:stop")),
         Field(name="q", access="read", box=("sample", "start:stop")),
-        Field(name="ids", access="read", box=("sample", ":"), in_part=True),
+        Field(name="ids", access="read", box=("sample", ":")),
         Field(name="counts", access="read", box=("sample", ":")),
     ),
     columns=("part", "sample", "start", "stop"),

@@ -193,7 +193,7 @@ SELF_WEIGHT_GRADIENT = Codelet(
     fields=(
         Field(name="dw", access="update", box=("replica", ":", "start:stop")),
         Field(name="q", access="read", box=(SAMPLES, "start:stop")),
-        Field(name="ids", access="read", box=(SAMPLES, ":"), in_part=True),
+        Field(name="ids", access="read", box=(SAMPLES, ":")),
         Field(name="counts", access="read", box=(SAMPLES, ":")),
     ),
     columns=REPLICA,

@@ -124,8 +124,8 @@ def measure_memory(program: Program, machine: MimdMachine) -> Memory:
         live[where] -= extra
         for name in ends.get(index, ()):
             live[held[name][0]] -= held[name][1]
-    named = in_order((program.variables[name].category for name in spans), CATEGORIES)
-    categories = tuple(dict.fromkeys((*named, *OVERHEADS)))
+    named = [program.variables[name].category for name in spans]
+    categories = in_order((*named, *OVERHEADS), (*CATEGORIES, *OVERHEADS))
     memory = Memory(
         names=tuple(superstep.name for superstep in supersteps),
         phases=tuple(step.phase for step in supersteps),

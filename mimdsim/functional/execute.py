@@ -18,6 +18,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.functional.chains import Chains, find_chains
+from mimdsim.functional.failures import VertexFailure, field_written
 from mimdsim.functional.lists import listed_of
 from mimdsim.functional.shares import Shares
 from mimdsim.functional.turns import TurnCounts
@@ -25,8 +26,7 @@ from mimdsim.functional.uses import Uses
 from mimdsim.functional.wide import HEAVY, widened
 from mimdsim.numerics.spikes import only_listed
 from mimdsim.program import Copy, Program, RecordedActivity, Repeat, Superstep, VertexTable
-from mimdsim.program.codelet import Codelet, Field, now_shift
-from mimdsim.program.problems import vertex_name
+from mimdsim.program.codelet import now_shift
 from mimdsim.program.rows import boxes_of
 
 # called after every superstep with (superstep, timestep, executor)
@@ -48,6 +48,7 @@ class Executor:
             else variable.values.astype(variable.dtype)
             for name, variable in program.variables.items()
         }
+        self.given: set[str] = set()  # variables that `write` has set
         self.share = Shares(threads)
         self._zero: dict[str, np.ndarray] = {}
         self._calls: dict[int, list[Call]] = {}
@@ -75,6 +76,7 @@ class Executor:
             if np.shape(value) != target.shape:
                 raise MappingError(f"input '{name}' has shape {np.shape(value)}, the program takes {target.shape}")
             target[...] = value
+            self.given.add(self.program.inputs[name])
 
     def read(self, name: str) -> np.ndarray:
         """A copy of the variable that holds graph value `name`; MappingError if that is no output of the program."""
@@ -237,7 +239,7 @@ class Executor:
                 except MappingError:
                     raise
                 except Exception as failure:  # whatever a user's codelet raises
-                    written = _field_written(codelet, views, numbers, failure)
+                    written = field_written(codelet, views, numbers, failure)
                     raise VertexFailure(superstep, table, vertex, t, failure, written) from failure
 
         return call
@@ -284,49 +286,6 @@ class Turns:
                     each(t)
 
         return call
-
-
-class VertexFailure(MappingError):
-    """A vertex left its slices or wrote what it may only read."""
-
-    def __init__(
-        self,
-        superstep: Superstep,
-        table: VertexTable,
-        vertex: int,
-        t: int,
-        failure: Exception,
-        written: Field | None = None,
-    ):
-        self.vertex, self.tile = vertex, int(table.tiles[vertex])
-        left = isinstance(failure, (IndexError, ValueError)) or written is not None
-        what = "left its slices" if left else f"raised {type(failure).__name__}"
-        why = f"{failure}" if written is None else f"it {written_though_read(written)} ({failure})"
-        super().__init__(f"superstep '{superstep.name}', timestep {t}: {vertex_name(table, vertex)} {what}: {why}")
-
-
-def written_though_read(field: Field) -> str:
-    """What is wrong when a vertex writes a field that it may only read, and what to declare."""
-    return f'writes its field \'{field.name}\', declared access="read"; declare "write", or "update" for both'
-
-
-def _is_read_only(failure: Exception) -> bool:
-    return any(word in str(failure) for word in ("read-only", "readonly"))  # as numpy and as numba put it
-
-
-def _field_written(
-    codelet: Codelet, views: list[np.ndarray], numbers: tuple[Any, ...], failure: Exception
-) -> Field | None:
-    """The field that the vertex wrote though it may only read it: protected alone, it makes the vertex fail again."""
-    for index, item in enumerate(codelet.fields) if _is_read_only(failure) else ():
-        copies = [view.copy() for view in views]
-        copies[index].setflags(write=item.writes)
-        try:
-            codelet.compute(*copies, *numbers)
-        except Exception as again:
-            if _is_read_only(again):
-                return item
-    return None
 
 
 def index_of(box: tuple[str, ...], bounds: np.ndarray) -> tuple[Any, ...]:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.functional.failures import GuardError, written_though_read
 from mimdsim.program.codelet import Field
 
-
-class GuardError(Exception):
-    """A vertex left its slice, or wrote what it may only read; the message names field and index."""
+INDEXING = (np.take, np.put, np.take_along_axis, np.put_along_axis)
+SHAPES = (np.shape, np.ndim, np.size, np.empty_like, np.zeros_like, np.ones_like, np.full_like)  # read no element
 
 
 class Work:
@@ -25,7 +25,7 @@ class Work:
 
 
 class Guarded(np.ndarray):
-    """A view of a slice: `Guarded.of(array, field)`. What is taken of it is guarded too; what is computed is not."""
+    """A view of a slice: `Guarded.of(array, field)`. Views of it are guarded too; what is computed from it is not."""
 
     _field: Field | None = None
     _work: Work | None = None
@@ -34,85 +34,80 @@ class Guarded(np.ndarray):
     def of(cls, array: np.ndarray, field: Field, work: Work | None = None) -> Guarded:
         view = array.view(cls)
         view._field, view._work = field, work
+        view.setflags(write=field.writes)  # whatever way round the guards numpy takes
         return view
 
     def __array_finalize__(self, origin: Any) -> None:
-        # views made by indexing get their field in __getitem__; anything else is a value like others
-        self._field = None
-        self._work = None
+        is_view = isinstance(origin, Guarded) and self.base is not None
+        self._field = origin._field if is_view else None
+        self._work = origin._work if is_view else None
 
     def __getitem__(self, key: Any) -> Any:
-        if self._field is not None:
-            _refuse(self.shape, key, self._field)
-        found = super().__getitem__(_plain(key))
         if self._field is None:
-            return found
+            return super().__getitem__(_bare(key))
+        _refuse(self.shape, key, self._field)
+        found = super().__getitem__(_bare(key))
         if isinstance(found, Guarded) and _is_basic(key):
-            found._field, found._work = self._field, self._work
             return found
-        self._count("read", 1 if np.isscalar(found) or not isinstance(found, np.ndarray) else found.size)
+        self._count("read", np.size(found))
         return np.asarray(found) if isinstance(found, np.ndarray) else found
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if self._field is not None:
             _refuse(self.shape, key, self._field)
-            if not self._field.writes:
-                raise GuardError(f"writes field '{self._field.name}' at {_shown(key)}, declared access=\"read\"")
-            self._count("written", np.asarray(self).view(np.ndarray)[_plain(key)].size)
-        if isinstance(value, Guarded):
-            value._count("read", value.size)
-            value = np.asarray(value)
-        super().__setitem__(_plain(key), value)
+            self._refuse_writing(key)
+            self._count("written", self.view(np.ndarray)[_bare(key)].size)
+        for each in _leaves(value):
+            each._count("read", each.size)
+        super().__setitem__(_bare(key), _bare(value))
 
     def __iter__(self) -> Any:
         return (self[index] for index in range(len(self)))
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
-        if method == "at":
-            target = inputs[0]
-            if isinstance(target, Guarded) and target._field is not None:
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = (), **options: Any) -> Any:
+        target = inputs[0]
+        if method == "at" and isinstance(target, Guarded):
+            if target._field is not None:
                 _refuse(target.shape, inputs[1], target._field)
-                if not target._field.writes:
-                    raise GuardError(
-                        f"writes field '{target._field.name}' at {_shown(inputs[1])}, declared access=\"read\""
-                    )
-                touched = target.view(np.ndarray)[_plain(inputs[1])].size
-                target._count("read", touched)
-                target._count("written", touched)
-            return getattr(ufunc, method)(*(_bare(each) for each in inputs), **options)
-        for each in inputs:
-            if isinstance(each, Guarded):
-                each._count("read", each.size)
-        if out is not None:
-            for each in out:
-                if isinstance(each, Guarded) and each._field is not None:
-                    if not each._field.writes:
-                        raise GuardError(f"writes field '{each._field.name}', declared access=\"read\"")
-                    each._count("written", each.size)
-            options["out"] = tuple(_bare(each) for each in out)
-            getattr(ufunc, method)(*(_bare(each) for each in inputs), **options)
-            return out[0] if len(out) == 1 else out
-        return getattr(ufunc, method)(*(_bare(each) for each in inputs), **options)
+                target._refuse_writing(inputs[1])
+            touched = target.view(np.ndarray)[_bare(inputs[1])].size
+            target._count("read", touched)
+            target._count("written", touched)
+        for each in _leaves((inputs[1:] if method == "at" else inputs, options)):
+            each._count("read", each.size)
+        for each in _leaves(out):
+            each._refuse_writing(...)
+            each._count("written", each.size)
+        given = {**options, "out": out} if out else options
+        made = getattr(ufunc, method)(*_bare(inputs), **_bare(given))
+        if not out:
+            return made
+        results = made if isinstance(made, tuple) else (made,)
+        whole = tuple(new if into is None else into for into, new in zip(out, results, strict=True))
+        return whole if isinstance(made, tuple) else whole[0]
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if function in (np.take, np.put, np.put_along_axis, np.take_along_axis, np.add.at):
-            indices = kwargs.get("indices", args[1] if len(args) > 1 else None)
-            if self._field is not None and indices is not None and np.asarray(indices).dtype.kind in "iu":
-                low = np.asarray(indices).min(initial=0)
-                if low < 0:
-                    raise GuardError(f"takes index {int(low)} of field '{self._field.name}' {list(self.shape)}")
-        for each in _leaves((args, kwargs)):
+        target = args[0] if args else None
+        if function in INDEXING and isinstance(target, Guarded) and target._field is not None:
+            indices = args[1] if len(args) > 1 else kwargs.get("indices", kwargs.get("ind"))
+            axis = args[2] if len(args) > 2 and function is np.take else kwargs.get("axis")
+            _refuse_part((target.size,) if axis is None else (target.shape[axis],), 0, indices, indices, target._field)
+        for each in _leaves((args, kwargs)) if function not in SHAPES else ():
             each._count("read", each.size)
-        if function in (np.put, np.copyto, np.put_along_axis, np.fill_diagonal, np.place, np.putmask):
-            target = args[0]
-            if isinstance(target, Guarded) and target._field is not None and not target._field.writes:
-                raise GuardError(f"writes field '{target._field.name}', declared access=\"read\"")
-            if isinstance(target, Guarded):
-                target._count("written", target.size)
-        return function(*_stripped(args), **_stripped(kwargs))
+        return function(*_bare(args), **_bare(kwargs))
 
     def fill(self, value: Any) -> None:
         self[...] = value
+
+    def take(self, *args: Any, **options: Any) -> Any:
+        return np.take(self, *args, **options)
+
+    def put(self, *args: Any, **options: Any) -> None:
+        np.put(self, *args, **options)
+
+    def _refuse_writing(self, key: Any) -> None:
+        if self._field is not None and not self._field.writes:
+            raise GuardError(f"it {written_though_read(self._field)} (index {_shown(key)})")
 
     def _count(self, what: str, elements: int) -> None:
         if self._work is not None and self._field is not None:
@@ -121,15 +116,12 @@ class Guarded(np.ndarray):
 
 
 def _bare(each: Any) -> Any:
-    return each.view(np.ndarray) if isinstance(each, Guarded) else each
-
-
-def _stripped(each: Any) -> Any:
+    """The same with plain arrays in the place of guarded ones."""
     if isinstance(each, tuple | list):
-        return type(each)(_stripped(part) for part in each)
+        return type(each)(_bare(part) for part in each)
     if isinstance(each, dict):
-        return {key: _stripped(part) for key, part in each.items()}
-    return _bare(each)
+        return {key: _bare(part) for key, part in each.items()}
+    return each.view(np.ndarray) if isinstance(each, Guarded) else each
 
 
 def _leaves(each: Any) -> Any:
@@ -140,11 +132,6 @@ def _leaves(each: Any) -> Any:
             yield from _leaves(part)
     elif isinstance(each, dict):
         yield from _leaves(list(each.values()))
-
-
-def _plain(key: Any) -> Any:
-    """A key without guarded arrays in it: an index is a value."""
-    return _stripped(key) if isinstance(key, tuple | list | Guarded) else key
 
 
 def _is_basic(key: Any) -> bool:
@@ -160,9 +147,9 @@ def _shown(key: Any) -> str:
             text = ":".join("" if end is None else str(end) for end in (part.start, part.stop))
             shown.append(text + (f":{part.step}" if part.step is not None else ""))
         else:
-            shown.append(
-                "..." if part is Ellipsis else str(np.asarray(part))
-            )  # a guarded index would refuse to be shown
+            array = np.asarray(part)  # a guarded index would refuse to be shown
+            text = np.array2string(array, threshold=6, edgeitems=2).replace("\n", "")
+            shown.append("..." if part is Ellipsis else text)
     return f"[{', '.join(shown)}]"
 
 
@@ -208,8 +195,8 @@ def _refuse_part(shape: tuple[int, ...], axis: int, part: Any, key: Any, field: 
             raise GuardError(f"{where()}: axis {axis} has {extent}; what lies before 0 is other memory")
         return
     indices = np.asarray(part)
-    if indices.dtype.kind not in "iu":
+    if indices.dtype.kind not in "iub" and indices.size:
         raise GuardError(f"{where()}: an index must be a whole number, not {indices.dtype}")
-    if indices.size and (indices.min() < 0 or indices.max() >= extent):
+    if indices.size and indices.dtype.kind != "b" and (indices.min() < 0 or indices.max() >= extent):
         wrong = int(indices.min()) if indices.min() < 0 else int(indices.max())
         raise GuardError(f"{where()}: index {wrong}, axis {axis} has 0 to {extent - 1}")

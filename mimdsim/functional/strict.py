@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.functional.execute import Executor, Observer, VertexFailure, index_of, written_though_read
-from mimdsim.functional.guarded import Guarded, GuardError, Work
+from mimdsim.functional.execute import Executor, Observer, index_of
+from mimdsim.functional.failures import VertexFailure, field_written, written_though_read
+from mimdsim.functional.guarded import Guarded, Work
 from mimdsim.functional.work import declared_bundles, uncovered
 from mimdsim.program import Superstep, VertexTable
 from mimdsim.program.codelet import Field, now_shift
@@ -24,6 +25,7 @@ from mimdsim.program.problems import vertex_name
 from mimdsim.program.rows import boxes_of, describe_box
 
 INTEGER_POISON = -(2**30)  # as an index it leaves every array, also counted from the end
+OTHER = {"f": 0.71875, "b": True}  # what else undefined memory may hold; integers: 1, flags: the same, which tells none
 
 Index = tuple[slice, ...]
 Commit = tuple[np.ndarray, Index, np.ndarray]
@@ -57,15 +59,14 @@ def strict_steps(executor: Executor, phases: Collection[str] | None = None) -> I
 
 
 def undefine(executor: Executor, kinds: str = "fiu") -> None:
-    """Fill with poison what is in memory before a program runs: all but inputs, loaded values and what persists.
+    """Fill with poison what is in memory before a program runs: all but what `write` gave, what is loaded or persists.
 
     kinds: of the dtypes to be filled; a poisoned integer is safe as an index only in strict execution.
     """
     program = executor.program
-    given = {*program.inputs.values(), *(name for name, one in program.variables.items() if one.values is not None)}
     for name, variable in program.variables.items():
-        array = executor.arrays[name]
-        if name not in given and not variable.persistent and array.dtype.kind in kinds:
+        array, defined = executor.arrays[name], variable.persistent or variable.values is not None
+        if name not in executor.given and not defined and array.dtype.kind in kinds:
             array[...] = poison_of(array.dtype)
 
 
@@ -112,6 +113,7 @@ class _Table:
         self.constants = [table.constants[name] for name in codelet.constants]
         self.compute: Any = getattr(codelet.compute, "py_func", codelet.compute)
         self.columns = [np.asarray(table.columns[name]) for name in codelet.columns]
+        self.probed = not any(operand.field.access == "write" for operand in self.operands)
         self.declared = declared_bundles(executor.program, table)
         self.item_bytes = [executor.program.variables[operand.name].item_bytes for operand in self.operands]
 
@@ -129,28 +131,39 @@ class _Table:
                 self.memory[operand.key] = np.full(array.shape, poison_of(array.dtype), array.dtype)
         commits: list[Commit] = []
         for vertex in range(self.table.vertices):
-            commits += self._run_vertex(vertex, t, real)
+            made = self._run_vertex(vertex, t, real)
+            if not self.probed:
+                self._refuse_own_poison(vertex, t, real, made)
+            commits += made
+        self.probed = True
         if self._strays():
             self._name_stray(t, real)
         return commits
 
-    def _run_vertex(self, vertex: int, t: int, real: list[np.ndarray]) -> list[Commit]:
+    def _load(self, vertex: int, real: list[np.ndarray]) -> None:
+        """What a vertex may read, into the memory."""
         for operand, array in zip(self.operands, real, strict=True):
             if operand.field.reads:
                 index = operand.slices[vertex]
                 self.memory[operand.key][index] = array[index]
+
+    def _run_vertex(self, vertex: int, t: int, real: list[np.ndarray]) -> list[Commit]:
+        self._load(vertex, real)
         work = Work()
         try:
             self._call(vertex, work)
-        except (IndexError, GuardError) as failure:
-            raise VertexFailure(self.superstep, self.table, vertex, t, self._explained(failure, vertex)) from failure
+        except Exception as failure:  # whatever a user's codelet raises
+            views, numbers = self._arguments(vertex)
+            written = field_written(self.table.codelet, views, numbers, failure)
+            why = self._explained(failure, vertex)
+            raise VertexFailure(self.superstep, self.table, vertex, t, why, written) from failure
         commits = []
         for operand, array in zip(self.operands, real, strict=True):
             index, memory = operand.slices[vertex], self.memory[operand.key]
             value = memory[index]
             if operand.field.writes:
                 commits.append((array, index, value.copy()))
-            elif operand.key not in self.written and not np.array_equal(value, array[index], equal_nan=True):
+            elif not np.array_equal(value, array[index], equal_nan=True) and self._changed(operand, vertex, array):
                 raise MappingError(f"{self._name(vertex, t)} {written_though_read(operand.field)}")
         if any(value.dtype.kind == "f" and np.isnan(value).any() for _, _, value in commits):
             self._refuse_foreign_poison(vertex, t, real)
@@ -174,16 +187,29 @@ class _Table:
             stored += written * item_bytes
         return loaded, stored
 
-    def _call(self, vertex: int, work: Work | None = None) -> None:
+    def _changed(self, operand: _Operand, vertex: int, array: np.ndarray) -> bool:
+        """Whether a slice that is only read holds something new where no other field of the vertex may write."""
+        memory, index = self.memory[operand.key], operand.slices[vertex]
+        new = (memory != array) & ~(is_poison(memory) & is_poison(array))
+        for other in self.operands:
+            if other.key == operand.key and other.field.writes:
+                new[other.slices[vertex]] = False
+        return bool(new[index].any())
+
+    def _arguments(self, vertex: int, work: Work | None = None) -> tuple[list[np.ndarray], tuple[Any, ...]]:
+        """(arrays, numbers) that the codelet is called with."""
         memory = [self.memory[operand.key] for operand in self.operands]
-        if self.table.codelet.form == "vertex":
-            views = [
-                Guarded.of(m[index_of(operand.field.box, operand.boxes[vertex])], operand.field, work)
-                for operand, m in zip(self.operands, memory, strict=True)
-            ]
-            self.compute(*views, *(int(column[vertex]) for column in self.columns), *self.constants)
-        else:
-            self.compute(*memory, *(column[vertex : vertex + 1] for column in self.columns), *self.constants)
+        if self.table.codelet.form == "table":
+            return memory, (*(column[vertex : vertex + 1] for column in self.columns), *self.constants)
+        views: list[np.ndarray] = [
+            Guarded.of(array[index_of(operand.field.box, operand.boxes[vertex])], operand.field, work)
+            for operand, array in zip(self.operands, memory, strict=True)
+        ]
+        return views, (*(int(column[vertex]) for column in self.columns), *self.constants)
+
+    def _call(self, vertex: int, work: Work | None = None) -> None:
+        views, numbers = self._arguments(vertex, work)
+        self.compute(*views, *numbers)
 
     def _clear(self, vertex: int) -> None:
         for operand in self.operands:
@@ -203,10 +229,7 @@ class _Table:
                     memory[...] = foreign
                     if operand.field.access == "write":
                         memory[operand.slices[vertex]] = np.nan
-            for operand, array in zip(self.operands, real, strict=True):
-                if operand.field.reads:
-                    index = operand.slices[vertex]
-                    self.memory[operand.key][index] = array[index]
+            self._load(vertex, real)
             with np.errstate(all="ignore"):
                 self._call(vertex)
             results.append([self.memory[o.key][o.slices[vertex]].copy() for o in self.operands if o.field.writes])
@@ -218,6 +241,31 @@ class _Table:
                 raise MappingError(
                     f"{self._name(vertex, t)} read data outside its slices (poison reached '{operand.field.name}')"
                 )
+
+    def _refuse_own_poison(self, vertex: int, t: int, real: list[np.ndarray], made: list[Commit]) -> None:
+        """Raise where what a `write` field held before changes a result: it holds nothing that a vertex may read.
+
+        What is left as it was is no result. Looked at once a table, by running its vertices with something else there.
+        """
+        written = [operand for operand in self.operands if operand.field.writes]
+        for operand in written:
+            memory = self.memory[operand.key]
+            memory[operand.slices[vertex]] = OTHER.get(memory.dtype.kind, 1)
+        self._load(vertex, real)
+        with np.errstate(all="ignore"):
+            self._call(vertex)
+        for operand, (_, index, first) in zip(written, made, strict=True):
+            memory = self.memory[operand.key]
+            second, other = memory[index], memory.dtype.type(OTHER.get(memory.dtype.kind, 1))
+            differs = (first != second) & ~(is_poison(first) & ((second == other) | is_poison(second)))
+            if differs.any() and operand.field.access == "write":
+                where = np.argwhere(differs)[0] + operand.boxes[vertex][:, 0]
+                place = describe_box(operand.name, np.stack([where, where + 1], axis=1))
+                raise MappingError(
+                    f"{self._name(vertex, t)} reads {place} through its field '{operand.field.name}', declared "
+                    'access="write": there is nothing that was written; write it first, or declare "update"'
+                )
+        self._clear(vertex)
 
     def _explained(self, failure: Exception, vertex: int) -> Exception:
         """The failure, with what lies undefined in the vertex's slices: an index may be made of it."""

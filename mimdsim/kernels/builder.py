@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.compiler import plan_exchanges
+from mimdsim.kernels.blocks import Opened, OpenRepeat, OpenSuperstep
 from mimdsim.kernels.lines import at_users_line
 from mimdsim.kernels.parts import FORMATS
 from mimdsim.machine import MimdMachine
@@ -22,16 +21,6 @@ if TYPE_CHECKING:
     from mimdsim.kernels.products import PlannedProduct
 
 Tiles = int | Sequence[int] | np.ndarray
-
-
-@dataclass(kw_only=True)
-class _Open:
-    """A superstep that vertices are added to."""
-
-    name: str
-    phase: str
-    tables: list[VertexTable] = field(default_factory=list)
-    copies: list[Copy] = field(default_factory=list)
 
 
 class Builder:
@@ -45,8 +34,8 @@ class Builder:
         self.variables: dict[str, Variable] = {}
         self._inputs: dict[str, str] = {}
         self._outputs: dict[str, str] = {}
-        self._blocks: list[list[Superstep | Repeat]] = [[]]  # bodies: the program's, and those of open repeats
-        self._open: _Open | None = None
+        self.blocks: list[list[Superstep | Repeat]] = [[]]  # bodies: the program's, and those of open repeats
+        self.opened: Opened | None = None
         self._taken: set[str] = set()  # names of supersteps
         self.products: dict[tuple[int, int, int, str], PlannedProduct] = {}  # planned so far
 
@@ -235,26 +224,26 @@ class Builder:
             columns={name: _column(f"column '{name}'", column, len(tiles)) for name, column in columns.items()},
             constants=dict(constants or {}),
         )
-        if self._open is None:
-            self._append(step, "compute", (table,), ())
+        if self.opened is None:
+            self.append(step, "compute", (table,), ())
         else:
-            self._planned(Superstep(name=self._open.name, tables=(table,)))
-            self._open.tables.append(table)
+            self._planned(Superstep(name=self.opened.name, tables=(table,)))
+            self.opened.tables.append(table)
 
     def move(self, step: str, source: Variable, target: Variable) -> None:
         """`target` <- `source`, written into its place by the exchange of the open superstep, or of one of its own."""
         copy = Copy(source=source.name, target=target.name)
-        if self._open is None:
-            self._append(step, "compute", (), (copy,))
+        if self.opened is None:
+            self.append(step, "compute", (), (copy,))
         else:
-            self._planned(Superstep(name=self._open.name, copies=(copy,)))
-            self._open.copies.append(copy)
+            self._planned(Superstep(name=self.opened.name, copies=(copy,)))
+            self.opened.copies.append(copy)
 
     def closed(self, what: str) -> None:
         """Refuse `what`, which takes several supersteps, within one."""
-        if self._open is not None:
+        if self.opened is not None:
             raise MappingError(
-                f"{what} takes supersteps of its own; call it outside of 'with k.superstep(\"{self._open.name}\")'"
+                f"{what} takes supersteps of its own; call it outside of 'with k.superstep(\"{self.opened.name}\")'"
             )
 
     def superstep(self, name: str, phase: str = "compute") -> OpenSuperstep:
@@ -272,24 +261,24 @@ class Builder:
 
     @at_users_line
     def _program(self) -> Program:
-        if self._open is not None or len(self._blocks) > 1:
+        if self.opened is not None or len(self.blocks) > 1:
             raise MappingError(f"kernel '{self.name}': a superstep or repeat is still open; call program() outside")
-        if not self._blocks[0]:
+        if not self.blocks[0]:
             raise MappingError(f"kernel '{self.name}' has no superstep; add vertices")
         return Program(
             tiles=self.tiles,
             chips=self.chips,
             variables=dict(self.variables),
-            body=tuple(self._blocks[0]),
+            body=tuple(self.blocks[0]),
             inputs=dict(self._inputs),
             outputs=dict(self._outputs),
         )
 
-    def _append(self, name: str, phase: str, tables: tuple[VertexTable, ...], copies: tuple[Copy, ...]) -> None:
+    def append(self, name: str, phase: str, tables: tuple[VertexTable, ...], copies: tuple[Copy, ...]) -> None:
         name = _numbered(name, self._taken)
         made = self._planned(Superstep(name=name, phase=phase, stage=name, tables=tables, copies=copies))
         self._taken.add(name)
-        self._blocks[-1].append(made)
+        self.blocks[-1].append(made)
 
     def _planned(self, superstep: Superstep) -> Superstep:
         """With its exchange; MappingError for what cannot be planned, at once, where it was written."""
@@ -301,55 +290,6 @@ class Builder:
 
     def _plan(self, variables: dict[str, Variable], body: tuple[Superstep, ...]) -> Program:
         return plan_exchanges(Program(tiles=self.tiles, chips=self.chips, variables=variables, body=body))
-
-
-class OpenSuperstep:
-    """What `Builder.superstep` returns, for `with`."""
-
-    def __init__(self, kernel: Builder, name: str, phase: str):
-        self._kernel, self._opened = kernel, _Open(name=name, phase=phase)
-
-    @at_users_line
-    def __enter__(self) -> None:
-        if self._kernel._open is not None:
-            raise MappingError(f"superstep '{self._kernel._open.name}' is still open; supersteps do not nest")
-        Superstep(name=self._opened.name, phase=self._opened.phase)  # its names can be
-        self._kernel._open = self._opened
-
-    @at_users_line
-    def __exit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._kernel._open = None
-        opened = self._opened
-        if kind is not None:
-            return
-        if not opened.tables and not opened.copies:
-            raise MappingError(f"superstep '{opened.name}' has no vertices; add some within it, or leave it out")
-        self._kernel._append(opened.name, opened.phase, tuple(opened.tables), tuple(opened.copies))
-
-
-class OpenRepeat:
-    """What `Builder.repeat` returns, for `with`."""
-
-    def __init__(self, kernel: Builder, times: int, reverse: bool):
-        self._kernel, self._times, self._reverse = kernel, times, reverse
-
-    @at_users_line
-    def __enter__(self) -> None:
-        if isinstance(self._times, bool) or not isinstance(self._times, int | np.integer) or self._times < 1:
-            raise MappingError(f"a repeat of {self._times!r} turns; a whole number of at least 1 is needed")
-        self._kernel.closed("a repeat")
-        self._kernel._blocks.append([])
-
-    @at_users_line
-    def __exit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        body = self._kernel._blocks.pop()
-        if kind is None:
-            repeat = Repeat(times=int(self._times), body=tuple(body), reverse=self._reverse)
-            self._kernel._blocks[-1].append(repeat)
 
 
 def _numbered(name: str, taken: Mapping[str, object] | set[str]) -> str:

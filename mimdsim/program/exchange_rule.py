@@ -14,6 +14,11 @@ from mimdsim.program.rows import bounds_of, describe_box
 EXCHANGE_RULE = "an exchange delivers what is read"
 
 
+def check_deliveries(program: Program, superstep: Superstep) -> list[Problem]:
+    """What an exchange names that is not there: without these what it delivers cannot be looked at."""
+    return _of_exchange(superstep, "" if superstep.exchange is None else _misplaced(program, superstep.exchange))
+
+
 def check_exchange(program: Program, superstep: Superstep) -> list[Problem]:
     """What an exchange delivers beside what is read, or counts wrong; held against one derived from the boxes.
 
@@ -22,20 +27,19 @@ def check_exchange(program: Program, superstep: Superstep) -> list[Problem]:
     given = superstep.exchange
     if given is None or is_derived(program, superstep):
         return []
-    text = _misplaced(program, given)
-    if not text:
-        wanted = derived_exchange(program, superstep)
-        nothing = Exchange(
-            deliveries=(),
-            total_tiles=program.tiles,
-            tiles=np.zeros(0, np.int64),
-            columns=np.zeros((len(EXCHANGE_COLUMNS), 0), np.int64),
-        )
-        text = _other_parts(given, wanted or nothing) or _other_counts(given, wanted or nothing)
+    wanted = derived_exchange(program, superstep)
+    if wanted is None:
+        nothing = np.zeros((len(EXCHANGE_COLUMNS), 0), np.int64)
+        wanted = Exchange(deliveries=(), total_tiles=program.tiles, tiles=np.zeros(0, np.int64), columns=nothing)
+    return _of_exchange(superstep, _other_parts(given, wanted) or _other_counts(given, wanted))
+
+
+def _of_exchange(superstep: Superstep, text: str) -> list[Problem]:
+    """The problem that `text` says of an exchange; none when it says nothing."""
     if not text:
         return []
-    advice = "; plan the exchanges again (plan_exchanges)"
-    return [at_large(EXCHANGE_RULE, f"superstep '{superstep.name}': its exchange {text}{advice}", superstep.name)]
+    advice = "plan the exchanges again (plan_exchanges)"
+    return [at_large(EXCHANGE_RULE, f"superstep '{superstep.name}': its exchange {text}; {advice}", superstep.name)]
 
 
 def _misplaced(program: Program, exchange: Exchange) -> str:
@@ -47,22 +51,28 @@ def _misplaced(program: Program, exchange: Exchange) -> str:
         if variable is None:
             known = near(delivery.variable, program.variables)
             return f"delivers '{delivery.variable}', which is no variable of the program{known}"
-        axes = delivery.boxes.shape[1] if delivery.boxes.ndim == 3 else -1
-        if axes not in (len(variable.shape), len(variable.shape) - 1) or len(delivery.boxes) != len(delivery.tiles):
-            return f"delivers parts of '{variable.name}' in boxes of shape {list(delivery.boxes.shape)}"
+        shapes = [(len(delivery.tiles), axes, 2) for axes in (len(variable.shape), len(variable.shape) - 1) if axes]
+        if delivery.boxes.shape not in shapes or delivery.tiles.ndim != 1:
+            given = f"boxes of shape {list(delivery.boxes.shape)}, tiles of {list(delivery.tiles.shape)}"
+            return f"delivers parts of '{variable.name}' in {given}; they must be [parts, axes, 2] and [parts]"
         strange = np.flatnonzero((delivery.tiles < 0) | (delivery.tiles >= program.tiles))
         if len(strange):
             row = int(strange[0])
             box = describe_box(variable.name, delivery.boxes[row])
             last = program.tiles - 1
             return f"delivers {box} to tile {int(delivery.tiles[row])}, the program is placed on tiles 0 to {last}"
-        shape = np.array(variable.shape[len(variable.shape) - axes :], np.int64)
+        shape = np.array(variable.shape[len(variable.shape) - delivery.boxes.shape[1] :], np.int64)
         row = int(numerics.first_outside(bounds_of(delivery.boxes), shape)) if len(delivery.tiles) else -1
         if row >= 0:
             box = describe_box(variable.name, delivery.boxes[row])
             return f"delivers {box}, outside the variable's shape {shape.tolist()}"
+    if exchange.columns.shape != (len(EXCHANGE_COLUMNS), len(exchange.tiles)):
+        return f"has columns of shape {list(exchange.columns.shape)} for {len(exchange.tiles)} tiles"
     strange = np.flatnonzero((exchange.tiles < 0) | (exchange.tiles >= program.tiles))
-    return f"counts bytes on tile {int(exchange.tiles[strange[0]])}, which is not there" if len(strange) else ""
+    if len(strange):
+        return f"counts bytes on tile {int(exchange.tiles[strange[0]])}, which is not there"
+    twice = np.flatnonzero(exchange.tiles[1:] <= exchange.tiles[:-1])
+    return f"names tile {int(exchange.tiles[twice[0] + 1])} out of order or twice" if len(twice) else ""
 
 
 def _parts(exchange: Exchange) -> dict[tuple[str, int], np.ndarray]:
@@ -103,17 +113,22 @@ def _other_parts(given: Exchange, wanted: Exchange) -> str:
 
 def _other_counts(given: Exchange, wanted: Exchange) -> str:
     """The first tile and column that is counted otherwise than the parts amount to."""
-    if given.columns.shape != (len(EXCHANGE_COLUMNS), len(given.tiles)):
-        return f"has columns of shape {list(given.columns.shape)} for {len(given.tiles)} tiles"
-    for name in EXCHANGE_COLUMNS:
-        counted, amounts = (exchange._everywhere(name) for exchange in (given, wanted))
-        wrong = np.flatnonzero(counted != amounts)
-        if len(wrong):
-            tile = int(wrong[0])
-            return (
-                f"counts {int(counted[tile])} {name.replace('_', ' ')} on tile {tile}, what it delivers amounts to "
-                f"{int(amounts[tile])}"
-            )
-    linked, amount = given.link_bytes, wanted.link_bytes
+    tiles = np.union1d(given.tiles, wanted.tiles)
+    sides = []
+    for exchange in (given, wanted):
+        spread = np.zeros((len(EXCHANGE_COLUMNS), len(tiles)), exchange.columns.dtype)
+        spread[:, np.searchsorted(tiles, exchange.tiles)] = exchange.columns
+        sides.append(spread)
+    wrong = np.argwhere(sides[0] != sides[1])
+    if len(wrong):
+        column, at = wrong[0].tolist()
+        return (
+            f"counts {sides[0][column, at]} {EXCHANGE_COLUMNS[column].replace('_', ' ')} on tile {tiles[at]}, what it "
+            f"delivers amounts to {sides[1][column, at]}"
+        )
+    # where nothing crosses a link, the planner notes none
+    linked, amount = (
+        None if each.link_bytes is None or not each.link_bytes.any() else each.link_bytes for each in (given, wanted)
+    )
     same = linked is amount if linked is None or amount is None else np.array_equal(linked, amount)
     return "" if same else "counts other bytes over links than it delivers"

@@ -6,7 +6,7 @@ Planner and verifier share this derivation (`exchange_rule.check_exchange`). How
 
 from __future__ import annotations
 
-import operator
+import hashlib
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
@@ -32,8 +32,8 @@ from mimdsim.program.rows import (
 )
 from mimdsim.program.tally import Tally
 
-# which tables, copies and variables an exchange was derived from, so that it need not be derived again to be believed
-_DERIVED: WeakKeyDictionary[Exchange, tuple[object, ...]] = WeakKeyDictionary()
+# what an exchange was derived from and what it says, so that it need not be derived again to be believed
+_DERIVED: WeakKeyDictionary[Exchange, bytes] = WeakKeyDictionary()
 
 
 def plan_exchanges(program: Program) -> Program:
@@ -49,21 +49,36 @@ def plan_exchanges(program: Program) -> Program:
 
 
 def is_derived(program: Program, superstep: Superstep) -> bool:
-    """Whether the exchange of a superstep was derived from these very tables, copies and variables."""
-    known = None if superstep.exchange is None else _DERIVED.get(superstep.exchange)
-    here = _grounds(program, superstep)
-    return known is not None and len(known) == len(here) and all(map(operator.is_, known, here))
+    """Whether the exchange of a superstep is one derived from what the superstep is now, and nobody changed it."""
+    given = superstep.exchange
+    known = None if given is None else _DERIVED.get(given)
+    return given is not None and known is not None and known == _digest(program, superstep, given)
 
 
-def _grounds(program: Program, superstep: Superstep) -> tuple[object, ...]:
-    """The objects that an exchange follows from; what they hold does not change."""
-    grounds: list[object] = [program.tiles, program.chips]
-    for copy in superstep.copies:
-        grounds += [copy, program.variables.get(copy.source), program.variables.get(copy.target)]
+def _digest(program: Program, superstep: Superstep, exchange: Exchange) -> bytes:
+    """Of all that an exchange follows from, and of what it says; arrays by what they hold, which may be changed."""
+    parts: list[object] = [program.tiles, program.chips, superstep.copies]
+    names = {name for copy in superstep.copies for name in (copy.source, copy.target)}
     for table in superstep.tables:
-        grounds += [table.codelet, table.tiles, *table.columns.values()]
-        grounds += [program.variables.get(name) for name in table.operands.values()]
-    return tuple(grounds)
+        parts += [table.codelet.fields, table.operands, table.tiles]
+        parts += [part for column in sorted(table.columns.items()) for part in column]
+        names |= set(table.operands.values())
+    for name in sorted(names):
+        variable = program.variables[name]
+        mapping = variable.mapping
+        parts += [name, variable.shape, variable.item_bytes]
+        parts += [mapping.axis, mapping.tiles, mapping.starts, mapping.stops]
+    parts += [exchange.total_tiles, exchange.tiles, exchange.columns, exchange.link_bytes]
+    for delivery in exchange.deliveries:
+        parts += [delivery.variable, delivery.tiles, delivery.boxes]
+    found = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            found.update(repr((part.dtype.str, part.shape)).encode())
+            found.update(np.ascontiguousarray(part).data)
+        else:
+            found.update(repr(part).encode())
+    return found.digest()
 
 
 def _refuse(problems: list[Problem]) -> None:
@@ -97,7 +112,7 @@ def derived_exchange(program: Program, superstep: Superstep) -> Exchange | None:
         return None
     _count_arranged(program, superstep, tally)
     exchange = tally.exchange(tuple(deliveries))
-    _DERIVED[exchange] = _grounds(program, superstep)
+    _DERIVED[exchange] = _digest(program, superstep, exchange)
     return exchange
 
 

@@ -94,21 +94,20 @@ class VertexTable:
     constants: dict[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        of = f" ({self.layer})" if self.layer else ""
+        where = f"table of '{self.codelet.name}'" + (f" ({self.layer})" if self.layer else "")
         missing = [item.name for item in self.codelet.fields if item.name not in self.operands]
         if missing:
-            raise ValueError(f"table of '{self.codelet.name}'{of}: no variable for field(s) {missing}")
+            raise ValueError(f"{where}: no variable for field(s) {missing}")
         absent = [name for name in self.codelet.columns if name not in self.columns]
         if absent:
-            raise ValueError(f"table of '{self.codelet.name}'{of}: no column(s) {absent}")
+            raise ValueError(f"{where}: no column(s) {absent}")
         unset = [name for name in self.codelet.constants if name not in self.constants]
         if unset:
-            raise ValueError(f"table of '{self.codelet.name}'{of}: no constant(s) {unset}")
+            raise ValueError(f"{where}: no constant(s) {unset}")
         twice = [name for name in self.extents if isinstance(self.codelet.extents.get(name), Derived)]
         if twice:
             text = f"the codelet declares what extent(s) {twice} follow from; leave them out of the table"
-            raise ValueError(f"table of '{self.codelet.name}'{of}: {text}")
-        where = f"table of '{self.codelet.name}'{of}"
+            raise ValueError(f"{where}: {text}")
         columns = {name: whole_numbers(f"{where}: column '{name}'", each) for name, each in self.columns.items()}
         object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "tiles", whole_numbers(f"{where}: tiles", self.tiles))
@@ -116,18 +115,13 @@ class VertexTable:
         extents = {f"extent '{name}'": each for name, each in self.extents.items() if not isinstance(each, Recorded)}
         for name, column in (given | extents).items():
             if len(column) != len(self.tiles):
-                raise ValueError(
-                    f"table of '{self.codelet.name}'{of}: {name} has {len(column)} entries "
-                    f"for {len(self.tiles)} vertices"
-                )
+                raise ValueError(f"{where}: {name} has {len(column)} entries for {len(self.tiles)} vertices")
         for name, column in extents.items():
-            counted = whole_numbers(f"table of '{self.codelet.name}'{of}: {name}", column)
+            counted = whole_numbers(f"{where}: {name}", column)
             if counted.size and counted.min() < 0:
                 least = int(np.argmin(counted))
-                raise ValueError(
-                    f"table of '{self.codelet.name}'{of}: {name} is {int(counted[least])} for vertex "
-                    f"{least}; a loop runs no fewer than 0 times"
-                )
+                text = f"{name} is {int(counted[least])} for vertex {least}; a loop runs no fewer than 0 times"
+                raise ValueError(f"{where}: {text}")
 
     @property
     def vertices(self) -> int:

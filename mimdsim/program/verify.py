@@ -21,8 +21,8 @@ from mimdsim.program.conflicts import Touch, check_conflicts
 from mimdsim.program.copies import check_copies, check_planned_copies
 from mimdsim.program.delivered import undelivered
 from mimdsim.program.entries import IN_REPEAT, unfit_entries
-from mimdsim.program.exchange_rule import check_exchange
-from mimdsim.program.homes import ON_A_TILE, check_homes, check_names, check_tiles
+from mimdsim.program.exchange_rule import check_deliveries, check_exchange
+from mimdsim.program.homes import check_homes, check_names, check_tiles
 from mimdsim.program.mapping import FLAT, TileMapping
 from mimdsim.program.places import check_boxes, check_spread, unfit_box, unknown_variable
 from mimdsim.program.problems import Problem, of_vertex
@@ -47,12 +47,13 @@ _SOUND: WeakSet[Program] = WeakSet()  # programs that were verified, and keep al
 def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
     """Every broken rule (at most MAX_PROBLEMS), in program order; empty when the program is sound.
 
-    Of a program with elements on no tile, only these are told: nothing else can be worked out.
+    Of a program with elements on no tile that it has, only these are told: nothing else can be worked out.
     """
     if not any(True for _ in program.supersteps()):
         raise MappingError("the program has no superstep")
-    problems = check_names(program) + check_homes(program, tiles)
-    if any(problem.rule == ON_A_TILE for problem in problems):
+    homeless = check_homes(program, tiles)
+    problems = check_names(program) + homeless
+    if homeless:
         return tuple(problems[:MAX_PROBLEMS])
     for stretch in program.stretches():
         for superstep in stretch.body:
@@ -77,6 +78,8 @@ def require_sound(program: Program) -> None:
 
 
 def _check_superstep(program: Program, superstep: Superstep, stretch: Stretch, tiles: int) -> list[Problem]:
+    if unfit := check_deliveries(program, superstep):
+        return unfit
     problems = check_copies(program, superstep) or check_planned_copies(program, superstep, stretch)
     touches: list[Touch] = []
     for table in superstep.tables:

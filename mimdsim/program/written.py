@@ -7,13 +7,14 @@ the elements written so far are kept, apart for every entry of a sequence that "
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from itertools import chain
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from mimdsim.numerics import pieces
-from mimdsim.program.codelet import now_shift
+from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.problems import Problem, at_large, of_vertex
 from mimdsim.program.records import Copy, Program, Superstep, Variable, VertexTable
 from mimdsim.program.rows import bounds_of, boxes_of, describe_box
@@ -29,27 +30,34 @@ def check_written(program: Program) -> list[Problem]:
     Expects a program that keeps the other rules.
     """
     held = _held(program)
-    accesses = {id(step): _accesses(program, step, held) for step, _, _ in program.supersteps()}
+    left = {id(step): _accesses(program, step, held) for step, _, _ in program.supersteps()}
     problems: list[Problem] = []
     for superstep, t in program.turns():
         for copy in superstep.copies:
             _hand_on(copy, held, t)
-        reads, writes = accesses[id(superstep)]
+        reads, writes = left[id(superstep)]
+        if not reads and not writes:
+            continue
         for read in reads:
             problem = read.check(superstep, t)
             if problem is not None:
                 problems.append(problem)
                 read.held.forget()  # once is enough
         for write in writes:
-            write.note(t)
-    return problems + _outputs(program, held) + _stale(program)
+            problem = write.note(superstep, t)
+            if problem is not None:
+                problems.append(problem)
+                write.held.forget()
+        left[id(superstep)] = [one for one in reads if one.may_matter], [one for one in writes if one.may_matter]
+    return problems + _outputs(program, held)
 
 
 @dataclass(kw_only=True, eq=False)
 class _Held:
     """What is written of a variable: entries that are whole, and a mask of the elements of those that are in part.
 
-    timed: the first axis counts entries, of which some vertex takes one at a time.
+    timed: the first axis counts entries, of which some vertex takes one at a time. loaded: it is loaded with values
+    once, and what of it is changed must not be read before (`leant` on), as a second run would find it changed.
     """
 
     variable: Variable
@@ -57,12 +65,14 @@ class _Held:
     whole: np.ndarray
     masks: dict[int, np.ndarray] = field(default_factory=dict)
     told: bool = False
+    loaded: bool = False
+    leant: dict[int, np.ndarray] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         return self.variable.shape[1:] if self.timed else self.variable.shape
 
-    @property
+    @cached_property
     def size(self) -> int:
         return int(np.prod(self.shape, dtype=np.int64))
 
@@ -70,33 +80,15 @@ class _Held:
         """Take everything for written from now on."""
         self.whole[:], self.told = True, True
 
-    def missing(self, entry: int, boxes: np.ndarray) -> tuple[int, int] | None:
-        """(row, element) of the first element of some boxes that nobody wrote."""
-        of, start, stop = pieces.element_runs(bounds_of(boxes), np.array(self.shape, np.int64))
-        written = np.concatenate([[0], np.cumsum(self.written(entry))])
-        lacking = np.flatnonzero(written[stop] - written[start] < stop - start)
-        if not len(lacking):
-            return None
-        run = int(lacking[0])
-        found = int(np.flatnonzero(np.diff(written[start[run] : stop[run] + 1]) == 0)[0])
-        return int(of[run]), int(start[run]) + found
-
-    def mark(self, entry: int, boxes: np.ndarray) -> None:
-        _, start, stop = pieces.element_runs(bounds_of(boxes), np.array(self.shape, np.int64))
-        edges = np.bincount(start, minlength=self.size + 1) - np.bincount(stop, minlength=self.size + 1)
-        self.add(entry, edges.cumsum()[:-1] > 0)
-
     def written(self, entry: int) -> np.ndarray:
         """bool[elements]"""
         return np.ones(self.size, bool) if self.whole[entry] else self.masks.get(entry, np.zeros(self.size, bool))
 
-    def add(self, entry: int, mask: np.ndarray) -> None:
-        """Elements that are written too."""
-        if self.whole[entry] or not mask.any():
-            return
-        mask = mask | self.written(entry)
-        self.whole[entry] = mask.all()
-        if self.whole[entry]:
+    def add(self, entry: int, mask: np.ndarray | None) -> None:
+        """Elements that are written too; None: all."""
+        mask = None if mask is None or self.whole[entry] else mask | self.written(entry)
+        if mask is None or mask.all():
+            self.whole[entry] = True
             self.masks.pop(entry, None)
         else:
             self.masks[entry] = mask
@@ -110,67 +102,97 @@ class _Held:
 
 @dataclass(kw_only=True, eq=False)
 class _Access:
-    """What a field of a table touches of a variable; shift None: all entries."""
+    """What a field of a table touches of a variable; shift None: all entries.
+
+    seen: the entries it has touched; as nothing is ever unwritten, each is looked at once.
+    """
 
     held: _Held
     shift: int | None
-    boxes: np.ndarray
+    item: Field
     table: VertexTable
-    done: set[int] = field(default_factory=set)
+    seen: set[int] = field(default_factory=set)
 
-    def entries(self, t: int) -> range:
-        """Those it touches in a timestep."""
-        return _entries(self.held, self.shift, t)
+    @property
+    def may_matter(self) -> bool:
+        """Whether later turns may show anything new."""
+        return (self.shift is not None or not self.seen) and not self.held.whole.all()
 
-    def of_entry(self, entry: int) -> tuple[np.ndarray, np.ndarray]:
+    def check(self, superstep: Superstep, t: int) -> Problem | None:
+        """What it reads that nobody wrote."""
+        for entry in self._fresh(t):
+            touched, lacking = self._touched(entry), ~self.held.written(entry)
+            lacking = lacking if touched is None else lacking & touched
+            if self.held.loaded:
+                self.held.leant[entry] = self.held.leant.get(entry, False) | lacking
+            elif lacking.any():
+                return self._problem(superstep, t, entry, lacking)
+        return None
+
+    def note(self, superstep: Superstep, t: int) -> Problem | None:
+        """That it is written; what is wrong where a loaded value that was read is changed."""
+        for entry in self._fresh(t):
+            touched, leant = self._touched(entry), self.held.leant.get(entry)
+            if leant is not None and (leant if touched is None else leant & touched).any():
+                name = self.held.variable.name
+                text = (
+                    f"changes '{name}', which is loaded with values once and has been read: a second run would begin "
+                    "with what the first one left; write its first values in a superstep, or make it persistent if it "
+                    "is to be kept"
+                )
+                return of_vertex(STALE_RULE, superstep, self.table, 0, text)
+            self.held.add(entry, touched)
+        return None
+
+    def _fresh(self, t: int) -> Iterator[int]:
+        for entry in _entries(self.held, self.shift, t):
+            if not self.held.whole[entry] and entry not in self.seen:
+                self.seen.add(entry)
+                yield entry
+
+    @cached_property
+    def _boxes(self) -> np.ndarray:
+        return boxes_of(self.table, self.item, self.held.variable)
+
+    def _of_entry(self, entry: int) -> tuple[np.ndarray, np.ndarray]:
         """(rows, boxes) that touch some of an entry."""
-        boxes, rows = self.boxes, np.arange(len(self.boxes))
+        boxes, rows = self._boxes, np.arange(len(self._boxes))
         if self.held.timed and self.shift is None:
             rows = np.flatnonzero((boxes[:, 0, 0] <= entry) & (entry < boxes[:, 0, 1]))
             boxes = boxes[rows, 1:]
         some = (boxes[:, :, 1] > boxes[:, :, 0]).all(axis=1)
-        return (rows, boxes) if some.all() else (rows[some], boxes[some])
+        return rows[some], boxes[some]
 
-    def check(self, superstep: Superstep, t: int) -> Problem | None:
-        """What is read that nobody wrote; nothing where it was found written before, as nothing is ever unwritten."""
-        for entry in self.entries(t):
-            if self.held.whole[entry] or entry in self.done:
-                continue
-            rows, boxes = self.of_entry(entry)
-            found = self.held.missing(entry, boxes) if len(rows) else None
-            if found is not None:
-                return self._problem(superstep, t, entry, int(rows[found[0]]), found[1])
-            self.done.add(entry)
-        return None
+    def _touched(self, entry: int) -> np.ndarray | None:
+        """bool[elements]: which of an entry it touches; None: all."""
+        return self._alike if self.shift is not None else self._marked(self._of_entry(entry)[1])
 
-    def _problem(self, superstep: Superstep, t: int, entry: int, row: int, element: int) -> Problem:
+    @cached_property
+    def _alike(self) -> np.ndarray | None:
+        """Of every entry that "@t" takes."""
+        return self._marked(self._of_entry(0)[1])
+
+    def _marked(self, boxes: np.ndarray) -> np.ndarray | None:
+        size = self.held.size
+        if self.item.writes and np.prod(boxes[:, :, 1] - boxes[:, :, 0], axis=1, dtype=np.int64).sum() == size:
+            return None  # as what is written in a superstep does not meet
+        _, start, stop = pieces.element_runs(bounds_of(boxes), np.array(self.held.shape, np.int64))
+        edges = np.bincount(start, minlength=size + 1) - np.bincount(stop, minlength=size + 1)
+        marked = edges.cumsum()[:-1] > 0
+        return None if marked.all() else marked
+
+    def _problem(self, superstep: Superstep, t: int, entry: int, lacking: np.ndarray) -> Problem:
+        """Of the first vertex that reads some of what is lacking."""
+        rows, boxes = self._of_entry(entry)
+        of, start, stop = pieces.element_runs(bounds_of(boxes), np.array(self.held.shape, np.int64))
+        before = np.concatenate([[0], np.cumsum(lacking)])
+        run = int(np.flatnonzero(before[stop] > before[start])[0])
+        element = int(start[run]) + int(np.argmax(lacking[start[run] : stop[run]]))
         text = (
-            f"reads {self.held.describe(entry, element)} in timestep {t}, which nothing has written before; write it "
-            "in an earlier superstep, let the host give it (inputs) or load it (values)"
+            f"reads {self.held.describe(entry, element)} in timestep {t}, which nothing has written before; "
+            "write it in an earlier superstep, let the host give it (inputs) or load it (values)"
         )
-        return of_vertex(READ_RULE, superstep, self.table, row, text)
-
-
-@dataclass(kw_only=True, eq=False)
-class _Writes:
-    """All that a superstep writes of a variable at one shift; boxes of one superstep do not meet."""
-
-    accesses: list[_Access]
-    done: set[int] = field(default_factory=set)
-
-    def note(self, t: int) -> None:
-        held = self.accesses[0].held
-        for entry in self.accesses[0].entries(t):
-            if held.whole[entry] or entry in self.done:
-                continue
-            self.done.add(entry)
-            parts = [access.of_entry(entry)[1] for access in self.accesses]
-            boxes = np.concatenate(parts) if len(parts) > 1 else parts[0]
-            if int(np.prod(boxes[:, :, 1] - boxes[:, :, 0], axis=1, dtype=np.int64).sum()) >= held.size:
-                held.whole[entry] = True
-                held.masks.pop(entry, None)
-            elif len(boxes):
-                held.mark(entry, boxes)
+        return of_vertex(READ_RULE, superstep, self.table, int(rows[of[run]]), text)
 
 
 def _entries(held: _Held, shift: int | None, t: int) -> range:
@@ -182,8 +204,9 @@ def _entries(held: _Held, shift: int | None, t: int) -> range:
 
 
 def _held(program: Program) -> dict[str, _Held]:
-    """Of every variable that is not defined from the start."""
-    given = {*program.inputs.values(), *(name for name, one in program.variables.items() if one.values is not None)}
+    """Of every variable that is not defined from the start, or not for every run."""
+    lasting = (name for name, one in program.variables.items() if one.values is not None and one.persistent)
+    given = {*program.inputs.values(), *lasting}
     timed: set[str] = set()
     for superstep, _, _ in program.supersteps():
         for table in superstep.tables:
@@ -196,40 +219,40 @@ def _held(program: Program) -> dict[str, _Held]:
             variable=variable,
             timed=name in timed,  # what has no elements lacks none
             whole=np.full(variable.shape[0] if name in timed else 1, 0 in variable.shape),
+            loaded=variable.values is not None,
         )
         for name, variable in program.variables.items()
         if name not in given
     }
 
 
-def _accesses(program: Program, superstep: Superstep, held: dict[str, _Held]) -> tuple[list[_Access], list[_Writes]]:
-    """What the vertices of a superstep read and write of variables that are not defined from the start."""
+def _accesses(program: Program, superstep: Superstep, held: dict[str, _Held]) -> tuple[list[_Access], list[_Access]]:
+    """What the vertices of a superstep read, and what they write, of variables that are not defined from the start.
+
+    What is read and written is asked about once: when it is told that it was written before, writing adds nothing.
+    """
     reads: list[_Access] = []
-    writes: dict[tuple[str, int | None], list[_Access]] = {}
-
-    def add(access: _Access, *, read: bool, write: bool) -> None:
-        if read:
-            reads.append(access)
-        if write:
-            writes.setdefault((access.held.variable.name, access.shift), []).append(access)
-
+    writes: list[_Access] = []
     for table in superstep.tables:
         for item in table.codelet.fields if table.vertices else ():
             name = table.operands[item.name]
             if name in held:
-                boxes = boxes_of(table, item, program.variables[name])
-                access = _Access(held=held[name], shift=now_shift(item.box[0]), boxes=boxes, table=table)
-                add(access, read=item.reads and not item.in_part, write=item.writes)
-    return reads, [_Writes(accesses=group) for group in writes.values()]
+                access = _Access(held=held[name], shift=now_shift(item.box[0]), item=item, table=table)
+                if item.reads and not item.in_part:
+                    reads.append(access)
+                    access = replace(access, seen=set())
+                if item.writes and (held[name].loaded or not item.reads or item.in_part):
+                    writes.append(access)
+    return reads, writes
 
 
 def _hand_on(copy: Copy, held: dict[str, _Held], t: int) -> None:
     """A copy moves what is there, written or not: its target is written where its source is."""
     target, source = held.get(copy.target), held.get(copy.source)
-    if target is None:
+    there = range(0) if target is None else _entries(target, copy.target_shift, t)
+    if target is None or target.whole[there.start : there.stop].all():
         return
-    there = _entries(target, copy.target_shift, t)
-    if source is None:
+    if source is None or source.loaded:
         target.whole[there.start : there.stop] = True
         return
     here = _entries(source, copy.source_shift, t)
@@ -248,7 +271,7 @@ def _outputs(program: Program, held: dict[str, _Held]) -> list[Problem]:
     """Outputs of which some elements were never written."""
     problems = []
     for value, name in program.outputs.items():
-        if name not in held or held[name].told or held[name].whole.all():
+        if name not in held or held[name].told or held[name].loaded or held[name].whole.all():
             continue
         one = held[name]
         lacking = np.flatnonzero(~one.whole)
@@ -261,35 +284,4 @@ def _outputs(program: Program, held: dict[str, _Held]) -> list[Problem]:
             "an input of the program too"
         )
         problems.append(at_large(OUTPUT_RULE, text))
-    return problems
-
-
-def _stale(program: Program) -> list[Problem]:
-    """Variables that are loaded once and then changed, so that a second run begins with what the first one left."""
-    problems = []
-    given = set(program.inputs.values())
-    for superstep, _, _ in program.supersteps():
-        written = chain(
-            ((None, copy.target) for copy in superstep.copies),
-            (
-                (table, table.operands[item.name])
-                for table in superstep.tables
-                for item in table.codelet.fields
-                if item.writes and table.vertices
-            ),
-        )
-        for table, name in written:
-            variable = program.variables[name]
-            if variable.values is None or variable.persistent or name in given:
-                continue
-            given.add(name)
-            text = (
-                f"changes '{name}', which is loaded with values once: a second run would begin with what the first one "
-                "left; write its first values in a superstep, or make it persistent if it is to be kept"
-            )
-            problems.append(
-                at_large(STALE_RULE, f"superstep '{superstep.name}': {text}", superstep.name)
-                if table is None
-                else of_vertex(STALE_RULE, superstep, table, 0, text)
-            )
     return problems
