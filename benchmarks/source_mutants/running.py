@@ -202,7 +202,7 @@ def _child(copy: Path, tests: list[str], known: set[str], log: Path, interpreted
         phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
         hypothesis.settings.register_profile("mutants", database=None, phases=phases, derandomize=True)
         hypothesis.settings.load_profile("mutants")
-        options = ["-x", "-q", "-m", "not newest", "-p", "no:cacheprovider", "--tb=line", "-rfE", "--no-header"]
+        options = ["-x", "-q", "-p", "no:cacheprovider", "--tb=line", "-rfE", "--no-header"]
         files = dict.fromkeys(name.partition("::")[0] for name in tests)
         code = int(pytest.main([*options, *files], plugins=[Chosen(tests, known)]))
     finally:
