@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 COMPARISONS = {
@@ -162,18 +163,28 @@ def _text(node: ast.AST) -> bool:
 
 def users(names: tuple[str, ...], root: Path) -> set[str]:
     """Blocks (path:line) of the functions, in any module, that name what `names` define or what is defined from it."""
-    wanted, found = set(names[:1]), set()
-    trees = {path.relative_to(root): ast.parse(path.read_bytes()) for path in sorted((root / "mimdsim").rglob("*.py"))}
-    assignments = [(_named(node), _defined(node)) for tree in trees.values() for node in tree.body if _assigns(node)]
+    assignments, functions = _names(root)
+    wanted = set(names[:1])
     for _ in range(3):  # a table from a constant, a list of tables, and so on
         wanted.update(*(defined for named, defined in assignments if wanted & named))
-    for path, tree in trees.items():
+    return {place for place, named in functions if wanted & named}
+
+
+@cache
+def _names(root: Path) -> tuple[list[tuple[set[str], list[str]]], list[tuple[str, set[str]]]]:
+    """What each assignment of a module names and defines; what each function names, itself and its class with it."""
+    assignments, functions = [], []
+    for path in sorted((root / "mimdsim").rglob("*.py")):
+        tree = ast.parse(path.read_bytes())
+        assignments += [(_named(node), _defined(node)) for node in tree.body if _assigns(node)]
+        classes = {
+            id(node): outer.name for outer in ast.walk(tree) if isinstance(outer, ast.ClassDef) for node in outer.body
+        }
         for node in ast.walk(tree):
-            inside = node.body if isinstance(node, ast.ClassDef) and node.name in wanted else []
-            if isinstance(node, FUNCTIONS) and wanted & {node.name, *_named(node)}:
-                inside = [node]
-            found |= {f"{path}:{function.body[0].lineno}" for function in inside if isinstance(function, FUNCTIONS)}
-    return found
+            if isinstance(node, FUNCTIONS):
+                named = {node.name, classes.get(id(node), node.name), *_named(node)}
+                functions.append((f"{path.relative_to(root)}:{node.body[0].lineno}", named))
+    return assignments, functions
 
 
 def _assigns(node: ast.AST) -> bool:
