@@ -606,9 +606,12 @@ POINTS = {
         (sparse.sparse_gradient_w_cycles(3, 4, 20), 6 * (36 + 3 * (9 + 4 * 20)) + 101),
         (sparse.sparse_gradient_w_cycles(3, 8, 20), 6 * (34 + 3 * (10 + 5 * 20)) + 101),
         (sparse.sparse_gradient_w_cycles(3, 15, 20), 6 * (39 + 3 * (7 + (11 + 3 + 3 + 4) * 20)) + 101),
+        (sparse.sparse_gradient_w_cycles(3, 5, 20), 6 * (39 + 3 * (7 + (11 + 1 + 4) * 20)) + 101),
+        (sparse.sparse_gradient_w_cycles(3, 6, 20), 6 * (39 + 3 * (7 + (11 + 1 + 3) * 20)) + 101),
         (sparse.sparse_gradient_w_cycles(3, 2, 20, dtype="f32"), 6 * (36 + 3 * (6 + 4 * 20)) + 101),
         (sparse.sparse_gradient_w_cycles(3, 4, 20, dtype="f32"), 6 * (34 + 3 * (8 + 5 * 20)) + 101),
         (sparse.sparse_gradient_w_cycles(3, 7, 20, dtype="f32"), 6 * (38 + 3 * (8 + (9 + 3 + 1) * 20)) + 101),
+        (sparse.sparse_gradient_w_cycles(3, 6, 20, dtype="f32"), 6 * (38 + 3 * (8 + (9 + 3) * 20)) + 101),
         (
             sparse.sparse_gradient_w_cycles(3, 4, 20, buckets=3, subgroups=3),
             6 * (36 + 3 * (9 + 4 * 20)) + 37 + 38 + 3 * 2 * 26,

@@ -202,6 +202,15 @@ def test_neighbours_hear_the_same_at_twice_the_rate() -> None:
     assert timed(made, tiny(exchange_tiles_per_bus=2)).exchange_cycles == 200
 
 
+def test_a_tile_whose_neighbour_is_silent_hears_on_both_buses() -> None:
+    """80 bytes from tile 0 to tile 2: 20 cycles to send them either way; from 0 and 1, 160 bytes, 40 cycles on one bus
+    and 20 on two. The last tile of a chip of three has no neighbour."""
+    for tiles, expected in ((4, 120), (3, 140)):
+        both = table(bundles(1), [2], [40], [(0, 40)])
+        made = program((step("hear", both),), variable("old", [0, 1], 20), variable("new", [2], 40), tiles=tiles)
+        assert timed(made, tiny(chip_tiles=tiles)).exchange_cycles == expected
+
+
 def test_a_loop_counts_and_synchronises_every_turn() -> None:
     """Five turns of a ring: 5 x (104 + 126 + 66), and 5 x (40 + 126) for the loop; 66 alone without exchange."""
     body = (Repeat(times=5, body=(ring(bundles(5, 2)),)),)
