@@ -50,10 +50,13 @@ class Reached:
                 self.by_file.setdefault(name.partition("::")[0], []).append(name)
                 for place in [*test["hits"], *found["imported"]]:
                     self.by_place.setdefault(place, set()).add(name)
+                    self.by_place.setdefault(place.partition(":")[0], set()).add(name)
 
     def tests(self, places: list[str], most_seconds: float) -> list[str]:
-        """Those that reach any of the places, and after them the rest of their files: what they share was made once."""
-        direct = set().union(*(self.by_place.get(place, ()) for place in places))
+        """Those that reach any of the places (or, of what no record has, its file), and after them the rest of their files:
+        what they share was made once."""
+        direct: set[str] = set().union(*(self.by_place.get(place, ()) for place in places))
+        direct = direct or set().union(*(self.by_place.get(place.partition(":")[0], ()) for place in places))
         files = {name.partition("::")[0] for name in direct}
         beside = {name for file in files for name in self.by_file[file]} - direct
         chosen, total = [], 0.0
