@@ -53,7 +53,7 @@ class Reached:
                     self.by_place.setdefault(place.partition(":")[0], set()).add(name)
 
     def tests(self, places: list[str], most_seconds: float) -> list[str]:
-        """Those that reach any of the places (or, of what no record has, its file), and after them the rest of their files:
+        """Those that reach any of the places (where no record has any, their files), then the rest of their test files:
         what they share was made once."""
         direct: set[str] = set().union(*(self.by_place.get(place, ()) for place in places))
         direct = direct or set().union(*(self.by_place.get(place.partition(":")[0], ()) for place in places))
