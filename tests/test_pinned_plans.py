@@ -1,5 +1,5 @@
 """Kernels of a small training step on GPUs, and plans of dense and sparse products on tiles, as they are:
-`pinned_plans.csv`. As `test_pinned_figures.py`; `python tests/test_pinned_plans.py >tests/pinned_plans.csv` writes it."""
+`pinned_plans.csv`; as with figures, `python tests/test_pinned_plans.py >tests/pinned_plans.csv` writes it anew."""
 
 from __future__ import annotations
 
