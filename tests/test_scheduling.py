@@ -183,3 +183,12 @@ def test_a_training_step_takes_as_long_by_bound_as_by_schedule() -> None:
         ]
         totals.append(sum(times * int(each) for times, each in moving))
     assert totals[0] <= totals[1] <= 1.01 * totals[0]
+
+
+def test_phases_of_too_many_messages_are_not_scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four senders of one message each and a reader of four: 4 x 1 + 4 x 4 = 20."""
+    for most, scheduled in ((19, False), (20, True)):
+        monkeypatch.setattr(scheduling, "MOST_WORK", most)
+        program = moved([0, 1, 2, 3], [7, 7, 7, 7])
+        found = scheduled_cycles(program, phase(program), machine(tiles_per_bus=1).exchange)
+        assert (found is not None) == scheduled
