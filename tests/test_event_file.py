@@ -18,7 +18,7 @@ import pytest
 from event_file_writing import pixel_arrays, unit_arrays, write_events
 
 from mimdsim.base.errors import DataFileError, DescriptionError, MissingExtra
-from mimdsim.workload import event_columns, event_npz, hdf5_reading
+from mimdsim.workload import event_columns, event_npz, hdf5_reading, load_workload
 from mimdsim.workload.dataset import input_shape, open_dataset
 from mimdsim.workload.describe import Data
 from mimdsim.workload.event_file import MAX_CLASSES, MAX_UNITS, EventFile, Sensor
@@ -416,7 +416,6 @@ def test_noise_and_rim_are_left_out(tmp_path: Path, process: Hdf5Process) -> Non
         ({}, "needs 'data.sensor' = [width, height, polarities] or 'data.inputs' = number of units"),
         ({"inputs": 5, "sensor": [2, 2, 1]}, "needs 'data.sensor' = [width, height, polarities] or 'data.inputs'"),
         ({"inputs": 5, "classes": 0}, "'data.classes' is 0; source 'events' needs 1 to 65536"),
-        ({"inputs": 1 << 25}, "'data.inputs' is 33554432; give at most"),
         ({"sensor": [2, 2]}, "'data.sensor' is [2, 2]; give [width, height, polarities]"),
         ({"sensor": [2, 2, 3]}, "'data.sensor' is [2, 2, 3]; give"),
         ({"sensor": [4096, 4096, 2]}, "'data.sensor' is [4096, 4096, 2]; give"),
@@ -435,6 +434,11 @@ def test_noise_and_rim_are_left_out(tmp_path: Path, process: Hdf5Process) -> Non
 def test_impossible_descriptions(changes: dict[str, Any], text: str) -> None:
     with pytest.raises(DescriptionError, match=re.escape(text)):
         open_dataset(data(**changes), 0)
+
+
+def test_more_units_than_a_layer_may_have_neurons_are_refused() -> None:
+    with pytest.raises(DescriptionError, match=r"'data.inputs' .*less than or equal to 16777216 \(given: 33554432\)"):
+        load_workload("randman-1d", {"data.inputs": 1 << 25})
 
 
 def test_crop_of_published_recordings() -> None:

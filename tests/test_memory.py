@@ -61,7 +61,10 @@ def compiled(name: str, changes: dict[str, Any] | None = None, on: str = "bow", 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"training.batch": 10**6}, r"11,820,000,000 neuron states \(30 timesteps .* batch 1,000,000\) are 44\.0 GiB"),
+        (
+            {"training.batch": 50_000, "data.timesteps": 600},
+            r"11,820,000,000 neuron states \(600 timesteps .* batch 50,000\) are 44\.0 GiB",
+        ),
         ({"data.timesteps": 10**5, "training.batch": 480}, r"\(100,000 timesteps kept .* lower training.batch or"),
         (
             {"data.timesteps": 10**5, "mapping.stash": "every:10", "training.batch": 4800},

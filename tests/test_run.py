@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from mimdsim.base.errors import DataFileError
 from mimdsim.base.files import changes_mark
 from mimdsim.cli import main
 from mimdsim.profile import Change, load_profile
 from mimdsim.profile.records import SCHEMA_VERSION
-from mimdsim.report import summary_lines
 from mimdsim.run.profiles import recorded_changes
 
 SHORT = ("--set", "training.max_training_steps=2", "--set", "data.train_samples=96", "--set", "data.test_samples=48")
@@ -115,14 +115,13 @@ def test_the_order_of_changes_makes_no_other_record() -> None:
     ]  # fmt: skip
 
 
-def test_a_profile_from_before_changes_were_recorded_is_read(folder: Path, tmp_path: Path) -> None:
+def test_a_profile_that_lacks_what_was_changed_is_refused(folder: Path, tmp_path: Path) -> None:
     table = json.loads((folder / "profile.json").read_text())
     assert table.pop("changes")
     path = tmp_path / "profile.json"
     path.write_text(json.dumps(table))
-    profile = load_profile(path)
-    assert profile.changes == ()
-    assert "changed by --set" not in "\n".join(summary_lines(profile))
+    with pytest.raises(DataFileError, match="field 'changes' is missing"):
+        load_profile(path)
 
 
 def test_gpu_side_shows_the_published_and_the_strong_baseline(folder: Path) -> None:

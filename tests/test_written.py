@@ -244,7 +244,7 @@ class Walk:
             self.written[copy.target] |= {there for here, there in pairs if here in defined}
 
 
-@settings(max_examples=1200, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(made=programs())
 def test_it_is_what_a_slow_walk_finds(made: Program) -> None:
     mine = {READ_RULE, OUTPUT_RULE, STALE_RULE}

@@ -33,6 +33,7 @@ from mimdsim.workload import Workload, load_workload
 ROOT = Path(__file__).resolve().parents[2]
 DRAWS = 5  # of values, each carried on for several runs (training steps)
 TOLERANCE = 2e-5
+OTHER_COSTS = "other than the compiled program's"  # said of costs, which never make a check fail
 Values = dict[str, np.ndarray]
 
 SMALL: dict[str, Any] = {
@@ -174,7 +175,8 @@ def _findings(program: Program, workload: Workload, machine: MimdMachine, strict
         found = check_program(workload, workload, machine, lambda _: program, strict=strict)
     except MimdsimError as refused:
         return [str(refused)]
-    return [f"{finding.name}: {finding.text}" for finding in found if not finding.passed]
+    said = [finding for finding in found if not finding.passed or OTHER_COSTS in finding.text]
+    return [f"{finding.name}: {finding.text}" for finding in said]
 
 
 def training_values(compiled: Compiled, number: int) -> list[Values]:

@@ -3,8 +3,8 @@
 Weights are multiples of 2^-14, so that sums of binary spikes times weights are exact in float32 in any order, and
 spikes must agree bit for bit. Moments are as large as gradients, and the count of training steps is not always that of
 the first. In one draw some neurons have one synapse alone,
-of a weight that lifts their potential exactly onto a threshold, or one bit above it: `>=` for `>` is seen. In another
-one lists are full, weights strong and spikes many.
+of a weight that lifts their potential exactly onto a threshold, or one bit above it: `>=` for `>` is seen. In two
+lists are full, in one of them weights strong and spikes many; in the last, many potentials lie between the thresholds.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ DRAWS = (
     Draw(number=1, training_step=1, ties=True),
     Draw(number=2, training_step=40, weight_scale=12.0, lift=1.0, full_lists=True),
     Draw(number=3, training_step=2, lift=0.2, full_lists=True),
+    Draw(number=4, training_step=7, weight_scale=1.0, lift=0.4),  # weak: many gradients where there is no spike
 )
 
 

@@ -167,23 +167,27 @@ class _Table:
                 raise MappingError(f"{self._name(vertex, t)} {written_though_read(operand.field)}")
         if any(value.dtype.kind == "f" and np.isnan(value).any() for _, _, value in commits):
             self._refuse_foreign_poison(vertex, t, real)
-        if self.declared is not None and (text := uncovered(float(self.declared[vertex]), *self._moved(vertex, work))):
+        moved = None if self.declared is None else self._moved(vertex, work, real)
+        if self.declared is not None and moved and (text := uncovered(float(self.declared[vertex]), *moved)):
             raise MappingError(f"{self._name(vertex, t)} {text}")
         self._clear(vertex)
         return commits
 
-    def _moved(self, vertex: int, work: Work) -> tuple[int, int]:
+    def _moved(self, vertex: int, work: Work, real: list[np.ndarray]) -> tuple[int, int]:
         """(bytes loaded, bytes stored) by a vertex at the least: every element that it touched once.
 
-        Of form 'table' only what `write` fields were given is known.
+        Of form 'table' only what it changed is known.
         """
         loaded = stored = 0
-        for operand, item_bytes in zip(self.operands, self.item_bytes, strict=True):
-            name, memory = operand.field.name, self.memory[operand.key][operand.slices[vertex]]
+        for operand, array, item_bytes in zip(self.operands, real, self.item_bytes, strict=True):
+            name, index = operand.field.name, operand.slices[vertex]
+            memory = self.memory[operand.key][index]
             loaded += min(work.read.get(name, 0), memory.size) * item_bytes
             written = min(work.written.get(name, 0), memory.size)
-            if self.table.codelet.form == "table" and operand.field.access == "write" and memory.dtype.kind != "b":
-                written = int(np.count_nonzero(~is_poison(memory)))
+            if self.table.codelet.form == "table" and operand.field.writes and memory.dtype.kind != "b":
+                held = ~is_poison(memory)
+                held &= (memory != array[index]) if operand.field.reads else True
+                written = int(np.count_nonzero(held))
             stored += written * item_bytes
         return loaded, stored
 

@@ -54,8 +54,6 @@ def sensor_of(data: Data) -> Sensor:
         )
     if not 0 < data.classes <= MAX_CLASSES:
         problems.append(f"'data.classes' is {data.classes}; source 'events' needs 1 to {MAX_CLASSES}")
-    if data.inputs > MAX_UNITS:
-        problems.append(f"'data.inputs' is {data.inputs}; give at most {MAX_UNITS}")
     if data.sensor and not _is_sensor(data.sensor):
         problems.append(
             f"'data.sensor' is {list(data.sensor)}; give [width, height, polarities], "
