@@ -231,19 +231,19 @@ def _costs(program: Program, compiled: Program) -> Finding:
     Said and never a reason to fail: what another implementation costs is its author's to say.
     """
 
-    def costs(of: Program) -> dict[str, dict[str, object]]:
-        found: dict[str, dict[str, object]] = {}
+    def costs(of: Program) -> dict[str, list[tuple[str, object]]]:
+        found: dict[str, list[tuple[str, object]]] = {}
         for step, _, _ in of.supersteps():
             for codelet in (table.codelet for table in step.tables):
                 cost = (codelet.cost, dict(codelet.extents), codelet.flops)
-                found.setdefault(codelet.name, {})[step.name] = cost
+                found.setdefault(codelet.name, []).append((step.name, cost))
         return found
 
     ours, theirs = costs(program), costs(compiled)
     other = []
-    for name, by_step in ours.items():
-        known = list(theirs.get(name, {}).values())
-        steps = [step for step, cost in by_step.items() if known and cost not in known]
+    for name, places in ours.items():
+        known = [cost for _, cost in theirs.get(name, [])]
+        steps = list(dict.fromkeys(step for step, cost in places if known and cost not in known))
         more = f" and {len(steps) - 1} more" if len(steps) > 1 else ""
         other += [f"'{name}' in superstep '{steps[0]}'{more}"] if steps else []
     new = [f"'{name}'" for name in ours if name not in theirs]

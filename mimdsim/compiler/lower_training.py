@@ -28,7 +28,7 @@ def _update_of(op: Operation) -> _Update:
     """The published codelets where nothing more is asked for, else those with weight decay."""
     optimiser: Adam | Sgd = op.attributes
     plain = not optimiser.weight_decay and not optimiser.scheduled
-    number = float if isinstance(optimiser, Adam) else np.float32
+    number = float if isinstance(optimiser, Adam) else _float32
     constants: dict[str, object] = {} if optimiser.scheduled else {"rate": number(optimiser.learning_rate)}
     if isinstance(optimiser, Adam):
         constants |= {name: float(getattr(optimiser, name)) for name in ("beta1", "beta2", "epsilon")}
@@ -43,6 +43,12 @@ def _update_of(op: Operation) -> _Update:
     return _Update(
         codelet=codelet, fields=tuple(item.name for item in codelet.fields), constants=constants, state=state
     )
+
+
+def _float32(value: float) -> np.float32:
+    """Rounded; what is beyond its range is infinite, which the first update makes diverge."""
+    with np.errstate(over="ignore"):
+        return np.float32(value)
 
 
 def lower_update(low: Lowering, ops: tuple[Operation, ...]) -> None:
