@@ -115,7 +115,10 @@ def test_outputs_and_inputs_that_change_places_are_found() -> None:
     swapped = dict(program.outputs)
     m, v = "next.w.output.m", "next.w.output.v"
     swapped[m], swapped[v] = swapped[v], swapped[m]
-    assert f"output '{m}' wrong" in failing(replace(program, outputs=swapped)).text
+    said = (
+        f"output '{m}' is left in 'moment2.output', but the next training step begins with what 'moment1.output' holds"
+    )
+    assert said in failing(replace(program, outputs=swapped)).text
     left_out = {name: held for name, held in program.outputs.items() if name != m}
     assert f"output '{m}' of the compiled program is missing" in failing(replace(program, outputs=left_out)).text
     inputs = {name: held for name, held in program.inputs.items() if name != "training_step"}

@@ -102,7 +102,7 @@ def test_the_first_wrong_element_is_told_with_its_vertex() -> None:
     assert not found.passed
     wanted = (
         r"superstep 'scale': vertex 0 of Scale on tile 0 leaves new\[3\] = \S+, the reference gives \S+; 4 of 32 "
-        r"elements of 'scaled' are wrong \(inputs 1 of 3\)"
+        r"elements of 'scaled' are wrong \(inputs 1 of 5\)"
     )
     assert re.fullmatch(wanted, found.text)
 
@@ -121,7 +121,7 @@ def test_a_comparison_that_is_off_at_a_tie_is_found_by_the_draws() -> None:
 
     found = check(scaling(compute))["values"]
     assert not found.passed
-    assert "(inputs 2 of 3)" in found.text  # whole numbers, of which some are 1
+    assert "(inputs 2 of 5)" in found.text  # whole numbers, of which some are 1
 
 
 def test_what_an_earlier_run_left_must_not_matter() -> None:
@@ -254,7 +254,7 @@ def kernel(tmp_path: Path) -> Path:
 
 def test_a_file_is_checked(kernel: Path) -> None:
     output = mimdsim("check", str(kernel), "tiny", "--strict")
-    assert "ok    values: scaled: 32 elements as the reference gives them, for 3 draws of inputs" in output
+    assert "ok    values: scaled: 32 elements as the reference gives them, for 5 draws of inputs" in output
     assert "ok    strict" in output
     assert "FAIL  values" in mimdsim("check", str(kernel), "tiny", "--reference", "half", code=1)
     assert "defines no function hlaf(...)" in mimdsim("check", str(kernel), "tiny", "--reference", "hlaf", code=2)

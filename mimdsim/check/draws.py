@@ -78,9 +78,10 @@ def drawn_inputs(
         bias = random.uniform(-BIAS, BIAS, drawn.shape) if name.startswith("b.") else 0.0
         values[name] = _dyadic(drawn + bias)
     if draw.ties:
+        firing = _often(values, network)
         for layer in network.layers:
             if layer.spiking:
-                _tie(layer, values, random)
+                firing = _tie(layer, values, firing, random)
     for name, shape in network.parameters.items():
         for moment in optimiser_state(network.optimiser):
             size = sizes.get(name, UNKNOWN)
@@ -134,8 +135,23 @@ def _spikes(network: SpikingNetwork, draw: Draw, random: np.random.Generator) ->
     return {"input.ids": ids, "input.counts": np.stack([spikes, counts], axis=-1).astype(np.int32)}
 
 
-def _tie(layer: Layer, values: dict[str, np.ndarray], random: np.random.Generator) -> None:
-    """Give every TIED-th neuron of a layer one synapse alone, whose spike lifts it onto a threshold or just above."""
+def _often(values: dict[str, np.ndarray], network: SpikingNetwork) -> np.ndarray:
+    """Inputs that spike, those that spike most often first."""
+    if "input" in values:
+        spikes = values["input"].reshape(-1, network.inputs).sum(axis=0)
+    else:
+        listed = np.arange(values["input.ids"].shape[-1]) < values["input.counts"][..., :1]
+        spikes = np.bincount(values["input.ids"][listed], minlength=network.inputs)
+    order: np.ndarray = np.argsort(-spikes, kind="stable")
+    return order[: max(1, int((spikes > 0).sum()))]
+
+
+def _tie(layer: Layer, values: dict[str, np.ndarray], firing: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Give every TIED-th neuron of a layer one synapse alone, whose spike lifts it onto a threshold or just above.
+
+    The synapse comes from a neuron that fires (int64, the surest first); returns the one of this layer that surely does
+    and whose id is low, so that no list is too short for it.
+    """
     wanted = [
         np.float32(threshold) if not above else np.nextafter(np.float32(threshold), np.float32(np.inf))
         for threshold in (layer.selection.threshold, layer.selection.second_threshold)
@@ -148,10 +164,13 @@ def _tie(layer: Layer, values: dict[str, np.ndarray], random: np.random.Generato
             continue
         found = _weights_for(layer, potential)[tied]
         weights[:, tied] = 0.0
-        weights[random.integers(0, layer.inputs, len(tied)), tied] = np.where(np.isfinite(found), found, 0.0)
+        sources = random.choice(firing[: (len(firing) + 1) // 2], len(tied))
+        sources[0] = firing[0]
+        weights[sources, tied] = np.where(np.isfinite(found), found, 0.0)
         for name in (f"r.{layer.name}", f"b.{layer.name}"):
             if name in values:
                 values[name][:, tied] = 0.0
+    return np.array([min(1, layer.neurons - 1)])
 
 
 def _weights_for(layer: Layer, potential: np.float32) -> np.ndarray:

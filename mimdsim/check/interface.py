@@ -26,6 +26,14 @@ def interface_problems(program: Program, compiled: Program) -> Iterator[str]:
                 yield f"{what} has shape {list(held.shape)}, the compiled program's has {list(known.shape)}"
             elif known.persistent and not held.persistent:
                 yield f"{what} does not persist: the next training step would find other values; make it persistent"
+    read_by = {name: value for value, name in compiled.inputs.items()}
+    for value, name in compiled.outputs.items():
+        given = read_by.get(name)
+        if given in program.inputs and program.outputs.get(value, program.inputs[given]) != program.inputs[given]:
+            yield (
+                f"output '{value}' is left in '{program.outputs[value]}', but the next training step begins with what "
+                f"'{program.inputs[given]}' holds (input '{given}'): leave it there, as the compiled program does"
+            )
     for name, known in compiled.variables.items():
         held = program.variables.get(name, known)
         if (held.dtype, held.item_bytes) != (known.dtype, known.item_bytes):

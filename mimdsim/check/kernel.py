@@ -17,15 +17,19 @@ import numpy as np
 
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.base.rng import stream
+from mimdsim.base.units import show_bytes
+from mimdsim.check.formats import misfit
 from mimdsim.check.kernel_values import RELATIVE_TOLERANCE, draw_inputs, expected_outputs, first_wrong
 from mimdsim.check.program import Finding, memory_finding, rules_finding, with_missing_exchanges
 from mimdsim.check.user_code import called
 from mimdsim.compiler import measure_memory
 from mimdsim.functional import Executor, execute_strictly
 from mimdsim.functional.halves import executor_of
+from mimdsim.functional.poison import KINDS, undefine
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.profile import TiledProfile
 from mimdsim.program import Program, RecordedActivity
+from mimdsim.program.copies import bytes_within_tiles
 from mimdsim.run import memory_profile
 from mimdsim.timing import time_program
 
@@ -70,7 +74,7 @@ def check_kernel(
     reference: Reference,
     inputs: Inputs | None = None,
     strict: bool = True,
-    draws: int = 3,
+    draws: int = 5,
     tolerance: float = RELATIVE_TOLERANCE,
 ) -> KernelResult:
     """Hold the program that `build(machine)` returns against the rules of the machine, its memory and `reference`.
@@ -81,14 +85,16 @@ def check_kernel(
     the largest value of an output; whole numbers must be equal. Raises DescriptionError, with the user's own line,
     for functions that fail or do not fit the program.
     """
+    if draws < 1:
+        raise DescriptionError("check_kernel", [f"draws = {draws}: values need at least one"])
+    if not 0 <= tolerance < 1:
+        raise DescriptionError("check_kernel", [f"tolerance = {tolerance!r} must be a number from 0 to below 1"])
     on = tiled_machine(machine)
     program = called("build(machine)", build, on)
     if not isinstance(program, Program):
         raise DescriptionError("build(machine)", [f"must return a Program, returned {type(program).__name__}"])
     if not program.outputs:
         raise DescriptionError("build(machine)", ["returns a program without outputs; name one with Kernel.output"])
-    if draws < 1:
-        raise DescriptionError("check_kernel", [f"draws = {draws}: values need at least one"])
     try:
         program = with_missing_exchanges(program)
     except MimdsimError as broken:
@@ -98,7 +104,7 @@ def check_kernel(
         findings.append(Finding(name="values", passed=False, text="not run: mend the rules first"))
         return KernelResult(machine=on, findings=tuple(findings), program=program)
     drawn = [draw_inputs(program, inputs, stream(number, "kernel"), number) for number in range(draws)]
-    compared, activity = _values(program, drawn, reference, tolerance, strict=strict)
+    compared, activity = _values(program, drawn, reference, tolerance, strict=strict, given=inputs is not None)
     findings += compared
     tiled = None
     if activity is not None:
@@ -116,35 +122,44 @@ def tiled_machine(machine: str | MimdMachine) -> MimdMachine:
 
 
 def _values(
-    program: Program, drawn: list[dict[str, np.ndarray]], reference: Reference, tolerance: float, *, strict: bool
+    program: Program,
+    drawn: list[dict[str, np.ndarray]],
+    reference: Reference,
+    tolerance: float,
+    *,
+    strict: bool,
+    given: bool,
 ) -> tuple[list[Finding], RecordedActivity | None]:
     """Findings of the runs with each of the drawn inputs, up to the first that fails, and what the first one recorded.
 
     One memory goes through all runs, as on a device: what it gives must be what fresh memories give.
     """
     used = executor_of(program)
+    undefine(used, "f", KINDS[1])  # a fresh memory holds zeros, on a device whatever was there
     start = {name: used.arrays[name].copy() for name, held in program.variables.items() if held.persistent}
     activity: RecordedActivity | None = None
     elements = 0
     try:
         _ran(used, drawn[-1], {})
-        for number, given in enumerate(drawn):
+        for number, values in enumerate(drawn):
             fresh = executor_of(program)
-            fresh.write(given)
-            held = {name: fresh.arrays[program.inputs[name]].copy() for name in given}
+            fresh.write(values)
+            held = {name: fresh.arrays[program.inputs[name]].copy() for name in values}
             wanted = expected_outputs(program, reference, held)
-            outputs = _ran(fresh, given, {})
+            outputs = _ran(fresh, values, {})
             activity = activity or fresh.activity()
+            if wrong := misfit(fresh):
+                return [Finding(name="values", passed=False, text=wrong)], activity
             said = f"inputs {number + 1} of {len(drawn)}"
             if wrong := first_wrong(program, outputs, wanted, tolerance, "the reference gives"):
                 return [Finding(name="values", passed=False, text=f"{wrong} ({said})")], activity
-            if wrong := first_wrong(program, _ran(used, given, start), outputs, 0.0, "the first run leaves"):
+            if wrong := first_wrong(program, _ran(used, values, start), outputs, 0.0, "the first run leaves"):
                 text = f"{wrong} ({said}): a run reads what an earlier run has left; write it before it is read"
                 return [Finding(name="again", passed=False, text=text)], activity
             if strict:
                 alone = executor_of(program)
-                alone.write(given)
-                execute_strictly(alone)
+                alone.write(values)
+                execute_strictly(alone, poison=KINDS[number % len(KINDS)])
                 left = {name: alone.read(name) for name in program.outputs}
                 if wrong := first_wrong(program, left, wanted, tolerance, "the reference gives"):
                     text = f"vertex by vertex, {wrong} ({said})"
@@ -156,12 +171,20 @@ def _values(
         return [Finding(name="values", passed=False, text=str(failure))], activity
     names = ", ".join(program.outputs)
     text = f"{names}: {elements:,} elements as the reference gives them, for {len(drawn)} draws of inputs"
+    if any(program.variables[name].dtype.startswith("f") for name in program.outputs.values()):
+        text += f", to {tolerance:g} of the largest"
+    if given and len(drawn) > 1 and all(_same(drawn[0], other) for other in drawn[1:]):
+        text += "; inputs(rng) gives the same every time: draw from rng"
     findings = [Finding(name="values", passed=True, text=text)]
     findings.append(Finding(name="again", passed=True, text="runs one after another on the same memory give the same"))
     if strict:
         text = "every vertex alone, on poisoned memory, gives the same; none leaves its slices"
         findings.append(Finding(name="strict", passed=True, text=text))
     return findings, activity
+
+
+def _same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return all(np.array_equal(value, other[name]) for name, value in one.items())
 
 
 def _ran(executor: Executor, given: dict[str, np.ndarray], persistent: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -186,4 +209,8 @@ def _time(program: Program, machine: MimdMachine, activity: RecordedActivity) ->
     if tiled.spans:
         span = max(tiled.spans, key=lambda one: one.cycles)
         text += f"; longest superstep '{span.name}' with {span.cycles:,}"
+    if within := bytes_within_tiles(program):
+        text += (
+            f"; copies of {show_bytes(within)} within tiles are taken to cost nothing: Kernel.copy costs what it does"
+        )
     return Finding(name="time", passed=True, text=text), tiled

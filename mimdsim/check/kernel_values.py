@@ -23,8 +23,8 @@ def draw_inputs(
     draw: np.random.Generator,
     kind: int,
 ) -> dict[str, np.ndarray]:
-    """Arrays by input name: those that `inputs(draw)` gives, and the others at random; every third kind of draw is of
-    small whole numbers with many zeros and ties, every third of numbers from 0 to 1.
+    """Arrays by input name: those that `inputs(draw)` gives, and the others at random, kind after kind: about 1 to
+    either side; small whole numbers with many zeros and ties; from 0 to 1; about 100 to either side; all below -1.
 
     Raises DescriptionError for an unknown name, another shape, numbers that the input cannot hold, and for whole
     numbers that nobody gives.
@@ -54,9 +54,15 @@ def draw_inputs(
 
 
 def _random(shape: tuple[int, ...], draw: np.random.Generator, kind: int) -> np.ndarray:
-    if kind % 3 == 1:
-        return draw.integers(-2, 3, shape)
-    return draw.standard_normal(shape) if kind % 3 == 0 else draw.random(shape)
+    normal = draw.standard_normal(shape)
+    kinds = (
+        lambda: normal,
+        lambda: draw.integers(-2, 3, shape),
+        lambda: draw.random(shape),
+        lambda: 100 * normal,
+        lambda: -1 - 3 * np.abs(normal),
+    )
+    return np.asarray(kinds[kind % len(kinds)]())
 
 
 def _misfit(name: str, value: np.ndarray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:

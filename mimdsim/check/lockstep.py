@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.functional import Executor
-from mimdsim.functional.strict import is_poison
+from mimdsim.functional.poison import NO_NUMBER, Poison
 from mimdsim.graph import SparseSpikes
 from mimdsim.program import Program, Superstep, VertexTable
 from mimdsim.program.held import written_by
@@ -92,11 +92,17 @@ class _Beside:
 
 
 def compare(
-    subject: Executor, steps: Steps, reference: Executor, trace: Trace, meaning: dict[str, Any], *, strict: bool = False
+    subject: Executor,
+    steps: Steps,
+    reference: Executor,
+    trace: Trace,
+    meaning: dict[str, Any],
+    *,
+    poison: Poison | None = None,
 ) -> Differences:
     """Run `steps` of the subject beside the reference, superstep by superstep, up to the first difference that decides.
 
-    strict: memory that holds poison in the subject and not in the reference is not compared with it.
+    poison: of a strict run; memory that holds it in the subject and not in the reference is not compared with it.
     """
     found = Differences()
     beside = _Beside(subject.program, reference)
@@ -107,8 +113,9 @@ def compare(
                     continue
                 found.compared += 1
                 expected = reference.arrays[name]
-                if strict and expected.shape == subject.arrays[name].shape:
-                    expected = np.where(is_poison(subject.arrays[name]), subject.arrays[name], expected)
+                if poison is not None and expected.shape == subject.arrays[name].shape:
+                    held = subject.arrays[name]
+                    expected = np.where(poison.found(held) | NO_NUMBER.found(expected), held, expected)
                 wrong = difference(subject, superstep, name, expected, t)
                 if wrong:
                     found.note(wrong)
@@ -172,7 +179,7 @@ def difference(executor: Executor, superstep: Superstep, variable: str, expected
     where = tuple(int(index) for index in np.argwhere(wrong)[0])
     vertex = _writer(executor.program, superstep, variable, where)
     box = describe_box(variable, np.array([[index, index + 1] for index in where]))
-    shown = "holds nothing that was written" if is_poison(held)[where] else f"= {held[where]:.7g}"
+    shown = "holds nothing that was written" if NO_NUMBER.found(held)[where] else f"= {held[where]:.7g}"
     return (
         f"superstep '{superstep.name}', timestep {t}: {vertex} leaves {box} {shown}, "
         f"should be {expected[where]:.7g}; {int(wrong.sum()):,} of {wrong.size:,} elements are wrong"

@@ -10,7 +10,7 @@ from mimdsim.check.last_writer import last_writer
 from mimdsim.check.lockstep import wrong_elements
 from mimdsim.compiler import Compiled
 from mimdsim.functional import Executor
-from mimdsim.functional.strict import is_poison
+from mimdsim.functional.poison import NO_NUMBER
 from mimdsim.program.rows import describe_box
 
 ROUNDING = 4 * 2.0**-24  # of a number that a small change is added to
@@ -36,7 +36,7 @@ def wrong_output(
         if wrong.any():
             where = tuple(int(index) for index in np.argwhere(wrong)[0])
             box = describe_box(name, np.array([[index, index + 1] for index in where]))
-            shown = "holds nothing that was written" if is_poison(held)[where] else f"is {held[where]:.7g}"
+            shown = "holds nothing that was written" if NO_NUMBER.found(held)[where] else f"is {held[where]:.7g}"
             return count, (
                 f"{last_writer(program, name, where)} leaves output '{value}' wrong: {box} {shown}, should be "
                 f"{expected[where]:.7g} (the interpreter's); {int(wrong.sum()):,} of {wrong.size:,} elements are wrong"

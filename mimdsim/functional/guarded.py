@@ -96,6 +96,11 @@ class Guarded(np.ndarray):
             each._count("read", each.size)
         return function(*_bare(args), **_bare(kwargs))
 
+    def item(self, *args: Any) -> Any:
+        if len(args) == 1 and isinstance(args[0], int | np.integer):
+            return self.ravel()[args[0]].item()
+        return self[args[0] if len(args) == 1 else args].item() if args else super().item()
+
     def fill(self, value: Any) -> None:
         self[...] = value
 
@@ -187,9 +192,10 @@ def _refuse_part(shape: tuple[int, ...], axis: int, part: Any, key: Any, field: 
     if isinstance(part, slice):
         forwards = part.step is None or part.step > 0
         start, stop = part.start, part.stop
-        if forwards and start is not None and start < 0:
+        if start is not None and start < 0:
             raise GuardError(f"{where()}: a slice that starts at {start}; what lies before 0 is other memory")
-        if (stop is not None and stop > extent) or (start is not None and start > extent):
+        most = extent if forwards else max(extent - 1, 0)
+        if (stop is not None and stop > extent) or (start is not None and start > most):
             raise GuardError(f"{where()}: axis {axis} has {extent}; what lies beyond is other memory")
         if stop is not None and -stop > extent:
             raise GuardError(f"{where()}: axis {axis} has {extent}; what lies before 0 is other memory")

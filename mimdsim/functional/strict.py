@@ -1,7 +1,7 @@
 """Strict execution: every vertex runs alone and sees only its own boxes; everything else is poison.
 
-Slow and exact: for small programs, in tests and in `mimdsim check`. Memory holds poison until something writes it: NaN,
-or an integer that as an index leaves every array. A vertex that reads outside its slices meets poison and hands it on;
+Slow and exact: for small programs, in tests and in `mimdsim check`. Memory holds poison until something writes it
+(`mimdsim.functional.poison`). A vertex that reads outside its slices meets poison and hands it on;
 one that writes outside them is named; so is one that writes what it may only read, or leaves its slices by an index.
 What a `write` field leaves unwritten is poison from then on, and not what was there before.
 """
@@ -9,7 +9,7 @@ What a `write` field leaves unwritten is poison from then on, and not what was t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,37 +18,42 @@ from mimdsim.base.errors import MappingError
 from mimdsim.functional.execute import Executor, Observer, index_of
 from mimdsim.functional.failures import VertexFailure, field_written, written_though_read
 from mimdsim.functional.guarded import Guarded, Work
+from mimdsim.functional.poison import LARGE, NO_NUMBER, Poison, undefine
 from mimdsim.functional.work import declared_bundles, uncovered
 from mimdsim.program import Superstep, VertexTable
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.problems import vertex_name
 from mimdsim.program.rows import boxes_of, describe_box
 
-INTEGER_POISON = -(2**30)  # as an index it leaves every array, also counted from the end
 OTHER = {"f": 0.71875, "b": True}  # what else undefined memory may hold; integers: 1, flags: the same, which tells none
-FOREIGN = {2: 2.0**14, 4: 2.0**60, 8: 2.0**60}  # by bytes of a float, large and exact: what nobody computes with
 
 Index = tuple[slice, ...]
 Commit = tuple[np.ndarray, Index, np.ndarray]
 
 
 def execute_strictly(
-    executor: Executor, phases: Collection[str] | None = None, observe: Observer | None = None
+    executor: Executor,
+    phases: Collection[str] | None = None,
+    observe: Observer | None = None,
+    poison: Poison = NO_NUMBER,
 ) -> None:
     """Run the program of `executor` on its arrays; raises MappingError that names the vertex that broke a rule."""
-    for superstep, t in strict_steps(executor, phases):
+    for superstep, t in strict_steps(executor, phases, poison):
         if observe is not None:
             observe(superstep, t, executor)
 
 
-def strict_steps(executor: Executor, phases: Collection[str] | None = None) -> Iterator[tuple[Superstep, int]]:
+def strict_steps(
+    executor: Executor, phases: Collection[str] | None = None, poison: Poison = NO_NUMBER
+) -> Iterator[tuple[Superstep, int]]:
     """Run one superstep after another, strictly; yields each with its timestep when it is done."""
     program = executor.program
-    undefine(executor)
+    undefine(executor, poison=poison)
     tables: dict[int, list[_Table]] = {}
     for superstep, t in program.turns(phases):
         if id(superstep) not in tables:
-            tables[id(superstep)] = [_Table(executor, superstep, table) for table in superstep.tables if table.vertices]
+            found = [table for table in superstep.tables if table.vertices]
+            tables[id(superstep)] = [_Table(executor, superstep, table, poison) for table in found]
         for copy in superstep.copies:
             executor._prepare_copy(copy)(t)
         commits: list[Commit] = []
@@ -57,38 +62,6 @@ def strict_steps(executor: Executor, phases: Collection[str] | None = None) -> I
         for array, index, value in commits:  # all vertices of a compute set see the memory as it was before it
             array[index] = value
         yield superstep, t
-
-
-def undefine(executor: Executor, kinds: str = "fiu") -> None:
-    """Fill with poison what is in memory before a program runs: all but what `write` gave, what is loaded or persists.
-
-    kinds: of the dtypes to be filled; a poisoned integer is safe as an index only in strict execution.
-    """
-    program = executor.program
-    for name, variable in program.variables.items():
-        array, defined = executor.arrays[name], variable.persistent or variable.values is not None
-        if name not in executor.given and not defined and array.dtype.kind in kinds:
-            array[...] = poison_of(array.dtype)
-
-
-def poison_of(dtype: np.dtype[Any]) -> Any:
-    """What undefined memory of a type holds."""
-    if dtype.kind == "f":
-        return np.nan
-    if dtype.kind == "b":
-        return True
-    # the most extreme number of a short format: an id or a count that leaves arrays of fewer elements, a flag set
-    return INTEGER_POISON if dtype.itemsize >= 4 else np.iinfo(dtype).max if dtype.kind == "u" else np.iinfo(dtype).min
-
-
-def is_poison(array: np.ndarray) -> np.ndarray:
-    """bool, of the array's shape: which elements hold poison, as far as their type can tell it from a number."""
-    if array.dtype.kind == "f":
-        return np.isnan(array)
-    if array.dtype.kind == "b":
-        return np.zeros(array.shape, bool)
-    found: np.ndarray = array == poison_of(array.dtype)
-    return found
 
 
 @dataclass(kw_only=True, eq=False)
@@ -105,8 +78,8 @@ class _Operand:
 class _Table:
     """The vertices of a table, each run on a memory of its own that holds nothing but its slices."""
 
-    def __init__(self, executor: Executor, superstep: Superstep, table: VertexTable):
-        self.executor, self.superstep, self.table = executor, superstep, table
+    def __init__(self, executor: Executor, superstep: Superstep, table: VertexTable, poison: Poison):
+        self.executor, self.superstep, self.table, self.poison = executor, superstep, table, poison
         self.operands = [self._operand(item) for item in table.codelet.fields]
         self.written = {operand.key for operand in self.operands if operand.field.writes}
         self.memory: dict[tuple[str, int | None], np.ndarray] = {}
@@ -115,7 +88,8 @@ class _Table:
         self.compute: Any = getattr(codelet.compute, "py_func", codelet.compute)
         self.columns = [np.asarray(table.columns[name]) for name in codelet.columns]
         self.probed = not any(operand.field.access == "write" for operand in self.operands)
-        self.declared = declared_bundles(executor.program, table)
+        self.declared = None if codelet.count else declared_bundles(executor.program, table)
+        self.guarded = True  # codelets of form 'table' are slow on guards, and are looked at once
         self.item_bytes = [executor.program.variables[operand.name].item_bytes for operand in self.operands]
 
     def _operand(self, item: Field) -> _Operand:
@@ -129,14 +103,15 @@ class _Table:
         real = [self.executor.at(operand.name, operand.field.box[0], t) for operand in self.operands]
         for operand, array in zip(self.operands, real, strict=True):
             if operand.key not in self.memory:
-                self.memory[operand.key] = np.full(array.shape, poison_of(array.dtype), array.dtype)
+                self.memory[operand.key] = np.full(array.shape, self.poison.of(array.dtype), array.dtype)
         commits: list[Commit] = []
-        for vertex in range(self.table.vertices):
+        order = range(self.table.vertices)
+        for vertex in reversed(order) if self.poison.sign > 0 else order:  # vertices have no order among themselves
             made = self._run_vertex(vertex, t, real)
             if not self.probed:
                 self._refuse_own_poison(vertex, t, real, made)
             commits += made
-        self.probed = True
+        self.probed, self.guarded = True, False
         if self._strays():
             self._name_stray(t, real)
         return commits
@@ -150,8 +125,11 @@ class _Table:
 
     def _run_vertex(self, vertex: int, t: int, real: list[np.ndarray]) -> list[Commit]:
         self._load(vertex, real)
-        work = Work()
+        work, turns = Work(), None
         try:
+            if self.table.codelet.count is not None:
+                views, numbers = self._arguments(vertex)
+                turns = {name: np.ravel(each)[0] for name, each in self.table.codelet.count(*views, *numbers).items()}
             self._call(vertex, work)
         except Exception as failure:  # whatever a user's codelet raises
             views, numbers = self._arguments(vertex)
@@ -168,8 +146,8 @@ class _Table:
                 raise MappingError(f"{self._name(vertex, t)} {written_though_read(operand.field)}")
         if any(value.dtype.kind == "f" and np.isnan(value).any() for _, _, value in commits):
             self._refuse_foreign_poison(vertex, t, real)
-        moved = None if self.declared is None else self._moved(vertex, work, real)
-        if self.declared is not None and moved and (text := uncovered(float(self.declared[vertex]), *moved)):
+        declared = self.declared if turns is None else declared_bundles(self.executor.program, self.table, turns)
+        if declared is not None and (text := uncovered(float(declared[vertex]), *self._moved(vertex, work, real))):
             raise MappingError(f"{self._name(vertex, t)} {text}")
         self._clear(vertex)
         return commits
@@ -186,7 +164,7 @@ class _Table:
             loaded += min(work.read.get(name, 0), memory.size) * item_bytes
             written = min(work.written.get(name, 0), memory.size)
             if self.table.codelet.form == "table" and operand.field.writes and memory.dtype.kind != "b":
-                held = ~is_poison(memory)
+                held = ~self.poison.found(memory)
                 held &= (memory != array[index]) if operand.field.reads else True
                 written = int(np.count_nonzero(held))
             stored += written * item_bytes
@@ -195,7 +173,7 @@ class _Table:
     def _changed(self, operand: _Operand, vertex: int, array: np.ndarray) -> bool:
         """Whether a slice that is only read holds something new where no other field of the vertex may write."""
         memory, index = self.memory[operand.key], operand.slices[vertex]
-        new = (memory != array) & ~(is_poison(memory) & is_poison(array))
+        new = (memory != array) & ~(self.poison.found(memory) & self.poison.found(array))
         for other in self.operands:
             if other.key == operand.key and other.field.writes:
                 new[other.slices[vertex]] = False
@@ -205,6 +183,9 @@ class _Table:
         """(arrays, numbers) that the codelet is called with."""
         memory = [self.memory[operand.key] for operand in self.operands]
         if self.table.codelet.form == "table":
+            if self.guarded:
+                every = zip(self.operands, memory, strict=True)
+                memory = [Guarded.of(array, replace(operand.field, access="update")) for operand, array in every]
             return memory, (*(column[vertex : vertex + 1] for column in self.columns), *self.constants)
         views: list[np.ndarray] = [
             Guarded.of(array[index_of(operand.field.box, operand.boxes[vertex])], operand.field, work)
@@ -219,7 +200,7 @@ class _Table:
     def _clear(self, vertex: int) -> None:
         for operand in self.operands:
             memory = self.memory[operand.key]
-            memory[operand.slices[vertex]] = poison_of(memory.dtype)
+            memory[operand.slices[vertex]] = self.poison.of(memory.dtype)
 
     def _refuse_foreign_poison(self, vertex: int, t: int, real: list[np.ndarray]) -> None:
         """Raise where poison that lies outside the slices reaches a result: another poison there changes it.
@@ -231,7 +212,7 @@ class _Table:
             for operand in self.operands:
                 memory = self.memory[operand.key]
                 if memory.dtype.kind == "f":
-                    memory[...] = sign * FOREIGN[memory.dtype.itemsize]
+                    memory[...] = sign * LARGE[memory.dtype.itemsize]
                     if operand.field.access == "write":
                         memory[operand.slices[vertex]] = np.nan
             self._load(vertex, real)
@@ -240,7 +221,7 @@ class _Table:
             results.append([self.memory[o.key][o.slices[vertex]].copy() for o in self.operands if o.field.writes])
         written = [operand for operand in self.operands if operand.field.writes]
         for memory in self.memory.values():
-            memory[...] = poison_of(memory.dtype)
+            memory[...] = self.poison.of(memory.dtype)
         for operand, one, other in zip(written, *results, strict=True):
             if not np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
                 raise MappingError(
@@ -262,7 +243,7 @@ class _Table:
         for operand, (_, index, first) in zip(written, made, strict=True):
             memory = self.memory[operand.key]
             second, other = memory[index], memory.dtype.type(OTHER.get(memory.dtype.kind, 1))
-            differs = (first != second) & ~(is_poison(first) & ((second == other) | is_poison(second)))
+            differs = (first != second) & ~(self.poison.found(first) & ((second == other) | self.poison.found(second)))
             if differs.any() and operand.field.access == "write":
                 where = np.argwhere(differs)[0] + operand.boxes[vertex][:, 0]
                 place = describe_box(operand.name, np.stack([where, where + 1], axis=1))
@@ -277,27 +258,26 @@ class _Table:
         for operand in self.operands:
             if operand.field.reads and operand.key[0] in self.executor.arrays:
                 box = self.memory[operand.key][operand.slices[vertex]]
-                if box.dtype.kind in "iu" and box.size and is_poison(box).any():
-                    where = np.argwhere(is_poison(box))[0] + operand.boxes[vertex][:, 0]
+                if box.dtype.kind in "iu" and box.size and self.poison.found(box).any():
+                    where = np.argwhere(self.poison.found(box))[0] + operand.boxes[vertex][:, 0]
                     place = describe_box(operand.name, np.stack([where, where + 1], axis=1))
                     return type(failure)(f"{failure} ({place} holds nothing that was written)")
         return failure
 
     def _strays(self) -> bool:
         """Whether anything but poison is left in the memory: then some vertex wrote outside its slices."""
-        return any(
-            memory.dtype.kind != "b" and not is_poison(memory).all() for memory in self.memory.values() if memory.size
-        )
+        told = [memory for memory in self.memory.values() if memory.size and memory.dtype.kind != "b"]
+        return any(not self.poison.found(memory).all() for memory in told)
 
     def _name_stray(self, t: int, real: list[np.ndarray]) -> None:
         """Run the vertices once more, to name the first that writes outside its slices."""
         for memory in self.memory.values():
-            memory[...] = poison_of(memory.dtype)
+            memory[...] = self.poison.of(memory.dtype)
         for vertex in range(self.table.vertices):
             self._run_vertex(vertex, t, real)
             for operand in self.operands:
                 memory = self.memory[operand.key]
-                stray = ~is_poison(memory)
+                stray = ~self.poison.found(memory)
                 if stray.any():
                     where = np.argwhere(stray)[0]
                     place = describe_box(operand.name, np.stack([where, where + 1], axis=1))

@@ -6,6 +6,8 @@ two vectors of 8 bytes and stores one (`ld2xst64pace` of the vendor's instructio
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from mimdsim.program import Program, TileFormula, VertexTable, extents_of
@@ -15,8 +17,13 @@ LOADED, STORED = 16, 8  # bytes a bundle at most
 CONTEXTS, VECTOR_BYTES = 6, 8  # that the formulas of the library were made for
 
 
-def declared_bundles(program: Program, table: VertexTable) -> np.ndarray | None:
-    """float64[vertices]: what a table's cost declares, tile cycles for library vertices; None where data decides."""
+def declared_bundles(
+    program: Program, table: VertexTable, counted: Mapping[str, object] | None = None
+) -> np.ndarray | None:
+    """float64[vertices]: what a table's cost declares, tile cycles for library vertices; None where data decides.
+
+    counted: the turns that its codelet has counted itself, by name.
+    """
     extents = extents_of(program, table)
     cost = table.codelet.cost
     if isinstance(cost, TileFormula):
@@ -27,10 +34,10 @@ def declared_bundles(program: Program, table: VertexTable) -> np.ndarray | None:
     for term in cost.terms:
         turns = np.ones(table.vertices)
         for name in term.extents:
-            extent = extents[name]
+            extent = (counted or {}).get(name, extents[name])
             if isinstance(extent, RECORDED):
                 return None
-            turns = turns * extent
+            turns = turns * np.asarray(extent, np.float64)
         bundles += term.bundles * turns
     return bundles
 

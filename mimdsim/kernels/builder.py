@@ -33,6 +33,7 @@ class Builder:
         self.name, self.machine = name, machine
         self.variables: dict[str, Variable] = {}
         self._inputs: dict[str, str] = {}
+        self._constants: set[str] = set()
         self._outputs: dict[str, str] = {}
         self.blocks: list[list[Superstep | Repeat]] = [[]]  # bodies: the program's, and those of open repeats
         self.opened: Opened | None = None
@@ -91,6 +92,7 @@ class Builder:
         """
         held = np.asarray(values)
         held = held.astype({"float64": "float32", "int64": "int32"}.get(held.dtype.name, held.dtype.name))
+        self._constants.add(name)
         return self._declare(name, held.shape, held.dtype.name, mapping, spread, tiles, category, held)
 
     @at_users_line
@@ -216,6 +218,9 @@ class Builder:
         if strangers:
             known = ", ".join(item.name for item in codelet.fields)
             raise MappingError(f"codelet '{codelet.name}' has no field {', '.join(strangers)}; its fields are {known}")
+        for item in codelet.fields:
+            if item.writes and item.name in operands:
+                self._refuse_constant(operands[item.name], f"codelet '{codelet.name}'")
         tiles = whole_numbers(f"vertices of '{codelet.name}': tiles", tiles)
         table = VertexTable(
             codelet=codelet,
@@ -230,8 +235,14 @@ class Builder:
             self._planned(Superstep(name=self.opened.name, tables=(table,)))
             self.opened.tables.append(table)
 
+    def _refuse_constant(self, variable: Variable, who: str) -> None:
+        if variable.name in self._constants:
+            advice = "declare a variable, and fill it in a superstep of the program"
+            raise MappingError(f"{who} writes '{variable.name}', which is a constant: {advice}")
+
     def move(self, step: str, source: Variable, target: Variable) -> None:
         """`target` <- `source`, written into its place by the exchange of the open superstep, or of one of its own."""
+        self._refuse_constant(target, "a copy")
         copy = Copy(source=source.name, target=target.name)
         if self.opened is None:
             self.append(step, "compute", (), (copy,))

@@ -173,6 +173,8 @@ class Codelet:
                     f"codelet '{self.name}': of {term.bundles:g} bundles for {term.extents} cannot be "
                     f"{term.pairable:g} pairable: 0 to all of them can"
                 )
+        if self.code_bytes < 0:
+            raise MappingError(f"codelet '{self.name}': code_bytes {self.code_bytes} must not be negative")
         if not self.cost.source:
             raise MappingError(f"codelet '{self.name}': its cost names no source")
         if self.cost.kind not in UNCERTAINTY:

@@ -63,6 +63,8 @@ class Variable:
             raise MappingError(f"variable '{self.name}': category '{self.category}' {wrong}")
         if self.stored_bytes < 0:
             raise ValueError(f"variable '{self.name}': stored_bytes {self.stored_bytes} must not be negative")
+        if self.stored_bytes == 1 and np.dtype(self.dtype).kind == "f":
+            raise ValueError(f"variable '{self.name}': stored_bytes 1 for {self.dtype}; a half takes 2, the least")
         if self.values is not None and self.values.shape != self.shape:
             raise ValueError(f"variable '{self.name}' of shape {self.shape} is loaded with {self.values.shape}")
 
@@ -75,6 +77,25 @@ class Variable:
         if self.entries == "timesteps":
             return t + shift
         return (t // self.segment if self.entries == "segments" else t % self.segment + 1) + shift
+
+
+def is_constant(value: object) -> bool:
+    """Whether a vertex may have `value` beside its fields: a number or name, a tuple of them, or an array that its code
+    can hold."""
+    if isinstance(value, tuple):
+        return all(is_constant(each) for each in value)
+    if isinstance(value, np.ndarray):
+        return value.nbytes <= MOST_CONSTANT_BYTES and value.dtype.kind in "biuf"
+    return isinstance(value, bool | int | float | str | np.generic) or value is None
+
+
+def frozen(value: object) -> object:
+    """A constant that no vertex can change."""
+    if not isinstance(value, np.ndarray) or not value.flags.writeable:
+        return value
+    kept = value.copy()
+    kept.setflags(write=False)
+    return kept
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,6 +122,12 @@ class VertexTable:
         absent = [name for name in self.codelet.columns if name not in self.columns]
         if absent:
             raise ValueError(f"{where}: no column(s) {absent}")
+        for name, constant in self.constants.items():
+            if not is_constant(constant):
+                text = f"is a {type(constant).__name__}; constants are numbers or small arrays, others are variables"
+                raise ValueError(f"{where}: constant '{name}' {text}, which tiles hold")
+        kept = {name: frozen(constant) for name, constant in self.constants.items()}
+        object.__setattr__(self, "constants", kept)
         unset = [name for name in self.codelet.constants if name not in self.constants]
         if unset:
             raise ValueError(f"{where}: no constant(s) {unset}")
@@ -136,7 +163,8 @@ class VertexTable:
 class Copy:
     """An exchange without vertices: `target` <- `source`; a sequence on either side is taken at "@t" plus a shift.
 
-    Written by the exchange straight into the target's tiles. Shapes agree after the timestep axis is taken.
+    Written by the exchange straight into the target's tiles; what stays on its tile is taken to cost nothing, as a
+    compiler would rename it (assumed). Shapes agree after the timestep axis is taken.
     """
 
     source: str
@@ -157,6 +185,7 @@ class Delivery:
     boxes: np.ndarray
 
 
+MOST_CONSTANT_BYTES = 1024  # assumed: what the code of a vertex has room for; tables of more are variables
 EXCHANGE_COLUMNS = (
     "bytes_sent",
     "bytes_received",

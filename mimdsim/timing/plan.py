@@ -13,7 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from mimdsim.program import Exchange, Program, Superstep, TileFormula
+from mimdsim.base.errors import MappingError
+from mimdsim.program import Codelet, Exchange, Program, Superstep, TileFormula
 from mimdsim.timing.classes import Dealt, classes_of
 from mimdsim.timing.dealing import SuperstepDeal, dealt_program
 from mimdsim.timing.extents import Charge
@@ -153,7 +154,7 @@ def _plan(superstep: Superstep, deal: SuperstepDeal, barrel: Barrel) -> Superste
         order.append(part)
         if isinstance(codelet.cost, TileFormula):
             extents = {name: column for name, column in own.items() if isinstance(column, np.ndarray)}
-            cost = library_cycles(codelet.cost, extents, barrel)
+            cost = library_cycles(codelet, extents, barrel)
             np.add.at(fixed, table.tiles - deal.first, cost)
             weights[part] = weights.get(part, 0.0) + float(cost.sum() if cost.ndim else cost * table.vertices)
         elif one is not None:
@@ -198,12 +199,16 @@ def arranging_parts(exchange: Exchange, barrel: Barrel) -> tuple[np.ndarray, np.
     return pieces, volume
 
 
-def library_cycles(cost: TileFormula, extents: dict[str, np.ndarray], barrel: Barrel) -> np.ndarray:
+def library_cycles(codelet: Codelet, extents: dict[str, np.ndarray], barrel: Barrel) -> np.ndarray:
     """float64[vertices]: tile cycles of library vertices, which spread their work over the contexts themselves.
 
     The vendor's formulas multiply the longest worker by its six contexts, which there is also the issue interval.
     Fewer contexts leave issue slots empty; more than the interval add no throughput, and a library would not start
-    them (derived).
+    them (derived). Raises MappingError for a formula that gives no number, or one below 0.
     """
-    cycles = np.asarray(cost.cycles(extents, barrel.working, barrel.vector_bytes), np.float64)
+    assert isinstance(codelet.cost, TileFormula)
+    cycles = np.asarray(codelet.cost.cycles(extents, barrel.working, barrel.vector_bytes), np.float64)
+    if cycles.size and not (np.isfinite(cycles).all() and cycles.min() >= 0):
+        wrong = cycles.ravel()[np.argmin(np.where(np.isfinite(cycles), cycles, -np.inf))]
+        raise MappingError(f"codelet '{codelet.name}': its cost formula gives {wrong} cycles; mend the formula")
     return cycles * barrel.issue_cycles / barrel.working

@@ -73,15 +73,15 @@ def work_of_tile(
         if not len(rows):
             continue
         if isinstance(table.codelet.cost, TileFormula):
-            found.append(_library(table, extents, table.codelet.cost, rows, barrel))
+            found.append(_library(table, extents, rows, barrel))
         elif dealt is not None:
             found.append(_workers(table, extents, dealt, rows, times, recording, barrel.compiled_dual_issue))
     return tuple(found)
 
 
-def _library(table: VertexTable, every: Extents, cost: TileFormula, rows: np.ndarray, barrel: Barrel) -> TableWork:
+def _library(table: VertexTable, every: Extents, rows: np.ndarray, barrel: Barrel) -> TableWork:
     extents = {name: column for name, column in every.items() if isinstance(column, np.ndarray)}
-    cycles = np.broadcast_to(library_cycles(cost, extents, barrel), table.vertices)
+    cycles = np.broadcast_to(library_cycles(table.codelet, extents, barrel), table.vertices)
     return TableWork(
         table=table,
         rows=rows,

@@ -1,0 +1,256 @@
+"""Wrong programs that once passed: found by trying, each kept small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mimdsim.base.errors import DescriptionError, MappingError
+from mimdsim.check import KernelResult, check_kernel
+from mimdsim.check.interface import interface_problems
+from mimdsim.check.program import check_program
+from mimdsim.kernels import Kernel
+from mimdsim.kernels.lines import KernelError
+from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.program import Codelet, Field, Program, TileFormula, Variable, WorkerBundles
+from mimdsim.program.codelet import Term
+from mimdsim.program.extents import Size
+from mimdsim.run import compile_workload
+from mimdsim.workload import load_workload
+
+COST = WorkerBundles(fixed=1000, terms=(), kind="assumed", source="a test")
+SMALL: dict[str, Any] = {"data.timesteps": 3, "training.batch": 4, "network.hidden": (12,), "network.capacity": (6, 4)}
+
+
+def machine() -> MimdMachine:
+    found = load_machine("tiny", {"chip.tiles": 4})
+    assert isinstance(found, MimdMachine)
+    return found
+
+
+def codelet(compute: Callable[..., None], *fields: tuple[str, str], **more: Any) -> Codelet:
+    made = {"cost": COST, "form": "vertex", "columns": ("start", "stop")} | more
+    return Codelet(
+        name="Own",
+        fields=tuple(Field(name=name, access=access, box=("start:stop",)) for name, access in fields),
+        compute=compute,
+        **made,
+    )
+
+
+def checked(
+    compute: Callable[..., None],
+    reference: Callable[..., Any] = lambda x: x,
+    dtype: str = "float32",
+    length: int = 16,
+    inputs: Any = None,
+    constants: dict[str, Any] | None = None,
+    **more: Any,
+) -> KernelResult:
+    """A kernel of one superstep, y <- f(x), four vertices on four tiles."""
+
+    def build(on: MimdMachine) -> Program:
+        k = Kernel("own", on)
+        x = k.input(k.variable("x", length, dtype))
+        y = k.output(k.variable("y", length, dtype))
+        starts = np.arange(4) * (length // 4)
+        own = codelet(compute, ("y", "write"), ("x", "read"), constants=tuple(constants or ()), **more)
+        columns = {"start": starts, "stop": starts + length // 4}
+        k.vertices(own, tiles=np.arange(4), operands={"y": y, "x": x}, columns=columns, constants=constants)
+        return k.program()
+
+    return check_kernel(build, machine(), reference=reference, inputs=inputs)
+
+
+def whole(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    return {"x": rng.integers(0, 1_000_000, 16)}
+
+
+def test_the_kernel_that_is_changed_is_right() -> None:
+    def copied(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+        y[:] = x
+
+    assert checked(copied).passed
+    assert checked(copied, dtype="int32", inputs=whole).passed
+
+
+def test_training_that_begins_anew_with_every_step_is_found() -> None:
+    on = load_machine("tiny")
+    assert isinstance(on, MimdMachine)
+    program = compile_workload(load_workload("digits", SMALL), on, must_fit=False).program
+    assert not list(interface_problems(replace(program), program))
+    new = replace(program.variables["w.hidden0"], name="new")
+    outputs = {name: "new" if held == "w.hidden0" else held for name, held in program.outputs.items()}
+    anew = replace(program, variables={**program.variables, "new": new}, outputs=outputs)
+    (problem,) = interface_problems(anew, program)
+    assert "is left in 'new', but the next training step begins with what 'w.hidden0' holds" in problem
+
+
+def test_rules_are_held_in_full_length_and_batch() -> None:
+    small, full, on = load_workload("digits", SMALL), load_workload("digits", SMALL | {"training.batch": 8}), machine()
+
+    def build(subject: Any) -> Program:
+        program: Program = subject.program
+        if subject.network.batch == 4:
+            return program
+        return program.map_supersteps(lambda step: replace(step, copies=()) if step.name == "hand on spikes" else step)
+
+    on = load_machine("tiny")  # type: ignore[assignment]
+    findings = {finding.name: finding for finding in check_program(small, full, on, build)}
+    assert not findings["rules"].passed
+    assert findings["rules"].text.startswith("in full length and batch: ")
+
+
+def test_a_constant_is_not_written() -> None:
+    def add(acc: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+        acc += x
+
+    k = Kernel("own", machine())
+    x, acc = k.input(k.variable("x", 16)), k.constant("acc", np.zeros(16, np.float32))
+    columns = {"start": np.arange(4) * 4, "stop": np.arange(4) * 4 + 4}
+    own = codelet(add, ("acc", "update"), ("x", "read"))
+    with pytest.raises(KernelError, match=r"line \d+: codelet 'Own' writes 'acc', which is a constant: declare a var"):
+        k.vertices(own, tiles=np.arange(4), operands={"acc": acc, "x": x}, columns=columns)
+    with pytest.raises(KernelError, match=r"line \d+: .*writes 'acc', which is a constant"):
+        k.copy(x, to=acc)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_undefined_memory_that_loses_no_comparison_is_found(dtype: str) -> None:
+    """A frame that is left unwritten, and a maximum over it: NaN and small integers would lose."""
+
+    def framed(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+        y[1:-1] = x[1:-1]
+
+    def highest(z: np.ndarray, y: np.ndarray, _start: int, _stop: int) -> None:
+        best = 0
+        for value in y:
+            if value > best:
+                best = value
+        z[:] = best
+
+    def build(on: MimdMachine) -> Program:
+        k = Kernel("own", on)
+        x, y, z = k.input(k.variable("x", 16, dtype)), k.variable("y", 16, dtype), k.variable("z", 16, dtype)
+        k.output(z)
+        columns = {"start": np.arange(4) * 4, "stop": np.arange(4) * 4 + 4}
+        first = codelet(framed, ("y", "write"), ("x", "read"))
+        k.vertices(first, tiles=np.arange(4), operands={"y": y, "x": x}, columns=columns)
+        second = replace(codelet(highest, ("z", "write"), ("y", "read")), name="Highest")
+        k.vertices(second, tiles=np.arange(4), operands={"z": z, "y": y}, columns=columns)
+        return k.program()
+
+    def reference(x: np.ndarray) -> np.ndarray:
+        return np.repeat(np.maximum(x.reshape(4, 4)[:, 1:-1].max(axis=1), 0), 4)
+
+    inputs = (lambda rng: {"x": rng.integers(0, 100, 16)}) if dtype == "int32" else None
+    found = check_kernel(build, machine(), reference=reference, inputs=inputs)
+    assert not found.passed
+    assert "Highest" in str(found)
+
+
+def test_turns_that_are_counted_too_few_do_not_cover_the_work() -> None:
+    def copied(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+        y[:] = x
+
+    cost = WorkerBundles(fixed=1, terms=(Term(extents=("turns",), bundles=1.0),), kind="assumed", source="a test")
+    right = checked(copied, cost=cost, length=4096, count=lambda y, *_: {"turns": y.size})
+    assert right.passed, right
+    wrong = checked(copied, cost=cost, length=4096, count=lambda *_: {"turns": 0})
+    assert "loads 4,096 and stores 4,096 bytes for a cost of 1 bundles" in str(wrong)
+
+
+def test_vertices_have_no_memory_beside_their_fields() -> None:
+    def summed(y: np.ndarray, x: np.ndarray, _start: int, _stop: int, held: np.ndarray) -> None:
+        held += x.sum()
+        y[:] = held
+
+    def reference(x: np.ndarray) -> np.ndarray:
+        return np.repeat(np.cumsum(x.reshape(4, 4).sum(axis=1)), 4)
+
+    found = checked(summed, reference, constants={"held": np.zeros(1, np.float32)})
+    assert not found.passed
+    state = [0.0]
+
+    def hidden(y: np.ndarray, x: np.ndarray, start: int, _stop: int) -> None:
+        state[0] = state[0] * (start > 0) + float(x.sum())
+        y[:] = state[0]
+
+    assert not checked(hidden, reference).passed  # vertices run in another order too
+    with pytest.raises(DescriptionError, match="constant 'held' is a ndarray; constants are numbers or small arrays"):
+        checked(summed, reference, constants={"held": np.zeros(1000, np.float32)})
+
+
+def test_draws_are_large_negative_and_unequal_too() -> None:
+    def six(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+        y[:] = np.maximum(x, 0)
+
+    def highest(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+        y[:] = max(-1.0, float(x.max()))
+
+    assert not checked(six, lambda x: np.clip(x, 0, 6)).passed
+    assert not checked(highest, lambda x: np.repeat(x.reshape(4, 4).max(axis=1), 4)).passed
+
+
+def test_inputs_that_never_change_are_said() -> None:
+    def copied(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+        y[:] = x
+
+    found = checked(copied, inputs=lambda _: {"x": np.ones(16, np.float32)})
+    assert "inputs(rng) gives the same every time" in str(found)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_numbers_that_their_bytes_cannot_hold_are_found(size: int) -> None:
+    def build(on: MimdMachine) -> Program:
+        k = Kernel("own", on)
+        x, y = k.input(k.variable("x", 16, "int32")), k.output(k.variable("y", 16, "int32"))
+        k.copy(x, to=y)
+        program = k.program()
+        short = {name: replace(held, stored_bytes=size) for name, held in program.variables.items()}
+        return replace(program, variables=short)
+
+    found = check_kernel(build, machine(), reference=lambda x: x, inputs=whole)
+    assert f"which the {size} bytes it is stored in cannot" in str(found)
+
+
+def test_sizes_that_cannot_be_are_refused() -> None:
+    k = Kernel("own", machine())
+    held: Variable = k.variable("x", 16)
+    with pytest.raises(ValueError, match="stored_bytes 1 for float32; a half takes 2"):
+        replace(held, stored_bytes=1)
+    with pytest.raises(MappingError, match="code_bytes -5 must not be negative"):
+        codelet(lambda *_: None, ("x", "read"), code_bytes=-5)
+
+
+@pytest.mark.parametrize("cycles", [np.nan, np.inf, -5.0])
+def test_formulas_that_give_no_cycles_are_refused(cycles: float) -> None:
+    def copied(y: np.ndarray, x: np.ndarray, _start: int, _stop: int) -> None:
+        y[:] = x
+
+    def formula(extents: dict[str, np.ndarray], *_: int) -> np.ndarray:
+        return 0 * extents["n"] + cycles
+
+    cost = TileFormula(cycles=formula, kind="assumed", source="a test")
+    found = checked(copied, cost=cost, extents={"n": Size("x")})
+    assert "codelet 'Own': its cost formula gives" in str(found)
+
+
+def test_a_tolerance_that_allows_everything_is_refused() -> None:
+    with pytest.raises(DescriptionError, match="tolerance = inf must be a number from 0 to below 1"):
+        check_kernel(lambda on: Kernel("own", on).program(), machine(), reference=lambda: 0, tolerance=np.inf)
+
+
+def test_copies_within_a_tile_are_named() -> None:
+    def build(on: MimdMachine) -> Program:
+        k = Kernel("own", on)
+        x, y = k.input(k.variable("x", 4096)), k.output(k.variable("y", 4096))
+        k.move("move", x, y)
+        return k.program()
+
+    found = check_kernel(build, machine(), reference=lambda x: x)
+    assert "copies of 16.0 KiB within tiles are taken to cost nothing" in str(found)
