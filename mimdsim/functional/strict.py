@@ -26,6 +26,7 @@ from mimdsim.program.rows import boxes_of, describe_box
 
 INTEGER_POISON = -(2**30)  # as an index it leaves every array, also counted from the end
 OTHER = {"f": 0.71875, "b": True}  # what else undefined memory may hold; integers: 1, flags: the same, which tells none
+FOREIGN = {2: 2.0**14, 4: 2.0**60, 8: 2.0**60}  # by bytes of a float, large and exact: what nobody computes with
 
 Index = tuple[slice, ...]
 Commit = tuple[np.ndarray, Index, np.ndarray]
@@ -226,11 +227,11 @@ class _Table:
         What lies undefined in the slices themselves may be handed on: whether it matters is seen where it is used.
         """
         results = []
-        for foreign in (2.0**60, -(2.0**60)):
+        for sign in (1, -1):
             for operand in self.operands:
                 memory = self.memory[operand.key]
                 if memory.dtype.kind == "f":
-                    memory[...] = foreign
+                    memory[...] = sign * FOREIGN[memory.dtype.itemsize]
                     if operand.field.access == "write":
                         memory[operand.slices[vertex]] = np.nan
             self._load(vertex, real)
