@@ -69,7 +69,8 @@ def check_command(
     """Check a mapping: rules, memory, and every value against the graph's meaning.
 
     A WORKLOAD that ends in .py is a kernel: a file with build(machine) and a numpy reference that its values are held
-    against. With --references, arguments are files of published figures (default: references/ of the project).
+    against. With --references, arguments are tables of published figures, by path or by name (default: those that
+    come with mimdsim).
     """
     if references:
         code = _check_references(_reference_files(workload, machine, files), data, page, as_json)
@@ -142,9 +143,11 @@ def _check_kernel(
 
 
 def _reference_files(workload: str, machine: str, files: tuple[Path, ...]) -> tuple[Path, ...]:
-    """The positional arguments of `check --references` are files; the two defaults mean none was given."""
-    named = [Path(text) for text, default in ((workload, "digits"), (machine, "bow")) if text != default]
-    return (*named, *files)
+    """The positional arguments of `check --references` are tables; the two defaults mean none was given."""
+    from mimdsim.check.references import find_table
+
+    named = [text for text, default in ((workload, "digits"), (machine, "bow")) if text != default]
+    return tuple(map(find_table, (*named, *map(str, files))))
 
 
 def _check_references(files: tuple[Path, ...], data: Path | None, page: Path | None, as_json: bool) -> int:

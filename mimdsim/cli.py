@@ -14,13 +14,14 @@ import click
 
 from mimdsim import __version__
 from mimdsim.base.console import RAISE, say, told_as_ours
-from mimdsim.base.errors import DescriptionError, MimdsimError, cannot_write, of_the_machine
+from mimdsim.base.errors import DescriptionError, MimdsimError, cannot_write, of_the_machine, shortened
 from mimdsim.base.progress import Bars
 from mimdsim.checking import SET, WORKLOAD, check_command, explain_command
 from mimdsim.conversion import export_command, import_command
 
 if TYPE_CHECKING:
     from mimdsim.machine import GpuMachine, MimdMachine
+    from mimdsim.workload import Workload
 
 FOLDER = "Folder to write (default reports/WORKLOAD-{}, with --set a digest of it behind)."
 
@@ -93,7 +94,7 @@ def _give_up_output() -> None:
 def main() -> None:
     """What-if laboratory for processors of many independent tiles.
 
-    WORKLOAD is a name in workloads/ or a TOML file; MACHINE a name in models/ or a TOML file.
+    WORKLOAD and MACHINE are names that `mimdsim list` shows, or TOML files.
     """
 
 
@@ -301,18 +302,28 @@ def report(profile: Path, out: Path | None) -> None:
     say(f"\nReport: {folder / 'report.html'}")
 
 
-@main.command("list", short_help="Name the workloads and machines that ship with the project.")
+@main.command("list", short_help="Name the workloads and machines that there are.")
 def list_everything() -> None:
-    """Name the workloads and machines that ship with the project."""
-    from mimdsim.machine import list_machines, load_machine
-    from mimdsim.workload import list_workloads, load_workload
+    """Name the workloads and machines that there are, and the files of those that do not come with mimdsim."""
+    from mimdsim.base.places import where_from
+    from mimdsim.machine import find_machine, list_machines, load_machine
+    from mimdsim.workload import find_workload, list_workloads, load_workload
 
     say("workloads")
     for name in list_workloads():
-        say(f"  {name:<22} {load_workload(name).title}")
+        say(_listed(name, load_workload, where_from("workloads", find_workload(name))))
     say("machines")
     for name in list_machines():
-        say(f"  {name:<22} {load_machine(name).title}")
+        say(_listed(name, load_machine, where_from("models", find_machine(name))))
+
+
+def _listed(name: str, load: Callable[[str], Workload | MimdMachine | GpuMachine], file: str) -> str:
+    """A line of `list`; a folder called models may hold what is no machine, which is said and hides nothing else."""
+    try:
+        title = load(name).title
+    except MimdsimError as problem:
+        title = f"cannot be read: {shortened(' '.join(str(problem).split()), 160)}"
+    return f"  {name:<22} {title}" + (f"  [{file}]" if file else "")
 
 
 if __name__ == "__main__":

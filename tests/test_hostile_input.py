@@ -20,11 +20,10 @@ from mimdsim.cli import main
 from mimdsim.machine import load_machine
 from mimdsim.report.columns import csv_text
 from mimdsim.sweep import parse_changes
-from mimdsim.workload import load_workload
-from mimdsim.workload.describe import workloads_folder
+from mimdsim.workload import find_workload, load_workload
 
 ROOT = Path(__file__).resolve().parents[1]
-DIGITS = (workloads_folder() / "digits.toml").read_text()
+DIGITS = find_workload("digits").read_text()
 SECONDS = 5.0  # for what takes 10 ms on a free processor
 
 

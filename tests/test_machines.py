@@ -192,7 +192,7 @@ def test_a_number_without_source_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_machine_is_refused_with_a_suggestion(tmp_path: Path) -> None:
-    with pytest.raises(DescriptionError, match=r"no such machine in models/; did you mean 'mk2'\?"):
+    with pytest.raises(DescriptionError, match=r"no such machine in .*models/ \(package\); did you mean 'mk2'\?"):
         load_machine("mk3x2")
     with pytest.raises(DescriptionError, match=r"known: .*bow.*tiny"):
         load_machine("zzzzzz")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from mimdsim.base.places import files_of
 from mimdsim.base.schema import Section, build, read_toml
 from mimdsim.check.references import Row
 
@@ -65,7 +66,7 @@ class Notes(Section):
 
 
 def load_notes(path: Path | None = None) -> Notes:
-    """The notes of `path`, by default those of the project; raises DescriptionError with every problem."""
-    path = path or Path(__file__).resolve().parents[2] / "references" / "disagreements.toml"
+    """The notes of `path`, by default `references/disagreements.toml`; raises DescriptionError with every problem."""
+    path = path or files_of("references")["disagreements.toml"]
     given, text = read_toml(path)
     return build(Notes, given, where=path.name, text=text)

@@ -9,13 +9,15 @@ import contextlib
 import csv
 import io
 import math
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mimdsim.base.errors import DataFileError, MimdsimError, shortened
+from mimdsim.base.errors import DataFileError, MimdsimError, shortened, suggest
 from mimdsim.base.files import dump_json, parse_json, read_bounded_text
+from mimdsim.base.places import files_of, looked_in, own_folder
 from mimdsim.check.published_runs import golden_rows, training_step_rows
 from mimdsim.check.sparse_products import COLUMNS as SPARSE_COLUMNS
 from mimdsim.check.sparse_products import sparse_product_rows
@@ -27,6 +29,7 @@ from mimdsim.gpu.snn_references import predict_snn_row
 
 MAX_REFERENCE_BYTES = 32 << 20
 MAX_COLUMNS = 200
+TABLES = (".csv", ".json")
 Progress = Callable[[str, int, int], None]
 Given = dict[str, str]
 
@@ -74,9 +77,24 @@ class Row:
 
 
 def default_files() -> tuple[Path, ...]:
-    """The tables that the project carries."""
-    folder = Path(__file__).resolve().parents[2] / "references"
-    return tuple(sorted([*folder.glob("*.csv"), *folder.glob("*.json")]))
+    """The tables that come with the package, or in their place those of the same name of the user."""
+    own = (path.name for path in own_folder("references").iterdir() if path.suffix in TABLES)
+    found = files_of("references", "")
+    return tuple(found[name] for name in sorted(own))
+
+
+def find_table(name: str) -> Path:
+    """A table given by path, or by the name of its file where it lies in a folder of references (`base/places.py`).
+
+    Raises DataFileError that names all places where it was looked for.
+    """
+    if "/" in name or os.path.exists(name):
+        return Path(name)
+    known = files_of("references", "")
+    if name not in known:
+        tables = (file for file in known if file.endswith(TABLES))
+        raise DataFileError(name, f"no such file here nor in {looked_in('references')}{suggest(name, tables)}")
+    return known[name]
 
 
 def check_files(files: tuple[Path, ...], data: Path | None, progress: Progress) -> list[Row]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
-from mimdsim.base.errors import DescriptionError, shortened, suggest
+from mimdsim.base.errors import DescriptionError, shortened
+from mimdsim.base.places import find_description, names_of
 from mimdsim.base.schema import build, read_toml
 from mimdsim.base.units import show_quantity
 from mimdsim.machine.gpu import GpuMachine
@@ -16,24 +16,14 @@ from mimdsim.machine.plausible import PARTS, implausible, larger_parts
 KINDS: dict[str, type[MimdMachine] | type[GpuMachine]] = {"mimd": MimdMachine, "gpu": GpuMachine}
 
 
-def models_folder() -> Path:
-    """`models/` of the checkout, or of $MIMDSIM_HOME when that is set."""
-    home = os.environ.get("MIMDSIM_HOME")
-    return (Path(home) if home else Path(__file__).resolve().parents[2]) / "models"
-
-
 def list_machines() -> tuple[str, ...]:
-    """The names of the machines that ship with the project, sorted."""
-    return tuple(sorted(path.stem for path in models_folder().glob("*.toml")))
+    """The names of all machines, sorted: those of the package, of MIMDSIM_HOME and of the working folder."""
+    return names_of("models")
 
 
 def find_machine(name: str) -> Path:
-    """The file of a machine given by name ('bow') or by path ('mine/chip.toml')."""
-    if name.endswith(".toml") or "/" in name:
-        return Path(name)
-    if name not in list_machines():
-        raise DescriptionError(f"machine '{name}'", [f"no such machine in models/{suggest(name, list_machines())}"])
-    return models_folder() / f"{name}.toml"
+    """The file of a machine given by name ('bow', `base/places.py` says where it is looked for) or by path."""
+    return find_description("models", "machine", name)
 
 
 def load_machine(name: str, changes: dict[str, Any] | None = None) -> MimdMachine | GpuMachine:

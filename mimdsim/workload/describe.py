@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from mimdsim.base.errors import DescriptionError, MappingError, shortened, suggest
+from mimdsim.base.errors import DescriptionError, MappingError, shortened
 from mimdsim.base.names import Name, PathText, possible_path
+from mimdsim.base.places import find_description, names_of
 from mimdsim.base.schema import Section, build, read_toml
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import list_machines
@@ -226,27 +226,16 @@ def capacity_by_activity(activity: float, neurons: int) -> int:
     return max(2 * int(activity * neurons / 2), 2)
 
 
-def workloads_folder() -> Path:
-    """`workloads/` of the checkout, or of $MIMDSIM_HOME when that is set."""
-    home = os.environ.get("MIMDSIM_HOME")
-    return (Path(home) if home else Path(__file__).resolve().parents[2]) / "workloads"
-
-
 def list_workloads() -> tuple[str, ...]:
-    """The names of the workloads that ship with the project, sorted."""
-    return tuple(sorted(path.stem for path in workloads_folder().glob("*.toml")))
+    """The names of all workloads, sorted: those of the package, of MIMDSIM_HOME and of the working folder."""
+    return names_of("workloads")
 
 
 def find_workload(name: str) -> Path:
-    """The file of a workload given by name ('digits') or by path ('mine/net.toml')."""
-    if name.endswith(".toml") or "/" in name:
-        return Path(name)
-    if name not in list_workloads():
-        known = list_workloads()
-        if name in list_machines():
-            raise DescriptionError(f"workload '{name}'", ["is a machine; the workload comes first: digits " + name])
-        raise DescriptionError(f"workload '{name}'", [f"no such workload in workloads/{suggest(name, known)}"])
-    return workloads_folder() / f"{name}.toml"
+    """The file of a workload given by name ('digits', `base/places.py` says where it is looked for) or by path."""
+    if name in list_machines() and name not in list_workloads():
+        raise DescriptionError(f"workload '{name}'", ["is a machine; the workload comes first: digits " + name])
+    return find_description("workloads", "workload", name)
 
 
 def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:

@@ -19,12 +19,10 @@ from hostile.trees import as_json, changed_lines, changed_tree, pick
 from mimdsim.base.schema import Section
 from mimdsim.base.units import UNITS
 from mimdsim.check.references import check_files
-from mimdsim.machine import load_machine
-from mimdsim.machine.load import models_folder
+from mimdsim.machine import find_machine, load_machine
 from mimdsim.profile import load_profile, save_profile
 from mimdsim.run import simulate
-from mimdsim.workload import load_workload, network_of
-from mimdsim.workload.describe import workloads_folder
+from mimdsim.workload import find_workload, load_workload, network_of
 
 SMALL = {
     **{"data.train_samples": 32, "data.test_samples": 16, "data.timesteps": 4, "data.grid": 8},
@@ -90,7 +88,7 @@ class Described(Format):
 
 class WorkloadFile(Described):
     name = "workload"
-    source = workloads_folder() / "digits.toml"
+    source = find_workload("digits")
 
     def read(self, path: Path) -> Any:
         workload = load_workload(str(path))
@@ -100,7 +98,7 @@ class WorkloadFile(Described):
 
 class MachineFile(Described):
     name = "machine"
-    source = models_folder() / "bow.toml"
+    source = find_machine("bow")
 
     def read(self, path: Path) -> Any:
         return given_of(load_machine(str(path)))

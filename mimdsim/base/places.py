@@ -1,0 +1,75 @@
+"""Where machines, workloads and tables of published figures are found: one order for all three.
+
+A file in the working folder's `models/`, `workloads/` or `references/` comes first, then one of the same folders in
+MIMDSIM_HOME, then the package's own: the top-level folders of the checkout, which the build puts into the wheel.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from mimdsim.base.errors import PACKAGE, DescriptionError, suggest
+
+Kind = Literal["models", "workloads", "references"]
+HOME = "MIMDSIM_HOME"
+IN_WHEEL = PACKAGE / "shipped"  # only there; an editable installation reads the checkout
+
+
+def own_folder(kind: Kind) -> Path:
+    """The folder of `kind` that comes with the package."""
+    return (IN_WHEEL if IN_WHEEL.is_dir() else PACKAGE.parent) / kind
+
+
+def places(kind: Kind) -> dict[Path, str]:
+    """The folders that are looked in for `kind`, first wins, with what each is; the package's own is the last.
+
+    Raises DescriptionError where MIMDSIM_HOME is no folder: what was meant would be passed over in silence.
+    """
+    own = own_folder(kind)
+    given = {Path(kind): "working folder"}
+    if home := os.environ.get(HOME):
+        if not Path(home).is_dir():
+            raise DescriptionError(HOME, [f"no such folder: {home}; set it to one that holds models/, or unset it"])
+        given[Path(home) / kind] = HOME
+    others = {folder: what for folder, what in given.items() if not (folder.is_dir() and folder.samefile(own))}
+    return others | {own: "package"}
+
+
+def files_of(kind: Kind, suffix: str = ".toml") -> dict[str, Path]:
+    """Every file of `kind` by its name, sorted; of several that are called the same, the one of the first place."""
+    found: dict[str, Path] = {}
+    for folder in reversed(places(kind)):
+        found |= {path.name: path for path in folder.glob(f"*{suffix}") if path.is_file()}
+    return dict(sorted(found.items()))
+
+
+def names_of(kind: Kind) -> tuple[str, ...]:
+    """The names of all descriptions of `kind`, sorted: of their files, without .toml."""
+    return tuple(sorted(file.removesuffix(".toml") for file in files_of(kind)))
+
+
+def find_description(kind: Kind, what: str, name: str) -> Path:
+    """The file of a description given by name ('bow') or by path ('mine/chip.toml').
+
+    what: 'machine' or 'workload', for the DescriptionError that names all places where a name was looked for.
+    """
+    if name.endswith(".toml") or "/" in name:
+        return Path(name)
+    found = files_of(kind).get(f"{name}.toml")
+    if found is None:
+        problem = f"no such {what} in {looked_in(kind)}{suggest(name, names_of(kind))}"
+        raise DescriptionError(f"{what} '{name}'", [problem])
+    return found
+
+
+def looked_in(kind: Kind) -> str:
+    """'models/ (working folder) or /usr/.../models/ (package)': all places, for a message."""
+    *others, last = (f"{folder}/ ({what})" for folder, what in places(kind).items())
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def where_from(kind: Kind, path: Path) -> str:
+    """The path where a file is not the package's own, else nothing."""
+    return "" if path.parent == own_folder(kind) else str(path)
