@@ -20,7 +20,7 @@ from mimdsim.machine import GpuMachine, MimdMachine
 from mimdsim.profile import save_profile
 from mimdsim.program import Program
 from mimdsim.run.made import Run
-from mimdsim.run.walk import Progress, silent, simulate
+from mimdsim.run.walk import Progress, silent
 from mimdsim.sweep.points import load_gpu, load_line_up, load_tiled, points_of, split_changes
 from mimdsim.workload import Workload, load_workload
 from mimdsim.workload.interchange.trained_file import write_trained
@@ -51,6 +51,8 @@ def run(
     """
     if resume and checkpoint is None:
         raise DescriptionError("resume", ["needs a file to go on from: give it as checkpoint (--checkpoint FILE)"])
+    from mimdsim.run import simulate
+
     for_workload, for_machine = split_changes(dict(changes or {}))
     wanted, tiled = _loaded(workload, for_workload), load_tiled(machine, for_machine)
     beside = tuple(load_gpu(gpu) for gpu in gpus)
@@ -75,6 +77,8 @@ def compare(
 ) -> Run:
     """Tiled machines and GPUs on the same training step: the first tiled machine is trained on, the others are timed
     with its spikes. `report` as in `run`."""
+    from mimdsim.run import simulate
+
     for_workload, for_machine = split_changes(dict(changes or {}))
     wanted, (tiled, gpus) = _loaded(workload, for_workload), load_line_up(machines, for_machine)
     made = simulate(wanted, tiled[0], gpus, beside=tiled[1:], progress=progress, changes=for_workload | for_machine)
