@@ -1,7 +1,68 @@
 """mimdsim: what-if laboratory for processors of many independent tiles.
 
-Import from the floors directly (`mimdsim.machine`, `mimdsim.program`, ...); this module imports nothing, so that
-`mimdsim --help` answers at once. ARCHITECTURE.md shows the floors.
+    import mimdsim
+    made = mimdsim.run("digits", "bow")
+
+The names below are imported when they are first used, so that importing this module and `mimdsim --help` take no time.
+docs/api.md shows them; everything else is imported from its package (`mimdsim.kernels`, `mimdsim.program`, ...).
 """
 
-__version__ = "0.1.0"
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from mimdsim.base.version import __version__
+
+if TYPE_CHECKING:
+    from mimdsim.api import check, compare, run, sweep
+    from mimdsim.check import check_kernel
+    from mimdsim.functional import Executor
+    from mimdsim.kernels import Kernel
+    from mimdsim.machine import list_machines, load_machine
+    from mimdsim.profile import load_profile
+    from mimdsim.timing import explain
+    from mimdsim.workload import list_workloads, load_workload
+
+__all__ = [
+    "Executor",
+    "Kernel",
+    "__version__",
+    "check",
+    "check_kernel",
+    "compare",
+    "explain",
+    "list_machines",
+    "list_workloads",
+    "load_machine",
+    "load_profile",
+    "load_workload",
+    "run",
+    "sweep",
+]
+
+_CALLED = ("check", "run", "sweep")  # packages that are functions too
+_HOMES = {
+    **dict.fromkeys(("list_machines", "load_machine"), "machine"),
+    **dict.fromkeys(("list_workloads", "load_workload"), "workload"),
+    "Executor": "functional",
+    "Kernel": "kernels",
+    "check_kernel": "check",
+    "compare": "api",
+    "explain": "timing",
+    "load_profile": "profile",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _CALLED:
+        return importlib.import_module(f"mimdsim.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mimdsim' has no attribute '{name}'; it has {', '.join(__all__)}")
+    found = getattr(importlib.import_module(f"mimdsim.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

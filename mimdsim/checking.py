@@ -13,7 +13,7 @@ from mimdsim.base.progress import Bars
 
 if TYPE_CHECKING:
     from mimdsim.machine import MimdMachine
-    from mimdsim.profile import Finding, TiledProfile
+    from mimdsim.profile import TiledProfile
     from mimdsim.program import Program, RecordedActivity
 
 OUT_OF_TOLERANCE = 3
@@ -79,67 +79,34 @@ def check_command(
         raise DescriptionError("check", [f"--page {page} is for --references; add it"])
     if files:
         raise DescriptionError("check", [f"unexpected arguments {[str(name) for name in files]} without --references"])
-    from mimdsim.sweep import load_tiled, parse_changes
+    from mimdsim import api
+    from mimdsim.base.files import folders_to_write
+    from mimdsim.sweep import parse_changes
 
     for_workload, for_machine = parse_changes(changes)
-    chosen = load_tiled(machine, for_machine)
-    if workload.endswith(".py"):
-        if program is not None:
-            raise DescriptionError("check", [f"--program {program} changes a compiled workload, not a kernel"])
-        _no_workload_changes(for_workload)
-        findings = _check_kernel(Path(workload), chosen, reference, out, strict=strict)
-        heading = ""
-    else:
-        if out is not None:
-            raise DescriptionError("check", [f"--out {out} is for the report of a kernel; a workload's: mimdsim run"])
-        from mimdsim.check.program import check_program, load_build, shrunk
-        from mimdsim.workload import load_workload
-
-        build = load_build(program) if program else None
-        whole = load_workload(workload, for_workload)
-        small = shrunk(workload, for_workload, timesteps, batch)
-        findings = tuple(check_program(small, whole, chosen, build, strict=strict))
-        heading = f"at {small.data.timesteps} timesteps and batch {small.training.batch}; memory in full\n"
+    with folders_to_write(*((out,) if out else ())), Bars() as bars:
+        found = api.check(
+            *(workload, machine),
+            program=program,
+            changes=for_workload | for_machine,
+            strict=strict,
+            timesteps=timesteps,
+            batch=batch,
+            reference=reference,
+            report=out,
+            progress=bars.show,
+        )
     if as_json:
         import dataclasses
 
         from mimdsim.base.files import dump_json
 
-        say(dump_json([dataclasses.asdict(finding) for finding in findings]), nl=False)
+        say(dump_json([dataclasses.asdict(finding) for finding in found.findings]), nl=False)
     else:
-        say(heading, nl=False)
-        for finding in findings:
-            say(f"{'ok  ' if finding.passed else 'FAIL'}  {finding.name}: {finding.text}")
+        say(str(found))
         if out is not None:
             say(f"\nReport: {out / 'report.html'}")
-    context.exit(0 if all(finding.passed for finding in findings) else 1)
-
-
-def _no_workload_changes(changes: dict[str, Any]) -> None:
-    if changes:
-        raise DescriptionError("--set", [f"{key}: a kernel has fields of its machine only" for key in changes])
-
-
-def _check_kernel(
-    path: Path, machine: MimdMachine, reference: str, out: Path | None, *, strict: bool
-) -> tuple[Finding, ...]:
-    from mimdsim.base.files import folders_to_write
-    from mimdsim.base.whole import replaced
-    from mimdsim.check.kernel_file import load_kernel, profile_of
-    from mimdsim.profile import save_profile
-    from mimdsim.report import report_files, write_report
-
-    if out is not None and (out / "weights.safetensors").exists():
-        raise DescriptionError("check", [f"--out {out} holds the weights and report of a run; choose another folder"])
-    kernel = load_kernel(path, reference)
-    with folders_to_write(*((out,) if out else ())), Bars() as bars:
-        result = kernel.check(machine, strict=strict)
-        if out is not None:
-            profile = profile_of(kernel, result)
-            with replaced(out, ("profile.json", *report_files())) as draft:
-                save_profile(draft / "profile.json", profile)
-                write_report(profile, draft, bars.show)
-    return result.findings
+    context.exit(0 if found.passed else 1)
 
 
 def _reference_files(workload: str, machine: str, files: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -193,13 +160,14 @@ def explain_command(
 
     SUPERSTEP is a name or a number; without it, all are listed with their cycles, the slowest first.
     """
+    from mimdsim.api import no_workload_changes
     from mimdsim.sweep import load_tiled, parse_changes
     from mimdsim.timing import explain
 
     for_workload, for_machine = parse_changes(changes)
     chosen = load_tiled(machine, for_machine)
     if workload.endswith(".py"):
-        _no_workload_changes(for_workload)
+        no_workload_changes(for_workload)
         program, activity, tiled = _timed_kernel(Path(workload), chosen)
     else:
         program, activity, tiled = _timed_workload(workload, for_workload, chosen, timesteps, batch)

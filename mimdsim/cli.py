@@ -12,21 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mimdsim import __version__
 from mimdsim.base.console import RAISE, say, told_as_ours
-from mimdsim.base.errors import DescriptionError, MimdsimError, cannot_write, of_the_machine, shortened
+from mimdsim.base.errors import MimdsimError, cannot_write, of_the_machine, shortened
 from mimdsim.base.progress import Bars
+from mimdsim.base.version import __version__
 from mimdsim.checking import SET, WORKLOAD, check_command, explain_command
 from mimdsim.conversion import export_command, import_command
 
 if TYPE_CHECKING:
     from mimdsim.machine import GpuMachine, MimdMachine
+    from mimdsim.run import Run
     from mimdsim.workload import Workload
 
 FOLDER = "Folder to write (default reports/WORKLOAD-{}, with --set a digest of it behind)."
 
-
-OF_A_RUN = ("profile.json", "weights.safetensors")  # beside the report
 OUR_FAILURE = 4
 
 
@@ -124,16 +123,16 @@ def run(
     changes: tuple[str, ...],
 ) -> None:
     """Train WORKLOAD on the tiles of MACHINE, profile it, and write a report."""
-    if resume and checkpoint is None:
-        raise DescriptionError("--resume", ["needs a file to go on from: add  --checkpoint FILE"])
-    from mimdsim.sweep import load_gpu, load_tiled, parse_changes
-    from mimdsim.workload import find_workload
+    from mimdsim import api
+    from mimdsim.sweep import load_tiled
 
-    find_workload(workload)  # a machine given first is told so
-    changed = parse_changes(changes)
-    tiled = load_tiled(machine, changed[1])
-    beside = tuple(load_gpu(gpu) for gpu in gpus if gpu != "none")
-    _run(workload, (tiled,), beside, out, changed, dump=dump, checkpoint=checkpoint, resume=resume)
+    def made(**given: Any) -> Run:
+        beside = tuple(gpu for gpu in gpus if gpu != "none")
+        return api.run(workload, machine, gpus=beside, dump=dump, checkpoint=checkpoint, resume=resume, **given)
+
+    changed, name = _named(workload, changes)
+    folder = out or _folder(name, load_tiled(machine).name, changed)
+    _run(made, folder, changed, dump, checkpoint)
 
 
 @main.command(short_help="Tiled machines and GPUs on the same training graph.")
@@ -147,48 +146,46 @@ def compare(workload: str, machines: tuple[str, ...], out: Path | None, changes:
     The first tiled machine is the reference: WORKLOAD is trained on it, the others are timed with its spikes. One
     machine alone is compared with a100.
     """
-    from mimdsim.sweep import load_line_up, parse_changes
-    from mimdsim.workload import find_workload
+    from mimdsim import api
 
-    find_workload(workload)
     chosen = machines or ("bow", "a100", "h100")
     if len(chosen) == 1:
         chosen = (*chosen, "a100")
-    changed = parse_changes(changes)
-    tiled, gpus = load_line_up(chosen, changed[1])
-    _run(workload, tiled, gpus, out, changed, kind="compared")
+    changed, name = _named(workload, changes)
+    _run(lambda **given: api.compare(workload, chosen, **given), out or _folder(name, "compared", changed), changed)
+
+
+def _named(workload: str, changes: tuple[str, ...]) -> tuple[dict[str, Any], str]:
+    """All changes, and the name of the workload."""
+    from mimdsim.sweep import parse_changes
+    from mimdsim.workload import find_workload, load_workload
+
+    find_workload(workload)  # a machine given first is told so
+    for_workload, for_machine = parse_changes(changes)
+    return for_workload | for_machine, load_workload(workload, for_workload).name
+
+
+def _folder(workload: str, kind: str, changes: dict[str, Any]) -> Path:
+    from mimdsim.base.files import changes_mark
+
+    return Path("reports") / f"{workload}-{kind}{changes_mark(changes)}"
 
 
 def _run(
-    workload_name: str,
-    tiled: tuple[MimdMachine, ...],
-    gpus: tuple[GpuMachine, ...],
-    out: Path | None,
-    changed: tuple[dict[str, Any], dict[str, Any]],
-    kind: str = "",
-    **options: Any,
+    make: Callable[..., Run],
+    folder: Path,
+    changes: dict[str, Any],
+    dump: Path | None = None,
+    checkpoint: Path | None = None,
 ) -> None:
-    """changed: fields of workload and machine; kind: the folder's name behind the workload's, where it is not the
-    machine's; options: those of `simulate`."""
-    from mimdsim.base.files import changes_mark, folders_to_write
-    from mimdsim.base.whole import replaced
-    from mimdsim.profile import save_profile
-    from mimdsim.report import report_files, summary_lines, write_report
-    from mimdsim.run import simulate
-    from mimdsim.workload import load_workload
-    from mimdsim.workload.interchange.trained_file import write_trained
+    """What `make` makes, written to `folder` and shown."""
+    from mimdsim.base.files import folders_to_write
+    from mimdsim.report import summary_lines
 
-    workload, changes = load_workload(workload_name, changed[0]), changed[0] | changed[1]
-    folder = out or Path("reports") / f"{workload.name}-{kind or tiled[0].name}{changes_mark(changes)}"
-    checkpoint: Path | None = options.get("checkpoint")
-    needed = (folder, options.get("dump"), checkpoint and checkpoint.parent)
+    needed = (folder, dump, checkpoint and checkpoint.parent)
     with _says_how_to_go_on(lambda: _kept(checkpoint)), folders_to_write(*filter(None, needed)), Bars() as bars:
-        made = simulate(workload, tiled[0], gpus, beside=tiled[1:], progress=bars.show, changes=changes, **options)
-        with replaced(folder, (*OF_A_RUN, *report_files())) as draft:
-            save_profile(draft / "profile.json", made.profile)
-            write_trained(draft / "weights.safetensors", made.log.weights, workload)
-            write_report(made.profile, draft, bars.show)
-    for line in summary_lines(made.profile):
+        found = make(changes=changes, report=folder, progress=bars.show)
+    for line in summary_lines(found.profile):
         say(line)
     say(f"\nReport: {folder / 'report.html'}")
 

@@ -18,6 +18,7 @@ import numpy as np
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.base.rng import stream
 from mimdsim.base.units import show_bytes
+from mimdsim.check.findings import Checked
 from mimdsim.check.formats import misfit
 from mimdsim.check.kernel_values import RELATIVE_TOLERANCE, draw_inputs, expected_outputs, first_wrong
 from mimdsim.check.program import Finding, memory_finding, rules_finding, with_missing_exchanges
@@ -38,21 +39,14 @@ Reference = Callable[..., Any]
 Inputs = Callable[[np.random.Generator], dict[str, Any]]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class KernelResult:
-    """What a check found: str() is a line for each finding. program, activity: None where there is none to time; tiled:
-    the profile of one run, None where the program breaks a rule or could not be run."""
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class KernelResult(Checked):
+    """What a check of a kernel found. program, activity: None where there is none to time; tiled: the profile of one
+    run, None where the program breaks a rule or could not be run."""
 
-    machine: MimdMachine
-    findings: tuple[Finding, ...]
     program: Program | None = None
     activity: RecordedActivity | None = None
     tiled: TiledProfile | None = None
-
-    @property
-    def passed(self) -> bool:
-        """Whether every finding holds."""
-        return all(finding.passed for finding in self.findings)
 
     @property
     def cycles(self) -> int:
@@ -60,11 +54,6 @@ class KernelResult:
         if self.tiled is None:
             raise MimdsimError(f"the kernel was not timed:\n{self}")
         return self.tiled.cycles
-
-    def __str__(self) -> str:
-        return "\n".join(
-            f"{'ok  ' if finding.passed else 'FAIL'}  {finding.name}: {finding.text}" for finding in self.findings
-        )
 
 
 def check_kernel(

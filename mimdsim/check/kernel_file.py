@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mimdsim import __version__
 from mimdsim.base.errors import DescriptionError, suggest
+from mimdsim.base.version import __version__
 from mimdsim.check.kernel import Build, Inputs, KernelResult, Reference, check_kernel
 from mimdsim.check.kernel_values import RELATIVE_TOLERANCE
 from mimdsim.check.user_code import load_file

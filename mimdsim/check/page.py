@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from mimdsim import __version__
 from mimdsim.base.files import write_atomically
+from mimdsim.base.version import __version__
 from mimdsim.check.disagreements import Disagreement, Notes, load_notes
 from mimdsim.check.reference_table import Summary, files_of, kinds_of, summarised
 from mimdsim.check.references import Row

@@ -28,7 +28,7 @@ from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exc
 from mimdsim.functional import Executor
 from mimdsim.functional.poison import KINDS, undefine
 from mimdsim.functional.strict import strict_steps
-from mimdsim.graph import SpikingNetwork, interpret
+from mimdsim.graph import SpikingNetwork, gradient_of, interpret
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Finding, ratio_of
 from mimdsim.program import Program, RecordedActivity, verify
@@ -205,8 +205,7 @@ class _Gradients:
     """Gradients against the interpreter's over all draws: largest relative error, least cosine, per parameter."""
 
     def __init__(self, compiled: Compiled):
-        outputs = compiled.graph.outputs[2 : 2 + len(compiled.network.parameters)]
-        self.names = dict(zip(compiled.network.parameters, outputs, strict=True))
+        self.names = {parameter: gradient_of(parameter) for parameter in compiled.network.parameters}
         self.errors: dict[str, float] = {}
         self.cosines: dict[str, float] = {}
         self.sizes: dict[str, float] = {}  # of the largest element, where there is one

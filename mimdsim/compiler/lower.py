@@ -73,7 +73,18 @@ def lower(graph: Graph, network: SpikingNetwork, placement: Placement, options: 
         elif ops[0].kind != "zeros":  # zeros are made where the scan declares its carries
             _apply(low, ops)
     program = low.program()
-    return replace(program, streamed=streamed_bytes(program))
+    return replace(program, streamed=streamed_bytes(program), bounds=_bounds(program, low.network))
+
+
+def _bounds(program: Program, network: SpikingNetwork) -> dict[str, tuple[int, int]]:
+    """Of the whole numbers that the host writes: what is beyond them would be looked up outside of some array."""
+    found = {
+        "input.ids": (0, network.inputs - 1),
+        "input.counts": (0, network.input_capacity),
+        "labels": (0, network.classes - 1),
+        "training_step": (1, (1 << 63) - 1),
+    }
+    return {name: each for name, each in found.items() if name in program.inputs}
 
 
 def streamed_bytes(program: Program) -> dict[str, int]:

@@ -10,15 +10,17 @@ once. `execute_strictly` gives each vertex only what its tile has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from mimdsim.base.errors import MappingError
 from mimdsim.functional.chains import Chains, find_chains
 from mimdsim.functional.failures import VertexFailure, field_written
+from mimdsim.functional.given import accepted
 from mimdsim.functional.lists import listed_of
 from mimdsim.functional.shares import Shares
 from mimdsim.functional.turns import TurnCounts
@@ -32,6 +34,7 @@ from mimdsim.program.rows import boxes_of
 # called after every superstep with (superstep, timestep, executor)
 Observer = Callable[[Superstep, int, "Executor"], None]
 Call = Callable[[int], None]
+NOTHING = np.zeros(0)
 
 
 class Executor:
@@ -64,18 +67,16 @@ class Executor:
         """Graph inputs that can be written."""
         return tuple(self.program.inputs)
 
-    def write(self, values: dict[str, np.ndarray]) -> None:
+    def write(self, values: Mapping[str, npt.ArrayLike]) -> None:
         """Set graph inputs from the host, e.g. 'w.hidden0', 'labels', 'input.ids'.
 
-        Raises MappingError for an unknown name or another shape.
+        Raises MappingError for an unknown name, another shape, and numbers that the input cannot hold; then nothing is
+        written.
         """
-        for name, value in values.items():
-            if name not in self.program.inputs:
-                raise MappingError(f"the program has no input '{name}'; it has {sorted(self.program.inputs)}")
-            target = self.arrays[self.program.inputs[name]]
-            if np.shape(value) != target.shape:
-                raise MappingError(f"input '{name}' has shape {np.shape(value)}, the program takes {target.shape}")
-            target[...] = value
+        held = {name: self.arrays.get(self.program.inputs.get(name, ""), NOTHING) for name in values}
+        given = {name: accepted(self.program, name, value, held[name]) for name, value in values.items()}
+        for name, value in given.items():
+            held[name][...] = value
             self.given.add(self.program.inputs[name])
 
     def read(self, name: str) -> np.ndarray:

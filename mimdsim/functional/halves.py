@@ -8,9 +8,10 @@ of codelets are float32 too. So this shows what storing halves does, and at leas
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from mimdsim.functional.execute import Executor, Observer
 from mimdsim.numerics.halves import round_to_half
@@ -39,7 +40,7 @@ class HalfExecutor(Executor):
         for superstep, _, _ in program.supersteps():
             self._written[id(superstep)] = tuple(sorted(_halves_written(program, superstep), key=str))
 
-    def write(self, values: dict[str, np.ndarray]) -> None:
+    def write(self, values: Mapping[str, npt.ArrayLike]) -> None:
         """As `Executor.write`."""
         super().write(values)
         for name in values:

@@ -15,7 +15,7 @@ from mimdsim.functional.divergence import refuse_diverged
 from mimdsim.functional.engines import Engine, EngineName, Runner
 from mimdsim.functional.execute import Executor
 from mimdsim.functional.schedules import RateSchedule, scheduled_values
-from mimdsim.graph import Adam, SpikingNetwork
+from mimdsim.graph import Adam, SpikingNetwork, gradient_of
 from mimdsim.graph.truncation import STATE_BITS, random_name
 from mimdsim.program import Program, RecordedActivity, Superstep
 
@@ -38,7 +38,8 @@ class TrainingLog:
     """What a training run left: loss per training step, accuracies by epoch, weights, activity of the last step.
 
     train_accuracy_by_epoch: of the batches as they were trained on. scheduled: what the learning rate and the second
-    thresholds were in every training step, by graph input.
+    thresholds were in every training step, by graph input. gradients: by parameter, of the last training step, as its
+    update took them; none where a resumed training had nothing left to do.
     """
 
     loss: tuple[float, ...]
@@ -52,6 +53,7 @@ class TrainingLog:
     validation_samples: int = 0
     best_epoch: int | None = None  # counted from 0, where its weights were kept
     scheduled: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    gradients: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 def initial_weights(
@@ -184,6 +186,7 @@ def train(
             )
         trainer.take(executor)
     order = np.zeros(0, np.int64)
+    gradients: dict[str, np.ndarray] = {}
     while course.done < total:
         number = course.done
         place = number % per_epoch
@@ -200,6 +203,7 @@ def train(
             running.write({"training_step": np.array([number + 1])})
         if isinstance(running, Executor) and last:
             course.activity = run_recorded(running, network)
+            gradients = {name: running.read(gradient_of(name)) for name in weights}
             trainer.take(running)
         else:
             running.run()
@@ -236,6 +240,7 @@ def train(
         validation_samples=len(held_out),
         best_epoch=course.best_epoch if course.best else None,
         scheduled={name: tuple(values) for name, values in course.scheduled.items()},
+        gradients=gradients,
     )
 
 

@@ -6,7 +6,7 @@ table) -> scan -> differentiate -> network (the training graph) -> interpret (it
 
 from mimdsim.graph.differentiate import differentiate
 from mimdsim.graph.interpret import interpret
-from mimdsim.graph.network import Adam, Layer, Sgd, SpikingNetwork, training_graph
+from mimdsim.graph.network import Adam, Layer, Sgd, SpikingNetwork, gradient_of, training_graph
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.records import Graph, Operation, Scan, SparseSpikes, Value
 
@@ -22,6 +22,7 @@ __all__ = [
     "SpikingNetwork",
     "Value",
     "differentiate",
+    "gradient_of",
     "interpret",
     "training_graph",
 ]

@@ -158,6 +158,11 @@ def penalty_of(layer: str) -> str:
     return f"penalty.{layer}"
 
 
+def gradient_of(parameter: str) -> str:
+    """The graph value of a parameter's gradient as the update takes it."""
+    return f"gradient.{parameter}"
+
+
 def second_threshold_of(layer: str) -> str:
     """The graph input that holds a layer's second threshold where that is scheduled."""
     return f"second_threshold.{layer}"
@@ -169,7 +174,7 @@ def training_graph(network: SpikingNetwork) -> Graph:
     Inputs: 'input' (spikes [timesteps, batch, inputs]), 'labels' [batch], 'training_step', the network's parameters,
     with Adam 'moment1.<layer>', 'moment2.<layer>' of weights and 'moment1.r.<layer>' and so on of others (with momentum
     'momentum.<layer>'), what `network.scheduled` names, and 'random.<layer>' [batch] where truncation is random.
-    Outputs: 'loss', 'counts' [batch, classes], the gradient of each parameter (clipped where that is asked for),
+    Outputs: 'loss', 'counts' [batch, classes], 'gradient.<parameter>' (clipped where a largest norm is given),
     'next.<parameter>' (and moments), and 'penalty.<layer>' of the layers whose firing is penalised.
     """
     graph = forward_graph(network)
@@ -182,7 +187,8 @@ def training_graph(network: SpikingNetwork) -> Graph:
         Trained(weight=name, gradient=gradient, layer=name.split(".", 1)[1]) for name, gradient in gradients.items()
     )
     updates = add_updates(build, network.optimiser, network.largest_gradient_norm, trained)
-    return build.graph(("loss", "counts", *updates, *network.penalties))
+    graph = build.graph(("loss", "counts", *updates, *network.penalties))
+    return graph.renamed({old: gradient_of(one.weight) for old, one in zip(updates, trained, strict=False)})
 
 
 def forward_graph(network: SpikingNetwork) -> Graph:

@@ -15,7 +15,7 @@ as eight lines of Python:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -80,6 +80,18 @@ class Graph:
     def scan(self, phase: str) -> Operation:
         """The scan operation of a phase ('forward' or 'backward')."""
         return next(op for op in self.operations if op.kind == "scan" and op.phase == phase)
+
+    def renamed(self, names: dict[str, str]) -> Graph:
+        """The same graph with other names for some values (old -> new, which no value has yet)."""
+
+        def new(given: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(names.get(name, name) for name in given)
+
+        operations = [replace(op, inputs=new(op.inputs), outputs=new(op.outputs)) for op in self.operations]
+        values = {
+            names.get(name, name): replace(each, name=names.get(name, name)) for name, each in self.values.items()
+        }
+        return Graph(inputs=new(self.inputs), outputs=new(self.outputs), operations=tuple(operations), values=values)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from mimdsim.base.units import show_bytes
+
 SCHEMA_VERSION = 3
 
 
@@ -235,6 +237,15 @@ class TiledProfile:
     energy: EnergyProfile | None = None  # None where the machine's description has no energy section
     run_name: Literal["training step", "run"] = "training step"  # what one run of the program is called
 
+    def __repr__(self) -> str:
+        times = [1e3 * each for each in (self.seconds_per_training_step, self.seconds_low, self.seconds_high)]
+        memory = self.memory
+        return (
+            f"{self.machine}: {self.cycles:,} cycles ({times[0]:.3g} ms, {times[1]:.3g} to {times[2]:.3g}) a "
+            f"{self.run_name}, {self.tiles_used:,} of {self.tiles:,} tiles, fullest tile "
+            f"{show_bytes(memory.peak_bytes)} of {show_bytes(memory.limit_bytes)}"
+        )
+
     def seconds(self, cycles: float) -> float:
         """Cycles of this machine's clock in seconds."""
         return cycles / self.clock_hz
@@ -312,6 +323,9 @@ class GpuProfile:
     energy: EnergyProfile | None = None  # None where the machine's description has no energy section
     never_built: bool = False  # a bound rather than a program: drawn, never called the strongest
 
+    def __repr__(self) -> str:
+        return f"{self.machine}, {self.strategy}, {self.precision}: {1e3 * self.seconds_per_training_step:.3g} ms"
+
     @property
     def seconds_per_training_step(self) -> float:
         return sum(span.seconds for span in self.spans) + self.host_exposed_seconds
@@ -338,3 +352,9 @@ class RunProfile:
     tiled_beside: tuple[TiledProfile, ...] = ()  # other tiled machines, on the spikes that `tiled` recorded
     findings: tuple[Finding, ...] = ()  # of the check of a kernel
     changes: tuple[Change, ...] = ()  # of the workload, by key; those of a machine are assumptions of its profile
+
+    def __repr__(self) -> str:
+        machines = [each for each in (self.tiled, *self.tiled_beside) if each is not None]
+        return "\n".join(
+            [f"{self.workload}: {self.workload_title}", *(f"  {each}" for each in (*machines, *self.gpus))]
+        )

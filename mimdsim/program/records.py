@@ -287,7 +287,8 @@ class Program:
     """What a device runs: a lowered training step, or a program written by hand.
 
     `tiles` is how many tiles it was placed on, over all chips; tile numbers run on from chip to chip. `inputs` names
-    what the host writes, `streamed` the bytes that it sends anew for every run; all else lies on the tiles.
+    what the host writes, `bounds` the least and the largest whole number that some of these may hold, `streamed` the
+    bytes that it sends anew for every run; all else lies on the tiles.
     """
 
     tiles: int
@@ -300,6 +301,7 @@ class Program:
     recorded: dict[str, tuple[str, ...]] = field(default_factory=dict)  # layer -> sequences of ids and counts, or a row
     chips: int = 1
     streamed: dict[str, int] = field(default_factory=dict)  # input -> bytes
+    bounds: dict[str, tuple[int, int]] = field(default_factory=dict)  # input -> least and largest
 
     def __post_init__(self) -> None:
         if self.chips < 1 or self.tiles % self.chips:

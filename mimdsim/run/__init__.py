@@ -1,15 +1,15 @@
 """Floor 7: the walk of one run, from descriptions to a profile."""
 
+from mimdsim.base.called import make_called
 from mimdsim.run.cautions import beyond_sources, half_warning, unscaled_energy, unused_chips
 from mimdsim.run.gpus import GPU_LINEUP, time_on_gpus
+from mimdsim.run.made import Run, retime
 from mimdsim.run.profiles import memory_profile
 from mimdsim.run.walk import (
-    Run,
     compile_workload,
     config_digest,
     open_data,
     options_of,
-    retime,
     simulate,
     train_workload,
 )
@@ -31,3 +31,5 @@ __all__ = [
     "unscaled_energy",
     "unused_chips",
 ]
+
+make_called(__name__)

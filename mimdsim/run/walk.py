@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mimdsim import __version__
 from mimdsim.base.errors import DescriptionError
+from mimdsim.base.version import __version__
 from mimdsim.compiler import Compiled, MappingOptions, compile_graph
 from mimdsim.functional import (
     Checkpoints,
@@ -26,12 +25,8 @@ from mimdsim.functional import (
 )
 from mimdsim.graph import training_graph
 from mimdsim.machine import GpuMachine, MimdMachine
-from mimdsim.profile import (
-    RunProfile,
-    TiledProfile,
-)
+from mimdsim.profile import RunProfile
 from mimdsim.profile.records import SCHEMA_VERSION
-from mimdsim.program import RecordedActivity
 from mimdsim.run.cautions import (
     beyond_sources,
     engine_note,
@@ -45,21 +40,12 @@ from mimdsim.run.cautions import (
     unused_chips,
 )
 from mimdsim.run.gpus import time_on_gpus
-from mimdsim.run.profiles import memory_profile, recorded_changes, training_profile
-from mimdsim.timing import time_program
+from mimdsim.run.made import Run, retime
+from mimdsim.run.profiles import recorded_changes, training_profile
 from mimdsim.workload import SpikeDataset, Workload, given_weights, network_of, open_dataset
 
 # called with (what is going on, done, total)
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Run:
-    """What one run made: the profile that is written, and the live objects behind it."""
-
-    profile: RunProfile
-    compiled: Compiled
-    log: TrainingLog
 
 
 def silent(_what: str, _done: int, _total: int) -> None:
@@ -137,7 +123,7 @@ def simulate(
         + stash_note(workload, gpus)
         + warnings,
     )
-    return Run(profile=profile, compiled=compiled, log=log)
+    return Run(profile=profile, compiled=compiled, log=log, machine=machine, workload=workload)
 
 
 def open_data(workload: Workload, progress: Progress = silent) -> tuple[SpikeDataset, SpikeDataset]:
@@ -206,10 +192,3 @@ def config_digest(workload: Workload, *machines: MimdMachine | GpuMachine) -> st
     """sha256 of everything that decides a result: the resolved descriptions."""
     resolved = [workload.model_dump(mode="json"), *(machine.model_dump(mode="json") for machine in machines)]
     return hashlib.sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()
-
-
-def retime(run_compiled: Compiled, machine: MimdMachine, activity: RecordedActivity) -> TiledProfile:
-    """The same program and spikes on another machine with as many tiles; where it does not fit, the profile says so."""
-    program = run_compiled.program
-    memory = memory_profile(program, run_compiled.memory, machine)
-    return time_program(program, machine, activity, memory, must_fit=False)

@@ -1,5 +1,6 @@
 """Floor 8: many runs as one table: the points, how they are timed, what is written."""
 
+from mimdsim.base.called import make_called
 from mimdsim.sweep.points import (
     load_gpu,
     load_line_up,
@@ -29,3 +30,5 @@ __all__ = [
     "table_lines",
     "write_results",
 ]
+
+make_called(__name__)

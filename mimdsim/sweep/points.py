@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -161,36 +162,46 @@ def points_of(
     return points
 
 
-def load_tiled(name: str, changes: dict[str, Any] | None = None) -> MimdMachine:
-    """A tiled machine; raises DescriptionError for a GPU."""
-    loaded = load_machine(name)
-    if isinstance(loaded, MimdMachine):
-        loaded = load_machine(name, changes)
+def load_tiled(machine: str | MimdMachine | GpuMachine, changes: dict[str, Any] | None = None) -> MimdMachine:
+    """A tiled machine by its name with `changes`, or one that is loaded; raises DescriptionError for a GPU."""
+    loaded = load_machine(machine) if isinstance(machine, str) else machine
     if not isinstance(loaded, MimdMachine):
-        raise DescriptionError(f"machine '{name}'", ["is a GPU; give a tiled machine here (GPUs: run --gpu, compare)"])
-    return loaded
+        problem = "is a GPU; give a tiled machine here (GPUs: run --gpu, compare)"
+        raise DescriptionError(f"machine '{loaded.name}'", [problem])
+    if changes and not isinstance(machine, str):
+        problems = [f"{key}: '{loaded.name}' is loaded already; give this to load_machine" for key in changes]
+        raise DescriptionError("changes", problems)
+    changed = load_machine(machine, changes) if changes and isinstance(machine, str) else loaded
+    assert isinstance(changed, MimdMachine)
+    return changed
 
 
-def load_gpu(name: str) -> GpuMachine:
-    loaded = load_machine(name)
+def load_gpu(machine: str | MimdMachine | GpuMachine) -> GpuMachine:
+    """A GPU by its name, or one that is loaded; raises DescriptionError for a tiled machine."""
+    loaded = load_machine(machine) if isinstance(machine, str) else machine
     if not isinstance(loaded, GpuMachine):
-        raise DescriptionError(f"machine '{name}'", ["is a tiled machine; give a GPU to --gpu (see mimdsim list)"])
+        raise DescriptionError(
+            f"machine '{loaded.name}'", ["is a tiled machine; give a GPU to --gpu (see mimdsim list)"]
+        )
     return loaded
 
 
 def load_line_up(
-    names: tuple[str, ...], changes: dict[str, Any]
+    machines: Sequence[str | MimdMachine | GpuMachine], changes: dict[str, Any]
 ) -> tuple[tuple[MimdMachine, ...], tuple[GpuMachine, ...]]:
-    """Tiled machines, with `changes`, and GPUs in the order of `names`; raises DescriptionError without a tiled one."""
+    """Tiled machines and GPUs in their order, those given by name loaded, with `changes` for tiled ones; raises
+    DescriptionError without a tiled one."""
+    names = [one if isinstance(one, str) else one.name for one in machines]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DescriptionError("compare", [f"{', '.join(twice)} given twice"])
-    loaded = {name: load_machine(name) for name in names}
-    tiled = tuple(load_tiled(name, changes) for name, one in loaded.items() if isinstance(one, MimdMachine))
+    loaded = [load_machine(one) if isinstance(one, str) else one for one in machines]
+    pairs = list(zip(machines, loaded, strict=True))
+    tiled = tuple(load_tiled(given, changes) for given, one in pairs if isinstance(one, MimdMachine))
     if not tiled:
         problem = f"no tiled machine among {', '.join(names)}; begin with one, e.g.  compare digits bow {names[0]}"
         raise DescriptionError("compare", [problem])
-    return tiled, tuple(one for one in loaded.values() if isinstance(one, GpuMachine))
+    return tiled, tuple(one for one in loaded if isinstance(one, GpuMachine))
 
 
 def activity_key(workload: Workload) -> str:

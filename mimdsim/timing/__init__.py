@@ -5,7 +5,7 @@ closed forms where nothing contends.
 """
 
 from mimdsim.timing.event import ChipRun, global_exchange_seconds, run_chips, stream_training_steps
-from mimdsim.timing.explain import explain
+from mimdsim.timing.explain import busy_cycles, explain
 from mimdsim.timing.explained import Explanation
 from mimdsim.timing.fast import time_program
 from mimdsim.timing.loads import program_loads
@@ -13,6 +13,7 @@ from mimdsim.timing.loads import program_loads
 __all__ = [
     "ChipRun",
     "Explanation",
+    "busy_cycles",
     "explain",
     "global_exchange_seconds",
     "program_loads",

@@ -81,6 +81,18 @@ def explain(
     )
 
 
+def busy_cycles(
+    program: Program, machine: MimdMachine, superstep: str | int, activity: RecordedActivity | None = None
+) -> np.ndarray:
+    """int64[tiles]: cycles in which each tile had work in a superstep, given by name or number, over all executions.
+
+    Raises MappingError for a superstep that is not there, and as `time_program` does.
+    """
+    refuse_other_machine(program, machine)
+    number = _number([step.name for step, _, _ in program.supersteps()], superstep)
+    return program_loads(program, activity or NOTHING, barrel_of(machine))[number].busy
+
+
 def _number(names: list[str], superstep: str | int) -> int:
     """Its place among the spans of a profile, which has loop control after the supersteps."""
     if isinstance(superstep, str) and not (superstep.isdecimal() and superstep not in names):

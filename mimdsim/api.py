@@ -1,0 +1,198 @@
+"""The front door from Python: what the commands do, as functions that return what they found.
+
+`mimdsim.run`, `mimdsim.compare`, `mimdsim.sweep` and `mimdsim.check` are these; docs/api.md shows them at work.
+Machines and workloads are names, paths of TOML files, or what `load_machine` and `load_workload` return; `changes` are
+fields of either by dotted key: {"training.epochs": 2, "tile.worker_contexts": 12}. Mistakes raise MimdsimError.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mimdsim.base.errors import DescriptionError
+from mimdsim.base.whole import replaced
+from mimdsim.check.findings import Checked
+from mimdsim.check.program import Subject, check_program, load_build, shrunk
+from mimdsim.machine import GpuMachine, MimdMachine
+from mimdsim.profile import save_profile
+from mimdsim.program import Program
+from mimdsim.run.made import Run
+from mimdsim.run.walk import Progress, silent
+from mimdsim.sweep.points import load_gpu, load_line_up, load_tiled, points_of, split_changes
+from mimdsim.workload import Workload, load_workload
+from mimdsim.workload.interchange.trained_file import write_trained
+
+OF_A_RUN = ("profile.json", "weights.safetensors")  # beside the report
+GivenWorkload = str | Workload
+GivenMachine = str | MimdMachine
+GivenGpu = str | GpuMachine
+Changes = Mapping[str, Any]
+
+
+def run(
+    workload: GivenWorkload = "digits",
+    machine: GivenMachine = "bow",
+    *,
+    changes: Changes | None = None,
+    gpus: Iterable[GivenGpu] = ("a100",),
+    report: str | Path | None = None,
+    dump: Path | None = None,
+    checkpoint: Path | None = None,
+    resume: bool = False,
+    progress: Progress = silent,
+) -> Run:
+    """Train a workload on the tiles of a machine and profile its last training step, beside GPUs on the same graph.
+
+    report: a folder for the report, the profile and the trained weights; written whole at the end. checkpoint: a file
+    that the training is written to after every epoch; resume: go on from it. dump: a folder for the program as text.
+    """
+    if resume and checkpoint is None:
+        raise DescriptionError("resume", ["needs a file to go on from: give it as checkpoint (--checkpoint FILE)"])
+    from mimdsim.run import simulate
+
+    for_workload, for_machine = split_changes(dict(changes or {}))
+    wanted, tiled = _loaded(workload, for_workload), load_tiled(machine, for_machine)
+    beside = tuple(load_gpu(gpu) for gpu in gpus)
+    made = simulate(
+        *(wanted, tiled, beside),
+        dump=dump,
+        checkpoint=checkpoint,
+        resume=resume,
+        progress=progress,
+        changes=for_workload | for_machine,
+    )
+    return _written(made, report, progress)
+
+
+def compare(
+    workload: GivenWorkload = "digits",
+    machines: Sequence[GivenMachine | GivenGpu] = ("bow", "a100", "h100"),
+    *,
+    changes: Changes | None = None,
+    report: str | Path | None = None,
+    progress: Progress = silent,
+) -> Run:
+    """Tiled machines and GPUs on the same training step: the first tiled machine is trained on, the others are timed
+    with its spikes. `report` as in `run`."""
+    from mimdsim.run import simulate
+
+    for_workload, for_machine = split_changes(dict(changes or {}))
+    wanted, (tiled, gpus) = _loaded(workload, for_workload), load_line_up(machines, for_machine)
+    made = simulate(wanted, tiled[0], gpus, beside=tiled[1:], progress=progress, changes=for_workload | for_machine)
+    return _written(made, report, progress)
+
+
+def sweep(
+    workload: str,
+    machine: str,
+    axes: Mapping[str, Sequence[Any]],
+    *,
+    gpus: Iterable[str] = (),
+    training_steps: int = 20,
+    fill: float | None = None,
+    processes: int | None = None,
+    folder: str | Path | None = None,
+    progress: Progress = silent,
+) -> list[dict[str, Any]]:
+    """Time a workload for every combination of the values of `axes`, a row each in the order of the combinations.
+
+    training_steps: after so many the spikes are recorded (0: after the whole training); fill: lists filled to this
+    share instead of training. folder: where points are kept, so that the same call goes on where it was stopped.
+    """
+    from mimdsim.sweep import default_processes, run_sweep
+
+    values = [(key, tuple(each)) for key, each in axes.items()]
+    points = points_of(workload, machine, values, training_steps, tuple(gpus), fill)
+    with tempfile.TemporaryDirectory() as spare:
+        rows = run_sweep(points, Path(folder or spare), processes or default_processes(), progress)
+    return list(rows)
+
+
+def check(
+    workload: str,
+    machine: GivenMachine = "bow",
+    *,
+    program: Callable[[Subject], Program] | str | Path | None = None,
+    changes: Changes | None = None,
+    strict: bool = False,
+    timesteps: int = 6,
+    batch: int = 8,
+    reference: str = "reference",
+    report: str | Path | None = None,
+    progress: Progress = silent,
+) -> Checked:
+    """Hold the compiled workload, what `program` (a function, or a file with `build`) makes of it, or a kernel (a path
+    that ends in .py, with its function `reference`) against rules, memory and meaning.
+
+    strict: also run vertex by vertex on poisoned memory. timesteps, batch: what a workload is shortened to; 0 keeps it.
+    report: a folder for the report of a kernel.
+    """
+    for_workload, for_machine = split_changes(dict(changes or {}))
+    chosen = load_tiled(machine, for_machine)
+    if workload.endswith(".py"):
+        if program is not None:
+            raise DescriptionError("check", [f"--program {program} changes a compiled workload, not a kernel"])
+        no_workload_changes(for_workload)
+        return _checked_kernel(
+            Path(workload), chosen, reference, strict, None if report is None else Path(report), progress
+        )
+    if report is not None:
+        raise DescriptionError("check", [f"--out {report} is for the report of a kernel; a workload's: mimdsim run"])
+    build = load_build(Path(program)) if isinstance(program, str | Path) else program
+    small = shrunk(workload, for_workload, timesteps, batch)
+    whole = load_workload(workload, for_workload)
+    return Checked(
+        findings=tuple(check_program(small, whole, chosen, build, strict=strict)),
+        machine=chosen,
+        heading=f"at {small.data.timesteps} timesteps and batch {small.training.batch}; memory in full",
+    )
+
+
+def no_workload_changes(changes: dict[str, Any]) -> None:
+    """Raise DescriptionError for changes of a workload where there is a kernel."""
+    if changes:
+        raise DescriptionError("--set", [f"{key}: a kernel has fields of its machine only" for key in changes])
+
+
+def _checked_kernel(
+    path: Path, machine: MimdMachine, reference: str, strict: bool, folder: Path | None, progress: Progress
+) -> Checked:
+    from mimdsim.check.kernel_file import load_kernel, profile_of
+    from mimdsim.report import report_files, write_report
+
+    if folder is not None and (folder / "weights.safetensors").exists():
+        raise DescriptionError(
+            "check", [f"--out {folder} holds the weights and report of a run; choose another folder"]
+        )
+    kernel = load_kernel(path, reference)
+    result = kernel.check(machine, strict=strict)
+    if folder is not None:
+        profile = profile_of(kernel, result)
+        with replaced(folder, ("profile.json", *report_files())) as draft:
+            save_profile(draft / "profile.json", profile)
+            write_report(profile, draft, progress)
+    return result
+
+
+def _loaded(workload: GivenWorkload, changes: dict[str, Any]) -> Workload:
+    if isinstance(workload, str):
+        return load_workload(workload, changes)
+    if changes:
+        problems = [f"{key}: the workload is loaded already; give this to load_workload" for key in changes]
+        raise DescriptionError("changes", problems)
+    return workload
+
+
+def _written(made: Run, folder: str | Path | None, progress: Progress) -> Run:
+    """The run, with its files in `folder` where one is given."""
+    if folder is not None:
+        from mimdsim.report import report_files, write_report
+
+        with replaced(Path(folder), (*OF_A_RUN, *report_files())) as draft:
+            save_profile(draft / "profile.json", made.profile)
+            write_trained(draft / "weights.safetensors", made.log.weights, made.workload)
+            write_report(made.profile, draft, progress)
+    return made

@@ -1,0 +1,28 @@
+"""What a check found, line by line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mimdsim.machine import MimdMachine
+from mimdsim.profile import Finding
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Checked:
+    """The findings of a check; str() is a line for each. heading: of what."""
+
+    machine: MimdMachine
+    findings: tuple[Finding, ...]
+    heading: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every finding holds."""
+        return all(finding.passed for finding in self.findings)
+
+    def __str__(self) -> str:
+        lines = [f"{'ok  ' if finding.passed else 'FAIL'}  {finding.name}: {finding.text}" for finding in self.findings]
+        return "\n".join([self.heading, *lines] if self.heading else lines)
+
+    __repr__ = __str__

@@ -1,0 +1,89 @@
+"""What a run made: the profile that is written, and the live objects behind it, each one line away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mimdsim.compiler import Compiled
+from mimdsim.functional import TrainingLog
+from mimdsim.machine import MimdMachine
+from mimdsim.profile import RunProfile, TiledProfile
+from mimdsim.program import RecordedActivity
+from mimdsim.run.profiles import memory_profile
+from mimdsim.timing import Explanation, busy_cycles, explain, time_program
+from mimdsim.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Run:
+    """A training on `machine` and the profile of its last training step."""
+
+    profile: RunProfile
+    compiled: Compiled
+    log: TrainingLog
+    machine: MimdMachine
+    workload: Workload
+
+    def __repr__(self) -> str:
+        return str(self.profile)
+
+    @property
+    def cycles(self) -> int:
+        """Of a training step."""
+        return self.tiled.cycles
+
+    @property
+    def tiled(self) -> TiledProfile:
+        """The profile of the machine that was trained on."""
+        assert self.profile.tiled is not None
+        return self.profile.tiled
+
+    @property
+    def gradients(self) -> dict[str, np.ndarray]:
+        """Of the last training step, as the update took them: 'hidden0' float32[inputs, neurons], 'hidden0.recurrent'
+        and 'hidden0.bias' where there are any."""
+        return {public_name(name): value for name, value in self.log.gradients.items()}
+
+    @property
+    def weights(self) -> dict[str, np.ndarray]:
+        """What was trained, by the names of `gradients`."""
+        return {public_name(name): value for name, value in self.log.weights.items()}
+
+    @property
+    def memory(self) -> dict[str, np.ndarray]:
+        """int64[tiles] by category: bytes when the fullest tile is at its fullest."""
+        memory = self.tiled.memory
+        every = zip(memory.categories, memory.bytes_by_category_and_tile, strict=True)
+        return {category: np.array(by_tile, np.int64) for category, by_tile in every}
+
+    @property
+    def supersteps(self) -> tuple[str, ...]:
+        """Their names in the order of the program."""
+        return tuple(step.name for step, _, _ in self.compiled.program.supersteps())
+
+    def tile_cycles(self, superstep: str | int) -> np.ndarray:
+        """int64[tiles]: cycles in which each tile had work in a superstep (its name or number), over all executions."""
+        return busy_cycles(self.compiled.program, self.machine, superstep, self.log.activity)
+
+    def explain(self, superstep: str | int, tile: int | None = None, timestep: int | None = None) -> Explanation:
+        """Why a superstep takes its cycles, seen from a tile (default: the one with most work in it)."""
+        return explain(self.compiled.program, self.machine, superstep, tile, self.log.activity, timestep)
+
+    def on(self, machine: MimdMachine) -> TiledProfile:
+        """The same program and spikes on another machine with as many tiles."""
+        return retime(self.compiled, machine, self.log.activity)
+
+
+def public_name(parameter: str) -> str:
+    """'hidden0' of 'w.hidden0', 'hidden0.recurrent' of 'r.hidden0', 'hidden0.bias' of 'b.hidden0'."""
+    kind, _, layer = parameter.partition(".")
+    return layer + {"w": "", "r": ".recurrent", "b": ".bias"}[kind]
+
+
+def retime(compiled: Compiled, machine: MimdMachine, activity: RecordedActivity) -> TiledProfile:
+    """The same program and spikes on another machine with as many tiles; where it does not fit, the profile says so."""
+    program = compiled.program
+    memory = memory_profile(program, compiled.memory, machine)
+    return time_program(program, machine, activity, memory, must_fit=False)
