@@ -50,7 +50,8 @@ def run(
     that the training is written to after every epoch; resume: go on from it. dump: a folder for the program as text.
     """
     if resume and checkpoint is None:
-        raise DescriptionError("resume", ["needs a file to go on from: give it as checkpoint (--checkpoint FILE)"])
+        problem = "needs a file to go on from: add  --checkpoint FILE  (from Python: checkpoint=FILE)"
+        raise DescriptionError("resume", [problem])
     from mimdsim.run import simulate
 
     for_workload, for_machine = split_changes(dict(changes or {}))

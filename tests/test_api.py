@@ -109,7 +109,7 @@ def test_what_is_loaded_takes_no_changes() -> None:
         ("labels", lambda held: held[:3], r"'labels' has shape \(3,\), the program takes"),
         ("labels", lambda _: "seven", r"'labels' is made of <U5"),
         ("training_step", lambda held: held * 0, r"'training_step' takes numbers from 1 to"),
-        ("label", lambda held: held, r"no input 'label'; did you mean 'labels'"),
+        ("label", lambda held: held, r"no input 'label'; it has .*; did you mean 'labels'"),
     ],
 )
 def test_what_is_written_is_checked_before_anything_is(name: str, value: Any, said: str) -> None:
