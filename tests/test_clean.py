@@ -10,7 +10,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.newest
-MAX_LINES = 340  # a file is read at one sitting
 
 
 @pytest.mark.parametrize(
@@ -27,12 +26,3 @@ def test_import_contracts_hold() -> None:
     linter = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([linter], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_files_are_short() -> None:
-    long = {
-        str(path.relative_to(ROOT)): lines
-        for path in (ROOT / "mimdsim").rglob("*.py")
-        if (lines := len(path.read_text().splitlines())) > MAX_LINES
-    }
-    assert not long
