@@ -16,9 +16,8 @@ def accepted(program: Program, name: str, value: Any, target: np.ndarray) -> np.
     Whole numbers must be whole, within the type and within `Program.bounds`; numbers must be numbers.
     """
     if name not in program.inputs:
-        raise MappingError(
-            f"the program has no input '{name}'{near(name, program.inputs)}; it has {sorted(program.inputs)}"
-        )
+        hint = near(name, program.inputs)
+        raise MappingError(f"the program has no input '{name}'; it has {sorted(program.inputs)}{hint}")
     given = np.asarray(value)
     if given.dtype.kind not in "biuf":
         raise MappingError(f"input '{name}' is made of {given.dtype}, the program takes {target.dtype}")
