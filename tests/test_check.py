@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from test_run import mimdsim
 
+from mimdsim.check.references import check_files
+
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "references"
 FOUR = ("--set", "mapping.neurons_per_tile=4")
@@ -250,3 +252,12 @@ def test_a_cheaper_codelet_is_timed_beside_the_compiled_one(tmp_path: Path) -> N
     assert saved
     change, low, high = map(float, saved.groups())
     assert low < change < high
+
+
+def test_a_formula_without_a_result_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    lines = (ROOT / "references" / "vendor_cycle_estimates.csv").read_text().splitlines()[:2]
+    path.write_text("\n".join(lines).replace("convUnits=16", "convUnits=0") + "\n")
+    (row,) = check_files((path,), None, lambda *_: None)
+    assert row.predicted is None
+    assert "the formula has no result for params" in row.note

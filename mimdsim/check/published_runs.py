@@ -31,7 +31,8 @@ STEP_TOLERANCE = 0.15
 MACHINE = "bow"
 SOURCE = "log of jrfinkbeiner/graphcore_snn, 12 September 2022, mean wall time; machine not stated, taken as Bow"
 NOTE = (
-    "with the per-batch state gradient of the log's day (mapping.state_gradient); see docs/model.md for what is left out"
+    "with the per-batch state gradient of the log's day (mapping.state_gradient); "
+    "see docs/model.md for what is left out"
 )
 ACTIVITY = {False: "activity of random input", True: "activity of N-MNIST recordings"}
 

@@ -175,6 +175,8 @@ def _vendor_rows(path: Path, given: list[Given], _data: Path | None, _progress: 
             note = str(refusal)
         except ValueError:
             note = f"params '{row['params']}' are not key=value;..."
+        except ArithmeticError as failure:  # a count of units or bytes that is 0
+            note = f"the formula has no result for params '{row['params']}' ({failure})"
         rows.append(
             Row(
                 file=path.name,
