@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import re
+import signal
 import struct
+import subprocess
 import sys
 import tomllib
 import zipfile
@@ -468,3 +470,18 @@ def test_examples_of_the_page_load(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for limit in (*limits, event_npz.MAX_HEADER_BYTES, MAX_CHUNK_VALUES, MAX_UNITS, MAX_CLASSES):
         assert f"{limit:,}" in page
     assert f"{MAX_MEMORY_BYTES >> 20} MiB" in page
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_a_search_without_end_is_ended_by_the_system() -> None:
+    """Also when nobody waits for the answer any more."""
+    code = (
+        "import io, mimdsim.workload.hdf5_serving as serving\n"
+        "serving.MAX_CPU_SECONDS = 1\n"
+        "def read(path, wanted):\n"
+        "    while True:\n"
+        "        pass\n"
+        "serving.serve(io.BytesIO(b'[\"x\", 0]\\n'), io.BytesIO(), read)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
+    assert done.returncode == -signal.SIGXCPU

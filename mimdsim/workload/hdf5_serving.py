@@ -24,6 +24,7 @@ Frames = Iterator[tuple[bytes, bytes]]
 FRAME = struct.Struct("<cQ")
 MAX_FRAME_BYTES = 64 << 20  # assumed: twice what the most events that a sample may have fill as one column
 MAX_MEMORY_BYTES = 900 << 20  # assumed: twice what reading takes; a damaged or packed file can ask for anything
+MAX_CPU_SECONDS = 600  # assumed: of one request; whoever asks waits less long, but may be gone
 MAX_CHUNK_VALUES = 1 << 20  # assumed: h5py's own choice of chunks is far smaller
 # Filters that HDF5 has built in: deflate 1, shuffle 2, fletcher32 3, szip 4, nbit 5, scale-offset 6 (HDF5 reference,
 # H5Zpublic.h). Any other number would be looked for among plug-ins, which are code.
@@ -34,6 +35,7 @@ def serve(requests: BinaryIO, answers: BinaryIO, read: Callable[[Path, Any], Fra
     """Answer requests with the frames that `read` makes, until there are no more."""
     _limit_memory()
     for request in requests:
+        _limit_time()
         path, wanted = json.loads(request)
         try:
             for kind, content in read(Path(path), wanted):
@@ -88,3 +90,15 @@ def _limit_memory() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = MAX_MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MAX_MEMORY_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+
+
+def _limit_time() -> None:
+    """A search without end is ended by the system from MAX_CPU_SECONDS on: nothing in this process could."""
+    try:
+        import resource
+    except ImportError:
+        return
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    limit = int(used.ru_utime + used.ru_stime) + MAX_CPU_SECONDS
+    resource.setrlimit(resource.RLIMIT_CPU, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
