@@ -79,7 +79,10 @@ def test_the_source_archive_is_the_project(built: tuple[Path, Path]) -> None:
         *("tests/test_package.py", "docs/README.md", "examples/hand_written.py", ".ci/run"),
     ):
         assert wanted in files
-    assert not any(".venv" in name or name.startswith(("dist/", "reports/")) for name in files)
+    assert not any(".venv" in name or name.startswith("dist/") for name in files)
+    assert {name for name in files if name.startswith("reports/")} <= {
+        *("reports/example", "reports/example/report.html")  # what is run stays out
+    }
 
 
 def test_every_dependency_has_a_lower_and_an_upper_bound() -> None:
