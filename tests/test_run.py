@@ -124,6 +124,15 @@ def test_a_profile_that_lacks_what_was_changed_is_refused(folder: Path, tmp_path
         load_profile(path)
 
 
+def test_a_profile_with_true_for_a_number_is_refused(folder: Path, tmp_path: Path) -> None:
+    table = json.loads((folder / "profile.json").read_text())
+    table["tiled"]["spans"][0]["times"] = True
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(table))
+    with pytest.raises(DataFileError, match=r"field 'tiled.spans.0.times': True would be read as 1"):
+        load_profile(path)
+
+
 def test_gpu_side_shows_the_published_and_the_strong_baseline(folder: Path) -> None:
     strategies = {gpu.strategy for gpu in load_profile(folder / "profile.json").gpus}
     assert {"as_published", "as_published_synchronised", "graph_replay", "hoisted"} <= strategies

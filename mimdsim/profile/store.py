@@ -63,7 +63,9 @@ def _said_otherwise(said: Any, read: Any, where: str) -> str:
         entries = [(name, said[name], value) for name, value in read.items()]
     elif isinstance(read, tuple):
         entries = [(index, one, other) for index, (one, other) in enumerate(zip(said, read, strict=True))]
-    elif said == read or (isinstance(read, float) and not math.isfinite(read)):  # a loss in words, judged elsewhere
+    elif (said == read and isinstance(said, bool) == isinstance(read, bool)) or (
+        isinstance(read, float) and not math.isfinite(read)
+    ):  # a loss in words, judged elsewhere
         return ""
     else:
         return f"field '{where[:-1]}': {shortened(repr(said))} would be read as {shortened(repr(read))}"

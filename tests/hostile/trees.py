@@ -42,7 +42,7 @@ def changed_tree(tree: Any, rng: np.random.Generator) -> Any:
         holder, key = pick(found, rng)
         change = int(rng.integers(0, 8))
         if change <= 2:
-            holder[key] = pick(VALUES, rng)
+            holder[key] = copy.deepcopy(pick(VALUES, rng))
         elif change == 3:
             now = holder[key]
             if isinstance(now, (int, float)):
@@ -51,12 +51,12 @@ def changed_tree(tree: Any, rng: np.random.Generator) -> Any:
             del holder[key]
         elif change == 5:
             other, at = pick(found, rng)
-            holder[key] = copy.deepcopy(other[at]) if other is not holder else pick(VALUES, rng)
+            holder[key] = copy.deepcopy(other[at] if other is not holder else pick(VALUES, rng))
         elif isinstance(holder, list):
             holder.insert(key, copy.deepcopy(pick((holder[key], pick(VALUES, rng)), rng)))
         else:
             name = pick((str(key) + "x", str(key)[1:], str(key).upper(), "x" * 300, "\u202e", "unknown"), rng)
-            holder[name] = holder[key]
+            holder[name] = copy.deepcopy(holder[key])
             if change == 7:
                 del holder[key]
     return tree
