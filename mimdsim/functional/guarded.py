@@ -45,6 +45,9 @@ class Guarded(np.ndarray):
     def __getitem__(self, key: Any) -> Any:
         if self._field is None:
             return super().__getitem__(_bare(key))
+        if _is_an_element(self.shape, key):
+            self._count("read", 1)
+            return super().__getitem__(key)
         _refuse(self.shape, key, self._field)
         found = super().__getitem__(_bare(key))
         if isinstance(found, Guarded) and _is_basic(key):
@@ -53,6 +56,10 @@ class Guarded(np.ndarray):
         return np.asarray(found) if isinstance(found, np.ndarray) else found
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if self._field is not None and self._field.writes and _is_an_element(self.shape, key) and np.isscalar(value):
+            self._count("written", 1)
+            super().__setitem__(key, value)
+            return
         if self._field is not None:
             _refuse(self.shape, key, self._field)
             self._refuse_writing(key)
@@ -137,6 +144,17 @@ def _leaves(each: Any) -> Any:
             yield from _leaves(part)
     elif isinstance(each, dict):
         yield from _leaves(list(each.values()))
+
+
+def _is_an_element(shape: tuple[int, ...], key: Any) -> bool:
+    """Whether whole numbers name one element of an array of this shape; what most loops of codelets ask for."""
+    parts = key if type(key) is tuple else (key,)
+    if len(parts) != len(shape):
+        return False
+    for part, extent in zip(parts, shape, strict=True):
+        if not (type(part) is int or isinstance(part, np.integer)) or not 0 <= part < extent:
+            return False
+    return True
 
 
 def _is_basic(key: Any) -> bool:

@@ -25,6 +25,9 @@ from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.problems import vertex_name
 from mimdsim.program.rows import boxes_of, describe_box
 
+# of vertices of form 'table', which are slow on guards: so many elements of a table's first run, from its first vertex
+# in one run and from its last in another
+GUARDED_ELEMENTS = 20_000
 OTHER = {"f": 0.71875, "b": True}  # what else undefined memory may hold; integers: 1, flags: the same, which tells none
 
 Index = tuple[slice, ...]
@@ -89,7 +92,7 @@ class _Table:
         self.columns = [np.asarray(table.columns[name]) for name in codelet.columns]
         self.probed = not any(operand.field.access == "write" for operand in self.operands)
         self.declared = None if codelet.count else declared_bundles(executor.program, table)
-        self.guarded = True  # codelets of form 'table' are slow on guards, and are looked at once
+        self.guarded = GUARDED_ELEMENTS
         self.item_bytes = [executor.program.variables[operand.name].item_bytes for operand in self.operands]
 
     def _operand(self, item: Field) -> _Operand:
@@ -111,7 +114,7 @@ class _Table:
             if not self.probed:
                 self._refuse_own_poison(vertex, t, real, made)
             commits += made
-        self.probed, self.guarded = True, False
+        self.probed, self.guarded = True, 0
         if self._strays():
             self._name_stray(t, real)
         return commits
@@ -149,6 +152,7 @@ class _Table:
         declared = self.declared if turns is None else declared_bundles(self.executor.program, self.table, turns)
         if declared is not None and (text := uncovered(float(declared[vertex]), *self._moved(vertex, work, real))):
             raise MappingError(f"{self._name(vertex, t)} {text}")
+        self.guarded -= sum(self.memory[operand.key][operand.slices[vertex]].size for operand in self.operands)
         self._clear(vertex)
         return commits
 
@@ -183,7 +187,7 @@ class _Table:
         """(arrays, numbers) that the codelet is called with."""
         memory = [self.memory[operand.key] for operand in self.operands]
         if self.table.codelet.form == "table":
-            if self.guarded:
+            if self.guarded > 0:
                 every = zip(self.operands, memory, strict=True)
                 memory = [Guarded.of(array, replace(operand.field, access="update")) for operand, array in every]
             return memory, (*(column[vertex : vertex + 1] for column in self.columns), *self.constants)
