@@ -2,11 +2,12 @@
 
 A mutant is one changed constant, operator, bound, condition, pair of arguments, min for max or dropped statement
 (`source_mutants/mutants.py`). It is applied in a copy of the checkout, never in the checkout; the tests that reach its
-block, as recorded once (`source_mutants/reached.py`), run quickest first until one fails. Kernels (`numerics`) run as
-plain Python, for which other tests are recorded. Prints a table by package and the survivors; those that were looked at
-and change nothing are named in `source_mutants/equivalent.txt` and counted apart.
+block, as recorded once (`source_mutants/reached.py`), run until one fails: tables of pinned figures first, then the
+quickest. Kernels (`numerics`) run as plain Python, for which other tests are recorded. Prints a table by package and
+the survivors; those that were looked at and change nothing are named in `source_mutants/equivalent.txt` and counted
+apart.
 Usage: python benchmarks/source_mutations.py [--count 200] [--seed 1] [--package costs] [--processes 2]
-       [--only mimdsim/compiler/merge.py:50] [--seconds 20] [--folder FOLDER] [--record [FILE ...]]
+       [--only mimdsim/compiler/merge.py:50] [--seconds 40] [--folder FOLDER] [--record [FILE ...]]
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--package", action="append", help="costs, timing, ...; more than once for several")
-    parser.add_argument("--only", help="all mutants of a file, or of a line: PATH:LINE")
+    parser.add_argument("--only", action="append", help="all mutants of a file, or of a line: PATH:LINE; repeatable")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=20.0, help="most recorded seconds of tests run for a mutant")
+    parser.add_argument("--seconds", type=float, default=40.0, help="most recorded seconds of tests run for a mutant")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "source-mutants")
     parser.add_argument("--record", nargs="*", help="record again which tests reach what: of these test files, or all")
     given = parser.parse_args()
@@ -72,8 +73,8 @@ def sample(given: argparse.Namespace) -> list[Mutant]:
         for mutant in mutants_of(path, ROOT):
             places.setdefault((mutant.path, mutant.start, mutant.operator), []).append(mutant)
     if given.only:
-        path, _, line = given.only.partition(":")
-        return [one for group in places.values() for one in group if one.path == path and line in ("", str(one.line))]
+        asked = {*given.only}
+        return [one for group in places.values() for one in group if asked & {one.path, f"{one.path}:{one.line}"}]
     groups = [group for group in places.values() if not given.package or group[0].package in given.package]
     draw = random.Random(given.seed)
     return [draw.choice(group) for group in draw.sample(groups, min(given.count, len(groups)))]

@@ -21,6 +21,7 @@ from source_mutants.mutants import Mutant
 # imported once, before the processes fork; the package itself is imported by each of them, from its copy
 HEAVY = ("numpy", "numba", "pytest", "hypothesis", "networkx", "simpy", "pydantic", "click", "jinja2", "h5py")
 MOST_SECONDS = 150.0
+PINNED = "tests/test_pinned_"  # tables of figures as they are: they notice most, and run first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +36,7 @@ class Result:
 
 
 class Reached:
-    """Which tests to run for a mutant, quickest first, as recorded in a folder with a file per test file."""
+    """Which tests to run for a mutant, pins and then the quickest first, as recorded: a file per test file."""
 
     def __init__(self, folder: Path) -> None:
         self.seconds: dict[str, float] = {}
@@ -60,12 +61,16 @@ class Reached:
         files = {name.partition("::")[0] for name in direct}
         beside = {name for file in files for name in self.by_file[file]} - direct
         chosen, total = [], 0.0
-        for name in (*sorted(direct, key=self.seconds.__getitem__), *sorted(beside, key=self.seconds.__getitem__)):
+        pinned = {name for name in direct if name.startswith(PINNED)}
+        for name in (*self._quickest(pinned), *self._quickest(direct - pinned), *self._quickest(beside)):
             total += self.seconds[name]
             if chosen and total > most_seconds:
                 break
             chosen.append(name)
         return chosen
+
+    def _quickest(self, names: set[str]) -> list[str]:
+        return sorted(names, key=self.seconds.__getitem__)
 
 
 class Chosen:
