@@ -309,7 +309,7 @@ def _of_group(group: Any) -> Any:
     for name, node in group["nodes"].items():
         kind = node["type"][()]
         kind = kind.decode() if isinstance(kind, bytes) else kind
-        if "nodes" in node:
+        if kind == "NIRGraph":
             found[name] = _of_group(node)
             continue
         known = NODE_TYPES[kind].arrays if kind in NODE_TYPES else ()
