@@ -199,7 +199,8 @@ class _Table:
 
     def _call(self, vertex: int, work: Work | None = None) -> None:
         views, numbers = self._arguments(vertex, work)
-        self.compute(*views, *numbers)
+        with np.errstate(all="ignore"):  # sums of poison overflow; what comes of it is looked at, and plain runs warn
+            self.compute(*views, *numbers)
 
     def _clear(self, vertex: int) -> None:
         for operand in self.operands:
@@ -220,8 +221,7 @@ class _Table:
                     if operand.field.access == "write":
                         memory[operand.slices[vertex]] = np.nan
             self._load(vertex, real)
-            with np.errstate(all="ignore"):
-                self._call(vertex)
+            self._call(vertex)
             results.append([self.memory[o.key][o.slices[vertex]].copy() for o in self.operands if o.field.writes])
         written = [operand for operand in self.operands if operand.field.writes]
         for memory in self.memory.values():
@@ -242,8 +242,7 @@ class _Table:
             memory = self.memory[operand.key]
             memory[operand.slices[vertex]] = OTHER.get(memory.dtype.kind, 1)
         self._load(vertex, real)
-        with np.errstate(all="ignore"):
-            self._call(vertex)
+        self._call(vertex)
         for operand, (_, index, first) in zip(written, made, strict=True):
             memory = self.memory[operand.key]
             second, other = memory[index], memory.dtype.type(OTHER.get(memory.dtype.kind, 1))
