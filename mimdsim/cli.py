@@ -57,7 +57,7 @@ class _Commands(click.Group):
             misuse.show(told)
             say(told.getvalue(), nl=False, err=True)
             context.exit(misuse.exit_code)
-        except (click.exceptions.Exit, click.Abort):
+        except (click.exceptions.Exit, click.Abort, BrokenPipeError):  # who reads what is printed may stop: click ends
             raise
         except Exception as failure:
             if os.environ.get(RAISE) or of_the_machine(failure):

@@ -239,6 +239,16 @@ def test_output_that_nobody_takes_is_said(tmp_path: Path) -> None:
         ]
 
 
+def test_a_reader_that_has_seen_enough_ends_the_command() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "mimdsim", "list"], stdout=writing, stderr=subprocess.PIPE, cwd=ROOT, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
 def test_a_working_folder_that_is_gone_is_said(tmp_path: Path) -> None:
     script = f"import os, sys; sys.path.insert(0, {str(ROOT)!r}); os.rmdir(os.getcwd()); from mimdsim.cli import main; "
     (tmp_path / "gone").mkdir()
