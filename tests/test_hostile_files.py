@@ -16,9 +16,7 @@ from hostile.descriptions import MachineFile, WorkloadFile
 from hostile.formats import FORMATS
 from hostile.running import Format, outcome_of, same
 
-FEW, MANY = 200, 10_000
-DAMAGED = ("nmnist", "shd", "aedat", "recording csv", "trials", "recording npz", "npz packed", "npz members")
-HERE = [name for name in FORMATS if name not in (*DAMAGED, "hdf5", "hdf5 packed")]  # the others: test_event_fuzzing.py
+FEW, MANY = 20, 200  # of each format; more by hand: benchmarks/hostile_files.py
 
 
 def run(name: str, folder: Path, count: int, seed: int) -> None:
@@ -29,17 +27,18 @@ def run(name: str, folder: Path, count: int, seed: int) -> None:
         form.close()
     print(name, found)
     assert not found.failures, found.failures[:3]
-    assert found.refused > count // 10
-    assert found.as_it_says + found.untold > 0
+    if count == MANY:
+        assert found.refused > count // 10
+        assert found.as_it_says + found.untold > 0
 
 
-@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize("name", list(FORMATS))
 def test_a_few_mutants(tmp_path: Path, name: str) -> None:
     run(name, tmp_path, FEW, 0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize("name", list(FORMATS))
 def test_many_mutants(tmp_path: Path, name: str) -> None:
     run(name, tmp_path, MANY, 1)
 

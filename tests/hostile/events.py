@@ -122,17 +122,8 @@ def _made(base: type[Format], name: str, **more: str) -> type[Format]:
 
 
 FORMS = (
-    "nmnist",
-    "shd",
-    "aedat",
-    "csv",
-    "trials",
-    "npz",
-    "npz packed",
-    "npz members",
-    "hdf5",
-    "hdf5 packed",
-    "braille",
+    *("nmnist", "shd", "aedat", "csv", "trials", "npz", "npz packed", "npz members", "hdf5", "hdf5 packed"),
+    *("braille", "braille packed", "braille members"),
 )
 EVENTS = (
     *(_made(Damaged, name) for name in FORMS),

@@ -24,8 +24,10 @@ from mimdsim.functional.checkpoint import Checkpoints, read_checkpoint
 from mimdsim.sweep import parse_axis, points_of, run_sweep
 from mimdsim.sweep.results import load_point
 from mimdsim.sweep.running import load_activity
+from mimdsim.workload.interchange.nir_neurons import Discretisation
 from mimdsim.workload.interchange.nir_nodes import NirGraph, NirNode
 from mimdsim.workload.interchange.nir_reading import read_nir, reading_process
+from mimdsim.workload.interchange.nir_walk import network_of_nir
 from mimdsim.workload.interchange.safetensors_file import read_safetensors, write_safetensors
 from mimdsim.workload.interchange.weights_file import read_arrays
 
@@ -281,7 +283,9 @@ class NirFile(Format):
         return path
 
     def read(self, path: Path) -> Any:
-        return _of_graph(read_nir(path, self._process).graph)
+        file = read_nir(path, self._process)
+        network_of_nir(path, file, Discretisation())
+        return _of_graph(file.graph)
 
     def says(self, path: Path) -> Any:
         if path != self.good() and not self._edited:

@@ -45,8 +45,10 @@ def dt_of_file(neurons: dict[str, NirNode]) -> tuple[float, list[str]]:
         r = node.arrays.get("r")
         if tau is None or r is None or np.all(r == 1) or not (np.all(np.isfinite(tau)) and np.all(np.isfinite(r))):
             continue
+        if tau.size != r.size and 1 not in (tau.size, r.size):
+            continue  # one of them is refused, by name, where the number of neurons is known
         if np.all(r > 0) and np.all(tau > 0):
-            ratio = tau / r
+            ratio = tau.reshape(-1) / r.reshape(-1)
             told[name] = float(ratio.min()), float(ratio.max())
     if not told:
         return 0.0, []
