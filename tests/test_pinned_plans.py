@@ -23,6 +23,7 @@ from mimdsim.workload import filled_activity
 
 TABLE = Path(__file__).resolve().parent / "pinned_plans.csv"
 COLUMNS = ("of", "what", "figures")
+SHAPES = ((256, 128, 24), (64, 512, 100), (1024, 512, 300), (3072, 1536, 1000), (48, 2400, 3), (1600, 32, 1))
 WIRINGS: dict[str, dict[str, Any]] = {
     "forward": {},
     "recurrent": {"recurrence": "all_to_all", "bias": True, "optimiser": ADAM},
@@ -36,6 +37,7 @@ SPARSE = (
     {"block": 1, "density": 0.1, "static": False, "dtype": "f32"},
     {"block": 8, "density": 0.25, "static": False},
     {"block": 16, "density": 0.05, "static": False},
+    {"block": 1, "density": 0.02, "static": True, "dtype": "f32"},
 )
 
 
@@ -71,8 +73,12 @@ def on_tiles(name: str) -> Iterator[tuple[str, str, str]]:
         told = " ".join(f"{field.name}={getattr(plan, field.name)}" for field in fields(ProductPlan))
         yield name, f"product {m} {k} {n}", told
     for changes in SPARSE:
-        for rows, columns, batch in ((256, 128, 24), (64, 512, 100)):
-            plan_of = plan_sparse_product(machine, rows, columns, batch, **changes)  # type: ignore[arg-type]
+        for rows, columns, batch in SHAPES:
+            try:
+                plan_of = plan_sparse_product(machine, rows, columns, batch, **changes)  # type: ignore[arg-type]
+            except MimdsimError as refused:
+                yield name, f"sparse {rows} {columns} {batch} {changes}", str(refused).splitlines()[0]
+                continue
             parts = (plan_of.row_parts, plan_of.column_parts, plan_of.batch_parts, plan_of.busiest_blocks)
             told = f"{parts} {plan_of.planner_cycles} {plan_of.memory_bytes} {plan_of.flops} {dict(plan_of.terms)}"
             yield name, f"sparse {rows} {columns} {batch} {changes}", told
