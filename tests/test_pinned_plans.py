@@ -7,7 +7,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import astuple, fields
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from networks import ADAM, small_network
 from mimdsim.base.errors import MimdsimError
 from mimdsim.compiler.product_plan import ProductPlan, plan_product
 from mimdsim.compiler.sparse_products import plan_sparse_product
+from mimdsim.compiler.sparse_reductions import place_reductions
+from mimdsim.compiler.sparse_shapes import SparseShape
 from mimdsim.gpu import STRATEGIES, time_on_gpu
 from mimdsim.gpu.references import predict_gemm_row
 from mimdsim.gpu.snn_references import predict_snn_row
@@ -86,6 +88,16 @@ def on_tiles(name: str) -> Iterator[tuple[str, str, str]]:
             parts = (plan_of.row_parts, plan_of.column_parts, plan_of.batch_parts, plan_of.busiest_blocks)
             told = f"{parts} {plan_of.planner_cycles} {plan_of.memory_bytes} {plan_of.flops} {dict(plan_of.terms)}"
             yield name, f"sparse {rows} {columns} {batch} {changes}", told
+    for rows, bands, tiles_per_band, row_share in product((64, 1600), (1, 2, 9), (1, 4), (1.0, 0.3)):
+        for batch, block, pieces in ((16, 1, 2), (200, 4, 1), (2048, 1, 1)):
+            shape = SparseShape(rows=rows, columns=64, batch=batch * pieces, block=block, density=0.5, dtype="f32")
+            given = {"bands": bands, "pieces": pieces, "batch": batch, "tiles_per_band": tiles_per_band}
+            found = place_reductions(shape, machine, row_share=row_share, **given)
+            yield (
+                name,
+                f"reductions {rows} {row_share} {' '.join(map(str, given.values()))} {block}",
+                str(astuple(found)),
+            )
 
 
 MEASURED: dict[str, tuple[tuple[str, str, str], ...]] = {  # task: framework, style, device
