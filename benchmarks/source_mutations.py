@@ -58,7 +58,7 @@ def main() -> None:
         if not some:
             continue
         reached = Reached(given.folder / ("interpreted" if interpreted else "compiled"))
-        plans = [reached.tests(places(mutant), given.seconds) for mutant in some]
+        plans = [reached.tests(places(mutant), given.seconds, "" if mutant.block else mutant.path) for mutant in some]
         for result in results(some, plans, reached, copies, interpreted):
             found.append(result)
             print(f"{result.outcome:9} {result.seconds:5} s {shown(result.mutant)}  {result.told[:150]}", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from networks import Outcome, assert_same_bits, assert_same_spikes, compiled, ex
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import CODELETS
+from mimdsim.codelets.formats import in_format
 from mimdsim.codelets.neurons import DECAY_GRADIENT, LIF_UPDATE
 from mimdsim.codelets.spikes import COMBINE_TILES, FLAG_SPIKES
 from mimdsim.compiler import Compiled
@@ -219,3 +221,71 @@ def test_a_multi_vertex_splits_one_extent_over_the_contexts() -> None:
     expected = [11 + 6 * (20 + 3 * 2 * 5 + 10), 11 + 6 * (20 + 3 * 3 * 5 + 10), 11 + 6 * (20 + 10)]
     assert cost.cycles(extents, 6, 8).tolist() == expected
     assert cost.cycles(extents, 1, 8).tolist()[0] == 11 + 20 + 3 * 12 * 5 + 10
+
+
+def bundles(record: Codelet, **turns: int) -> float:
+    """Of a worker's vertex whose loops turn so often."""
+    assert isinstance(record.cost, WorkerBundles)
+    found = record.cost.fixed
+    for term in record.cost.terms:
+        found += term.bundles * math.prod(turns[name] for name in term.extents)
+    return found
+
+
+def cycles(record: Codelet, **turns: int) -> int:
+    """Of a library vertex on six contexts with vectors of 8 bytes."""
+    assert isinstance(record.cost, TileFormula)
+    (found,) = np.atleast_1d(record.cost.cycles({name: np.array([each]) for name, each in turns.items()}, 6, 8))
+    return int(found)
+
+
+def halves(name: str) -> Codelet:
+    return in_format(CODELETS[name], id_bytes=4, value_bytes=2, moved_bytes=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "turns", "expected"),
+    [
+        # launch 12, frame 8, three scalars 6, four vectors 6; 4 a spike and pair, 15 a neuron
+        ("LifUpdate", {"spikes": 3, "pairs": 3, "neurons": 5}, 32 + 36 + 75),
+        # launch, frame, four scalars, five vectors; 4 an id, of a hit 2 and a surrogate of 17
+        ("StateGradient", {"listed": 10, "hits": 2}, 35.5 + 40 + 38),
+        # launch, frame, two scalars, four vectors; 3.5 an id, 6 a list
+        ("CombineTiles", {"listed": 10, "lists": 4}, 30 + 35 + 24),
+        # the same twice: 6 more a list, 3 more an id, 2 for the second lap
+        ("CombineTilesFrom", {"listed": 10, "lists": 4}, 30 + 35 + 24 + 24 + 30 + 2),
+        # 20 to begin, 20 a class
+        ("CrossEntropy", {"classes": 10}, 28 + 20 + 200),
+        # launch, frame, a scalar, two vectors; 3 a number
+        ("PoolClasses", {"elements": 40}, 25 + 120),
+        # the root 5, a division 3, three more; 2 a weight
+        ("ClipFactor", {"weights": 7}, 27 + 11 + 14),
+        # 3 for every 8 neurons cleared; 4 a spike and 8 to put its byte into a word
+        ("SpikesToDense", {"vectors": 5, "spikes": 3}, 26.5 + 15 + 36),
+    ],
+)
+def test_bundles_by_hand(name: str, turns: dict[str, int], expected: float) -> None:
+    assert bundles(CODELETS[name], **turns) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "turns", "floats", "of_halves"),
+    [
+        # of 1000 elements a context takes 84 vectors of two floats, or 42 of four halves
+        ("Sgd", {"elements": 1000}, 11 + 6 * (29 + 3 * 84), 11 + 6 * (29 + 3 * 42)),
+        # 17 a vector; an element's root 5 and division 3; halves converted there and back, two at a time
+        ("Adam", {"elements": 1000}, 11 + 6 * (29 + 33 * 84), 11 + 6 * (29 + 53 * 42)),
+        ("AdamAtRate", {"elements": 1000}, 11 + 6 * (29 + 34 * 84) + 12, 11 + 6 * (29 + 54 * 42) + 12),
+        ("SumSquares", {"elements": 1000}, 11 + 6 * (16 + 2 * 84) + 36, 11 + 6 * (16 + 3 * 42) + 36),
+        # 20 results, 4 a context; 3 + 5 + 3 a vector and one for each group but the first; halves store in 8
+        ("ReduceGroups", {"outputs": 20, "groups": 5}, 11 + 6 * (16 + 2 * 15), 11 + 6 * (16 + 18)),
+        # 9 vectors of floats a context, 5 of halves; one a replica and 3 to store, or 6
+        ("SumReplicas", {"elements": 100, "replicas": 6}, 11 + 6 * (16 + 9 * 9), 11 + 6 * (16 + 5 * 12)),
+        ("CopyColumns", {"elements": 100}, 288 + 400 // 8, 288 + 200 // 8),
+        ("CountTimestep", {"elements": 1}, 11 + 6 * (58 + 7), None),
+    ],
+)
+def test_cycles_by_hand(name: str, turns: dict[str, int], floats: int, of_halves: int | None) -> None:
+    assert cycles(CODELETS[name], **turns) == floats
+    if of_halves is not None:
+        assert cycles(halves(name), **turns) == of_halves

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.costs.library.dense import amp_1x1_cycles
-from mimdsim.kernels import Kernel, KernelError
+from mimdsim.kernels import Kernel, KernelError, reductions
 from mimdsim.kernels.elementwise import BINARY, TRUTHS, UNARY
 from mimdsim.machine import load_machine
 
@@ -273,6 +273,46 @@ def test_many_partial_results_are_reduced_in_stages() -> None:
     np.testing.assert_allclose(found, [values.sum()], rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("machine", "pieces", "holders", "results", "op", "dtype", "expected"),
+    [
+        # of tiny, 16 tiles: 64 partial results go straight to the result, more are cut into pieces of 64 and more
+        ({}, [64], 16, 1, "add", "f32", None),
+        ({}, [65], 16, 1, "add", "f32", ([0], [65], 1)),
+        ({}, [130], 16, 1, "add", "f32", ([0, 65], [65, 130], 1)),
+        # 40 results in pieces of two vectors to add, 4 floats or 8 halves; 3, one a tile, for the largest
+        ({}, [100], 16, 40, "add", "f32", ([0], [100], 10)),
+        ({}, [100], 16, 40, "max", "f32", ([0], [100], 14)),
+        ({}, [100], 16, 40, "add", "f16", ([0, 34, 68], [34, 68, 100], 5)),
+        # over links goes one partial result a chip, unless every chip has only one
+        ({"links_chips": 2}, [3, 2], 5, 1, "add", "f32", ([0, 3], [3, 5], 1)),
+        ({"links_chips": 3}, [1, 3, 1], 5, 1, "add", "f32", ([0, 1, 4], [1, 4, 5], 1)),
+        ({"links_chips": 2}, [1, 1], 2, 1, "add", "f32", None),
+        ({"links_chips": 2}, [0, 3], 3, 1, "add", "f32", None),
+        # of 1600 tiles: fewer than twice the root of the tiles, 80, go at once where three of four tiles hold some
+        ({"chip_tiles": 1600}, [79], 1201, 1, "add", "f32", None),
+        ({"chip_tiles": 1600}, [79], 1200, 1, "add", "f32", ([0], [79], 1)),
+        ({"chip_tiles": 1600}, [80], 1201, 1, "add", "f32", ([0], [80], 1)),
+    ],
+)
+def test_which_partial_results_another_stage_takes_together(
+    machine: dict[str, int], pieces: list[int], holders: int, results: int, op: str, dtype: str, expected: Any
+) -> None:
+    k = Kernel("stages", tiny(**machine))
+    chip_of = np.repeat(np.arange(len(pieces)), pieces)
+    found = reductions._groups(k, chip_of, holders, (results,), op, dtype)
+    assert (None if found is None else (found.first.tolist(), found.last.tolist(), found.cuts)) == expected
+
+
+def test_groups_are_cut_along_their_longest_axis_and_take_tiles_in_turn() -> None:
+    parts, group = reductions._spread(np.array([0, 0, 1]), (2, 5), 2, 3)
+    assert group.tolist() == [0, 0, 1, 1, 2, 2]
+    assert parts.tiles.tolist() == [0, 1, 2, 0, 3, 4]  # chip 0 has tiles 0 to 2
+    assert parts.boxes.tolist() == [
+        [[number, number + 1], [0, 2], cut] for number in range(3) for cut in ([0, 2], [2, 5])
+    ]
+
+
 def test_cycles_of_a_product_are_those_of_its_blocks() -> None:
     k = Kernel("product", TINY)
     plan = k.plan_matmul(64, 32, 24)
@@ -300,6 +340,10 @@ def test_cycles_of_a_product_are_those_of_its_blocks() -> None:
 # ---- refusals
 
 
+def table(k: Kernel) -> tuple[Any, Any]:
+    return k.input(k.variable("table", (16, 8))), k.constant("indices", np.arange(5))
+
+
 @pytest.mark.parametrize(
     ("write", "text"),
     [
@@ -316,6 +360,14 @@ def test_cycles_of_a_product_are_those_of_its_blocks() -> None:
         (lambda k: k.broadcast(x(k), to=x(k, "y")), "'y' is spread over tiles; declare it with mapping=k.everywhere"),
         (lambda k: k.fill(k.variable("y", (3,), mapping=k.everywhere), 0), "'y' lies as a copy on 16 tiles"),
         (lambda k: k.matmul(x(k), "x", out="x"), r"'x' \[160\] times 'x' \[160\] does not make 'x'"),
+        (lambda k: k.gather(*table(k), out=k.variable("out", (5, 7))), r"'out' must be float32\[5, 8\], it is .*5, 7"),
+        (lambda k: k.gather(*table(k), out=k.variable("out", (5, 8), "int32")), r"it is int32\[5, 8\]"),
+        (lambda k: k.gather(x(k, "t"), x(k), out="t"), r"gather: a table"),
+        (lambda k: k.gather(table(k)[0], k.variable("two", (5, 1), "int32"), out="table"), r"'two' \[5, 1\]"),
+        (
+            lambda k: k.scatter_add(table(k)[0], x(k), "table"),
+            "scatter_add: 'x' must hold whole numbers, it is float32",
+        ),
         (lambda k: k.gather(x(k), "x", out="x"), r"gather: a table \[rows, width\] and numbers \[n\] are needed"),
     ],
 )

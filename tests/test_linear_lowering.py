@@ -178,6 +178,15 @@ def test_constants_of_every_neuron_its_own(reset_gradient: str) -> None:
 
 
 @pytest.mark.parametrize("surrogate", SURROGATES)
+def test_a_surrogate_is_the_slope_of_its_smooth_step(surrogate: str) -> None:
+    record = SURROGATES[surrogate]
+    x = np.linspace(-1.03, 1.02, 42)  # beside the corners, at 0, 1/3 and 1/6 of a slope of 3
+    for k in (1.0, 3.0):
+        slope = (record.smooth(x + 1e-6, k) - record.smooth(x - 1e-6, k)) / 2e-6
+        np.testing.assert_allclose(slope, record.derivative(x, k), rtol=1e-4, atol=1e-8)
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES)
 @pytest.mark.parametrize("mapping", ["tilewise", "per_batch"])
 def test_every_surrogate_of_the_published_neuron(surrogate: str, mapping: str) -> None:
     network = small_network()

@@ -115,3 +115,21 @@ def test_the_quickest_tests_that_reach_a_place_come_first(tmp_path: Path) -> Non
     assert reached.tests(["a:9"], 10)[0] == "t.py::quick"
     assert reached.tests(["b:2"], 10) == ["u.py::other", "t.py::beside", "t.py::quick", "t.py::slow"]  # by its file
     assert reached.tests(["c:1"], 10) == []
+
+
+def test_quick_tables_of_a_module_are_read_for_what_it_defines(tmp_path: Path) -> None:
+    """A table may hold a record of the module without calling what names it."""
+    from source_mutants.running import Reached
+
+    quick, slow, user = (
+        f"tests/test_{name}" for name in ("pinned_a.py::test_q", "pinned_a.py::test_s", "b.py::test_u")
+    )
+    held = {
+        quick: {"seconds": 0.1, "hits": ["m.py:9"]},
+        slow: {"seconds": 2.0, "hits": ["m.py:9"]},
+        user: {"seconds": 0.01, "hits": ["n.py:1"]},
+    }
+    (tmp_path / "test_all.json").write_text(json.dumps({"imported": [], "failed": [], "tests": held}))
+    reached = Reached(tmp_path)
+    assert reached.tests(["n.py:1"], 40) == [user]
+    assert reached.tests(["n.py:1"], 40, "m.py") == [quick, user]

@@ -27,11 +27,12 @@ from networks import (
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets.neurons import DECAY_GRADIENT, LIF_UPDATE
-from mimdsim.codelets.spikes import FLAG_SPIKES, SCAN_FLAGS
+from mimdsim.codelets.spikes import FLAG_SPIKES, SCAN_FLAGS, WEIGHT_GRADIENT
+from mimdsim.codelets.wiring import SYNAPSE_CURRENT
 from mimdsim.compiler import Compiled, MappingOptions
 from mimdsim.functional import Executor, chains
 from mimdsim.functional.uses import Uses
-from mimdsim.functional.wide import widened
+from mimdsim.functional.wide import is_whole, widened
 from mimdsim.graph import SpikingNetwork
 from mimdsim.program import Codelet, VertexTable
 
@@ -193,6 +194,38 @@ def test_slices_apart_stay_apart() -> None:
     table = table_of(DECAY_GRADIENT, {"start": [4, 0, 8], "stop": [6, 4, 9]})
     _, (start, stop) = widened(table)
     assert (start.tolist(), stop.tolist()) == ([0, 8], [6, 9])
+
+
+def test_slices_of_other_samples_stay_apart() -> None:
+    """Sample 1 begins where sample 0 ends: only what agrees in all other columns is joined."""
+    columns = {"sample": [1, 0, 0, 1, 2], "start": [8, 4, 0, 4, 2], "stop": [9, 8, 4, 8, 3]}
+    table = table_of(SYNAPSE_CURRENT, columns)
+    _, joined = widened(table)
+    assert [column.tolist() for column in joined] == [[0, 1, 2], [0, 4, 2], [8, 9, 3]]
+    two = {"replica": [0, 0, 1, 1], "sample_start": [0, 2, 0, 0], "sample_stop": [2, 4, 2, 2]}
+    table = table_of(WEIGHT_GRADIENT, two | {"start": [0, 3, 0, 3], "stop": [3, 6, 3, 6]})
+    _, joined = widened(table)
+    assert np.stack(joined, axis=1).tolist() == [[0, 0, 2, 0, 3], [0, 2, 4, 3, 6], [1, 0, 2, 0, 6]]
+    nothing: dict[str, Any] = {"sample": [], "start": [], "stop": []}
+    assert [len(column) for column in widened(table_of(SYNAPSE_CURRENT, nothing))[1]] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("columns", "whole"),
+    [
+        ({"sample": [0, 0, 1], "start": [0, 3, 0], "stop": [3, 6, 6]}, True),
+        ({"sample": [0, 0, 1], "start": [0, 4, 0], "stop": [3, 6, 6]}, False),  # 3 is left out
+        ({"sample": [0, 1], "start": [0, 0], "stop": [6, 5]}, False),
+        ({"sample": [0, 1], "start": [1, 0], "stop": [6, 6]}, False),
+        ({"sample": [0], "start": [0], "stop": [7]}, False),
+    ],
+)
+def test_a_table_is_whole_where_its_slices_cover_every_sample(columns: dict[str, Any], whole: bool) -> None:
+    assert is_whole(table_of(SYNAPSE_CURRENT, columns), 6) is whole
+    assert not is_whole(table_of(replace(SYNAPSE_CURRENT, along=None), columns), 6)
+    assert not is_whole(
+        table_of(FLAG_SPIKES, {"sample": [0], "neuron": [0]}, threshold=1.0, second_threshold=0.5), 1
+    )  # one by one, not by ranges
 
 
 def test_along_must_name_columns() -> None:

@@ -22,6 +22,7 @@ from source_mutants.mutants import Mutant
 HEAVY = ("numpy", "numba", "pytest", "hypothesis", "networkx", "simpy", "pydantic", "click", "jinja2", "h5py")
 MOST_SECONDS = 150.0
 PINNED = "tests/test_pinned_"  # tables of figures as they are: they notice most, and run first
+QUICK = 0.3  # seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,14 +54,17 @@ class Reached:
                     self.by_place.setdefault(place, set()).add(name)
                     self.by_place.setdefault(place.partition(":")[0], set()).add(name)
 
-    def tests(self, places: list[str], most_seconds: float) -> list[str]:
+    def tests(self, places: list[str], most_seconds: float, module: str = "") -> list[str]:
         """Those that reach any of the places (where no record has any, their files), then the rest of their test files:
-        what they share was made once."""
+        what they share was made once. module: a file of whose definitions quick tables of figures are read too; they
+        may hold the changed record without a call of anything that names it."""
         direct: set[str] = set().union(*(self.by_place.get(place, ()) for place in places))
         direct = direct or set().union(*(self.by_place.get(place.partition(":")[0], ()) for place in places))
         files = {name.partition("::")[0] for name in direct}
         beside = {name for file in files for name in self.by_file[file]} - direct
         chosen, total = [], 0.0
+        read = self.by_place.get(module, set()) - direct
+        direct = direct | {name for name in read if name.startswith(PINNED) and self.seconds[name] < QUICK}
         pinned = {name for name in direct if name.startswith(PINNED)}
         for name in (*self._quickest(pinned), *self._quickest(direct - pinned), *self._quickest(beside)):
             total += self.seconds[name]
