@@ -20,6 +20,7 @@ from networks import (
 
 from mimdsim.graph import SpikingNetwork
 
+pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 FLOAT64_TOLERANCE = 1e-8

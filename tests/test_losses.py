@@ -107,6 +107,7 @@ def gradients_of(network: SpikingNetwork, values: dict[str, Any]) -> dict[str, n
     return {layer.name: values[name] for layer, name in zip(network.layers, outputs, strict=False)}
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("reset_gradient", ["pass", "mask"])
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])
 @pytest.mark.parametrize("name", NAMES)
@@ -212,6 +213,7 @@ def test_only_the_last_layer_is_read_by_its_potential() -> None:
         training_graph(replace(network, layers=(replace(hidden, spiking=False), output)))
 
 
+@pytest.mark.torch
 def test_squares_of_counts_are_those_of_snntorch() -> None:
     torch = pytest.importorskip("torch")
     functional = pytest.importorskip("snntorch.functional")

@@ -12,6 +12,7 @@ from networks import Given, compiled, executed, given_values, relative_error
 
 from mimdsim.graph import SpikingNetwork
 
+pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 TOLERANCE = 1e-4  # float32, and constants rounded in another order; dyadic weights
 SLOPE = 5.0

@@ -16,6 +16,7 @@ from mimdsim.graph import SpikingNetwork
 from mimdsim.graph.neuron_models import MODELS, checked_parameters
 from mimdsim.graph.surrogates import SURROGATES
 
+pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
 TOLERANCE = 1e-8
 FLOAT32_TOLERANCE = 1e-4

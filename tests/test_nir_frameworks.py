@@ -16,6 +16,7 @@ from mimdsim.workload.interchange.nir_reading import read_nir
 from mimdsim.workload.interchange.nir_walk import network_of_nir
 from mimdsim.workload.interchange.nir_writing import nir_of_network
 
+pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 nir = pytest.importorskip("nir")
 TIMESTEPS, INPUTS, HIDDEN, CLASSES = 80, 20, 16, 5

@@ -118,6 +118,7 @@ def by_torch(network: SpikingNetwork, given: Given, gradients: dict[str, np.ndar
     return {name: weight.detach().numpy() for name, weight in weights.items()}
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("optimiser", CASES)
 @pytest.mark.parametrize("largest_norm", [0.0, 0.01, 100.0])
 def test_updates_are_those_of_torch(optimiser: Any, largest_norm: float) -> None:
