@@ -158,6 +158,7 @@ def trained(
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["program", "whole_tensors"])
 def test_only_what_is_trained_on_is_moved(engine: str) -> None:
     data = watched()

@@ -59,6 +59,7 @@ DOZEN = (
 )
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize(("operator", "name"), DOZEN)
 def test_a_mutant_that_changes_values_is_found(operator: str, name: str) -> None:
     from mutations.declarations import OPERATORS

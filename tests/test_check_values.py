@@ -174,6 +174,7 @@ def _without_a_vertex(program: Program, wanted: VertexTable, vertex: int) -> Pro
     return program.map_supersteps(lambda step: replace(step, tables=tuple(less(table) for table in step.tables)))
 
 
+@pytest.mark.slow
 def test_a_vertex_that_is_missing_is_found_wherever_it_is() -> None:
     """The first and last vertex of every table; what exchanges bring for them is planned anew."""
     from mimdsim.compiler import plan_exchanges

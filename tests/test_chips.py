@@ -88,6 +88,7 @@ def machines_for(draw: Any, network: SpikingNetwork) -> tuple[int, int, dict[str
     raise AssertionError("a chip for every layer must be enough")
 
 
+@pytest.mark.slow
 @settings(SMALL, max_examples=60)
 @given(data=st.data(), network=networks(), seed=SEEDS)
 def test_execution_on_several_chips_is_interpretation(data: st.DataObject, network: SpikingNetwork, seed: int) -> None:

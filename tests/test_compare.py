@@ -57,6 +57,7 @@ def test_what_tiled_machines_share_cancels_in_the_interval_of_their_ratio(compar
         assert one.ratio_high < corners[1]
 
 
+@pytest.mark.slow
 def test_the_report_shows_them_all_and_says_what_does_not_fit(compared: RunProfile, tmp_path: Path) -> None:
     found = [verdict for verdict in verdicts(compared) if verdict.subject == "machine"]
     assert [verdict.mood for verdict in found] == ["note", "note", "bad"]

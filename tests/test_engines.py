@@ -112,6 +112,7 @@ def test_the_last_training_step_runs_as_the_compiled_program(monkeypatch: pytest
     )
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("stop_after", [5, 7, 10, 19])
 @pytest.mark.parametrize("optimiser", OPTIMISERS[1:3], ids=str)
 def test_a_resumed_training_is_an_unbroken_one(tmp_path: Path, optimiser: Any, stop_after: int) -> None:
@@ -153,6 +154,7 @@ def test_a_workload_that_whole_tensors_cannot_train_is_refused_before_its_data_a
     assert compile_workload(load_workload("nmnist-256", changes), machine).program
 
 
+@pytest.mark.slow
 def test_a_run_says_which_engine_trained_and_resumes(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     changes = {"data.train_samples": 96, "data.test_samples": 48, "training.epochs": 2}

@@ -70,6 +70,7 @@ def hold(folder: Path, path: Path, source: Any, spikes: str, how: Discretisation
             np.testing.assert_allclose(u, sent, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("name", "spikes"),
     [
@@ -89,6 +90,7 @@ def test_tiles_send_what_the_record_sends(tmp_path: Path, name: str, spikes: str
     hold(tmp_path / "made", path, source, spikes, Discretisation())
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("reset", ["zero_after", "subtract", "subtract_decayed", "none"])
 def test_every_reset_on_tiles(tmp_path: Path, reset: Any) -> None:
     path = nm.written(tmp_path, CHAINS["nested one to one"])

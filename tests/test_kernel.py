@@ -276,6 +276,7 @@ def test_a_file_that_cannot_be_read_is_told_with_its_line(tmp_path: Path) -> Non
     assert "defines no function build(machine) that returns a Program" in mimdsim("check", str(path), "tiny", code=2)
 
 
+@pytest.mark.slow
 def test_a_kernels_report_has_no_word_of_training(kernel: Path, tmp_path: Path) -> None:
     out = tmp_path / "report"
     mimdsim("check", str(kernel), "tiny", "--out", str(out))

@@ -65,6 +65,7 @@ FAST = [
 ]
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(("model", "reset", "reset_gradient", "reset_by"), FAST)
 def test_execution_is_interpretation(model: str, reset: str, reset_gradient: str, reset_by: str) -> None:
     capacities = (6, 3) if reset_by == "emission" else None
@@ -96,11 +97,13 @@ def float64_error(network: SpikingNetwork) -> float:
     return max(relative_error(found.gradients[name], gradient) for name, gradient in expected.gradients.items())
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(("model", "reset", "reset_gradient", "reset_by"), FAST)
 def test_execution_is_interpretation_in_float64(model: str, reset: str, reset_gradient: str, reset_by: str) -> None:
     assert float64_error(linear_network(model, reset, reset_gradient=reset_gradient, reset_by=reset_by)) < 1e-12
 
 
+@pytest.mark.slow
 def test_execution_of_the_published_neuron_is_interpretation_in_float64() -> None:
     """Its constants are rounded to float32 in the program: these are not changed by that."""
     assert float64_error(small_network(decay=0.9375, gain=8.0)) < 1e-12
@@ -274,6 +277,7 @@ DENSE: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.first(4)
 @pytest.mark.newest  # bits of strict runs: see above; older libraries also add products up in another order
 @pytest.mark.parametrize("vertices", ["calls", "fused"])
 @pytest.mark.parametrize(("model", "reset", "options"), DENSE)

@@ -132,6 +132,7 @@ def on_tiles(network: SpikingNetwork, given: Given, *, strict: bool = False, **m
     return executor
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize("reset_gradient", ["pass", "mask"])
 @pytest.mark.parametrize("name", NAMES)
 def test_tiles_do_what_the_interpreter_means(name: str, reset_gradient: str) -> None:
@@ -165,6 +166,7 @@ def test_dense_spikes_on_tiles_are_interpreted_or_refused(name: str) -> None:
         assert relative_error(found.read(value), expected[value]) < FLOAT32, value
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_strict_execution_gives_the_same_bits(name: str) -> None:
     loss, spiking = CASES[name]

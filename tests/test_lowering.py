@@ -86,6 +86,7 @@ def assert_close_but_for_rounding(network: SpikingNetwork, found: Outcome, expec
     return len(distances)
 
 
+@pytest.mark.slow
 @SMALL
 @given(network=networks(), options=MAPPINGS, seed=SEEDS)
 def test_execution_is_interpretation_within_rounding_on_ordinary_weights(

@@ -122,6 +122,7 @@ TIGHT: dict[str, tuple[str, dict[str, Any], str, str]] = {  # workload, changes,
 # ---- what fits, as the authors found (commit 180c47d of github.com/jrfinkbeiner/graphcore_snn)
 
 
+@pytest.mark.slow
 def test_dvs_gesture_at_64_is_refused_with_the_numbers() -> None:
     message = refusal("dvs-gesture-64")
     memory = compiled("dvs-gesture-64").memory
@@ -164,6 +165,7 @@ def derived_bytes(made: Compiled, replicas: int) -> int:
     return fullest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "changes"),
     [("dvs-gesture-64", {}), ("dvs-gesture-2", {}), ("nmnist-2", {}), ("nmnist-4", {}), ("multi-neuron-16", {}),
@@ -185,6 +187,7 @@ def test_code_beyond_the_executable_region_is_refused() -> None:
         compile_workload(load_workload("nmnist-4"), machine("bow", tile__executable_bytes="64 KiB"))
 
 
+@pytest.mark.slow
 def test_16_neurons_a_tile_with_six_replicas_are_refused() -> None:
     message = refusal("multi-neuron-16", BASE_2)
     assert "largest there: dw.hidden1, 565,248 bytes" in message  # 1472 inputs x 16 neurons x 4 bytes x 6 replicas
@@ -336,6 +339,7 @@ def data_peak_bytes(memory: Memory) -> int:
     return int(total.max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capacity", [[4, 4, 3], [18, 18, 3]])
 @pytest.mark.parametrize("optimiser", ["adam", "sgd"])
 def test_more_tiles_never_hold_more_data(optimiser: str, capacity: list[int]) -> None:
@@ -345,6 +349,7 @@ def test_more_tiles_never_hold_more_data(optimiser: str, capacity: list[int]) ->
     assert peaks[0] > 4 * peaks[-1]
 
 
+@pytest.mark.slow
 def test_more_tiles_need_hardly_more_peak_bytes() -> None:
     """Data keeps the law above; code and vertex state of the exchange may add a little at equal neurons per tile."""
     peaks = [compiled("nmnist-2-random", SMALL, "tiny", tiles).memory.peak_bytes for tiles in LADDER]
@@ -376,6 +381,7 @@ def claims(case: str) -> list[tuple[str, int, int]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [
@@ -427,6 +433,7 @@ def test_whether_it_then_fits_is_true(case: str, change: dict[str, Any]) -> None
     assert (found[4] == "then it fits") == (compiled(name, {**changes, **change}, on).memory.peak_bytes <= limit)
 
 
+@pytest.mark.slow
 def test_half_the_batch_is_not_promised_to_fit_when_it_does_not() -> None:
     name, changes, on, _ = TIGHT["long sequence"]
     limit = "488 KiB"

@@ -95,6 +95,7 @@ def test_the_model_of_the_docs_page_works() -> None:
     np.testing.assert_allclose(neuron.quiet.matrix[0, 0], [0.5])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [

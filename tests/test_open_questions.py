@@ -41,6 +41,7 @@ def test_every_section_belongs_to_one_process() -> None:
     assert sorted(number for group in open_questions.GROUPS for number in group) == sorted(open_questions.SECTIONS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 4, 5, 11])
 def test_sections_are_made_from_a_tiny_chip(bench: Bench, number: int) -> None:
     text = open_questions.section(number, bench)

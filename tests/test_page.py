@@ -95,6 +95,7 @@ def test_the_command_that_made_it_is_named_without_folders() -> None:
     assert "--data" not in page_of(ROWS)
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_page(tmp_path: Path) -> None:
     """Stencils carry rows that are out and rows that cannot be computed; the code stays 3."""
     page = tmp_path / "new" / "page.md"
@@ -143,6 +144,7 @@ def test_every_table_carried_is_introduced() -> None:
     assert all(notes.of_table(path.name) for path in default_files())
 
 
+@pytest.mark.slow
 def test_rows_out_of_the_quick_tables_have_notes_and_no_note_is_stale() -> None:
     rows = check_files(tuple(path for path in default_files() if path.name != TRAINING), None, lambda *_: None)
     notes = load_notes()

@@ -104,6 +104,7 @@ def changed(made: Compiled, name: str) -> Compiled:
     return replace(made, program=made.program.with_codelet(name, other))
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("name", "left", "replayed"),
     [

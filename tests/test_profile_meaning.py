@@ -237,6 +237,7 @@ def leaves(value: Any, where: str = "") -> Iterator[str]:
         yield where
 
 
+@pytest.mark.slow
 def test_no_number_ends_in_a_traceback(table: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     one = put(put(table, "tiled_beside", []), "gpus", table["gpus"][:1])  # the others are checked and shown alike
     monkeypatch.setattr(store, "_read_table", lambda path: changed)

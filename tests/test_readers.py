@@ -18,7 +18,6 @@ from mimdsim.workload import dvs_gesture, nmnist, shd
 from mimdsim.workload.events import Events, bin_events
 
 REAL_NMNIST = Path(__file__).resolve().parents[2] / "shared" / "data" / "nmnist"
-MUTATIONS = 300
 
 
 def nmnist_bytes(rows: list[tuple[int, int, int, int]]) -> bytes:
@@ -292,64 +291,6 @@ def test_dvs_gesture_refuses_bad_lists(tmp_path: Path) -> None:
     refused(lambda: read_all(tmp_path), "user02_led.aedat: no such file, though trials_to_train.txt names it")
 
 
-# Mutations
-
-
-def mutated(content: bytes, rng: np.random.Generator) -> bytes:
-    """A copy with a few bytes changed, cut off, taken out or doubled."""
-    data = bytearray(content)
-    for _ in range(int(rng.integers(1, 4))):
-        at = int(rng.integers(0, max(len(data), 1)))
-        change = int(rng.integers(0, 5))
-        if change <= 1 and data:
-            data[at] = int(rng.integers(0, 256))
-        elif change == 2:
-            data[at : at + 4] = b"\xff\xff\xff\xff"
-        elif change == 3:
-            del data[at : at + int(rng.integers(1, 40))]
-        else:
-            data = data[:at] + data[at : at + 16] + data[at:] if rng.random() < 0.5 else data[:at]
-    return bytes(data)
-
-
-def loads_or_refuses(read: Callable[[], object], path: Path, count: int = MUTATIONS) -> None:
-    """`read` either works or raises DataFileError, whatever happens to the bytes of `path`."""
-    content = path.read_bytes()
-    rng = stream(0, "mutations", path.name)
-    refusals = 0
-    for _ in range(count):
-        path.write_bytes(mutated(content, rng))
-        try:
-            read()
-        except DataFileError:
-            refusals += 1
-    path.write_bytes(content)
-    read()
-    assert refusals > count // 10
-
-
-def test_mutated_nmnist(tmp_path: Path) -> None:
-    path = tmp_path / "a.bin"
-    path.write_bytes(nmnist_bytes([(x, x, x % 2, 100 * x) for x in range(34)]))
-    loads_or_refuses(lambda: nmnist.read_recording(path), path)
-
-
-def test_mutated_shd(tmp_path: Path) -> None:
-    content = write_shd(tmp_path / "good.h5", [[0.1, 0.2, 0.3], [0.5]], [[1, 2, 3], [4]], [0, 1]).read_bytes()
-    rng = stream(0, "mutations", "shd")
-    refusals = 0
-    with shd.ShdReader(frame_seconds=5.0) as reader:
-        for number in range(MUTATIONS):
-            path = tmp_path / f"{number}.h5"  # new names: HDF5 may hold a damaged file open
-            path.write_bytes(mutated(content, rng))
-            try:
-                list(reader.samples(path, [0, 1]))
-            except DataFileError:
-                refusals += 1
-        assert refusals > MUTATIONS // 10
-        assert [events.count for events in reader.samples(tmp_path / "good.h5", [0, 1])] == [3, 1]
-
-
 @pytest.mark.parametrize("fault", ["os.kill(os.getpid(), 11)", "time.sleep(60)"])
 def test_shd_survives_a_crash_or_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     """A stand-in for h5py that does what HDF5 was seen to do on damaged files."""
@@ -362,10 +303,3 @@ def test_shd_survives_a_crash_or_a_hang(tmp_path: Path, monkeypatch: pytest.Monk
         refused(lambda: reader.labels(good), "is damaged: the HDF5 library crashed or hung on it (status -")
     with shd.ShdReader() as reader:
         assert reader.labels(good).tolist() == [0]
-
-
-def test_mutated_dvs_gesture(tmp_path: Path) -> None:
-    recording = write_gestures(tmp_path)
-    loads_or_refuses(lambda: read_all(tmp_path), recording)
-    loads_or_refuses(lambda: read_all(tmp_path), tmp_path / "user01_fluorescent_labels.csv")
-    loads_or_refuses(lambda: read_all(tmp_path), tmp_path / "trials_to_train.txt", 100)

@@ -380,6 +380,7 @@ def test_csv_files_hold_every_row_with_units(folder: Path, profile: RunProfile) 
     assert max(int(row["fullest_tile_bytes"]) for row in rows("liveness.csv")) == tiled.memory.peak_bytes
 
 
+@pytest.mark.slow
 def test_same_profile_same_bytes_in_another_process(folder: Path, tmp_path: Path) -> None:
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"

@@ -138,6 +138,7 @@ def test_gpu_side_shows_the_published_and_the_strong_baseline(folder: Path) -> N
     assert {"as_published", "as_published_synchronised", "graph_replay", "hoisted"} <= strategies
 
 
+@pytest.mark.slow
 def test_report_is_drawn_from_the_profile_alone(folder: Path, tmp_path: Path) -> None:
     output = mimdsim("report", str(folder / "profile.json"), "--out", str(tmp_path))
     assert (tmp_path / "report.html").read_bytes() == (folder / "report.html").read_bytes()

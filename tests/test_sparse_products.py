@@ -170,6 +170,7 @@ def errors(rows: list[dict[str, Any]], *words: str) -> list[float]:
     return [abs(row["predicted"] / row["published"] - 1) for row in rows if all(word in row["name"] for word in words)]
 
 
+@pytest.mark.slow
 def test_published_rates_are_held(rows: list[dict[str, Any]]) -> None:
     """Bounds are what the sources alone give; nothing is fitted. The rows that stay out are listed in the next test."""
     assert len(rows) == 44

@@ -86,6 +86,7 @@ WIRINGS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.first(6)
 @pytest.mark.parametrize("policy", ["every:1", "every:2", "every:6"])
 @pytest.mark.parametrize("wiring", WIRINGS)
 def test_gradients_of_lif_do_not_change(wiring: str, policy: str) -> None:
@@ -116,6 +117,7 @@ def test_gradients_of_linear_neurons_do_not_change(
     assert_policy(network, policy)
 
 
+@pytest.mark.slow
 @settings(SMALL, max_examples=6)
 @given(data=st.data(), seed=SEEDS)
 def test_any_small_network(data: st.DataObject, seed: int) -> None:

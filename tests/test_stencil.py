@@ -192,6 +192,7 @@ def test_reference_rows_are_whole() -> None:
         assert cycles.pop("sum") == sum(cycles.values())
 
 
+@pytest.mark.slow
 def test_phases_beside_the_published_ones() -> None:
     """Within tolerance except OUT: a pixel of float2 would have to take 3 bundles less."""
     rows = [row for row in check_files((REFERENCES,), None, lambda *_: None) if row.ratio is not None]
@@ -239,6 +240,7 @@ def test_rows_that_cannot_be_computed_say_why() -> None:
         stencil_rows(REFERENCES, [{**row, "cycles": "many"}])
 
 
+@pytest.mark.slow
 def test_the_example_prints_phases() -> None:
     done = subprocess.run([sys.executable, "examples/stencil.py"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "rules: kept" in done.stdout

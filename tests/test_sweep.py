@@ -67,6 +67,7 @@ def test_points_that_do_not_fit_stay_in_the_table(tmp_path: Path) -> None:
     assert "no tiles" in output
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_same_table(tmp_path: Path) -> None:
     for name, processes in (("one", "1"), ("two", "2")):
         arguments = ("--set", "tile.worker_contexts=3,6", "--training-steps", "1", "--processes", processes)

@@ -94,6 +94,7 @@ def test_spikes_come_before_gradient_entries() -> None:
     assert ids.tolist() == [[3, 4, 0, 5]]
 
 
+@pytest.mark.slow
 @settings(SMALL, max_examples=60)
 @given(network=networks(), options=MAPPINGS, seed=SEEDS, moving=st.booleans())
 def test_the_program_drops_whom_the_interpreter_drops(

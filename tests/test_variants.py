@@ -82,6 +82,7 @@ def options(**changes: Any) -> MappingOptions:
     return MappingOptions(**({"neurons_per_tile": 2, "weight_gradient_replicas": 2} | changes))
 
 
+@pytest.mark.slow
 @SMALL
 @given(network=networks(), chosen=FORMATS_AND_ROWS, seed=SEEDS)
 def test_every_variant_is_interpretation_on_dyadic_weights(

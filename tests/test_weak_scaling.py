@@ -78,6 +78,7 @@ def test_sizes_are_those_of_the_published_rules(data: str) -> None:
             assert sum(layer.occupied for layer in held) == 1471
 
 
+@pytest.mark.slow
 def test_a_sweep_runs_and_draws(tmp_path: Path) -> None:
     path = tmp_path / "figure.png"
     command = [sys.executable, "benchmarks/weak_scaling.py", "--chips", "1", "2", "--neurons-per-tile", "2"]

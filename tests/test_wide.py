@@ -55,6 +55,7 @@ def found_chains(made: Compiled) -> tuple[set[str], chains.Chains]:
     return {table.codelet.name for table in tables if id(table) in found.replaced}, found
 
 
+@pytest.mark.slow
 @SMALL
 @given(network=networks(), options=MAPPINGS, seed=SEEDS, threads=st.sampled_from([1, 2, 3]))
 def test_fewer_passes_leave_the_same_bits(

@@ -70,6 +70,7 @@ def assert_agrees(found: Outcome, expected: Outcome) -> None:
         assert relative_error(found.updated[name], expected.updated[name]) < TOLERANCE, name
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("exchange", ["ids", "dense"])
 @wirings
 def test_every_wiring_runs_on_tiles_as_it_is_meant(recurrence: str, delay: int, bias: bool, exchange: str) -> None:
@@ -99,6 +100,7 @@ def any_wiring(draw: st.DrawFn) -> SpikingNetwork:
     return replace(network, layers=layers, delay=draw(st.sampled_from([0, 1])))
 
 
+@pytest.mark.slow
 @settings(SMALL, max_examples=12)
 @given(network=any_wiring(), options=MAPPINGS, short=st.booleans(), seed=SEEDS)
 def test_whatever_the_wiring_execution_is_interpretation(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -244,6 +245,7 @@ class Walk:
             self.written[copy.target] |= {there for here, there in pairs if here in defined}
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(made=programs())
 def test_it_is_what_a_slow_walk_finds(made: Program) -> None:
