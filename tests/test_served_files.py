@@ -1,4 +1,4 @@
-"""What the processes that open HDF5 files read and refuse, called here without a process: exact frames, exact bounds."""
+"""What the processes that open HDF5 files read and refuse, called here without a process: exact frames and bounds."""
 
 from __future__ import annotations
 
