@@ -166,7 +166,8 @@ def _text(text: Text, *, placed: bool = True) -> str:
         said.append(f"at {numbers(text.get_position())}")
     box = text.get_bbox_patch()
     if box is not None:
-        said.append(f"box {colour(box.get_facecolor())} edge {colour(box.get_edgecolor())}")
+        around = number(box.get_boxstyle().pad * text.get_fontsize())
+        said.append(f"box {colour(box.get_facecolor())} edge {colour(box.get_edgecolor())} {around} around")
     if text.get_parse_math():
         said.append("parsed as mathematics")
     how = f" ({', '.join(said)})" if said else ""
