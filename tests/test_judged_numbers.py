@@ -129,7 +129,7 @@ NETWORKS: dict[str, Callable[[], SpikingNetwork]] = {
     ),
     "dense": lambda: small_network(spikes="dense", recurrence="one_to_one"),
     "linear": lambda: linear_network("cuba_lif", "zero", timesteps=4),
-    "most inputs silent": lambda: replace(small_network(widths=(60, 6, 5, 3), timesteps=2), input_capacity=2),
+    "most inputs silent": lambda: replace(small_network(widths=(60, 40, 5, 3), timesteps=2), input_capacity=2),
     "long lists": lambda: replace(small_network(), input_capacity=100),
 }
 
