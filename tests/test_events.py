@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.rng import stream
-from mimdsim.workload.events import Events, bin_events, bin_nanoseconds, pack_rows, reduced_grid
+from mimdsim.workload.events import (
+    Events,
+    bin_events,
+    bin_nanoseconds,
+    duration_microseconds,
+    pack_rows,
+    reduced_grid,
+)
 
 
 def events(rows: list[tuple[int, int, int, int]], width: int = 6, height: int = 4) -> Events:
@@ -106,3 +113,52 @@ def test_impossible_grids_and_bins_are_refused() -> None:
         with pytest.raises(DescriptionError, match=r"'data.bin_seconds'"):
             bin_nanoseconds(bad)
     assert bin_nanoseconds(6e-3) == 6_000_000
+
+
+def test_bins_and_spans_at_their_bounds() -> None:
+    assert bin_nanoseconds(1e6) == 10**15
+    assert bin_nanoseconds(1e-9) == 1
+    assert bin_nanoseconds(1.5e-6) == 1_500
+    for seconds in (1e6 + 0.5, 0.9e-9, float("nan"), float("inf")):
+        with pytest.raises(DescriptionError, match=r"give 1e-9 to 1e\+06 seconds"):
+            bin_nanoseconds(seconds)
+    assert duration_microseconds(3, 1.5e-6) == 5  # 4.5 us, and the microsecond begun counts
+    assert duration_microseconds(4, 1.5e-6) == 6
+    assert duration_microseconds(10**6, 1e6) == 2**52  # as long as nanoseconds still fit
+    assert reduced_grid(6, 4, 0) == (6, 4)
+    assert reduced_grid(6, 4, 4) == (4, 4)
+    with pytest.raises(DescriptionError, match="give 0 to 4"):
+        reduced_grid(6, 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        ((6, 0, 0, 0), "x has values 0 to 6, outside 0 to 5"),
+        ((0, 4, 0, 0), "y has values 0 to 4, outside 0 to 3"),
+        ((0, 0, 2, 0), "polarity has values 0 to 2, outside 0 to 1"),
+        ((-1, 0, 0, 0), "x has values -1 to 0, outside 0 to 5"),
+    ],
+)
+def test_events_outside_their_sensor_are_refused(row: tuple[int, int, int, int], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        events([(0, 0, 0, 0), row])
+    assert events([(5, 3, 1, 0), (0, 0, 0, 9)]).count == 2
+
+
+def test_columns_that_disagree_are_refused() -> None:
+    column = np.zeros(2, np.int64)
+    usual = {"x": column, "y": column, "polarity": column, "t_microseconds": column}
+    for name, other in (("y", column[:1]), ("t_microseconds", column.astype(np.int32)), ("x", column[:, None])):
+        with pytest.raises(ValueError, match="not int64"):
+            Events(**(usual | {name: other}), width=1, height=1)
+
+
+def test_the_fullest_list_that_fits_is_kept_whole() -> None:
+    rows, ids = np.array([0, 0, 2, 2, 2]), np.array([4, 9, 1, 3, 5])
+    packed, counts, surplus = pack_rows(rows, ids, row_count=4, capacity=3, rng=stream(0, "packed"))
+    assert packed.tolist() == [[4, 9, 0], [0, 0, 0], [1, 3, 5], [0, 0, 0]]
+    assert (counts.tolist(), surplus) == ([2, 0, 3, 0], 0)
+    packed, counts, surplus = pack_rows(rows, ids, row_count=3, capacity=2, rng=stream(0, "packed"))
+    assert (packed[:2].tolist(), counts.tolist(), surplus) == ([[4, 9], [0, 0]], [2, 0, 2], 1)
+    assert set(packed[2]) < {1, 3, 5}

@@ -19,6 +19,7 @@ from mimdsim.report.style import (
     LABEL_BOX,
     VERMILLION,
     panels,
+    plain_axis,
     styled,
     thousands_axis,
 )
@@ -106,7 +107,7 @@ def draw_liveness(profile: RunProfile) -> Figure | None:
     lower.set_xlabel("superstep in program order")
     for axes in (upper, lower):
         axes.grid(axis="y")
-        thousands_axis(axes.yaxis)
+        plain_axis(axes.yaxis)  # a small machine's memory is a fraction of a MiB
         axes.yaxis.set_major_locator(MaxNLocator(nbins=5))
     lower.xaxis.set_major_locator(MaxNLocator(integer=True))
     lower.xaxis.set_major_formatter(FuncFormatter(lambda value, _: thousands(value)))

@@ -1,0 +1,275 @@
+"""Parts of a sweep alone: who works on which point, what is written of a point, how keys and values are read."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+from collections.abc import Iterator
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from invented_runs import energy, gpu, swept, tiled
+
+from mimdsim.base.errors import DescriptionError, DoesNotFit, MimdsimError
+from mimdsim.sweep import pool, running
+from mimdsim.sweep.points import data_digest, load_line_up, parse_axis, parse_changes, points_of, split_changes
+from mimdsim.sweep.pool import ENDED, each_point
+from mimdsim.sweep.results import RESULTS, gpu_columns, shown, with_ratios, write_results
+
+# the pool
+
+
+class FakePool:
+    """Runs what is submitted at once; points in `killers` break the pool, and what comes after them in it too."""
+
+    def __init__(self, killers: set[int]):
+        self.killers, self.broken = killers, False
+
+    def submit(self, work: Any, point: int, folder: Path) -> Future[None]:
+        done: Future[None] = Future()
+        self.broken |= point in self.killers
+        try:
+            done.set_exception(BrokenProcessPool()) if self.broken else done.set_result(work(point, folder))
+        except MimdsimError as problem:
+            done.set_exception(problem)
+        return done
+
+
+def worked_on(
+    monkeypatch: pytest.MonkeyPatch, points: list[int], processes: int, killers: set[int], bad: set[int]
+) -> tuple[list[int], dict[int, str]]:
+    """How many processes each pool had, and why there is nothing of some points; '' of the others."""
+    sizes = []
+
+    @contextlib.contextmanager
+    def made(count: int) -> Iterator[FakePool]:
+        sizes.append(count)
+        yield FakePool(killers)
+
+    def work(point: Any, folder: Path) -> None:
+        assert folder == Path("out")
+        if point in bad:
+            raise MimdsimError(f"no disk for {point}")
+
+    monkeypatch.setattr(pool, "_pool", made)
+    given: Any = points
+    found = list(each_point(work, given, Path("out"), processes))
+    told: Any = {done.point: str(done.problem or "") for done in found}
+    assert sorted(told) == sorted(points)
+    assert len(found) == len(points)
+    return sizes, told
+
+
+def test_points_are_shared_out_and_a_killer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    fine = dict.fromkeys(range(5), "")
+    assert worked_on(monkeypatch, [0, 1, 2, 3, 4], 3, set(), set()) == ([3], fine)
+    assert worked_on(monkeypatch, [0, 1], 8, set(), set()) == ([2], {0: "", 1: ""})
+    assert worked_on(monkeypatch, [0, 1], 1, set(), {1}) == ([], {0: "", 1: "no disk for 1"})
+    assert worked_on(monkeypatch, [7], 4, set(), set()) == ([], {7: ""})
+    # twice together, then alone: the first that is left broke it, and the others have their two tries again
+    assert worked_on(monkeypatch, [0, 1, 2, 3, 4], 3, {2}, {4}) == (
+        [3, 3, 1, 2], fine | {2: ENDED, 4: "no disk for 4"},
+    )  # fmt: skip
+    assert worked_on(monkeypatch, [0, 1, 2, 3, 4], 4, {1, 3}, set()) == (
+        [4, 4, 1, 3, 2, 1, 1], fine | {1: ENDED, 3: ENDED},
+    )  # fmt: skip
+
+
+def test_failures_of_ours_are_raised_after_all_points() -> None:
+    def work(point: Any, _: Path) -> None:
+        if point != 2:
+            raise ZeroDivisionError(f"of {point}")
+
+    given: Any = [1, 2, 3]
+    running_points = each_point(work, given, Path("out"), 1)
+    assert [next(running_points).point for _ in given] == given
+    with pytest.raises(ZeroDivisionError, match="of 1"):
+        next(running_points)
+
+
+# a point
+
+
+def invented_point(**changes: Any) -> Any:
+    machine = SimpleNamespace(tile=SimpleNamespace(sram_bytes=1_000))
+    workload = SimpleNamespace(training=SimpleNamespace(batch=8))
+    usual = {"workload": workload, "machine": machine, "fill": 0.5, "gpus": (), "changes": (), "key": "k"}
+    return SimpleNamespace(**(usual | changes))
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What is written of a point, whose program and profile are invented; its memory is `peak` bytes."""
+    held: dict[str, Any] = {"peak": 1_000, "executable": True}
+    memory = SimpleNamespace(peak_bytes=0)
+    made = SimpleNamespace(network=None, placement=SimpleNamespace(neurons_per_tile=3), memory=memory)
+
+    def compiled(*_: Any, must_fit: bool) -> Any:
+        assert not must_fit
+        memory.peak_bytes = held["peak"]
+        return made
+
+    profile = tiled(seconds_low=0.0812345678912, seconds_high=0.1212345678912, clock_hz=1.7e6, energy=energy(0.8))
+    monkeypatch.setattr(running, "compile_workload", compiled)
+    monkeypatch.setattr(running, "filled_activity", lambda network, fill: f"filled {fill}")
+    monkeypatch.setattr(running, "retime", lambda compiled, machine, activity: profile)
+    monkeypatch.setattr(running, "fits_executable", lambda memory, machine: held["executable"])
+    monkeypatch.setattr(running, "beyond_sources", lambda machine: ("one",))
+    monkeypatch.setattr(running, "unscaled_energy", lambda machine, changes: ("two",))
+    monkeypatch.setattr(running, "unused_chips", lambda compiled, machine: ())
+    monkeypatch.setattr(running, "half_warning", lambda workload: ("three",))
+    monkeypatch.setattr(running, "write_sealed_json", lambda path, row: held.update(path=path, row=row))
+    return held
+
+
+def test_what_is_kept_of_a_point(written: dict[str, Any], tmp_path: Path) -> None:
+    running._time_point(invented_point(), tmp_path)
+    assert written["path"] == tmp_path / "points" / "k.json"
+    row = written["row"]
+    parts = row.pop("seconds_by_source")
+    assert parts == [["all of invented", pytest.approx(0.0902617647059), pytest.approx(0.0309728031853)]]
+    assert row == {
+        "ms_per_training_step": 90.261765, "ms_low": 81.234568, "ms_high": 121.234568, "compute_cycles": 123_000,
+        "exchange_cycles": 22_940, "sync_cycles": 705, "tile_balance": 0.7714, "tiles_used": 10, "neurons_per_tile": 3,
+        "peak_bytes": 1_000, "limit_bytes": 1_000, "fits": True, "millijoules": 700.0, "millijoules_low": 530.0,
+        "millijoules_high": 870.0, "samples_per_second": 88.631, "note": "one; two; three",
+    }  # fmt: skip
+    for peak, executable in ((1_001, True), (1_000, False)):
+        written |= {"peak": peak, "executable": executable}
+        running._time_point(invented_point(), tmp_path)
+        assert written["row"]["fits"] is False
+
+
+def test_a_point_of_too_few_tiles_is_timed_on_gpus_alone(
+    written: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refused(*_: Any, must_fit: bool) -> Any:
+        raise DoesNotFit("too few")
+
+    profiles = (
+        gpu("A", "as_published", 0.0612345678912),
+        gpu("A", "fused", 0.0412345678912, precision="tf32", energy=energy(0.3123456789)),
+        gpu("A", "ideal", 0.01, never_built=True),
+    )
+    monkeypatch.setattr(running, "compile_workload", refused)
+    monkeypatch.setattr(running, "network_of", lambda workload: workload)
+    monkeypatch.setattr(running, "training_graph", lambda network: network)
+    timed = {"a": profiles, "b": profiles[2:], "c": profiles[:1]}
+    monkeypatch.setattr(running, "time_on_gpus", lambda graph, gpus, activity: (timed[gpus[0].name], ()))
+    gpus = tuple(SimpleNamespace(name=name) for name in timed)
+    running._time_point(invented_point(gpus=gpus), tmp_path)
+    row = written["row"]
+    assert (row["fits"], row["note"], row["ms_per_training_step"]) == (False, "too few", None)
+    assert {name: row[name] for name in gpu_columns("a")} == {
+        "a published_ms": 63.148148, "a strongest_ms": 42.523148, "a strongest_low_ms": 30.925926,
+        "a strongest_high_ms": 61.851852, "a strongest": "fused, tf32", "a strongest_mj": 273.302469,
+    }  # fmt: skip
+    assert {row[name] for name in gpu_columns("b")} == {None}
+    assert row["c published_ms"] == row["c strongest_ms"] == 63.148148
+    assert row["c strongest_mj"] is None
+
+
+def test_as_many_processes_as_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, processes in ((6, 6), (None, 1)):
+        monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
+        assert running.default_processes() == processes
+
+
+# results
+
+
+def test_ratios_are_to_the_first_point_with_a_time() -> None:
+    seconds = [None, [["a", 2.0, 0.5], ["", 1.0, 0.0]], [["a", 4.0, 1.0], ["b", 0.5, 0.1234567]], []]
+    rows = with_ratios([{"n": n, "seconds_by_source": found} for n, found in enumerate(seconds)])
+    assert [row["n"] for row in rows] == [0, 1, 2, 3]
+    assert all("seconds_by_source" not in row for row in rows)
+    ratios = [(row["ratio"], row["ratio_low"], row["ratio_high"]) for row in rows]
+    assert ratios[1] == (1.0, 1.0, 1.0)
+    assert ratios[2] == (1.5, 1.350617, 1.606702)  # (3 + 0.3765433) / 2.5 and (5 + 0.6234567) / 3.5
+    assert ratios[0] == ratios[3] == (None, None, None)
+
+
+def test_values_in_one_word() -> None:
+    assert shown({"a": [1, 2], "b": {"c": 3}}) == "a=1-2 b=c=3"
+    assert (shown((64, 32)), shown([]), shown("x y"), shown(2.5)) == ("64-32", "", "x y", 2.5)
+
+
+def test_tables_and_figures_are_written_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mimdsim.report.style.picture", lambda figure, form: form.encode())
+    rows = swept(2, axis="seed", values=(1, 2, 3))
+    assert [path.name for path in write_results(rows, ["seed"], tmp_path)] == ["sweep.csv", "sweep.png"]
+    paths = write_results(rows, ["seed"], tmp_path, ("a100",))
+    assert paths == [tmp_path / name for name in ("sweep.csv", "sweep.png", "crossover.png")]
+    assert paths[1].read_bytes() == b"png"
+    with paths[0].open(newline="") as file:
+        header, *lines = csv.reader(file)
+    assert header == ["seed", *RESULTS, *gpu_columns("a100"), "note"]
+    assert [line[:3] for line in lines] == [["1", "4.0", "3.0"], ["2", "9.0", "6.75"], ["3", "", "5.25"]]
+
+
+# points
+
+
+def test_keys_and_values_as_they_are_given() -> None:
+    assert parse_axis(" a.b = 1, 2.5 ,true,,[1, 2], {x=1, y=[3, 4]},x y ") == (
+        "a.b", (1, 2.5, True, [1, 2], {"x": 1, "y": [3, 4]}, "x y"),
+    )  # fmt: skip
+    for text in ("a.b", "a.b=", "a.b= , ,", "=", "a.b=1\n2,3"):
+        with pytest.raises(DescriptionError):
+            parse_axis(text)
+    assert parse_changes(("training.batch=8", "tile.sram_bytes='1 KiB'", "seed = 3")) == (
+        {"training.batch": 8, "seed": 3}, {"tile.sram_bytes": "1 KiB"},
+    )  # fmt: skip
+    for texts in (("seed",), ("seed=1", "seed =2"), ("nothing.known=1",)):
+        with pytest.raises(DescriptionError):
+            parse_changes(texts)
+    assert split_changes({"links.chips": 2, "data.timesteps": 3}) == ({"data.timesteps": 3}, {"links.chips": 2})
+
+
+def test_as_many_points_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mimdsim.sweep.points.MAX_POINTS", 4)
+    axes = [("seed", (1, 2)), ("chip.clock_hz", ("1 GHz", "2 GHz"))]
+    points = points_of("digits", "bow", axes, 0, fill=0.5)
+    assert [(point.workload.seed, point.machine.chip.clock_hz) for point in points] == [
+        (1, 1e9), (1, 2e9), (2, 1e9), (2, 2e9),
+    ]  # fmt: skip
+    assert {point.activity_key for point in points} == {"filled 0.5"}
+    assert len({point.key for point in points}) == 4
+    assert points[0].workload.training.max_training_steps == 0
+    assert points_of("digits", "bow", [], 7, fill=1.0)[0].workload.training.max_training_steps == 7
+    with pytest.raises(DescriptionError, match="6 points; at most 4"):
+        points_of("digits", "bow", [("seed", (1, 2, 3)), axes[1]], 0)
+    with pytest.raises(DescriptionError, match="seed given twice"):
+        points_of("digits", "bow", [axes[0], axes[0]], 0)
+
+
+def test_spikes_depend_on_all_but_mapping_and_names() -> None:
+    axes = [("mapping.states_per_worker", (1, 2)), ("training.batch", (8, 12)), ("chip.tiles", (1_000, 1_472))]
+    keys = [point.activity_key for point in points_of("digits", "bow", axes, 1)]
+    assert [keys.index(key) for key in keys] == [0, 0, 2, 2, 0, 0, 2, 2]
+    assert {len(key) for key in keys} == {24}
+
+
+def test_files_of_data_are_told_apart(tmp_path: Path) -> None:
+    assert data_digest("") == ""
+    (tmp_path / "a").write_text("1")
+    one = data_digest(str(tmp_path))
+    assert one == data_digest(str(tmp_path))
+    (tmp_path / "a").write_text("12")
+    two = data_digest(str(tmp_path))
+    (tmp_path / "b").write_text("")
+    assert len({one, two, data_digest(str(tmp_path)), data_digest(str(tmp_path / "none"))}) == 4
+
+
+def test_machines_in_a_line_up() -> None:
+    some, gpus = load_line_up(["a100", "bow", "h100", "mk2"], {"sync.internal_cycles": 99})
+    assert [(one.name, one.sync.internal_cycles) for one in some] == [("bow", 99), ("mk2", 99)]
+    assert [one.name for one in gpus] == ["a100", "h100"]
+    with pytest.raises(DescriptionError, match="bow given twice"):
+        load_line_up(["bow", "mk2", "bow"], {})
+    with pytest.raises(DescriptionError, match="no tiled machine among a100, h100"):
+        load_line_up(["a100", "h100"], {})
