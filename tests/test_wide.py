@@ -195,6 +195,9 @@ def test_slices_apart_stay_apart() -> None:
     assert (start.tolist(), stop.tolist()) == ([0, 8], [6, 9])
 
 
-def test_along_must_name_columns() -> None:
-    with pytest.raises(MappingError, match=r"codelet 'DecayGradient': along names \['begin'\], its columns are"):
-        replace(DECAY_GRADIENT, along=("begin", "stop"))
+def test_what_is_joinable_must_be_cut_by_columns() -> None:
+    whole = (replace(DECAY_GRADIENT.fields[0], box=(":", ":")), *DECAY_GRADIENT.fields[1:])
+    with pytest.raises(MappingError, match=r"codelet 'DecayGradient': joinable along .* whose box is \(':', ':'\)"):
+        replace(DECAY_GRADIENT, fields=whole)
+    with pytest.raises(MappingError, match=r"its columns are \['begin', 'stop'\]"):
+        replace(DECAY_GRADIENT, columns=("begin", "stop"))
