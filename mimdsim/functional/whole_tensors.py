@@ -71,12 +71,11 @@ class WholeTensors:
 
     def _tensors(self, layer: Layer, places: int) -> LayerTensors:
         shape = (-(-layer.neurons // WIDTH), layer.inputs, WIDTH)
-        adam = isinstance(self.network.optimiser, Adam)
         return LayerTensors(
             layer=layer,
             w=aligned(shape),
             dw=aligned(shape),
-            moments=tuple(np.zeros(shape, np.float32) for _ in range(2 if adam else 0)),
+            moments=tuple(np.zeros(shape, np.float32) for _ in self.network.optimiser.state),
             spikes=Lists.room(places, layer.neurons, layer.capacity),
         )
 
@@ -85,7 +84,7 @@ class WholeTensors:
     @property
     def memory(self) -> tuple[str, ...]:
         """What stays from one training step to the next: weights and moments, by graph input."""
-        kinds = ("w", "moment1", "moment2") if isinstance(self.network.optimiser, Adam) else ("w",)
+        kinds = ("w", *self.network.optimiser.state)
         return tuple(f"{kind}.{layer.name}" for layer in self.network.layers for kind in kinds)
 
     @property
@@ -96,9 +95,7 @@ class WholeTensors:
     @property
     def inputs(self) -> tuple[str, ...]:
         """Graph inputs that can be written."""
-        rate = (LEARNING_RATE,) if self.network.optimiser.scheduled else ()
-        step = ("training_step",) if isinstance(self.network.optimiser, Adam) else ()
-        return (*self.memory, "input.ids", "input.counts", "labels", *step, *rate)
+        return (*self.memory, "input.ids", "input.counts", "labels", *self.network.optimiser.scalars)
 
     def write(self, values: dict[str, np.ndarray]) -> None:
         """Set graph inputs: 'w.<layer>', 'moment1.<layer>', 'input.ids', 'input.counts', 'labels', 'training_step',
@@ -155,8 +152,7 @@ class WholeTensors:
 
     def _of(self, name: str) -> LayerTensors:
         for tensors in self._layers:
-            known = ("w", "moment1", "moment2") if tensors.moments else ("w",)
-            if name in (f"{kind}.{tensors.layer.name}" for kind in known):
+            if name in (f"{kind}.{tensors.layer.name}" for kind in ("w", *self.network.optimiser.state)):
                 return tensors
         known_inputs = ["input.counts", "input.ids", "labels", *(f"w.{item.layer.name}" for item in self._layers)]
         raise MappingError(f"the network has no input '{name}'; it has {known_inputs}")
@@ -164,7 +160,7 @@ class WholeTensors:
     def _blocked(self, name: str) -> np.ndarray:
         tensors = self._of(name)
         kind = name.split(".", 1)[0]
-        return tensors.w if kind == "w" else tensors.moments[("moment1", "moment2").index(kind)]
+        return tensors.w if kind == "w" else tensors.moments[self.network.optimiser.state.index(kind)]
 
     def read(self, name: str) -> np.ndarray:
         """'loss' [batch], 'counts' [batch, classes], a gradient by its name in the training graph, or a parameter."""
