@@ -25,7 +25,7 @@ from mimdsim.gpu.execution import execute
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.graph import Adam, Sgd, SpikingNetwork, interpret, training_graph
 from mimdsim.graph.spikes import ThresholdSchedule
-from mimdsim.graph.training import moment_name, optimiser_state
+from mimdsim.graph.training import moment_name
 
 OPTIMISERS = {
     "sgd": Sgd(learning_rate=0.1),
@@ -51,7 +51,7 @@ def state_after(network: SpikingNetwork, values: dict[str, Any]) -> dict[str, np
     found = {}
     for layer in network.layers:
         weight = f"w.{layer.name}"
-        names = (weight, *(moment_name(slot, weight) for slot in optimiser_state(network.optimiser)))
+        names = (weight, *(moment_name(slot, weight) for slot in network.optimiser.state))
         slots = ("", *(f".{'mv'[index]}" for index in range(2)))
         if isinstance(network.optimiser, Sgd):
             slots = ("", ".momentum")
@@ -109,7 +109,7 @@ def by_torch(network: SpikingNetwork, given: Given, gradients: dict[str, np.ndar
     else:
         made = torch.optim.SGD(weights.values(), lr=rate, momentum=optimiser.momentum, weight_decay=decay)
     for name, weight in weights.items():
-        state = {slot: torch.tensor(given.arrays[f"{slot}.{name}"]) for slot in optimiser_state(optimiser)}
+        state = {slot: torch.tensor(given.arrays[f"{slot}.{name}"]) for slot in optimiser.state}
         if isinstance(optimiser, Adam):
             step = torch.tensor(float(given.training_step - 1))
             made.state[weight] = {"step": step, "exp_avg": state["moment1"], "exp_avg_sq": state["moment2"]}

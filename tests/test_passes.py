@@ -184,7 +184,7 @@ def test_lists_of_tiles_are_those_of_scans_and_combines(
     by_worker = np.stack([row, sample, start, stop, np.full(len(row), min(slots, capacity))])
     *joined, low, high = _joined_workers(by_worker, first, last)
     found = np.zeros((len(tile), room), np.int32), np.zeros(len(tile), np.int32)
-    kernels.deal_to_tiles(listed, ends, *joined, low, high, tile, *found)
+    kernels.deal_to_tiles(listed, ends, tuple(joined), low, high, tile, *found)
     np.testing.assert_array_equal(found[1], expected[1])
     np.testing.assert_array_equal(found[0], expected[0])
 

@@ -223,12 +223,15 @@ def test_slices_of_other_samples_stay_apart() -> None:
 )
 def test_a_table_is_whole_where_its_slices_cover_every_sample(columns: dict[str, Any], whole: bool) -> None:
     assert is_whole(table_of(SYNAPSE_CURRENT, columns), 6) is whole
-    assert not is_whole(table_of(replace(SYNAPSE_CURRENT, along=None), columns), 6)
+    assert not is_whole(table_of(replace(SYNAPSE_CURRENT, joinable=False), columns), 6)
     assert not is_whole(
         table_of(FLAG_SPIKES, {"sample": [0], "neuron": [0]}, threshold=1.0, second_threshold=0.5), 1
     )  # one by one, not by ranges
 
 
-def test_along_must_name_columns() -> None:
-    with pytest.raises(MappingError, match=r"codelet 'DecayGradient': along names \['begin'\], its columns are"):
-        replace(DECAY_GRADIENT, along=("begin", "stop"))
+def test_what_is_joinable_must_be_cut_by_columns() -> None:
+    whole = (replace(DECAY_GRADIENT.fields[0], box=(":", ":")), *DECAY_GRADIENT.fields[1:])
+    with pytest.raises(MappingError, match=r"codelet 'DecayGradient': joinable along .* whose box is \(':', ':'\)"):
+        replace(DECAY_GRADIENT, fields=whole)
+    with pytest.raises(MappingError, match=r"its columns are \['begin', 'stop'\]"):
+        replace(DECAY_GRADIENT, columns=("begin", "stop"))

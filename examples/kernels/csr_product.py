@@ -35,7 +35,6 @@ MULTIPLY_ROW = Codelet(
         Field(name="ends", access="read", box=("block", "place:after")),
         Field(name="x", access="read", box=(":",)),
     ),
-    columns=(),
     compute=multiply_row,
     count=nonzeros,
     form="vertex",

@@ -26,7 +26,6 @@ COUNT = Codelet(
         Field(name="counts", access="write", box=("row", ":")),
         Field(name="values", access="read", box=("start:stop",)),
     ),
-    columns=(),
     compute=count,
     form="vertex",
     cost=WorkerBundles(

@@ -34,7 +34,6 @@ BLUR = Codelet(
         Field(name="new", access="write", box=("top:bottom", "left:right", ":")),
         Field(name="old", access="read", box=("top:below", "left:after", ":")),  # reaches into other tiles
     ),
-    columns=(),
     compute=blur,
     form="vertex",
     cost=WorkerBundles(

@@ -18,10 +18,10 @@ import numpy as np
 
 from mimdsim.base.rng import stream
 from mimdsim.functional import initial_weights
-from mimdsim.graph import Adam, Graph, Layer, SparseSpikes, SpikingNetwork
+from mimdsim.graph import Graph, Layer, SparseSpikes, SpikingNetwork
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.operations import OPERATIONS
-from mimdsim.graph.training import LEARNING_RATE, moment_name, optimiser_state
+from mimdsim.graph.training import LEARNING_RATE, moment_name
 from mimdsim.graph.truncation import STATE_BITS, random_name
 
 DYADIC = 2.0**14
@@ -83,9 +83,9 @@ def drawn_inputs(
             if layer.spiking:
                 firing = _tie(layer, values, firing, random)
     for name, shape in network.parameters.items():
-        for moment in optimiser_state(network.optimiser):
+        for moment in network.optimiser.state:
             size = sizes.get(name, UNKNOWN)
-            second = isinstance(network.optimiser, Adam) and moment == optimiser_state(network.optimiser)[-1]
+            second = moment == "moment2"
             kept = random.uniform(0.25, 1.0, shape) * size**2 if second else random.normal(0.0, size, shape)
             values[moment_name(moment, name)] = kept.astype(np.float32)
     return values

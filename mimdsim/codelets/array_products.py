@@ -73,7 +73,6 @@ SUM_PARTS = Codelet(
         Field(name="partial", access="read", box=(":", ROWS, COLUMNS)),
         Field(name="total", access="write", box=(ROWS, COLUMNS)),
     ),
-    columns=("row_start", "row_stop", "start", "stop"),
     compute=products.sum_parts,
     cost=TileFormula(cycles=_sum_cycles, kind="published", source=f"ReduceAdd, {POPLIN}"),
     flops=(Term(bundles=1, extents=("elements", "partials")),),
@@ -87,7 +86,6 @@ COUNT_ARRAY = Codelet(
         Field(name="spikes", access="read", box=(":", "sample", ":")),
         Field(name="totals", access="write", box=("sample", ":")),
     ),
-    columns=("sample",),
     compute=elementwise.count_rows,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=1, vectors=2),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +14,7 @@ from mimdsim.costs.library.random_numbers import uniform_cycles
 from mimdsim.costs.library.slices import dynamic_slice_1d_cycles
 from mimdsim.numerics import dense as numerics
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula
+from mimdsim.program.codelet import columns_of
 
 FORMATS = {1: "u8", 2: "f16", 4: "f32"}  # the library's cycles go by the bytes of an element
 
@@ -37,71 +39,56 @@ def slice_formula(item_bytes: int) -> TileFormula:
     )
 
 
-BOXES: dict[str, tuple[str, ...]] = {
-    "rows": ("start:stop", ":"),
-    "columns": (":", "start:stop"),
-    "states": (":", ":", "start:stop"),
-    "slots": ("sample", "slot_start:slot_stop"),
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Which part of a variable a vertex moves: its box, and the kernel that copies it. name: in codelets."""
+
+    name: str
+    box: tuple[str, ...]
+    move: Callable[..., None]
+
+
+BOX = ("row_start:row_stop", "start:stop")
+PARTS = {
+    "rows": Part(name="Rows", box=("start:stop", ":"), move=numerics.move_rows),
+    "columns": Part(name="Columns", box=(":", "start:stop"), move=numerics.move_columns),
+    "states": Part(name="States", box=(":", ":", "start:stop"), move=numerics.move_columns),
+    "slots": Part(name="Slots", box=("sample", "slot_start:slot_stop"), move=numerics.move_slots),
+    "boxes": Part(name="Boxes", box=BOX, move=numerics.move_boxes),
+    "boxes of states": Part(name="States", box=(":", *BOX), move=numerics.move_boxes),
 }
-COLUMNS: dict[str, tuple[str, ...]] = {
-    "rows": ("start", "stop"),
-    "columns": ("start", "stop"),
-    "states": ("start", "stop"),
-    "slots": ("sample", "slot_start", "slot_stop"),
-}
-MOVES: dict[str, Callable[..., None]] = {
-    "rows": numerics.move_rows,
-    "columns": numerics.move_columns,
-    "states": numerics.move_states,
-    "slots": numerics.move_slots,
-}
-ALONG: dict[str, tuple[str, str]] = {name: (columns[-2], columns[-1]) for name, columns in COLUMNS.items()}
-OFFSET = Field(name="timestep", access="read", box=("chip",))
+
+
+def _at_timestep(name: str, source: str, target: str, along: str, shift: int) -> Codelet:
+    """Its offset lies on one tile and goes to all: every slice is an exchange of its own, as in the library."""
+    part = PARTS[along]
+    box = {"now": part.box, "sequence": (f"@t{shift:+d}" if shift else "@t", *part.box)}
+    return Codelet(
+        name=f"{name}{part.name}" + (f"({shift:+d})" if shift else ""),
+        fields=(
+            Field(name=source, access="read", box=box[source]),
+            Field(name=target, access="write", box=box[target]),
+            Field(name="timestep", access="read", box=("chip",)),
+        ),
+        columns=columns_of(part.box),
+        compute=part.move,
+        joinable="boxes" not in along,
+        cost=slice_formula(4),
+        code_bytes=320,
+        extents={"elements": Size("now")},
+    )
 
 
 @lru_cache(maxsize=64)
 def slice_codelet(along: str, shift: int) -> Codelet:
-    """DynamicSlice of a sequence at t + shift into a variable, split along 'rows', 'columns', 'states' or 'slots'.
-
-    Its offset lies on one tile and goes to all: every slice is an exchange of its own, as in the library.
-    """
-    now = "@t" if shift == 0 else f"@t{shift:+d}"
-    box = BOXES[along]
-    return Codelet(
-        name=f"DynamicSlice{along.capitalize()}" + (f"({shift:+d})" if shift else ""),
-        fields=(
-            Field(name="sequence", access="read", box=(now, *box)),
-            Field(name="now", access="write", box=box),
-            OFFSET,
-        ),
-        columns=COLUMNS[along],
-        compute=MOVES[along],
-        along=ALONG[along],
-        cost=slice_formula(4),
-        code_bytes=320,
-        extents={"elements": Size("now")},
-    )
+    """DynamicSlice of a sequence at t + shift into a variable, split as PARTS names."""
+    return _at_timestep("DynamicSlice", "sequence", "now", along, shift)
 
 
 @lru_cache(maxsize=64)
 def update_codelet(along: str, shift: int = 0) -> Codelet:
-    """DynamicUpdateSlice of a variable into a sequence at t + shift, split as in `slice_codelet`."""
-    now = "@t" if shift == 0 else f"@t{shift:+d}"
-    box = BOXES[along]
-    return Codelet(
-        name=f"DynamicUpdate{along.capitalize()}" + (f"({shift:+d})" if shift else ""),
-        fields=(
-            Field(name="now", access="read", box=box),
-            Field(name="sequence", access="write", box=(now, *box)),
-            OFFSET,
-        ),
-        columns=COLUMNS[along],
-        compute=MOVES[along],
-        along=ALONG[along],
-        cost=slice_formula(4),
-        code_bytes=320,
-        extents={"elements": Size("now")},
-    )
+    """DynamicUpdateSlice of a variable into a sequence at t + shift, split as PARTS names."""
+    return _at_timestep("DynamicUpdate", "now", "sequence", along, shift)
 
 
 @lru_cache(maxsize=8)
@@ -117,45 +104,26 @@ def fill_formula(item_bytes: int) -> TileFormula:
     )
 
 
-def _fill(name: str, box: tuple[str, ...], compute: Any) -> Codelet:
+def _fill(name: str, box: tuple[str, ...], compute: Any, *constants: str, joinable: bool = True) -> Codelet:
     return Codelet(
         name=name,
         fields=(Field(name="target", access="write", box=box),),
-        columns=("start", "stop"),
+        constants=constants,
         compute=compute,
-        along=("start", "stop"),
+        joinable=joinable,
         cost=fill_formula(4),
         code_bytes=192,
         extents={"elements": Size("target")},
     )
 
 
-FILL_ROWS = _fill("FillRows", ("start:stop", ":"), numerics.fill_rows)
-FILL_COLUMNS = _fill("FillColumns", (":", "start:stop"), numerics.fill_matrix_columns)
-FILL_REPLICAS = _fill("FillReplicas", (":", ":", "start:stop"), numerics.fill_columns)
-
-FILL_VECTOR = Codelet(
-    name="FillVector",
-    fields=(Field(name="target", access="write", box=("start:stop",)),),
-    columns=("start", "stop"),
-    constants=("value",),
-    compute=numerics.fill_vector,
-    along=("start", "stop"),
-    cost=fill_formula(4),
-    code_bytes=192,
-    extents={"elements": Size("target")},
-)
-
-FILL_SLOTS = Codelet(
-    name="FillSlots",
-    fields=(Field(name="target", access="write", box=("sample", "slot_start:slot_stop")),),
-    columns=("sample", "slot_start", "slot_stop"),
-    compute=numerics.fill_slots,
-    along=ALONG["slots"],
-    cost=fill_formula(4),
-    code_bytes=192,
-    extents={"elements": Size("target")},
-)
+FILL_ROWS = _fill("FillRows", PARTS["rows"].box, numerics.fill_rows)
+FILL_COLUMNS = _fill("FillColumns", PARTS["columns"].box, numerics.fill_columns)
+FILL_REPLICAS = _fill("FillReplicas", PARTS["states"].box, numerics.fill_columns)
+FILL_VECTOR = _fill("FillVector", ("start:stop",), numerics.fill_vector, "value")
+FILL_SLOTS = _fill("FillSlots", PARTS["slots"].box, numerics.fill_slots)
+FILL_BOXES = _fill("FillBoxes", BOX, numerics.fill_boxes, joinable=False)
+FILL_STATES = _fill("FillStates", (":", *BOX), numerics.fill_boxes, joinable=False)
 
 
 SCALAR_ADD_CYCLES = 11 + 6 * (58 + 7)  # one integer on one tile: launch, prologue, one add
@@ -168,7 +136,6 @@ SCALAR_ADD = TileFormula(
 COUNT_TIMESTEP = Codelet(
     name="CountTimestep",
     fields=(Field(name="timestep", access="update", box=("chip",)),),
-    columns=("chip",),
     constants=("by",),
     compute=numerics.count_on,
     cost=SCALAR_ADD,
@@ -182,7 +149,6 @@ OFFSET_FROM = Codelet(
         Field(name="previous", access="write", box=("chip",)),
         Field(name="timestep", access="read", box=("chip",)),
     ),
-    columns=("chip",),
     constants=("by",),
     compute=numerics.offset_from,
     cost=SCALAR_ADD,
@@ -213,9 +179,8 @@ COPY_COLUMNS = Codelet(
         Field(name="source", access="read", box=(":", "start:stop")),
         Field(name="target", access="write", box=(":", "start:stop")),
     ),
-    columns=("start", "stop"),
     compute=numerics.copy_columns,
-    along=("start", "stop"),
+    joinable=True,
     cost=copy_formula(4),
     code_bytes=192,
     extents={"elements": Size("target")},
@@ -224,7 +189,6 @@ COPY_COLUMNS = Codelet(
 RANDOM_OFFSETS = Codelet(
     name="RandomOffsets",
     fields=(Field(name="offsets", access="write", box=("slot",)),),
-    columns=("slot",),
     compute=numerics.random_offsets,
     cost=TileFormula(
         cycles=lambda extents, contexts, vector: uniform_cycles(
@@ -262,9 +226,8 @@ SUM_REPLICAS = Codelet(
         Field(name="replicas", access="read", box=(":", ":", "start:stop")),
         Field(name="total", access="write", box=(":", "start:stop")),
     ),
-    columns=("start", "stop"),
     compute=numerics.sum_replicas,
-    along=("start", "stop"),
+    joinable=True,
     cost=sum_formula(4),
     flops=(Term(bundles=1, extents=("elements", "replicas")),),
     code_bytes=320,
@@ -278,11 +241,15 @@ CODELETS = (
     slice_codelet("columns", 0),
     update_codelet("slots"),
     update_codelet("columns"),
+    *(slice_codelet(along, shift) for shift in (0, -1) for along in ("boxes", "boxes of states")),
+    *(update_codelet(along) for along in ("boxes", "boxes of states")),
     FILL_ROWS,
     FILL_COLUMNS,
     FILL_REPLICAS,
     FILL_SLOTS,
     FILL_VECTOR,
+    FILL_BOXES,
+    FILL_STATES,
     COUNT_TIMESTEP,
     OFFSET_FROM,
     COPY_COLUMNS,

@@ -13,15 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.dense import copy_formula, fill_formula, slice_formula
+from mimdsim.codelets.dense import BOX, copy_formula
 from mimdsim.costs.library import elementwise as library
 from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.numerics import elementwise as numerics
 from mimdsim.numerics import products
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula
 
-BOX = ("row_start:row_stop", "start:stop")
-BOX_COLUMNS = ("row_start", "row_stop", "start", "stop")
 CALL_BYTES = 320  # code of one library codelet (assumed, as of slices and updates)
 SOURCE = "PopLibs popops cycle estimators (commit 7eac0f2), one call each"
 LAUNCH_CYCLES = 11  # of a vertex that all contexts share: PopLibs' supervisor part
@@ -85,7 +83,6 @@ def _on_boxes(
     return Codelet(
         name=name,
         fields=tuple(Field(name=field, access=access, box=BOX) for field, access in fields),
-        columns=BOX_COLUMNS,
         constants=constants,
         compute=compute,
         cost=calls_formula(*calls),
@@ -164,27 +161,9 @@ SUM_BOXES = _on_boxes(
     "SumBoxes", (("one", "read"), ("other", "read"), ("target", "write")), products.sum_boxes, ("plus",), ()
 )
 
-FILL_BOXES = Codelet(
-    name="FillBoxes",
-    fields=(Field(name="target", access="write", box=BOX),),
-    columns=BOX_COLUMNS,
-    compute=products.fill_boxes,
-    cost=fill_formula(4),
-    code_bytes=192,
-    extents={"elements": Size("target")},
-)
-
-FILL_STATES = replace(
-    FILL_BOXES,
-    name="FillStates",
-    fields=(Field(name="target", access="write", box=(":", *BOX)),),
-    compute=products.fill_states,
-)
-
 ARRANGE_BOXES = Codelet(
     name="ArrangeBoxes",
     fields=(Field(name="source", access="read", box=BOX), Field(name="target", access="write", box=BOX)),
-    columns=BOX_COLUMNS,
     compute=products.copy_boxes,
     cost=copy_formula(4),
     code_bytes=192,
@@ -220,44 +199,6 @@ TRANSPOSE_BOXES = replace(
 )
 
 
-@lru_cache(maxsize=8)
-def slice_boxes(shift: int, states: bool) -> Codelet:
-    """DynamicSlice of a sequence at t + shift into a matrix, or into the states [states, batch, neurons] of neurons."""
-    box = (":", *BOX) if states else BOX
-    return Codelet(
-        name=f"DynamicSlice{'States' if states else 'Boxes'}" + (f"({shift:+d})" if shift else ""),
-        fields=(
-            Field(name="sequence", access="read", box=(f"@t{shift:+d}" if shift else "@t", *box)),
-            Field(name="now", access="write", box=box),
-            Field(name="timestep", access="read", box=("chip",)),
-        ),
-        columns=BOX_COLUMNS,
-        compute=products.move_states if states else products.move_boxes,
-        cost=slice_formula(4),
-        code_bytes=320,
-        extents={"elements": Size("now")},
-    )
-
-
-@lru_cache(maxsize=4)
-def update_boxes(states: bool) -> Codelet:
-    """DynamicUpdateSlice of a matrix, or of states, into a sequence at t."""
-    box = (":", *BOX) if states else BOX
-    return Codelet(
-        name=f"DynamicUpdate{'States' if states else 'Boxes'}",
-        fields=(
-            Field(name="now", access="read", box=box),
-            Field(name="sequence", access="write", box=("@t", *box)),
-            Field(name="timestep", access="read", box=("chip",)),
-        ),
-        columns=BOX_COLUMNS,
-        compute=products.move_states if states else products.move_boxes,
-        cost=slice_formula(4),
-        code_bytes=320,
-        extents={"elements": Size("now")},
-    )
-
-
 @lru_cache(maxsize=32)
 def on_boxes(codelet: Codelet) -> Codelet:
     """A codelet that works on whole columns (":", "start:stop") of matrices, on boxes of them instead."""
@@ -270,7 +211,7 @@ def on_boxes(codelet: Codelet) -> Codelet:
 
     fields = tuple(replace(item, box=BOX) if item.box == (":", "start:stop") else item for item in codelet.fields)
     return replace(
-        codelet, name=f"{codelet.name}Boxes", fields=fields, columns=(), compute=compute, form="vertex", along=None
+        codelet, name=f"{codelet.name}Boxes", fields=fields, columns=(), compute=compute, form="vertex", joinable=False
     )
 
 
@@ -283,10 +224,6 @@ CODELETS = (
     MASKED_DECAY_BOXES,
     ADD_BOXES,
     SUM_BOXES,
-    FILL_BOXES,
     ARRANGE_BOXES,
     TRANSPOSE_BOXES,
-    FILL_STATES,
-    *(slice_boxes(shift, states) for shift in (0, -1) for states in (False, True)),
-    *(update_boxes(states) for states in (False, True)),
 )

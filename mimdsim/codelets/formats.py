@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -112,7 +112,7 @@ SHORT_IDS = {
 }
 # library vertices: the formula for any bytes of an element, by the formula for four
 _FORMULAS: tuple[Callable[[int], TileFormula], ...] = (
-    *training.UPDATE_FORMULAS.values(),
+    *(partial(training.update_formula, each, rate) for each in training.UPDATES.values() for rate in (False, True)),
     dense.slice_formula,
     dense.fill_formula,
     dense.copy_formula,

@@ -23,10 +23,8 @@ OWN_COUNT = (
 )
 CONSTANT_BUNDLES = 2  # a coefficient as an immediate: setzi and or
 SAMPLES = "row_start:row_stop"
-RANGES = ("row_start", "row_stop", "start", "stop")
 NOTHING, NO_ROWS = np.zeros((1, 1), np.float32), np.zeros((1, 1, 1), np.float32)
 WORK = ("samples", "neurons")
-ALONG = ("start", "stop")
 
 X = Field(name="x", access="update", box=(":", SAMPLES, "start:stop"))
 DX = Field(name="dx", access="update", box=(":", SAMPLES, "start:stop"))
@@ -86,8 +84,7 @@ def update(structure: Structure, source: str) -> Codelet:
     return Codelet(
         name=f"NeuronUpdate({structure.model})",
         fields=fields,
-        columns=RANGES,
-        along=ALONG,
+        joinable=True,
         constants=("terms", "uniform", "readout", "weights", "threshold", "switched"),
         compute=_compute(numerics.neuron_update, order, fields),
         cost=_cost(each, fields, _immediates(structure)),
@@ -108,8 +105,7 @@ def gradient(structure: Structure, source: str) -> Codelet:
     return Codelet(
         name=f"NeuronGradient({structure.model})",
         fields=fields,
-        columns=RANGES,
-        along=ALONG,
+        joinable=True,
         constants=("terms", "uniform", "threshold", "switched"),
         compute=_compute(numerics.neuron_gradient, ("dx", "q", "fired", "own"), fields),
         cost=_cost(each, fields, _immediates(structure)),
@@ -149,8 +145,7 @@ def full_gradient(structure: Structure, reads: tuple[str, ...], surrogate: str) 
     return Codelet(
         name=f"NeuronGradientFull({structure.model}{', ' + surrogate if surrogate else ''})",
         fields=fields,
-        columns=RANGES,
-        along=ALONG,
+        joinable=True,
         constants=(*simple.constants, "slope", "surrogate"),
         compute=made,
         cost=WorkerBundles(fixed=fixed, terms=terms, kind="derived", source=f"{OWN_COUNT}{about}"),
@@ -169,8 +164,7 @@ def readout_gradient(structure: Structure) -> Codelet:
     return Codelet(
         name=f"ReadoutGradient({structure.model})",
         fields=fields,
-        columns=RANGES,
-        along=ALONG,
+        joinable=True,
         constants=("readout", "weights"),
         compute=_compute(numerics.readout_gradient, ("dx", "du", "own"), fields),
         cost=_cost(each, fields, len(reading)),
@@ -202,8 +196,7 @@ def state_gradient(structure: Structure, surrogate: str) -> Codelet:
     return Codelet(
         name=f"NeuronStateGradient({structure.model}, {surrogate})",
         fields=fields,
-        columns=("sample", "start", "stop"),
-        along=ALONG,
+        joinable=True,
         constants=("readout", "weights", "threshold", "slope", "surrogate"),
         compute=_compute(numerics.listed_readout_gradient, ("dx", "u", "g", "ids", "counts", "own"), fields),
         cost=WorkerBundles(
@@ -228,8 +221,7 @@ def dense_state_gradient(structure: Structure, surrogate: str) -> Codelet:
     return Codelet(
         name=f"NeuronStateGradientDense({structure.model}, {surrogate})",
         fields=fields,
-        columns=RANGES,
-        along=ALONG,
+        joinable=True,
         constants=("readout", "weights", "threshold", "slope", "surrogate"),
         compute=_compute(numerics.dense_readout_gradient, ("dx", "u", "g", "own"), fields),
         cost=replace(cost, source=f"{OWN_COUNT}; {COSTS[surrogate].count} for the surrogate"),
@@ -250,8 +242,7 @@ EMITTED_FLAGS = Codelet(
         Field(name="ids", access="read", box=("sample", ":"), in_part=True),
         _listed("counts"),
     ),
-    columns=("sample", "start", "stop"),
-    along=ALONG,
+    joinable=True,
     compute=numerics.emitted_flags,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=2, vectors=3),
@@ -275,7 +266,6 @@ EMITTED_GRADIENT = Codelet(
         _listed("ids"),
         _listed("counts"),
     ),
-    columns=("part", "sample", "start", "stop"),
     compute=numerics.emitted_gradient,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=3, vectors=4),

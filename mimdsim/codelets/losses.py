@@ -11,6 +11,7 @@ import numpy as np
 
 from mimdsim.codelets.launch import overhead_bundles
 from mimdsim.numerics import losses as numerics
+from mimdsim.numerics.wiring import add_columns
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, WorkerBundles
 
 COUNT_SPIKES = Codelet(
@@ -20,7 +21,6 @@ COUNT_SPIKES = Codelet(
         Field(name="counts", access="read", box=(":", "sample", ":")),
         Field(name="totals", access="write", box=("sample", ":")),
     ),
-    columns=("sample",),
     compute=numerics.count_spikes,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=1, vectors=3),
@@ -40,7 +40,6 @@ CROSS_ENTROPY = Codelet(
         Field(name="losses", access="write", box=("sample",)),
         Field(name="gradient", access="write", box=("sample", ":")),
     ),
-    columns=("sample",),
     constants=("scale",),
     compute=numerics.cross_entropy,
     cost=WorkerBundles(
@@ -62,7 +61,6 @@ LIST_COUNT_GRADIENT = Codelet(
         Field(name="gradient", access="read", box=("sample", ":")),
         Field(name="g", access="write", box=(":", "sample", ":")),
     ),
-    columns=("sample",),
     compute=numerics.list_count_gradient,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=1, vectors=4),
@@ -91,7 +89,6 @@ EMITTED_ROWS = Codelet(
         *COUNT_SPIKES.fields[:2],
         Field(name="rows", access="write", box=(":", "sample", ":")),
     ),
-    columns=("sample",),
     compute=numerics.emitted_rows,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=1, vectors=3),
@@ -166,7 +163,6 @@ def pool_codelet(what: str, by_timestep: bool) -> Codelet:
     return Codelet(
         name=f"{what}Classes{'ByTimestep' if by_timestep else ''}",
         fields=(Field(name=given, access="read", box=box), Field(name=made, access="write", box=box)),
-        columns=("sample",),
         constants=("each",),
         compute=POOLS[what, by_timestep],
         cost=WorkerBundles(
@@ -220,7 +216,6 @@ def _columns(
     return Codelet(
         name=name,
         fields=fields,
-        columns=("start", "stop"),
         constants=constants,
         compute=compute,
         cost=formula(4),
@@ -242,7 +237,7 @@ ADD_COLUMNS = _columns(
         Field(name="adjoint", access="update", box=(":", "start:stop")),
         Field(name="now", access="read", box=(":", "start:stop")),
     ),
-    numerics.add_columns,
+    add_columns,
     SUM_IN_PLACE_FORMULA,
     "adjoint",
 )
@@ -253,7 +248,6 @@ COUNT_LISTED = Codelet(
         Field(name="counts", access="read", box=(":", "sample", ":")),
         Field(name="spikes", access="write", box=("sample",)),
     ),
-    columns=("sample",),
     compute=numerics.count_listed,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=1, vectors=2),
@@ -272,7 +266,6 @@ FIRING_PENALTY = Codelet(
         Field(name="penalty", access="write", box=("place",)),
         Field(name="even", access="write", box=("place",)),
     ),
-    columns=("place",),
     constants=("target", "strength", "places"),
     compute=numerics.firing_penalty,
     cost=WorkerBundles(
@@ -293,7 +286,6 @@ ADD_EVEN = Codelet(
         Field(name="even", access="read", box=(":",)),
         Field(name="total", access="write", box=("sample", "slot_start:slot_stop")),
     ),
-    columns=("sample", "slot_start", "slot_stop"),
     compute=numerics.add_even,
     cost=SUM_IN_PLACE_FORMULA(4),
     flops=(Term(bundles=1, extents=("elements",)),),

@@ -53,7 +53,6 @@ def _variant(name: str, fields: tuple[Field, ...], compute: Any, extent: str, co
     return Codelet(
         name=f"{name}<{'c++' if compiled is not None else 'assembler'}>",
         fields=fields,
-        columns=(),
         compute=compute,
         form="vertex",
         cost=WorkerBundles(

@@ -54,10 +54,9 @@ LIF_UPDATE = Codelet(
         Field(name="ids", access="read", box=("sample", ":"), in_part=True),
         Field(name="counts", access="read", box=("sample", ":")),
     ),
-    columns=("sample", "start", "stop"),
     constants=("decay", "scale", "threshold"),
     compute=numerics.lif_update,
-    along=("start", "stop"),
+    joinable=True,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=3, vectors=4),
         terms=(
@@ -78,7 +77,6 @@ LIF_UPDATE_DENSE = replace(
     name="LifUpdateDense",
     fields=(*LIF_UPDATE.fields[:2], Field(name="row", access="read", box=("sample", ":"))),
     compute=numerics.lif_update_dense,
-    along=("start", "stop"),
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=3, vectors=3),
         terms=(
@@ -96,10 +94,9 @@ LIF_UPDATE_DENSE = replace(
 LIF_INTEGRATE = Codelet(
     name="LifIntegrate",
     fields=(LIF_UPDATE.fields[0], Field(name="current", access="read", box=("sample", "start:stop"))),
-    columns=("sample", "start", "stop"),
     constants=("decay", "scale", "threshold"),
     compute=numerics.lif_integrate,
-    along=("start", "stop"),
+    joinable=True,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=3, vectors=2),
         terms=(Term(bundles=16, extents=("neurons",)),),  # as the end of the fused update, and load the current
@@ -120,10 +117,9 @@ STATE_GRADIENT = Codelet(
         Field(name="ids", access="read", box=("sample", ":")),
         Field(name="counts", access="read", box=("sample", ":")),
     ),
-    columns=("sample", "start", "stop"),
     constants=("threshold", "slope"),
     compute=numerics.state_gradient,
-    along=("start", "stop"),
+    joinable=True,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=4, vectors=5),
         terms=(
@@ -151,7 +147,6 @@ STATE_GRADIENT_ROW = Codelet(
         Field(name="ids", access="read", box=("sample", ":")),
         Field(name="counts", access="read", box=("sample", ":")),
     ),
-    columns=("sample",),
     constants=("slope",),
     compute=numerics.state_gradient_rows,
     cost=WorkerBundles(
@@ -214,9 +209,8 @@ DECAY_GRADIENT = Codelet(
         Field(name="dv", access="update", box=(":", "start:stop")),
         Field(name="decay", access="read", box=("start:stop",)),
     ),
-    columns=("start", "stop"),
     compute=numerics.scale_in_place,
-    along=("start", "stop"),
+    joinable=True,
     cost=scale_formula(4),
     flops=(Term(bundles=1, extents=("samples", "neurons")),),
     code_bytes=256,
@@ -230,10 +224,9 @@ MASKED_DECAY_GRADIENT = Codelet(
         Field(name="decay", access="read", box=("start:stop",)),
         Field(name="v_previous", access="read", box=(":", "start:stop")),
     ),
-    columns=("start", "stop"),
     constants=("threshold",),
     compute=numerics.scale_unless_spiked,
-    along=("start", "stop"),
+    joinable=True,
     cost=masked_scale_formula(4),
     flops=(Term(bundles=2, extents=("samples", "neurons")),),
     code_bytes=320,
@@ -246,9 +239,8 @@ CURRENT_GRADIENT = Codelet(
         Field(name="q", access="update", box=(":", "start:stop")),
         Field(name="gain", access="read", box=("start:stop",)),
     ),
-    columns=("start", "stop"),
     compute=numerics.scale_in_place,
-    along=("start", "stop"),
+    joinable=True,
     cost=scale_formula(4),
     flops=(Term(bundles=1, extents=("samples", "neurons")),),
     code_bytes=256,

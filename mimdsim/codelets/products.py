@@ -140,7 +140,6 @@ def sum_codelet(dtype: str, partials_dtype: str) -> Codelet:
             Field(name="partials", access="read", box=("sums_start:sums_stop", "share_start:share_stop")),
             Field(name="total", access="write", box=("place", ":")),
         ),
-        columns=(),
         compute=_add,
         form="vertex",
         cost=TileFormula(cycles=cycles, kind="published", source=f"ReduceAdd, {POPLIN}"),
@@ -173,7 +172,6 @@ def cast_codelet(dtype: str, partials_dtype: str) -> Codelet:
             Field(name="sums", access="read", box=("sums", ":")),
             Field(name="total", access="write", box=("place", ":")),
         ),
-        columns=(),
         compute=_cast,
         form="vertex",
         cost=TileFormula(

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.codelets.elementwise import BOX, BOX_COLUMNS, CALL_BYTES, calls_formula
+from mimdsim.codelets.dense import BOX
+from mimdsim.codelets.elementwise import CALL_BYTES, calls_formula
 from mimdsim.codelets.neurons import by_neuron
 from mimdsim.costs.library.broadcasts import bias_add_cycles
 from mimdsim.costs.library.reductions import reduce_add_cycles
@@ -34,7 +35,6 @@ def _with_row(name: str, compute: Any) -> Codelet:
             Field(name="row", access="read", box=ROW),
             Field(name="target", access="write", box=BOX),
         ),
-        columns=BOX_COLUMNS,
         compute=compute,
         cost=TileFormula(
             cycles=_broadcast_cycles,
@@ -79,7 +79,6 @@ PIECES = Field(name="pieces", access="write", box=("piece", "start:stop"))
 SUM_SAMPLES = Codelet(
     name="SumSamples",
     fields=(Field(name="source", access="read", box=BOX), PIECES),
-    columns=(*BOX_COLUMNS, "piece"),
     compute=numerics.sum_samples,
     cost=TileFormula(cycles=_sum_samples_cycles, kind="published", source=REDUCE_SOURCE),
     flops=(Term(bundles=1, extents=("elements",)),),
@@ -90,7 +89,6 @@ SUM_SAMPLES = Codelet(
 SUM_PRODUCTS = Codelet(
     name="SumProducts",
     fields=(Field(name="one", access="read", box=BOX), Field(name="other", access="read", box=BOX), PIECES),
-    columns=(*BOX_COLUMNS, "piece"),
     compute=numerics.sum_products,
     cost=TileFormula(
         cycles=_sum_products_cycles, kind="published", source=f"element-wise product and {REDUCE_SOURCE}, a call each"
@@ -106,7 +104,6 @@ ADD_PIECES = Codelet(
         Field(name="total", access="update", box=ROW),
         Field(name="pieces", access="read", box=ROW),
     ),
-    columns=("start", "stop"),
     compute=numerics.add_pieces,
     cost=TileFormula(
         cycles=lambda extents, contexts, vector: (

@@ -38,10 +38,9 @@ FLAG_SPIKES = Codelet(
         Field(name="v", access="read", box=("sample", "neuron")),
         Field(name="flags", access="write", box=(":", "sample", "neuron")),
     ),
-    columns=("sample", "neuron"),
     constants=("threshold", "second_threshold"),
     compute=numerics.flag_spikes,
-    along=("neuron", "neuron"),
+    joinable=True,
     cost=WorkerBundles(
         fixed=LAUNCH_BUNDLES + 12,  # two loads, two compares, two stores, little else
         terms=(),
@@ -55,7 +54,6 @@ FLAG_SPIKES = Codelet(
 FLAG_SPIKES_ABOVE = Codelet(
     name="FlagSpikesAbove",
     fields=(*FLAG_SPIKES.fields, Field(name="second_threshold", access="read", box=(":",))),
-    columns=("sample", "neuron"),
     constants=("threshold",),
     compute=numerics.flag_spikes_above,
     cost=WorkerBundles(
@@ -76,7 +74,6 @@ SCAN_FLAGS = Codelet(
         Field(name="worker_ids", access="write", box=("slot", ":")),
         Field(name="worker_counts", access="write", box=("slot",)),
     ),
-    columns=("row", "sample", "start", "stop", "slot"),
     constants=("capacity",),
     compute=numerics.scan_flags,
     cost=WorkerBundles(
@@ -100,7 +97,6 @@ COMBINE_WORKERS = Codelet(
         Field(name="tile_ids", access="write", box=("slot", ":")),
         Field(name="tile_counts", access="write", box=("slot",)),
     ),
-    columns=("first", "last", "slot"),
     compute=numerics.combine_workers,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=2, vectors=3),
@@ -141,7 +137,6 @@ SPIKES_TO_DENSE = Codelet(
         Field(name="ids", access="read", box=("sample", ":")),
         Field(name="counts", access="read", box=("sample", ":")),
     ),
-    columns=("sample",),
     compute=numerics.spikes_to_dense,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=1, vectors=3),
@@ -167,7 +162,7 @@ WEIGHT_GRADIENT = Codelet(
     ),
     columns=("replica", "sample_start", "sample_stop", "start", "stop"),
     compute=numerics.weight_gradient,
-    along=("start", "stop"),
+    joinable=True,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=3, vectors=4),
         terms=(
@@ -191,7 +186,6 @@ INPUT_GRADIENT = Codelet(
         Field(name="ids", access="read", box=("sample", ":")),
         Field(name="counts", access="read", box=("sample", ":")),
     ),
-    columns=("part", "sample", "start", "stop"),
     compute=numerics.input_gradient,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=2, vectors=5),
@@ -250,9 +244,8 @@ REDUCE_GROUPS = Codelet(
         Field(name="stage", access="read", box=(":", "sample", "slot_start:slot_stop")),
         Field(name="g", access="write", box=("sample", "slot_start:slot_stop")),
     ),
-    columns=("sample", "slot_start", "slot_stop"),
     compute=numerics.reduce_groups,
-    along=("slot_start", "slot_stop"),
+    joinable=True,
     cost=reduce_groups_formula(4),
     flops=(Term(bundles=1, extents=("outputs", "groups")),),
     code_bytes=320,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -55,10 +56,9 @@ def adam_formula(item_bytes: int) -> TileFormula:
 SGD = Codelet(
     name="Sgd",
     fields=UPDATE_FIELDS,
-    columns=("start", "stop"),
     constants=("rate",),
     compute=numerics.sgd,
-    along=("start", "stop"),
+    joinable=True,
     cost=sgd_formula(4),
     flops=(Term(bundles=2, extents=("elements",)),),
     code_bytes=320,
@@ -73,10 +73,9 @@ ADAM = Codelet(
         Field(name="v", access="update", box=(":", "start:stop")),
         Field(name="progress", access="read", box=(":",)),
     ),
-    columns=("start", "stop"),
     constants=("rate", "beta1", "beta2", "epsilon"),
     compute=numerics.adam,
-    along=("start", "stop"),
+    joinable=True,
     cost=adam_formula(4),
     flops=(Term(bundles=12, extents=("elements",)),),
     code_bytes=640,
@@ -84,80 +83,107 @@ ADAM = Codelet(
 )
 
 
-def _update_formula(what: str, bundles: Callable[[int], int], scheduled: bool) -> Callable[[int], TileFormula]:
-    """The formula for any bytes of an element of an update that takes `bundles` per 64 bits (of elements of so many
-    bytes); a rate in memory is loaded once by every context (2 bundles)."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Update:
+    """An optimiser on tiles: what it keeps of every weight, its equations, its cost with weight decay.
 
-    @lru_cache(maxsize=8)
-    def formula(item_bytes: int) -> TileFormula:
-        plain = _per_vector(bundles(item_bytes), item_bytes)
+    compute: with the rate as the first of its constants, before `constants`; at_rate: with the rate in memory.
+    bundles: per 64 bits, of elements of so many bytes; counted: of what. plain: the codelet without weight decay and
+    with a constant rate, where it is one of its own.
+    """
 
-        def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
-            return plain(extents, worker_contexts, vector_bytes) + (2 * worker_contexts if scheduled else 0)
+    kind: str
+    state: tuple[Field, ...] = ()
+    constants: tuple[str, ...]
+    compute: Callable[..., None]
+    at_rate: Callable[..., None]
+    bundles: Callable[[int], int]
+    counted: str
+    flops: int
+    code_bytes: int
+    plain: Codelet | None = None
 
-        return TileFormula(
-            cycles=cycles,
-            kind="derived",
-            source=f"fused map: {what} (PopLibs operation tables, commit 7eac0f2)"
-            + ("; the rate is loaded from memory, 2 bundles" if scheduled else ""),
-        )
 
-    return formula
-
-
-def _adam_decaying_bundles(item_bytes: int) -> int:
+def _adam_bundles(item_bytes: int) -> int:
     elements = 8 // item_bytes
     return 4 + 3 + 11 + elements * 5 + elements * 3 + (elements if item_bytes == 2 else 0)
 
 
-_SGD_TEXT = "2 loads, 1 store, 4 vector operations per 64 bits"
-_MOMENTUM_TEXT = "3 loads, 2 stores, 6 vector operations per 64 bits"
-_ADAM_TEXT = "4 loads, 3 stores, 11 vector operations, square root 5 and division 3 per element, halves converted"
-_DECAYING: dict[str, tuple[str, Callable[[int], int]]] = {
-    "sgd": (_SGD_TEXT, lambda _: 2 + 1 + 4),
-    "momentum": (_MOMENTUM_TEXT, lambda _: 3 + 2 + 6),
-    "adam": (_ADAM_TEXT, _adam_decaying_bundles),
+UPDATES = {
+    update.kind: update
+    for update in (
+        Update(
+            kind="sgd",
+            constants=("decay",),
+            compute=numerics.sgd_decaying,
+            at_rate=numerics.sgd_at_rate,
+            bundles=lambda _: 2 + 1 + 4,
+            counted="2 loads, 1 store, 4 vector operations per 64 bits",
+            flops=4,
+            code_bytes=384,
+            plain=SGD,
+        ),
+        Update(
+            kind="momentum",
+            state=(Field(name="momentum", access="update", box=(":", "start:stop")),),
+            constants=("keep", "decay"),
+            compute=numerics.momentum,
+            at_rate=numerics.momentum_at_rate,
+            bundles=lambda _: 3 + 2 + 6,
+            counted="3 loads, 2 stores, 6 vector operations per 64 bits",
+            flops=6,
+            code_bytes=448,
+        ),
+        Update(
+            kind="adam",
+            state=ADAM.fields[2:],
+            constants=("beta1", "beta2", "epsilon", "decay"),
+            compute=numerics.adam_decaying,
+            at_rate=numerics.adam_at_rate,
+            bundles=_adam_bundles,
+            counted="4 loads, 3 stores, 11 vector operations, square root 5 and division 3 per element, "
+            "halves converted",
+            flops=13,
+            code_bytes=704,
+            plain=ADAM,
+        ),
+    )
 }
-UPDATE_FORMULAS: dict[tuple[str, bool], Callable[[int], TileFormula]] = {
-    (kind, scheduled): _update_formula(text, bundles, scheduled)
-    for kind, (text, bundles) in _DECAYING.items()
-    for scheduled in (False, True)
-}
+
+
+@lru_cache(maxsize=64)
+def update_formula(update: Update, scheduled: bool, item_bytes: int) -> TileFormula:
+    """With weight decay, elements of `item_bytes`; a rate in memory is loaded once by every context (2 bundles)."""
+    plain = _per_vector(update.bundles(item_bytes), item_bytes)
+
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        return plain(extents, worker_contexts, vector_bytes) + (2 * worker_contexts if scheduled else 0)
+
+    return TileFormula(
+        cycles=cycles,
+        kind="derived",
+        source=f"fused map: {update.counted} (PopLibs operation tables, commit 7eac0f2)"
+        + ("; the rate is loaded from memory, 2 bundles" if scheduled else ""),
+    )
+
+
 RATE = Field(name="learning_rate", access="read", box=(":",))
-_STATE_FIELDS: dict[str, tuple[Field, ...]] = {
-    "sgd": (),
-    "momentum": (Field(name="momentum", access="update", box=(":", "start:stop")),),
-    "adam": ADAM.fields[2:],
-}
-_HYPERPARAMETERS: dict[str, tuple[str, ...]] = {
-    "sgd": ("decay",),
-    "momentum": ("keep", "decay"),
-    "adam": ("beta1", "beta2", "epsilon", "decay"),
-}
-_COMPUTES: dict[tuple[str, bool], Callable[..., None]] = {
-    ("sgd", False): numerics.sgd_decaying,
-    ("sgd", True): numerics.sgd_at_rate,
-    ("momentum", False): numerics.momentum,
-    ("momentum", True): numerics.momentum_at_rate,
-    ("adam", False): numerics.adam_decaying,
-    ("adam", True): numerics.adam_at_rate,
-}
-_FLOPS = {"sgd": 4, "momentum": 6, "adam": 13}
-_CODE_BYTES = {"sgd": 384, "momentum": 448, "adam": 704}
 
 
 @lru_cache(maxsize=8)
-def update_codelet(kind: str, scheduled: bool) -> Codelet:
-    """'sgd', 'momentum' or 'adam' with weight decay; its rate a constant, or one number in memory."""
+def update_codelet(kind: str, *, scheduled: bool, decaying: bool = True) -> Codelet:
+    """Of the optimiser of that kind; its rate a constant, or one number in memory where it is scheduled."""
+    update = UPDATES[kind]
+    if update.plain is not None and not scheduled and not decaying:
+        return update.plain
     return Codelet(
         name=f"{kind.capitalize()}{'AtRate' if scheduled else 'Decaying'}",
-        fields=(*UPDATE_FIELDS, *_STATE_FIELDS[kind], *((RATE,) if scheduled else ())),
-        columns=("start", "stop"),
-        constants=(*(() if scheduled else ("rate",)), *_HYPERPARAMETERS[kind]),
-        compute=_COMPUTES[kind, scheduled],
-        cost=UPDATE_FORMULAS[kind, scheduled](4),
-        flops=(Term(bundles=_FLOPS[kind], extents=("elements",)),),
-        code_bytes=_CODE_BYTES[kind],
+        fields=(*UPDATE_FIELDS, *update.state, *((RATE,) if scheduled else ())),
+        constants=(*(() if scheduled else ("rate",)), *update.constants),
+        compute=update.at_rate if scheduled else update.compute,
+        cost=update_formula(update, scheduled, 4),
+        flops=(Term(bundles=update.flops, extents=("elements",)),),
+        code_bytes=update.code_bytes,
         extents={"elements": Size("w")},
     )
 
@@ -194,7 +220,6 @@ SUM_SQUARES = Codelet(
         Field(name="gradient", access="read", box=(":", "start:stop")),
         Field(name="partial", access="write", box=("part",)),
     ),
-    columns=("start", "stop", "part"),
     compute=numerics.sum_squares,
     cost=squares_formula(4),
     flops=(Term(bundles=2, extents=("elements",)),),
@@ -208,7 +233,6 @@ ADD_PARTS = Codelet(
         Field(name="partial", access="read", box=(":",)),
         Field(name="totals", access="write", box=("which",)),
     ),
-    columns=("which",),
     compute=numerics.add_parts,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=0, vectors=2),
@@ -227,7 +251,6 @@ CLIP_FACTOR = Codelet(
         Field(name="totals", access="read", box=(":",)),
         Field(name="factor", access="write", box=("place",)),
     ),
-    columns=("place",),
     constants=("largest_norm", "floor"),
     compute=numerics.clip_factor,
     cost=WorkerBundles(
@@ -247,7 +270,6 @@ SCALE_ALL = Codelet(
         Field(name="gradient", access="update", box=(":", "start:stop")),
         Field(name="factor", access="read", box=(":",)),
     ),
-    columns=("start", "stop"),
     compute=numerics.scale_all,
     cost=scale_all_formula(4),
     flops=(Term(bundles=1, extents=("elements",)),),
@@ -258,7 +280,7 @@ SCALE_ALL = Codelet(
 CODELETS = (
     SGD,
     ADAM,
-    *(update_codelet(kind, scheduled) for kind, scheduled in UPDATE_FORMULAS),
+    *(update_codelet(kind, scheduled=scheduled) for kind in UPDATES for scheduled in (False, True)),
     SUM_SQUARES,
     ADD_PARTS,
     CLIP_FACTOR,

@@ -16,7 +16,6 @@ DRAW_STARTS = Codelet(
         Field(name="random", access="update", box=("sample",)),
         Field(name="starts", access="write", box=("sample",)),
     ),
-    columns=("sample",),
     constants=("neurons",),
     compute=numerics.draw_starts,
     cost=RANDOM_OFFSETS.cost,

@@ -39,9 +39,8 @@ CURRENT = Field(name="current", access="write", box=("sample", "start:stop"))
 SYNAPSE_CURRENT = Codelet(
     name="SynapseCurrent",
     fields=(CURRENT, LIF_UPDATE.field("w"), *IDS),
-    columns=("sample", "start", "stop"),
     compute=numerics.synapse_current,
-    along=("start", "stop"),
+    joinable=True,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=0, vectors=4),
         terms=(
@@ -78,9 +77,8 @@ SYNAPSE_CURRENT_DENSE = replace(
 SELF_SYNAPSE = Codelet(
     name="SelfSynapse",
     fields=(CURRENT, Field(name="r", access="read", box=(":", "start:stop")), *IDS),
-    columns=("sample", "start", "stop"),
     compute=numerics.self_synapse,
-    along=("start", "stop"),
+    joinable=True,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=2, vectors=4),
         terms=(
@@ -146,9 +144,8 @@ BIAS_ADD = Codelet(
         Field(name="current", access="update", box=(":", "start:stop")),
         Field(name="bias", access="read", box=(":", "start:stop")),
     ),
-    columns=("start", "stop"),
     compute=numerics.add_row,
-    along=("start", "stop"),
+    joinable=True,
     cost=bias_formula(4),
     flops=(Term(bundles=1, extents=("samples", "neurons")),),
     code_bytes=256,
@@ -161,9 +158,8 @@ ADD_COLUMNS = Codelet(
         Field(name="total", access="update", box=(":", "start:stop")),
         Field(name="other", access="read", box=(":", "start:stop")),
     ),
-    columns=("start", "stop"),
     compute=numerics.add_columns,
-    along=("start", "stop"),
+    joinable=True,
     cost=add_formula(4),
     flops=(Term(bundles=1, extents=("elements",)),),
     code_bytes=256,
@@ -176,9 +172,8 @@ ADD_SLOTS = Codelet(
         Field(name="total", access="update", box=("sample", "slot_start:slot_stop")),
         Field(name="other", access="read", box=("sample", "slot_start:slot_stop")),
     ),
-    columns=("sample", "slot_start", "slot_stop"),
     compute=numerics.add_slots,
-    along=("slot_start", "slot_stop"),
+    joinable=True,
     cost=add_formula(4),
     flops=(Term(bundles=1, extents=("elements",)),),
     code_bytes=256,
@@ -198,7 +193,7 @@ SELF_WEIGHT_GRADIENT = Codelet(
     ),
     columns=REPLICA,
     compute=numerics.self_weight_gradient,
-    along=("start", "stop"),
+    joinable=True,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=3, vectors=4),
         terms=(
@@ -223,7 +218,6 @@ SELF_INPUT_GRADIENT = Codelet(
         Field(name="q", access="read", box=("sample", "start:stop")),
         *IDS,
     ),
-    columns=("part", "sample", "start", "stop"),
     compute=numerics.self_input_gradient,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=3, vectors=5),
@@ -248,7 +242,7 @@ BIAS_GRADIENT = Codelet(
     ),
     columns=REPLICA,
     compute=numerics.bias_gradient,
-    along=("start", "stop"),
+    joinable=True,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=3, vectors=2),
         terms=(

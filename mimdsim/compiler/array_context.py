@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from mimdsim.codelets import dense
 from mimdsim.codelets import elementwise as codelets
 from mimdsim.compiler.context import Lowering
 from mimdsim.compiler.place_arrays import ArrayPlacement
@@ -123,7 +124,7 @@ class ArrayLowering(Lowering):
 
     def fill(self, name: str, stage: str, layer: str) -> None:
         """Zero a matrix, or states."""
-        codelet = codelets.FILL_STATES if len(self.variables[name].shape) == 3 else codelets.FILL_BOXES
+        codelet = dense.FILL_STATES if len(self.variables[name].shape) == 3 else dense.FILL_BOXES
         table = self.on_boxes(codelet, {"target": name}, self.blocks[name], layer)
         self.emit(stage, "zeros", tables=(table,), layer=layer)
 

@@ -29,8 +29,8 @@ from mimdsim.compiler.context import WORD_BYTES, Lowering
 from mimdsim.compiler.lower_stash import stash_of
 from mimdsim.compiler.lower_time import lower_backward, lower_forward
 from mimdsim.compiler.placement import MappingOptions, Placement
-from mimdsim.graph import Adam, Graph, Operation, Scan, SpikingNetwork
-from mimdsim.graph.training import LEARNING_RATE, moment_name, optimiser_state
+from mimdsim.graph import Graph, Operation, Scan, SpikingNetwork
+from mimdsim.graph.training import LEARNING_RATE, TRAINING_STEP, moment_name
 from mimdsim.program import Program, TileMapping
 
 Rules = dict[tuple[str, ...], Callable[..., None]]
@@ -101,16 +101,16 @@ def _declare_inputs(low: Lowering) -> None:
     network = low.network
     for parameter, shape in network.parameters.items():
         low.parameter(parameter, shape, "weights")
-        for slot in optimiser_state(network.optimiser):
+        for slot in network.optimiser.state:
             low.parameter(moment_name(slot, parameter), shape, "optimiser")
     labels = low.variable("labels", (network.batch,), "int32", low.by_sample(0), "gradients")
     low.inputs["labels"] = labels
     low.storage["labels"] = (labels,)
-    if isinstance(network.optimiser, Adam):
+    if TRAINING_STEP in network.optimiser.scalars:
         everywhere = TileMapping.replicated(low.placement.usable_tiles)
-        progress = low.variable("training_step", (1,), "int64", everywhere, "optimiser", persistent=True)
-        low.inputs["training_step"] = progress
-        low.storage["training_step"] = (progress,)
+        progress = low.variable(TRAINING_STEP, (1,), "int64", everywhere, "optimiser", persistent=True)
+        low.inputs[TRAINING_STEP] = progress
+        low.storage[TRAINING_STEP] = (progress,)
     for name in network.scheduled:
         layer_of = name.removeprefix("second_threshold.")
         tiles = low.placement.usable_tiles if name == LEARNING_RATE else low.tiles_of(layer_of)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mimdsim.codelets import elementwise as codelets
+from mimdsim.codelets import dense as codelets
 from mimdsim.compiler.array_context import ArrayLowering
 from mimdsim.compiler.lower_arrays import backward_weights
 from mimdsim.compiler.product_place import Blocks
@@ -126,7 +126,9 @@ def _now(low: ArrayLowering, sequence: str, value: str, shift: int) -> str:
     now = low.matrix(value, tuple(shape), blocks, "neuron states")
     offset = "timestep.previous" if shift else "timestep"
     operands = {"sequence": sequence, "now": now, "timestep": offset}
-    table = low.on_boxes(codelets.slice_boxes(shift, len(shape) == 3), operands, blocks, "")
+    table = low.on_boxes(
+        codelets.slice_codelet("boxes of states" if len(shape) == 3 else "boxes", shift), operands, blocks, ""
+    )
     low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
     return now
 
@@ -137,6 +139,8 @@ def _stash(low: ArrayLowering, value: str, now: str, timesteps: int) -> str:
     shape = low.variables[now].shape
     whole = low.matrix(f"{value}.sequence", shape, blocks, "neuron states", timesteps=timesteps)
     operands = {"now": now, "sequence": whole, "timestep": "timestep"}
-    table = low.on_boxes(codelets.update_boxes(len(shape) == 3), operands, blocks, "")
+    table = low.on_boxes(
+        codelets.update_codelet("boxes of states" if len(shape) == 3 else "boxes"), operands, blocks, ""
+    )
     low.emit(f"stash {value}", "stash", tables=(table,), mergeable=False)
     return whole

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,38 +10,10 @@ from mimdsim.codelets import training as codelets
 from mimdsim.compiler.context import Lowering
 from mimdsim.graph import Adam, Operation, Sgd
 from mimdsim.graph.training import NORM_FLOOR
-from mimdsim.program import Codelet, TileMapping, VertexTable
+from mimdsim.program import TileMapping, VertexTable
 
-
-@dataclass(frozen=True, kw_only=True)
-class _Update:
-    """Codelet of an update, the names of its fields in the order of the operation's inputs, its constants."""
-
-    codelet: Codelet
-    fields: tuple[str, ...]
-    constants: dict[str, object]
-    state: int  # how many of the fields after w and the gradient are kept
-
-
-def _update_of(op: Operation) -> _Update:
-    """The published codelets where nothing more is asked for, else those with weight decay."""
-    optimiser: Adam | Sgd = op.attributes
-    plain = not optimiser.weight_decay and not optimiser.scheduled
-    number = float if isinstance(optimiser, Adam) else _float32
-    constants: dict[str, object] = {} if optimiser.scheduled else {"rate": number(optimiser.learning_rate)}
-    if isinstance(optimiser, Adam):
-        constants |= {name: float(getattr(optimiser, name)) for name in ("beta1", "beta2", "epsilon")}
-    elif op.kind == "momentum":
-        constants["keep"] = np.float32(optimiser.momentum)
-    if plain and op.kind != "momentum":
-        codelet = codelets.ADAM if op.kind == "adam" else codelets.SGD
-    else:
-        codelet = codelets.update_codelet(op.kind, optimiser.scheduled)
-        constants["decay"] = number(optimiser.weight_decay)
-    state = {"sgd": 0, "momentum": 1, "adam": 2}[op.kind]
-    return _Update(
-        codelet=codelet, fields=tuple(item.name for item in codelet.fields), constants=constants, state=state
-    )
+# where a constant of a codelet and what the optimiser calls it differ
+NAMES = {"rate": "learning_rate", "keep": "momentum", "decay": "weight_decay"}
 
 
 def _float32(value: float) -> np.float32:
@@ -52,22 +23,31 @@ def _float32(value: float) -> np.float32:
 
 
 def lower_update(low: Lowering, ops: tuple[Operation, ...]) -> None:
-    """sgd, momentum or adam in place on the tiles that hold the weights."""
+    """sgd, momentum or adam in place on the tiles that hold the weights.
+
+    The published codelets where nothing more is wanted, else those with weight decay.
+    """
     (op,) = ops
-    update = _update_of(op)
+    optimiser: Adam | Sgd = op.attributes
+    codelet = codelets.update_codelet(op.kind, scheduled=optimiser.scheduled, decaying=bool(optimiser.weight_decay))
+    number = float if isinstance(optimiser, Adam) else _float32
+    constants: dict[str, object] = {
+        name: number(getattr(optimiser, NAMES.get(name, name))) for name in codelet.constants
+    }
     names = [low.storage[name][0] for name in op.inputs]
-    made = (names[0], *names[2 : 2 + update.state])
+    operands = dict(zip((item.name for item in codelet.fields), names, strict=True))
+    made = [operands[item.name] for item in codelet.fields if item.writes]
     for value, variable in zip(op.outputs, made, strict=True):
         low.storage[value] = (variable,)
         low.outputs[value] = variable
-    codelet, tiles, columns = low.over_matrix(update.codelet, names[0], op.layer)
+    codelet, tiles, columns = low.over_matrix(codelet, names[0], op.layer)
     table = VertexTable(
         codelet=codelet,
         layer=op.layer,
         tiles=tiles,
-        operands=dict(zip(update.fields, names, strict=True)),
+        operands=operands,
         columns=columns,
-        constants=update.constants,
+        constants=constants,
     )
     low.emit("update weights", op.kind, tables=(table,), defines=((made[0], op.outputs[0]),), layer=op.layer)
 

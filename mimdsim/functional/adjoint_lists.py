@@ -85,13 +85,13 @@ class AdjointLists:
         """In place of the gradient of the state."""
         given = (self._memory.arrays[name] for name in self._state)
         compute: Any = adjoints.state_gradient
-        compute(*given, *self._constants, self._turn(t), self._added_starts, self._added, self._values)
+        compute(*given, *self._constants, self._turn(t), (self._added_starts, self._added, self._values))
 
     def decay(self, t: int) -> None:
         """In place of copy, scaling and decay."""
         given = (self._memory.arrays[name] for name in self._adjoint)
         compute: Any = adjoints.scaled_copy_and_decay
-        compute(*given, self._limit, self._turn(t), self._zeroed_starts, self._zeroed)
+        compute(*given, self._limit, self._turn(t), (self._zeroed_starts, self._zeroed))
 
     def by_strip(self, strips: int) -> tuple[Any, ...]:
         """What `adjoints.replay` wants to know."""

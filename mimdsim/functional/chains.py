@@ -205,6 +205,6 @@ def _gather(uses: Uses, memory: Memory, table: VertexTable, last: VertexTable, g
         given: tuple[Any, ...] = (arrays[g], weights, adjoints, arrays[ids], sample, slot)
         form = (grouping.parts, grouping.numbers, grouping.groups)
         sums: Any = kernels.input_gradient
-        memory.share(listed, lambda first, stop: sums(*given, *form, first, stop))
+        memory.share(listed, lambda first, stop: sums(*given, form, first, stop))
 
     return before, call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,11 @@ class Lists:
     slopes: np.ndarray
     over_starts: np.ndarray
     over_ids: np.ndarray
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """As kernels take them."""
+        return self.starts, self.trues, self.ids, self.slopes, self.over_starts, self.over_ids
 
     @classmethod
     def room(cls, places: int, neurons: int, capacity: int) -> Lists:
@@ -44,6 +50,11 @@ class BlockLists:
     ids: np.ndarray
     slopes: np.ndarray
     ends: np.ndarray
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """As kernels take them."""
+        return self.ids, self.slopes, self.ends
 
     @classmethod
     def room(cls, blocks: int, places: int) -> BlockLists:

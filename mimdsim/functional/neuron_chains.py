@@ -107,7 +107,7 @@ def _selection(
     listed, found = np.zeros((2, batch, count + 1), np.int32), np.zeros((2, batch), np.int64)
     thresholds: tuple[Any, ...] = flag.constants["threshold"], flag.constants["second_threshold"]
     *joined, first, last = _joined_workers(by_worker, end["first"], end["last"])
-    columns: Any = (*joined, first, last, np.ascontiguousarray(end["slot"], np.int64))
+    columns: Any = (tuple(joined), first, last, np.ascontiguousarray(end["slot"], np.int64))
 
     flagged: Any = kernels.list_flagged
     dealt: Any = kernels.deal_to_tiles

@@ -15,7 +15,8 @@ from mimdsim.functional.divergence import refuse_diverged
 from mimdsim.functional.engines import Engine, EngineName, Runner
 from mimdsim.functional.execute import Executor
 from mimdsim.functional.schedules import RateSchedule, scheduled_values
-from mimdsim.graph import Adam, SpikingNetwork, gradient_of
+from mimdsim.graph import SpikingNetwork, gradient_of
+from mimdsim.graph.training import TRAINING_STEP
 from mimdsim.graph.truncation import STATE_BITS, random_name
 from mimdsim.program import Program, RecordedActivity, Superstep
 
@@ -199,8 +200,8 @@ def train(
         indices = np.resize(order[place * batch : (place + 1) * batch], batch)
         labels = load_batch(running, train_data, indices, epoch=number // per_epoch)
         draw_randomness(running, seed, number)
-        if isinstance(network.optimiser, Adam):
-            running.write({"training_step": np.array([number + 1])})
+        if TRAINING_STEP in network.optimiser.scalars:
+            running.write({TRAINING_STEP: np.array([number + 1])})
         if isinstance(running, Executor) and last:
             course.activity = run_recorded(running, network)
             gradients = {name: running.read(gradient_of(name)) for name in weights}

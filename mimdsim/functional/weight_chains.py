@@ -147,4 +147,4 @@ class _Replayed(_Deferred):
     def _sum(self, *given: Any) -> None:
         sums: Any = adjoints.summed_weight_gradient
         known = self._lists.by_strip(self._strips)
-        self._memory.share(self._strips, lambda first, last: sums(*given, first, last, *known))
+        self._memory.share(self._strips, lambda first, last: sums(*given, known, first, last))

@@ -71,12 +71,11 @@ class WholeTensors:
 
     def _tensors(self, layer: Layer, places: int) -> LayerTensors:
         shape = (-(-layer.neurons // WIDTH), layer.inputs, WIDTH)
-        adam = isinstance(self.network.optimiser, Adam)
         return LayerTensors(
             layer=layer,
             w=aligned(shape),
             dw=aligned(shape),
-            moments=tuple(np.zeros(shape, np.float32) for _ in range(2 if adam else 0)),
+            moments=tuple(np.zeros(shape, np.float32) for _ in self.network.optimiser.state),
             spikes=Lists.room(places, layer.neurons, layer.capacity),
         )
 
@@ -85,7 +84,7 @@ class WholeTensors:
     @property
     def memory(self) -> tuple[str, ...]:
         """What stays from one training step to the next: weights and moments, by graph input."""
-        kinds = ("w", "moment1", "moment2") if isinstance(self.network.optimiser, Adam) else ("w",)
+        kinds = ("w", *self.network.optimiser.state)
         return tuple(f"{kind}.{layer.name}" for layer in self.network.layers for kind in kinds)
 
     @property
@@ -96,9 +95,7 @@ class WholeTensors:
     @property
     def inputs(self) -> tuple[str, ...]:
         """Graph inputs that can be written."""
-        rate = (LEARNING_RATE,) if self.network.optimiser.scheduled else ()
-        step = ("training_step",) if isinstance(self.network.optimiser, Adam) else ()
-        return (*self.memory, "input.ids", "input.counts", "labels", *step, *rate)
+        return (*self.memory, "input.ids", "input.counts", "labels", *self.network.optimiser.scalars)
 
     def write(self, values: dict[str, np.ndarray]) -> None:
         """Set graph inputs: 'w.<layer>', 'moment1.<layer>', 'input.ids', 'input.counts', 'labels', 'training_step',
@@ -155,8 +152,7 @@ class WholeTensors:
 
     def _of(self, name: str) -> LayerTensors:
         for tensors in self._layers:
-            known = ("w", "moment1", "moment2") if tensors.moments else ("w",)
-            if name in (f"{kind}.{tensors.layer.name}" for kind in known):
+            if name in (f"{kind}.{tensors.layer.name}" for kind in ("w", *self.network.optimiser.state)):
                 return tensors
         known_inputs = ["input.counts", "input.ids", "labels", *(f"w.{item.layer.name}" for item in self._layers)]
         raise MappingError(f"the network has no input '{name}'; it has {known_inputs}")
@@ -164,7 +160,7 @@ class WholeTensors:
     def _blocked(self, name: str) -> np.ndarray:
         tensors = self._of(name)
         kind = name.split(".", 1)[0]
-        return tensors.w if kind == "w" else tensors.moments[("moment1", "moment2").index(kind)]
+        return tensors.w if kind == "w" else tensors.moments[self.network.optimiser.state.index(kind)]
 
     def read(self, name: str) -> np.ndarray:
         """'loss' [batch], 'counts' [batch, classes], a gradient by its name in the training graph, or a parameter."""
@@ -224,20 +220,15 @@ class WholeTensors:
         lists = [BlockLists.room(tensors.blocks, places) for _ in range(2)]
         near, fired = lists
         kind, selection, lif = np.float32, layer.selection, _lif(layer)
+        thresholds = kind(selection.threshold), kind(selection.second_threshold)
+        constants = kind(lif.decay), lif.input_scale(kind), *thresholds, kind(selection.slope)
 
         def blocks(first: int, last: int) -> None:
-            kernels.forward_blocks(
-                first, last, network.batch, places, lag, flat(tensors.w), layer.inputs, layer.neurons, source.ids,
-                source.starts, source.trues, kind(lif.decay), lif.input_scale(kind),
-                kind(selection.threshold), kind(selection.second_threshold), kind(selection.slope),
-                near.ids, near.slopes, near.ends, fired.ids, fired.slopes, fired.ends,
-            )  # fmt: skip
+            given = (network.batch, lag, tensors.w, layer.neurons, source.arrays, constants)
+            kernels.forward_blocks(first, last, *given, near.arrays, fired.arrays)
 
         def join(first: int, last: int) -> None:
-            kernels.join_lists(
-                first, last, near.ids, near.slopes, near.ends, fired.ids, fired.slopes, fired.ends,
-                made.starts, made.trues, made.over_starts, made.ids, made.slopes, made.over_ids,
-            )  # fmt: skip
+            kernels.join_lists(first, last, near.arrays, fired.arrays, made.arrays)
 
         self._share(tensors.blocks, blocks)
         kernels.count_listed(layer.capacity, near.ends, fired.ends, made.starts, made.trues, made.over_starts)
@@ -267,7 +258,8 @@ class WholeTensors:
         columns = np.zeros(layer.inputs + 2, np.int64)
         rows = np.empty(int(max_listed(source.starts, times * batch)), np.int32)
         wanted = np.zeros(int(source.starts[-1]) if index else 0, np.float32)
-        kind, lif = np.float32, _lif(layer)
+        lif = _lif(layer)
+        factors = np.float32(lif.decay), lif.input_scale(np.float32)
         masked = lif.reset_gradient == "mask"
         t1 = network.timesteps
         while t1 > 0:
@@ -275,10 +267,7 @@ class WholeTensors:
             low, high = t0 * batch, t1 * batch
 
             def samples(first: int, last: int, t0: int = t0, t1: int = t1) -> None:
-                kernels.adjoint(
-                    first, last, batch, t0, t1, masked, kind(lif.decay), lif.input_scale(kind),
-                    made.ids, made.starts, made.trues, made.slopes, made.over_ids, made.over_starts, g, q,
-                )  # fmt: skip
+                kernels.adjoint(first, last, t0, t1, masked, *factors, made.arrays, g, q)
 
             def weights(first: int, last: int) -> None:
                 kernels.weight_gradient_blocks(
@@ -286,10 +275,8 @@ class WholeTensors:
                 )
 
             def inputs(first: int, last: int, low: int = low) -> None:
-                kernels.input_gradient_places(
-                    low + first, low + last, low, lag, tensors.blocks, layer.inputs, flat(tensors.w), source.ids,
-                    source.starts, flat(q), stride, wanted,
-                )  # fmt: skip
+                given = (tensors.w, source.ids, source.starts, q, wanted)
+                kernels.input_gradient_places(low + first, low + last, low, lag, *given)
 
             self._share(batch, samples)
             kernels.sort_by_id(low, high, lag, source.ids, source.starts, source.trues, columns, rows)

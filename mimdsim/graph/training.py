@@ -11,6 +11,7 @@ from mimdsim.graph.definition import OpDef, elements, like
 from mimdsim.graph.records import GraphBuilder, Value
 
 LEARNING_RATE = "learning_rate"  # graph input of a scheduled rate
+TRAINING_STEP = "training_step"  # graph input that counts from 1
 NORM_FLOOR = 1e-6  # added to the norm of the gradients before the bound is divided by it, as PyTorch does
 
 
@@ -25,6 +26,21 @@ class Sgd:
     momentum: float = 0.0
     weight_decay: float = 0.0
     scheduled: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The operation that updates a weight."""
+        return "momentum" if self.momentum else "sgd"
+
+    @property
+    def state(self) -> tuple[str, ...]:
+        """What is kept per weight from one training step to the next."""
+        return ("momentum",) if self.momentum else ()
+
+    @property
+    def scalars(self) -> tuple[str, ...]:
+        """Run-time inputs that all weights share."""
+        return (LEARNING_RATE,) if self.scheduled else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +58,20 @@ class Adam:
     weight_decay: float = 0.0
     scheduled: bool = False
 
+    @property
+    def kind(self) -> str:
+        """The operation that updates a weight."""
+        return "adam"
 
-def optimiser_state(optimiser: Sgd | Adam) -> tuple[str, ...]:
-    """What an optimiser keeps per weight from one training step to the next, e.g. ('moment1', 'moment2')."""
-    if isinstance(optimiser, Adam):
+    @property
+    def state(self) -> tuple[str, ...]:
+        """What is kept per weight from one training step to the next."""
         return "moment1", "moment2"
-    return ("momentum",) if optimiser.momentum else ()
+
+    @property
+    def scalars(self) -> tuple[str, ...]:
+        """Run-time inputs that all weights share."""
+        return (TRAINING_STEP, *((LEARNING_RATE,) if self.scheduled else ()))
 
 
 def moment_name(moment: str, parameter: str) -> str:
@@ -73,18 +97,15 @@ def add_updates(
     """
     if largest_norm:
         trained = _clipped(build, largest_norm, trained)
-    kind = "adam" if isinstance(optimiser, Adam) else "momentum" if optimiser.momentum else "sgd"
-    scalars: tuple[str, ...] = ("training_step",) if kind == "adam" else ()
-    scalars += (LEARNING_RATE,) if optimiser.scheduled else ()
-    for scalar in scalars:
+    for scalar in optimiser.scalars:
         build.declare(Value(name=scalar, shape=()))
     outputs = [item.gradient for item in trained]
     for item in trained:
-        state = tuple(moment_name(slot, item.weight) for slot in optimiser_state(optimiser))
+        state = tuple(moment_name(slot, item.weight) for slot in optimiser.state)
         for name in state:
             build.declare(Value(name=name, shape=build.values[item.weight].shape))
-        given = (item.weight, item.gradient, *state, *scalars)
-        outputs += build.add(kind, given, f"next.{item.weight}", layer=item.layer, attributes=optimiser)
+        given = (item.weight, item.gradient, *state, *optimiser.scalars)
+        outputs += build.add(optimiser.kind, given, f"next.{item.weight}", layer=item.layer, attributes=optimiser)
     return tuple(outputs)
 
 

@@ -194,7 +194,6 @@ def _codelet(
     return Codelet(
         name=name,
         fields=tuple(Field(name=field, access=access, box=box_of(axes)) for field, access in fields.items()),
-        columns=(),
         compute=compute,
         form="vertex",
         cost=cost,

@@ -242,7 +242,6 @@ def _reduction(op: str, dtype: str, axis: int | None, axes: int, out_axes: int) 
             Field(name="out", access="write", box=tuple(f"start{index}:stop{index}" for index in range(out_axes))),
             Field(name="source", access="read", box=tuple(f"start_in{i}:stop_in{i}" for i in range(axes))),
         ),
-        columns=(),
         compute=compute,
         form="vertex",
         cost=TileFormula(cycles=cycles, kind="derived", source=SOURCE),

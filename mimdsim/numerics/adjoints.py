@@ -16,8 +16,9 @@ ONE_BIT = np.uint64(1)
 
 
 @numba.njit(cache=True, nogil=True)
-def state_gradient(dv, v, g, ids, counts, threshold, slope, turn, starts, listed, values):  # type: ignore[no-untyped-def]
-    """`neurons.state_gradient` of whole samples; what it adds to whom is appended to `listed` and `values`."""
+def state_gradient(dv, v, g, ids, counts, threshold, slope, turn, added):  # type: ignore[no-untyped-def]
+    """`neurons.state_gradient` of whole samples; what it adds to whom is appended to the lists `added`."""
+    starts, listed, values = added
     one = dv.dtype.type(1)
     batch, neurons = dv.shape
     end = starts[turn * batch]
@@ -34,10 +35,9 @@ def state_gradient(dv, v, g, ids, counts, threshold, slope, turn, starts, listed
 
 
 @numba.njit(cache=True, nogil=True)
-def scaled_copy_and_decay(  # type: ignore[no-untyped-def]
-    dv, q, gain, decay, v_previous, threshold, turn, starts, listed
-):
-    """`neuron_chains.scaled_copy_and_decay`; who is set to zero is appended to `listed`."""
+def scaled_copy_and_decay(dv, q, gain, decay, v_previous, threshold, turn, zeroed):  # type: ignore[no-untyped-def]
+    """`neuron_chains.scaled_copy_and_decay`; who is set to zero is appended to the lists `zeroed`."""
+    starts, listed = zeroed
     batch, neurons = dv.shape
     zero, flat, whole = dv.dtype.type(0), v_previous.reshape(-1), neurons // WIDTH * WIDTH
     end = starts[turn * batch]
@@ -82,11 +82,13 @@ def sort_by_strip(batch, starts, listed, begins, where, places):  # type: ignore
 
 
 @numba.njit(cache=True, nogil=True)
-def replay(strip, first, gain, decay, turns, added, values, zeroed, rows):  # type: ignore[no-untyped-def]
-    """rows[b * turns + turn]: the gradient of the currents of a strip, from the adjoint before the first turn.
+def replay(strip, known, rows):  # type: ignore[no-untyped-def]
+    """rows[b * turns + turn]: the gradient of the currents of a strip.
 
-    added, zeroed: what `sort_by_strip` made of the lists.
+    known: the adjoint before the first turn, gain and decay of the neurons, turns, what `sort_by_strip` made of the
+    lists of what was added, how much was, and what it made of the lists of who was set to zero.
     """
+    first, gain, decay, turns, added, values, zeroed = known
     batch, neurons = first.shape
     begin = strip * WIDTH
     width = min(WIDTH, neurons - begin)
@@ -115,15 +117,15 @@ def replay(strip, first, gain, decay, turns, added, values, zeroed, rows):  # ty
 
 
 @numba.njit(cache=True, nogil=True)
-def summed_weight_gradient(  # type: ignore[no-untyped-def]
-    total, replicas, columns, rows, first, last, adjoint, gain, decay, turns, added, values, zeroed
-):
-    """`chains.summed_weight_gradient` of strips first..last-1, each replayed before it is summed."""
+def summed_weight_gradient(total, replicas, columns, rows, known, first, last):  # type: ignore[no-untyped-def]
+    """`chains.summed_weight_gradient` of strips first..last-1, each replayed from what is `known` before it is
+    summed."""
+    adjoint, turns = known[0], known[3]
     inputs, neurons = total.shape
     out, history = total.reshape(-1), np.empty((adjoint.shape[0] * turns, WIDTH), adjoint.dtype)
     flat = history.reshape(-1)
     for strip in range(first, last):
-        replay(strip, adjoint, gain, decay, turns, added, values, zeroed, history)
+        replay(strip, known, history)
         begin = strip * WIDTH
         width = min(WIDTH, neurons - begin)
         for i in range(inputs):

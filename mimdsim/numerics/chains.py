@@ -46,9 +46,10 @@ def order_by_id(ids, counts, columns, sample, slot):  # type: ignore[no-untyped-
 
 
 @numba.njit(cache=True, nogil=True)
-def input_gradient(g, w, q, ids, sample, slot, parts, numbers, groups, first, last):  # type: ignore[no-untyped-def]
+def input_gradient(g, w, q, ids, sample, slot, form, first, last):  # type: ignore[no-untyped-def]
     """g[sample, slot] of listed ids first..last-1, from w and q spread as [rows, bands of GROUPS, parts, numbers,
-    GROUPS]; the groups of a slot are added up in their order."""
+    GROUPS]; the groups of a slot are added up in their order. form: parts, numbers, groups."""
+    parts, numbers, groups = form
     weights, adjoints = w.reshape(-1), q.reshape(-1)
     row, band = w.shape[1], parts * numbers * GROUPS
     lanes = row // (parts * numbers)

@@ -16,40 +16,55 @@ def move_rows(source, target, timestep, start, stop):  # type: ignore[no-untyped
 
 @numba.njit(cache=True, nogil=True)
 def move_columns(source, target, timestep, start, stop):  # type: ignore[no-untyped-def]
-    """target[:, columns] = source[:, columns]."""
-    for row in range(source.shape[0]):
+    """target[..., columns] = source[..., columns]."""
+    old, new = source.reshape(-1, source.shape[-1]), target.reshape(-1, target.shape[-1])
+    for row in range(len(old)):
         for i in range(len(start)):
-            for n in range(start[i], stop[i]):
-                target[row, n] = source[row, n]
+            before, after = old[row, start[i] : stop[i]], new[row, start[i] : stop[i]]
+            for n in range(len(after)):
+                after[n] = before[n]
 
 
 @numba.njit(cache=True, nogil=True)
-def move_states(source, target, timestep, start, stop):  # type: ignore[no-untyped-def]
-    """target[..., columns] = source[..., columns], both of three axes."""
-    for block in range(source.shape[0]):
-        for row in range(source.shape[1]):
-            for i in range(len(start)):
+def move_slots(source, target, timestep, sample, slot_start, slot_stop):  # type: ignore[no-untyped-def]
+    """target[sample, slots] = source[sample, slots]."""
+    for i in range(len(sample)):
+        old, new = source[sample[i], slot_start[i] : slot_stop[i]], target[sample[i], slot_start[i] : slot_stop[i]]
+        for k in range(len(new)):
+            new[k] = old[k]
+
+
+@numba.njit(cache=True, nogil=True)
+def move_boxes(source, target, timestep, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
+    """target[..., box] = source[..., box]."""
+    old = source.reshape(-1, source.shape[-2], source.shape[-1])
+    new = target.reshape(-1, target.shape[-2], target.shape[-1])
+    for i in range(len(start)):
+        for s in range(len(old)):
+            for r in range(row_start[i], row_stop[i]):
                 for n in range(start[i], stop[i]):
-                    target[block, row, n] = source[block, row, n]
+                    new[s, r, n] = old[s, r, n]
 
 
 @numba.njit(cache=True, nogil=True)
 def fill_columns(target, start, stop):  # type: ignore[no-untyped-def]
-    """target[..., columns] = 0, for a target of three axes."""
-    for block in range(target.shape[0]):
-        for row in range(target.shape[1]):
-            for i in range(len(start)):
-                for n in range(start[i], stop[i]):
-                    target[block, row, n] = 0
+    """target[..., columns] = 0."""
+    rows = target.reshape(-1, target.shape[-1])
+    for row in range(len(rows)):
+        for i in range(len(start)):
+            for n in range(start[i], stop[i]):
+                rows[row, n] = 0
 
 
 @numba.njit(cache=True, nogil=True)
-def fill_matrix_columns(target, start, stop):  # type: ignore[no-untyped-def]
-    """target[:, columns] = 0."""
-    for row in range(target.shape[0]):
-        for i in range(len(start)):
-            for n in range(start[i], stop[i]):
-                target[row, n] = 0
+def fill_boxes(target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
+    """target[..., box] = 0."""
+    blocks = target.reshape(-1, target.shape[-2], target.shape[-1])
+    for i in range(len(start)):
+        for s in range(len(blocks)):
+            for r in range(row_start[i], row_stop[i]):
+                for n in range(start[i], stop[i]):
+                    blocks[s, r, n] = 0
 
 
 @numba.njit(cache=True, nogil=True)
@@ -87,14 +102,6 @@ def fill_slots(target, sample, slot_start, slot_stop):  # type: ignore[no-untype
     for i in range(len(sample)):
         for k in range(slot_start[i], slot_stop[i]):
             target[sample[i], k] = 0
-
-
-@numba.njit(cache=True, nogil=True)
-def move_slots(source, target, timestep, sample, slot_start, slot_stop):  # type: ignore[no-untyped-def]
-    """target[sample, slots] = source[sample, slots]."""
-    for i in range(len(sample)):
-        for k in range(slot_start[i], slot_stop[i]):
-            target[sample[i], k] = source[sample[i], k]
 
 
 @numba.njit(cache=True, nogil=True)

@@ -40,10 +40,9 @@ def _who_fired(chosen, source, b, first, last, threshold):  # type: ignore[no-un
 
 
 @numba.njit(cache=True, nogil=True)
-def neuron_update(  # type: ignore[no-untyped-def]
-    x, u, current, source, own, begin, end, start, stop, terms, uniform, readout, weights, threshold, switched
-):
+def neuron_update(x, u, current, source, own, begin, end, start, stop, *constants):  # type: ignore[no-untyped-def]
     """x and u of samples begin..end-1 and neurons start..stop-1 advanced by one timestep."""
+    terms, uniform, readout, weights, threshold, switched = constants
     kind = x.dtype.type
     states = x.shape[0]
     width = max(1, (stop - start).max())
@@ -77,10 +76,9 @@ def neuron_update(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def neuron_gradient(  # type: ignore[no-untyped-def]
-    dx, q, source, own, begin, end, start, stop, terms, uniform, threshold, switched
-):
+def neuron_gradient(dx, q, source, own, begin, end, start, stop, *constants):  # type: ignore[no-untyped-def]
     """dx <- A^T dx and q <- B^T dx, by the map that each neuron took where `switched`."""
+    terms, uniform, threshold, switched = constants
     kind = dx.dtype.type
     states = dx.shape[0]
     width = max(1, (stop - start).max())
@@ -104,10 +102,9 @@ def neuron_gradient(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def fired_gradient(  # type: ignore[no-untyped-def]
-    target, dx, source, own, x, current, begin, end, start, stop, terms, uniform, threshold, slope, kind_of_surrogate
-):
+def fired_gradient(target, dx, source, own, x, current, begin, end, start, stop, *constants):  # type: ignore[no-untyped-def]
     """target <- the change that firing made, times dx; times the surrogate of `source` where one is named (>= 0)."""
+    terms, uniform, threshold, slope, kind_of_surrogate = constants
     kind = dx.dtype.type
     states = dx.shape[0]
     for i in range(len(start)):
@@ -152,10 +149,9 @@ def readout_gradient(dx, du, own, begin, end, start, stop, readout, weights):  #
 
 
 @numba.njit(cache=True, nogil=True)
-def listed_readout_gradient(  # type: ignore[no-untyped-def]
-    dx, u, g, ids, counts, own, sample, start, stop, readout, weights, threshold, slope, kind_of_surrogate
-):
+def listed_readout_gradient(dx, u, g, ids, counts, own, sample, start, stop, *constants):  # type: ignore[no-untyped-def]
     """dx[:, b, id] += readout * g[b, k] * surrogate(u[b, id] - threshold) for the listed ids in [start, stop)."""
+    readout, weights, threshold, slope, kind_of_surrogate = constants
     kind = dx.dtype.type
     states = dx.shape[0]
     for i in range(len(sample)):
@@ -195,10 +191,9 @@ def emitted_gradient(partial, d_fired, ids, counts, part, sample, start, stop): 
 
 
 @numba.njit(cache=True, nogil=True)
-def dense_readout_gradient(  # type: ignore[no-untyped-def]
-    dx, u, g, own, begin, end, start, stop, readout, weights, threshold, slope, kind_of_surrogate
-):
+def dense_readout_gradient(dx, u, g, own, begin, end, start, stop, *constants):  # type: ignore[no-untyped-def]
     """dx += readout * g * surrogate(u - threshold), for every neuron."""
+    readout, weights, threshold, slope, kind_of_surrogate = constants
     kind = dx.dtype.type
     states = dx.shape[0]
     for i in range(len(start)):

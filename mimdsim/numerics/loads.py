@@ -73,12 +73,15 @@ KIND, LISTS, BATCH, SHIFT, FROM, TO, CELLS, WEIGHTS, SEVERAL, SAMPLES, EXTENT, B
 
 
 @numba.njit(cache=True, nogil=True)
-def add_by_id(load, t, terms, cells, weights, begins, lists, flat, timesteps, found):  # type: ignore[no-untyped-def]
+def add_by_id(load, t, by_id, timesteps, found):  # type: ignore[no-untyped-def]
     """load[cell] += weight for whatever the terms find listed at timestep t; found[term] += how many.
+
+    by_id: terms, cells, weights, begins; lists and what they hold, as of `append_listed`.
 
     Hits: cells[CELLS + sample * EXTENT + id] is the cell of an id, -1 where it counts for nobody. Within: of a sample
     and its slots below the listed count, cells[begins[BEGINS + sample * (EXTENT + 1) + slot]...].
     """
+    terms, cells, weights, begins, lists, flat = by_id
     for number in range(len(terms)):
         term = terms[number]
         when = t + term[SHIFT]
@@ -121,9 +124,7 @@ def barrel(cycles, load, rows, contexts, issue_cycles, whole):  # type: ignore[n
 
 
 @numba.njit(cache=True, nogil=True)
-def count_cycles(  # type: ignore[no-untyped-def]
-    cycles, base, constant, runs, contexts, issue_cycles, terms, cells, weights, begins, lists, flat, found
-):
+def count_cycles(cycles, base, constant, runs, contexts, issue_cycles, by_id, found):  # type: ignore[no-untyped-def]
     """cycles[t, row] of all rows from constant[context * kinds + kind] of the kind they are of and what is in
     base[context * kinds + kind, t] above it (nothing where base has no rows), and from listed ids.
 
@@ -139,7 +140,7 @@ def count_cycles(  # type: ignore[no-untyped-def]
                     each += base[context * kinds + kind, t]
                 for r in range(context * rows + runs[kind], context * rows + runs[kind + 1]):
                     load[r] = each
-        add_by_id(load, t, terms, cells, weights, begins, lists, flat, times, found)
+        add_by_id(load, t, by_id, times, found)
         barrel(cycles[t], load, rows, contexts, issue_cycles, whole)
 
 

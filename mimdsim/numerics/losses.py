@@ -254,12 +254,3 @@ def add_even(g, even, total, sample, slot_start, slot_stop):  # type: ignore[no-
     for i in range(len(sample)):
         for k in range(slot_start[i], slot_stop[i]):
             total[sample[i], k] = g[sample[i], k] + even[0]
-
-
-@numba.njit(cache=True, nogil=True)
-def add_columns(adjoint, now, start, stop):  # type: ignore[no-untyped-def]
-    """adjoint[:, columns] += now[:, columns]."""
-    for b in range(adjoint.shape[0]):
-        for i in range(len(start)):
-            for n in range(start[i], stop[i]):
-                adjoint[b, n] = adjoint[b, n] + now[b, n]

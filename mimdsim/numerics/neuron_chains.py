@@ -41,11 +41,10 @@ def list_flagged(v, threshold, second_threshold, listed, ends):  # type: ignore[
 
 
 @numba.njit(cache=True, nogil=True)
-def deal_to_tiles(  # type: ignore[no-untyped-def]
-    listed, ends, row, sample, start, stop, slots, first, last, slot, tile_ids, tile_counts
-):
-    """Lists of tiles from those of `list_flagged`: `spikes.scan_flags` of workers [row, sample, start, stop, slots],
+def deal_to_tiles(listed, ends, workers, first, last, slot, tile_ids, tile_counts):  # type: ignore[no-untyped-def]
+    """Lists of tiles from those of `list_flagged`: `spikes.scan_flags` of workers (row, sample, start, stop, slots),
     then `spikes.combine_workers` of workers first..last-1 of a tile's list."""
+    row, sample, start, stop, slots = workers
     room = tile_ids.shape[1]
     for i in range(len(slot)):
         found, place, which, whose = 0, 0, -1, -1

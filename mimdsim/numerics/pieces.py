@@ -82,13 +82,15 @@ def add_up(counts):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def count_received(  # type: ignore[no-untyped-def]
-    which, reader, order, piece_box, sender, size_bytes, fragments, boxes, per_chip, received, pieces_received, shared
+    which, reader, order, piece_box, sender, size_bytes, fragments, boxes, per_chip, totals
 ):
-    """Add to received, pieces_received and shared, by tile; returns how many other readers every piece has.
+    """Add to totals (bytes received, pieces received, bytes shared) by tile; returns how many other readers every
+    piece has.
 
     Box which[k] is wanted by reader[k]; `order` sorts by box, then reader. What a reader holds itself does not travel.
     Shared is what both tiles of a pair (on a chip, 2n and 2n + 1) receive alike: of a box, what neither holds.
     """
+    received, pieces_received, shared = totals
     begin = np.zeros(boxes + 1, np.int64)
     ordered = np.empty(len(order), np.int64)
     for place in range(len(order)):

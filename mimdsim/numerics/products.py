@@ -61,24 +61,6 @@ def copy_boxes(source, target, row_start, row_stop, start, stop):  # type: ignor
 
 
 @numba.njit(cache=True, nogil=True)
-def move_boxes(source, target, timestep, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
-    """target[box] = source[box]; `timestep` says which of a sequence, the caller has taken it."""
-    for i in range(len(start)):
-        for r in range(row_start[i], row_stop[i]):
-            for n in range(start[i], stop[i]):
-                target[r, n] = source[r, n]
-
-
-@numba.njit(cache=True, nogil=True)
-def fill_boxes(target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
-    """target[box] = 0."""
-    for i in range(len(start)):
-        for r in range(row_start[i], row_stop[i]):
-            for n in range(start[i], stop[i]):
-                target[r, n] = 0
-
-
-@numba.njit(cache=True, nogil=True)
 def add_boxes(target, more, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
     """target[box] += more[box]."""
     for i in range(len(start)):
@@ -94,23 +76,3 @@ def sum_boxes(one, other, target, row_start, row_stop, start, stop):  # type: ig
         for r in range(row_start[i], row_stop[i]):
             for n in range(start[i], stop[i]):
                 target[r, n] = one[r, n] + other[r, n]
-
-
-@numba.njit(cache=True, nogil=True)
-def move_states(source, target, timestep, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
-    """target[:, box] = source[:, box]; `timestep` says which of a sequence, the caller has taken it."""
-    for i in range(len(start)):
-        for s in range(source.shape[0]):
-            for r in range(row_start[i], row_stop[i]):
-                for n in range(start[i], stop[i]):
-                    target[s, r, n] = source[s, r, n]
-
-
-@numba.njit(cache=True, nogil=True)
-def fill_states(target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
-    """target[:, box] = 0."""
-    for i in range(len(start)):
-        for s in range(target.shape[0]):
-            for r in range(row_start[i], row_stop[i]):
-                for n in range(start[i], stop[i]):
-                    target[s, r, n] = 0

@@ -35,8 +35,9 @@ def surrogate(kind, x, slope, like):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def state_gradient_by(dv, v, g, ids, counts, sample, start, stop, threshold, slope, kind):  # type: ignore[no-untyped-def]
+def state_gradient_by(dv, v, g, ids, counts, sample, start, stop, *constants):  # type: ignore[no-untyped-def]
     """dv[b, id] += g[b, k] * surrogate(v[b, id] - threshold) for the listed ids of sample b in [start, stop)."""
+    threshold, slope, kind = constants
     for i in range(len(sample)):
         b, first, last = sample[i], start[i], stop[i]
         for k in range(counts[b, 1]):

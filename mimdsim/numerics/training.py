@@ -18,8 +18,9 @@ def sgd(w, gradient, start, stop, rate):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def adam(w, gradient, m, v, progress, start, stop, rate, beta1, beta2, epsilon):  # type: ignore[no-untyped-def]
+def adam(w, gradient, m, v, progress, start, stop, *constants):  # type: ignore[no-untyped-def]
     """Adam of Kingma & Ba; progress[0] counts training steps from 1. Constants are float64."""
+    rate, beta1, beta2, epsilon = constants
     number = progress[0]
     kind = w.dtype.type
     corrected = kind(rate * math.sqrt(1.0 - beta2**number) / (1.0 - beta1**number))
@@ -68,8 +69,9 @@ def momentum_at_rate(w, gradient, buffer, learning_rate, start, stop, keep, deca
 
 
 @numba.njit(cache=True, nogil=True)
-def adam_decaying(w, gradient, m, v, progress, start, stop, rate, beta1, beta2, epsilon, decay):  # type: ignore[no-untyped-def]
+def adam_decaying(w, gradient, m, v, progress, start, stop, *constants):  # type: ignore[no-untyped-def]
     """w *= 1 - rate * decay, then `adam`."""
+    rate, beta1, beta2, epsilon, decay = constants
     kept = w.dtype.type(1.0 - rate * decay)
     for row in range(w.shape[0]):
         for i in range(len(start)):
@@ -79,10 +81,10 @@ def adam_decaying(w, gradient, m, v, progress, start, stop, rate, beta1, beta2, 
 
 
 @numba.njit(cache=True, nogil=True)
-def adam_at_rate(w, gradient, m, v, progress, learning_rate, start, stop, beta1, beta2, epsilon, decay):  # type: ignore[no-untyped-def]
+def adam_at_rate(w, gradient, m, v, progress, learning_rate, start, stop, *constants):  # type: ignore[no-untyped-def]
     """`adam_decaying` with the rate in memory."""
     rate = float(learning_rate[0])
-    adam_decaying(w, gradient, m, v, progress, start, stop, rate, beta1, beta2, epsilon, decay)
+    adam_decaying(w, gradient, m, v, progress, start, stop, rate, *constants)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -2,7 +2,8 @@
 
 Weights lie in blocks of WIDTH neurons, [blocks, inputs, WIDTH], so that a listed id adds WIDTH neighbouring weights and
 a block stays in cache while all timesteps pass by. Lists are kept end to end: the ids of place t * batch + b are
-ids[starts[place]:starts[place + 1]], true spikes first, `trues[place]` of them. No potential is kept but those of
+ids[starts[place]:starts[place + 1]], true spikes first, `trues[place]` of them; slopes and over_* are those of
+`functional.lists.Lists`, whose arrays come together. No potential is kept but those of
 the neurons listed. Blocks, samples and places are independent of each other: a caller may give any share of them to a
 thread and gets the same bits.
 """
@@ -18,12 +19,17 @@ ONE_BIT = np.uint64(1)
 
 
 @numba.njit(cache=True, nogil=True)
-def forward_blocks(  # type: ignore[no-untyped-def]
-    first, last, batch, places, lag, w, inputs, neurons, ids, starts, trues, decay, scale, threshold, second_threshold,
-    slope, near_ids, near_slopes, near_ends, spike_ids, spike_slopes, spike_ends,
-):  # fmt: skip
+def forward_blocks(first, last, batch, lag, w, neurons, source, constants, near_lists, spike_lists):  # type: ignore[no-untyped-def]
     """Blocks first..last-1 through all timesteps; their lists (ids within the block, surrogate slopes) with running
-    ends [blocks, places]. lag: how many places back the input of a place lies (0, or batch: the timestep before)."""
+    ends [blocks, places]. lag: how many places back the input of a place lies (0, or batch: the timestep before).
+
+    constants: decay, scale of the currents, threshold, second threshold, slope of the surrogate.
+    """
+    decay, scale, threshold, second_threshold, slope = constants
+    starts, trues, ids = source[:3]
+    near_ids, near_slopes, near_ends = near_lists
+    spike_ids, spike_slopes, spike_ends = spike_lists
+    inputs, weights, places = w.shape[1], w.reshape(-1), near_ends.shape[1]
     one = w.dtype.type(1)
     v = np.zeros((batch, WIDTH), w.dtype)
     current = np.zeros(WIDTH, w.dtype)
@@ -35,10 +41,10 @@ def forward_blocks(  # type: ignore[no-untyped-def]
         for place in range(places):
             b = place % batch
             current[:] = 0
-            source = place - lag
-            if source >= 0:
-                begin = starts[source]
-                add_strip(current, 0, w, block * inputs * WIDTH, WIDTH, ids, begin, begin + trues[source])
+            before = place - lag
+            if before >= 0:
+                begin = starts[before]
+                add_strip(current, 0, weights, block * inputs * WIDTH, WIDTH, ids, begin, begin + trues[before])
             state = v[b]
             for n in range(WIDTH):
                 u = state[n]
@@ -87,11 +93,11 @@ def count_listed(capacity, near_ends, spike_ends, starts, trues, over_starts):  
 
 
 @numba.njit(cache=True, nogil=True)
-def join_lists(  # type: ignore[no-untyped-def]
-    first, last, near_ids, near_slopes, near_ends, spike_ids, spike_slopes, spike_ends, starts, trues, over_starts,
-    ids, slopes, over_ids,
-):  # fmt: skip
+def join_lists(first, last, near_lists, spike_lists, made):  # type: ignore[no-untyped-def]
     """Lists of places first..last-1 from those of the blocks, block after block."""
+    near_ids, near_slopes, near_ends = near_lists
+    spike_ids, spike_slopes, spike_ends = spike_lists
+    starts, trues, ids, slopes, over_starts, over_ids = made
     for place in range(first, last):
         found, middle, over = starts[place], starts[place] + trues[place], over_starts[place]
         for block in range(spike_ids.shape[0]):
@@ -116,14 +122,13 @@ def join_lists(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def adjoint(  # type: ignore[no-untyped-def]
-    first, last, batch, t0, t1, masked, decay, scale, ids, starts, trues, slopes, over_ids, over_starts, g, q
-):
+def adjoint(first, last, t0, t1, masked, decay, scale, made, g, q):  # type: ignore[no-untyped-def]
     """Gradient of the currents of samples first..last-1 at timesteps t1-1 down to t0, q [blocks, t - t0, batch, WIDTH].
 
     It obeys the recursion of the adjoint of the potential, of which it is `scale` times. q[:, t1 - t0] is given.
     """
-    zero = q.dtype.type(0)
+    starts, trues, ids, slopes, over_starts, over_ids = made
+    zero, batch = q.dtype.type(0), q.shape[2]
     for t in range(t1 - 1, t0 - 1, -1):
         row = t - t0
         for b in range(first, last):
@@ -169,13 +174,13 @@ def weight_gradient_blocks(first, last, inputs, columns, rows, q, stride, dw):  
 
 
 @numba.njit(cache=True, nogil=True)
-def input_gradient_places(  # type: ignore[no-untyped-def]
-    first, last, origin, lag, blocks, inputs, w, ids, starts, q, stride, g
-):
+def input_gradient_places(first, last, origin, lag, w, ids, starts, q, g):  # type: ignore[no-untyped-def]
     """g[k] = sum over neurons of w[ids[k], n] * q[place, n] for what the inputs of places first..last-1 list.
 
-    w and q flat; the first place of q is `origin`. Blocks are summed in ascending order.
+    The first place of q [blocks, t, batch, WIDTH] is `origin`. Blocks are summed in ascending order.
     """
+    blocks, inputs, _ = w.shape
+    weights, adjoints, stride = w.reshape(-1), q.reshape(-1), q.shape[1] * q.shape[2] * WIDTH
     begin = max(first, lag)
     if begin < last:
         g[starts[begin - lag] : starts[last - lag]] = 0
@@ -183,7 +188,7 @@ def input_gradient_places(  # type: ignore[no-untyped-def]
         for place in range(begin, last):
             low, high = starts[place - lag], starts[place - lag + 1]
             where = block * stride + (place - origin) * WIDTH
-            dot_strip(g, w, block * inputs * WIDTH, WIDTH, ids, low, high, q, where)
+            dot_strip(g, weights, block * inputs * WIDTH, WIDTH, ids, low, high, adjoints, where)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numba
 import numpy as np
 
-from mimdsim.numerics import dense, neurons, spikes
+from mimdsim.numerics import neurons, spikes
 from mimdsim.numerics.vectors import add_run
 
 RUN = 8  # flags looked at together
@@ -89,30 +89,9 @@ def scale_unless_spiked(target, factor, v_previous, start, stop, threshold):  # 
                 into[n] = zero if before[n] > threshold else scaled
 
 
-@numba.njit(cache=True, nogil=True)
-def move_columns(source, target, timestep, start, stop):  # type: ignore[no-untyped-def]
-    """`dense.move_columns`, a slice at a time."""
-    for row in range(source.shape[0]):
-        for i in range(len(start)):
-            old, new = source[row, start[i] : stop[i]], target[row, start[i] : stop[i]]
-            for n in range(len(new)):
-                new[n] = old[n]
-
-
-@numba.njit(cache=True, nogil=True)
-def move_slots(source, target, timestep, sample, slot_start, slot_stop):  # type: ignore[no-untyped-def]
-    """`dense.move_slots`, a slice at a time."""
-    for i in range(len(sample)):
-        old, new = source[sample[i], slot_start[i] : slot_stop[i]], target[sample[i], slot_start[i] : slot_stop[i]]
-        for k in range(len(new)):
-            new[k] = old[k]
-
-
 WIDE: dict[Callable[..., None], Callable[..., None]] = {
     neurons.lif_update: lif_update,
     neurons.scale_unless_spiked: scale_unless_spiked,
     spikes.flag_spikes: flag_spikes,
     spikes.scan_flags: scan_flags,
-    dense.move_columns: move_columns,
-    dense.move_slots: move_slots,
 }

@@ -63,6 +63,12 @@ def now_shift(entry: str) -> int | None:
     return None if match is None else int(match.group(1) or 0)
 
 
+def columns_of(*boxes: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns that boxes name, each where it first comes."""
+    cut = (entry for box in boxes for entry in box if entry != ":" and now_shift(entry) is None)
+    return tuple(dict.fromkeys(name for entry in cut for name in entry.split(":")))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Term:
     """`bundles` for every turn of a loop nest: the product of the named extents.
@@ -127,6 +133,9 @@ def shared_bundles(
     return TileFormula(cycles=cycles, kind=kind, source=source)
 
 
+OF_THE_BOXES = (":",)  # in the place of columns: those that the boxes name
+
+
 @dataclass(frozen=True, kw_only=True)
 class Codelet:
     """What a vertex computes and costs.
@@ -136,8 +145,9 @@ class Codelet:
     'vertex' is called per vertex as compute(*views, *columns, *constants) with exactly the boxes of its fields (an
     axis given by one index is dropped) and the vertex's own integers. Both write in place.
     A cost without source does not build. flops: floating-point operations, in the same terms as bundles.
-    along: the two columns, start and stop, of an axis along which a vertex works element by element, so that vertices
-    with adjoining slices may run as one, with the same bits; the same name twice is a column of single indices.
+    columns: left out, those that the boxes name, in their order; of form 'vertex', which gets the boxes, none.
+    joinable: a vertex works element by element along the last axis that the box of its first field cuts by columns, so
+    that vertices with adjoining slices may run as one, with the same bits.
     extents: how often the loops of its costs run, by the name that terms and formulas call them.
     count: tells those that depend on data no recorded list of spikes gives: called with the arguments of compute,
     before it, it returns whole numbers by name (of form 'table': a column each), which a run records for timing.
@@ -145,18 +155,21 @@ class Codelet:
 
     name: str
     fields: tuple[Field, ...]
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = OF_THE_BOXES
     constants: tuple[str, ...] = ()
     compute: Callable[..., None]
     form: str = "table"
     cost: WorkerBundles | TileFormula
     flops: tuple[Term, ...] = ()
     code_bytes: int = 512
-    along: tuple[str, str] | None = None
+    joinable: bool = False
     count: Callable[..., dict[str, Any]] | None = None
     extents: Mapping[str, Extent] = member(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
+        if self.columns == OF_THE_BOXES:
+            boxes = (item.box for item in self.fields if self.form == "table")
+            object.__setattr__(self, "columns", columns_of(*boxes))
         if not isinstance(self.cost, WorkerBundles | TileFormula):
             raise MappingError(
                 f"codelet '{self.name}': its cost is a {type(self.cost).__name__}, not WorkerBundles (bundles by loop "
@@ -183,9 +196,11 @@ class Codelet:
             )
         if self.form not in ("table", "vertex"):
             raise MappingError(f"codelet '{self.name}': form '{self.form}' must be 'table' or 'vertex'")
-        strangers = [name for name in self.along or () if name not in self.columns]
-        if strangers:
-            raise MappingError(f"codelet '{self.name}': along names {strangers}, its columns are {list(self.columns)}")
+        if self.joinable and not (self.along and set(self.along) <= set(self.columns)):
+            raise MappingError(
+                f"codelet '{self.name}': joinable along the last axis that columns cut of its first field, whose box "
+                f"is {self.fields[0].box}; its columns are {list(self.columns)}"
+            )
         for name, extent in self.extents.items():
             wrong = self._misdeclared(extent)
             if wrong:
@@ -217,6 +232,13 @@ class Codelet:
         if extent.after and extent.after not in self.constants:
             return f"is counted after '{extent.after}', which is no constant of it; it has {list(self.constants)}"
         return ""
+
+    @property
+    def along(self) -> tuple[str, str] | None:
+        """The columns, start and stop, of the axis along which vertices may be joined, None: of none; the same name
+        twice is a column of single indices."""
+        cut = [names for entry in self.fields[0].box if (names := columns_of((entry,)))] if self.joinable else []
+        return (cut[-1][0], cut[-1][-1]) if cut else None
 
     def field(self, name: str) -> Field:
         return next(item for item in self.fields if item.name == name)

@@ -64,8 +64,8 @@ class Tally:
         elements, fragments = numerics.elements_and_fragments(cut.bounds, cut.shape, cut.axis)
         others = numerics.count_received(
             *(*wishes, *parts, elements * variable.item_bytes, fragments, len(one_of_each)),
-            *(self.tiles // self.chips, self.total["bytes_received"], self.total["fragments_received"]),
-            self.total["bytes_shared"],
+            self.tiles // self.chips,
+            tuple(self.total[name] for name in ("bytes_received", "fragments_received", "bytes_shared")),
         )
         self._count_sent(cut, np.flatnonzero(others > 0), fragments, variable.item_bytes)
         if self.chips > 1:

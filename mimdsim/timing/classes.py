@@ -238,9 +238,9 @@ def counted_cycles(
         weights[entry[numerics.WEIGHTS] : end] *= charge.each(dual_issue)
     cells = numerics.cells_on(plan.cell_place, plan.cell_row, plan.rows, contexts)
     cycles, found = np.zeros((times, plan.rows + 1)), np.zeros(len(terms), np.int64)
-    given: tuple[Any, ...] = terms, cells, weights, plan.begins, recording.lists, recording.flat
+    by_id: tuple[Any, ...] = terms, cells, weights, plan.begins, recording.lists, recording.flat
     count: Any = numerics.count_cycles
-    count(cycles, base, constant, plan.runs, contexts, issue_cycles, *given, found)
+    count(cycles, base, constant, plan.runs, contexts, issue_cycles, by_id, found)
     for charge, hits in zip(plan.by_id, found.tolist(), strict=True):
         if isinstance(charge.counted.extent, Hits):
             recording.found[id(charge.counted.table), charge.counted.extent] = hits
