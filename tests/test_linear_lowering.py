@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from float64_programs import in_float64
 from linear_networks import CASES, GRADIENTS, linear_network
 from networks import (
     ADAM,
@@ -31,7 +32,6 @@ from mimdsim.graph.losses import Loss
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.surrogates import SURROGATES
 from mimdsim.numerics import surrogates as arithmetic
-from mimdsim.program.precision import in_float64
 
 TOLERANCE = 5e-6
 

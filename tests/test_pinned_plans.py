@@ -14,8 +14,8 @@ import pytest
 from networks import ADAM, small_network
 
 from mimdsim.base.errors import MimdsimError
+from mimdsim.check.published.sparse.plan import plan_sparse_product
 from mimdsim.compiler.product_plan import ProductPlan, plan_product
-from mimdsim.compiler.sparse_products import plan_sparse_product
 from mimdsim.gpu import STRATEGIES, time_on_gpu
 from mimdsim.graph import training_graph
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine

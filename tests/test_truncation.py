@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gpu_execution import execute
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from networks import (
@@ -28,7 +29,6 @@ from mimdsim.base.rng import stream
 from mimdsim.compiler import MappingOptions
 from mimdsim.functional import Executor, initial_weights, train
 from mimdsim.functional.train import Evaluation, draw_randomness, evaluate
-from mimdsim.gpu.execution import execute
 from mimdsim.gpu.strategies import STRATEGIES
 from mimdsim.graph import OPERATIONS, SpikingNetwork, interpret, training_graph
 from mimdsim.graph.spikes import Selection, ThresholdSchedule

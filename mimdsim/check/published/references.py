@@ -18,14 +18,14 @@ from typing import Any
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened, suggest
 from mimdsim.base.files import dump_json, parse_json, read_bounded_text
 from mimdsim.base.places import files_of, looked_in, own_folder
-from mimdsim.check.published_runs import golden_rows, training_step_rows
-from mimdsim.check.sparse_products import COLUMNS as SPARSE_COLUMNS
-from mimdsim.check.sparse_products import sparse_product_rows
-from mimdsim.check.stencil import stencil_rows
-from mimdsim.check.tiled_products import NEEDED, predict_tiled_gemm_row, predict_tiled_product
-from mimdsim.costs.library.registry import vendor_cycles
-from mimdsim.gpu.references import predict_gemm_row
-from mimdsim.gpu.snn_references import predict_snn_row
+from mimdsim.check.published.gpus.networks import predict_snn_row
+from mimdsim.check.published.gpus.products import predict_gemm_row
+from mimdsim.check.published.products.rows import NEEDED, predict_tiled_gemm_row, predict_tiled_product
+from mimdsim.check.published.sparse.rows import COLUMNS as SPARSE_COLUMNS
+from mimdsim.check.published.sparse.rows import sparse_product_rows
+from mimdsim.check.published.stencil.rows import stencil_rows
+from mimdsim.check.published.training_runs import golden_rows, training_step_rows
+from mimdsim.check.published.vendor.registry import vendor_cycles
 
 MAX_REFERENCE_BYTES = 32 << 20
 MAX_COLUMNS = 200

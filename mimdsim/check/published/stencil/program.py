@@ -4,7 +4,7 @@ Two buffers lie on the tiles in blocks; a step reads one and writes the other. E
 tile's block: it walks its slice and what it writes as single pieces of memory, and takes the halo of one pixel as four
 edges and four corners. What the published program does (github.com/thorbenlouw/lbm-graphcore, LowLevelStencil.cpp at
 the commit of the profile, 97cd841): ten edges of a vertex, each a slice of the image; exchange and copies are left to
-the compiler. What it copies is written out here (`stencil_copies.py`). Differences: pixels outside the image are a
+the compiler. What it copies is written out here (`copies.py`). Differences: pixels outside the image are a
 frame of zeros on the outermost tiles here, constants there.
 """
 
@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
-from mimdsim.check.stencil_copies import Placed, column_copies, placed, row_copies
-from mimdsim.check.stencil_grid import Blocks, tile_blocks, worker_blocks
+from mimdsim.check.published.stencil.copies import Placed, column_copies, placed, row_copies
+from mimdsim.check.published.stencil.grid import Blocks, tile_blocks, worker_blocks
 from mimdsim.compiler import plan_exchanges
 from mimdsim.machine import MimdMachine
 from mimdsim.program import (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from mimdsim.check.references import Row
+from mimdsim.check.published.references import Row
 from mimdsim.report.wording import plain
 
 COLUMNS = 160

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from mimdsim.base.files import write_atomically
 from mimdsim.base.version import __version__
-from mimdsim.check.disagreements import Disagreement, Notes, load_notes
-from mimdsim.check.reference_table import Summary, files_of, kinds_of, summarised
-from mimdsim.check.references import Row
+from mimdsim.check.published.disagreements import Disagreement, Notes, load_notes
+from mimdsim.check.published.reference_table import Summary, files_of, kinds_of, summarised
+from mimdsim.check.published.references import Row
 from mimdsim.report.wording import plain, significant
 
 TITLE = "Predicted and measured"

@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mimdsim.compiler.sparse_buckets import Buckets, Propagation, propagate
-from mimdsim.compiler.sparse_dynamic_terms import (
+from mimdsim.check.published.sparse.buckets import Buckets, Propagation, propagate
+from mimdsim.check.published.sparse.dynamic_terms import (
     arrange_cycles,
     busiest_products_cycles,
     products_cycles,
     propagation_cycles,
     reduction_cycles,
 )
-from mimdsim.compiler.sparse_shapes import PLANNED_SHARE, SparseShape, ceil_divide
+from mimdsim.check.published.sparse.shapes import PLANNED_SHARE, SparseShape, ceil_divide
 from mimdsim.costs.library.sparse import zero_partials_cycles
 from mimdsim.machine import MimdMachine
 

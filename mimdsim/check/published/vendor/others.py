@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mimdsim.costs.library import dense, dense_mac, network, random_numbers, reductions, sparse
+from mimdsim.check.published.vendor import dense_mac
+from mimdsim.check.published.vendor.params import Formula, VendorParams, formats
+from mimdsim.costs.library import dense, network, random_numbers, reductions, sparse
 from mimdsim.costs.library.arithmetic import Elements
-from mimdsim.costs.library.vendor_params import Formula, VendorParams, formats
 
 
 def _reduce_add(op: str, dtype: str, p: VendorParams) -> Elements:

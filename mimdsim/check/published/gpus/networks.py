@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 
 from mimdsim.base.errors import MimdsimError
-from mimdsim.gpu.devices import KNOWN, KNOWN_FORMATS, described, find_device, find_precision
-from mimdsim.gpu.eager import FRAMEWORKS, Framework, eager_seconds
+from mimdsim.check.published.gpus.devices import KNOWN, KNOWN_FORMATS, described, find_device, find_precision
+from mimdsim.check.published.gpus.eager import FRAMEWORKS, Framework, eager_seconds
 from mimdsim.gpu.elementwise import elementwise_seconds
 from mimdsim.gpu.gemm import gemm_seconds
 from mimdsim.gpu.recurrent import (

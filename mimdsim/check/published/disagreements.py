@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mimdsim.base.places import files_of
 from mimdsim.base.schema import Section, build, read_toml
-from mimdsim.check.references import Row
+from mimdsim.check.published.references import Row
 
 
 class TableNote(Section):

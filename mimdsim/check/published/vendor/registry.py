@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mimdsim.base.errors import MimdsimError
+from mimdsim.check.published.vendor.others import OTHER_LIBRARIES
+from mimdsim.check.published.vendor.params import Formula, VendorParams
+from mimdsim.check.published.vendor.popops import POPOPS
 from mimdsim.costs.library.arithmetic import NoCycleFormula
-from mimdsim.costs.library.vendor_others import OTHER_LIBRARIES
-from mimdsim.costs.library.vendor_params import Formula, VendorParams
-from mimdsim.costs.library.vendor_popops import POPOPS
 
 # By name without template arguments; those reach the formula as its first argument.
 FORMULAS: dict[str, Formula] = {**POPOPS, **OTHER_LIBRARIES}

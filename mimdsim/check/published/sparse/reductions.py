@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from mimdsim.compiler.sparse_shapes import SparseShape, ceil_divide
+from mimdsim.check.published.sparse.shapes import SparseShape, ceil_divide
 from mimdsim.costs.library.reductions import reduce_strided_cycles
 from mimdsim.machine import MimdMachine
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mimdsim.base.errors import DataFileError, MappingError, MimdsimError
-from mimdsim.check.stencil_program import PUBLISHED_COLUMNS, PUBLISHED_ROWS, make_program
+from mimdsim.check.published.stencil.program import PUBLISHED_COLUMNS, PUBLISHED_ROWS, make_program
 from mimdsim.compiler import measure_memory
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import Program, RecordedActivity

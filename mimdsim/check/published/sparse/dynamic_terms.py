@@ -1,18 +1,18 @@
 """What one tile spends on its part of a dynamic sparse product, term by term.
 
 Sources: lib/popsparse/PerformanceEstimation.hpp, FullyConnected.cpp, FullyConnectedUtils.cpp (splitTileBetweenWorkers),
-graphcore/poplibs 7eac0f2; what the estimates leave out: costs/library/sparse_counted.py.
+graphcore/poplibs 7eac0f2; what the estimates leave out: dynamic_costs.py.
 """
 
 from __future__ import annotations
 
 import math
 
-from mimdsim.compiler.sparse_buckets import Buckets, Propagation
-from mimdsim.compiler.sparse_shapes import SparseShape, ceil_divide
+from mimdsim.check.published.sparse.buckets import Buckets, Propagation
+from mimdsim.check.published.sparse.dynamic_costs import counted_block_cycles, counted_elementwise_cycles
+from mimdsim.check.published.sparse.shapes import SparseShape, ceil_divide
 from mimdsim.costs.library.reductions import reduce_add_cycles
 from mimdsim.costs.library.sparse import sparse_dense_block_cycles, sparse_dense_elementwise_cycles
-from mimdsim.costs.library.sparse_counted import counted_block_cycles, counted_elementwise_cycles
 from mimdsim.machine import MimdMachine
 
 CONV_UNITS = {"f16": 8, "f32": 16}  # units that deliver fp32 sums

@@ -2,7 +2,7 @@
 
 Time stays an outer loop in loop strategies. Otherwise every value is made for all timesteps before what depends on it:
 a matrix product takes the rows of all timesteps at once, a summed weight gradient reduces over them too, and only what
-feeds itself from one timestep to the next walks the timesteps, alone in its kernel. Small sizes; for tests and checks.
+feeds itself from one timestep to the next walks the timesteps, alone in its kernel. Small sizes.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+from gpu_dense_meaning import DenseSpikes, densify, evaluate, product
 
-from mimdsim.gpu.dense_meaning import DenseSpikes, densify, evaluate, product
 from mimdsim.gpu.dependence import MATRIX_PRODUCTS, absorbed_sums, check_hoistable, dependence_graph
 from mimdsim.gpu.lists import check_lists
 from mimdsim.gpu.strategies import find_strategy

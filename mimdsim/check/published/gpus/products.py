@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from mimdsim.base.errors import MimdsimError
-from mimdsim.gpu.devices import KNOWN, KNOWN_FORMATS, described, find_device, find_precision
+from mimdsim.check.published.gpus.devices import KNOWN, KNOWN_FORMATS, described, find_device, find_precision
 from mimdsim.gpu.gemm import gemm_seconds
 
 # An event pair around one eager linear layer holds more of the host than the rows say: bias, autograd and the choice of

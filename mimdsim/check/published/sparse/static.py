@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mimdsim.compiler.sparse_reductions import Reduction, place_reductions
-from mimdsim.compiler.sparse_shapes import PLANNED_SHARE, SparseShape, ceil_divide
-from mimdsim.costs.library.arithmetic import Elements, larger
-from mimdsim.costs.library.sparse_static import (
+from mimdsim.check.published.sparse.reductions import Reduction, place_reductions
+from mimdsim.check.published.sparse.shapes import PLANNED_SHARE, SparseShape, ceil_divide
+from mimdsim.check.published.sparse.static_costs import (
     planned_reduction_cycles,
     static_block_cycles,
     static_element_cycles,
     static_zeroing_cycles,
 )
+from mimdsim.costs.library.arithmetic import Elements, larger
 from mimdsim.machine import MimdMachine
 
 MOST_PIECES = 32  # limits of the partitioner's search (maxNSplit, maxKSplit)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mimdsim.base.rng import stream
-from mimdsim.compiler.sparse_shapes import SparseShape, ceil_divide
+from mimdsim.check.published.sparse.shapes import SparseShape, ceil_divide
 
 SAMPLED_BLOCKS = 2_000_000  # beyond this many blocks the pattern is drawn as counts per partition only
 

@@ -12,9 +12,9 @@ from typing import NoReturn
 
 from mimdsim.base.errors import DoesNotFit
 from mimdsim.base.units import show_bytes
-from mimdsim.compiler.sparse_dynamic import DynamicChoice, plan_dynamic
-from mimdsim.compiler.sparse_shapes import SparseShape, ceil_divide
-from mimdsim.compiler.sparse_static import StaticChoice, plan_static
+from mimdsim.check.published.sparse.dynamic import DynamicChoice, plan_dynamic
+from mimdsim.check.published.sparse.shapes import SparseShape, ceil_divide
+from mimdsim.check.published.sparse.static import StaticChoice, plan_static
 from mimdsim.machine import MimdMachine
 
 

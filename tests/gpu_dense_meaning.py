@@ -110,7 +110,7 @@ def evaluate(op: Operation, given: tuple[Any, ...]) -> tuple[Any, ...]:
     if any(isinstance(value, DenseSpikes) for value in given):
         raise MappingError(
             f"operation '{op.name}' of kind '{op.kind}' reads spikes and has no dense meaning; "
-            f"known: {sorted(MEANINGS)} and matrix products: add it to gpu/dense_meaning.py"
+            f"known: {sorted(MEANINGS)} and matrix products: add it to tests/gpu_dense_meaning.py"
         )
     return OPERATIONS[op.kind].evaluate(op.attributes, *given)
 

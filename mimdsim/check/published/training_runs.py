@@ -17,7 +17,7 @@ import numpy as np
 
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.schema import build
-from mimdsim.check.published_means import Prediction, Run, mean_rows, slope_rows, tilewise_rows
+from mimdsim.check.published.training_means import Prediction, Run, mean_rows, slope_rows, tilewise_rows
 from mimdsim.compiler import Compiled, MappingOptions, place
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import RecordedActivity

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from mimdsim.base.errors import DescriptionError
+from mimdsim.check.published.sparse.static_costs import check_block
 from mimdsim.costs.library.arithmetic import element_bytes
-from mimdsim.costs.library.sparse_static import check_block
 
 PLANNED_SHARE = 0.6  # of a tile's memory for temporaries: availableMemoryProportion of popsparse's options
 

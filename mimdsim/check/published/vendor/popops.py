@@ -6,9 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from mimdsim.costs.library import broadcasts, casts, elementwise, network, reductions, scaled_add, slices
+from mimdsim.check.published.vendor import scaled_add
+from mimdsim.check.published.vendor.params import Formula, VendorParams, formats
+from mimdsim.costs.library import broadcasts, casts, elementwise, network, reductions, slices
 from mimdsim.costs.library.arithmetic import Elements, NoCycleFormula
-from mimdsim.costs.library.vendor_params import Formula, VendorParams, formats
 
 
 def _over_n(function: Callable[..., Elements], **fixed: Any) -> Formula:

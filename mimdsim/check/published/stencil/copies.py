@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.check.stencil_grid import Blocks
+from mimdsim.check.published.stencil.grid import Blocks
 from mimdsim.program import Codelet, Field, Length, Size, Term, VertexTable, WorkerBundles
 
 WORD_BYTES = 8  # of one load or store
