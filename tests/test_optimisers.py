@@ -19,13 +19,13 @@ from networks import (
 )
 
 from mimdsim.base.errors import MappingError
-from mimdsim.compiler import MappingOptions
 from mimdsim.functional import Executor
 from mimdsim.gpu import STRATEGIES
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.graph import Adam, Sgd, SpikingNetwork, interpret, training_graph
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.graph.training import moment_name, optimiser_state
+from mimdsim.workload import MappingOptions
 
 OPTIMISERS = {
     "sgd": Sgd(learning_rate=0.1),

@@ -18,11 +18,12 @@ import numpy as np
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.schema import build
 from mimdsim.check.published.training_means import Prediction, Run, mean_rows, slope_rows, tilewise_rows
-from mimdsim.compiler import Compiled, MappingOptions, place
+from mimdsim.compiler import Compiled, place
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import RecordedActivity
 from mimdsim.run import compile_workload, open_data, retime, train_workload
 from mimdsim.workload import Workload, network_of
+from mimdsim.workload.mapping import MappingOptions
 
 WORKER_CONTEXTS = 6
 TILEWISE = {"state_gradient": "tilewise"}
