@@ -20,13 +20,14 @@ import pytest
 from event_file_writing import pixel_arrays, unit_arrays, write_events
 
 from mimdsim.base.errors import DataFileError, DescriptionError, MissingExtra
-from mimdsim.workload import event_columns, hdf5_reading, load_workload, npz
-from mimdsim.workload.dataset import input_shape, open_dataset
-from mimdsim.workload.describe import Data
-from mimdsim.workload.event_file import MAX_CLASSES, MAX_UNITS, EventFile, Sensor
-from mimdsim.workload.event_hdf5 import Hdf5Store, reading_process
-from mimdsim.workload.hdf5_reading import Hdf5Process
-from mimdsim.workload.hdf5_serving import MAX_CHUNK_VALUES, MAX_MEMORY_BYTES
+from mimdsim.workload import load_workload
+from mimdsim.workload.files import event_columns, hdf5_reading, npz
+from mimdsim.workload.files.event_hdf5 import Hdf5Store, reading_process
+from mimdsim.workload.files.hdf5_reading import Hdf5Process
+from mimdsim.workload.files.hdf5_serving import MAX_CHUNK_VALUES, MAX_MEMORY_BYTES
+from mimdsim.workload.sections import Data
+from mimdsim.workload.sources.dataset import input_shape, open_dataset
+from mimdsim.workload.sources.event_file import MAX_CLASSES, MAX_UNITS, EventFile, Sensor
 
 PIXELS = Sensor(width=6, height=4, polarities=2, by_unit=False)
 UNITS = Sensor(width=7, height=1, polarities=1, by_unit=True)
@@ -476,7 +477,7 @@ def test_examples_of_the_page_load(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_search_without_end_is_ended_by_the_system() -> None:
     """Also when nobody waits for the answer any more."""
     code = (
-        "import io, mimdsim.workload.hdf5_serving as serving\n"
+        "import io, mimdsim.workload.files.hdf5_serving as serving\n"
         "serving.MAX_CPU_SECONDS = 1\n"
         "def read(path, wanted):\n"
         "    while True:\n"

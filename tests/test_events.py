@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.rng import stream
-from mimdsim.workload.events import Events, bin_events, bin_nanoseconds, pack_rows, reduced_grid
+from mimdsim.workload.sources.events import Events, bin_events, bin_nanoseconds, pack_rows, reduced_grid
 
 
 def events(rows: list[tuple[int, int, int, int]], width: int = 6, height: int = 4) -> Events:

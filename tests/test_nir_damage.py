@@ -15,7 +15,7 @@ from hostile.limits import peak_bytes, time_limit
 
 from mimdsim.base.errors import DataFileError, MimdsimError, MissingExtra
 from mimdsim.base.rng import stream
-from mimdsim.workload.hdf5_reading import Hdf5Process
+from mimdsim.workload.files.hdf5_reading import Hdf5Process
 from mimdsim.workload.interchange import nir_nodes
 from mimdsim.workload.interchange.nir_neurons import Discretisation
 from mimdsim.workload.interchange.nir_reading import read_nir, reading_process

@@ -35,7 +35,7 @@ from mimdsim.graph.truncation import STATE_BITS, from_start, next_state, scan_st
 from mimdsim.machine import GpuMachine, load_machine
 from mimdsim.run import time_on_gpus
 from mimdsim.workload import MappingOptions, load_workload, open_dataset
-from mimdsim.workload.describe import Data
+from mimdsim.workload.sections import Data
 
 RANDOM = Selection(threshold=1.0, second_threshold=0.5, capacity=4, slope=10.0, truncation="random")
 

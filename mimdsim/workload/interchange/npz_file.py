@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError
+from mimdsim.workload.files.npz import NpzFile
 from mimdsim.workload.interchange.nir_nodes import MAX_VALUES
-from mimdsim.workload.npz import NpzFile
 
 Array = npt.NDArray[Any]
 

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.workload.events import Events
+from mimdsim.workload.sources.events import Events
 
 PIXELS = 34
 CLASSES = 10

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from mimdsim.base.errors import MissingExtra
 from mimdsim.base.rng import stream
-from mimdsim.workload.events import Ids, Ints, pack_rows
+from mimdsim.workload.sources.events import Ids, Ints, pack_rows
 
 CLASSES = 10
 DEFAULT_GRID = {"digits": 16, "mnist5k": 34}  # sensor width where none is given; 34 as N-MNIST, 16 assumed

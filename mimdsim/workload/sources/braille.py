@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError, DescriptionError
-from mimdsim.workload.event_columns import MAX_SAMPLES, check_offsets, check_range, whole_column
-from mimdsim.workload.event_npz import NpzStore
-from mimdsim.workload.events import POLARITIES, Ids, Ints, pack_rows
+from mimdsim.workload.files.event_columns import MAX_SAMPLES, check_offsets, check_range, whole_column
+from mimdsim.workload.files.event_npz import NpzStore
+from mimdsim.workload.sources.events import POLARITIES, Ids, Ints, pack_rows
 
 TAXELS = 12
 CLASSES = 27

@@ -16,7 +16,7 @@ from typing import BinaryIO, Literal
 import numpy as np
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.workload.events import Events, Ints
+from mimdsim.workload.sources.events import Events, Ints
 
 PIXELS = 128
 CLASSES = 11

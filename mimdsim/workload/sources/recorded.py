@@ -12,11 +12,11 @@ import numpy as np
 
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.rng import stream
-from mimdsim.workload import braille, dvs_gesture, event_file, nmnist, shd
-from mimdsim.workload.choose import held_out, limited, refuse_too_large
-from mimdsim.workload.describe import Data
-from mimdsim.workload.event_filters import centre_cropped, denoised
-from mimdsim.workload.events import EventLists, Events, Ints, bin_events, duration_microseconds
+from mimdsim.workload.sections import Data
+from mimdsim.workload.sources import braille, dvs_gesture, event_file, nmnist, shd
+from mimdsim.workload.sources.choose import held_out, limited, refuse_too_large
+from mimdsim.workload.sources.event_filters import centre_cropped, denoised
+from mimdsim.workload.sources.events import EventLists, Events, Ints, bin_events, duration_microseconds
 
 Progress = Callable[[int, int], None]
 INSTEAD = "--set data.source=random puts random spikes of the same shape in the place of recordings you do not have"

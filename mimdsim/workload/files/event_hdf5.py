@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.workload.event_columns import Column, Values
-from mimdsim.workload.hdf5_reading import FRAME_SECONDS, Hdf5Process
+from mimdsim.workload.files.event_columns import Column, Values
+from mimdsim.workload.files.hdf5_reading import FRAME_SECONDS, Hdf5Process
 
-_MODULE, _PURPOSE = "mimdsim.workload.event_hdf5_process", "reading event files in HDF5"
+_MODULE, _PURPOSE = "mimdsim.workload.files.event_hdf5_process", "reading event files in HDF5"
 
 
 class Hdf5Store:

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.workload.events import Ints
 
 MICROSECONDS, SECONDS = "t_microseconds", "t_seconds"
 PLACES = ("x", "y", "p", "unit")
@@ -22,6 +21,7 @@ MAX_SAMPLE_EVENTS = 1 << 22  # assumed: a gesture of DVS-Gesture has some 400,00
 MAX_EVENTS = 1 << 30  # assumed: DVS-Gesture has about half as many
 MAX_TIME_SECONDS = 1e6  # assumed: no recording is longer
 
+Ints = npt.NDArray[np.int64]
 Values = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
 

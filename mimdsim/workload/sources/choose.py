@@ -6,8 +6,8 @@ import numpy as np
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.rng import stream
-from mimdsim.workload.describe import Data
-from mimdsim.workload.events import Ints
+from mimdsim.workload.sections import Data
+from mimdsim.workload.sources.events import Ints
 
 TEST_SHARE = 0.2  # of the samples, for sources without a published split (assumed, a usual choice)
 GENERATED_PER_CLASS = 1000  # randman: setting of Zenke and Vogels 2021; random: assumed, the same

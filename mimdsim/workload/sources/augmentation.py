@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mimdsim.base.rng import stream
 from mimdsim.numerics.augmentation import move
-from mimdsim.workload.events import Ids, Ints
+from mimdsim.workload.sources.events import Ids, Ints
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.rng import stream
-from mimdsim.workload.events import Ids, Ints, pack_rows
+from mimdsim.workload.sources.events import Ids, Ints, pack_rows
 
 PRECISION = 1e-3  # terms weaker than this share are left out (the package's default)
 MAX_TERMS = 1000  # the package's limit

@@ -16,9 +16,9 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
-from mimdsim.workload.events import Events
-from mimdsim.workload.hdf5_reading import FRAME_SECONDS, Hdf5Process
-from mimdsim.workload.shd_process import CHANNELS
+from mimdsim.workload.files.hdf5_reading import FRAME_SECONDS, Hdf5Process
+from mimdsim.workload.sources.events import Events
+from mimdsim.workload.sources.shd_process import CHANNELS
 
 __all__ = ["CHANNELS", "CLASSES", "ShdReader", "layout", "read_labels", "read_samples"]
 
@@ -51,7 +51,7 @@ class ShdReader:
     def __init__(self, frame_seconds: float = FRAME_SECONDS, *, source: str = "shd"):
         self._classes = CLASSES[source]
         self._missing = f"no such file; 'data.path' must be a folder with {layout(source)}"
-        self._process = Hdf5Process("mimdsim.workload.shd_process", "reading SHD files", frame_seconds)
+        self._process = Hdf5Process("mimdsim.workload.sources.shd_process", "reading SHD files", frame_seconds)
 
     def __enter__(self) -> ShdReader:
         return self

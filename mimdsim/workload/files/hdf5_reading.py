@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from mimdsim.base.errors import DataFileError, MissingExtra
-from mimdsim.workload.hdf5_serving import FRAME, MAX_FRAME_BYTES
+from mimdsim.workload.files.hdf5_serving import FRAME, MAX_FRAME_BYTES
 
 FRAME_SECONDS = 60.0  # assumed: a sample takes under a millisecond to read; longer means HDF5 is lost in the file
 
@@ -99,7 +99,7 @@ class Hdf5Process:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            root = str(Path(__file__).resolve().parents[2])
+            root = str(Path(__file__).resolve().parents[3])
             environment = {
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),

@@ -7,8 +7,8 @@ from typing import Any
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.schema import build
-from mimdsim.workload.dataset import CAMERAS, input_shape
-from mimdsim.workload.describe import FILE_SOURCES, IMAGE_SOURCES, Data
+from mimdsim.workload.sections import FILE_SOURCES, IMAGE_SOURCES, Data
+from mimdsim.workload.sources.dataset import CAMERAS, input_shape
 
 GENERATED = ("randman", "random")
 WITH_PIXELS = ("events", *CAMERAS)

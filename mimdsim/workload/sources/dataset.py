@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.workload import braille, digits, dvs_gesture, nmnist, shd
-from mimdsim.workload.augmentation import Augmentation
-from mimdsim.workload.describe import Data
-from mimdsim.workload.event_file import sensor_of
-from mimdsim.workload.event_filters import cropped_grid
-from mimdsim.workload.events import POLARITIES, EventLists, Ids, bin_nanoseconds, reduced_grid
-from mimdsim.workload.generated import open_digits, open_images, open_randman, open_random
-from mimdsim.workload.recorded import open_braille, open_dvs_gesture, open_events, open_nmnist, open_shd
+from mimdsim.workload.sections import Data
+from mimdsim.workload.sources import braille, digits, dvs_gesture, nmnist, shd
+from mimdsim.workload.sources.augmentation import Augmentation
+from mimdsim.workload.sources.event_file import sensor_of
+from mimdsim.workload.sources.event_filters import cropped_grid
+from mimdsim.workload.sources.events import POLARITIES, EventLists, Ids, bin_nanoseconds, reduced_grid
+from mimdsim.workload.sources.generated import open_digits, open_images, open_randman, open_random
+from mimdsim.workload.sources.recorded import open_braille, open_dvs_gesture, open_events, open_nmnist, open_shd
 
 Progress = Callable[[int, int], None]
 

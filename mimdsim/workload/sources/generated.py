@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 from mimdsim.base.rng import stream
-from mimdsim.workload import digits, randman
-from mimdsim.workload.choose import generated_samples, held_out, refuse_too_large, seeded_order
-from mimdsim.workload.describe import Data
-from mimdsim.workload.events import EventLists, Ints, pack_rows
+from mimdsim.workload.sections import Data
+from mimdsim.workload.sources import digits, randman
+from mimdsim.workload.sources.choose import generated_samples, held_out, refuse_too_large, seeded_order
+from mimdsim.workload.sources.events import EventLists, Ints, pack_rows
 
 Progress = Callable[[int, int], None]
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.workload.events import Events, Ints
+from mimdsim.workload.sources.events import Events, Ints
 
 
 def cropped_grid(width: int, height: int, crop: int) -> tuple[int, int]:

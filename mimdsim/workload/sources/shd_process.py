@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.workload.hdf5_serving import Frames, plain_dataset, serve
+from mimdsim.workload.files.hdf5_serving import Frames, plain_dataset, serve
 
 CHANNELS = 700
 MAX_SAMPLES = 1 << 20  # assumed: the published files have at most 75,466

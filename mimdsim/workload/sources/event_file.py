@@ -10,8 +10,7 @@ from types import TracebackType
 import numpy as np
 
 from mimdsim.base.errors import DataFileError, DescriptionError
-from mimdsim.workload.describe import Data
-from mimdsim.workload.event_columns import (
+from mimdsim.workload.files.event_columns import (
     MAX_TIME_SECONDS,
     MICROSECONDS,
     ColumnStore,
@@ -19,9 +18,10 @@ from mimdsim.workload.event_columns import (
     check_range,
     read_contents,
 )
-from mimdsim.workload.event_hdf5 import Hdf5Store
-from mimdsim.workload.event_npz import NpzStore
-from mimdsim.workload.events import POLARITIES, Events
+from mimdsim.workload.files.event_hdf5 import Hdf5Store
+from mimdsim.workload.files.event_npz import NpzStore
+from mimdsim.workload.sections import Data
+from mimdsim.workload.sources.events import POLARITIES, Events
 
 SUFFIXES: dict[str, Callable[[Path], ColumnStore]] = {".npz": NpzStore, ".h5": Hdf5Store, ".hdf5": Hdf5Store}
 LAYOUT = "an event file (.npz, .h5 or .hdf5), or a folder with two called train and test (docs/event-format.md)"

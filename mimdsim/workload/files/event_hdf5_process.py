@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.workload.event_columns import MAX_EVENTS, NAMES, kind_of, plain_values
-from mimdsim.workload.hdf5_serving import Frames, plain_dataset, serve
+from mimdsim.workload.files.event_columns import MAX_EVENTS, NAMES, kind_of, plain_values
+from mimdsim.workload.files.hdf5_serving import Frames, plain_dataset, serve
 
 
 def read(path: Path, wanted: Any) -> Frames:
