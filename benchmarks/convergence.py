@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.files import write_atomically
-from mimdsim.compiler import MappingOptions, compile_graph
+from mimdsim.compiler import compile_graph
 from mimdsim.functional import TrainingLog
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.run import train_workload
-from mimdsim.workload import Workload, load_workload, network_of, open_dataset
+from mimdsim.workload import MappingOptions, Workload, load_workload, network_of, open_dataset
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 TABLE = DOCS / "convergence.csv"

@@ -11,12 +11,12 @@ import argparse
 import numpy as np
 
 from mimdsim.base.rng import stream
-from mimdsim.compiler import MappingOptions, compile_graph
+from mimdsim.compiler import compile_graph
 from mimdsim.functional import initial_weights, train
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.sweep import parse_value
-from mimdsim.workload import SpikeDataset, Workload, load_workload, network_of, open_dataset
+from mimdsim.workload import MappingOptions, SpikeDataset, Workload, load_workload, network_of, open_dataset
 
 
 def dense_batch(data: SpikeDataset, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -18,7 +18,7 @@ from mimdsim.functional import Executor, initial_weights
 from mimdsim.functional.train import load_batch
 from mimdsim.graph import Adam, training_graph
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.run import compile_workload, options_of, train_workload
+from mimdsim.run import compile_workload, train_workload
 from mimdsim.sweep import parse_value
 from mimdsim.workload import SpikeDataset, Workload, load_workload, network_of, open_dataset
 
@@ -31,7 +31,7 @@ def gradients(workload: Workload, weights: dict[str, np.ndarray], data: SpikeDat
     network = network_of(workload)
     machine = load_machine("bow")
     assert isinstance(machine, MimdMachine)
-    program = compile_graph(training_graph(network), network, machine, options_of(workload), must_fit=False).program
+    program = compile_graph(training_graph(network), network, machine, workload.mapping, must_fit=False).program
     executor = Executor(program)
     executor.write(weights)
     load_batch(executor, data, np.arange(network.batch))

@@ -137,11 +137,12 @@ def ours(problem: Any, way: str, threads: int) -> Callable[[], float]:
             return float(engine.read("loss").mean())
 
         return step
-    from mimdsim.compiler import MappingOptions, compile_graph
+    from mimdsim.compiler import compile_graph
     from mimdsim.graph import training_graph
     from mimdsim.machine import MimdMachine, load_machine
     from mimdsim.run import memory_profile
     from mimdsim.timing import time_program
+    from mimdsim.workload import MappingOptions
 
     machine = load_machine("mk2")
     assert isinstance(machine, MimdMachine)

@@ -1,8 +1,8 @@
 """The published stencil on Mk1 chips: checked rules, real values, and its phases beside the published ones.
 
 A small blur is executed on the tiny machine and compared with numpy; then the image of 2200 x 1122 pixels is timed.
-The program itself is mimdsim/check/stencil_program.py. Run it: python examples/stencil.py [--chips 16] [--type half4]
-[--rows 1024 --columns 768]
+The program itself is mimdsim/check/published/stencil/program.py. Run it:
+python examples/stencil.py [--chips 16] [--type half4] [--rows 1024 --columns 768]
 """
 
 import argparse
@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from mimdsim.base.errors import MimdsimError
-from mimdsim.check.stencil import PHASES, published_phases
-from mimdsim.check.stencil_program import PUBLISHED_COLUMNS, PUBLISHED_ROWS, VARIANTS, make_program
+from mimdsim.check.published.stencil.program import PUBLISHED_COLUMNS, PUBLISHED_ROWS, VARIANTS, make_program
+from mimdsim.check.published.stencil.rows import PHASES, published_phases
 from mimdsim.functional import Executor
 from mimdsim.machine import load_machine
 from mimdsim.program import verify

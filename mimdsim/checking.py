@@ -111,7 +111,7 @@ def check_command(
 
 def _reference_files(workload: str, machine: str, files: tuple[Path, ...]) -> tuple[Path, ...]:
     """The positional arguments of `check --references` are tables; the two defaults mean none was given."""
-    from mimdsim.check.references import find_table
+    from mimdsim.check.published.references import find_table
 
     named = [text for text, default in ((workload, "digits"), (machine, "bow")) if text != default]
     return tuple(map(find_table, (*named, *map(str, files))))
@@ -119,9 +119,9 @@ def _reference_files(workload: str, machine: str, files: tuple[Path, ...]) -> tu
 
 def _check_references(files: tuple[Path, ...], data: Path | None, page: Path | None, as_json: bool) -> int:
     from mimdsim.base.files import folders_to_write
-    from mimdsim.check.page import write_page
-    from mimdsim.check.reference_table import table
-    from mimdsim.check.references import check_files, default_files, rows_as_json
+    from mimdsim.check.published.page import write_page
+    from mimdsim.check.published.reference_table import table
+    from mimdsim.check.published.references import check_files, default_files, rows_as_json
 
     with folders_to_write(*((page.parent,) if page else ())), Bars() as bars:
         rows = check_files(files or default_files(), data, bars.show)

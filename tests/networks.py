@@ -14,7 +14,7 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from mimdsim.compiler import Compiled, MappingOptions, compile_graph
+from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.functional import Executor, execute_strictly
 from mimdsim.graph import Adam, Layer, Sgd, SparseSpikes, SpikingNetwork, interpret, training_graph
 from mimdsim.graph.neurons import Lif
@@ -22,6 +22,7 @@ from mimdsim.graph.spikes import Selection
 from mimdsim.graph.training import moment_name
 from mimdsim.graph.truncation import STATE_BITS, random_name
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.workload import MappingOptions
 
 DYADIC_UNIT = 2.0**-14
 SGD = Sgd(learning_rate=0.01)

@@ -30,7 +30,7 @@ from networks import (
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.check.program import check_program
 from mimdsim.codelets.elementwise import CALLS, SURROGATE_CALLS, add_surrogate
-from mimdsim.compiler import MappingOptions, compile_graph
+from mimdsim.compiler import compile_graph
 from mimdsim.compiler.place_arrays import place_arrays
 from mimdsim.compiler.product_place import Blocks, grid_of
 from mimdsim.functional import Executor
@@ -42,7 +42,7 @@ from mimdsim.program.mapping import FLAT
 from mimdsim.run import compile_workload, memory_profile, retime, simulate, unused_chips
 from mimdsim.timing import time_program
 from mimdsim.timing.fast import input_bytes
-from mimdsim.workload import load_workload, network_of
+from mimdsim.workload import MappingOptions, load_workload, network_of
 
 TOLERANCE = 1e-5
 

@@ -18,10 +18,10 @@ from mimdsim.base.rng import stream
 from mimdsim.functional import Checkpoints, Evaluation, TrainingLog, initial_weights, train
 from mimdsim.graph import Adam
 from mimdsim.workload import input_shape, load_workload, open_dataset
-from mimdsim.workload.augmentation import Augmentation
-from mimdsim.workload.dataset import SpikeDataset
-from mimdsim.workload.describe import Data
-from mimdsim.workload.events import Events, bin_events
+from mimdsim.workload.sections import Data
+from mimdsim.workload.sources.augmentation import Augmentation
+from mimdsim.workload.sources.dataset import SpikeDataset
+from mimdsim.workload.sources.events import Events, bin_events
 
 COLUMNS, LINES, TIMESTEPS = 7, 5, 4
 SHIFT = Augmentation(seed=3, columns=COLUMNS, lines=LINES, shift_pixels=2)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from test_run import mimdsim
 
-from mimdsim.check.references import check_files
+from mimdsim.check.published.references import check_files
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "references"

@@ -25,7 +25,7 @@ from networks import (
 )
 
 from mimdsim.base.errors import DoesNotFit, MappingError
-from mimdsim.compiler import Compiled, MappingOptions, compile_graph, measure_memory, place, plan_exchanges
+from mimdsim.compiler import Compiled, compile_graph, measure_memory, place, plan_exchanges
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.profile import TiledProfile
@@ -36,7 +36,7 @@ from mimdsim.timing import time_program
 from mimdsim.timing.event import run_chips
 from mimdsim.timing.fast import barrel_of
 from mimdsim.timing.loads import program_loads, synchronised_chips
-from mimdsim.workload import filled_activity
+from mimdsim.workload import MappingOptions, filled_activity
 
 TOLERANCE = 1e-5
 

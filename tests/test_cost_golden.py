@@ -6,24 +6,22 @@ from __future__ import annotations
 import pytest
 
 from mimdsim.base.errors import MimdsimError
+from mimdsim.check.published.sparse import dynamic_costs, static_costs
+from mimdsim.check.published.vendor import dense_mac, scaled_add
+from mimdsim.check.published.vendor.params import VendorParams, formats
 from mimdsim.costs.library import (
     arithmetic,
     broadcasts,
     casts,
     dense,
-    dense_mac,
     elementwise,
     network,
     operation_costs,
     random_numbers,
     reductions,
-    scaled_add,
     slices,
     sparse,
-    sparse_counted,
-    sparse_static,
 )
-from mimdsim.costs.library.vendor_params import VendorParams, formats
 
 # ---- operations: 60 elements on one context, passes of the loop x cycles of a pass with its loads and stores
 
@@ -665,30 +663,30 @@ POINTS = {
             sparse.sparse_dense_block_cycles(2, 7, 5, block=4, retain_row=False, others=2, subgroups=3),
             6 * (26 + 10 * (17 + 14)) + 5 * (4 + 15) * 2 + 2 + 40 + 33 * 6 + 2 * 46 + 56,
         ),
-        (sparse_counted.repeated_loop_cycles(3, 7, dtype="f16"), 0),
-        (sparse_counted.repeated_loop_cycles(3, 24, dtype="f16"), 2 * 17 * 3 * 6),
-        (sparse_counted.repeated_loop_cycles(3, 24, dtype="f32"), 5 * 12 * 3 * 6),
+        (dynamic_costs.repeated_loop_cycles(3, 7, dtype="f16"), 0),
+        (dynamic_costs.repeated_loop_cycles(3, 24, dtype="f16"), 2 * 17 * 3 * 6),
+        (dynamic_costs.repeated_loop_cycles(3, 24, dtype="f32"), 5 * 12 * 3 * 6),
         (
-            sparse_counted.counted_elementwise_cycles(3, 4, 20, buckets=3),
+            dynamic_costs.counted_elementwise_cycles(3, 4, 20, buckets=3),
             6 * (30 + 3 * (11 + 2 * 20)) + 30 + 3 * (47 + 46) + 2 * 30 * 6,
         ),
         (
-            sparse_counted.counted_block_cycles(2, 7, 5, block=16),
+            dynamic_costs.counted_block_cycles(2, 7, 5, block=16),
             6 * (23 + 10 * 2 * (24 + 28 - 3)) + (5 * (64 + 3 + 24) + 1) * 2 + 2 + 142,
         ),
     ],
     "static sparse": [
-        (int(sparse_static.static_element_cycles(3, 10, 8)), 6 * (31 + 3 * (8 + 9 * 3))),
-        (int(sparse_static.static_element_cycles(3, 10, 16)), 6 * (33 + 3 * (11 + 2 * (14 + 27)))),
-        (int(sparse_static.static_element_cycles(3, 10, 2, dtype="f32")), 6 * (29 + 3 * (5 + 18))),
-        (int(sparse_static.static_element_cycles(3, 10, 4, dtype="f32")), 6 * (30 + 3 * (6 + 27))),
+        (int(static_costs.static_element_cycles(3, 10, 8)), 6 * (31 + 3 * (8 + 9 * 3))),
+        (int(static_costs.static_element_cycles(3, 10, 16)), 6 * (33 + 3 * (11 + 2 * (14 + 27)))),
+        (int(static_costs.static_element_cycles(3, 10, 2, dtype="f32")), 6 * (29 + 3 * (5 + 18))),
+        (int(static_costs.static_element_cycles(3, 10, 4, dtype="f32")), 6 * (30 + 3 * (6 + 27))),
         (
-            int(sparse_static.static_element_cycles(3, 10, 9, dtype="f32")),
+            int(static_costs.static_element_cycles(3, 10, 9, dtype="f32")),
             6 * (31 + 3 * (12 + 2 * (10 + 27) + 10 + 18)),
         ),
         *(
             (
-                int(sparse_static.static_block_cycles(2, 5, columns, block=block, dtype=dtype)),
+                int(static_costs.static_block_cycles(2, 5, columns, block=block, dtype=dtype)),
                 30 + 6 * first + 2 * (6 * row + 17) + 5 * (16 + load + 6 * by_hand),
             )
             for dtype, block, first, row, load, counts in (
@@ -701,12 +699,12 @@ POINTS = {
             )
             for columns, by_hand in counts.items()
         ),
-        (sparse_static.static_zeroing_cycles(26, dtype="f32"), (12 + 3) * 6),
-        (sparse_static.static_zeroing_cycles(24, dtype="f16"), (12 + 1) * 6),
+        (static_costs.static_zeroing_cycles(26, dtype="f32"), (12 + 3) * 6),
+        (static_costs.static_zeroing_cycles(24, dtype="f16"), (12 + 1) * 6),
         # 40 outputs: 7 a context, one loop of eight halves or two of four floats
-        (sparse_static.planned_reduction_cycles(40, 5, dtype="f16"), (16 + 8 + 6 + 4) * 6),
-        (sparse_static.planned_reduction_cycles(40, 5, dtype="f32"), (16 + 2 * (5 + 6 + 4)) * 6),
-        (sparse_static.planned_reduction_cycles(40, 1, dtype="f32"), 0),
+        (static_costs.planned_reduction_cycles(40, 5, dtype="f16"), (16 + 8 + 6 + 4) * 6),
+        (static_costs.planned_reduction_cycles(40, 5, dtype="f32"), (16 + 2 * (5 + 6 + 4)) * 6),
+        (static_costs.planned_reduction_cycles(40, 1, dtype="f32"), 0),
     ],
 }
 
@@ -759,7 +757,7 @@ def test_formats_without_a_codelet_are_refused(dtype: str) -> None:
         lambda: scaled_add.scaled_add_1d_cycles(4, dtype=dtype),
         lambda: sparse.sparse_dense_elementwise_cycles(4, 4, 4, dtype=dtype),
         lambda: sparse.transpose_cycles(4, 4, 4, dtype=dtype),
-        lambda: sparse_static.static_element_cycles(4, 4, 4, dtype=dtype),
+        lambda: static_costs.static_element_cycles(4, 4, 4, dtype=dtype),
     )
     for call in calls:
         with pytest.raises(arithmetic.NoCycleFormula, match=f"no cycle formula for '.*{dtype}"):
@@ -776,7 +774,7 @@ def test_operations_without_a_codelet_are_refused() -> None:
         lambda: slices.multi_slice_cycles(4, 4, dtype="i64"),
         lambda: slices.scatter_add_cycles(4, 4, dtype="u8"),
         lambda: sparse.sparse_dense_block_cycles(4, 4, 4, block=2),
-        lambda: sparse_static.static_block_cycles(4, 4, 4, block=1),
+        lambda: static_costs.static_block_cycles(4, 4, 4, block=1),
     )
     for call in calls:
         with pytest.raises(arithmetic.NoCycleFormula):

@@ -17,7 +17,6 @@ from by_hand import compute_cycles, timed, tiny
 from mimdsim.compiler import plan_exchanges
 from mimdsim.compiler.merge import merge_supersteps
 from mimdsim.compiler.place_arrays import ArrayPlacement, place_arrays
-from mimdsim.compiler.placement import MappingOptions
 from mimdsim.program import (
     Codelet,
     Field,
@@ -32,6 +31,7 @@ from mimdsim.program import (
     VertexTable,
     WorkerBundles,
 )
+from mimdsim.workload import MappingOptions
 
 
 def bundles(fixed: float, each: float = 0, pairable: float = 0) -> WorkerBundles:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from networks import MAPPINGS, SMALL, networks, small_network
 
-from mimdsim.compiler import Compiled, MappingOptions, compile_graph, plan_exchanges
+from mimdsim.compiler import Compiled, compile_graph, plan_exchanges
 from mimdsim.costs.fabric import endpoint_cycles
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine, load_machine
@@ -19,7 +19,7 @@ from mimdsim.profile import TiledProfile
 from mimdsim.program import Copy, Exchange, Program, Superstep, TileMapping, Variable
 from mimdsim.run import memory_profile
 from mimdsim.timing import time_program
-from mimdsim.workload import filled_activity
+from mimdsim.workload import MappingOptions, filled_activity
 
 ONE, TWO = (1, 64), (2, 16)  # chips, tiles of each
 

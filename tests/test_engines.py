@@ -11,7 +11,6 @@ import pytest
 from networks import compiled, given_values, small_network
 
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.compiler import MappingOptions
 from mimdsim.functional import (
     Checkpoints,
     Evaluation,
@@ -25,7 +24,7 @@ from mimdsim.functional import (
 from mimdsim.graph import Adam, Sgd, SpikingNetwork
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.run import compile_workload, simulate
-from mimdsim.workload import load_workload
+from mimdsim.workload import MappingOptions, load_workload
 
 NETWORK = small_network((20, 70, 12, 4), timesteps=6, batch=4, optimiser=Adam(learning_rate=0.01))
 OPTIMISERS = (

@@ -15,9 +15,9 @@ import pytest
 from mimdsim.base.errors import MappingError
 from mimdsim.check.draws import DRAWS, drawn_inputs
 from mimdsim.check.program import shrunk
-from mimdsim.check.stencil_program import make_program
+from mimdsim.check.published.products.matrix_vector import matrix_vector_program
+from mimdsim.check.published.stencil.program import make_program
 from mimdsim.compiler import measure_memory
-from mimdsim.compiler.matrix_vector import matrix_vector_program
 from mimdsim.functional import Executor
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.profile import TiledProfile

@@ -15,7 +15,6 @@ from mimdsim.base.errors import MappingError
 from mimdsim.codelets import CODELETS
 from mimdsim.codelets.losses import COUNT_LAST
 from mimdsim.codelets.neurons import LIF_UPDATE
-from mimdsim.compiler import MappingOptions
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import (
     Codelet,
@@ -48,7 +47,7 @@ from mimdsim.program.trips import EXTENTS_FOLLOW, check_extents
 from mimdsim.run import compile_workload
 from mimdsim.timing import program_loads
 from mimdsim.timing.loads import Barrel
-from mimdsim.workload import load_workload
+from mimdsim.workload import MappingOptions, load_workload
 
 NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
 BARREL = Barrel(contexts=1, issue_cycles=1, vector_bytes=8, arrange_fragment_bundles=0)

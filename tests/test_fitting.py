@@ -12,10 +12,10 @@ from by_hand import tiny
 from networks import ADAM, small_network
 
 from mimdsim.base.errors import DoesNotFit
-from mimdsim.compiler import MappingOptions
 from mimdsim.compiler.fitting import check_fits, refuse_hopeless, remedies
 from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import MimdMachine
+from mimdsim.workload import MappingOptions
 
 NETWORK = small_network(
     (32, 9, 6, 4), timesteps=12, batch=7, capacities=(8, 3, 4), input_capacity=20, recurrence="all_to_all"

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import MappingError
-from mimdsim.gpu.devices import KNOWN, described, find_device, find_precision
-from mimdsim.gpu.eager import FRAMEWORKS, QUEUED_LAUNCHES, Framework, Pass, eager_seconds
+from mimdsim.check.published.gpus.devices import KNOWN, described, find_device, find_precision
+from mimdsim.check.published.gpus.eager import FRAMEWORKS, QUEUED_LAUNCHES, Framework, Pass, eager_seconds
+from mimdsim.check.published.gpus.networks import predict_snn_row
 from mimdsim.gpu.recurrent import (
     CUDNN_LOOP,
     CUDNN_PERSISTENT,
@@ -24,7 +25,6 @@ from mimdsim.gpu.recurrent import (
     on_chip_bytes,
     persistent_seconds,
 )
-from mimdsim.gpu.snn_references import predict_snn_row
 
 MEASURED = Path(__file__).resolve().parents[2] / "shared" / "references" / "gpu_snn_measurements.csv"
 RTX3090, H100, V100 = described("rtx3090"), described("h100"), described("v100")

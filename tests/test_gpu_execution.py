@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gpu_dense_meaning import DenseSpikes
+from gpu_execution import execute
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import MappingError
-from mimdsim.gpu.dense_meaning import DenseSpikes
-from mimdsim.gpu.execution import execute
 from mimdsim.gpu.strategies import STRATEGIES
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from tests.linear_networks import linear_network
@@ -78,17 +78,17 @@ def test_recurrent_layers_too(strategy: str, spikes: str) -> None:
 
 
 def test_hoisted_products_have_the_rows_of_all_timesteps(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mimdsim.gpu import execution
+    import gpu_execution
 
     rows: list[tuple[str, int]] = []
-    real = execution.product
+    real = gpu_execution.product
 
     def watched(kind: str, given: tuple[Any, ...]) -> np.ndarray:
         made = real(kind, given)
         rows.append((kind, made.size // made.shape[-1]))
         return made
 
-    monkeypatch.setattr(execution, "product", watched)
+    monkeypatch.setattr(gpu_execution, "product", watched)
     network = small_network((7, 6, 5, 3), timesteps=5, batch=3)
     execute(training_graph(network), given_values(network, 1).for_graph(network), strategy="hoisted")
     forward = [count for kind, count in rows if kind == "synapse"]
@@ -106,7 +106,8 @@ def test_lists_become_two_arrays() -> None:
 
 
 def test_an_operation_on_lists_without_dense_meaning_is_named() -> None:
-    from mimdsim.gpu.dense_meaning import evaluate
+    from gpu_dense_meaning import evaluate
+
     from mimdsim.graph.records import Operation
 
     dense = np.zeros((1, 2))

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mimdsim.check.published.gpus.products import predict_gemm_row
 from mimdsim.gpu.elementwise import elementwise_seconds, reduction_seconds
 from mimdsim.gpu.gemm import gemm_seconds
-from mimdsim.gpu.references import predict_gemm_row
 from mimdsim.machine import GpuMachine, load_machine
 from mimdsim.machine.gpu import Precision
 

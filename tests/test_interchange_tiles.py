@@ -11,10 +11,10 @@ import pytest
 from networks import machine
 from test_nir import CHAINS, NIR_FILES, network
 
-from mimdsim.compiler import MappingOptions, compile_graph
+from mimdsim.compiler import compile_graph
 from mimdsim.functional import Executor
 from mimdsim.graph import training_graph
-from mimdsim.workload import given_weights, load_workload, network_of
+from mimdsim.workload import MappingOptions, given_weights, load_workload, network_of
 from mimdsim.workload.interchange.importing import import_nir
 from mimdsim.workload.interchange.model_file import read_model
 from mimdsim.workload.interchange.nir_neurons import Discretisation

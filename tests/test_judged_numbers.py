@@ -19,8 +19,8 @@ from mimdsim.check import outputs
 from mimdsim.check.draws import DRAWS, drawn_inputs
 from mimdsim.check.lockstep import wrong_elements
 from mimdsim.check.program import _Gradients
-from mimdsim.check.stencil_copies import column_copies, placed, row_copies
-from mimdsim.check.stencil_grid import Blocks, cut, tile_blocks, worker_blocks
+from mimdsim.check.published.stencil.copies import column_copies, placed, row_copies
+from mimdsim.check.published.stencil.grid import Blocks, cut, tile_blocks, worker_blocks
 from mimdsim.graph import SpikingNetwork, gradient_of
 
 DRAWN = Path(__file__).resolve().parent / "pinned_draws.csv"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from float64_programs import in_float64
 from linear_networks import CASES, GRADIENTS, linear_network
 from networks import (
     ADAM,
@@ -24,14 +25,13 @@ from networks import (
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import linear_terms, surrogates
-from mimdsim.compiler import MappingOptions
 from mimdsim.functional import Executor
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.losses import Loss
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.surrogates import SURROGATES
 from mimdsim.numerics import surrogates as arithmetic
-from mimdsim.program.precision import in_float64
+from mimdsim.workload import MappingOptions
 
 TOLERANCE = 5e-6
 

@@ -8,12 +8,12 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
+from chip_routes import TILES, mux_cycles, physical_tiles, route_cycles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import MappingError
 from mimdsim.costs.links import edge_bytes, link_phase_seconds
-from mimdsim.costs.routes import TILES, mux_cycles, physical_tiles, route_cycles
 from mimdsim.machine.mimd import Links
 from mimdsim.machine.topology import next_chips, route, route_lengths, topology_graph
 from mimdsim.timing.event import global_exchange_seconds, run_chips

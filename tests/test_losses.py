@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gpu_execution import execute
 from networks import Given, compiled, given_values, relative_error, small_network
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.functional import Executor, execute_strictly
 from mimdsim.gpu import STRATEGIES
-from mimdsim.gpu.execution import execute
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.losses import Loss
 from mimdsim.machine import MimdMachine, load_machine

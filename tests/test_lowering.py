@@ -28,10 +28,11 @@ from networks import (
 )
 
 from mimdsim.base.errors import MappingError
-from mimdsim.compiler import MappingOptions, compile_graph
+from mimdsim.compiler import compile_graph
 from mimdsim.functional import Executor, initial_weights, train
 from mimdsim.functional.train import dropped_spikes
 from mimdsim.graph import SpikingNetwork, training_graph
+from mimdsim.workload import MappingOptions
 
 TOLERANCE = 1e-5
 

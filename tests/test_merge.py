@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from networks import MAPPINGS, SMALL, networks
 
-from mimdsim.compiler import MappingOptions, place
+from mimdsim.compiler import place
 from mimdsim.compiler.lower import lower
 from mimdsim.compiler.merge import merge_supersteps, touched
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.program import Program, Repeat, Superstep
-from mimdsim.run import options_of
-from mimdsim.workload import load_workload, network_of
+from mimdsim.workload import MappingOptions, load_workload, network_of
 
 
 def lowered(network: SpikingNetwork, options: MappingOptions, tiles: int = 1472, chips: int = 1) -> Program:
@@ -27,7 +26,7 @@ def lowered(network: SpikingNetwork, options: MappingOptions, tiles: int = 1472,
 def published(name: str, state_gradient: str) -> tuple[Program, Program]:
     """A shipped workload before and after merging."""
     workload = load_workload(name, {"mapping.state_gradient": state_gradient})
-    before = lowered(network_of(workload), options_of(workload))
+    before = lowered(network_of(workload), workload.mapping)
     return before, merge_supersteps(before)
 
 

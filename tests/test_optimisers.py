@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gpu_execution import execute
 from networks import (
     Given,
     compiled,
@@ -18,14 +19,13 @@ from networks import (
 )
 
 from mimdsim.base.errors import MappingError
-from mimdsim.compiler import MappingOptions
 from mimdsim.functional import Executor
 from mimdsim.gpu import STRATEGIES
-from mimdsim.gpu.execution import execute
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.graph import Adam, Sgd, SpikingNetwork, interpret, training_graph
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.graph.training import moment_name
+from mimdsim.workload import MappingOptions
 
 OPTIMISERS = {
     "sgd": Sgd(learning_rate=0.1),

@@ -11,11 +11,11 @@ import pytest
 from test_run import mimdsim
 
 from mimdsim.base.errors import DataFileError, DescriptionError, MimdsimError
-from mimdsim.check.disagreements import Disagreement, Notes, TableNote, load_notes
-from mimdsim.check.page import LAST, NO_NOTE, page_lines, write_page
-from mimdsim.check.published_means import Prediction, Run, configurations, mean_rows, slope_rows, tilewise_rows
-from mimdsim.check.reference_table import COLUMNS, summarised, table
-from mimdsim.check.references import Row, check_files, default_files
+from mimdsim.check.published.disagreements import Disagreement, Notes, TableNote, load_notes
+from mimdsim.check.published.page import LAST, NO_NOTE, page_lines, write_page
+from mimdsim.check.published.reference_table import COLUMNS, summarised, table
+from mimdsim.check.published.references import Row, check_files, default_files
+from mimdsim.check.published.training_means import Prediction, Run, configurations, mean_rows, slope_rows, tilewise_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "predicted-and-measured.md"

@@ -20,14 +20,14 @@ import pytest
 from linear_networks import linear_network
 from networks import ADAM, SGD, small_network
 
-from mimdsim.compiler import MappingOptions, compile_graph
+from mimdsim.compiler import compile_graph
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.graph.losses import Loss
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import Variable, VertexTable
 from mimdsim.run import memory_profile
 from mimdsim.timing import time_program
-from mimdsim.workload import filled_activity
+from mimdsim.workload import MappingOptions, filled_activity
 
 TABLE = Path(__file__).resolve().parent / "pinned_figures.csv"
 SIZES: dict[str, Any] = {"widths": (20, 24, 16, 4), "timesteps": 4, "batch": 6, "capacities": (8, 6, 4)}

@@ -16,13 +16,13 @@ import pytest
 from networks import ADAM, small_network
 
 from mimdsim.base.errors import MimdsimError
+from mimdsim.check.published.gpus.networks import predict_snn_row
+from mimdsim.check.published.gpus.products import predict_gemm_row
+from mimdsim.check.published.sparse.plan import plan_sparse_product
+from mimdsim.check.published.sparse.reductions import place_reductions
+from mimdsim.check.published.sparse.shapes import SparseShape
 from mimdsim.compiler.product_plan import ProductPlan, plan_product
-from mimdsim.compiler.sparse_products import plan_sparse_product
-from mimdsim.compiler.sparse_reductions import place_reductions
-from mimdsim.compiler.sparse_shapes import SparseShape
 from mimdsim.gpu import STRATEGIES, time_on_gpu
-from mimdsim.gpu.references import predict_gemm_row
-from mimdsim.gpu.snn_references import predict_snn_row
 from mimdsim.graph import training_graph
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.workload import filled_activity

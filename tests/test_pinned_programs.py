@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from by_hand import tiny
 from networks import small_network
+from padded_products import product_program
 
-from mimdsim.compiler import MappingOptions, compile_graph, measure_memory
-from mimdsim.compiler.matrix_vector import matrix_vector_program
+from mimdsim.check.published.products.matrix_vector import matrix_vector_program
+from mimdsim.compiler import compile_graph, measure_memory
 from mimdsim.compiler.product_plan import plan_product
-from mimdsim.compiler.products import product_program
 from mimdsim.graph import training_graph
 from mimdsim.kernels import Codelet, Field, Kernel, Length, Term, WorkerBundles
 from mimdsim.machine import MimdMachine, load_machine
@@ -29,7 +29,7 @@ from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.listing import listing
 from mimdsim.run import memory_profile
 from mimdsim.timing import explain, time_program
-from mimdsim.workload import filled_activity
+from mimdsim.workload import MappingOptions, filled_activity
 
 TABLE = Path(__file__).resolve().parent / "pinned_programs.txt"
 NOTHING = RecordedActivity(ids={}, counts={}, dropped={})

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import DoesNotFit
-from mimdsim.compiler import MappingOptions, Placement, place
+from mimdsim.compiler import Placement, place
 from mimdsim.compiler.placement import selection_spread
 from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import extents_of
 from mimdsim.run import compile_workload
-from mimdsim.workload import load_workload, network_of
+from mimdsim.workload import MappingOptions, load_workload, network_of
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "references" / "tile_mapping_golden.json").read_text())
 TILES, CONTEXTS = 1472, 6

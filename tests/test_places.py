@@ -9,8 +9,8 @@ from test_run import mimdsim
 
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.places import files_of, own_folder, places
-from mimdsim.check.disagreements import load_notes
-from mimdsim.check.references import default_files, find_table
+from mimdsim.check.published.disagreements import load_notes
+from mimdsim.check.published.references import default_files, find_table
 from mimdsim.machine import find_machine, list_machines, load_machine
 from mimdsim.workload import find_workload, list_workloads, load_workload
 

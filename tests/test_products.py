@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from padded_products import arranged, product_program, result_of
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
-from mimdsim.check.references import check_files
-from mimdsim.check.tiled_products import predict_tiled_gemm, predict_tiled_gemm_row, predict_tiled_product
+from mimdsim.check.published.products.matrix_vector import matrix_vector_program, tutorial_segments
+from mimdsim.check.published.products.rows import predict_tiled_gemm, predict_tiled_gemm_row, predict_tiled_product
+from mimdsim.check.published.references import check_files
 from mimdsim.codelets.products import partial_product_cycles
 from mimdsim.compiler import measure_memory
-from mimdsim.compiler.matrix_vector import matrix_vector_program, tutorial_segments
 from mimdsim.compiler.product_plan import ProductPlan, plan_product, split_choices
-from mimdsim.compiler.products import arranged, product_program, result_of
 from mimdsim.costs import fabric
 from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.functional import Executor

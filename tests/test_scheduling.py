@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mimdsim.check.stencil_program import make_program
+from mimdsim.check.published.stencil.program import make_program
 from mimdsim.compiler import plan_exchanges
 from mimdsim.costs import scheduling
 from mimdsim.costs.fabric import phase_cycles

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import DataFileError, DescriptionError, DoesNotFit
-from mimdsim.check.sparse_products import sparse_product_rows
+from mimdsim.check.published.sparse.buckets import Buckets, propagate
+from mimdsim.check.published.sparse.dynamic_costs import counted_block_cycles, counted_elementwise_cycles
+from mimdsim.check.published.sparse.plan import SparsePlan, plan_sparse_product
+from mimdsim.check.published.sparse.rows import sparse_product_rows
+from mimdsim.check.published.sparse.shapes import SparseShape
+from mimdsim.check.published.sparse.static_costs import static_block_cycles, static_element_cycles
 from mimdsim.compiler.product_plan import plan_product
-from mimdsim.compiler.sparse_buckets import Buckets, propagate
-from mimdsim.compiler.sparse_products import SparsePlan, plan_sparse_product
-from mimdsim.compiler.sparse_shapes import SparseShape
 from mimdsim.costs.library.arithmetic import NoCycleFormula
 from mimdsim.costs.library.sparse import sparse_dense_elementwise_cycles
-from mimdsim.costs.library.sparse_counted import counted_block_cycles, counted_elementwise_cycles
-from mimdsim.costs.library.sparse_static import static_block_cycles, static_element_cycles
 from mimdsim.machine import MimdMachine, load_machine
 
 REFERENCES = Path(__file__).resolve().parents[1] / "references" / "sparse_products.csv"

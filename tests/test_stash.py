@@ -17,7 +17,7 @@ from test_timing import BARREL, tile_cycles
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.check.lockstep import Trace, compare
-from mimdsim.compiler import Compiled, MappingOptions, compile_graph
+from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.compiler.fitting import remedies
 from mimdsim.functional import Executor, execute_strictly, initial_weights, train
 from mimdsim.functional.halves import executor_of
@@ -32,10 +32,14 @@ from mimdsim.run.cautions import stash_note
 from mimdsim.run.profiles import memory_profile
 from mimdsim.timing import time_program
 from mimdsim.timing.loads import program_loads
-from mimdsim.workload import load_workload
+from mimdsim.workload import MappingOptions, load_workload
 
 POLICIES = ["carry", "every:1", "every:2", "every:3", "every:6"]  # of six timesteps
 OPTIONS = MappingOptions(neurons_per_tile=2)
+
+
+def stashed(policy: str, options: MappingOptions = OPTIONS) -> MappingOptions:
+    return options.model_copy(update={"stash": policy})
 
 
 def left(made: Compiled, values: Given, *, strict: bool = False, watched: bool = False) -> dict[str, np.ndarray]:
@@ -66,7 +70,7 @@ def assert_policy(
     """Bits as with everything kept, unwatched, watched and perhaps strictly; weights are not dyadic."""
     values = given_values(network, seed, dyadic=False)
     expected = left(compiled(network, options=options), values)
-    made = compiled(network, options=replace(options, stash=policy))
+    made = compiled(network, options=stashed(policy, options))
     assert_same(left(made, values), expected)
     assert_same(left(made, values, watched=True), expected)
     if strict:
@@ -157,7 +161,7 @@ def test_halves_are_rounded_alike() -> None:
 def test_what_is_made_anew_is_what_the_interpreter_says(policy: str) -> None:
     """Superstep by superstep, the recomputed potentials included."""
     network = linear_network("leaky", "zero", reset_by="emission", timesteps=6, batch=3)
-    values, made = given_values(network, 4), compiled(network, options=replace(OPTIONS, stash=policy))
+    values, made = given_values(network, 4), compiled(network, options=stashed(policy))
     steps = [step for step, _, _ in made.program.supersteps() if step.name.startswith("again: ")]
     assert {value for step in steps for _, value in step.defines} >= {"u.hidden0", "x.hidden0"}
     trace = Trace({value for step, _, _ in made.program.supersteps() for _, value in step.defines})
@@ -173,15 +177,13 @@ def test_what_is_made_anew_is_what_the_interpreter_says(policy: str) -> None:
 def test_carry_keeps_for_lif_what_everything_keeps() -> None:
     """All that its gradients read is a state or spikes: the program is the same."""
     network = network_of_lif((7, 6, 3), timesteps=6, reset_gradient="mask")
-    one, other = (
-        listing(compiled(network, options=replace(OPTIONS, stash=p)).program) for p in ("everything", "carry")
-    )
+    one, other = (listing(compiled(network, options=stashed(p)).program) for p in ("everything", "carry"))
     assert one == other
 
 
 def test_the_graph_does_not_know_of_policies() -> None:
     network = network_of_lif((7, 6, 3), timesteps=6)
-    assert compiled(network, options=replace(OPTIONS, stash="every:2")).graph.outputs == training_graph(network).outputs
+    assert compiled(network, options=stashed("every:2")).graph.outputs == training_graph(network).outputs
 
 
 @lru_cache(maxsize=8)
@@ -236,7 +238,7 @@ def test_cycles_grow_by_about_the_neurons_of_a_forward_pass() -> None:
 def test_cycles_of_segments_are_those_of_their_turns() -> None:
     """Each superstep of every turn counted on its own, in the order in which they run."""
     network = network_of_lif((5, 4, 3), timesteps=4, batch=2, recurrence="all_to_all", reset_gradient="mask")
-    program = compiled(network, options=replace(OPTIONS, stash="every:2")).program
+    program = compiled(network, options=stashed("every:2")).program
     executor = Executor(program)
     executor.write(given_values(network, 5).for_program(network))
     executor.run()
@@ -266,7 +268,7 @@ def test_cycles_of_segments_are_those_of_their_turns() -> None:
 def test_offsets_on_tiles_are_the_entries_that_are_taken(policy: str) -> None:
     """What counters hold when a slice reads them, with the executor's own index beside it."""
     network = linear_network("leaky", "zero", reset_gradient="full", timesteps=6, batch=2, widths=(5, 4, 3))
-    made = compiled(network, options=replace(OPTIONS, stash=policy))
+    made = compiled(network, options=stashed(policy))
     executor = Executor(made.program)
     executor.write(given_values(network, 5).for_program(network))
     kinds = set()
@@ -288,7 +290,7 @@ def test_several_chips_make_the_same_bits() -> None:
     assert isinstance(on, MimdMachine)
     found = []
     for policy in ("everything", "every:3"):
-        made = compile_graph(training_graph(network), network, on, replace(OPTIONS, stash=policy))
+        made = compile_graph(training_graph(network), network, on, stashed(policy))
         assert made.placement.chips == 2
         found.append(left(made, given_values(network, 2, dyadic=False)))
         program = replace(made.program)
@@ -302,7 +304,7 @@ def test_a_program_that_does_not_fit_is_told_of_segments() -> None:
     (advice,) = [advice for advice in tried if advice.startswith("mapping.stash")]
     assert 'mapping.stash = "every:4" instead of "everything"' in advice
     assert tried[advice].stash == "every:4"
-    segmented = replace(OPTIONS, stash="every:8")
+    segmented = stashed("every:8")
     shorter = [other.timesteps for text, other, _ in remedies(network, segmented) if "timesteps" in text]
     assert shorter == [8]  # half of 24 is no whole number of segments of 8
     assert not any("stash" in text for text, _, _ in remedies(network, segmented))
@@ -328,9 +330,7 @@ def test_a_repeat_holds_repeats_of_equal_turns_and_no_deeper_ones() -> None:
 
 
 def test_turns_of_segments_run_as_they_should() -> None:
-    program: Program = compiled(
-        network_of_lif((4, 3, 2), timesteps=6), options=replace(OPTIONS, stash="every:2")
-    ).program
+    program: Program = compiled(network_of_lif((4, 3, 2), timesteps=6), options=stashed("every:2")).program
     order: dict[str, list[int]] = {}
     for superstep, t in program.turns():
         order.setdefault(f"{superstep.phase} {superstep.name}", []).append(t)
@@ -358,7 +358,7 @@ def test_training_is_the_same_and_counts_dropped_spikes_alike(truncation: str) -
     network = network_of_lif((8, 20, 4), timesteps=6, batch=4, capacities=(5, 2), optimiser=ADAM, truncation=truncation)
     data, logs = Samples(network), []
     for policy in ("everything", "every:2"):
-        made = compiled(network, options=replace(OPTIONS, stash=policy))
+        made = compiled(network, options=stashed(policy))
         weights = initial_weights(network, seed=3, scale=2.0, offset=0.3)
         logs.append(train(made.program, network, data, data, weights=weights, epochs=2, max_training_steps=0, seed=3))
     one, other = logs
@@ -391,4 +391,4 @@ def test_dense_spikes_and_rows_in_another_order_are_refused() -> None:
         compiled(network_of_lif((7, 6, 3), timesteps=4, spikes="dense"), options=MappingOptions(stash="every:2"))
     network = network_of_lif((7, 6, 3), timesteps=4, truncation="random")
     with pytest.raises(MappingError, match=r'write mapping.spike_exchange = "ids"'):
-        compiled(network, options=replace(OPTIONS, stash="every:2", spike_exchange="dense"))
+        compiled(network, options=stashed("every:2", OPTIONS.model_copy(update={"spike_exchange": "dense"})))

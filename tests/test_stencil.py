@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import DataFileError, MappingError
-from mimdsim.check.references import check_files
-from mimdsim.check.stencil import phases, published_phases, stencil_rows
-from mimdsim.check.stencil_copies import placed, row_copies
-from mimdsim.check.stencil_grid import cut, tile_blocks, worker_blocks
-from mimdsim.check.stencil_program import IN_COLUMNS, IN_ROWS, VARIANTS, blur_codelet, make_program
+from mimdsim.check.published.references import check_files
+from mimdsim.check.published.stencil.copies import placed, row_copies
+from mimdsim.check.published.stencil.grid import cut, tile_blocks, worker_blocks
+from mimdsim.check.published.stencil.program import IN_COLUMNS, IN_ROWS, VARIANTS, blur_codelet, make_program
+from mimdsim.check.published.stencil.rows import phases, published_phases, stencil_rows
 from mimdsim.functional import Executor
 from mimdsim.machine import load_machine
 from mimdsim.program import extents_of, verify

@@ -12,21 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimdsim.base.errors import MimdsimError
+from mimdsim.check.published.vendor import dense_mac, scaled_add
+from mimdsim.check.published.vendor.registry import vendor_cycles
 from mimdsim.costs.library import (
     broadcasts,
     casts,
     dense,
-    dense_mac,
     elementwise,
     network,
     random_numbers,
     reductions,
-    scaled_add,
     slices,
     sparse,
 )
 from mimdsim.costs.library.arithmetic import Elements, NoCycleFormula
-from mimdsim.costs.library.registry import vendor_cycles
 
 REFERENCE = Path(__file__).resolve().parents[1] / "references" / "vendor_cycle_estimates.csv"
 FEW = settings(max_examples=25, deadline=None)

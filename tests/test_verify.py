@@ -12,7 +12,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from networks import MAPPINGS, SMALL, compiled, networks, small_network
 
-from mimdsim.compiler import MappingOptions, plan_exchanges
+from mimdsim.compiler import plan_exchanges
 from mimdsim.graph import SpikingNetwork
 from mimdsim.program import (
     Codelet,
@@ -30,6 +30,7 @@ from mimdsim.program import (
 from mimdsim.program.mapping import FLAT
 from mimdsim.program.problems import Problem
 from mimdsim.program.rows import spatial_mapping
+from mimdsim.workload import MappingOptions
 
 TILES = 24
 PROGRAM = compiled(small_network((6, 5, 3), timesteps=3, batch=3, capacities=(4, 3)), tiles=TILES).program

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from mimdsim.base.errors import MappingError
-from mimdsim.compiler import MappingOptions, place
+from mimdsim.compiler import place
 from mimdsim.report.figures_scaling import draw_scaling
 from mimdsim.report.style import picture
-from mimdsim.workload import filled_activity, load_workload, network_of
+from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
 
 ROOT = Path(__file__).resolve().parents[1]
 # chips, neurons per tile: weights in millions (SHD, N-MNIST), layers, neurons with SHD's 20 classes. Computed from the

@@ -29,12 +29,13 @@ from mimdsim.base.errors import MappingError
 from mimdsim.codelets.neurons import DECAY_GRADIENT, LIF_UPDATE
 from mimdsim.codelets.spikes import FLAG_SPIKES, SCAN_FLAGS, WEIGHT_GRADIENT
 from mimdsim.codelets.wiring import SYNAPSE_CURRENT
-from mimdsim.compiler import Compiled, MappingOptions
+from mimdsim.compiler import Compiled
 from mimdsim.functional import Executor, chains
 from mimdsim.functional.uses import Uses
 from mimdsim.functional.wide import is_whole, widened
 from mimdsim.graph import SpikingNetwork
 from mimdsim.program import Codelet, VertexTable
+from mimdsim.workload import MappingOptions
 
 KEPT = ("losses", "totals", "d_counts")
 

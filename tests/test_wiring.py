@@ -35,7 +35,6 @@ from test_timing import BARREL, slow_cycles
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
 from mimdsim.check.program import check_program
-from mimdsim.compiler import MappingOptions
 from mimdsim.functional import Executor, initial_weights
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.gpu.strategies import STRATEGIES
@@ -44,7 +43,7 @@ from mimdsim.machine import load_machine
 from mimdsim.program import Hits, SpikesOver
 from mimdsim.run import compile_workload, simulate
 from mimdsim.timing.loads import program_loads
-from mimdsim.workload import filled_activity, load_workload, network_of
+from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
 
 TOLERANCE = 1e-5
 WIRINGS = list(product(("none", "one_to_one", "all_to_all"), (0, 1), (False, True)))
@@ -107,7 +106,8 @@ def test_whatever_the_wiring_execution_is_interpretation(
     network: SpikingNetwork, options: MappingOptions, short: bool, seed: int
 ) -> None:
     if short:
-        options = replace(options, id_bytes=2, value_bytes=2, neurons_per_tile=options.neurons_per_tile // 4 * 4)
+        per_tile = options.neurons_per_tile // 4 * 4
+        options = options.model_copy(update={"id_bytes": 2, "value_bytes": 2, "neurons_per_tile": per_tile})
     values, made = given_values(network, seed), compiled(network, options=options)
     found = executed(made, values)
     assert_agrees(found, interpreted(network, values))

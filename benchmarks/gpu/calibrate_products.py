@@ -16,9 +16,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from mimdsim.gpu.devices import described, find_device
+from mimdsim.check.published.gpus.devices import described, find_device
+from mimdsim.check.published.gpus.products import DTYPES, EAGER_LINEAR_SECONDS
 from mimdsim.gpu.gemm import CALIBRATED, ProductParameters, gemm_seconds
-from mimdsim.gpu.references import DTYPES, EAGER_LINEAR_SECONDS
 from mimdsim.machine import GpuMachine
 
 STEPS = (0.7, 0.85, 1.18, 1.4)  # a parameter times these is tried in turn

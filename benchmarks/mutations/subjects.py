@@ -12,16 +12,16 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from padded_products import arranged, product_program
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.check import check_kernel
 from mimdsim.check.kernel_file import load_kernel
 from mimdsim.check.kernel_values import RELATIVE_TOLERANCE
 from mimdsim.check.program import check_program
-from mimdsim.check.stencil_program import make_program as stencil_program
+from mimdsim.check.published.stencil.program import make_program as stencil_program
 from mimdsim.compiler import Compiled, measure_memory
 from mimdsim.compiler.product_plan import plan_product
-from mimdsim.compiler.products import arranged, product_program
 from mimdsim.functional import Executor
 from mimdsim.graph.truncation import STATE_BITS
 from mimdsim.machine import MimdMachine, load_machine

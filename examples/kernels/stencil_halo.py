@@ -3,14 +3,14 @@
 Every worker context blurs a slice of its tile's block. Blocks and slices are cut as a published program does it
 (thorbenlouw/lbm-graphcore), for whose image of 2200 x 1122 pixels on a Mk1 chip compute, exchange and sync come out
 within 15 % of its profile (references/stencil_phases.csv, tests/test_kernels_examples.py). What its compiler copies
-before and after the blur is left out here: mimdsim/check/stencil_program.py has it.
+before and after the blur is left out here: mimdsim/check/published/stencil/program.py has it.
 
     mimdsim check examples/kernels/stencil_halo.py bow --strict
 """
 
 import numpy as np
 
-from mimdsim.check.stencil_grid import Blocks, tile_blocks, worker_blocks
+from mimdsim.check.published.stencil.grid import Blocks, tile_blocks, worker_blocks
 from mimdsim.kernels import Codelet, Field, Kernel, Length, MimdMachine, Program, Term, TileMapping, WorkerBundles
 
 HEIGHT, WIDTH, CHANNELS = 48, 64, 4

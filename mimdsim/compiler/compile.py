@@ -15,12 +15,13 @@ from mimdsim.compiler.liveness import Memory, measure_memory
 from mimdsim.compiler.lower import lower
 from mimdsim.compiler.merge import merge_supersteps
 from mimdsim.compiler.place_arrays import place_arrays
-from mimdsim.compiler.placement import MappingOptions, Placement, place
+from mimdsim.compiler.placement import Placement, place
 from mimdsim.graph import Graph, SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, verify
 from mimdsim.program.exchanges import plan_exchanges
 from mimdsim.program.listing import listing
+from mimdsim.workload.mapping import MappingOptions
 
 T = TypeVar("T")
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from mimdsim.codelets.dense import FILL_VECTOR
 from mimdsim.codelets.formats import in_format
-from mimdsim.compiler.placement import LayerPlacement, MappingOptions, Placement
+from mimdsim.compiler.placement import LayerPlacement, Placement
 from mimdsim.graph import Layer, SpikingNetwork, Value
 from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP
 from mimdsim.program.rows import boxes_of_runs
+from mimdsim.workload.mapping import MappingOptions
 
 LINEAR_BYTES = 128  # the library maps linearly in runs of at least 128 bytes a tile (poputil)
 MOMENTS = "optimiser"  # the category of what an optimiser keeps

@@ -8,11 +8,11 @@ from dataclasses import replace
 from mimdsim.base.errors import DoesNotFit
 from mimdsim.base.units import show_bytes
 from mimdsim.compiler.liveness import Memory
-from mimdsim.compiler.placement import MappingOptions
 from mimdsim.graph import Adam, Layer, Sgd, SpikingNetwork
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program
+from mimdsim.workload.mapping import MappingOptions
 
 # peak bytes of the fullest tile when a changed network is compiled with changed options
 PeakOf = Callable[[SpikingNetwork, MappingOptions], int]
@@ -108,7 +108,7 @@ def remedies(network: SpikingNetwork, options: MappingOptions) -> Iterator[tuple
     if replicas > 1 and network.spikes == "sparse":
         fewer = max(1, replicas // 3)
         advice = f"mapping.weight_gradient_replicas = {fewer} instead of {replicas} (fewer contexts add in parallel)"
-        yield advice, network, replace(options, weight_gradient_replicas=fewer)
+        yield advice, network, options.model_copy(update={"weight_gradient_replicas": fewer})
     if isinstance(network.optimiser, Adam):
         sgd = Sgd(learning_rate=network.optimiser.learning_rate)
         yield 'training.optimiser = "sgd" instead of "adam"', replace(network, optimiser=sgd), options
@@ -130,7 +130,7 @@ def remedies(network: SpikingNetwork, options: MappingOptions) -> Iterator[tuple
     segment = _segment(network, options)
     if segment:
         advice = f'mapping.stash = "every:{segment}" instead of "everything" (states of segments; neurons run again)'
-        yield advice, network, replace(options, stash=f"every:{segment}")
+        yield advice, network, options.model_copy(update={"stash": f"every:{segment}"})
     unit = max(1, stash_policy(options.stash).segment)
     half = network.timesteps // 2 // unit * unit
     if half:

@@ -28,10 +28,11 @@ from mimdsim.compiler.array_context import ArrayLowering
 from mimdsim.compiler.context import WORD_BYTES, Lowering
 from mimdsim.compiler.lower_stash import stash_of
 from mimdsim.compiler.lower_time import lower_backward, lower_forward
-from mimdsim.compiler.placement import MappingOptions, Placement
+from mimdsim.compiler.placement import Placement
 from mimdsim.graph import Graph, Operation, Scan, SpikingNetwork
 from mimdsim.graph.training import LEARNING_RATE, TRAINING_STEP, moment_name
 from mimdsim.program import Program, TileMapping
+from mimdsim.workload.mapping import MappingOptions
 
 Rules = dict[tuple[str, ...], Callable[..., None]]
 RULES: Rules = {

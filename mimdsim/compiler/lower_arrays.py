@@ -82,23 +82,12 @@ def _multiply(
     codelet = array_products.block_product(
         kind, direct, plan.units, plan.channels, unit.coefficient_load_bytes_per_cycle
     )
-    for step in range(plan.steps):
-        tiles, columns = place.vertices(step)
-        table = VertexTable(
-            codelet=codelet,
-            layer=op.layer,
-            tiles=tiles,
-            operands={"left": left, "right": right, "partial": partial},
-            columns=columns,
-        )
-        done = ((result, op.outputs[0]),) if direct and step == plan.steps - 1 else ()
-        name = f"multiply {op.outputs[0]}" + (f" {step}" if plan.steps > 1 else "")
-        low.emit(name, op.kind, tables=(table,), defines=done, mergeable=False)
-    if direct:
-        return
-    operands = {"partial": partial, "total": result}
-    table = low.on_boxes(array_products.SUM_PARTS, operands, place.result, op.layer)
-    low.emit(f"sum {op.outputs[0]}", op.kind, tables=(table,), defines=((result, op.outputs[0]),), mergeable=False)
+    operands = {"left": left, "right": right, "partial": partial, "total": result}
+    tables = place.tables(codelet, array_products.SUM_PARTS, operands, op.layer)
+    for step, (name, table) in enumerate(tables):
+        number = f" {step}" if plan.steps > 1 and name == "multiply" else ""
+        done = ((result, op.outputs[0]),) if step == len(tables) - 1 else ()
+        low.emit(f"{name} {op.outputs[0]}{number}", op.kind, tables=(table,), defines=done, mergeable=False)
 
 
 def lower_lif(low: ArrayLowering, ops: Operations) -> None:

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.compiler.placement import MappingOptions, Placement
+from mimdsim.compiler.placement import Placement
 from mimdsim.compiler.product_place import Blocks, ProductPlace
 from mimdsim.compiler.product_plan import plan_product
 from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import MimdMachine
+from mimdsim.workload.mapping import MappingOptions
 
 LINEAR_BYTES, ITEM_BYTES = 128, 4  # the library maps linearly in runs of at least 128 bytes a tile (poputil)
 

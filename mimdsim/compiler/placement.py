@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mimdsim.base.errors import DoesNotFit, MappingError
-from mimdsim.compiler.options import MappingOptions
 from mimdsim.graph import SpikingNetwork
+from mimdsim.workload.mapping import MappingOptions
 
 if TYPE_CHECKING:
     from mimdsim.compiler.place_arrays import ArrayPlacement

@@ -1,7 +1,7 @@
 """Where a planned product lies: which tile multiplies which blocks, holds which operands and sums which results.
 
 Operands and results keep the shape of the graph's values; a block is a box of them. Tiles are numbered rows first, then
-columns, then the inner dimension, as in `products.py`: neighbours on one bus want the same block of B.
+columns, then the inner dimension: neighbours on one bus want the same block of B.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from mimdsim.compiler.product_plan import ProductPlan
-from mimdsim.program import TileMapping
+from mimdsim.program import Codelet, TileMapping, VertexTable
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP
 
 
@@ -117,6 +117,24 @@ class ProductPlace:
             "part": inner,
         }
         return self.tile(row, inner, column), bounds
+
+    def tables(
+        self, multiply: Codelet, add: Codelet, operands: dict[str, str], layer: str = ""
+    ) -> list[tuple[str, VertexTable]]:
+        """(name, vertices) of the supersteps one after the other: the partial products of every step and, where there
+        are several `parts`, their sums. operands: the variables "left", "right", "partial" and "total"."""
+        supersteps = []
+        for step in range(self.plan.steps):
+            tiles, columns = self.vertices(step)
+            used = {name: operands[name] for name in ("left", "right", "partial")}
+            table = VertexTable(codelet=multiply, layer=layer, tiles=tiles, operands=used, columns=columns)
+            supersteps.append(("multiply", table))
+        if self.parts > 1:
+            used = {name: operands[name] for name in ("partial", "total")}
+            ends = self.result
+            table = VertexTable(codelet=add, layer=layer, tiles=ends.tiles, operands=used, columns=ends.columns)
+            supersteps.append(("sum", table))
+        return supersteps
 
     @cached_property
     def left(self) -> Blocks:

@@ -80,13 +80,10 @@ def matmul(k: Builder, a: Variable, b: Variable, out: Variable) -> PlannedProduc
     partial = total if direct else _like(k, out, place.partials, place.parts)
     dtype, plan = format_of(a), place.plan
     multiply, add = _codelets(dtype, direct, plan.units, plan.channels, unit.coefficient_load_bytes_per_cycle)
-    for step in range(plan.steps):
-        tiles, columns = place.vertices(step)
-        operands = {"left": left, "right": right, "partial": partial}
-        k.place(f"multiply {out.name}", multiply, tiles, operands, columns)
-    if not direct:
-        ends = place.result
-        k.place(f"sum {out.name}", add, ends.tiles, {"partial": partial, "total": total}, ends.columns)
+    operands = {"left": left.name, "right": right.name, "partial": partial.name, "total": total.name}
+    for name, table in place.tables(multiply, add, operands):
+        used = {field: k.variables[variable] for field, variable in table.operands.items()}
+        k.place(f"{name} {out.name}", table.codelet, table.tiles, used, table.columns)
     if total is not out:
         _move(k, f"arrange {out.name}", total, out, parts_of(out), transposed=place.result.fastest == 0)
     return found

@@ -9,7 +9,6 @@ from mimdsim.run.walk import (
     compile_workload,
     config_digest,
     open_data,
-    options_of,
     simulate,
     train_workload,
 )
@@ -23,7 +22,6 @@ __all__ = [
     "half_warning",
     "memory_profile",
     "open_data",
-    "options_of",
     "retime",
     "simulate",
     "time_on_gpus",

@@ -10,7 +10,7 @@ from typing import Any
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.version import __version__
-from mimdsim.compiler import Compiled, MappingOptions, compile_graph
+from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.functional import (
     Checkpoints,
     Evaluation,
@@ -52,18 +52,13 @@ def silent(_what: str, _done: int, _total: int) -> None:
     """Progress for nobody."""
 
 
-def options_of(workload: Workload) -> MappingOptions:
-    """The workload's mapping choices in the compiler's own record."""
-    return MappingOptions(**workload.mapping.model_dump())
-
-
 def compile_workload(
     workload: Workload, machine: MimdMachine, *, dump: Path | None = None, must_fit: bool = True
 ) -> Compiled:
     """The compiled training step of `workload` on `machine`."""
     network = network_of(workload)
     graph = training_graph(network)
-    return compile_graph(graph, network, machine, options_of(workload), dump=dump, must_fit=must_fit)
+    return compile_graph(graph, network, machine, workload.mapping, dump=dump, must_fit=must_fit)
 
 
 def simulate(

@@ -1,12 +1,14 @@
 """Floor 3: the network to train and the data to train it on."""
 
-from mimdsim.workload.dataset import SpikeDataset, input_shape, open_dataset
 from mimdsim.workload.describe import Workload, find_workload, list_workloads, load_workload
 from mimdsim.workload.filled import filled_activity
 from mimdsim.workload.interchange.start import given_weights
+from mimdsim.workload.mapping import MappingOptions
 from mimdsim.workload.network import capacities_of, network_of
+from mimdsim.workload.sources.dataset import SpikeDataset, input_shape, open_dataset
 
 __all__ = [
+    "MappingOptions",
     "SpikeDataset",
     "Workload",
     "capacities_of",

@@ -4,147 +4,27 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, model_validator
 
 from mimdsim.base.errors import DescriptionError, MappingError, shortened
-from mimdsim.base.names import Name, PathText, possible_path
+from mimdsim.base.names import Name, possible_path
 from mimdsim.base.places import find_description, names_of
 from mimdsim.base.schema import Section, build, read_toml
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import list_machines
+from mimdsim.workload.mapping import MappingOptions
 from mimdsim.workload.neuron import OF_LIF_ONLY, neurons_of
 from mimdsim.workload.recipe import TrainingRecipe
+from mimdsim.workload.sections import FILE_SOURCES, IMAGE_SOURCES, MAX_NEURONS, Data, Network
+from mimdsim.workload.sources.other_source import change_source
 
-MAX_NEURONS = 1 << 24
-MAX_LAYERS = 256
-MAX_SAMPLES = 1 << 31
 MOST_SHORT_IDS = (1 << 16) - 1
-IMAGE_SOURCES = ("digits", "mnist5k")
 DECIDED_BY_MODEL = (
     *("decay", "current_gain", "threshold", "recurrence", "delay", "bias"),
     *("neuron", "neuron_parameters", "reset", "reset_by"),
 )
-FILE_SOURCES = ("nmnist", "shd", "ssc", "dvs_gesture", "events", "braille")
-
-
-class Data(Section):
-    """Where samples come from and how they become spikes per timestep.
-
-    `bin_seconds` is the width of one timestep for recordings; `input_capacity` the most input ids a timestep keeps
-    (surplus ids are sub-sampled at random). `path` is a user's folder or file; `train_samples` and `test_samples`
-    bound what is read (0 = all there is). Recordings are freed of noise, then cropped, reduced and binned. Training
-    samples, never test or validation samples, are moved by up to `shift_pixels` to each side, anew in every epoch.
-    `encoding` 'image': digits as grey values from 0 to 1, the same in every timestep, for dense spikes.
-    """
-
-    source: Literal[
-        "digits", "mnist5k", "nmnist", "shd", "ssc", "dvs_gesture", "events", "braille", "randman", "random"
-    ]
-    path: PathText = ""
-    encoding: Literal["events", "image"] = "events"
-    timesteps: int = Field(gt=0, le=100_000)
-    bin_seconds: float = Field(default=1e-3, gt=0)
-    input_capacity: int = Field(gt=0, le=MAX_NEURONS)
-    train_samples: int = Field(default=0, ge=0, le=MAX_SAMPLES)
-    test_samples: int = Field(default=0, ge=0, le=MAX_SAMPLES)
-    denoise_seconds: float = Field(
-        default=0.0, ge=0, le=1e6
-    )  # how old a neighbour's event may be (0 = keep all events)
-    crop: int = Field(default=0, ge=0, le=4096)  # width and height of the middle that is kept (0 = all)
-    grid: int = Field(default=0, ge=0, le=4096)  # width and height events are reduced to (0 = as recorded)
-    shift_pixels: int = Field(default=0, ge=0, le=4095)  # of the pixels that are listed (0 = trained on as recorded)
-    sensor: tuple[int, ...] = ()  # events: width, height, polarities
-    levels: int = Field(default=0, ge=0, le=255)  # braille: pressures at which a taxel spikes
-    classes: int = Field(default=0, ge=0, le=65_536)  # events, randman, random
-    inputs: int = Field(default=0, ge=0, le=MAX_NEURONS)  # events (units without a place), randman, random
-    manifold_dimensions: int = Field(default=1, gt=0, le=8)  # randman
-    smoothness: float = Field(default=2.0, gt=0)  # randman
-    activity: float = Field(default=0.005, ge=0, le=1)  # random: chance of an input spike per neuron and timestep
-
-
-class Network(Section):
-    """Layers of spiking neurons; the output layer has one neuron per class.
-
-    `neuron` is "lif" (as published: decay, current_gain, threshold) or a model of docs/neurons.md with its
-    `neuron_parameters`, each a number or one per neuron. `reset`, `reset_gradient`: the neuron's own where not given
-    (lif "zero", "pass"; models their framework's, "mask"). Second thresholds count from the resting potential.
-
-    `capacity` lists the spike capacity of every hidden layer and of the output layer (beyond a layer's neurons: all of
-    them); alternatively `activity` is the
-    share of a layer's neurons that fits, turned into 2*floor(activity*neurons/2), at least 2 (authors' rule). Dense
-    spikes list nothing and need neither.
-    `recurrence`: trained synapses of every hidden layer onto itself, one timestep later. `delay`: timesteps from layer
-    to layer. `bias`: a trained current per neuron, output layer included.
-    `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and first weights are its;
-    second thresholds are then shares of a layer's threshold.
-    """
-
-    hidden: tuple[int, ...] = Field(max_length=MAX_LAYERS)
-    imported: PathText = ""
-    capacity: tuple[int, ...] = ()
-    activity: float = Field(default=0.0, ge=0, le=1)
-    output_capacity: int = Field(default=0, ge=0)  # 0: by the same rule as hidden layers
-    spikes: Literal["sparse", "dense"] = "sparse"
-    decay: float = Field(default=0.95, gt=0, lt=1)
-    current_gain: float = Field(default=10.0, gt=0)
-    threshold: float = 1.0
-    second_threshold: float = 0.9
-    output_second_threshold: float = -100.0
-    surrogate: str = "superspike"
-    surrogate_slope: float = Field(default=10.0, gt=0)
-    neuron: str = "lif"
-    neuron_parameters: dict[str, float | tuple[float, ...]] = Field(default_factory=dict, max_length=64)
-    reset: Literal["", "zero", "subtract", "none"] = ""
-    reset_by: Literal["state", "emission"] = "state"
-    reset_gradient: Literal["", "pass", "mask", "full"] = ""
-    truncation: Literal["lowest", "random"] = "lowest"  # whom a full list keeps: lowest ids, or from a random start
-    recurrence: Literal["none", "one_to_one", "all_to_all"] = "none"
-    delay: Literal[0, 1] = 1
-    bias: bool = False
-    output: Literal["spikes", "membrane"] = "spikes"  # of the last layer; membrane: it neither spikes nor is reset
-    neurons_per_class: int = Field(default=1, gt=0, le=65_536)  # of the last layer, whose outputs are added up
-
-
-class Mapping(Section):
-    """Placement and number formats on a tiled machine; defaults are those of the published system (github.com/
-    jrfinkbeiner/graphcore_snn, commit 0d81a25).
-
-    `id_bytes`: ids and counts of spikes as int32 or uint16 (at most 65,535 neurons). `value_bytes` 2: weights, states,
-    gradients and moments are halves, rounded whenever a vertex writes them; `moment_bytes` 4 keeps moments in float32
-    (0: as other values). `spike_exchange`: what the next layer receives, ids and counts or a row of a byte per neuron.
-    `selection_tiles`: spread over the chip, or the last tiles, one per sample and layer, as in the authors' older
-    operation. `reduce_rule`: tiles that add up input gradients by work, or the same number for every layer.
-    `dense_neurons`: with dense spikes linear neurons run as calls of the element-wise library, one per operation, or
-    fused in a vertex written by hand. `stash`: what of the forward pass is kept for the backward
-    pass, "everything", "carry" or "every:K" (docs/stash.md).
-    """
-
-    neurons_per_tile: int = Field(default=0, ge=0)  # 0: the smallest multiple of the unit that fits
-    neurons_unit: int = Field(default=2, gt=0)
-    reserved_tiles: int = Field(default=1, ge=0)  # tile 0 keeps loop counters
-    weight_gradient_replicas: int = Field(default=6, gt=0, le=64)
-    states_per_worker: int = Field(default=64, gt=0)
-    reduce_exponent: float = Field(default=0.8, gt=0, le=2)
-    state_gradient: Literal["tilewise", "per_batch"] = "tilewise"
-    id_bytes: Literal[4, 2] = 4
-    value_bytes: Literal[4, 2] = 4
-    moment_bytes: Literal[0, 4] = 0
-    spike_exchange: Literal["ids", "dense"] = "ids"
-    selection_tiles: Literal["published", "last"] = "published"
-    dense_neurons: Literal["calls", "fused"] = "calls"
-    reduce_rule: Literal["work", "even"] = "work"
-    stash: str = "everything"
-
-    @model_validator(mode="after")
-    def _whole_vectors(self) -> Mapping:
-        if self.value_bytes == 2 and self.neurons_per_tile % 4:
-            raise ValueError(
-                f"mapping.neurons_per_tile: {self.neurons_per_tile} must be a multiple of 4 with value_bytes = 2, as "
-                "vertices work on four halves at a time; 0 lets the compiler choose"
-            )
-        return self
 
 
 class Workload(Section):
@@ -156,7 +36,7 @@ class Workload(Section):
     data: Data
     network: Network
     training: TrainingRecipe
-    mapping: Mapping = Mapping()
+    mapping: MappingOptions = MappingOptions()
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> Workload:
@@ -244,8 +124,6 @@ def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
     Another neuron by `changes` leaves out the constants that the description has for the published one; another data
     source what only the former one reads.
     """
-    from mimdsim.workload.other_source import change_source  # knows the sources, which know this description
-
     path = find_workload(name)
     table, text = read_toml(path)
     table.setdefault("name", path.stem)

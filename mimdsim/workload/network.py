@@ -8,11 +8,11 @@ from dataclasses import replace
 from mimdsim.graph import Adam, Layer, Sgd, SpikingNetwork
 from mimdsim.graph.losses import Loss
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
-from mimdsim.workload.dataset import input_shape
 from mimdsim.workload.describe import Workload, capacity_by_activity
 from mimdsim.workload.interchange.start import imported_layers
 from mimdsim.workload.neuron import neurons_of
 from mimdsim.workload.recipe import TrainingRecipe
+from mimdsim.workload.sources.dataset import input_shape
 
 
 def network_of(workload: Workload) -> SpikingNetwork:

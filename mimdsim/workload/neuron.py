@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mimdsim.base.errors import MappingError
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.neuron_models import MODELS, model_of, neuron_of
 from mimdsim.graph.neurons import Lif
 from mimdsim.graph.surrogates import known_surrogate
-
-if TYPE_CHECKING:
-    from mimdsim.workload.describe import Network
+from mimdsim.workload.sections import Network
 
 OF_LIF_ONLY = ("decay", "current_gain", "threshold")
 

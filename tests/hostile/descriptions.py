@@ -18,7 +18,7 @@ from hostile.running import Format
 from hostile.trees import as_json, changed_lines, changed_tree, pick
 from mimdsim.base.schema import Section
 from mimdsim.base.units import UNITS
-from mimdsim.check.references import check_files
+from mimdsim.check.published.references import check_files
 from mimdsim.machine import find_machine, load_machine
 from mimdsim.profile import load_profile, save_profile
 from mimdsim.run import simulate

@@ -1,0 +1,1 @@
+"""Predictions beside published figures: what `check --references` computes, and the page made of it."""

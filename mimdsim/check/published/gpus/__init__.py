@@ -1,0 +1,1 @@
+"""Measured products and networks of GPUs: devices and formats by their labels, programs of frameworks, predictions."""

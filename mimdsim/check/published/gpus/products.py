@@ -1,0 +1,63 @@
+"""What the model says of a measured matrix product: one row of a table of measurements in, one prediction out."""
+
+from __future__ import annotations
+
+import re
+
+from mimdsim.base.errors import MimdsimError
+from mimdsim.check.published.gpus.devices import KNOWN, KNOWN_FORMATS, described, find_device, find_precision
+from mimdsim.gpu.gemm import gemm_seconds
+
+# An event pair around one eager linear layer holds more of the host than the rows say: bias, autograd and the choice of
+# a kernel come on top of the 26 to 32 us that the same boxes need for torch.add (NeuSight). Kind: derived, calibrated
+# on gemm_measurements.csv (V100 and A100 agree within 10 us).
+EAGER_LINEAR_SECONDS = 20e-6
+
+
+def predict_gemm_row(row: dict[str, str]) -> tuple[float | None, str]:
+    """Predicted seconds of a row with the columns gpu, dtype, batch, M, N, K and includes_host_overhead_us.
+
+    The host overhead that the row says its time contains is added. A kernel named '..._tn' or 'TN' reads a weight that
+    lies with k innermost. The text names the model and what it leaves open; when the row cannot be computed the seconds
+    are None and the text says why.
+    """
+    missing = [name for name in ("gpu", "dtype", "M", "N", "K") if not row.get(name)]
+    if missing:
+        return None, f"row has no {', '.join(missing)}"
+    if row["gpu"].startswith("IPU"):
+        return None, f"{row['gpu']} is a tiled machine; the GPU model does not describe it"
+    device = find_device(row["gpu"])
+    if device is None:
+        return None, f"no description of device '{row['gpu']}'; known: {', '.join(KNOWN)}"
+    precision = find_precision(row["dtype"])
+    if precision is None:
+        return None, f"no model for dtype '{row['dtype']}'; known: {KNOWN_FORMATS}"
+    overhead = row.get("includes_host_overhead_us", "")
+    overhead_us = _overhead_us(overhead)
+    if overhead_us is None:
+        return None, f"host overhead '{overhead}' is not a number of microseconds"
+    if "eager" in overhead:
+        overhead_us += EAGER_LINEAR_SECONDS * 1e6
+    try:
+        m, n, k, batch = (int(row.get(name) or 1) for name in ("M", "N", "K", "batch"))
+    except ValueError:
+        return None, f"M={row['M']} N={row['N']} K={row['K']} batch={row.get('batch')}: must be whole numbers"
+    if min(m, n, k, batch) < 1:
+        return None, f"M={m} N={n} K={k} batch={batch}: must be at least 1"
+    machine, remark = device
+    try:
+        gpu = described(machine)
+    except MimdsimError as problem:
+        return None, str(problem)
+    transposed = re.search(r"(^|_)tn\b", row.get("kernel", ""), re.IGNORECASE) is not None
+    estimate = gemm_seconds(gpu, m, n, k, batch=batch, precision=precision, transposed_weight=transposed)
+    reason = f"{machine}, {estimate.bound} bound, with {overhead_us:g} us of host overhead"
+    return estimate.seconds + overhead_us * 1e-6, f"{reason}; {remark}" if remark else reason
+
+
+def _overhead_us(text: str) -> float | None:
+    """The number at the head of '~20 (event pair around eager op)'; 0 for an empty cell."""
+    if not text.strip():
+        return 0.0
+    match = re.match(r"\s*~?\s*(\d+(?:\.\d+)?)", text)
+    return float(match.group(1)) if match else None

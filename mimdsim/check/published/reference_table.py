@@ -1,0 +1,112 @@
+"""Rows of published figures as lines for a console of 160 columns, and what they come to, kind by kind."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from mimdsim.check.published.references import Row
+from mimdsim.report.wording import plain
+
+COLUMNS = 160
+NAME_COLUMNS = 66
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """Rows of one kind: how many are compared and within tolerance, and their relative errors (None: none is)."""
+
+    kind: str
+    rows: int
+    computed: int
+    compared: int
+    within: int
+    mean_error: float | None
+    median_error: float | None
+    worst: Row | None
+
+
+def summarised(rows: list[Row], kind: str = "") -> Summary:
+    """What `rows` come to together."""
+    compared = [(abs(row.ratio - 1), row) for row in rows if row.ratio is not None]
+    errors = [error for error, _ in compared]
+    return Summary(
+        kind=kind,
+        rows=len(rows),
+        computed=sum(row.predicted is not None for row in rows),
+        compared=len(compared),
+        within=sum(row.within is True for row in rows),
+        mean_error=fmean(errors) if errors else None,
+        median_error=median(errors) if errors else None,
+        worst=max(compared, key=lambda pair: pair[0])[1] if compared else None,
+    )
+
+
+def kinds_of(rows: list[Row]) -> list[tuple[str, list[Row]]]:
+    """The rows of every kind, in the order of the file."""
+    return [(kind, [row for row in rows if row.kind == kind]) for kind in dict.fromkeys(row.kind for row in rows)]
+
+
+def files_of(rows: list[Row]) -> list[tuple[str, list[Row]]]:
+    """The rows of every file, in the order given."""
+    return [(file, [row for row in rows if row.file == file]) for file in dict.fromkeys(row.file for row in rows)]
+
+
+def table(rows: list[Row]) -> list[str]:
+    """Aligned lines per file, none longer than COLUMNS; below them its sources, notes, and what it comes to."""
+    lines: list[str] = []
+    for file, chosen in files_of(rows):
+        for line in _lines_of(file, chosen):
+            lines += textwrap.wrap(line, COLUMNS, subsequent_indent=" " * 8, break_on_hyphens=False)
+        lines.append("")
+    return lines
+
+
+def _lines_of(file: str, rows: list[Row]) -> Iterator[str]:
+    sources = list(dict.fromkeys(plain(row.source) for row in rows))
+    width = min(max(len(plain(row.name)) for row in rows), NAME_COLUMNS)
+    yield plain(file)
+    heads = f"{'predicted':>10} {'published':>10} {'ratio':>6} {'tol.':>5}"
+    yield f"  {'name':<{width}} {heads}      [interval] unit, source"
+    for row in rows:
+        mark = f" ({sources.index(plain(row.source)) + 1})" if len(sources) > 1 and row.predicted is not None else ""
+        yield _line_of(row, width) + mark
+    for number, source in enumerate(sources, start=1):
+        yield f"  source{f' ({number})' if len(sources) > 1 else ''}: {source}"
+    for note in dict.fromkeys(row.note for row in rows if row.note and row.ratio is not None):
+        yield f"  note: {plain(note)}"
+    kinds = kinds_of(rows)
+    for kind, of_kind in kinds:
+        if len(kinds) > 1 and any(row.ratio is not None for row in of_kind):
+            yield f"  {plain(kind)}: {verdict(summarised(of_kind))}"
+    yield f"  {verdict(summarised(rows))}; {sum(row.predicted is None for row in rows)} not computed"
+
+
+def _line_of(row: Row, width: int) -> str:
+    name = plain(row.name)
+    name = name if len(name) <= width else name[: width - 3] + "..."
+    published = "-" if row.published is None else f"{row.published:.6g}"
+    if row.predicted is None:
+        return f"  {name:<{width}} {'-':>10} {published:>10} {'-':>6} {'-':>5}  not computed: {plain(row.note)}"
+    ratio = "-" if row.ratio is None else f"{row.ratio:.3f}"
+    tolerance = "-" if row.ratio is None else f"{row.tolerance:.0%}"
+    out = "OUT" if row.within is False else ""
+    interval = "" if row.low is None or row.low == row.high else f"[{row.low:.4g}, {row.high:.4g}] "
+    noise = "" if row.noise is None else f", runs \u00b1{row.noise:.2g}"
+    second = "" if row.second_ratio is None else f", {row.second_name} {row.second:.4g}: {row.second_ratio:.3f}"
+    note = f"; {plain(row.note)}" if row.published is None else ""
+    numbers = f"{row.predicted:>10.6g} {published:>10} {ratio:>6} {tolerance:>5} {out:<3}"
+    return f"  {name:<{width}} {numbers}  {interval}{plain(row.unit)}{noise}{second}{note}"
+
+
+def verdict(summary: Summary) -> str:
+    """'16 of 18 within tolerance, mean error 7.1%, median 5.6%, worst 1.216: NAME'."""
+    if summary.worst is None:
+        return "no row is compared"
+    return (
+        f"{summary.within} of {summary.compared} within tolerance, mean error {summary.mean_error:.1%}, "
+        f"median {summary.median_error:.1%}"
+        + (f", worst {summary.worst.ratio:.3f}: {plain(summary.worst.name)}" if summary.worst.ratio != 1 else "")
+    )

@@ -1,0 +1,300 @@
+"""Predictions beside published figures: one row each, with ratio, tolerance, interval and source.
+
+A file is known by its columns. Nothing is fitted to any row; rows that cannot be computed say why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import math
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mimdsim.base.errors import DataFileError, MimdsimError, shortened, suggest
+from mimdsim.base.files import dump_json, parse_json, read_bounded_text
+from mimdsim.base.places import files_of, looked_in, own_folder
+from mimdsim.check.published.gpus.networks import predict_snn_row
+from mimdsim.check.published.gpus.products import predict_gemm_row
+from mimdsim.check.published.products.rows import NEEDED, predict_tiled_gemm_row, predict_tiled_product
+from mimdsim.check.published.sparse.rows import COLUMNS as SPARSE_COLUMNS
+from mimdsim.check.published.sparse.rows import sparse_product_rows
+from mimdsim.check.published.stencil.rows import stencil_rows
+from mimdsim.check.published.training_runs import golden_rows, training_step_rows
+from mimdsim.check.published.vendor.registry import vendor_cycles
+
+MAX_REFERENCE_BYTES = 32 << 20
+MAX_COLUMNS = 200
+TABLES = (".csv", ".json")
+Progress = Callable[[str, int, int], None]
+Given = dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One published figure. predicted None: cannot be computed, `note` says why. tolerance: relative.
+
+    published None: nothing was published beside which the prediction could stand, `note` says what it is for.
+    kind: which rows of a file are summed up together. noise: standard error of `published` in `unit`, where several
+    runs tell it. second: the same figure as published by another clock, named second_name; never decides `within`.
+    """
+
+    file: str
+    name: str
+    unit: str
+    predicted: float | None
+    published: float | None
+    tolerance: float
+    low: float | None
+    high: float | None
+    source: str
+    note: str = ""
+    kind: str = ""
+    noise: float | None = None
+    second: float | None = None
+    second_name: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        if self.predicted is None or not self.published:
+            return None
+        return self.predicted / self.published
+
+    @property
+    def second_ratio(self) -> float | None:
+        if self.predicted is None or not self.second:
+            return None
+        return self.predicted / self.second
+
+    @property
+    def within(self) -> bool | None:
+        """Whether the prediction is within the tolerance; None when there is none."""
+        return None if self.ratio is None else abs(self.ratio - 1) <= self.tolerance
+
+
+def default_files() -> tuple[Path, ...]:
+    """The tables that come with the package, or in their place those of the same name of the user."""
+    own = (path.name for path in own_folder("references").iterdir() if path.suffix in TABLES)
+    found = files_of("references", "")
+    return tuple(found[name] for name in sorted(own))
+
+
+def find_table(name: str) -> Path:
+    """A table given by path, or by the name of its file where it lies in a folder of references (`base/places.py`).
+
+    Raises DataFileError that names all places where it was looked for.
+    """
+    if "/" in name or os.path.exists(name):
+        return Path(name)
+    known = files_of("references", "")
+    if name not in known:
+        tables = (file for file in known if file.endswith(TABLES))
+        raise DataFileError(name, f"no such file here nor in {looked_in('references')}{suggest(name, tables)}")
+    return known[name]
+
+
+def check_files(files: tuple[Path, ...], data: Path | None, progress: Progress) -> list[Row]:
+    """Rows of all files; raises DataFileError for a file that is missing, too large or of unknown columns."""
+    rows: list[Row] = []
+    for path in files:
+        rows += _check_file(path, data, progress)
+    return rows
+
+
+def _check_file(path: Path, data: Path | None, progress: Progress) -> list[Row]:
+    try:
+        text = read_bounded_text(path, MAX_REFERENCE_BYTES)
+    except FileNotFoundError:
+        raise DataFileError(path, "no such file; --references takes tables as in references/README.md") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise DataFileError(path, f"cannot be read as text: {problem}") from None
+    except ValueError:
+        raise DataFileError(path, f"is over {MAX_REFERENCE_BYTES} bytes, not a table of figures") from None
+    if path.suffix == ".json":
+        try:
+            cases = parse_json(text)
+        except (ValueError, RecursionError) as problem:
+            raise DataFileError(path, f"is not JSON: {shortened(str(problem), 300)}") from None
+        return [Row(file=path.name, **row) for row in golden_rows(path, cases)]
+    columns, given = _table(path, text)
+    for needed, predict in FORMATS:
+        if needed <= columns:
+            if not given:
+                raise DataFileError(path, "has a header and no row below it; nothing could be held against anything")
+            return predict(path, given, data, progress)
+    known = "; ".join(", ".join(sorted(needed)) for needed, _ in FORMATS)
+    raise DataFileError(
+        path, f"has the columns {shortened(str(sorted(columns)), 300)}; known tables have at least: {known}"
+    )
+
+
+def _table(path: Path, text: str) -> tuple[set[str], list[Given]]:
+    """(columns, rows) of a CSV file; raises DataFileError for rows that are longer or shorter than the header."""
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    given: list[Given] = []
+    try:
+        names = list(reader.fieldnames or ())
+        given.extend(reader)
+    except csv.Error as problem:
+        raise DataFileError(path, f"is no CSV table near line {reader.line_num}: {problem}") from None
+    twice = sorted({name for name in names if names.count(name) > 1}) if len(names) <= MAX_COLUMNS else []
+    if twice or len(names) > MAX_COLUMNS:
+        what = (
+            f"the column '{shortened(twice[0])}' twice"
+            if twice
+            else f"{len(names):,} columns; {MAX_COLUMNS} are the most"
+        )
+        raise DataFileError(path, f"has {what}")
+    for number, row in enumerate(given, start=2):
+        if None in row or None in row.values():
+            raise DataFileError(path, f"line {number} has not the {len(names)} columns of the header")
+    return set(names), given
+
+
+def _number(path: Path, line: int, row: Given, column: str) -> float:
+    with contextlib.suppress(ValueError):
+        if math.isfinite(number := float(row[column])):
+            return number
+    raise DataFileError(path, f"line {line}, column '{column}': '{shortened(row[column])}' is not a number")
+
+
+def _vendor_rows(path: Path, given: list[Given], _data: Path | None, _progress: Progress) -> list[Row]:
+    rows = []
+    for line, row in enumerate(given, start=2):
+        cycles: float | None = None
+        note = "no formula for this codelet"
+        try:
+            parameters = dict(part.split("=", 1) for part in row["params"].split(";") if part)
+            found = vendor_cycles(row["codelet"], row["dtype"], parameters)
+            cycles = None if found is None else float(found)
+        except MimdsimError as refusal:
+            note = str(refusal)
+        except ValueError:
+            note = f"params '{row['params']}' are not key=value;..."
+        except ArithmeticError as failure:  # a count of units or bytes that is 0
+            note = f"the formula has no result for params '{row['params']}' ({failure})"
+        rows.append(
+            Row(
+                file=path.name,
+                name=f"{row['codelet']} {row['dtype']} {row['params']}",
+                unit=f"{row['scope']} cycles",
+                predicted=cycles,
+                published=_number(path, line, row, "cycles"),
+                tolerance=0.01,
+                low=cycles,
+                high=cycles,
+                source=row.get("vendor_source", ""),
+                note="" if cycles is not None else note,
+                kind=f"{row['scope']} cycles",
+            )
+        )
+    return rows
+
+
+def _gemm_rows(path: Path, given: list[Given], _data: Path | None, _progress: Progress) -> list[Row]:
+    rows = []
+    for line, row in enumerate(given, start=2):
+        published = _number(path, line, row, "time_us")
+        seconds, note = (predict_tiled_gemm_row if row["gpu"].startswith("IPU") else predict_gemm_row)(row)
+        microseconds = None if seconds is None else 1e6 * seconds
+        shape = f"{row['M']}x{row['N']}x{row['K']}" + (f" batch {row['batch']}" if row["batch"] != "1" else "")
+        rows.append(
+            Row(
+                file=path.name,
+                name=f"{row['gpu']} {row['dtype']} {shape}",
+                unit="us",
+                predicted=microseconds,
+                published=published,
+                tolerance=0.30,
+                low=None if microseconds is None else 0.8 * microseconds,
+                high=None if microseconds is None else 1.2 * microseconds,
+                source=row["source"],
+                note="" if microseconds is not None else note,
+                kind=f"{row['gpu']} {row['dtype']}",
+            )
+        )
+    return rows
+
+
+def _tiled_product_rows(path: Path, given: list[Given], _data: Path | None, _progress: Progress) -> list[Row]:
+    rows = []
+    for line, row in enumerate(given, start=2):
+        predicted, low, high, note = predict_tiled_product(row)
+        rows.append(
+            Row(
+                file=path.name,
+                name=f"{row['operation']} {row['machine']} {row['dtype']} {row['m']}x{row['k']}x{row['n']} "
+                f"{row['variant']} {row['metric']}",
+                unit=row["unit"],
+                predicted=predicted,
+                published=_number(path, line, row, "value"),
+                tolerance=_number(path, line, row, "tolerance") if row.get("tolerance") else 0.15,
+                low=None if predicted is None else low,
+                high=None if predicted is None else high,
+                source=row.get("source", ""),
+                note=note,
+                kind=f"{row['operation']} {row['metric']}",
+            )
+        )
+    return rows
+
+
+def _gpu_snn_rows(path: Path, given: list[Given], _data: Path | None, _progress: Progress) -> list[Row]:
+    rows = []
+    for line, row in enumerate(given, start=2):
+        told = predict_snn_row(row)
+        seconds, (low, high) = told.seconds, told.spread
+        rows.append(
+            Row(
+                file=path.name,
+                unit="s",
+                name=f"{row['gpu']} {row['framework']} {row['metric']} N={row['neurons_or_layers']}"
+                + "".join(
+                    f" {mark}={row[name]}" for mark, name in (("B", "batch_B"), ("T", "steps_T")) if row.get(name)
+                ),
+                predicted=seconds,
+                published=_number(path, line, row, "value_s"),
+                tolerance=told.tolerance,
+                low=None if seconds is None else low * seconds,
+                high=None if seconds is None else high * seconds,
+                source=row["source"],
+                note="" if seconds is not None else told.note,
+                kind=f"{row['framework']} {row['metric']}",
+            )
+        )
+    return rows
+
+
+def _training_rows(path: Path, given: list[Given], data: Path | None, progress: Progress) -> list[Row]:
+    return [Row(file=path.name, **row) for row in training_step_rows(path, given, data, progress)]
+
+
+def _stencil_rows(path: Path, given: list[Given], _data: Path | None, _progress: Progress) -> list[Row]:
+    return [Row(file=path.name, **row) for row in stencil_rows(path, given)]
+
+
+def _sparse_rows(path: Path, given: list[Given], _data: Path | None, progress: Progress) -> list[Row]:
+    return [Row(file=path.name, **row) for row in sparse_product_rows(path, given, progress)]
+
+
+FORMATS: tuple[tuple[set[str], Callable[[Path, list[Given], Path | None, Progress], list[Row]]], ...] = (
+    ({"codelet", "scope", "dtype", "params", "cycles"}, _vendor_rows),
+    ({"gpu", "dtype", "batch", "M", "N", "K", "time_us", "source"}, _gemm_rows),
+    (NEEDED, _tiled_product_rows),
+    ({"gpu", "framework", "metric", "neurons_or_layers", "value_s", "source"}, _gpu_snn_rows),
+    ({"hidden", "dense", "sparse", "batch", "T", "second_threshold", "ms_total"}, _training_rows),
+    ({"chips", "type", "phase", "cycles", "tolerance", "source"}, _stencil_rows),
+    (SPARSE_COLUMNS, _sparse_rows),
+)
+
+
+def rows_as_json(rows: list[Row]) -> str:
+    """All rows with ratios and verdict."""
+    listed: list[dict[str, Any]] = [
+        {**asdict(row), "ratio": row.ratio, "second_ratio": row.second_ratio, "within": row.within} for row in rows
+    ]
+    return dump_json(listed)

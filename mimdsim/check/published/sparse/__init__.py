@@ -1,0 +1,1 @@
+"""Sparse times dense products planned as the vendor's library plans them, and their published rates."""

@@ -1,0 +1,237 @@
+"""Arrays of NPZ files: zip archives of NPY arrays as numpy.savez and numpy.savez_compressed write them.
+
+Arrays are read piece by piece from the archive, never through numpy.load: nothing is unpickled, and a member that would
+unpack to more than its header says is refused before it is read. Format: numpy, "NPY format", versions 1.0 to 3.0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from mimdsim.base.errors import DataFileError
+
+MAX_HEADER_BYTES = 10_000  # numpy's own limit for headers of files that are not trusted
+MAX_DIMENSIONS = 8
+READ_BYTES = 1 << 20  # read and unpacked at once; also the most a zip directory may take, of some 60 bytes a member
+_MAGIC = b"\x93NUMPY"
+_HEADER = re.compile(
+    r"\{'descr': (?P<descr>.+), 'fortran_order': (?P<fortran>True|False), 'shape': \((?P<shape>[0-9, ]*)\),? ?\} *\n"
+)
+_PLAIN_DTYPE = re.compile(r"'(?:[<>|=]?[iu][1248]|[<>=]?f[248]|\|?b1)'")
+_SHAPE = re.compile(rf"(?:[0-9]{{1,20}}(?:, ?[0-9]{{1,20}}){{0,{MAX_DIMENSIONS - 1}}},?)?")
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    RuntimeError,  # also NotImplementedError, for what zipfile does not know
+    ValueError,
+    OverflowError,
+    struct.error,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """An array in an archive, as its header has it: plain numbers. by_column: the first index runs fastest."""
+
+    path: Path
+    info: zipfile.ZipInfo
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    by_column: bool
+    header_bytes: int
+
+    @property
+    def name(self) -> str:
+        return self.info.filename.removesuffix(".npy")
+
+    @property
+    def entries(self) -> int:
+        return math.prod(self.shape)
+
+    def refused(self, reason: str) -> DataFileError:
+        """The error that says so of this array."""
+        return _refused(self.path, self.info, reason)
+
+    def check_size(self) -> None:
+        """Raise DataFileError where the archive has more or fewer bytes than the shape needs."""
+        wanted, there = self.entries * self.dtype.itemsize, self.info.file_size - self.header_bytes
+        if wanted != there:
+            raise self.refused(f"needs {wanted} bytes for its {self.entries} entries, the archive has {there}")
+
+
+class NpzFile:
+    """An opened NPZ file. Raises DataFileError for what is damaged or no NPZ file, here and in every method."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        try:
+            self._file = path.open("rb")
+        except OSError as problem:
+            raise DataFileError(path, f"cannot be read: {problem.strerror}") from None
+        try:
+            with _refusing(path, "is not an NPZ file, or damaged"):
+                self._archive = zipfile.ZipFile(_Bounded(self._file))
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> NpzFile:
+        return self
+
+    def __exit__(self, *about: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    @property
+    def infos(self) -> list[zipfile.ZipInfo]:
+        """What the directory has; names of arrays end in .npy."""
+        return self._archive.infolist()
+
+    def member(self, info: zipfile.ZipInfo) -> Member:
+        """What the header of an array says; its size is not checked yet."""
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            reason = f"is packed by method {info.compress_type}; write it with numpy.savez_compressed"
+            raise _refused(self.path, info, reason)
+        if info.flag_bits & 1:
+            raise _refused(self.path, info, "is encrypted")
+        with _refusing(self.path, f"{_shown(info)} is damaged", info.header_offset), self._archive.open(info) as file:
+            text, header_bytes = _header(self.path, info, file)
+        found = _HEADER.fullmatch(text)
+        if not found:
+            raise _refused(self.path, info, f"has a header that numpy does not write: {text[:80]!r}")
+        if not _PLAIN_DTYPE.fullmatch(found["descr"]):
+            what = "Python objects, which are not unpickled" if "O" in found["descr"] else f"{found['descr'][:60]}"
+            reason = f"holds {what}; give integers, truth values or floats of 2 to 8 bytes"
+            raise _refused(self.path, info, reason)
+        if not _SHAPE.fullmatch(found["shape"]):
+            raise _refused(self.path, info, f"has the shape ({found['shape'][:60]})")
+        return Member(
+            path=self.path,
+            info=info,
+            dtype=np.dtype(found["descr"].strip("'")),
+            shape=tuple(int(extent) for extent in found["shape"].replace(",", " ").split()),
+            by_column=found["fortran"] == "True",
+            header_bytes=header_bytes,
+        )
+
+    def reader(self, member: Member) -> Reader:
+        """Of the entries of an array; a context manager."""
+        return Reader(self._archive, member)
+
+
+class Reader:
+    """Reads one array from its first entry to its last, in pieces."""
+
+    def __init__(self, archive: zipfile.ZipFile, member: Member):
+        self._archive, self._member = archive, member
+        self._at = 0  # bytes behind the header
+
+    def __enter__(self) -> Reader:
+        with self._refusing():
+            self._file = self._archive.open(self._member.info)
+            self._file.read(self._member.header_bytes)
+        return self
+
+    def __exit__(self, *about: Any) -> None:
+        self._file.close()
+
+    def read(self, first: int, stop: int) -> npt.NDArray[Any]:
+        """Entries `first` to `stop`, as stored; what lies before them is passed over for good."""
+        width = self._member.dtype.itemsize
+        self._pass(first * width - self._at)
+        content = bytearray()
+        wanted = (stop - first) * width
+        with self._refusing():
+            while len(content) < wanted:
+                part = self._file.read(min(wanted - len(content), READ_BYTES))
+                if not part:
+                    raise EOFError(f"ends at entry {first + len(content) // width}")
+                content += part
+        self._at += wanted
+        return np.frombuffer(content, dtype=self._member.dtype)
+
+    def finish(self) -> None:
+        """Read what is left, so that the archive's checksum is compared."""
+        self._pass(self._member.entries * self._member.dtype.itemsize - self._at)
+        with self._refusing():
+            self._file.read(1)
+
+    def _pass(self, count: int) -> None:
+        self._at += count
+        with self._refusing():
+            while count:
+                part = self._file.read(min(count, READ_BYTES))
+                if not part:
+                    raise EOFError("ends early")
+                count -= len(part)
+
+    def _refusing(self) -> contextlib.AbstractContextManager[None]:
+        info = self._member.info
+        return _refusing(self._member.path, f"{_shown(info)} is damaged", info.header_offset)
+
+
+def _header(path: Path, info: zipfile.ZipInfo, file: IO[bytes]) -> tuple[str, int]:
+    """(text, bytes up to the first value)"""
+    start = file.read(8)
+    if start[:6] != _MAGIC or start[6:] not in (b"\x01\x00", b"\x02\x00", b"\x03\x00"):
+        raise _refused(path, info, "is not an NPY array of version 1 to 3")
+    layout = struct.Struct("<H" if start[6] == 1 else "<I")
+    field = file.read(layout.size)
+    (length,) = layout.unpack(field)
+    if length > MAX_HEADER_BYTES:
+        raise _refused(path, info, f"has a header of {length} bytes, over {MAX_HEADER_BYTES}")
+    text = file.read(length)
+    if len(text) != length:
+        raise _refused(path, info, f"ends inside its header ({len(text)} of {length} bytes)")
+    return text.decode("utf-8" if start[6] == 3 else "latin1"), len(start) + len(field) + length
+
+
+def _shown(info: zipfile.ZipInfo) -> str:
+    return f"'{info.filename.removesuffix('.npy')[:80]}'"
+
+
+def _refused(path: Path, info: zipfile.ZipInfo, reason: str) -> DataFileError:
+    return DataFileError(path, f"{_shown(info)} {reason}", byte_offset=info.header_offset)
+
+
+class _Bounded:
+    """A file that refuses to be read in larger pieces than READ_BYTES, whatever the archive's directory claims."""
+
+    def __init__(self, file: BinaryIO):
+        self._file = file
+        self.seek, self.tell, self.seekable, self.close = file.seek, file.tell, file.seekable, file.close
+        self._length = file.seek(0, 2)
+
+    def read(self, count: int = -1) -> bytes:
+        """At most `count` bytes (negative: all that is left)."""
+        left = max(self._length - self._file.tell(), 0)
+        wanted = left if count < 0 else min(count, left)
+        if wanted > READ_BYTES:
+            raise zipfile.BadZipFile(f"{wanted} bytes of directory, over {READ_BYTES}")
+        return self._file.read(wanted)
+
+
+@contextlib.contextmanager
+def _refusing(path: Path, what: str, byte_offset: int | None = None) -> Iterator[None]:
+    """Turn what zipfile and zlib raise on damaged archives into a DataFileError."""
+    try:
+        yield
+    except _DAMAGE as problem:
+        raise DataFileError(path, f"{what}: {problem or type(problem).__name__}", byte_offset=byte_offset) from None

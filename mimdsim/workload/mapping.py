@@ -1,0 +1,64 @@
+"""What a user may choose of placement and lowering: the section `mapping` of a workload."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from mimdsim.base.schema import Section
+
+VECTOR_BYTES = 8  # of the published codelets: a pair of floats, or four halves
+
+
+class MappingOptions(Section):
+    """Placement and number formats on a tiled machine; defaults are those of the published system (github.com/
+    jrfinkbeiner/graphcore_snn, commit 0d81a25).
+
+    `id_bytes`: ids and counts of spikes as int32 or uint16 (at most 65,535 neurons). `value_bytes` 2: weights, states,
+    gradients and moments are halves, rounded whenever a vertex writes them; `moment_bytes` 4 keeps moments in float32
+    (0: as other values). `spike_exchange`: what the next layer receives, ids and counts or a row of a byte per neuron.
+    `selection_tiles`: spread over the chip, or the last tiles, one per sample and layer, as in the authors' older
+    operation. `reduce_rule`: tiles that add up input gradients by work, or the same number for every layer.
+    `dense_neurons`: with dense spikes linear neurons run as calls of the element-wise library, one per operation, or
+    fused in a vertex written by hand. `state_gradient` "per_batch": one vertex per sample and layer on whole rows, as
+    until 2022. `stash`: what of the forward pass is kept for the backward pass, "everything", "carry" or "every:K"
+    (docs/stash.md).
+    """
+
+    neurons_per_tile: int = Field(default=0, ge=0)  # 0: the smallest multiple of the unit that fits
+    neurons_unit: int = Field(default=2, gt=0)
+    reserved_tiles: int = Field(default=1, ge=0)  # tile 0 keeps loop counters
+    weight_gradient_replicas: int = Field(default=6, gt=0, le=64)
+    states_per_worker: int = Field(default=64, gt=0)
+    reduce_exponent: float = Field(default=0.8, gt=0, le=2)
+    state_gradient: Literal["tilewise", "per_batch"] = "tilewise"
+    id_bytes: Literal[4, 2] = 4
+    value_bytes: Literal[4, 2] = 4
+    moment_bytes: Literal[0, 4] = 0
+    spike_exchange: Literal["ids", "dense"] = "ids"
+    selection_tiles: Literal["published", "last"] = "published"
+    dense_neurons: Literal["calls", "fused"] = "calls"
+    reduce_rule: Literal["work", "even"] = "work"
+    stash: str = "everything"
+
+    @model_validator(mode="after")
+    def _whole_vectors(self) -> MappingOptions:
+        halves = VECTOR_BYTES // 2
+        if self.value_bytes == 2 and self.neurons_per_tile % halves:
+            raise ValueError(
+                f"mapping.neurons_per_tile: {self.neurons_per_tile} must be a multiple of {halves} with value_bytes = "
+                "2, as vertices work on four halves at a time; 0 lets the compiler choose"
+            )
+        return self
+
+    @property
+    def id_dtype(self) -> str:
+        """numpy's name of the format of ids and counts."""
+        return "int32" if self.id_bytes == 4 else "uint16"
+
+    @property
+    def tile_unit(self) -> int:
+        """Neurons per tile come in multiples of this: the given unit, and whole vectors of halves."""
+        return self.neurons_unit if self.value_bytes == 4 else math.lcm(self.neurons_unit, VECTOR_BYTES // 2)

@@ -1,0 +1,94 @@
+"""The sections `data` and `network` of a workload."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from mimdsim.base.names import PathText
+from mimdsim.base.schema import Section
+
+MAX_NEURONS = 1 << 24
+MAX_LAYERS = 256
+MAX_SAMPLES = 1 << 31
+IMAGE_SOURCES = ("digits", "mnist5k")
+FILE_SOURCES = ("nmnist", "shd", "ssc", "dvs_gesture", "events", "braille")
+
+
+class Data(Section):
+    """Where samples come from and how they become spikes per timestep.
+
+    `bin_seconds` is the width of one timestep for recordings; `input_capacity` the most input ids a timestep keeps
+    (surplus ids are sub-sampled at random). `path` is a user's folder or file; `train_samples` and `test_samples`
+    bound what is read (0 = all there is). Recordings are freed of noise, then cropped, reduced and binned. Training
+    samples, never test or validation samples, are moved by up to `shift_pixels` to each side, anew in every epoch.
+    `encoding` 'image': digits as grey values from 0 to 1, the same in every timestep, for dense spikes.
+    """
+
+    source: Literal[
+        "digits", "mnist5k", "nmnist", "shd", "ssc", "dvs_gesture", "events", "braille", "randman", "random"
+    ]
+    path: PathText = ""
+    encoding: Literal["events", "image"] = "events"
+    timesteps: int = Field(gt=0, le=100_000)
+    bin_seconds: float = Field(default=1e-3, gt=0)
+    input_capacity: int = Field(gt=0, le=MAX_NEURONS)
+    train_samples: int = Field(default=0, ge=0, le=MAX_SAMPLES)
+    test_samples: int = Field(default=0, ge=0, le=MAX_SAMPLES)
+    denoise_seconds: float = Field(
+        default=0.0, ge=0, le=1e6
+    )  # how old a neighbour's event may be (0 = keep all events)
+    crop: int = Field(default=0, ge=0, le=4096)  # width and height of the middle that is kept (0 = all)
+    grid: int = Field(default=0, ge=0, le=4096)  # width and height events are reduced to (0 = as recorded)
+    shift_pixels: int = Field(default=0, ge=0, le=4095)  # of the pixels that are listed (0 = trained on as recorded)
+    sensor: tuple[int, ...] = ()  # events: width, height, polarities
+    levels: int = Field(default=0, ge=0, le=255)  # braille: pressures at which a taxel spikes
+    classes: int = Field(default=0, ge=0, le=65_536)  # events, randman, random
+    inputs: int = Field(default=0, ge=0, le=MAX_NEURONS)  # events (units without a place), randman, random
+    manifold_dimensions: int = Field(default=1, gt=0, le=8)  # randman
+    smoothness: float = Field(default=2.0, gt=0)  # randman
+    activity: float = Field(default=0.005, ge=0, le=1)  # random: chance of an input spike per neuron and timestep
+
+
+class Network(Section):
+    """Layers of spiking neurons; the output layer has one neuron per class.
+
+    `neuron` is "lif" (as published: decay, current_gain, threshold) or a model of docs/neurons.md with its
+    `neuron_parameters`, each a number or one per neuron. `reset`, `reset_gradient`: the neuron's own where not given
+    (lif "zero", "pass"; models their framework's, "mask"). Second thresholds count from the resting potential.
+
+    `capacity` lists the spike capacity of every hidden layer and of the output layer (beyond a layer's neurons: all of
+    them); alternatively `activity` is the
+    share of a layer's neurons that fits, turned into 2*floor(activity*neurons/2), at least 2 (authors' rule). Dense
+    spikes list nothing and need neither.
+    `recurrence`: trained synapses of every hidden layer onto itself, one timestep later. `delay`: timesteps from layer
+    to layer. `bias`: a trained current per neuron, output layer included.
+    `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and first weights are its;
+    second thresholds are then shares of a layer's threshold.
+    """
+
+    hidden: tuple[int, ...] = Field(max_length=MAX_LAYERS)
+    imported: PathText = ""
+    capacity: tuple[int, ...] = ()
+    activity: float = Field(default=0.0, ge=0, le=1)
+    output_capacity: int = Field(default=0, ge=0)  # 0: by the same rule as hidden layers
+    spikes: Literal["sparse", "dense"] = "sparse"
+    decay: float = Field(default=0.95, gt=0, lt=1)
+    current_gain: float = Field(default=10.0, gt=0)
+    threshold: float = 1.0
+    second_threshold: float = 0.9
+    output_second_threshold: float = -100.0
+    surrogate: str = "superspike"
+    surrogate_slope: float = Field(default=10.0, gt=0)
+    neuron: str = "lif"
+    neuron_parameters: dict[str, float | tuple[float, ...]] = Field(default_factory=dict, max_length=64)
+    reset: Literal["", "zero", "subtract", "none"] = ""
+    reset_by: Literal["state", "emission"] = "state"
+    reset_gradient: Literal["", "pass", "mask", "full"] = ""
+    truncation: Literal["lowest", "random"] = "lowest"  # whom a full list keeps: lowest ids, or from a random start
+    recurrence: Literal["none", "one_to_one", "all_to_all"] = "none"
+    delay: Literal[0, 1] = 1
+    bias: bool = False
+    output: Literal["spikes", "membrane"] = "spikes"  # of the last layer; membrane: it neither spikes nor is reset
+    neurons_per_class: int = Field(default=1, gt=0, le=65_536)  # of the last layer, whose outputs are added up

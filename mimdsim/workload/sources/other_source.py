@@ -1,0 +1,51 @@
+"""Another data source laid over a description: what only the former one reads must not stand in its way."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from mimdsim.base.errors import DescriptionError
+from mimdsim.base.schema import build
+from mimdsim.workload.sections import FILE_SOURCES, IMAGE_SOURCES, Data
+from mimdsim.workload.sources.dataset import CAMERAS, input_shape
+
+GENERATED = ("randman", "random")
+WITH_PIXELS = ("events", *CAMERAS)
+READERS: dict[str, tuple[str, ...]] = {  # keys that some sources do not have, and those that do
+    "path": FILE_SOURCES,
+    "encoding": IMAGE_SOURCES,
+    "sensor": ("events",),
+    "crop": WITH_PIXELS,
+    "denoise_seconds": WITH_PIXELS,
+    "grid": (*WITH_PIXELS, *IMAGE_SOURCES),
+    "shift_pixels": (*WITH_PIXELS, *IMAGE_SOURCES),
+    "levels": ("braille",),
+    "inputs": ("events", *GENERATED),
+    "classes": ("events", *GENERATED),
+}
+
+
+def change_source(data: dict[str, Any], source: Any, given: Collection[str]) -> None:
+    """Take out of a [data] table what `source` does not read, but for the keys `given` with it.
+
+    A generated source gets as many inputs and classes as the former source had.
+    """
+    former = data.get("source")
+    if former == source or not isinstance(source, str):
+        return
+    shape = _shape(data) if source in GENERATED else {}
+    for key, readers in READERS.items():
+        if source not in readers and key not in given:
+            data.pop(key, None)
+    for key, number in shape.items():
+        data.setdefault(key, number)
+
+
+def _shape(data: dict[str, Any]) -> dict[str, int]:
+    """Inputs and classes of the former source; none where its description does not say."""
+    try:
+        inputs, classes = input_shape(build(Data, data, where="data"))
+    except DescriptionError:
+        return {}
+    return {"inputs": inputs, "classes": classes}

@@ -1,0 +1,166 @@
+"""Recordings in a user's folder, binned one by one into event lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from mimdsim.base.errors import DataFileError, DescriptionError
+from mimdsim.base.rng import stream
+from mimdsim.workload.sections import Data
+from mimdsim.workload.sources import braille, dvs_gesture, event_file, nmnist, shd
+from mimdsim.workload.sources.choose import held_out, limited, refuse_too_large
+from mimdsim.workload.sources.event_filters import centre_cropped, denoised
+from mimdsim.workload.sources.events import EventLists, Events, Ints, bin_events, duration_microseconds
+
+Progress = Callable[[int, int], None]
+INSTEAD = "--set data.source=random puts random spikes of the same shape in the place of recordings you do not have"
+
+
+def open_nmnist(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:
+    """Training and test samples of a folder of N-MNIST recordings."""
+
+    def made(split: Literal["Train", "Test"], limit: int) -> EventLists:
+        files = nmnist.list_recordings(_path(data, f"a folder with {nmnist.LAYOUT}", part=split), split)
+        labels = np.array([label for _, label in files])
+        chosen = limited(labels, limit, seed, split)
+        recordings = ((place, nmnist.read_recording(files[sample][0])) for place, sample in enumerate(chosen.tolist()))
+        return _binned(data, recordings, labels[chosen], seed, split, progress)
+
+    return made("Train", data.train_samples), made("Test", data.test_samples)
+
+
+def open_shd(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:
+    """Training and test samples of a folder with the two files of SHD, or of SSC."""
+    source = data.source
+
+    def made(name: str, limit: int) -> EventLists:
+        path = _path(data, f"a folder with {shd.layout(source)}", part=name, missing="no such file") / name
+        labels = shd.read_labels(path, source=source)
+        chosen = limited(labels, limit, seed, name)
+        places = np.argsort(chosen, kind="stable")  # read in the order of the file, put where the seeded order wants it
+        recordings = zip(places.tolist(), shd.read_samples(path, chosen[places].tolist(), source=source), strict=True)
+        return _binned(data, recordings, labels[chosen], seed, name, progress)
+
+    return made(f"{source}_train.h5", data.train_samples), made(f"{source}_test.h5", data.test_samples)
+
+
+def open_dvs_gesture(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:
+    """Training and test samples of a folder of DVS-Gesture recordings."""
+    duration = duration_microseconds(data.timesteps, data.bin_seconds)
+
+    def cut(wanted: Iterable[tuple[int, dvs_gesture.Gesture]]) -> Iterator[tuple[int, Events]]:
+        for _, group in groupby(wanted, key=lambda item: item[1].recording):
+            places, gestures = zip(*group, strict=True)
+            yield from zip(places, dvs_gesture.read_gestures(gestures, duration_microseconds=duration), strict=True)
+
+    def made(split: Literal["train", "test"], limit: int) -> EventLists:
+        gestures = dvs_gesture.list_gestures(_path(data, f"a folder with {dvs_gesture.LAYOUT}"), split)
+        labels = np.array([gesture.label for gesture in gestures])
+        chosen = limited(labels, limit, seed, split)
+        places = np.argsort(chosen, kind="stable").tolist()  # gestures of one recording stand together in the list
+        wanted = [(place, gestures[chosen[place]]) for place in places]
+        return _binned(data, cut(wanted), labels[chosen], seed, split, progress)
+
+    return made("train", data.train_samples), made("test", data.test_samples)
+
+
+def open_events(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:
+    """Training and test samples of an event file with or without a split, or of a folder with two event files."""
+    path, sensor = _path(data, event_file.LAYOUT, missing="no such file or folder"), event_file.sensor_of(data)
+
+    def cut(file: event_file.EventFile, chosen: Ints, name: str) -> EventLists:
+        places = np.argsort(chosen, kind="stable")  # read in the order of the file, put where the seeded order wants it
+        recordings = zip(places.tolist(), file.samples(chosen[places].tolist()), strict=True)
+        return _binned(data, recordings, file.labels[chosen], seed, name, progress)
+
+    def half_of(name: str, limit: int) -> EventLists:
+        with event_file.EventFile(event_file.half(path, name), sensor=sensor, classes=data.classes) as file:
+            if file.split is not None:
+                raise DataFileError(file.path, "has 'split', but is one of two files; leave it out")
+            return cut(file, limited(file.labels, limit, seed, name), name)
+
+    if path.is_dir():
+        return half_of("train", data.train_samples), half_of("test", data.test_samples)
+    with event_file.EventFile(path, sensor=sensor, classes=data.classes) as file:
+        if file.split is None:
+            train, test = held_out(file.labels, data, seed)
+        else:
+            members = [np.flatnonzero(file.split == half) for half in (0, 1)]
+            train, test = (
+                of[limited(file.labels[of], limit, seed, name)]
+                for of, limit, name in zip(
+                    members, (data.train_samples, data.test_samples), ("train", "test"), strict=True
+                )
+            )
+        return cut(file, train, "train"), cut(file, test, "test")
+
+
+def open_braille(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:
+    """Training and test samples of a file of Braille letters; a fifth of every letter is held out by seed."""
+
+    def cut(file: braille.BrailleFile, chosen: Ints, name: str) -> EventLists:
+        lists = _no_events(data, file.labels[chosen])
+        surplus = 0
+        places = np.argsort(chosen, kind="stable")  # read in the order of the file, put where the seeded order wants it
+        for done, (place, pressures) in enumerate(
+            zip(places.tolist(), file.samples(chosen[places].tolist()), strict=True), start=1
+        ):
+            lists.ids[place], lists.counts[place], extra = braille.crossings(
+                pressures,
+                levels=data.levels,
+                timesteps=data.timesteps,
+                capacity=data.input_capacity,
+                rng=stream(seed, "surplus", name, place),
+            )
+            surplus += extra
+            progress(done, chosen.size)
+        return replace(lists, surplus=surplus)
+
+    path = _path(data, braille.LAYOUT, missing="no such file")
+    with braille.BrailleFile(path) as file:
+        train, test = held_out(file.labels, data, seed)
+        return cut(file, train, "train"), cut(file, test, "test")
+
+
+def _path(data: Data, layout: str, *, part: str = "", missing: str = "no such folder") -> Path:
+    """Where the recordings lie; what may be taken in their place is said where they, or `part` of them, are not."""
+    if not data.path:
+        problem = f"'data.path' must name {layout}; source '{data.source}' reads your own files; {INSTEAD}"
+        raise DescriptionError("workload data", [problem])
+    path = Path(data.path).expanduser()
+    if not (path / part).exists():
+        raise DataFileError(path / part, f"{missing}; 'data.path' must name {layout}; {INSTEAD}")
+    return path
+
+
+def _binned(
+    data: Data, recordings: Iterable[tuple[int, Events]], labels: Ints, seed: int, split: str, progress: Progress
+) -> EventLists:
+    """Event lists of (place, events), as they come; only one recording is held at once."""
+    lists = _no_events(data, labels)
+    surplus = 0
+    for done, (place, events) in enumerate(recordings, start=1):
+        lists.ids[place], lists.counts[place], extra = bin_events(
+            centre_cropped(denoised(events, data.denoise_seconds), data.crop),
+            timesteps=data.timesteps,
+            bin_seconds=data.bin_seconds,
+            grid=data.grid,
+            capacity=data.input_capacity,
+            rng=stream(seed, "surplus", split, place),
+        )
+        surplus += extra
+        progress(done, labels.size)
+    return replace(lists, surplus=surplus)
+
+
+def _no_events(data: Data, labels: Ints) -> EventLists:
+    """Room for the event lists of `labels`; raises DescriptionError where that would be too much."""
+    refuse_too_large(data, labels.size)
+    ids = np.zeros((labels.size, data.timesteps, data.input_capacity), dtype=np.int32)
+    return EventLists(ids=ids, counts=np.zeros(ids.shape[:2], dtype=np.int32), labels=labels, surplus=0)
