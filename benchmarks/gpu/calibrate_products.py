@@ -16,8 +16,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from mimdsim.check.published.gpus.devices import described, find_device
-from mimdsim.check.published.gpus.products import DTYPES, EAGER_LINEAR_SECONDS
+from mimdsim.check.published.gpus.devices import described, find_device, find_precision
+from mimdsim.check.published.gpus.products import EAGER_LINEAR_SECONDS
 from mimdsim.gpu.gemm import CALIBRATED, ProductParameters, gemm_seconds
 from mimdsim.machine import GpuMachine
 
@@ -82,7 +82,7 @@ def error(point: Point, fit: Fit, *, known: bool = True) -> float:
         point.gpu if known else point.free,
         *point.shape,
         batch=point.batch,
-        precision=DTYPES[point.dtype],
+        precision=find_precision(point.dtype) or point.dtype,
         transposed_weight=point.transposed,
         parameters=fit.products,
     ).seconds

@@ -86,8 +86,11 @@ class Chosen:
         self.known = known
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        items[:] = [item for item in items if item.nodeid in self.rank or item.nodeid not in self.known]
+        items[:] = [item for item in items if item.nodeid in self.rank or self._is_new(item)]
         items.sort(key=lambda item: self.rank.get(item.nodeid, -1))
+
+    def _is_new(self, item: Any) -> bool:
+        return item.nodeid not in self.known and item.get_closest_marker("slow") is None
 
 
 def refreshed(root: Path, copy: Path) -> Path:
@@ -214,7 +217,7 @@ def _child(copy: Path, tests: list[str], known: set[str], log: Path, interpreted
         phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
         hypothesis.settings.register_profile("mutants", database=None, phases=phases, derandomize=True)
         hypothesis.settings.load_profile("mutants")
-        options = ["-x", "-q", "-p", "no:cacheprovider", "--tb=line", "-rfE", "--no-header"]
+        options = ["-x", "-q", "-p", "no:cacheprovider", "--tb=line", "-rfE", "--no-header", "-m", "slow or not slow"]
         files = dict.fromkeys(name.partition("::")[0] for name in tests)
         code = int(pytest.main([*options, *files], plugins=[Chosen(tests, known)]))
     finally:
