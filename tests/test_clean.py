@@ -1,4 +1,4 @@
-"""The code is clean: lint, format, types, import contracts, file sizes."""
+"""The code is clean: lint, format, types, import contracts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-pytestmark = pytest.mark.newest
+pytestmark = [pytest.mark.newest, pytest.mark.slow]
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,7 @@ def test_files_decode_exactly(tmp_path: Path, name: str, packed: bool, process: 
         assert [events.x.tolist() for events in file.samples([1, 2])] == [[3], [1, 2, 1]]
 
 
+@pytest.mark.first(24)
 @pytest.mark.parametrize("suffix", KINDS)
 @pytest.mark.parametrize(
     ("changes", "text"),

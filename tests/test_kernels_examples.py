@@ -195,6 +195,7 @@ def test_the_stencil_takes_what_was_published() -> None:
 # ---- as a user checks them
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("name", KERNELS)
 def test_check_passes_a_kernel(name: str) -> None:
     kernel = load_kernel(ROOT / "examples" / "kernels" / f"{name}.py")

@@ -65,7 +65,7 @@ FAST = [
 ]
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("model", "reset", "reset_gradient", "reset_by"), FAST)
 def test_execution_is_interpretation(model: str, reset: str, reset_gradient: str, reset_by: str) -> None:
     capacities = (6, 3) if reset_by == "emission" else None
@@ -97,7 +97,7 @@ def float64_error(network: SpikingNetwork) -> float:
     return max(relative_error(found.gradients[name], gradient) for name, gradient in expected.gradients.items())
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("model", "reset", "reset_gradient", "reset_by"), FAST)
 def test_execution_is_interpretation_in_float64(model: str, reset: str, reset_gradient: str, reset_by: str) -> None:
     assert float64_error(linear_network(model, reset, reset_gradient=reset_gradient, reset_by=reset_by)) < 1e-12
@@ -133,6 +133,7 @@ def test_float64_changes_neither_bytes_nor_cycles() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reset_by", ["state", "emission"])
 @pytest.mark.parametrize("reset_gradient", ["mask", "full"])
 def test_strict_execution_gives_the_same_bits(reset_gradient: str, reset_by: str) -> None:

@@ -132,7 +132,7 @@ def on_tiles(network: SpikingNetwork, given: Given, *, strict: bool = False, **m
     return executor
 
 
-@pytest.mark.first(8)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("reset_gradient", ["pass", "mask"])
 @pytest.mark.parametrize("name", NAMES)
 def test_tiles_do_what_the_interpreter_means(name: str, reset_gradient: str) -> None:
@@ -241,6 +241,7 @@ WORKLOADS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", WORKLOADS, ids=["potential", "squares", "every"])
 def test_workloads_learn_with_every_loss(changes: dict[str, Any]) -> None:
     pytest.importorskip("sklearn")

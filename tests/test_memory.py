@@ -401,6 +401,7 @@ def test_claimed_savings_are_true(case: str) -> None:
         assert claimed == pytest.approx(saved, rel=0.30), advice
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "number"), [("large input", 2), ("many neurons a tile", 1), ("small memory", 1)])
 def test_replicas_and_optimiser_save_what_is_claimed(case: str, number: int) -> None:
     """The two that do not depend on the batch: true to the byte but for a vertex field or a codelet less."""
@@ -410,6 +411,7 @@ def test_replicas_and_optimiser_save_what_is_claimed(case: str, number: int) -> 
         assert 0 <= saved - claimed < 512, advice
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "change"),
     [

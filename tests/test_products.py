@@ -303,6 +303,7 @@ def test_the_tutorial_splits_rows_as_published() -> None:
     assert tutorial_segments(tiled("mk2"), 10000, 1000) == 7
 
 
+@pytest.mark.slow
 def test_published_figures() -> None:
     rows = check_files((TABLE,), None, lambda *_: None)
     known = [row for row in rows if row.predicted is not None]

@@ -183,6 +183,7 @@ def test_published_rates_are_held(rows: list[dict[str, Any]]) -> None:
     assert max(errors(rows, "dynamic", "block 4 ") + errors(rows, "dynamic", "block 8 ")) < 0.10
 
 
+@pytest.mark.slow
 def test_the_rows_that_stay_out_are_known(rows: list[dict[str, Any]]) -> None:
     """None off by more than a factor 1.65; too optimistic, but for one of static 512."""
     out = {row["name"]: row["predicted"] / row["published"] for row in rows}

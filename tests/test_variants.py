@@ -398,6 +398,7 @@ def test_a_workload_carries_its_choices_and_says_what_half_leaves_out() -> None:
     assert half_warning(load_workload("digits")) == ()
 
 
+@pytest.mark.slow
 def test_a_sweep_over_variants(tmp_path: Any) -> None:
     axes = [
         ("data.timesteps", (4,)),
