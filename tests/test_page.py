@@ -12,6 +12,7 @@ from test_run import mimdsim
 
 from mimdsim.base.errors import DataFileError, DescriptionError, MimdsimError
 from mimdsim.check.published.disagreements import Disagreement, Notes, TableNote, load_notes
+from mimdsim.check.published.figure import ratios_svg
 from mimdsim.check.published.page import LAST, NO_NOTE, page_lines, write_page
 from mimdsim.check.published.reference_table import COLUMNS, summarised, table
 from mimdsim.check.published.references import Row, check_files, default_files
@@ -58,6 +59,7 @@ def test_every_table_has_a_section_and_every_row_is_there() -> None:
     page = sections(page_of(ROWS))
     assert list(page) == [
         "Summary",
+        "How to read the tables",
         "My table: `mine.csv`",
         "`other.csv`",
         "What cannot be computed, and why",
@@ -104,7 +106,7 @@ def test_the_command_writes_the_page(tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for row in rows:
         assert f"| {row['name']} |" in text
-    assert [path.name for path in page.parent.iterdir()] == ["page.md"]
+    assert sorted(path.name for path in page.parent.iterdir()) == ["page.md", "page.svg"]
     assert str(tmp_path) not in text
     assert str(ROOT) not in text
     again = tmp_path / "again.md"
@@ -160,6 +162,7 @@ def test_rows_out_of_the_training_log_have_notes_and_the_page_is_current() -> No
     assert [row.name for row in notes.missing(rows)] == []
     assert notes.stale(rows) == []
     assert PAGE.read_text(encoding="utf-8") == page_of(rows, notes, with_data=True) + "\n"
+    assert PAGE.with_suffix(".svg").read_text(encoding="utf-8") == ratios_svg(rows)
 
 
 def test_the_page_in_docs_is_whole_and_explains_what_is_out() -> None:

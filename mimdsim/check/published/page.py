@@ -8,6 +8,7 @@ from pathlib import Path
 from mimdsim.base.files import write_atomically
 from mimdsim.base.version import __version__
 from mimdsim.check.published.disagreements import Disagreement, Notes, load_notes
+from mimdsim.check.published.figure import ratios_svg
 from mimdsim.check.published.reference_table import Summary, files_of, kinds_of, summarised
 from mimdsim.check.published.references import Row
 from mimdsim.report.wording import plain, significant
@@ -25,20 +26,32 @@ could be off by the certainty of the numbers that go into it; where a table has 
 summary is the distance of the ratio from 1, over the rows that have both figures; *worst* is the row with the \
 largest. Rows that cannot be computed are listed with the reason and enter no error."""
 NO_NOTE = "No note yet: an open question"
+FIGURE = "predicted-and-measured.svg"
+FIGURE_SAYS = "The ratio of predicted to published of every row, a line a group, the worst group first; red: out"
 DIGITS = 4
 
 
 def write_page(path: Path, rows: list[Row], *, with_data: bool, files: tuple[str, ...] = ()) -> None:
-    """Write the page whole; raises MimdsimError where it cannot be written."""
-    content = "\n".join(page_lines(rows, load_notes(), with_data=with_data, files=files)) + "\n"
+    """Write the page and beside it its figure; raises MimdsimError where they cannot be written."""
+    figure = path.with_suffix(".svg")
+    lines = page_lines(rows, load_notes(), with_data=with_data, files=files, figure=figure.name)
+    content = "\n".join(lines) + "\n"
+    write_atomically(figure, ratios_svg(rows))
     write_atomically(path, content)
 
 
-def page_lines(rows: list[Row], notes: Notes, *, with_data: bool, files: tuple[str, ...] = ()) -> Iterator[str]:
+def page_lines(
+    rows: list[Row], notes: Notes, *, with_data: bool, files: tuple[str, ...] = (), figure: str = FIGURE
+) -> Iterator[str]:
     """Lines of the page. with_data: whether recordings gave the activity of the training runs; files: names given."""
     tables = files_of(rows)
     command = " ".join(["mimdsim check --references", *files, *(["--data N-MNIST"] * with_data), "--page FILE.md"])
     yield f"# {TITLE}"
+    yield ""
+    yield f"![{FIGURE_SAYS}]({figure})"
+    yield ""
+    yield from _summary(tables)
+    yield "## How to read the tables"
     yield ""
     yield HOW_TO_READ
     yield ""
@@ -48,7 +61,6 @@ def page_lines(rows: list[Row], notes: Notes, *, with_data: bool, files: tuple[s
         + ". The same tables are printed without `--page`, and as JSON with `--json`."
     )
     yield ""
-    yield from _summary(tables)
     for file, chosen in tables:
         yield from _section(file, chosen, notes)
     yield from _not_computed(tables)
@@ -85,6 +97,8 @@ def _section(file: str, rows: list[Row], notes: Notes) -> Iterator[str]:
     sources = list(dict.fromkeys(row.source for row in rows))
     seconds = list(dict.fromkeys(row.second_name for row in rows if row.second is not None))
     remarks = list(dict.fromkeys(row.note for row in rows if row.note and row.predicted is not None))
+    yield f"<details><summary>{len(rows)} rows, sources and remarks</summary>"
+    yield ""
     beside = [cell for name in seconds for cell in (f"*{name}", "*its ratio")]
     yield from _heads(
         *(
@@ -128,6 +142,8 @@ def _section(file: str, rows: list[Row], notes: Notes) -> Iterator[str]:
         yield f"- S{number}: {_cell(source) or '–'}"
     for number, remark in enumerate(remarks, start=1):
         yield f"- R{number}: {_cell(remark)}"
+    yield ""
+    yield "</details>"
     yield ""
 
 
