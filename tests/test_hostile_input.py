@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from mimdsim.base.console import printable
 from mimdsim.base.errors import MOST_PROBLEMS, DescriptionError
+from mimdsim.base.files import read_bounded
 from mimdsim.base.schema import parse_toml
 from mimdsim.base.units import parse_quantity
 from mimdsim.cli import main
@@ -190,3 +191,11 @@ def test_what_a_terminal_would_obey_is_shown_instead() -> None:
 def test_cells_that_a_spreadsheet_would_run_are_quoted() -> None:
     rows = list(csv.reader(io.StringIO(csv_text(["=1+1", "ok"], [("@x", -1.5), ("-2", "+3"), ("\x00=4", 5)]))))
     assert rows == [["'=1+1", "ok"], ["'@x", "-1.5"], ["'-2", "'+3"], ["'=4", "5"]]
+
+
+def test_a_file_may_be_as_long_as_its_bound_and_no_longer(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    assert read_bounded(path, 5) == b"12345"
+    with pytest.raises(ValueError, match="is over 4 bytes"):
+        read_bounded(path, 4)

@@ -13,7 +13,7 @@ import pytest
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import plan_exchanges
 from mimdsim.functional import Executor, execute_strictly
-from mimdsim.functional.failures import VertexFailure
+from mimdsim.functional.failures import GuardError, VertexFailure
 from mimdsim.functional.guarded import Guarded, Work
 from mimdsim.program import (
     Codelet,
@@ -266,6 +266,16 @@ def test_work_is_what_was_touched() -> None:
     y[0] = x[1, :2].sum()
     np.add.at(x, (0, 1), 2)
     assert (work.read, work.written) == ({"x": 3}, {"y": 3, "x": 1})
+
+
+def test_what_leaves_a_slice_is_shown_as_it_was_written() -> None:
+    x = Guarded.of(np.arange(6.0).reshape(2, 3), Field(name="x", access="read", box=(":", ":")))
+    for key, shown in ((np.s_[0, 0:4], "0, 0:4"), (np.s_[0, 0:4:2], "0, 0:4:2"), (np.s_[..., 3], "..., 3")):
+        with pytest.raises(GuardError, match=rf"takes \[{re.escape(shown)}\] of field 'x' \[2, 3\]"):
+            _ = x[key]
+    assert (x.item(4), x.item(1, 2), x[0, :1].item()) == (4.0, 5.0, 0.0)
+    with pytest.raises(GuardError, match="index 6"):
+        x.item(6)
 
 
 # ---- memory that nobody wrote
