@@ -11,7 +11,19 @@ import pytest
 from networks import Outcome, assert_same_bits, assert_same_spikes, compiled, executed, given_values, small_network
 
 from mimdsim.base.errors import MappingError
-from mimdsim.codelets import CODELETS
+from mimdsim.codelets import (
+    CODELETS,
+    array_products,
+    dense,
+    elementwise,
+    losses,
+    neurons,
+    rows,
+    spikes,
+    training,
+    truncation,
+    wiring,
+)
 from mimdsim.codelets.formats import in_format
 from mimdsim.codelets.neurons import DECAY_GRADIENT, LIF_UPDATE
 from mimdsim.codelets.spikes import COMBINE_TILES, FLAG_SPIKES
@@ -289,3 +301,8 @@ def test_cycles_by_hand(name: str, turns: dict[str, int], floats: int, of_halves
     assert cycles(CODELETS[name], **turns) == floats
     if of_halves is not None:
         assert cycles(halves(name), **turns) == of_halves
+
+
+def test_every_codelet_has_a_name_of_its_own() -> None:
+    families = (array_products, dense, elementwise, losses, neurons, rows, spikes, training, truncation, wiring)
+    assert len(CODELETS) == sum(len(family.CODELETS) for family in families)

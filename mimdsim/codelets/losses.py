@@ -231,8 +231,8 @@ HIGHEST = _columns("Highest", (U, SCORES), numerics.highest, ADD_FORMULA, "u")
 SPREAD_TIMESTEPS = _columns("SpreadTimesteps", (GRADIENT, DU), numerics.spread_timesteps, STORE_FORMULA, "du", FACTOR)
 GIVE_LAST = _columns("GiveLast", (GRADIENT, DU), numerics.give_last, STORE_FORMULA, "du")
 GIVE_HIGHEST = _columns("GiveHighest", (GRADIENT, U, DU), numerics.give_highest, CHOOSE_FORMULA, "du")
-ADD_COLUMNS = _columns(
-    "AddColumns",
+ADD_ADJOINTS = _columns(
+    "AddAdjoints",
     (
         Field(name="adjoint", access="update", box=(":", "start:stop")),
         Field(name="now", access="read", box=(":", "start:stop")),
@@ -310,7 +310,7 @@ CODELETS = (
     SPREAD_TIMESTEPS,
     GIVE_LAST,
     GIVE_HIGHEST,
-    ADD_COLUMNS,
+    ADD_ADJOINTS,
     COUNT_LISTED,
     FIRING_PENALTY,
     ADD_EVEN,

@@ -200,7 +200,7 @@ def lower_add_read_out(low: Lowering, ops: tuple[Operation, ...]) -> None:
     (op,) = ops
     adjoint, now = (low.storage[name][0] for name in op.inputs)
     low.storage[op.outputs[0]] = (adjoint,)
-    table = _per_tile(low, op.layer, codelets.ADD_COLUMNS, {"adjoint": adjoint, "now": now})
+    table = _per_tile(low, op.layer, codelets.ADD_ADJOINTS, {"adjoint": adjoint, "now": now})
     low.emit("add read out", op.kind, tables=(table,), defines=((adjoint, op.outputs[0]),), layer=op.layer)
 
 
