@@ -3,8 +3,8 @@
 Slow and exact: for small programs, in tests and in `mimdsim check`. Memory holds poison until something writes it
 (`mimdsim.functional.poison`). A vertex that reads outside its slices meets poison and hands it on;
 one that writes outside them is named; so is one that writes what it may only read, or leaves its slices by an index.
-Of a table whose codelet has the form 'table', only the first and last vertices are held by index (GUARDED_ELEMENTS); the
-others by the poison that they meet.
+Of a table whose codelet has the form 'table', only its first and last vertices are held by index (GUARDED_ELEMENTS);
+the others by the poison that they meet.
 What a `write` field leaves unwritten is poison from then on, and not what was there before.
 """
 
