@@ -34,8 +34,8 @@ from mimdsim.program.rows import spatial_mapping
 from mimdsim.run import memory_profile
 from mimdsim.timing import time_program
 from mimdsim.timing.event import run_chips
-from mimdsim.timing.fast import barrel_of
 from mimdsim.timing.loads import program_loads, synchronised_chips
+from mimdsim.timing.plan import Barrel
 from mimdsim.workload import MappingOptions, filled_activity
 
 TOLERANCE = 1e-5
@@ -293,7 +293,7 @@ def segments_of(made: Compiled, on: MimdMachine, share: float) -> tuple[np.ndarr
     Turn by turn: a segment ends before a superstep that uses links, and where a turn of a repeat begins.
     """
     program = made.program
-    loads = iter(program_loads(program, filled_activity(made.network, share), barrel_of(on)))
+    loads = iter(program_loads(program, filled_activity(made.network, share), Barrel.of(on)))
     size = on.links.chips
     own: list[np.ndarray] = [np.zeros(size)]
     traffic: list[np.ndarray] = []

@@ -25,7 +25,7 @@ from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.listing import listing
 from mimdsim.run import compile_workload, memory_profile
 from mimdsim.timing import explain, program_loads, time_program
-from mimdsim.timing.fast import barrel_of
+from mimdsim.timing.plan import Barrel
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
@@ -44,7 +44,7 @@ def timed(program: Program, on: MimdMachine, activity: RecordedActivity) -> Tile
 
 def assert_explained(program: Program, on: MimdMachine, activity: RecordedActivity, others: int = 2) -> None:
     """Every span of the profile, from its slowest tile and from random ones."""
-    profile, loads = timed(program, on, activity), program_loads(program, activity, barrel_of(on))
+    profile, loads = timed(program, on, activity), program_loads(program, activity, Barrel.of(on))
     draw = random.Random(0)
     for number, span in enumerate(profile.spans):
         for tile in (None, *(draw.randrange(program.tiles) for _ in range(others))):

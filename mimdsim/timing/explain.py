@@ -16,11 +16,12 @@ from mimdsim.program import Program, RecordedActivity, Superstep
 from mimdsim.timing.explain_compute import Workers, arranging_rows, library_row
 from mimdsim.timing.explain_exchange import exchange_rows, sync_rows
 from mimdsim.timing.explained import Explanation, Row
-from mimdsim.timing.fast import barrel_of, loop_spans, refuse_other_machine
+from mimdsim.timing.fast import refuse_other_machine
 from mimdsim.timing.loads import SuperstepLoad, program_loads
 from mimdsim.timing.path import PathPart, all_waiting, critical_path
 from mimdsim.timing.plan import Barrel, SuperstepPlan, program_plan
 from mimdsim.timing.recording import Recording
+from mimdsim.timing.spans import loop_spans
 from mimdsim.timing.tile_work import work_of_tile
 
 NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
@@ -42,8 +43,8 @@ def explain(
     """
     refuse_other_machine(program, machine)
     activity = activity or NOTHING
-    barrel = barrel_of(machine)
-    loops = loop_spans(program, machine)
+    barrel = Barrel.of(machine)
+    loops = loop_spans(program, machine.sync)
     names = [step.name for step, _, _ in program.supersteps()]
     number = _number(names + [span.name for span in loops], superstep)
     if number >= len(names):
@@ -90,7 +91,7 @@ def busy_cycles(
     """
     refuse_other_machine(program, machine)
     number = _number([step.name for step, _, _ in program.supersteps()], superstep)
-    return program_loads(program, activity or NOTHING, barrel_of(machine))[number].busy
+    return program_loads(program, activity or NOTHING, Barrel.of(machine))[number].busy
 
 
 def _number(names: list[str], superstep: str | int) -> int:

@@ -100,27 +100,27 @@ def _program_loads(program: Program, activity: RecordedActivity, barrel: Barrel)
                 "record it with a run of the same batch"
             )
     recording = Recording(activity)
-    stretches = zip(program_plan(program, barrel), _settled(program, barrel), strict=True)
     return tuple(
-        load for stretch, settled in stretches for load in _stretch(program, stretch, settled, recording, barrel)
+        load
+        for stretch, settled in _settled(program, barrel)
+        for load in _stretch(program, stretch, settled, recording, barrel)
     )
 
 
 @lru_cache(maxsize=8)
-def _settled(program: Program, barrel: Barrel) -> tuple[dict[int, SuperstepLoad], ...]:
-    """Loads that no spike changes, by stretch and superstep."""
+def _settled(program: Program, barrel: Barrel) -> tuple[tuple[Stretch, dict[int, SuperstepLoad]], ...]:
+    """Every stretch with the loads of its supersteps that no spike changes, by their place."""
     found = []
     for stretch in program_plan(program, barrel):
         gained = _Gained(stretch, program, {})
         for segment in stretch.segments:
             if isinstance(segment, Settled):
                 gained.settle(segment)
-        found.append(
-            {
-                index: _load(program, stretch, index, gained, None, barrel.compiled_dual_issue)
-                for index in stretch.settled()
-            }
-        )
+        known = {
+            index: _load(program, stretch, index, gained, None, barrel.compiled_dual_issue)
+            for index in stretch.settled()
+        }
+        found.append((stretch, known))
     return tuple(found)
 
 

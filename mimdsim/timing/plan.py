@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.machine import MimdMachine
 from mimdsim.program import Codelet, Exchange, Program, Superstep, TileFormula
 from mimdsim.timing.classes import Dealt, classes_of
 from mimdsim.timing.dealing import SuperstepDeal, dealt_program
@@ -22,7 +23,7 @@ from mimdsim.timing.extents import Charge
 
 @dataclass(frozen=True, kw_only=True)
 class Barrel:
-    """What compute cycles depend on in a tile."""
+    """What compute cycles depend on in a machine's tiles."""
 
     contexts: int
     issue_cycles: int
@@ -30,6 +31,17 @@ class Barrel:
     arrange_fragment_bundles: float
     copy_bytes_per_cycle: float = 8.0
     compiled_dual_issue: float = 0.0
+
+    @classmethod
+    def of(cls, machine: MimdMachine) -> Barrel:
+        return cls(
+            contexts=machine.tile.worker_contexts,
+            issue_cycles=machine.tile.issue_cycles,
+            vector_bytes=machine.tile.vector_bytes,
+            arrange_fragment_bundles=machine.exchange.arrange_fragment_bundles,
+            copy_bytes_per_cycle=machine.tile.copy_bytes_per_cycle,
+            compiled_dual_issue=machine.tile.compiled_dual_issue,
+        )
 
     @property
     def working(self) -> int:

@@ -23,8 +23,8 @@ from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.codelet import UNCERTAINTY
 from mimdsim.run import memory_profile
 from mimdsim.timing import time_program
-from mimdsim.timing.fast import barrel_of
 from mimdsim.timing.loads import program_loads
+from mimdsim.timing.plan import Barrel
 
 STAGES = {"compute": "blur", "pre copies": "pre copies", "post copies": "post copies"}  # phase -> stage of supersteps
 PHASES = (*STAGES, "copies", "exchange", "global exchange", "sync", "sum")
@@ -81,7 +81,7 @@ def phases(program: Program, machine: MimdMachine) -> dict[str, float]:
     nothing = RecordedActivity(ids={}, counts={}, dropped={})
     memory = memory_profile(program, measure_memory(program, machine), machine)
     spans = time_program(program, machine, nothing, memory).spans
-    loads = program_loads(program, nothing, barrel_of(machine))
+    loads = program_loads(program, nothing, Barrel.of(machine))
     stages = [superstep.stage for superstep, _, _ in program.supersteps()]
     if "blur" not in stages:
         raise MappingError("phases of a stencil: the program has no superstep of the stage 'blur'; see make_program")

@@ -1,0 +1,111 @@
+"""Supersteps and loop control as spans of a profile, and what the width of its interval is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mimdsim.costs.fabric import busiest_tile
+from mimdsim.machine import MimdMachine
+from mimdsim.machine.mimd import Exchange as Fabric
+from mimdsim.machine.mimd import Sync
+from mimdsim.profile import Doubt, Span
+from mimdsim.program import Exchange, Program, Repeat
+from mimdsim.program.codelet import UNCERTAINTY
+from mimdsim.timing.loads import SuperstepLoad
+from mimdsim.timing.path import PathPart
+
+EXCHANGE_KIND = "derived"  # the endpoint model is measured, its fixed part derived from profiles
+SYNC_KIND = "derived"
+LOOP_KIND = "assumed"
+
+
+def superstep_spans(
+    program: Program,
+    fabric: Fabric,
+    loads: Sequence[SuperstepLoad],
+    path: Sequence[PathPart],
+    volumes: Sequence[int],
+) -> Iterator[Span]:
+    """One for every superstep, in program order; volumes: bytes that each receives over all its executions."""
+    for (superstep, times, _), load, part, volume in zip(program.supersteps(), loads, path, volumes, strict=True):
+        yield Span(
+            name=superstep.name,
+            op=superstep.op,
+            phase=superstep.phase,
+            times=times,
+            compute_cycles=part.compute,
+            exchange_cycles=part.exchange,
+            sync_cycles=part.sync,
+            busy_cycles=load.busy_cycles,
+            bytes_received=volume,
+            flops=load.flops,
+            slowest_tile=load.slowest_tile,
+            link_cycles=part.link,
+            **_exchange_tile(program, superstep.exchange, fabric),
+        )
+
+
+def _exchange_tile(program: Program, exchange: Exchange | None, fabric: Fabric) -> dict[str, int]:
+    """Fields of a span: the tile that its exchange waits for."""
+    found = None if exchange is None else busiest_tile(program, exchange, fabric)
+    if found is None:
+        return {}
+    return {
+        "exchange_tile": found.tile,
+        "exchange_tile_bytes": found.wire_bytes,
+        "exchange_tile_control_cycles": found.control_cycles,
+    }
+
+
+def what_is_doubted(
+    loads: Sequence[SuperstepLoad], path: Sequence[PathPart], loops: int, machine: MimdMachine
+) -> tuple[Doubt, ...]:
+    """What the half width of the interval is made of, widest first; machines with the same names share a source."""
+    exchange = f"exchange on the chip, {machine.exchange.model} model"
+    sync = "sync, a share of the exchange" if machine.sync.exchange_share else "sync"
+    cycles: dict[tuple[str, str], float] = {}
+
+    def add(name: str, kind: str, more: float) -> None:
+        cycles[name, kind] = cycles.get((name, kind), 0.0) + more
+
+    for load, part in zip(loads, path, strict=True):
+        for name, kind, share in load.parts:
+            add(name, kind, part.compute * share)
+        add(exchange, EXCHANGE_KIND, part.exchange - part.link)
+        add("exchange over links", EXCHANGE_KIND, part.link)
+        add(sync, SYNC_KIND, part.sync)
+    add("loop control", LOOP_KIND, loops)
+    doubts = [
+        Doubt(name=name, kind=kind, cycles=round(size), half_width_cycles=round(size * UNCERTAINTY[kind]))
+        for (name, kind), size in cycles.items()
+        if size > 0
+    ]
+    return tuple(sorted(doubts, key=lambda doubt: (-doubt.half_width_cycles, doubt.name)))
+
+
+def loop_spans(program: Program, sync: Sync) -> list[Span]:
+    """Control of every repeat, once per timestep: counting on one tile, and the sync by which all learn of it."""
+    barrier = sync.internal_cycles if program.chips == 1 else sync.external_cycles
+    turns: dict[Repeat, int] = {}
+    phases: dict[Repeat, str] = {}
+    for stretch in program.stretches():
+        for depth, repeat in enumerate(stretch.repeats):
+            turns[repeat] = repeat.times * (turns[stretch.repeats[0]] if depth else 1)
+            phases.setdefault(repeat, stretch.body[0].phase)
+    return [
+        Span(
+            name=f"loop control {phases[repeat]}",
+            op="repeat",
+            phase=phases[repeat],
+            times=times,
+            compute_cycles=0,
+            exchange_cycles=0,
+            sync_cycles=(sync.loop_cycles + barrier) * times,
+            busy_cycles=0,
+            bytes_received=0,
+            flops=0,
+            slowest_tile=0,
+        )
+        for repeat, times in turns.items()
+        if times
+    ]
