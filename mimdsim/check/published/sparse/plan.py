@@ -104,12 +104,6 @@ def plan_sparse_product(
         "exchange setup": machine.exchange.fixed_cycles * _planned_phases(choice),
         "sync": machine.sync.internal_cycles * choice.phases,
     }
-    if isinstance(choice, StaticChoice):
-        parts_of = (choice.tiles_per_band, choice.bands, choice.pieces)
-        busiest = choice.nonzero_blocks
-    else:
-        parts_of = choice.parts
-        busiest = choice.bucket_blocks * choice.parts[2]
     return SparsePlan(
         machine=machine.name,
         rows=rows,
@@ -119,10 +113,10 @@ def plan_sparse_product(
         density=density,
         dtype=dtype,
         static=static,
-        row_parts=parts_of[0],
-        column_parts=parts_of[1],
-        batch_parts=parts_of[2],
-        busiest_blocks=busiest,
+        row_parts=choice.parts[0],
+        column_parts=choice.parts[1],
+        batch_parts=choice.parts[2],
+        busiest_blocks=choice.busiest_blocks,
         terms=MappingProxyType(terms),
         planner_cycles=choice.estimate_cycles,
         memory_bytes=memory,

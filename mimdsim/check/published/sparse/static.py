@@ -52,6 +52,16 @@ class StaticChoice:
     terms: dict[str, int]
     phases: int
 
+    @property
+    def parts(self) -> tuple[int, int, int]:
+        """Of rows, columns and batch."""
+        return self.tiles_per_band, self.bands, self.pieces
+
+    @property
+    def busiest_blocks(self) -> int:
+        """Of a tile."""
+        return self.nonzero_blocks
+
 
 def _spread(probability: NDArray[np.floating[Any]], count: Ints) -> Ints:
     """Expected number present out of `count`, plus one standard deviation, as the partitioner counts."""
@@ -68,61 +78,99 @@ def _candidates(shape: SparseShape, tiles: int, pair: int) -> tuple[Ints, Ints]:
     return many[fits], each[fits]
 
 
-def plan_static(shape: SparseShape, machine: MimdMachine) -> StaticChoice | None:
-    """The plan of lowest estimate within the planner's share of memory; None when there is none."""
-    tiles, pair, fabric = machine.chip.tiles, machine.exchange.tiles_per_bus, machine.exchange
-    contexts, size, block, density = machine.tile.worker_contexts, shape.element_bytes, shape.block, shape.block_density
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Sizes:
+    """What the busiest tile of every candidate holds, in blocks (batch in elements); int64[candidates]."""
+
+    bands: Any
+    pieces: Any
+    in_band: Any
+    batch: Any
+    nonzeros: Any
+    columns: Any
+    band_columns: Any
+    row_share: Any
+    used_rows: Any
+    used_columns: Any
+
+    def outputs(self, block: int) -> Any:
+        return self.used_rows * self.batch * block
+
+
+def _sizes(shape: SparseShape, tiles: int, pair: int) -> _Sizes:
+    density = shape.block_density
     bands, pieces = _candidates(shape, tiles, pair)
-    padded = ceil_divide(shape.batch, shape.grain) * shape.grain
-    batch = -(-(padded // shape.grain) // pieces) * shape.grain
     band_blocks, band_columns = -(-shape.nonzero_blocks // bands), -(-shape.block_columns // bands)
     # Tiles of a band: its share of the nonzeros, no more than it has blocks for, in whole pairs.
     tiles_each = larger(tiles // pair // pieces * pair, 1)
     in_band = larger((band_blocks * tiles_each) // shape.nonzero_blocks, 1)
     needed = -(-band_blocks // -(-band_blocks // in_band))
     in_band = np.where(in_band >= pair, np.minimum(-(-needed // pair) * pair, in_band) // pair * pair, in_band)
-    nonzeros = -(-band_blocks // in_band)
     rows = -(-shape.block_rows // in_band)
     part_of_row = np.minimum(np.ceil(band_blocks / density), shape.block_columns).astype(np.int64)
     columns = np.where(rows == 1, part_of_row, band_columns)
     row_share = 1 - (1 - density) ** columns
-    used_rows = larger(_spread(row_share, rows), 1)
-    used_columns = larger(_spread(1 - (1 - density) ** rows, columns), 1)
-    if block == 1:
-        compute: Elements = static_element_cycles(
-            -(-used_rows // contexts), -(-nonzeros // used_rows), batch, dtype=shape.dtype, worker_contexts=contexts
-        )
-    else:
-        compute = static_block_cycles(
-            used_rows,
-            used_rows * -(-nonzeros // used_rows),
-            -(-batch // contexts),
-            block=block,
-            dtype=shape.dtype,
-            worker_contexts=contexts,
-        )
-    outputs = used_rows * batch * block
-    zeroing: Elements = 0 * outputs
-    if shape.dtype == "f32" and block > 4:
-        zeroing = static_zeroing_cycles(outputs, dtype=shape.dtype, worker_contexts=contexts)
-    # Every tile of a band listens while all of the band's columns pass, two neighbours on shared buses.
-    dense_bytes = batch * used_columns * block * size
-    dense = np.ceil(batch * columns * block * size / (pair * fabric.bytes_per_cycle))
-    value_bytes = nonzeros * block * block * size
-    values: NDArray[Any] = np.where(pieces > 1, np.ceil(value_bytes / fabric.bytes_per_cycle), 0)
-    depth = np.ceil(
-        (row_share * bands + np.ceil(np.sqrt(row_share * (1 - row_share) * bands))) * band_columns / columns
+    return _Sizes(
+        bands=bands,
+        pieces=pieces,
+        in_band=in_band,
+        batch=-(-(_padded(shape) // shape.grain) // pieces) * shape.grain,
+        nonzeros=-(-band_blocks // in_band),
+        columns=columns,
+        band_columns=band_columns,
+        row_share=row_share,
+        used_rows=larger(_spread(row_share, rows), 1),
+        used_columns=larger(_spread(1 - (1 - density) ** rows, columns), 1),
     )
-    depth = np.maximum(depth.astype(np.int64), 1)
+
+
+def _padded(shape: SparseShape) -> int:
+    return ceil_divide(shape.batch, shape.grain) * shape.grain
+
+
+def _products(shape: SparseShape, sizes: _Sizes, contexts: int) -> tuple[Elements, Elements]:
+    """Cycles of the partial products, and of clearing them first."""
+    used_rows, row_blocks = sizes.used_rows, -(-sizes.nonzeros // sizes.used_rows)
+    each: dict[str, Any] = {"dtype": shape.dtype, "worker_contexts": contexts}
+    outputs = sizes.outputs(shape.block)
+    if shape.block == 1:
+        return static_element_cycles(-(-used_rows // contexts), row_blocks, sizes.batch, **each), 0 * outputs
+    batch = -(-sizes.batch // contexts)
+    compute = static_block_cycles(used_rows, used_rows * row_blocks, batch, block=shape.block, **each)
+    cleared = shape.dtype == "f32" and shape.block > 4
+    return compute, static_zeroing_cycles(outputs, **each) if cleared else 0 * outputs
+
+
+def _reducing(shape: SparseShape, machine: MimdMachine, sizes: _Sizes) -> tuple[Any, Any]:
+    """(bytes of partial sums that a tile receives, cycles to receive, add and move them on), as the planner has it."""
+    size, outputs, row_share = shape.element_bytes, sizes.outputs(shape.block), sizes.row_share
+    bands = row_share * sizes.bands + np.ceil(np.sqrt(row_share * (1 - row_share) * sizes.bands))
+    depth = np.maximum(np.ceil(bands * sizes.band_columns / sizes.columns).astype(np.int64), 1)
     partial_bytes = -(-outputs * size * (depth - 1) // depth)
-    reducing = planned_reduction_cycles(-(-outputs // depth), depth, dtype=shape.dtype, worker_contexts=contexts)
-    moving = -(
-        -shape.rows * padded * size // tiles
-    )  # the partitioner counts a cycle a byte: move, and clear empty rows
-    estimate = dense + values + compute + zeroing + np.ceil(partial_bytes / fabric.bytes_per_cycle) + reducing + moving
-    temporary = larger(dense_bytes + value_bytes + outputs * size, partial_bytes + outputs * size)
+    each: dict[str, Any] = {"dtype": shape.dtype, "worker_contexts": machine.tile.worker_contexts}
+    reducing = planned_reduction_cycles(-(-outputs // depth), depth, **each)
+    # the partitioner counts a cycle a byte: move, and clear empty rows
+    moving = -(-shape.rows * _padded(shape) * size // machine.chip.tiles)
+    return partial_bytes, np.ceil(partial_bytes / machine.exchange.bytes_per_cycle) + reducing + moving
+
+
+def plan_static(shape: SparseShape, machine: MimdMachine) -> StaticChoice | None:
+    """The plan of lowest estimate within the planner's share of memory; None when there is none."""
+    pair, rate = machine.exchange.tiles_per_bus, machine.exchange.bytes_per_cycle
+    size, block = shape.element_bytes, shape.block
+    sizes = _sizes(shape, machine.chip.tiles, pair)
+    compute, zeroing = _products(shape, sizes, machine.tile.worker_contexts)
+    # Every tile of a band listens while all of the band's columns pass, two neighbours on shared buses.
+    dense = np.ceil(sizes.batch * sizes.columns * block * size / (pair * rate))
+    value_bytes = sizes.nonzeros * block * block * size
+    values: NDArray[Any] = np.where(sizes.pieces > 1, np.ceil(value_bytes / rate), 0)
+    partial_bytes, reducing = _reducing(shape, machine, sizes)
+    estimate = dense + values + compute + zeroing + reducing
+    output_bytes = sizes.outputs(block) * size
+    dense_bytes = sizes.batch * sizes.used_columns * block * size
+    temporary = larger(dense_bytes + value_bytes + output_bytes, partial_bytes + output_bytes)
     fits = temporary <= PLANNED_SHARE * machine.tile.sram_bytes
-    fits &= band_columns * block * batch * size <= INDEX_LIMIT * (1 if block == 1 else 8 * block)
+    fits &= sizes.band_columns * block * sizes.batch * size <= INDEX_LIMIT * (1 if block == 1 else 8 * block)
     if not fits.any():
         return None
     best = int(np.where(fits, estimate, np.inf).argmin())
@@ -133,26 +181,25 @@ def plan_static(shape: SparseShape, machine: MimdMachine) -> StaticChoice | None
     reduction = place_reductions(
         shape,
         machine,
-        bands=at(bands),
-        pieces=at(pieces),
-        batch=at(batch),
-        tiles_per_band=at(in_band),
-        row_share=float(1 - (1 - density) ** at(band_columns)),
+        bands=at(sizes.bands),
+        pieces=at(sizes.pieces),
+        batch=at(sizes.batch),
+        tiles_per_band=at(sizes.in_band),
+        row_share=float(1 - (1 - shape.block_density) ** at(sizes.band_columns)),
     )
-    terms = _terms(shape, machine, at(compute), at(zeroing), at(dense), at(values), reduction)
     return StaticChoice(
-        bands=at(bands),
-        pieces=at(pieces),
-        tiles_per_band=at(in_band),
-        batch=at(batch),
-        nonzero_blocks=at(nonzeros),
-        rows=at(used_rows),
-        columns=at(used_columns),
-        band_columns=at(band_columns),
-        row_share=float(row_share[best]),
+        bands=at(sizes.bands),
+        pieces=at(sizes.pieces),
+        tiles_per_band=at(sizes.in_band),
+        batch=at(sizes.batch),
+        nonzero_blocks=at(sizes.nonzeros),
+        rows=at(sizes.used_rows),
+        columns=at(sizes.used_columns),
+        band_columns=at(sizes.band_columns),
+        row_share=float(sizes.row_share[best]),
         temporary_bytes=at(temporary) + reduction.code_bytes,
         estimate_cycles=math.ceil(float(estimate[best])),
-        terms=terms,
+        terms=_terms(shape, machine, at(compute), at(zeroing), at(dense), at(values), reduction),
         phases=1 + (at(values) > 0) + (reduction.partials_cycles > 0) + (reduction.moving_cycles > 0),
     )
 
