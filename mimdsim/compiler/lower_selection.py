@@ -16,7 +16,8 @@ from mimdsim.graph import Layer, Operation
 from mimdsim.graph.records import Carry
 from mimdsim.program import Codelet, Hits, Listed, Spikes, TileMapping, VertexTable
 
-ROWS = 2  # flag rows: true spikes, gradient entries
+WHICH = ("spikes", "gradient")  # flag rows
+ROWS = len(WHICH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +109,7 @@ def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
         codelet=how.combine_tiles,
         layer=name,
         tiles=placed.combine_tiles,
-        operands={"tile_ids": tile_lists[0], "tile_counts": tile_lists[1], "ids": ids, "counts": counts, **starts},
+        operands={**tile_lists, "ids": ids, "counts": counts, **starts},
         columns={
             "sample": np.arange(batch),
             "first": first,
@@ -207,90 +208,110 @@ def _whole_words(low: Lowering, ids: int) -> int:
     return -(-ids // word) * word
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Runs:
+    """Neurons in runs: worker w scans edges[w]..edges[w + 1] - 1; part p of a sample's tiles has the workers
+    part_edges[p]..part_edges[p + 1] - 1. The first N mod workers get one neuron more."""
+
+    edges: np.ndarray
+    part_edges: np.ndarray
+
+    @classmethod
+    def of(cls, neurons: int, workers: int, spread: int) -> _Runs:
+        counts = np.full(workers, neurons // workers) + (np.arange(workers) < neurons % workers)
+        edges = np.concatenate([[0], np.cumsum(counts)])
+        return cls(edges=edges, part_edges=(np.arange(spread + 1) * workers) // spread)
+
+
 def _emit_scans(
     low: Lowering, layer: Layer, placed: LayerPlacement, flags: str, how: Scanning, starts: dict[str, str]
-) -> tuple[str, str]:
-    """Workers scan runs of neurons; the workers of a tile are then joined. Returns the variables of the tile lists.
+) -> dict[str, str]:
+    """Workers scan runs of neurons; the workers of a tile are then joined. Returns the operands of the tile lists.
 
-    Slots are numbered (sample, row, worker) and (sample, row, part); the first N mod workers get one neuron more.
+    Slots are numbered (sample, row, worker) and (sample, row, part).
     """
-    name, batch, workers, spread = layer.name, low.network.batch, placed.workers, placed.spread
-    edges = np.concatenate(
-        [[0], np.cumsum(np.full(workers, layer.neurons // workers) + (np.arange(workers) < layer.neurons % workers))]
-    )
-    part_edges = (np.arange(spread + 1) * workers) // spread
-    part_of_worker = np.searchsorted(part_edges, np.arange(workers), side="right") - 1
-    sample, row, worker = (
-        column.ravel() for column in np.meshgrid(np.arange(batch), np.arange(ROWS), np.arange(workers), indexing="ij")
-    )
+    runs = _Runs.of(layer.neurons, placed.workers, placed.spread)
+    scanned = _emit_worker_scans(low, layer, placed, runs, how.scan_flags, {"flags": flags, **starts})
+    return _emit_joins(low, layer, placed, runs, how.combine_workers, {**scanned, **starts})
+
+
+def _emit_worker_scans(
+    low: Lowering, layer: Layer, placed: LayerPlacement, runs: _Runs, codelet: Codelet, operands: dict[str, str]
+) -> dict[str, str]:
+    edges, workers = runs.edges, np.arange(placed.workers)
+    part_of_worker = np.searchsorted(runs.part_edges, workers, side="right") - 1
+    sample, row, worker = _slots(low.network.batch, placed.workers)
     tiles = placed.selection_tiles[sample, row, part_of_worker[worker]]
-    slots = np.arange(len(sample))
-    per_worker = _whole_words(low, int(min(layer.capacity, (edges[1:] - edges[:-1]).max())))
-    mapping = TileMapping.split(0, tiles, slots, slots + 1)
-    selection = "spike selection"
-    worker_ids = low.variable(f"worker_ids.{name}", (len(slots), per_worker), low.options.id_dtype, mapping, selection)
-    worker_counts = low.variable(
-        f"worker_counts.{name}", (len(slots),), low.options.id_dtype, mapping, selection, stored_bytes=WORD_BYTES
-    )
+    lists = _lists(low, layer, "worker", tiles, int((edges[1:] - edges[:-1]).max()))
     scans = []
-    for chosen, which in ((0, "spikes"), (1, "gradient")):
-        keep = row == chosen
+    for chosen, which in enumerate(WHICH):
+        keep = np.flatnonzero(row == chosen)
         start, stop = edges[worker[keep]], edges[worker[keep] + 1]
         scans.append(
             VertexTable(
-                codelet=how.scan_flags,
-                layer=name,
+                codelet=codelet,
+                layer=layer.name,
                 tiles=tiles[keep],
-                operands={"flags": flags, "worker_ids": worker_ids, "worker_counts": worker_counts, **starts},
-                columns={"row": row[keep], "sample": sample[keep], "start": start, "stop": stop, "slot": slots[keep]},
-                extents={"hits": Hits(layer=name, which=which)},
+                operands={**operands, **lists},
+                columns={"row": row[keep], "sample": sample[keep], "start": start, "stop": stop, "slot": keep},
+                extents={"hits": Hits(layer=layer.name, which=which)},
                 constants={"capacity": layer.capacity},
             )
         )
-    low.emit("scan flags", "select_spikes", tables=tuple(scans), layer=name)
-    sample, row, part = (
-        column.ravel() for column in np.meshgrid(np.arange(batch), np.arange(ROWS), np.arange(spread), indexing="ij")
-    )
+    low.emit("scan flags", "select_spikes", tables=tuple(scans), layer=layer.name)
+    return lists
+
+
+def _emit_joins(
+    low: Lowering, layer: Layer, placed: LayerPlacement, runs: _Runs, codelet: Codelet, operands: dict[str, str]
+) -> dict[str, str]:
+    edges, part_edges = runs.edges, runs.part_edges
+    sample, row, part = _slots(low.network.batch, placed.spread)
     tiles = placed.selection_tiles[sample, row, part]
-    slots = np.arange(len(sample))
-    mapping = TileMapping.split(0, tiles, slots, slots + 1)
     scanned = edges[part_edges[1:]] - edges[part_edges[:-1]]  # neurons per tile; not always ceil(neurons / spread)
-    per_tile = _whole_words(low, int(min(layer.capacity, scanned.max())))
-    tile_ids = low.variable(f"tile_ids.{name}", (len(slots), per_tile), low.options.id_dtype, mapping, selection)
-    tile_counts = low.variable(
-        f"tile_counts.{name}", (len(slots),), low.options.id_dtype, mapping, selection, stored_bytes=WORD_BYTES
-    )
-    combines = []
-    for chosen, which in ((0, "spikes"), (1, "gradient")):
-        keep = row == chosen
-        base = (sample[keep] * ROWS + row[keep]) * workers
+    lists = _lists(low, layer, "tile", tiles, int(scanned.max()))
+    joins = []
+    for chosen, which in enumerate(WHICH):
+        keep = np.flatnonzero(row == chosen)
+        base = (sample[keep] * ROWS + row[keep]) * placed.workers
         first, last = part_edges[part[keep]], part_edges[part[keep] + 1]
-        combines.append(
+        joins.append(
             VertexTable(
-                codelet=how.combine_workers,
-                layer=name,
+                codelet=codelet,
+                layer=layer.name,
                 tiles=tiles[keep],
-                operands={
-                    "worker_ids": worker_ids,
-                    "worker_counts": worker_counts,
-                    "tile_ids": tile_ids,
-                    "tile_counts": tile_counts,
-                    **starts,
-                },
+                operands={**operands, **lists},
                 columns={
                     "first": base + first,
                     "last": base + last,
-                    "slot": slots[keep],
+                    "slot": keep,
                     "row": row[keep],
                     "sample": sample[keep],
                     "start": edges[first],
                     "stop": edges[last],
                 },
-                extents={"hits": Hits(layer=name, which=which)},
+                extents={"hits": Hits(layer=layer.name, which=which)},
             )
         )
-    low.emit("combine workers", "select_spikes", tables=tuple(combines), layer=name)
-    return tile_ids, tile_counts
+    low.emit("combine workers", "select_spikes", tables=tuple(joins), layer=layer.name)
+    return lists
+
+
+def _slots(batch: int, count: int) -> tuple[np.ndarray, ...]:
+    """int64[batch * ROWS * count]: sample, row, and number among `count`, of every slot."""
+    return tuple(column.ravel() for column in np.indices((batch, ROWS, count)))
+
+
+def _lists(low: Lowering, layer: Layer, level: str, tiles: np.ndarray, most: int) -> dict[str, str]:
+    """Operands: ids and counts of lists in slots, of at most `most` ids each, slot by slot on `tiles`."""
+    slots = np.arange(len(tiles))
+    mapping, dtype, category = TileMapping.split(0, tiles, slots, slots + 1), low.options.id_dtype, "spike selection"
+    room = _whole_words(low, min(layer.capacity, most))
+    ids = low.variable(f"{level}_ids.{layer.name}", (len(slots), room), dtype, mapping, category)
+    counts = low.variable(
+        f"{level}_counts.{layer.name}", (len(slots),), dtype, mapping, category, stored_bytes=WORD_BYTES
+    )
+    return {f"{level}_ids": ids, f"{level}_counts": counts}
 
 
 RULES: dict[tuple[str, ...], Callable[[Lowering, tuple[Operation, ...]], None]] = {

@@ -126,29 +126,46 @@ def place(
     per_tile = _neurons_per_tile(widths, tiles, chips, options)
     firsts = _first_tiles(widths, per_tile, tiles, chips, options.reserved_tiles)
     assert firsts is not None
-    batch = network.batch
-    spreads = [selection_spread(width, worker_contexts, options.states_per_worker) for width in widths]
+    layers = _layers(network, firsts, per_tile, tiles, worker_contexts, options)
+    last = layers[-1].chip
+    reductions, own_reductions = _reductions(network, layers, tiles, options)
+    usable = np.arange(last * tiles + (options.reserved_tiles if last == 0 else 0), (last + 1) * tiles)
+    return Placement(
+        tiles=tiles * (last + 1),
+        chips=last + 1,
+        neurons_per_tile=per_tile,
+        layers=tuple(layers),
+        reductions=reductions,
+        own_reductions=own_reductions,
+        sample_tiles=usable[(np.arange(network.batch) * len(usable)) // network.batch],
+        reserved_tiles=options.reserved_tiles,
+        worker_contexts=worker_contexts,
+    )
+
+
+def _layers(
+    network: SpikingNetwork,
+    firsts: list[int],
+    per_tile: int,
+    tiles: int,
+    worker_contexts: int,
+    options: MappingOptions,
+) -> list[LayerPlacement]:
+    """Layers from their first tiles on, `per_tile` neurons each, and the tiles that select their spikes."""
+    widths = [layer.neurons for layer in network.layers]
     on_chip = [first // tiles for first in firsts]
-    last_tiles = options.selection_tiles == "last"
-    if last_tiles:
-        spreads = [1] * len(widths)
+    if options.selection_tiles == "last":
         _check_last_tiles(network, on_chip, tiles)
-    slots_of_chip = [
-        batch * 2 * sum(spread for spread, chip in zip(spreads, on_chip, strict=True) if chip == number)
-        for number in range(chips)
-    ]
-    slot = [0] * chips
+        spreads = [1] * len(widths)
+        selecting = _last_tiles(network.batch, on_chip, tiles)
+    else:
+        spreads = [selection_spread(width, worker_contexts, options.states_per_worker) for width in widths]
+        selecting = _published_tiles(network.batch, spreads, on_chip, tiles)
     layers: list[LayerPlacement] = []
-    for layer, spread, first, chip in zip(network.layers, spreads, firsts, on_chip, strict=True):
+    each = zip(network.layers, firsts, on_chip, spreads, selecting, strict=True)
+    for layer, first, chip, spread, selects in each:
         count = -(-layer.neurons // per_tile)
         starts = np.arange(count) * per_tile
-        numbers = slot[chip] + np.arange(batch * 2 * spread)
-        slot[chip] += len(numbers)
-        if last_tiles:
-            place_on_chip = 1 + sum(other.chip == chip for other in layers)
-            selecting = np.repeat(tiles - place_on_chip * batch + np.arange(batch), 2)
-        else:
-            selecting = numbers * tiles // slots_of_chip[chip]
         layers.append(
             LayerPlacement(
                 name=layer.name,
@@ -160,23 +177,27 @@ def place(
                 stops=np.minimum(starts + per_tile, layer.neurons),
                 spread=spread,
                 workers=min(worker_contexts * spread, layer.neurons),
-                selection_tiles=(chip * tiles + selecting).reshape(batch, 2, spread),
+                selection_tiles=(chip * tiles + selects).reshape(network.batch, 2, spread),
             )
         )
-    last = layers[-1].chip
-    reductions, own_reductions = _reductions(network, layers, tiles, options)
-    usable = np.arange(last * tiles + (options.reserved_tiles if last == 0 else 0), (last + 1) * tiles)
-    return Placement(
-        tiles=tiles * (last + 1),
-        chips=last + 1,
-        neurons_per_tile=per_tile,
-        layers=tuple(layers),
-        reductions=reductions,
-        own_reductions=own_reductions,
-        sample_tiles=usable[(np.arange(batch) * len(usable)) // batch],
-        reserved_tiles=options.reserved_tiles,
-        worker_contexts=worker_contexts,
-    )
+    return layers
+
+
+def _published_tiles(batch: int, spreads: list[int], on_chip: list[int], tiles: int) -> list[np.ndarray]:
+    """Of every layer, where on its chip the slots (sample, row, part) lie: all of a chip evenly over its tiles."""
+    slots = [batch * 2 * spread for spread in spreads]
+    found = []
+    for index, chip in enumerate(on_chip):
+        of_chip = [count for count, other in zip(slots, on_chip, strict=True) if other == chip]
+        before = sum(count for count, other in zip(slots[:index], on_chip, strict=False) if other == chip)
+        found.append((before + np.arange(slots[index])) * tiles // sum(of_chip))
+    return found
+
+
+def _last_tiles(batch: int, on_chip: list[int], tiles: int) -> list[np.ndarray]:
+    """The same where both rows of a sample have one tile, layer after layer from the end of the chip."""
+    turns = [on_chip[:index].count(chip) + 1 for index, chip in enumerate(on_chip)]
+    return [np.repeat(tiles - turn * batch + np.arange(batch), 2) for turn in turns]
 
 
 def _check_ids(network: SpikingNetwork, options: MappingOptions) -> None:

@@ -44,21 +44,7 @@ def time_on_gpu(
     if strategy == AUTO:
         return _fastest(graph, gpu, precision, input_encoding, activity)
     how = find_strategy(strategy)
-    _check_choice("precision", precision, tuple(ELEMENT_BYTES))
-    _check_choice("input encoding", input_encoding, get_args(InputEncoding))
-    if gpu.systolic is not None and how.needs:
-        raise MappingError(
-            f"strategy '{strategy}' needs {how.needs}; {gpu.name} multiplies on systolic arrays: use the strategy "
-            f"'hoisted', or 'graph_replay' where a layer recurs"
-        )
-    lengths = lengths_of(activity) if how.lists and activity is not None else {}
-    lowered = lower_to_kernels(graph, how, precision=precision, input_encoding=input_encoding, lengths=lengths)
-    if lowered.bytes_needed > gpu.memory.capacity_bytes:
-        raise DoesNotFit(
-            f"{gpu.name}, strategy '{strategy}', {precision}: the training step needs "
-            f"{show_bytes(lowered.bytes_needed)} and the device has {show_bytes(gpu.memory.capacity_bytes)}; "
-            f"use a smaller batch or fewer timesteps"
-        )
+    lowered = _lowered(graph, gpu, how, precision, input_encoding, activity)
     resident = lowered.working_set_bytes <= gemm.L2_RESIDENT_SHARE * gpu.memory.l2_bytes
     spans = tuple(_span(kernel, gpu, how, precision, resident) for kernel in lowered.kernels)
     pinned = how.host_rate == "pinned"
@@ -93,6 +79,33 @@ def time_on_gpu(
         ),
         assumptions=(*_lowering_assumptions(how, precision, input_encoding, lowered, resident), *_machine_numbers(gpu)),
     )
+
+
+def _lowered(
+    graph: Graph,
+    gpu: GpuMachine,
+    how: Strategy,
+    precision: Precision,
+    input_encoding: InputEncoding,
+    activity: RecordedActivity | None,
+) -> Lowered:
+    """The kernels, where the strategy is legal for graph and device and all buffers fit."""
+    _check_choice("precision", precision, tuple(ELEMENT_BYTES))
+    _check_choice("input encoding", input_encoding, get_args(InputEncoding))
+    if gpu.systolic is not None and how.needs:
+        raise MappingError(
+            f"strategy '{how.name}' needs {how.needs}; {gpu.name} multiplies on systolic arrays: use the strategy "
+            f"'hoisted', or 'graph_replay' where a layer recurs"
+        )
+    lengths = lengths_of(activity) if how.lists and activity is not None else {}
+    lowered = lower_to_kernels(graph, how, precision=precision, input_encoding=input_encoding, lengths=lengths)
+    if lowered.bytes_needed > gpu.memory.capacity_bytes:
+        raise DoesNotFit(
+            f"{gpu.name}, strategy '{how.name}', {precision}: the training step needs "
+            f"{show_bytes(lowered.bytes_needed)} and the device has {show_bytes(gpu.memory.capacity_bytes)}; "
+            f"use a smaller batch or fewer timesteps"
+        )
+    return lowered
 
 
 def _fastest(

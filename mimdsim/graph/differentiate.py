@@ -7,6 +7,7 @@ the operations (`vjp` in their records). Nothing here knows what a neuron is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mimdsim.graph.definition import Vjp
@@ -94,91 +95,123 @@ def _cotangent_of(name: str, value: Value) -> Value:
 def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, str]) -> None:
     """Append the reversed scan for `op` and replace `op` by one that also stacks the stash."""
     scan: Scan = op.attributes
-    body = scan.body
     used = [name for name in op.outputs[: len(scan.carries)] if name in cotangents]
     if used:
         raise ValueError(f"scan '{op.name}': a loss on final carries ({used}) has no gradient rule; stack them instead")
     inner = builder("backward")
     back = BodyBackward(scan=scan, build=inner)
-    inside: dict[str, str] = {}
-    # cotangents that come from later timesteps, then those of the stacked outputs of this timestep
-    for carry in scan.carries:
-        if carry.detached:
-            continue
-        inside[carry.leaves] = inner.declare(_cotangent_of(f"d.{carry.leaves}", body.value(carry.leaves)))
-    entering = dict(inside)
+    entered = _enter(build, op, cotangents, back)
+    _go_back(back, entered)
+    carries, starts, sums = _leave(build, op, back, entered)
     finals = len(scan.carries)
-    stacked_slices: list[tuple[str, Slice]] = []
-    even: dict[str, tuple[str, str]] = {}  # stacked value -> the constant of the body and the outer value it is
-    for name, outer_name in zip(scan.stacked, op.outputs[finals:], strict=True):
-        cotangent = cotangents.get(outer_name)
-        if cotangent is None:
-            continue
-        if not build.values[cotangent].shape:  # one number for all elements of all timesteps
-            even[name] = inner.declare(Value(name=f"d.{name}.even", shape=())), cotangent
-            continue
-        entry = inner.declare(_cotangent_of(f"d.{name}.now", body.value(name)))
-        stacked_slices.append((cotangent, Slice(inside=entry)))
-        known = inside.get(name)
-        if known is not None and body.value(name).form == "array":
-            layer = next((step.layer for step in body.operations if name in step.outputs), "")
-            inside[name] = inner.one("add_read_out", (known, entry), f"d.{name}.sum", layer=layer)
-        else:
-            _accumulate(back, inside, (name,), (entry,), "")
-    for step in reversed(body.operations):
-        for name in step.outputs:
-            if name in even:
-                if name not in inside:
-                    raise ValueError(f"'{name}' has no gradient but of a penalty, which has no rule")
-                given_even = (inside[name], even[name][0])
-                inside[name] = inner.one("add_even", given_even, f"d.{name}.with_even", layer=step.layer)
-        given = tuple(inside.get(name) for name in step.outputs)
-        if any(given):
-            _accumulate(back, inside, step.inputs, _rule_of(step)(back, step, given), step.layer)
-    carries: list[Carry] = []
-    starts: list[str] = []
-    reference = op.inputs[-1]
-    for carry in scan.carries:
-        leaving = inside.get(carry.enters)
-        if carry.detached or leaving is None:
-            continue
-        value = body.value(carry.leaves)
-        zeros = Zeros(shape=value.shape, capacity=value.capacity)
-        start = build.one("zeros", (reference,), f"d.{carry.leaves}.start", attributes=zeros)
-        carries.append(Carry(enters=entering[carry.leaves], leaves=leaving))
-        starts.append(start)
-    sums: list[str] = []
-    for constant in scan.constants:
-        part = inside.get(constant)
-        if part is None:
-            continue
-        value = body.value(constant)
-        held = inner.declare(Value(name=f"sum.{constant}", shape=value.shape))
-        total = inner.one("add", (held, part), f"sum.{constant}.next")
-        carries.append(Carry(enters=held, leaves=total))
-        starts.append(build.one("zeros", (reference,), f"sum.{constant}.start", attributes=Zeros(shape=value.shape)))
-        sums.append(constant)
     grown = _with_stash(build, op, back.stash)
     outer_sequence = dict(zip(scan.stacked, op.outputs[finals:], strict=True))
     outer_sequence |= dict(zip(grown.attributes.stacked, grown.outputs[finals:], strict=True))
-    offset = len(scan.carries)
-    outer_sequence |= {s.inside: op.inputs[offset + index] for index, s in enumerate(scan.slices)}
-    constant_of = {name: op.inputs[offset + len(scan.slices) + index] for index, name in enumerate(scan.constants)}
-    reads = [*stacked_slices, *((outer_sequence[name], item) for name, item in back.slices)]
+    outer_sequence |= {s.inside: op.inputs[finals + index] for index, s in enumerate(scan.slices)}
+    constant_of = {name: op.inputs[finals + len(scan.slices) + index] for index, name in enumerate(scan.constants)}
+    reads = [*entered.slices, *((outer_sequence[name], item) for name, item in back.slices)]
+    even = entered.even.values()
     transposed = Scan(
         body=without_unused(inner.graph(tuple(carry.leaves for carry in carries))),
         timesteps=scan.timesteps,
         reverse=not scan.reverse,
         carries=tuple(carries),
         slices=tuple(item for _, item in reads),
-        constants=(*(f"saved.{name}" for name in back.constants), *(inner_name for inner_name, _ in even.values())),
+        constants=(*(f"saved.{name}" for name in back.constants), *(inner_name for inner_name, _ in even)),
         stacked=(),
     )
-    constants = (*(constant_of[name] for name in back.constants), *(outer_name for _, outer_name in even.values()))
+    constants = (*(constant_of[name] for name in back.constants), *(outer_name for _, outer_name in even))
     inputs = (*starts, *(name for name, _ in reads), *constants)
     outputs = build.add("scan", inputs, f"{op.name}.backward", attributes=transposed)
     for index, constant in enumerate(sums):
         cotangents[constant_of[constant]] = outputs[len(carries) - len(sums) + index]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Entered:
+    """Cotangents within the body of a scan, by value.
+
+    inside: those that are known so far; carried: those that come from later timesteps; slices: (outer sequence, what
+    enters of it); even: stacked value -> the constant of the body and the outer value that is the same number for all
+    elements of all timesteps.
+    """
+
+    inside: dict[str, str]
+    carried: dict[str, str]
+    slices: list[tuple[str, Slice]]
+    even: dict[str, tuple[str, str]]
+
+
+def _enter(build: GraphBuilder, op: Operation, cotangents: dict[str, str], back: BodyBackward) -> _Entered:
+    """What comes from later timesteps, then of the stacked outputs of this timestep."""
+    scan, inner = back.scan, back.build
+    body = scan.body
+    inside: dict[str, str] = {}
+    for carry in scan.carries:
+        if not carry.detached:
+            inside[carry.leaves] = inner.declare(_cotangent_of(f"d.{carry.leaves}", body.value(carry.leaves)))
+    entered = _Entered(inside=inside, carried=dict(inside), slices=[], even={})
+    for name, outer_name in zip(scan.stacked, op.outputs[len(scan.carries) :], strict=True):
+        cotangent = cotangents.get(outer_name)
+        if cotangent is None:
+            continue
+        if not build.values[cotangent].shape:
+            entered.even[name] = inner.declare(Value(name=f"d.{name}.even", shape=())), cotangent
+            continue
+        entry = inner.declare(_cotangent_of(f"d.{name}.now", body.value(name)))
+        entered.slices.append((cotangent, Slice(inside=entry)))
+        known = inside.get(name)
+        if known is not None and body.value(name).form == "array":
+            layer = next((step.layer for step in body.operations if name in step.outputs), "")
+            inside[name] = inner.one("add_read_out", (known, entry), f"d.{name}.sum", layer=layer)
+        else:
+            _accumulate(back, inside, (name,), (entry,), "")
+    return entered
+
+
+def _go_back(back: BodyBackward, entered: _Entered) -> None:
+    """The rules of the body's operations, from the last to the first."""
+    inside = entered.inside
+    for step in reversed(back.scan.body.operations):
+        for name in step.outputs:
+            if name in entered.even:
+                if name not in inside:
+                    raise ValueError(f"'{name}' has no gradient but of a penalty, which has no rule")
+                given_even = (inside[name], entered.even[name][0])
+                inside[name] = back.build.one("add_even", given_even, f"d.{name}.with_even", layer=step.layer)
+        given = tuple(inside.get(name) for name in step.outputs)
+        if any(given):
+            _accumulate(back, inside, step.inputs, _rule_of(step)(back, step, given), step.layer)
+
+
+def _leave(
+    build: GraphBuilder, op: Operation, back: BodyBackward, entered: _Entered
+) -> tuple[list[Carry], list[str], list[str]]:
+    """(what is carried to the timestep before, what each starts from, constants whose gradients are summed, last)."""
+    scan, inner, reference = back.scan, back.build, op.inputs[-1]
+    carries: list[Carry] = []
+    starts: list[str] = []
+    for carry in scan.carries:
+        leaving = entered.inside.get(carry.enters)
+        if carry.detached or leaving is None:
+            continue
+        value = scan.body.value(carry.leaves)
+        zeros = Zeros(shape=value.shape, capacity=value.capacity)
+        start = build.one("zeros", (reference,), f"d.{carry.leaves}.start", attributes=zeros)
+        carries.append(Carry(enters=entered.carried[carry.leaves], leaves=leaving))
+        starts.append(start)
+    sums: list[str] = []
+    for constant in scan.constants:
+        part = entered.inside.get(constant)
+        if part is None:
+            continue
+        value = scan.body.value(constant)
+        held = inner.declare(Value(name=f"sum.{constant}", shape=value.shape))
+        total = inner.one("add", (held, part), f"sum.{constant}.next")
+        carries.append(Carry(enters=held, leaves=total))
+        starts.append(build.one("zeros", (reference,), f"sum.{constant}.start", attributes=Zeros(shape=value.shape)))
+        sums.append(constant)
+    return carries, starts, sums
 
 
 def _with_stash(build: GraphBuilder, op: Operation, stash: list[str]) -> Operation:

@@ -59,32 +59,14 @@ def matrix_vector_program(
     tiles = machine.chip.tiles
     row = np.tile(np.arange(rows), segments)
     segment = np.repeat(np.arange(segments), rows)
-    begin, end = segment * columns // segments, (segment + 1) * columns // segments
+    pieces = {
+        "row": row,
+        "begin": segment * columns // segments,
+        "end": (segment + 1) * columns // segments,
+        "segment": segment,
+    }
     tile = (segment * rows + row) * tiles // (segments * rows)
-    order = np.lexsort((segment, row))  # row-major, as elements of A and of the partial sums are counted
-    out_tile = np.arange(rows) * tiles // rows
-    variables = [
-        _variable("matrix", (rows, columns), _flat(tile, row * columns + begin, row * columns + end, order), "weights"),
-        _variable("x", (columns,), _spread(columns, 1, tiles), "neuron states"),
-        _variable("partials", (rows, segments), _flat(tile, row * segments + segment, None, order), "gradients"),
-        _variable("y", (rows,), _each(out_tile), "neuron states"),
-    ]
-    if streams:
-        packet_in, packet_out = PACKET_IN_BYTES // ITEM_BYTES, PACKET_OUT_BYTES // ITEM_BYTES
-        landed = _spread(rows * columns, packet_in, tiles, axis=FLAT)
-        variables += [
-            _variable("matrix.stream", (rows, columns), landed, "exchange buffers"),
-            _variable("x.stream", (columns,), _spread(columns, packet_in, tiles), "exchange buffers"),
-            _variable("y.stream", (rows,), _spread(rows, packet_out, tiles), "exchange buffers"),
-        ]
-    pieces = {"row": row, "begin": begin, "end": end, "segment": segment}
-    place = VertexTable(
-        codelet=PLACE,
-        layer="",
-        tiles=tile,
-        operands={"stream": "matrix.stream", "matrix": "matrix"},
-        columns=pieces,
-    )
+    variables = _variables(rows, columns, segments, pieces, tile, tiles)
     multiply = VertexTable(
         codelet=DOT_PRODUCT[variant],
         layer="",
@@ -95,12 +77,15 @@ def matrix_vector_program(
     add = VertexTable(
         codelet=ROW_SUM[variant],
         layer="",
-        tiles=out_tile,
+        tiles=np.arange(rows) * tiles // rows,
         operands={"partials": "partials", "out": "y"},
         columns={"row": np.arange(rows)},
     )
     body = [_superstep("multiply", tables=(multiply,)), _superstep("add", tables=(add,))]
     if streams:
+        variables += _streams(rows, columns, tiles)
+        operands = {"stream": "matrix.stream", "matrix": "matrix"}
+        place = VertexTable(codelet=PLACE, layer="", tiles=tile, operands=operands, columns=pieces)
         arrive = [
             _superstep("place x", copies=(Copy(source="x.stream", target="x"),)),
             _superstep("place A", tables=(place,)),
@@ -116,6 +101,31 @@ def matrix_vector_program(
         outputs={"y": f"y{tail}"},
     )
     return plan_exchanges(program)
+
+
+def _variables(
+    rows: int, columns: int, segments: int, pieces: dict[str, np.ndarray], tile: np.ndarray, tiles: int
+) -> list[Variable]:
+    """A and the partial sums with the vertices that use them, x and y spread over all tiles."""
+    row, begin, end, segment = pieces.values()
+    order = np.lexsort((segment, row))  # row-major, as elements of A and of the partial sums are counted
+    return [
+        _variable("matrix", (rows, columns), _flat(tile, row * columns + begin, row * columns + end, order), "weights"),
+        _variable("x", (columns,), _spread(columns, 1, tiles), "neuron states"),
+        _variable("partials", (rows, segments), _flat(tile, row * segments + segment, None, order), "gradients"),
+        _variable("y", (rows,), _each(np.arange(rows) * tiles // rows), "neuron states"),
+    ]
+
+
+def _streams(rows: int, columns: int, tiles: int) -> list[Variable]:
+    """Where packets from and to the host lie."""
+    packet_in, packet_out = PACKET_IN_BYTES // ITEM_BYTES, PACKET_OUT_BYTES // ITEM_BYTES
+    landed = _spread(rows * columns, packet_in, tiles, axis=FLAT)
+    return [
+        _variable("matrix.stream", (rows, columns), landed, "exchange buffers"),
+        _variable("x.stream", (columns,), _spread(columns, packet_in, tiles), "exchange buffers"),
+        _variable("y.stream", (rows,), _spread(rows, packet_out, tiles), "exchange buffers"),
+    ]
 
 
 def _check(machine: MimdMachine, rows: int, columns: int, variant: str, segments: int | None) -> int:
