@@ -64,5 +64,10 @@ def __getattr__(name: str) -> Any:
     return found
 
 
+def called_as(package: str) -> Any:
+    """The function that the call of a package in `_CALLED` is."""
+    return getattr(importlib.import_module("mimdsim.api"), package)
+
+
 def __dir__() -> list[str]:
     return __all__

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -10,12 +9,13 @@ from typing import Any
 
 
 class CalledPackage(ModuleType):
-    """A package whose call is the function of its name at the front door."""
+    """A package whose call is a function of its name, which the package around it knows by `called_as`."""
 
     @property
     def __wrapped__(self) -> Callable[..., Any]:
         """What is called, where signatures are looked up."""
-        found: Callable[..., Any] = getattr(importlib.import_module("mimdsim.api"), self.__name__.rpartition(".")[2])
+        around, _, name = self.__name__.rpartition(".")
+        found: Callable[..., Any] = sys.modules[around].called_as(name)
         return found
 
     def __call__(self, *given: Any, **named: Any) -> Any:

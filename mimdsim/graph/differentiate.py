@@ -99,7 +99,7 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
     if used:
         raise ValueError(f"scan '{op.name}': a loss on final carries ({used}) has no gradient rule; stack them instead")
     inner = builder("backward")
-    back = BodyBackward(scan=scan, build=inner)
+    back = BodyBackward(scan=scan, build=inner, operations=OPERATIONS)
     entered = _enter(build, op, cotangents, back)
     _go_back(back, entered)
     carries, starts, sums = _leave(build, op, back, entered)

@@ -9,11 +9,17 @@ timestep t - 1 (shift -1); a sequence or constant of the forward scan is read ag
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from mimdsim.graph.definition import OpDef
-from mimdsim.graph.records import Graph, GraphBuilder, Operation, Scan, Slice, Value
+from mimdsim.graph.records import Graph, GraphBuilder, Operation, Scan, Slice, SparseSpikes, Value
+
+# called with (value name, timestep, value) for every value made inside a scan
+Observer = Callable[[str, int, Any], None]
 
 
 def _scan_shapes(values: tuple[Value, ...], scan: Scan) -> tuple[tuple[str, Value], ...]:
@@ -26,24 +32,19 @@ def _scan_shapes(values: tuple[Value, ...], scan: Scan) -> tuple[tuple[str, Valu
     return (*finals, *stacks)
 
 
-def _evaluate(scan: Scan, *inputs: Any) -> tuple[Any, ...]:
-    from mimdsim.graph.interpret import run_scan  # the interpreter knows all operations, this one included
+def scan_of(operations: Mapping[str, OpDef]) -> OpDef:
+    """The record of 'scan', whose body is made of `operations`."""
 
-    return run_scan(scan, inputs)
+    def evaluate(scan: Scan, *inputs: Any) -> tuple[Any, ...]:
+        return run_scan(operations, scan, inputs)
 
+    def flops(_values: tuple[Value, ...], scan: Scan) -> int:
+        body = scan.body
+        values = (tuple(body.value(name) for name in op.inputs) for op in body.operations)
+        each = zip(body.operations, values, strict=True)
+        return scan.timesteps * sum(operations[op.kind].flops(given, op.attributes) for op, given in each)
 
-def _flops(_values: tuple[Value, ...], scan: Scan) -> int:
-    from mimdsim.graph.operations import OPERATIONS
-
-    body = scan.body
-    once = 0
-    for op in body.operations:
-        values = tuple(body.value(name) for name in op.inputs)
-        once += OPERATIONS[op.kind].flops(values, op.attributes)
-    return scan.timesteps * once
-
-
-SCAN = OpDef(name="scan", shapes=_scan_shapes, evaluate=_evaluate, flops=_flops)
+    return OpDef(name="scan", shapes=_scan_shapes, evaluate=evaluate, flops=flops)
 
 
 @dataclass
@@ -52,6 +53,7 @@ class BodyBackward:
 
     scan: Scan
     build: GraphBuilder
+    operations: Mapping[str, OpDef]
     stash: list[str] = field(default_factory=list)  # forward body values to be stacked
     slices: list[tuple[str, Slice]] = field(default_factory=list)  # forward body value -> how it is read
     constants: list[str] = field(default_factory=list)
@@ -68,13 +70,11 @@ class BodyBackward:
         return self.build.add(kind, inputs, name, layer=layer, attributes=attributes)
 
     def saved(self, name: str) -> str:
-        from mimdsim.graph.operations import OPERATIONS
-
         inside = f"saved.{name}"
         if inside in self.build.values:
             return inside
         maker = self.scan.body.producer(name)
-        if maker is not None and OPERATIONS[maker.kind].recomputed:
+        if maker is not None and self.operations[maker.kind].recomputed:
             inputs = tuple(self.saved(given) for given in maker.inputs)
             return self.one(maker.kind, inputs, inside, layer=maker.layer, attributes=maker.attributes)
         value = self.scan.body.value(name)
@@ -101,3 +101,46 @@ def without_unused(graph: Graph) -> Graph:
             kept.append(op)
             wanted |= set(op.inputs)
     return Graph(inputs=graph.inputs, outputs=graph.outputs, operations=tuple(reversed(kept)), values=graph.values)
+
+
+def run_scan(
+    operations: Mapping[str, OpDef], scan: Scan, inputs: tuple[Any, ...], observe: Observer | None = None
+) -> tuple[Any, ...]:
+    """Final carries and stacked values of a scan."""
+    carries = list(inputs[: len(scan.carries)])
+    sequences = inputs[len(scan.carries) : len(scan.carries) + len(scan.slices)]
+    constants = dict(zip(scan.constants, inputs[len(scan.carries) + len(scan.slices) :], strict=True))
+    stacks: dict[str, list[Any]] = {name: [None] * scan.timesteps for name in scan.stacked}
+    order = range(scan.timesteps)
+    for t in reversed(order) if scan.reverse else order:
+        values = dict(constants)
+        values.update({carry.enters: value for carry, value in zip(scan.carries, carries, strict=True)})
+        for item, sequence in zip(scan.slices, sequences, strict=True):
+            values[item.inside] = _at(sequence, t + item.shift)
+        for op in scan.body.operations:
+            made = operations[op.kind].evaluate(op.attributes, *(values[name] for name in op.inputs))
+            values.update(zip(op.outputs, made, strict=True))
+            if observe is not None:
+                for name in op.outputs:
+                    observe(name, t, values[name])
+        carries = [values[carry.leaves] for carry in scan.carries]
+        for name in scan.stacked:
+            stacks[name][t] = values[name]
+    return (*carries, *(_stack(stacks[name]) for name in scan.stacked))
+
+
+def _at(sequence: Any, t: int) -> Any:
+    """The value at timestep `t`; nothing (zeros, no spikes) before the first."""
+    if isinstance(sequence, SparseSpikes):
+        if t < 0:
+            return SparseSpikes(ids=np.zeros_like(sequence.ids[0]), counts=np.zeros_like(sequence.counts[0]))
+        return SparseSpikes(ids=sequence.ids[t], counts=sequence.counts[t])
+    return np.zeros_like(sequence[0]) if t < 0 else sequence[t]
+
+
+def _stack(items: list[Any]) -> Any:
+    if isinstance(items[0], SparseSpikes):
+        return SparseSpikes(
+            ids=np.stack([item.ids for item in items]), counts=np.stack([item.counts for item in items])
+        )
+    return np.stack(items)

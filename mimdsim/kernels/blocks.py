@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.kernels.lines import at_users_line
 from mimdsim.program import Copy, Repeat, Superstep, VertexTable
-
-if TYPE_CHECKING:
-    from mimdsim.kernels.builder import Builder
 
 
 @dataclass(kw_only=True)
@@ -26,10 +23,21 @@ class Opened:
     copies: list[Copy] = field(default_factory=list)
 
 
+class Building(Protocol):
+    """A program that is being written: bodies, the program's own and those of open repeats, and the open superstep."""
+
+    blocks: list[list[Superstep | Repeat]]
+    opened: Opened | None
+
+    def append(self, name: str, phase: str, tables: tuple[VertexTable, ...], copies: tuple[Copy, ...]) -> None: ...
+
+    def closed(self, what: str) -> None: ...
+
+
 class OpenSuperstep:
     """What `Builder.superstep` returns, for `with`."""
 
-    def __init__(self, kernel: Builder, name: str, phase: str):
+    def __init__(self, kernel: Building, name: str, phase: str):
         self._kernel, self._opened = kernel, Opened(name=name, phase=phase)
 
     @at_users_line
@@ -55,7 +63,7 @@ class OpenSuperstep:
 class OpenRepeat:
     """What `Builder.repeat` returns, for `with`."""
 
-    def __init__(self, kernel: Builder, times: int, reverse: bool):
+    def __init__(self, kernel: Building, times: int, reverse: bool):
         self._kernel, self._times, self._reverse = kernel, times, reverse
 
     @at_users_line

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,9 +15,6 @@ from mimdsim.kernels.parts import FORMATS
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
 from mimdsim.program.mapping import whole_numbers
-
-if TYPE_CHECKING:
-    from mimdsim.kernels.products import PlannedProduct
 
 Tiles = int | Sequence[int] | np.ndarray
 
@@ -38,7 +34,6 @@ class Builder:
         self.blocks: list[list[Superstep | Repeat]] = [[]]  # bodies: the program's, and those of open repeats
         self.opened: Opened | None = None
         self._taken: set[str] = set()  # names of supersteps
-        self.products: dict[tuple[int, int, int, str], PlannedProduct] = {}  # planned so far
 
     @property
     def chips(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +20,9 @@ from mimdsim.costs.library import operation_costs as tables
 from mimdsim.costs.library.arithmetic import element_bytes
 from mimdsim.costs.library.casts import cast_1d_cycles
 from mimdsim.costs.library.network import heap_sort_cycles
+from mimdsim.kernels.builder import Builder
 from mimdsim.kernels.parts import box_of, format_of, parts_of
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, Variable
-
-if TYPE_CHECKING:
-    from mimdsim.kernels.builder import Builder
 
 POPOPS = "PopLibs popops cycle estimators (commit 7eac0f2)"
 CALL_BYTES, MOVE_BYTES = 320, 192  # code of a library codelet (assumed, as of slices, fills and copies)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -15,12 +16,10 @@ from mimdsim.codelets.products import product_codelet, sum_codelet
 from mimdsim.compiler.product_place import Blocks, ProductPlace
 from mimdsim.compiler.product_plan import ProductPlan, plan_product
 from mimdsim.costs.library.sparse import transpose_cycles
+from mimdsim.kernels.builder import Builder
 from mimdsim.kernels.elementwise import copy_codelet
 from mimdsim.kernels.parts import FORMATS, Parts, format_of, parts_of
 from mimdsim.program import Codelet, Length, Size, TileFormula, TileMapping, Variable
-
-if TYPE_CHECKING:
-    from mimdsim.kernels.builder import Builder
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,15 +46,18 @@ class PlannedProduct:
         return self.place.result.mapping((self.plan.m, self.plan.n))
 
 
+_PLANNED: WeakKeyDictionary[Builder, dict[tuple[int, int, int, str], PlannedProduct]] = WeakKeyDictionary()
+
+
 def planned(kernel: Builder, m: int, k: int, n: int, dtype: str) -> PlannedProduct:
     """The plan on the first chip of the kernel's machine, of "float32" or "float16"."""
     if dtype not in ("float32", "float16"):
         raise MappingError(f"matmul: the matrix units multiply float32 or float16, not {dtype}")
-    key = m, k, n, dtype
-    if key not in kernel.products:
+    known, key = _PLANNED.setdefault(kernel, {}), (m, k, n, dtype)
+    if key not in known:
         plan = plan_product(kernel.machine, m, k, n, FORMATS[dtype])
-        kernel.products[key] = PlannedProduct(place=ProductPlace(plan=plan, first_tile=0))
-    return kernel.products[key]
+        known[key] = PlannedProduct(place=ProductPlace(plan=plan, first_tile=0))
+    return known[key]
 
 
 def matmul(k: Builder, a: Variable, b: Variable, out: Variable) -> PlannedProduct:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,11 +22,9 @@ from mimdsim.costs.library.reductions import (
     reduce_strided_cycles,
     reduce_to_scalar_cycles,
 )
+from mimdsim.kernels.builder import Builder
 from mimdsim.kernels.parts import Parts, alike, format_of, parts_of
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, TileMapping, Variable
-
-if TYPE_CHECKING:
-    from mimdsim.kernels.builder import Builder
 
 MORE_STAGES = 64  # reductionFactorThresholdToAddMoreStages: elements a result, or a piece of a stage, is worth
 OPERATIONS: dict[str, np.ufunc] = {"add": np.add, "max": np.maximum, "min": np.minimum}

@@ -8,20 +8,18 @@ tiles, what the parts found is added up: a row that a part has not counts as zer
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.costs.library.slices import multi_slice_cycles, scatter_add_cycles
+from mimdsim.kernels.builder import Builder
 from mimdsim.kernels.elementwise import CALL_BYTES, POPOPS, copy
 from mimdsim.kernels.parts import Parts, alike, box_of, format_of, parts_of
 from mimdsim.kernels.reductions import reduce
 from mimdsim.program import Codelet, Field, Length, Term, TileFormula, TileMapping, Variable
 from mimdsim.program.extents import Extent
-
-if TYPE_CHECKING:
-    from mimdsim.kernels.builder import Builder
 
 
 def gather(k: Builder, table: Variable, indices: Variable, out: Variable) -> None:
