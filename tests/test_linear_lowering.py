@@ -30,7 +30,7 @@ from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.losses import Loss
 from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.surrogates import SURROGATES
-from mimdsim.numerics import surrogates as arithmetic
+from mimdsim.numerics import equations as arithmetic
 from mimdsim.workload import MappingOptions
 
 TOLERANCE = 5e-6

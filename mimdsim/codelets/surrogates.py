@@ -8,6 +8,7 @@ from functools import lru_cache
 from mimdsim.codelets.launch import SURROGATE_BUNDLES, SURROGATE_PAIRABLE, SURROGATE_SOURCE
 from mimdsim.codelets.neurons import STATE_GRADIENT, STATE_GRADIENT_ROW
 from mimdsim.numerics import surrogates as numerics
+from mimdsim.numerics.equations import KINDS
 from mimdsim.program import Codelet, Term, WorkerBundles
 
 DIVIDE, EXPONENTIAL = 3, 3  # cycles of one float: division; f32exp, 6 for two in the PopLibs operation tables
@@ -42,7 +43,7 @@ REST_BUNDLES = SURROGATE_BUNDLES - COSTS["superspike"].bundles
 
 def kind_of(surrogate: str) -> int:
     """The number by which the arithmetic knows a surrogate."""
-    return numerics.KINDS.index(surrogate)
+    return KINDS.index(surrogate)
 
 
 def at_an_id(surrogate: str) -> tuple[int, str]:

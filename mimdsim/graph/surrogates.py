@@ -1,6 +1,6 @@
 """Surrogate gradients: what stands for the derivative of a spike, as a function of u - threshold and a slope.
 
-To add one: a record here, its branch in numerics/surrogates.py, its bundles in codelets/surrogates.py.
+To add one: a record here, its branch in numerics/equations.py, its bundles in codelets/surrogates.py.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from mimdsim.numerics.equations import superspike
 from mimdsim.numerics.vectors import WIDTH, above, add_sums_run, lowest_bit
 
 ONE_BIT = np.uint64(1)
@@ -26,8 +27,7 @@ def state_gradient(dv, v, g, ids, counts, threshold, slope, turn, added):  # typ
         for k in range(counts[b, 1]):
             n = ids[b, k]
             if 0 <= n < neurons:
-                scaled = slope * abs(v[b, n] - threshold) + one
-                more = g[b, k] * (one / (scaled * scaled))
+                more = g[b, k] * superspike(v[b, n] - threshold, slope, one)
                 dv[b, n] += more
                 listed[end], values[end] = n, more
                 end += 1

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import numba
 
-from mimdsim.numerics.surrogates import surrogate
+from mimdsim.numerics.equations import integrated, surrogate, unless_spiked
 
 
 @numba.njit(cache=True, nogil=True)
 def lif_boxes(v, current, row_start, row_stop, start, stop, decay, scale, threshold):  # type: ignore[no-untyped-def]
     """v <- (0 if v > threshold else decay*v) + scale * current."""
+    zero = v.dtype.type(0)
     for i in range(len(start)):
         for b in range(row_start[i], row_stop[i]):
             for n in range(start[i], stop[i]):
-                kept = v[b, n] * decay
-                if v[b, n] > threshold:
-                    kept = v.dtype.type(0)
-                v[b, n] = kept + scale * current[b, n]
+                v[b, n] = integrated(v[b, n], current[b, n], decay, scale, threshold, zero)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -67,13 +65,11 @@ def decay_boxes(dv, row_start, row_stop, start, stop, factor):  # type: ignore[n
 @numba.njit(cache=True, nogil=True)
 def masked_decay_boxes(dv, v_previous, row_start, row_stop, start, stop, factor, threshold):  # type: ignore[no-untyped-def]
     """dv <- factor * dv, or 0 where v_previous > threshold."""
+    zero = dv.dtype.type(0)
     for i in range(len(start)):
         for b in range(row_start[i], row_stop[i]):
             for n in range(start[i], stop[i]):
-                if v_previous[b, n] > threshold:
-                    dv[b, n] = 0
-                else:
-                    dv[b, n] = factor * dv[b, n]
+                dv[b, n] = unless_spiked(factor * dv[b, n], v_previous[b, n], threshold, zero)
 
 
 @numba.njit(cache=True, nogil=True)

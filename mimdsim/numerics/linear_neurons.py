@@ -9,7 +9,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from mimdsim.numerics.surrogates import surrogate
+from mimdsim.numerics.equations import surrogate
 
 
 @numba.njit(cache=True, nogil=True)

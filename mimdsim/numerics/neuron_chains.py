@@ -8,6 +8,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from mimdsim.numerics.equations import unless_spiked
 from mimdsim.numerics.vectors import WIDTH, above, lowest_bit
 
 ONE_BIT = np.uint64(1)
@@ -83,6 +84,5 @@ def scaled_copy_and_decay(dv, q, gain, decay, v_previous, threshold):  # type: i
         source, target, before = dv[b], q[b], v_previous[b]
         for n in range(len(source)):
             each = source[n]
-            kept = each * decay[n]
             target[n] = each * gain[n]
-            source[n] = zero if before[n] > threshold else kept
+            source[n] = unless_spiked(each * decay[n], before[n], threshold, zero)

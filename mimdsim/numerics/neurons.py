@@ -5,16 +5,15 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from mimdsim.numerics.equations import integrated, superspike, unless_spiked
+
 
 @numba.njit(cache=True, nogil=True)
 def _integrate(v, current, b, first, last, decay, scale, threshold):  # type: ignore[no-untyped-def]
     """v[b, n] <- (0 if v > threshold else decay*v) + scale * current, for n from first to last - 1."""
+    zero = v.dtype.type(0)
     for n in range(first, last):
-        u = v[b, n]
-        kept = u * decay
-        if u > threshold:
-            kept = v.dtype.type(0)
-        v[b, n] = kept + scale * current[n - first]
+        v[b, n] = integrated(v[b, n], current[n - first], decay, scale, threshold, zero)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -62,8 +61,7 @@ def state_gradient(dv, v, g, ids, counts, sample, start, stop, threshold, slope)
         for k in range(counts[b, 1]):
             n = ids[b, k]
             if first <= n < last:
-                scaled = slope * abs(v[b, n] - threshold) + one
-                dv[b, n] += g[b, k] * (one / (scaled * scaled))
+                dv[b, n] += g[b, k] * superspike(v[b, n] - threshold, slope, one)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -76,8 +74,7 @@ def state_gradient_rows(row, dv, v, threshold, g, ids, counts, sample, slope):  
             row[b, n] = dv[b, n]
         for k in range(counts[b, 1]):
             n = ids[b, k]
-            scaled = slope * abs(v[b, n] - threshold[n]) + one
-            row[b, n] += g[b, k] * (one / (scaled * scaled))
+            row[b, n] += g[b, k] * superspike(v[b, n] - threshold[n], slope, one)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -92,10 +89,8 @@ def scale_in_place(target, factor, start, stop):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True, nogil=True)
 def scale_unless_spiked(target, factor, v_previous, start, stop, threshold):  # type: ignore[no-untyped-def]
     """target[:, n] *= factor[n], or 0 where v_previous > threshold: the gradient masked by the reset."""
+    zero = target.dtype.type(0)
     for i in range(len(start)):
         for b in range(target.shape[0]):
             for n in range(start[i], stop[i]):
-                if v_previous[b, n] > threshold:
-                    target[b, n] = 0
-                else:
-                    target[b, n] = target[b, n] * factor[n]
+                target[b, n] = unless_spiked(target[b, n] * factor[n], v_previous[b, n], threshold, zero)

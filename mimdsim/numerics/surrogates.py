@@ -1,37 +1,10 @@
-"""Surrogate gradients of one number: the arithmetic of graph/surrogates.py, chosen by its place in KINDS."""
+"""The adjoint of the potential at listed ids, by any of the surrogate gradients."""
 
 from __future__ import annotations
 
-import math
-
 import numba
-import numpy as np
 
-KINDS = ("superspike", "arctan", "sigmoid", "triangular", "boxcar", "straight_through")
-SUPERSPIKE, ARCTAN, SIGMOID, TRIANGULAR, BOXCAR = range(5)
-
-
-@numba.njit(cache=True, nogil=True)
-def surrogate(kind, x, slope, like):  # type: ignore[no-untyped-def]
-    """The derivative that stands for that of a spike, at x = u - threshold; all in the dtype of the array `like`."""
-    real = like.dtype.type
-    zero, half, one = real(0), real(0.5), real(1)
-    if kind == SUPERSPIKE:
-        scaled = slope * abs(x) + one
-        return one / (scaled * scaled)
-    if kind == ARCTAN:
-        top = slope * half
-        scaled = real(np.pi) * top * x
-        return top / (scaled * scaled + one)
-    if kind == SIGMOID:
-        decay = real(math.exp(-slope * abs(x)))
-        raised = decay + one
-        return slope * decay / (raised * raised)
-    if kind == TRIANGULAR:
-        return max(slope - slope * slope * abs(x), zero)
-    if kind == BOXCAR:
-        return slope if slope * abs(x) < half else zero
-    return one
+from mimdsim.numerics.equations import surrogate
 
 
 @numba.njit(cache=True, nogil=True)

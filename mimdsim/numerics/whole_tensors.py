@@ -13,6 +13,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from mimdsim.numerics.equations import integrated, superspike
 from mimdsim.numerics.vectors import WIDTH, above, add_strip, dot_strip, lowest_bit
 
 ONE_BIT = np.uint64(1)
@@ -30,7 +31,7 @@ def forward_blocks(first, last, batch, lag, w, neurons, source, constants, near_
     near_ids, near_slopes, near_ends = near_lists
     spike_ids, spike_slopes, spike_ends = spike_lists
     inputs, weights, places = w.shape[1], w.reshape(-1), near_ends.shape[1]
-    one = w.dtype.type(1)
+    zero, one = w.dtype.type(0), w.dtype.type(1)
     v = np.zeros((batch, WIDTH), w.dtype)
     current = np.zeros(WIDTH, w.dtype)
     potentials, low = v.reshape(-1), min(threshold, second_threshold)
@@ -47,12 +48,7 @@ def forward_blocks(first, last, batch, lag, w, neurons, source, constants, near_
                 add_strip(current, 0, weights, block * inputs * WIDTH, WIDTH, ids, begin, begin + trues[before])
             state = v[b]
             for n in range(WIDTH):
-                u = state[n]
-                kept = u * decay
-                if u > threshold:
-                    kept = v.dtype.type(0)
-                u = kept + scale * current[n]
-                state[n] = u
+                state[n] = integrated(state[n], current[n], decay, scale, threshold, zero)
             bits = above(potentials, b * WIDTH, low)
             while bits != 0:
                 n = lowest_bit(bits)
@@ -60,14 +56,14 @@ def forward_blocks(first, last, batch, lag, w, neurons, source, constants, near_
                 if n >= real:
                     break
                 u = state[n]
-                scaled = slope * abs(u - threshold) + one
+                each = superspike(u - threshold, slope, one)
                 if u > threshold:
                     spike_ids[block, spikes] = n
-                    spike_slopes[block, spikes] = one / (scaled * scaled)
+                    spike_slopes[block, spikes] = each
                     spikes += 1
                 else:
                     near_ids[block, near] = n
-                    near_slopes[block, near] = one / (scaled * scaled)
+                    near_slopes[block, near] = each
                     near += 1
             near_ends[block, place] = near
             spike_ends[block, place] = spikes

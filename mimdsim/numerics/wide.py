@@ -12,6 +12,7 @@ import numba
 import numpy as np
 
 from mimdsim.numerics import neurons, spikes
+from mimdsim.numerics.equations import integrated, unless_spiked
 from mimdsim.numerics.vectors import add_run
 
 RUN = 8  # flags looked at together
@@ -22,7 +23,7 @@ BAND = 512  # neurons of all samples before the next: their weights stay in cach
 @numba.njit(cache=True, nogil=True)
 def lif_update(v, w, ids, counts, sample, start, stop, decay, scale, threshold):  # type: ignore[no-untyped-def]
     """`neurons.lif_update`, a strip of neighbours at a time."""
-    current = np.zeros(BAND, v.dtype)
+    current, zero = np.zeros(BAND, v.dtype), v.dtype.type(0)
     rows, listed, stride, capacity = w.reshape(-1), ids.reshape(-1), w.shape[1], ids.shape[1]
     for begin in range(start.min(), stop.max(), BAND):
         for i in range(len(sample)):
@@ -34,11 +35,7 @@ def lif_update(v, w, ids, counts, sample, start, stop, decay, scale, threshold):
             add_run(current, 0, rows, first, stride, listed, b * capacity, b * capacity + counts[b, 0], width)
             state = v[b, first : first + width]
             for n in range(width):
-                u = state[n]
-                kept = u * decay
-                if u > threshold:
-                    kept = v.dtype.type(0)
-                state[n] = kept + scale * current[n]
+                state[n] = integrated(state[n], current[n], decay, scale, threshold, zero)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -85,8 +82,7 @@ def scale_unless_spiked(target, factor, v_previous, start, stop, threshold):  # 
         for b in range(target.shape[0]):
             into, before = target[b, start[i] : stop[i]], v_previous[b, start[i] : stop[i]]
             for n in range(len(into)):
-                scaled = into[n] * by[n]
-                into[n] = zero if before[n] > threshold else scaled
+                into[n] = unless_spiked(into[n] * by[n], before[n], threshold, zero)
 
 
 WIDE: dict[Callable[..., None], Callable[..., None]] = {

@@ -1,0 +1,55 @@
+"""The equations of one neuron, called by every kernel that has them; constants come in the dtype of the state."""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+KINDS = ("superspike", "arctan", "sigmoid", "triangular", "boxcar", "straight_through")
+SUPERSPIKE, ARCTAN, SIGMOID, TRIANGULAR, BOXCAR = range(5)
+
+
+@numba.njit(cache=True, nogil=True)
+def integrated(v, current, decay, scale, threshold, zero):  # type: ignore[no-untyped-def]
+    """The potential a timestep later: (0 if v > threshold else decay * v) + scale * current."""
+    kept = v * decay
+    if v > threshold:
+        kept = zero
+    return kept + scale * current
+
+
+@numba.njit(cache=True, nogil=True)
+def unless_spiked(value, v_previous, threshold, zero):  # type: ignore[no-untyped-def]
+    """The gradient masked by the reset: 0 where v_previous > threshold."""
+    return zero if v_previous > threshold else value
+
+
+@numba.njit(cache=True, nogil=True)
+def superspike(x, slope, one):  # type: ignore[no-untyped-def]
+    """1 / (slope * |x| + 1)^2, for the derivative of a spike at x = v - threshold."""
+    scaled = slope * abs(x) + one
+    return one / (scaled * scaled)
+
+
+@numba.njit(cache=True, nogil=True)
+def surrogate(kind, x, slope, like):  # type: ignore[no-untyped-def]
+    """The derivative that stands for that of a spike, at x = u - threshold; all in the dtype of the array `like`."""
+    real = like.dtype.type
+    zero, half, one = real(0), real(0.5), real(1)
+    if kind == SUPERSPIKE:
+        return superspike(x, slope, one)
+    if kind == ARCTAN:
+        top = slope * half
+        scaled = real(np.pi) * top * x
+        return top / (scaled * scaled + one)
+    if kind == SIGMOID:
+        decay = real(math.exp(-slope * abs(x)))
+        raised = decay + one
+        return slope * decay / (raised * raised)
+    if kind == TRIANGULAR:
+        return max(slope - slope * slope * abs(x), zero)
+    if kind == BOXCAR:
+        return slope if slope * abs(x) < half else zero
+    return one
