@@ -12,7 +12,7 @@ import numpy as np
 
 from mimdsim.base.rng import stream
 from mimdsim.compiler import compile_graph
-from mimdsim.functional import initial_weights, train
+from mimdsim.functional import TrainingPlan, initial_weights, train
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.sweep import parse_value
@@ -83,9 +83,7 @@ def main() -> None:
             network,
             train_data,
             test_data,
-            epochs=recipe.epochs,
-            max_training_steps=0,
-            seed=workload.seed,
+            TrainingPlan(epochs=recipe.epochs, seed=workload.seed),
             weights=initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset),
         )
         dense = network_of(load_workload(given.workload, {**changes, "seed": seed, "network.spikes": "dense"}))

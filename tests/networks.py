@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.functional import Executor, execute_strictly
 from mimdsim.graph import Adam, Layer, Sgd, SparseSpikes, SpikingNetwork, interpret, training_graph
+from mimdsim.graph.names import random_name
 from mimdsim.graph.neurons import Lif
 from mimdsim.graph.spikes import Selection
-from mimdsim.graph.training import moment_name
-from mimdsim.graph.truncation import STATE_BITS, random_name
+from mimdsim.graph.truncation import STATE_BITS
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.workload import MappingOptions
 
@@ -156,19 +156,20 @@ def given_values(
     """Random weights (and Adam moments), labels and inputs that spike with probability `activity`."""
     draw = np.random.default_rng(seed)
     arrays: dict[str, np.ndarray] = {}
-    for name, shape in network.parameters.items():
+    for name, parameter in network.parameters.items():
+        shape = parameter.shape
         limit = (6.0 / shape[0]) ** 0.5
         weights = draw.uniform(-limit, 2 * limit, shape)
-        if not name.startswith("w."):  # around zero: neither silence nor every neuron at once
+        if parameter.role != "weights":  # around zero: neither silence nor every neuron at once
             weights = draw.uniform(-0.25, 0.25, shape)
         if dyadic:
             weights = np.round(weights / DYADIC_UNIT) * DYADIC_UNIT
         arrays[name] = weights.astype(dtype)
         if isinstance(network.optimiser, Sgd) and network.optimiser.momentum:
-            arrays[moment_name("momentum", name)] = draw.normal(0, 0.01, shape).astype(dtype)
+            arrays[parameter.kept("momentum")] = draw.normal(0, 0.01, shape).astype(dtype)
         if isinstance(network.optimiser, Adam):
-            arrays[moment_name("moment1", name)] = draw.normal(0, 0.01, shape).astype(dtype)
-            arrays[moment_name("moment2", name)] = draw.uniform(1e-4, 1e-3, shape).astype(dtype)
+            arrays[parameter.kept("moment1")] = draw.normal(0, 0.01, shape).astype(dtype)
+            arrays[parameter.kept("moment2")] = draw.uniform(1e-4, 1e-3, shape).astype(dtype)
     shape3 = (network.timesteps, network.batch, network.inputs)
     dense = draw.random(shape3) < activity
     dense &= dense.cumsum(axis=2) <= network.input_capacity
@@ -218,7 +219,7 @@ def gradient_names(network: SpikingNetwork) -> dict[str, str]:
 
 def parameter_keys(network: SpikingNetwork) -> dict[str, str]:
     """key of an Outcome's gradients and updates -> the parameter."""
-    return {name.removeprefix("w."): name for name in network.parameters}
+    return {parameter.short: name for name, parameter in network.parameters.items()}
 
 
 def interpreted(network: SpikingNetwork, given: Given) -> Outcome:

@@ -15,7 +15,7 @@ from networks import compiled, small_network
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.rng import stream
-from mimdsim.functional import Checkpoints, Evaluation, TrainingLog, initial_weights, train
+from mimdsim.functional import Checkpoints, Evaluation, TrainingLog, TrainingPlan, initial_weights, train
 from mimdsim.graph import Adam
 from mimdsim.workload import input_shape, load_workload, open_dataset
 from mimdsim.workload.sections import Data
@@ -151,11 +151,9 @@ def trained(
         if done == stop_after:
             raise Stopped
 
-    return train(
-        MADE.program, NETWORK, data, data, weights=initial_weights(NETWORK, 3, 2.0, 0.2), epochs=3,
-        max_training_steps=0, seed=5, evaluation=Evaluation(validation_share=0.2), checkpoints=checkpoints,
-        progress=progress, engine=engine,
-    )  # fmt: skip
+    plan = TrainingPlan(epochs=3, seed=5, evaluation=Evaluation(validation_share=0.2), engine=engine)
+    weights = initial_weights(NETWORK, 3, 2.0, 0.2)
+    return train(MADE.program, NETWORK, data, data, plan, weights=weights, checkpoints=checkpoints, progress=progress)
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from mimdsim.functional import (
     Executor,
     RateSchedule,
     TrainingLog,
+    TrainingPlan,
     WholeTensors,
     initial_weights,
     train,
@@ -58,12 +59,12 @@ def trained(engine: Any, network: SpikingNetwork = NETWORK, stop_after: int = 0,
         if done == stop_after:
             raise Stopped
 
-    given: dict[str, Any] = {"epochs": 4, "max_training_steps": 0, "evaluation": JUDGED, "rate": RATE} | more
+    checkpoints = more.pop("checkpoints", None)
+    given: dict[str, Any] = {"epochs": 4, "evaluation": JUDGED, "rate": RATE} | more
+    plan = TrainingPlan(seed=5, engine=engine, **given)
     weights = initial_weights(network, seed=3, scale=2.0, offset=0.05)
-    return train(
-        compiled(network).program, network, DATA, DATA, weights=weights, seed=5, engine=engine, progress=progress,
-        **given,
-    )  # fmt: skip
+    program = compiled(network).program
+    return train(program, network, DATA, DATA, plan, weights=weights, checkpoints=checkpoints, progress=progress)
 
 
 def assert_same_bits(one: TrainingLog, other: TrainingLog) -> None:
@@ -133,11 +134,9 @@ def test_engines_that_cannot_train_a_network_say_why() -> None:
         trained("whole_tensors", recurrent)
     halves = compiled(NETWORK, options=MappingOptions(value_bytes=2, neurons_per_tile=4)).program
     weights = initial_weights(NETWORK, seed=3, scale=2.0, offset=0.05)
+    plan = TrainingPlan(epochs=1, seed=5, engine="whole_tensors")
     with pytest.raises(MappingError, match=r"half precision .* whole tensors hold float32; use training\.engine"):
-        train(
-            halves, NETWORK, DATA, DATA, weights=weights, epochs=1, max_training_steps=0, seed=5,
-            engine="whole_tensors",
-        )  # fmt: skip
+        train(halves, NETWORK, DATA, DATA, plan, weights=weights)
 
 
 def test_a_workload_that_whole_tensors_cannot_train_is_refused_before_its_data_are_read() -> None:

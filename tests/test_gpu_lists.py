@@ -9,7 +9,7 @@ import pytest
 
 from mimdsim.base.errors import MappingError
 from mimdsim.gpu.engine import time_on_gpu
-from mimdsim.gpu.lists import lengths_of, source_layer
+from mimdsim.gpu.lists import lengths_of
 from mimdsim.graph import Layer, Sgd, SpikingNetwork, training_graph
 from mimdsim.graph.neurons import Lif
 from mimdsim.graph.spikes import Selection
@@ -125,11 +125,3 @@ def test_lengths_are_means_over_samples_and_of_the_longest() -> None:
     counts = np.array([[[1, 2], [3, 4]], [[5, 6], [1, 2]]], np.int32)  # two timesteps, two samples
     found = lengths_of(RecordedActivity(ids={}, counts={"a": counts}, dropped={}))["a"]
     assert (found.spikes, found.listed, found.most_spikes, found.most_listed) == (2.5, 3.5, 4.0, 5.0)
-
-
-@pytest.mark.parametrize(
-    ("value", "layer"),
-    [("input.now", "input"), ("spikes.hidden0.previous", "hidden0"), ("saved.spikes.hidden1.previous", "hidden1")],
-)
-def test_whose_lists_a_value_holds(value: str, layer: str) -> None:
-    assert source_layer(value) == layer

@@ -76,7 +76,7 @@ def test_a_nir_graph_becomes_a_workload_of_random_spikes(tmp_path: Path) -> None
     assert (network.title, network.delay, network.layers[0].recurrence) == ("6-5-3", 0, "all_to_all")
     weights = given_weights(workload, network)
     assert weights is not None
-    assert {name: array.shape for name, array in weights.items()} == network.parameters
+    assert {name: array.shape for name, array in weights.items()} == network.shapes
     (made, _) = network_of_nir(path, read_nir(path)).populations
     np.testing.assert_allclose(weights["r.hidden0"], made.recurrent)
 

@@ -22,6 +22,8 @@ from mimdsim.check.program import _Gradients
 from mimdsim.check.published.stencil.copies import column_copies, placed, row_copies
 from mimdsim.check.published.stencil.grid import Blocks, cut, tile_blocks, worker_blocks
 from mimdsim.graph import SpikingNetwork, gradient_of
+from mimdsim.graph.names import Parameter
+from mimdsim.program import Observables
 
 DRAWN = Path(__file__).resolve().parent / "pinned_draws.csv"
 COLUMNS = ("network", "draw", "input", "dtype", "shape", "sum", "weighted", "largest")
@@ -29,7 +31,11 @@ COLUMNS = ("network", "draw", "input", "dtype", "shape", "sum", "weighted", "lar
 
 def gradients(draws: list[tuple[Any, Any]]) -> Any:
     """Of one parameter, as held and as expected in every draw."""
-    compiled: Any = SimpleNamespace(network=SimpleNamespace(parameters={"w.a": (2,)}))
+    weights = Parameter(layer="a", role="weights", shape=(1, 2))
+    observables = Observables(gradients={"w.a": gradient_of("w.a")})
+    compiled: Any = SimpleNamespace(
+        network=SimpleNamespace(parameters={"w.a": weights}), program=SimpleNamespace(observables=observables)
+    )
     found = _Gradients(compiled)
     for held, expected in draws:
         subject: Any = SimpleNamespace(read={gradient_of("w.a"): np.array(held, np.float32)}.__getitem__)

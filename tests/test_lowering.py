@@ -29,8 +29,8 @@ from networks import (
 
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import compile_graph
-from mimdsim.functional import Executor, initial_weights, train
-from mimdsim.functional.train import dropped_spikes
+from mimdsim.functional import Executor, TrainingPlan, initial_weights, train
+from mimdsim.functional.dropped import dropped_spikes
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.workload import MappingOptions
 
@@ -166,7 +166,7 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
         weights = initial_weights(network, seed=3, scale=2.0, offset=0.2)
         data = Samples(network, 12)
         made = compiled(network)
-        logs.append(train(made.program, network, data, data, weights=weights, epochs=2, max_training_steps=0, seed=3))
+        logs.append(train(made.program, network, data, data, TrainingPlan(epochs=2, seed=3), weights=weights))
     one, other = logs
     assert len(one.loss) == 6
     assert one.loss == other.loss

@@ -48,7 +48,7 @@ def described(made: ImportedNetwork, spikes: str = "dense") -> SpikingNetwork:
 
 def shaped(given: SpikingNetwork, arrays: dict[str, Any]) -> dict[str, Any]:
     """Weights in the shapes of the graph, float64."""
-    return {name: np.asarray(arrays[name], np.float64).reshape(shape) for name, shape in given.parameters.items()}
+    return {name: np.asarray(arrays[name], np.float64).reshape(shape) for name, shape in given.shapes.items()}
 
 
 def graph_spikes(given: SpikingNetwork, weights: dict[str, Any], source: Any) -> list[Any]:

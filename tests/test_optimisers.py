@@ -24,7 +24,6 @@ from mimdsim.gpu import STRATEGIES
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.graph import Adam, Sgd, SpikingNetwork, interpret, training_graph
 from mimdsim.graph.spikes import ThresholdSchedule
-from mimdsim.graph.training import moment_name
 from mimdsim.workload import MappingOptions
 
 OPTIMISERS = {
@@ -51,7 +50,7 @@ def state_after(network: SpikingNetwork, values: dict[str, Any]) -> dict[str, np
     found = {}
     for layer in network.layers:
         weight = f"w.{layer.name}"
-        names = (weight, *(moment_name(slot, weight) for slot in network.optimiser.state))
+        names = (weight, *(layer.parameters[0].kept(slot) for slot in network.optimiser.state))
         slots = ("", *(f".{'mv'[index]}" for index in range(2)))
         if isinstance(network.optimiser, Sgd):
             slots = ("", ".momentum")

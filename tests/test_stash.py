@@ -16,10 +16,10 @@ from networks import small_network as network_of_lif
 from test_timing import BARREL, tile_cycles
 
 from mimdsim.base.errors import DescriptionError, MappingError
-from mimdsim.check.lockstep import Trace, compare
+from mimdsim.check.lockstep import Trace, compare, gradients_at_ids
 from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.compiler.fitting import remedies
-from mimdsim.functional import Executor, execute_strictly, initial_weights, train
+from mimdsim.functional import Executor, TrainingPlan, execute_strictly, initial_weights, train
 from mimdsim.functional.halves import executor_of
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.spikes import ThresholdSchedule
@@ -164,7 +164,8 @@ def test_what_is_made_anew_is_what_the_interpreter_says(policy: str) -> None:
     values, made = given_values(network, 4), compiled(network, options=stashed(policy))
     steps = [step for step, _, _ in made.program.supersteps() if step.name.startswith("again: ")]
     assert {value for step in steps for _, value in step.defines} >= {"u.hidden0", "x.hidden0"}
-    trace = Trace({value for step, _, _ in made.program.supersteps() for _, value in step.defines})
+    wanted = {value for step, _, _ in made.program.supersteps() for _, value in step.defines}
+    trace = Trace(wanted, gradients_at_ids(made.graph))
     meaning = interpret(made.graph, values.for_graph(network), trace)
     subject, reference = Executor(made.program), Executor(made.program)
     for executor in (subject, reference):
@@ -360,7 +361,7 @@ def test_training_is_the_same_and_counts_dropped_spikes_alike(truncation: str) -
     for policy in ("everything", "every:2"):
         made = compiled(network, options=stashed(policy))
         weights = initial_weights(network, seed=3, scale=2.0, offset=0.3)
-        logs.append(train(made.program, network, data, data, weights=weights, epochs=2, max_training_steps=0, seed=3))
+        logs.append(train(made.program, network, data, data, TrainingPlan(epochs=2, seed=3), weights=weights))
     one, other = logs
     assert one.loss == other.loss
     assert one.test_accuracy_by_epoch == other.test_accuracy_by_epoch

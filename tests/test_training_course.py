@@ -17,7 +17,7 @@ from networks import compiled, given_values, small_network
 
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.cli import main
-from mimdsim.functional import Checkpoints, Evaluation, RateSchedule, TrainingLog, initial_weights, train
+from mimdsim.functional import Checkpoints, Evaluation, RateSchedule, TrainingLog, TrainingPlan, initial_weights, train
 from mimdsim.functional.train import split
 from mimdsim.graph import Adam, Sgd, SpikingNetwork
 from mimdsim.graph.spikes import ThresholdSchedule
@@ -57,11 +57,10 @@ def trained(checkpoints: Checkpoints | None = None, *, stop_after: int = 0, **mo
         if done == stop_after:
             raise Stopped
 
-    given: dict[str, Any] = {"epochs": 4, "max_training_steps": 0, "evaluation": JUDGED, "rate": RATE} | more
+    given: dict[str, Any] = {"epochs": 4, "evaluation": JUDGED, "rate": RATE} | more
+    plan = TrainingPlan(seed=5, **given)
     weights = initial_weights(NETWORK, seed=3, scale=2.0, offset=0.2)
-    return train(
-        MADE.program, NETWORK, DATA, DATA, weights=weights, seed=5, checkpoints=checkpoints, progress=progress, **given
-    )
+    return train(MADE.program, NETWORK, DATA, DATA, plan, weights=weights, checkpoints=checkpoints, progress=progress)
 
 
 def same(one: TrainingLog, other: TrainingLog) -> None:
@@ -111,7 +110,7 @@ def test_other_optimisers_resume_too(tmp_path: Path, optimiser: Any) -> None:
         try:
             logs.append(
                 train(
-                    program, network, DATA, None, weights=weights, epochs=4, max_training_steps=0, seed=5,
+                    program, network, DATA, None, TrainingPlan(epochs=4, seed=5), weights=weights,
                     checkpoints=checkpoints, progress=progress,
                 )
             )  # fmt: skip
@@ -244,10 +243,8 @@ def test_validation_samples_are_not_trained_on() -> None:
             return super().batch(indices)
 
     weights = initial_weights(NETWORK, seed=3, scale=2.0, offset=0.2)
-    train(
-        MADE.program, NETWORK, Watched(NETWORK, 25), None, weights=weights, epochs=2, max_training_steps=0, seed=5,
-        evaluation=Evaluation(when="never", validation_share=0.2),
-    )  # fmt: skip
+    plan = TrainingPlan(epochs=2, seed=5, evaluation=Evaluation(when="never", validation_share=0.2))
+    train(MADE.program, NETWORK, Watched(NETWORK, 25), None, plan, weights=weights)
     assert set(seen) == set(kept.tolist())
 
 

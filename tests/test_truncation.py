@@ -26,7 +26,7 @@ from networks import (
 
 from mimdsim.base.errors import MappingError
 from mimdsim.base.rng import stream
-from mimdsim.functional import Executor, initial_weights, train
+from mimdsim.functional import Executor, TrainingPlan, initial_weights, train
 from mimdsim.functional.train import Evaluation, draw_randomness, evaluate
 from mimdsim.gpu.strategies import STRATEGIES
 from mimdsim.graph import OPERATIONS, SpikingNetwork, interpret, training_graph
@@ -141,10 +141,8 @@ def test_training_repeats_and_does_not_depend_on_evaluations() -> None:
     weights = initial_weights(network, 1, 2.0, 0.01)
 
     def trained(when: str, seed: int = 5) -> tuple[float, ...]:
-        log = train(
-            program, network, data, held, weights=weights, epochs=2, max_training_steps=0, seed=seed,
-            evaluation=Evaluation(when=when),
-        )  # fmt: skip
+        plan = TrainingPlan(epochs=2, seed=seed, evaluation=Evaluation(when=when))
+        log = train(program, network, data, held, plan, weights=weights)
         assert log.activity.dropped["hidden0"] > 0
         return log.loss
 

@@ -120,6 +120,8 @@ def test_weights_and_moments_are_read_as_written() -> None:
     engine.write(values.for_program(network))
     for name in ("w.hidden0", "moment1.hidden0", "moment2.output"):
         np.testing.assert_array_equal(engine.read(name), values.arrays[name])
+    for name, output in (("w.output", ""), ("moment1.output", ".m"), ("moment2.output", ".v")):
+        np.testing.assert_array_equal(engine.read(f"next.w.output{output}"), values.arrays[name])
 
 
 @pytest.mark.parametrize("optimiser", [Sgd(learning_rate=0.1, scheduled=True), replace(ADAM, scheduled=True)])

@@ -197,7 +197,7 @@ def test_initial_weights_of_all_parameters() -> None:
     plain = initial_weights(wired("none", 1, False), 3, 2.0, 0.5)
     assert weights.keys() == network.parameters.keys()
     for name, array in weights.items():
-        assert array.shape == network.parameters[name]
+        assert array.shape == network.shapes[name]
         assert array.dtype == np.float32
     for name, array in plain.items():  # what else is trained changes no weight
         np.testing.assert_array_equal(weights[name], array)

@@ -20,10 +20,11 @@ from mimdsim.base.rng import stream
 from mimdsim.functional import initial_weights
 from mimdsim.graph import Graph, Layer, SparseSpikes, SpikingNetwork
 from mimdsim.graph.linear_neurons import LinearNeuron
+from mimdsim.graph.names import INPUT, LABELS, LEARNING_RATE, TRAINING_STEP, listed, random_name
 from mimdsim.graph.operations import OPERATIONS
-from mimdsim.graph.training import LEARNING_RATE, moment_name
-from mimdsim.graph.truncation import STATE_BITS, random_name
+from mimdsim.graph.truncation import STATE_BITS
 
+IDS, COUNTS = listed(INPUT)
 DYADIC = 2.0**14
 TIED = 4  # of so many neurons one is tied, in a draw with ties
 BIAS = 0.25  # most of a drawn bias, to either side
@@ -64,8 +65,8 @@ def drawn_inputs(
     random = stream(draw.number, "check")
     values: dict[str, np.ndarray] = {
         **_spikes(network, draw, random),
-        "labels": np.resize(random.permutation(network.classes), network.batch).astype(np.int32),
-        "training_step": np.array([draw.training_step]),
+        LABELS: np.resize(random.permutation(network.classes), network.batch).astype(np.int32),
+        TRAINING_STEP: np.array([draw.training_step]),
     }
     for name, value in network.scheduled.items():
         changed = value * 0.5**draw.number if name == LEARNING_RATE else value
@@ -75,29 +76,30 @@ def drawn_inputs(
             values[random_name(layer.name)] = random.integers(0, 1 << STATE_BITS, network.batch)
     offset = draw.lift * draw.weight_scale / max(layer.inputs for layer in network.layers) ** 0.5
     for name, drawn in initial_weights(network, draw.number, draw.weight_scale, 0.02 + offset).items():
-        bias = random.uniform(-BIAS, BIAS, drawn.shape) if name.startswith("b.") else 0.0
+        bias = random.uniform(-BIAS, BIAS, drawn.shape) if network.parameters[name].role == "bias" else 0.0
         values[name] = _dyadic(drawn + bias)
     if draw.ties:
         firing = _often(values, network)
         for layer in network.layers:
             if layer.spiking:
                 firing = _tie(layer, values, firing, random)
-    for name, shape in network.parameters.items():
+    for name, parameter in network.parameters.items():
         for moment in network.optimiser.state:
             size = sizes.get(name, UNKNOWN)
             second = moment == "moment2"
+            shape = parameter.shape
             kept = random.uniform(0.25, 1.0, shape) * size**2 if second else random.normal(0.0, size, shape)
-            values[moment_name(moment, name)] = kept.astype(np.float32)
+            values[parameter.kept(moment)] = kept.astype(np.float32)
     return values
 
 
 def graph_inputs(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
     """The same values as inputs of the graph."""
     given: dict[str, Any] = {}
-    if "input.ids" in inputs:
-        given["input"] = SparseSpikes(ids=inputs["input.ids"], counts=inputs["input.counts"])
+    if IDS in inputs:
+        given[INPUT] = SparseSpikes(ids=inputs[IDS], counts=inputs[COUNTS])
     for name in graph.inputs:
-        if name == "training_step":
+        if name == TRAINING_STEP:
             given[name] = int(inputs[name][0])
         elif name in inputs and not graph.value(name).shape:
             given[name] = inputs[name][0]  # a scalar is a variable of one element
@@ -130,18 +132,18 @@ def _spikes(network: SpikingNetwork, draw: Draw, random: np.random.Generator) ->
         rows = np.zeros((*lists, network.inputs), np.float32)
         for where in np.ndindex(*lists):
             rows[(*where, ids[where][: counts[where]])] = 1.0
-        return {"input": rows[0] if network.steady_input else rows}
+        return {INPUT: rows[0] if network.steady_input else rows}
     spikes = random.integers(0, counts + 1) if draw.full_lists else counts  # the other ids are listed and no spikes
-    return {"input.ids": ids, "input.counts": np.stack([spikes, counts], axis=-1).astype(np.int32)}
+    return {IDS: ids, COUNTS: np.stack([spikes, counts], axis=-1).astype(np.int32)}
 
 
 def _often(values: dict[str, np.ndarray], network: SpikingNetwork) -> np.ndarray:
     """Inputs that spike, those that spike most often first."""
-    if "input" in values:
-        spikes = values["input"].reshape(-1, network.inputs).sum(axis=0)
+    if INPUT in values:
+        spikes = values[INPUT].reshape(-1, network.inputs).sum(axis=0)
     else:
-        listed = np.arange(values["input.ids"].shape[-1]) < values["input.counts"][..., :1]
-        spikes = np.bincount(values["input.ids"][listed], minlength=network.inputs)
+        true = np.arange(values[IDS].shape[-1]) < values[COUNTS][..., :1]
+        spikes = np.bincount(values[IDS][true], minlength=network.inputs)
     order: np.ndarray = np.argsort(-spikes, kind="stable")
     return order[: max(1, int((spikes > 0).sum()))]
 
@@ -157,7 +159,7 @@ def _tie(layer: Layer, values: dict[str, np.ndarray], firing: np.ndarray, random
         for threshold in (layer.selection.threshold, layer.selection.second_threshold)
         for above in (False, True)
     ]
-    weights = values[f"w.{layer.name}"]
+    weights, *others = (values[parameter.name] for parameter in layer.parameters)
     for kind, potential in enumerate(wanted):
         tied = np.arange(kind, layer.neurons, TIED * len(wanted))
         if not len(tied):
@@ -167,9 +169,8 @@ def _tie(layer: Layer, values: dict[str, np.ndarray], firing: np.ndarray, random
         sources = random.choice(firing[: (len(firing) + 1) // 2], len(tied))
         sources[0] = firing[0]
         weights[sources, tied] = np.where(np.isfinite(found), found, 0.0)
-        for name in (f"r.{layer.name}", f"b.{layer.name}"):
-            if name in values:
-                values[name][:, tied] = 0.0
+        for other in others:
+            other[:, tied] = 0.0
     return np.array([min(1, layer.neurons - 1)])
 
 

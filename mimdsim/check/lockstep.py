@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +10,8 @@ import numpy as np
 
 from mimdsim.functional import Executor
 from mimdsim.functional.poison import NO_NUMBER, Poison
-from mimdsim.graph import SparseSpikes
+from mimdsim.graph import Graph, SparseSpikes
+from mimdsim.graph.names import listed
 from mimdsim.program import Program, Superstep, VertexTable
 from mimdsim.program.held import written_by
 from mimdsim.program.problems import vertex_name
@@ -19,26 +19,37 @@ from mimdsim.program.rows import boxes_of, describe_box
 
 RELATIVE_TOLERANCE = 1e-5
 LEAST = 1e-8  # what is smaller throughout is what rounding leaves of sums that cancel
-# graph values that are gradients at listed ids: of synapses, of a neuron onto itself, and their sums
-LISTED_GRADIENT = re.compile(r"(.*\.d_(input|own)|d\.spikes\..*\.sum)(\.\d+)?")
 
 Steps = Iterable[tuple[Superstep, int]]  # what runs, superstep by superstep, as it is asked for
 
 
 @dataclass
 class Trace:
-    """Values of the interpreter, by (graph value, timestep)."""
+    """Values of the interpreter, by (graph value, timestep); counts: of what is listed, by its ids and timestep.
+
+    partial: values that hold numbers at listed ids only.
+    """
 
     wanted: set[str]
+    partial: frozenset[str] = frozenset()
     values: dict[tuple[str, int], Any] = field(default_factory=dict)
+    counts: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
 
     def __call__(self, name: str, t: int, value: Any) -> None:
         if isinstance(value, SparseSpikes):
-            if f"{name}.ids" in self.wanted:
-                self.values[f"{name}.ids", t] = value.ids.copy()
-                self.values[f"{name}.counts", t] = value.counts.copy()
+            ids, counts = listed(name)
+            if ids in self.wanted:
+                self.values[ids, t] = value.ids.copy()
+                self.values[counts, t] = self.counts[ids, t] = value.counts.copy()
         elif name in self.wanted:
             self.values[name, t] = value
+
+
+def gradients_at_ids(graph: Graph) -> frozenset[str]:
+    """Values within scans that hold one number per listed id."""
+    bodies = [op.attributes.body for op in graph.operations if op.kind == "scan"]
+    every = (value for body in bodies for value in body.values.values())
+    return frozenset(value.name for value in every if value.form == "array" and value.capacity)
 
 
 @dataclass
@@ -145,15 +156,12 @@ def _whole(meaning: dict[str, Any], value: str) -> np.ndarray | None:
 
 def _valid(held: np.ndarray, expected: np.ndarray, trace: Trace, value: str, t: int) -> np.ndarray:
     """`expected` with what nobody may read (ids and gradients beyond the listed count) taken from `held`."""
-    counts = None
-    if value.endswith(".ids"):
-        counts = trace.values.get((value.removesuffix(".ids") + ".counts", t))
-    elif LISTED_GRADIENT.fullmatch(value):
+    if value in trace.partial:
         return np.where(expected == 0, held, expected)
+    counts = trace.counts.get((value, t))
     if counts is None:
         return expected
-    listed = np.arange(expected.shape[1]) < counts[:, 1:]
-    return np.where(listed, expected, held)
+    return np.where(np.arange(expected.shape[1]) < counts[:, 1:], expected, held)
 
 
 def wrong_elements(held: np.ndarray, expected: np.ndarray, scale: float = 0.0) -> np.ndarray:

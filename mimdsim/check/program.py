@@ -22,13 +22,13 @@ from mimdsim.base.units import show_bytes
 from mimdsim.check.draws import DRAWS, UNKNOWN, drawn_inputs, graph_inputs
 from mimdsim.check.formats import misfit
 from mimdsim.check.interface import interface_problems
-from mimdsim.check.lockstep import LEAST, RELATIVE_TOLERANCE, Trace, compare
+from mimdsim.check.lockstep import LEAST, RELATIVE_TOLERANCE, Trace, compare, gradients_at_ids
 from mimdsim.check.outputs import wrong_output
 from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exchanges
 from mimdsim.functional import Executor
 from mimdsim.functional.poison import KINDS, undefine
 from mimdsim.functional.strict import strict_steps
-from mimdsim.graph import SpikingNetwork, gradient_of, interpret
+from mimdsim.graph import SpikingNetwork, interpret
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Finding, ratio_of
 from mimdsim.program import Program, RecordedActivity, verify
@@ -161,11 +161,12 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
     undefine(subject, "f")
     undefine(reference, "f")
     wanted = {value for step, _, _ in program.supersteps() for _, value in step.defines}
+    partial = gradients_at_ids(compiled.graph)
     compared, gradients = 0, _Gradients(compiled)
     activity: RecordedActivity | None = None
     for draw in DRAWS:
         inputs = drawn_inputs(compiled.network, draw, gradients.sizes)
-        trace = Trace(wanted)
+        trace = Trace(wanted, partial)
         meaning = interpret(compiled.graph, graph_inputs(compiled.graph, inputs), trace)
         for executor in (subject, reference):
             executor.write({name: value for name, value in inputs.items() if name in executor.program.inputs})
@@ -205,7 +206,8 @@ class _Gradients:
     """Gradients against the interpreter's over all draws: largest relative error, least cosine, per parameter."""
 
     def __init__(self, compiled: Compiled):
-        self.names = {parameter: gradient_of(parameter) for parameter in compiled.network.parameters}
+        self.names = compiled.program.observables.gradients
+        self.parameters = compiled.network.parameters
         self.errors: dict[str, float] = {}
         self.cosines: dict[str, float] = {}
         self.sizes: dict[str, float] = {}  # of the largest element, where there is one
@@ -229,7 +231,7 @@ class _Gradients:
         for parameter, error in self.errors.items():
             cosine = self.cosines.get(parameter)
             shown = "undefined (a gradient is all zero)" if cosine is None else f"{cosine:.7f}"
-            parts.append(f"{parameter.removeprefix('w.')}: relative error {error:.1e}, cosine {shown}")
+            parts.append(f"{self.parameters[parameter].short}: relative error {error:.1e}, cosine {shown}")
         return Finding(name="gradients", passed=max(self.errors.values()) <= RELATIVE_TOLERANCE, text="; ".join(parts))
 
 

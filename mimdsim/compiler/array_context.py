@@ -105,7 +105,7 @@ class ArrayLowering(Lowering):
             constants=constants or {},
         )
 
-    def parameter(self, name: str, shape: tuple[int, int], category: str) -> None:
+    def parameter(self, name: str, shape: tuple[int, int], category: str, layer: str) -> None:
         """As the product of the currents wants it; one number per neuron in a row."""
         blocks = self.arrays.row(shape[1]) if shape[0] == 1 else self.arrays.forward(*shape).right
         self.inputs[name] = self.matrix(name, shape, blocks, category, persistent=True)

@@ -11,6 +11,7 @@ from mimdsim.codelets.dense import FILL_VECTOR
 from mimdsim.codelets.formats import in_format
 from mimdsim.compiler.placement import LayerPlacement, Placement
 from mimdsim.graph import Layer, SpikingNetwork, Value
+from mimdsim.graph.names import INPUT, listed
 from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP
 from mimdsim.program.rows import boxes_of_runs
@@ -39,13 +40,19 @@ class Lowering:
     phase: str = "forward"
     values: dict[str, Value] = field(default_factory=dict)  # of the graph or body being lowered
     stash: Any = None  # what of the forward scan is made anew (`lower_stash.Stash`), None: nothing
-    carried: frozenset[str] = frozenset()  # what enters the body being lowered from another timestep
+    carried: frozenset[str] = frozenset()  # what enters the body being lowered from another timestep, or recorded
+    sequences: dict[str, str] = field(default_factory=dict)  # body value -> the variable that keeps all its timesteps
 
     def layer(self, name: str) -> Layer:
         return next(layer for layer in self.network.layers if layer.name == name)
 
     def placed(self, name: str) -> LayerPlacement:
         return next(layer for layer in self.placement.layers if layer.name == name)
+
+    def origin(self, spikes: str) -> tuple[str, int]:
+        """The layer (or 'input') whose spikes a body value holds, and at which timestep from this one."""
+        value = self.values[spikes]
+        return value.layer, value.shift
 
     def by_context(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Tiles and (row_start, row_stop, start, stop) of one vertex per tile of a layer and worker context, each with
@@ -115,7 +122,7 @@ class Lowering:
 
     def chip_of(self, layer: str) -> int:
         """The chip of a layer; the input is on the chip of the first layer."""
-        return self.placement.layers[0].chip if layer == "input" else self.placed(layer).chip
+        return self.placement.layers[0].chip if layer == INPUT else self.placed(layer).chip
 
     def slots(
         self, width: int, chip: int, item_bytes: int, least_bytes: int = WORD_BYTES
@@ -211,9 +218,9 @@ class Lowering:
         self.emit("set constants", "zeros", tables=(table,), layer=layer)
         return held
 
-    def parameter(self, name: str, shape: tuple[int, int], category: str) -> None:
+    def parameter(self, name: str, shape: tuple[int, int], category: str, layer: str) -> None:
         """Declare numbers that training keeps from step to step: weights, or what an optimiser keeps of them."""
-        mapping = self.by_neuron(name.rsplit(".", 1)[1], 1)
+        mapping = self.by_neuron(layer, 1)
         stored = self.options.moment_bytes if category == MOMENTS else 0
         self.inputs[name] = self.variable(
             name, shape, "float32", mapping, category, persistent=True, stored_bytes=stored
@@ -309,23 +316,7 @@ class Lowering:
         )
 
 
-def origin(spikes: str) -> tuple[str, int]:
-    """The layer (or 'input') whose spikes a body value holds, and at which timestep from this one."""
-    name = spikes.removeprefix("saved.")
-    if name == "input.now":
-        return "input", 0
-    layer = name.split(".", 1)[1]
-    return (layer.removesuffix(".previous"), -1) if layer.endswith(".previous") else (layer, 0)
-
-
-def layer_of(network: SpikingNetwork, name: str) -> str:
-    """The layer of a body value: 'hidden0' of 'u.hidden0' and of 'current.hidden0.sum'."""
-    rest = name.split(".", 1)[1]
-    return next((layer.name for layer in network.layers if f"{rest}.".startswith(f"{layer.name}.")), rest)
-
-
 def defines_of(storage: tuple[str, ...], value: Value) -> tuple[tuple[str, str], ...]:
-    """(variable, graph value) pairs; sparse spikes give '<value>.ids' and '<value>.counts'."""
-    if value.form == "sparse":
-        return (storage[0], f"{value.name}.ids"), (storage[1], f"{value.name}.counts")
-    return ((storage[0], value.name),)
+    """(variable, graph value) pairs; sparse spikes give their ids and their counts."""
+    names = listed(value.name) if value.form == "sparse" else (value.name,)
+    return tuple(zip(storage, names, strict=False))

@@ -25,13 +25,13 @@ from mimdsim.compiler import (
     lower_wiring,
 )
 from mimdsim.compiler.array_context import ArrayLowering
-from mimdsim.compiler.context import WORD_BYTES, Lowering
+from mimdsim.compiler.context import MOMENTS, WORD_BYTES, Lowering
 from mimdsim.compiler.lower_stash import stash_of
 from mimdsim.compiler.lower_time import lower_backward, lower_forward
 from mimdsim.compiler.placement import Placement
 from mimdsim.graph import Graph, Operation, Scan, SpikingNetwork
-from mimdsim.graph.training import LEARNING_RATE, TRAINING_STEP, moment_name
-from mimdsim.program import Program, TileMapping
+from mimdsim.graph.names import INPUT, LABELS, TRAINING_STEP, gradient_of, listed
+from mimdsim.program import Observables, Potential, Program, TileMapping
 from mimdsim.workload.mapping import MappingOptions
 
 Rules = dict[tuple[str, ...], Callable[..., None]]
@@ -51,7 +51,9 @@ ARRAY_RULES: Rules = {  # of dense spikes
     **lower_rows.RULES,
     **lower_linear_neurons.ARRAY_RULES,
 }
-BATCH = {"input", "input.ids", "input.counts", "labels"}
+IDS, COUNTS = listed(INPUT)
+BATCH = {INPUT, IDS, COUNTS, LABELS}
+SPIKING = ("spike", "select_spikes")  # their first input is held against a threshold
 # what writes its result over its first input
 OVERWRITES = ("lif_state_gradient", "add_read_out", *lower_linear_neurons.OVERWRITES)
 
@@ -65,6 +67,7 @@ def lower(graph: Graph, network: SpikingNetwork, placement: Placement, options: 
     dense = placement.arrays is not None
     low = (ArrayLowering if dense else Lowering)(network=network, placement=placement, options=options)
     low.stash = stash_of(graph, network, options.stash, options.spike_exchange)
+    low.values = graph.values
     _declare_inputs(low)
     for ops in fuse(graph, _rules(low)):
         low.phase = ops[0].phase
@@ -74,16 +77,35 @@ def lower(graph: Graph, network: SpikingNetwork, placement: Placement, options: 
         elif ops[0].kind != "zeros":  # zeros are made where the scan declares its carries
             _apply(low, ops)
     program = low.program()
-    return replace(program, streamed=streamed_bytes(program), bounds=_bounds(program, low.network))
+    return replace(
+        program,
+        streamed=streamed_bytes(program),
+        bounds=_bounds(program, low.network),
+        observables=_observables(low, graph),
+    )
+
+
+def _observables(low: Lowering, graph: Graph) -> Observables:
+    """What a run may ask of the program by what it is."""
+    potentials = {
+        op.layer: Potential(value=op.inputs[0], sequence=low.sequences.get(op.inputs[0], ""))
+        for op in graph.scan("forward").attributes.body.operations
+        if op.kind in SPIKING
+    }
+    return Observables(
+        gradients={name: gradient_of(name) for name in low.network.parameters},
+        generators=tuple(name for name in graph.inputs if graph.value(name).role == "generator"),
+        potentials=potentials,
+    )
 
 
 def _bounds(program: Program, network: SpikingNetwork) -> dict[str, tuple[int, int]]:
     """Of the whole numbers that the host writes: what is beyond them would be looked up outside of some array."""
     found = {
-        "input.ids": (0, network.inputs - 1),
-        "input.counts": (0, network.input_capacity),
-        "labels": (0, network.classes - 1),
-        "training_step": (1, (1 << 63) - 1),
+        IDS: (0, network.inputs - 1),
+        COUNTS: (0, network.input_capacity),
+        LABELS: (0, network.classes - 1),
+        TRAINING_STEP: (1, (1 << 63) - 1),
     }
     return {name: each for name, each in found.items() if name in program.inputs}
 
@@ -94,27 +116,27 @@ def streamed_bytes(program: Program) -> dict[str, int]:
     for name in program.inputs.keys() & BATCH:
         variable = program.variables[program.inputs[name]]
         size = int(np.prod(variable.shape, dtype=np.int64)) * variable.item_bytes
-        found[name] = size // 2 if name == "input.counts" else size
+        found[name] = size // 2 if name == COUNTS else size
     return dict(sorted(found.items()))
 
 
 def _declare_inputs(low: Lowering) -> None:
     network = low.network
-    for parameter, shape in network.parameters.items():
-        low.parameter(parameter, shape, "weights")
+    for name, parameter in network.parameters.items():
+        low.parameter(name, parameter.shape, "weights", parameter.layer)
         for slot in network.optimiser.state:
-            low.parameter(moment_name(slot, parameter), shape, "optimiser")
-    labels = low.variable("labels", (network.batch,), "int32", low.by_sample(0), "gradients")
-    low.inputs["labels"] = labels
-    low.storage["labels"] = (labels,)
+            low.parameter(parameter.kept(slot), parameter.shape, MOMENTS, parameter.layer)
+    labels = low.variable(LABELS, (network.batch,), "int32", low.by_sample(0), "gradients")
+    low.inputs[LABELS] = labels
+    low.storage[LABELS] = (labels,)
     if TRAINING_STEP in network.optimiser.scalars:
         everywhere = TileMapping.replicated(low.placement.usable_tiles)
         progress = low.variable(TRAINING_STEP, (1,), "int64", everywhere, "optimiser", persistent=True)
         low.inputs[TRAINING_STEP] = progress
         low.storage[TRAINING_STEP] = (progress,)
     for name in network.scheduled:
-        layer_of = name.removeprefix("second_threshold.")
-        tiles = low.placement.usable_tiles if name == LEARNING_RATE else low.tiles_of(layer_of)
+        layer = low.values[name].layer  # none of a learning rate
+        tiles = low.tiles_of(layer) if layer else low.placement.usable_tiles
         mapping = TileMapping.replicated(tiles)
         scalar = low.variable(name, (1,), "float32", mapping, "optimiser", persistent=True, stored_bytes=WORD_BYTES)
         low.inputs[name], low.storage[name] = scalar, (scalar,)

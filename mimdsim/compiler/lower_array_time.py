@@ -8,8 +8,9 @@ from mimdsim.codelets import dense as codelets
 from mimdsim.compiler.array_context import ArrayLowering
 from mimdsim.compiler.lower_arrays import backward_weights
 from mimdsim.compiler.product_place import Blocks
-from mimdsim.compiler.sequences import count_timestep, set_counters
+from mimdsim.compiler.sequences import count_timestep, offset_of, set_counters
 from mimdsim.graph import Graph, Operation, Scan
+from mimdsim.graph.names import INPUT
 
 LowerBody = Callable[[ArrayLowering, Scan], None]
 
@@ -21,11 +22,10 @@ def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> N
     for constant in scan.constants:
         low.storage.setdefault(constant, (constant,))
     for carry in scan.carries:
-        what, layer = carry.leaves.split(".", 1)
-        shape = scan.body.value(carry.enters).shape
-        name = low.matrix(carry.leaves, shape, low.states(layer), "neuron states")
+        value = scan.body.value(carry.enters)
+        name = low.matrix(carry.leaves, value.shape, low.states(value.layer), "neuron states")
         low.storage[carry.leaves] = (name,)
-        low.fill(name, "zero spikes" if what == "spikes" else "zero states", layer)
+        low.fill(name, "zero spikes" if value.role == "spikes" else "zero states", value.layer)
         low.storage[carry.enters] = (name,)
     (slice_now,) = scan.slices
     source = op.inputs[len(scan.carries)]
@@ -39,8 +39,8 @@ def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> N
     for name, outer in zip(scan.stacked, op.outputs[finals:], strict=True):
         whole = _stash(low, name, low.storage[name][0], scan.timesteps)
         low.storage[outer] = (whole,)
-        if name.startswith("spikes."):
-            low.recorded[name.split(".", 1)[1]] = (whole,)
+        if scan.body.value(name).role == "spikes":
+            low.recorded[scan.body.value(name).layer] = (whole,)
     low.close_repeat(scan.timesteps, scan.reverse)
 
 
@@ -53,7 +53,7 @@ def lower_backward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> 
         low.storage[inside] = low.storage.get(outer, (outer,))
     for step in scan.body.operations:
         if step.kind == "matmul_input_gradient":
-            backward_weights(low, low.storage[step.inputs[1]][0])
+            backward_weights(low, low.storage[step.inputs[1]][0], step.layer)
     for carry in scan.carries:
         name = _declare_adjoint(low, scan, carry.enters, carry.leaves)
         low.storage[carry.enters] = (name,)
@@ -68,7 +68,7 @@ def lower_backward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> 
     low.close_repeat(scan.timesteps, scan.reverse)
     for outer, carry in zip(op.outputs, scan.carries, strict=True):
         low.storage[outer] = low.storage[carry.leaves]
-        if carry.enters.startswith("sum."):
+        if scan.body.value(carry.enters).role == "gradient":
             low.outputs[outer] = low.storage[outer][0]
 
 
@@ -79,21 +79,21 @@ def _declare_input(low: ArrayLowering, scan: Scan, inside: str, source: str) -> 
     name = "input.sequence" if timesteps else "input.steady"
     blocks = _wanted(low, scan.body, inside)
     held = low.matrix(name, shape, blocks, "neuron states", timesteps=timesteps)
-    low.inputs["input"] = held
+    low.inputs[INPUT] = held
     low.storage[source] = (held,)
-    low.recorded["input"] = (held,)
+    low.recorded[INPUT] = (held,)
     return held
 
 
 def _declare_adjoint(low: ArrayLowering, scan: Scan, enters: str, leaves: str) -> str:
     """A zeroed carry of the backward scan, where the operation that makes it on leaving puts it."""
-    shape = scan.body.value(enters).shape
-    kind, _, layer = enters.split(".", 2)
-    if kind == "sum":
+    value = scan.body.value(enters)
+    shape, layer = value.shape, value.layer
+    if value.role == "gradient":
         shape = _matrix_shape(scan.body, enters)
         row = shape[0] == 1
         blocks = low.arrays.row(shape[1]) if row else low.arrays.weight_gradient(*shape).result
-        name = low.matrix(f"d{enters[4:]}", shape, blocks, "weight gradients")
+        name = low.matrix(f"d{value.of}", shape, blocks, "weight gradients")
         low.fill(name, "zero weight gradients", layer)
         return name
     maker = scan.body.producer(leaves)
@@ -124,8 +124,7 @@ def _now(low: ArrayLowering, sequence: str, value: str, shift: int) -> str:
         return sequence
     blocks = low.blocks[sequence]
     now = low.matrix(value, tuple(shape), blocks, "neuron states")
-    offset = "timestep.previous" if shift else "timestep"
-    operands = {"sequence": sequence, "now": now, "timestep": offset}
+    operands = {"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, shift)}
     table = low.on_boxes(
         codelets.slice_codelet("boxes of states" if len(shape) == 3 else "boxes", shift), operands, blocks, ""
     )
@@ -138,9 +137,10 @@ def _stash(low: ArrayLowering, value: str, now: str, timesteps: int) -> str:
     blocks = low.blocks[now]
     shape = low.variables[now].shape
     whole = low.matrix(f"{value}.sequence", shape, blocks, "neuron states", timesteps=timesteps)
-    operands = {"now": now, "sequence": whole, "timestep": "timestep"}
+    operands = {"now": now, "sequence": whole, "timestep": offset_of(low, whole, 0)}
     table = low.on_boxes(
         codelets.update_codelet("boxes of states" if len(shape) == 3 else "boxes"), operands, blocks, ""
     )
     low.emit(f"stash {value}", "stash", tables=(table,), mergeable=False)
+    low.sequences[value] = whole
     return whole

@@ -36,18 +36,18 @@ def lower_input_gradient(low: ArrayLowering, ops: Operations) -> None:
     inputs, neurons = low.variables[weights].shape
     place = low.arrays.input_gradient(inputs, neurons)
     left = low.arrange(q, f"{op.name}.left", place.left, "exchange buffers", op.kind, op.layer)
-    right = backward_weights(low, weights)
+    right = backward_weights(low, weights, op.layer)
     _multiply(low, op, "input gradient", place, left, right, low.result(op, place.result, "gradients"))
 
 
-def backward_weights(low: ArrayLowering, weights: str) -> str:
+def backward_weights(low: ArrayLowering, weights: str, layer: str) -> str:
     """Weights as the gradient of the inputs wants them: arranged once, where this is first called."""
     name = f"{weights}.backward"
     if name in low.variables:
         return name
     inputs, neurons = low.variables[weights].shape
     wanted = low.arrays.input_gradient(inputs, neurons).right.transposed
-    return low.arrange(weights, name, wanted, "weights", "matmul_input_gradient", weights.split(".", 1)[1])
+    return low.arrange(weights, name, wanted, "weights", "matmul_input_gradient", layer)
 
 
 def lower_weight_gradient(low: ArrayLowering, ops: Operations) -> None:

@@ -14,7 +14,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.codelets import linear_calls, surrogates
 from mimdsim.codelets import linear_neurons as codelets
 from mimdsim.codelets.linear_terms import Packed, packed
-from mimdsim.compiler.context import Lowering, origin
+from mimdsim.compiler.context import Lowering
 from mimdsim.compiler.lower_neurons import tile_sample_columns
 from mimdsim.compiler.lower_selection import received
 from mimdsim.compiler.lower_spikes import emit_reduction, listed_gradient, partial_sums, replicate_spikes
@@ -79,7 +79,7 @@ def lower_emitted(low: Lowering, ops: tuple[Operation, ...]) -> None:
     flags = low.plane(f"emitted.{op.layer}", op.layer, "neuron states", "int32")
     low.storage[op.outputs[0]] = (flags,)
     tiles, columns = tile_sample_columns(low.placed(op.layer), low.network.batch)
-    layer, shift = origin(spikes)
+    layer, shift = low.origin(spikes)
     table = VertexTable(
         codelet=codelets.EMITTED_FLAGS,
         layer=op.layer,
@@ -229,7 +229,7 @@ def lower_emitted_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     partial = partial_sums(low, op)
     tiles, columns = tile_sample_columns(low.placed(op.layer), low.network.batch)
     columns["part"] = np.tile(np.arange(low.placed(op.layer).occupied), low.network.batch)
-    layer, shift = origin(spikes)
+    layer, shift = low.origin(spikes)
     table = VertexTable(
         codelet=codelets.EMITTED_GRADIENT,
         layer=op.layer,

@@ -12,6 +12,7 @@ from mimdsim.compiler.context import Lowering
 from mimdsim.compiler.lower_spikes import gradient_chip
 from mimdsim.graph import Operation
 from mimdsim.graph.losses import CountTargets
+from mimdsim.graph.names import SCORES
 from mimdsim.program import Codelet, Copy, TileMapping, VertexTable
 
 
@@ -47,8 +48,8 @@ def _per_tile(
 
 def _keep(low: Lowering, op: Operation, variable: str) -> None:
     low.storage[op.outputs[0]] = (variable,)
-    if op.outputs[0] == "counts":
-        low.outputs["counts"] = variable
+    if op.outputs[0] == SCORES:
+        low.outputs[SCORES] = variable
 
 
 def lower_counts(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -154,7 +155,7 @@ def lower_pool(low: Lowering, ops: tuple[Operation, ...]) -> None:
     table = _per_sample(low, op.layer, codelet, operands, {"each": op.attributes})
     low.emit(op.kind.replace("_", " "), op.kind, tables=(table,), defines=((made, op.outputs[0]),))
     if not pooling:
-        _to_neurons(low, op, op.name.removeprefix("loss.d_"), made)
+        _to_neurons(low, op, low.values[op.outputs[0]].of, made)
 
 
 READ_OUTS = {

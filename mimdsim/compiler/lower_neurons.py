@@ -7,7 +7,7 @@ import numpy as np
 from mimdsim.codelets import neurons as codelets
 from mimdsim.codelets import surrogates
 from mimdsim.codelets.dense import COPY_COLUMNS, FILL_VECTOR
-from mimdsim.compiler.context import Lowering, origin
+from mimdsim.compiler.context import Lowering
 from mimdsim.compiler.lower_selection import received
 from mimdsim.compiler.placement import LayerPlacement
 from mimdsim.graph import Layer, Operation
@@ -43,7 +43,7 @@ def lower_lif(low: Lowering, ops: tuple[Operation, ...]) -> None:
     spikes, weights = synapse.inputs
     v = low.storage[lif.inputs[0]][0]
     low.storage[lif.outputs[0]] = (v,)
-    source, shift = origin(spikes)
+    source, shift = low.origin(spikes)
     tiles, columns = tile_sample_columns(placed, low.network.batch)
     held = received(low, spikes)
     dense = len(held) == 1  # a row of all neurons instead of ids and counts

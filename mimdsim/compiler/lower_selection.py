@@ -10,9 +10,10 @@ import numpy as np
 from mimdsim.codelets import spikes as codelets
 from mimdsim.codelets import truncation
 from mimdsim.codelets.dense import RANDOM_OFFSETS
-from mimdsim.compiler.context import WORD_BYTES, Lowering, defines_of, origin
+from mimdsim.compiler.context import WORD_BYTES, Lowering, defines_of
 from mimdsim.compiler.placement import LayerPlacement
 from mimdsim.graph import Layer, Operation
+from mimdsim.graph.names import INPUT
 from mimdsim.graph.records import Carry
 from mimdsim.program import Codelet, Hits, Listed, Spikes, TileMapping, VertexTable
 
@@ -39,9 +40,8 @@ FROM_A_START = Scanning(
 )
 
 
-def declare_random(low: Lowering, carry: Carry) -> None:
+def declare_random(low: Lowering, carry: Carry, layer: str) -> None:
     """The generator of a layer, one number per sample where its list is joined; the host sets it before a batch."""
-    layer = carry.leaves.split(".", 1)[1]
     random = low.variable(
         carry.leaves,
         (low.network.batch,),
@@ -181,8 +181,8 @@ def handed_on(low: Lowering, layer: str) -> tuple[str, ...]:
 
 def received(low: Lowering, spikes: str) -> tuple[str, ...]:
     """From where vertices read `spikes`: handed on or, when the layer has just emitted them, where it left them."""
-    layer, shift = origin(spikes)
-    if layer == "input" or shift or low.storage[spikes][0].startswith("ids.again."):
+    layer, shift = low.origin(spikes)
+    if layer == INPUT or shift or spikes in low.carried:
         return low.storage[spikes]
     return handed_on(low, layer)
 

@@ -6,9 +6,10 @@ import numpy as np
 
 from mimdsim.codelets import spikes as codelets
 from mimdsim.codelets.dense import SUM_REPLICAS
-from mimdsim.compiler.context import Lowering, origin
+from mimdsim.compiler.context import Lowering
 from mimdsim.compiler.lower_neurons import tile_sample_columns
 from mimdsim.graph import Operation
+from mimdsim.graph.names import Parameter
 from mimdsim.program import Copy, Listed, SpikesOver, TileMapping, VertexTable, Within
 from mimdsim.program.mapping import FLAT
 
@@ -57,7 +58,7 @@ def lower_weight_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     q, spikes = gradient.inputs
     ids, counts = replicate_spikes(low, spikes, layer.name)
     tiles, columns = replica_columns(low, dw, layer.name)
-    source, shift = origin(spikes)
+    source, shift = low.origin(spikes)
     table = VertexTable(
         codelet=codelets.WEIGHT_GRADIENT,
         layer=layer.name,
@@ -75,7 +76,7 @@ def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     layer = low.layer(op.layer)
     placed = low.placed(layer.name)
     q, spikes, weights = op.inputs
-    source, shift = origin(spikes)
+    source, shift = low.origin(spikes)
     batch = low.network.batch
     ids, counts = replicate_spikes(low, spikes, layer.name)
     partial = partial_sums(low, op)
@@ -99,9 +100,9 @@ def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     emit_reduction(low, op, partial, low.storage[spikes][1], listed_gradient(low, op))
 
 
-def _stem(op: Operation) -> str:
+def _stem(low: Lowering, op: Operation) -> str:
     """What variables of an input gradient are named by: the layer, and whether the spikes were its own."""
-    source, _ = origin(op.inputs[1])
+    source, _ = low.origin(op.inputs[1])
     if op.kind == "emitted_gradient":
         return f"{op.layer}.reset"
     return f"{op.layer}.own" if source == op.layer else op.layer
@@ -112,7 +113,7 @@ def partial_sums(low: Lowering, op: Operation) -> str:
     placed = low.placed(op.layer)
     by_tile = np.arange(placed.occupied)
     return low.variable(
-        f"partial.{_stem(op)}",
+        f"partial.{_stem(low, op)}",
         (placed.occupied, low.network.batch, op.attributes),
         "float32",
         TileMapping.split(0, placed.tiles, by_tile, by_tile + 1),
@@ -125,7 +126,7 @@ def listed_gradient(low: Lowering, op: Operation) -> str:
     name = op.outputs[0]
     if name not in low.storage:
         chip = low.chip_of(op.layer)
-        low.storage[name] = (low.spread(f"g.{_stem(op)}.now", op.attributes, "float32", "gradients", chip),)
+        low.storage[name] = (low.spread(f"g.{_stem(low, op)}.now", op.attributes, "float32", "gradients", chip),)
     return low.storage[name][0]
 
 
@@ -138,7 +139,7 @@ def gradient_chip(low: Lowering, layer: str) -> int:
 
 def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: str) -> None:
     """Partial sums of an input gradient added up over groups of tiles, then over groups, into `g`."""
-    layer, (source, shift) = op.layer, origin(op.inputs[1])
+    layer, (source, shift) = op.layer, low.origin(op.inputs[1])
     index = [placed.name for placed in low.placement.layers].index(layer)
     plan = (low.placement.own_reductions if source == layer else low.placement.reductions)[index]
     assert plan is not None
@@ -149,7 +150,7 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
     part_stop = np.where(group == plan.groups - 1, occupied, part_start + plan.group_size)
     tiles = plan.first_tile + number // plan.per_tile
     mapping = TileMapping.split(FLAT, tiles, number, number + 1)
-    stage = low.variable(f"stage.{_stem(op)}", (plan.groups, batch, capacity), "float32", mapping, "gradients")
+    stage = low.variable(f"stage.{_stem(low, op)}", (plan.groups, batch, capacity), "float32", mapping, "gradients")
     tables = []
     is_last = group == plan.groups - 1
     for chosen in (~is_last, is_last):
@@ -183,14 +184,14 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
     low.emit("reduce groups", op.kind, tables=(table,), defines=((g, op.outputs[0]),), layer=layer)
 
 
-def sum_replicas(low: Lowering, outer: str, parameter: str) -> None:
+def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
     """The gradient of a parameter from the replicas of its worker contexts."""
-    layer = parameter.split(".", 1)[1]
+    layer = parameter.layer
     placed = low.placed(layer)
     held = low.storage[outer][0]
     _, rows, neurons = low.variables[held].shape
     gradient = low.variable(
-        f"gradient.{parameter.removeprefix('w.')}",
+        f"gradient.{parameter.short}",
         (rows, neurons),
         "float32",
         low.by_neuron(layer, 1),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from mimdsim.base.errors import MappingError
-from mimdsim.compiler.context import Lowering, layer_of
+from mimdsim.compiler.context import Lowering
 from mimdsim.compiler.sequences import (
     count,
     count_previous,
@@ -22,6 +22,7 @@ from mimdsim.compiler.sequences import (
     update_neurons,
 )
 from mimdsim.graph import Graph, Scan, SpikingNetwork, Value
+from mimdsim.graph.names import INPUT
 from mimdsim.graph.stash import Recomputation, StashPolicy, recomputation, stash_policy
 from mimdsim.program import Repeat
 
@@ -85,8 +86,8 @@ def open_forward(low: Lowering, stash: Stash | None) -> None:
         count(low, {"segment": 1})
         for carry in stash.anew.states:
             (held,) = low.storage[carry.enters]
-            kept = _declare(low, stash, f"{carry.leaves}.kept", "segments", stash.forward.body.value(carry.leaves))
-            update_neurons(low, held, kept, layer_of(low.network, carry.leaves), carry.leaves)
+            value = stash.forward.body.value(carry.leaves)
+            update_neurons(low, held, _declare(low, stash, value, "segments"), value.layer, carry.leaves)
     low.open_repeat()
 
 
@@ -98,11 +99,12 @@ def close(low: Lowering, scan: Scan, stash: Stash | None) -> None:
         low.close_repeat(scan.timesteps // segment, scan.reverse)
 
 
-def _declare(low: Lowering, stash: Stash, name: str, entries: str, value: Value) -> str:
+def _declare(low: Lowering, stash: Stash, value: Value, entries: str) -> str:
     """A sequence of states or potentials: of segments, or of the timesteps of one with an entry before them."""
     count = low.network.timesteps // stash.segment if entries == "segments" else stash.segment + 1
     shape = (count, *value.shape)
-    mapping = low.by_neuron(layer_of(low.network, name), len(shape) - 1)
+    mapping = low.by_neuron(value.layer, len(shape) - 1)
+    name = f"{value.name}.kept" if entries == "segments" else f"{value.name}.segment"
     made = low.variable(name, shape, "float32", mapping, "neuron states")
     low.variables[made] = replace(low.variables[made], entries=entries, segment=stash.segment)
     return made
@@ -130,8 +132,8 @@ def open_backward(low: Lowering, scan: Scan, stash: Stash | None, lower_body: Lo
     again(low, stash, lower_body)
     body = stash.forward.body
     for name in stash.anew.values:
-        held = _declare(low, stash, f"{name}.segment", "segment", body.value(name))
-        update_neurons(low, low.storage[name][0], held, layer_of(low.network, name), name)
+        held = _declare(low, stash, body.value(name), "segment")
+        update_neurons(low, low.storage[name][0], held, body.value(name).layer, name)
     low.close_repeat(segment, False)
     count(low, {"timestep": 1, "place": 1})
     low.open_repeat()
@@ -143,7 +145,7 @@ def open_backward(low: Lowering, scan: Scan, stash: Stash | None, lower_body: Lo
 def _read_before(scan: Scan, stash: Stash) -> set[str]:
     """Arrays on entry to the forward body that gradients read: what was a timestep before."""
     values = stash.forward.body.values
-    names = {item.inside.removeprefix("saved.") for item in scan.slices if item.shift}
+    names = {scan.body.value(item.inside).of for item in scan.slices if item.shift}
     return {name for name in names if values[name].form == "array"}
 
 
@@ -153,14 +155,14 @@ def _restore(low: Lowering, scan: Scan, stash: Stash) -> None:
     before = _read_before(scan, stash)
     assert before <= {carry.enters for carry in stash.anew.states}  # or the entry before a segment would be empty
     for carry in stash.anew.states:
-        layer = layer_of(low.network, carry.leaves)
+        value = body.value(carry.leaves)
         (held,) = low.storage[carry.enters]
-        slice_neurons(low, f"{carry.leaves}.kept", held, 0, layer)
+        slice_neurons(low, _declare(low, stash, value, "segments"), held, 0, value.layer)
         if carry.enters in before and carry.leaves in stash.anew.values:
-            whole = _declare(low, stash, f"{carry.leaves}.segment", "segment", body.value(carry.leaves))
-            update_neurons(low, held, whole, layer, carry.leaves, shift=-1)
+            whole = _declare(low, stash, value, "segment")
+            update_neurons(low, held, whole, value.layer, carry.leaves, shift=-1)
     for name in stash.anew.values:
-        held = _declare(low, stash, f"{name}.segment", "segment", body.value(name))
+        held = _declare(low, stash, body.value(name), "segment")
         low.storage[stash.outer[name]] = (held,)
 
 
@@ -169,14 +171,15 @@ def again(low: Lowering, stash: Stash, lower_body: LowerBody) -> None:
     first = len(low.block)
     body = stash.forward.body
     for name, (source, shift) in sorted(stash.anew.sources.items()):
-        sequence = low.storage["input" if source == "input.now" else stash.outer[source]]
-        chip = low.chip_of(sequence[0].split(".")[1])
-        now = low.spikes(f"again.{name}", body.value(name).capacity, chip)
+        value = body.value(name)
+        sequence = low.storage[INPUT if value.layer == INPUT else stash.outer[source]]
+        chip = low.chip_of(value.layer)
+        now = low.spikes(f"again.{name}", value.capacity, chip)
         for whole, part in zip(sequence, now, strict=True):
             slice_slots(low, whole, part, shift, chip)
         low.storage[name] = now
     low.values = body.values
-    low.carried = frozenset(carry.enters for carry in stash.anew.states)
+    low.carried = frozenset(carry.enters for carry in stash.anew.states) | stash.anew.sources.keys()
     lower_body(low, stash.anew.again)
     for place, step in enumerate(low.block[first:], first):
         assert not isinstance(step, Repeat)
@@ -189,14 +192,17 @@ def again_in_timestep(low: Lowering, scan: Scan, stash: Stash | None, lower_body
     if stash is None or stash.segment:
         return frozenset()
     for carry in stash.anew.states:
-        layer = layer_of(low.network, carry.leaves)
-        slice_neurons(low, low.storage[sequence_of(stash, carry.leaves)][0], low.storage[carry.enters][0], -1, layer)
+        layer, whole = stash.forward.body.value(carry.leaves).layer, low.storage[sequence_of(stash, carry.leaves)][0]
+        slice_neurons(low, whole, low.storage[carry.enters][0], -1, layer)
     carried = low.carried
     again(low, stash, lower_body)
     low.carried, low.values = carried, scan.body.values
-    for name in stash.anew.values:
-        low.storage[f"saved.{name}"] = low.storage[name]
-    return frozenset(f"saved.{name}" for name in stash.anew.values)
+    saved = [scan.body.value(item.inside) for item in scan.slices]
+    made = {
+        value.name: low.storage[value.of] for value in saved if value.role == "saved" and value.of in stash.anew.values
+    }
+    low.storage |= made
+    return frozenset(made)
 
 
 def sequence_of(stash: Stash, leaves: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from mimdsim.codelets import dense as codelets
 from mimdsim.compiler import lower_stash
-from mimdsim.compiler.context import LINEAR_BYTES, Lowering, layer_of
+from mimdsim.compiler.context import LINEAR_BYTES, Lowering
 from mimdsim.compiler.lower_neurons import declare_constants, declare_thresholds
 from mimdsim.compiler.lower_selection import declare_random, handed_on, list_variables
 from mimdsim.compiler.lower_spikes import gradient_chip, sum_replicas
@@ -27,7 +27,7 @@ from mimdsim.compiler.sequences import (
     update_neurons,
 )
 from mimdsim.graph import Operation, Scan, Value
-from mimdsim.graph.truncation import random_name
+from mimdsim.graph.names import INPUT, listed
 from mimdsim.program import Copy, VertexTable
 
 
@@ -39,36 +39,36 @@ def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
     low.carried = frozenset(carry.enters for carry in scan.carries)
     for constant in scan.constants:
         low.storage.setdefault(constant, (constant,))
-    previous: list[tuple[str, str]] = []  # (carry enters, layer) of spikes
+    previous: list[Value] = []  # spikes of the timestep before
     for carry in scan.carries:
         value = scan.body.value(carry.enters)
-        layer = carry.leaves.split(".", 1)[1]
+        layer = value.layer
         if value.form == "sparse":
-            _declare_carried_spikes(low, carry.enters, value, layer)
-            previous.append((carry.enters, layer))
-        elif carry.leaves == random_name(layer):
-            declare_random(low, carry)
+            _declare_carried_spikes(low, value)
+            previous.append(value)
+        elif value.role == "generator":
+            declare_random(low, carry, layer)
         else:
             mapping = low.by_neuron(layer, len(value.shape) - 1)
             v = low.variable(carry.leaves, value.shape, "float32", mapping, "neuron states")
             low.storage[carry.enters] = (v,)
             fill_neurons(low, v, layer, "zero states")
-    home = low.chip_of("input")
+    home = low.chip_of(INPUT)
     sequence = low.spikes("input.sequence", network.input_capacity, home, timesteps=network.timesteps)
-    low.inputs["input.ids"], low.inputs["input.counts"] = sequence
-    low.storage["input"] = sequence
-    low.recorded["input"] = sequence
-    now = low.spikes("input", network.input_capacity, home)
-    low.storage["input.now"] = now
+    low.inputs |= dict(zip(listed(INPUT), sequence, strict=True))
+    low.storage[INPUT] = sequence
+    low.recorded[INPUT] = sequence
+    now = low.spikes(INPUT, network.input_capacity, home)
+    low.storage[scan.slices[0].inside] = now
     stash = low.stash
     set_counters(low, "forward", -1)
     lower_stash.open_forward(low, stash)
     count_timestep(low, 1)
     for whole, part in zip(sequence, now, strict=True):
         slice_slots(low, whole, part, 0, home)
-    for enters, layer in previous:
-        for source, target in zip(handed_on(low, layer), low.storage[enters], strict=True):
-            low.emit("hand on spikes", "carry", copies=(Copy(source=source, target=target),), layer=layer)
+    for value in previous:
+        for source, target in zip(handed_on(low, value.layer), low.storage[value.name], strict=True):
+            low.emit("hand on spikes", "carry", copies=(Copy(source=source, target=target),), layer=value.layer)
     lower_body(low, scan)
     finals = len(scan.carries)
     left_out = stash.anew.values if stash is not None else ()
@@ -77,15 +77,16 @@ def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
             continue
         low.storage[outer] = _stash(low, scan.body.value(name))
         if scan.body.value(name).form == "sparse":
-            low.recorded[name.split(".", 1)[1]] = (low.storage[outer][0], low.storage[outer][1])
+            low.recorded[scan.body.value(name).layer] = low.storage[outer]
     for name in stash.kept if stash is not None else ():
         low.storage[lower_stash.sequence_of(stash, name)] = _stash(low, scan.body.value(name))
     lower_stash.close(low, scan, stash)
 
 
-def _declare_carried_spikes(low: Lowering, enters: str, value: Value, layer: str) -> None:
+def _declare_carried_spikes(low: Lowering, value: Value) -> None:
     """Slots that the next layer reads, and what a layer leaves for them, known before the body writes it because the
     carry reads it first; no spikes have been emitted before the first timestep."""
+    layer, enters = value.layer, value.name
     chip = gradient_chip(low, layer)
     if low.options.spike_exchange == "dense":
         width = low.layer(layer).neurons
@@ -102,8 +103,7 @@ def _declare_carried_spikes(low: Lowering, enters: str, value: Value, layer: str
 
 def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
     """Store a body value into its sequence at t; the sequence's variables."""
-    network = low.network
-    layer = layer_of(network, value.name)
+    network, layer = low.network, value.layer
     if value.form == "sparse":
         chip = low.chip_of(layer)
         sequence = low.spikes(f"{layer}.sequence", value.capacity, chip, timesteps=network.timesteps)
@@ -123,6 +123,7 @@ def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
     whole = low.variable(f"{value.name}.sequence", shape, "float32", mapping, "neuron states")
     now = low.storage[value.name][0]
     update_neurons(low, now, whole, layer, value.name)
+    low.sequences[value.name] = whole
     return (whole,)
 
 
@@ -133,11 +134,11 @@ def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
     low.carried = frozenset(carry.enters for carry in scan.carries)
     for carry in scan.carries:
         value = scan.body.value(carry.enters)
-        kind, parameter, layer = carry.enters.split(".", 2)
-        if kind == "sum":
+        layer = value.layer
+        if value.role == "gradient":
             replicas = low.options.weight_gradient_replicas
             name = low.variable(
-                f"d{parameter}.{layer}",
+                f"d{value.of}",
                 (replicas, *value.shape),
                 "float32",
                 low.by_neuron(layer, 2),
@@ -150,7 +151,7 @@ def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
             fill_slots(low, name, chip, "zero adjoints")
         else:
             mapping = low.by_neuron(layer, len(value.shape) - 1)
-            name = low.variable(f"d{parameter}.{layer}", value.shape, "float32", mapping, "gradients")
+            name = low.variable(f"d{value.of}", value.shape, "float32", mapping, "gradients")
             fill_neurons(low, name, layer, "zero adjoints")
             declare_constants(low, layer)
             if low.options.state_gradient == "per_batch":
@@ -172,8 +173,9 @@ def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
     lower_stash.close(low, scan, low.stash)
     for outer, carry in zip(op.outputs, scan.carries, strict=True):
         low.storage[outer] = low.storage[carry.leaves]
-        if carry.enters.startswith("sum."):
-            sum_replicas(low, outer, carry.enters.removeprefix("sum."))
+        value = scan.body.value(carry.enters)
+        if value.role == "gradient":
+            sum_replicas(low, outer, low.network.parameters[value.of])
 
 
 def _add_in_place(low: Lowering, scan: Scan, leaves: str) -> None:
@@ -187,7 +189,7 @@ def _add_in_place(low: Lowering, scan: Scan, leaves: str) -> None:
 def _slice_saved(low: Lowering, value: Value, sequence: tuple[str, ...], shift: int) -> None:
     """The current timestep of a stashed sequence, in variables of its own."""
     if value.form == "sparse":
-        chip = low.chip_of(sequence[0].split(".")[1])
+        chip = low.chip_of(value.layer)
         now = low.spikes(value.name, value.capacity, chip)
         low.storage[value.name] = now
         for whole, part in zip(sequence, now, strict=True):
@@ -198,8 +200,7 @@ def _slice_saved(low: Lowering, value: Value, sequence: tuple[str, ...], shift: 
         low.storage[value.name] = (now_g,)
         slice_rows(low, sequence[0], now_g, shift, low.placement.sample_tiles, low.placement.layers[-1].chip)
     else:
-        layer = layer_of(low.network, sequence[0])
-        mapping = low.by_neuron(layer, len(value.shape) - 1)
+        mapping = low.by_neuron(value.layer, len(value.shape) - 1)
         now_v = low.variable(value.name, value.shape, "float32", mapping, "neuron states")
         low.storage[value.name] = (now_v,)
-        slice_neurons(low, sequence[0], now_v, shift, layer)
+        slice_neurons(low, sequence[0], now_v, shift, value.layer)

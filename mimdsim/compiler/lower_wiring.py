@@ -9,7 +9,7 @@ import numpy as np
 
 from mimdsim.codelets import neurons as neuron_codelets
 from mimdsim.codelets import wiring as codelets
-from mimdsim.compiler.context import Lowering, origin
+from mimdsim.compiler.context import Lowering
 from mimdsim.compiler.lower_neurons import lif_constants, per_tile, tile_sample_columns
 from mimdsim.compiler.lower_selection import received
 from mimdsim.compiler.lower_spikes import (
@@ -40,7 +40,7 @@ def lower_synapse(low: Lowering, ops: tuple[Operation, ...]) -> None:
     held = received(low, spikes)
     dense = len(held) == 1
     tiles, columns = tile_sample_columns(placed, low.network.batch)
-    layer, shift = origin(spikes)
+    layer, shift = low.origin(spikes)
     current = _current_of(low, op)
     table = VertexTable(
         codelet=codelets.SYNAPSE_CURRENT_DENSE if dense else codelets.SYNAPSE_CURRENT,
@@ -59,7 +59,7 @@ def lower_self_synapse(low: Lowering, ops: tuple[Operation, ...]) -> None:
     spikes, row = op.inputs
     held = received(low, spikes)
     tiles, columns = tile_sample_columns(low.placed(op.layer), low.network.batch)
-    layer, shift = origin(spikes)
+    layer, shift = low.origin(spikes)
     hits = Hits(layer=layer, shift=shift, which="spikes")
     current, dense = _current_of(low, op), len(held) == 1
     table = VertexTable(
@@ -159,7 +159,7 @@ def lower_self_weight_gradient(low: Lowering, ops: tuple[Operation, ...]) -> Non
     q, spikes = gradient.inputs
     ids, counts = replicate_spikes(low, spikes, gradient.layer)
     tiles, columns = replica_columns(low, dw, gradient.layer)
-    layer, shift = origin(spikes)
+    layer, shift = low.origin(spikes)
     table = VertexTable(
         codelet=codelets.SELF_WEIGHT_GRADIENT,
         layer=gradient.layer,
@@ -200,7 +200,7 @@ def lower_self_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None
     partial = partial_sums(low, op)
     tiles, columns = tile_sample_columns(low.placed(op.layer), low.network.batch)
     columns["part"] = np.tile(np.arange(low.placed(op.layer).occupied), low.network.batch)
-    layer, shift = origin(spikes)
+    layer, shift = low.origin(spikes)
     table = VertexTable(
         codelet=codelets.SELF_INPUT_GRADIENT,
         layer=op.layer,

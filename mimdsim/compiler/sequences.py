@@ -6,6 +6,7 @@ import numpy as np
 
 from mimdsim.codelets import dense as codelets
 from mimdsim.compiler.context import WORD_BYTES, Lowering
+from mimdsim.graph.names import before
 from mimdsim.program import TileMapping, VertexTable
 
 # what counts the entries of a sequence, by what these are
@@ -62,7 +63,7 @@ def set_counters(low: Lowering, phase: str, first: int, counter: str = "timestep
     """The timestep as a variable, one per chip on its first tile, set to `first`; slices read it as their offset."""
     chips, tiles = _counting(low)
     mapping = TileMapping.split(0, tiles, chips, chips + 1)
-    for name in (counter, f"{counter}.previous"):
+    for name in (counter, before(counter)):
         low.variable(name, (len(chips),), "int32", mapping, "neuron states")
     table = VertexTable(
         codelet=codelets.FILL_VECTOR,
@@ -107,7 +108,7 @@ def count_previous(low: Lowering, counters: tuple[str, ...]) -> None:
             codelet=codelets.OFFSET_FROM,
             layer="",
             tiles=tiles,
-            operands={"previous": f"{name}.previous", "timestep": name},
+            operands={"previous": before(name), "timestep": name},
             columns={"chip": chips},
             constants={"by": -1},
         )
@@ -116,10 +117,10 @@ def count_previous(low: Lowering, counters: tuple[str, ...]) -> None:
     low.emit("previous timestep", "count", tables=tables, mergeable=False)
 
 
-def _offset(low: Lowering, sequence: str, shift: int) -> str:
+def offset_of(low: Lowering, sequence: str, shift: int) -> str:
     """The counter that says which entry of a sequence is meant."""
     counter = COUNTERS[low.variables[sequence].entries]
-    return f"{counter}.previous" if shift else counter
+    return before(counter) if shift else counter
 
 
 def slice_slots(low: Lowering, sequence: str, now: str, shift: int, chip: int) -> None:
@@ -129,7 +130,7 @@ def slice_slots(low: Lowering, sequence: str, now: str, shift: int, chip: int) -
         codelet=codelets.slice_codelet("slots", shift),
         layer="",
         tiles=tiles,
-        operands={"sequence": sequence, "now": now, "timestep": _offset(low, sequence, shift)},
+        operands={"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, shift)},
         columns={**columns, "chip": np.full(len(tiles), chip)},
     )
     low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
@@ -143,7 +144,7 @@ def slice_rows(low: Lowering, sequence: str, now: str, shift: int, tiles: np.nda
         codelet=codelets.slice_codelet("rows", shift),
         layer="",
         tiles=tiles,
-        operands={"sequence": sequence, "now": now, "timestep": _offset(low, sequence, shift)},
+        operands={"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, shift)},
         columns={"start": index, "stop": index + 1, "chip": np.full(rows, chip)},
     )
     low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
@@ -161,7 +162,7 @@ def slice_neurons(low: Lowering, sequence: str, now: str, shift: int, layer: str
         codelet=codelets.slice_codelet(along(low, now), shift),
         layer=layer,
         tiles=placed.tiles,
-        operands={"sequence": sequence, "now": now, "timestep": _offset(low, sequence, shift)},
+        operands={"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, shift)},
         columns={"start": placed.starts, "stop": placed.stops, "chip": np.full(placed.occupied, placed.chip)},
     )
     low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
@@ -175,7 +176,7 @@ def update_neurons(low: Lowering, now: str, sequence: str, layer: str, name: str
         codelet=codelets.update_codelet(along(low, now), shift),
         layer=layer,
         tiles=placed.tiles,
-        operands={"now": now, "sequence": sequence, "timestep": _offset(low, sequence, 0)},
+        operands={"now": now, "sequence": sequence, "timestep": offset_of(low, sequence, 0)},
         columns={"start": placed.starts, "stop": placed.stops, "chip": np.full(placed.occupied, placed.chip)},
     )
     low.emit(f"stash {name}", "stash", tables=(table,), mergeable=False)

@@ -7,7 +7,7 @@ from mimdsim.functional.execute import Executor
 from mimdsim.functional.initial import InitialActivity, scaled_to_activity
 from mimdsim.functional.schedules import RateSchedule
 from mimdsim.functional.strict import execute_strictly
-from mimdsim.functional.train import Evaluation, TrainingLog, evaluate, initial_weights, train
+from mimdsim.functional.train import Evaluation, TrainingLog, TrainingPlan, evaluate, initial_weights, train
 from mimdsim.functional.whole_tensors import WholeTensors
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "InitialActivity",
     "RateSchedule",
     "TrainingLog",
+    "TrainingPlan",
     "WholeTensors",
     "activity_profiles",
     "engine_refusals",

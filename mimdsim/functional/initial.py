@@ -16,6 +16,7 @@ from mimdsim.base.rng import stream
 from mimdsim.functional.execute import Executor
 from mimdsim.functional.train import Samples, draw_randomness, load_batch
 from mimdsim.graph import Layer, SpikingNetwork
+from mimdsim.graph.names import weights_of
 from mimdsim.program import Program
 
 MOST_TRIALS = 40  # of factors: doubled or halved until there are two ends, then between them
@@ -59,7 +60,8 @@ def scaled_to_activity(
                     f"{network.most_spikes(layer)} of {layer.neurons}: raise the capacity or lower the activity"
                 ],
             )
-        made[f"w.{layer.name}"] = _settled(executor, layer, weights[f"w.{layer.name}"], wanted, seed)
+        name = weights_of(layer.name)
+        made[name] = _settled(executor, layer, weights[name], wanted, seed)
     return made
 
 
@@ -70,7 +72,7 @@ def _settled(executor: Executor, layer: Layer, weight: np.ndarray, wanted: Initi
         return (weight * np.float32(factor)).astype(np.float32)
 
     def share(factor: float) -> float:
-        executor.write({f"w.{layer.name}": scaled(factor)})
+        executor.write({weights_of(layer.name): scaled(factor)})
         draw_randomness(executor, seed, "initial activity")
         executor.run(phases=("forward",))
         return float(executor.activity().counts[layer.name][..., 0].mean()) / layer.neurons

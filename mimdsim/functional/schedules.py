@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mimdsim.graph import SpikingNetwork
-from mimdsim.graph.training import LEARNING_RATE
+from mimdsim.graph.names import LEARNING_RATE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,13 +12,14 @@ from mimdsim.base.errors import DataFileError
 from mimdsim.base.rng import stream
 from mimdsim.functional.checkpoint import Checkpoints, Course, read_checkpoint, write_checkpoint
 from mimdsim.functional.divergence import refuse_diverged
+from mimdsim.functional.dropped import run_recorded
 from mimdsim.functional.engines import Engine, EngineName, Runner
 from mimdsim.functional.execute import Executor
 from mimdsim.functional.schedules import RateSchedule, scheduled_values
-from mimdsim.graph import SpikingNetwork, gradient_of
-from mimdsim.graph.training import TRAINING_STEP
-from mimdsim.graph.truncation import STATE_BITS, random_name
-from mimdsim.program import Program, RecordedActivity, Superstep
+from mimdsim.graph import SpikingNetwork
+from mimdsim.graph.names import INPUT, LABELS, LOSS, SCORES, TRAINING_STEP, listed
+from mimdsim.graph.truncation import STATE_BITS
+from mimdsim.program import Program, RecordedActivity
 
 Progress = Callable[[int, int], None]
 
@@ -68,14 +69,14 @@ def initial_weights(
     """
     weights = {}
     for layer in network.layers:
-        starts = {"w": ("weights", scale, layer.inputs), "r": ("recurrent", recurrent_scale, layer.neurons)}
-        for name, shape in layer.parameters.items():
-            drawn = np.zeros(shape)
-            if not name.startswith("b."):
-                what, factor, fan_in = starts[name[0]]
+        starts = {"weights": (scale, layer.inputs, offset), "recurrent": (recurrent_scale, layer.neurons, 0.0)}
+        for parameter in layer.parameters:
+            drawn = np.zeros(parameter.shape)
+            if parameter.role in starts:
+                factor, fan_in, more = starts[parameter.role]
                 limit = factor * (6.0 / fan_in) ** 0.5
-                drawn = stream(seed, what, layer.name).uniform(-limit, limit, shape)
-            weights[name] = (drawn + offset if name.startswith("w.") else drawn).astype(np.float32)
+                drawn = stream(seed, parameter.role, layer.name).uniform(-limit, limit, parameter.shape) + more
+            weights[parameter.name] = drawn.astype(np.float32)
     return weights
 
 
@@ -106,14 +107,14 @@ def load_batch(runner: Runner, data: Samples, indices: np.ndarray, *, epoch: int
         ids, counts, labels = data.batch(indices)
     images: np.ndarray | None = getattr(data, "images", None)
     if images is not None:
-        runner.write({"input": images[indices], "labels": labels})
+        runner.write({INPUT: images[indices], LABELS: labels})
         return labels
-    if isinstance(runner, Executor) and "input" in runner.inputs:
-        inputs = runner.program.variables[runner.program.inputs["input"]].shape[-1]
-        runner.write({"input": unfolded(ids, counts, inputs), "labels": labels})
+    if isinstance(runner, Executor) and INPUT in runner.inputs:
+        inputs = runner.program.variables[runner.program.inputs[INPUT]].shape[-1]
+        runner.write({INPUT: unfolded(ids, counts, inputs), LABELS: labels})
         return labels
     both = np.stack([counts, counts], axis=-1)  # the network input has no gradient entries
-    runner.write({"input.ids": ids, "input.counts": both, "labels": labels})
+    runner.write({**dict(zip(listed(INPUT), (ids, both), strict=True)), LABELS: labels})
     return labels
 
 
@@ -124,10 +125,10 @@ def draw_randomness(runner: Runner, *names: str | int) -> None:
     """
     if not isinstance(runner, Executor):
         return  # whole tensors know no such layer
-    for name in runner.inputs:
-        if name.startswith(random_name("")):
-            batch = runner.arrays[name].size
-            runner.write({name: stream(0, name, *names).integers(0, 1 << STATE_BITS, batch)})
+    program = runner.program
+    for name in program.observables.generators:
+        (batch,) = program.variables[program.inputs[name]].shape
+        runner.write({name: stream(0, name, *names).integers(0, 1 << STATE_BITS, batch)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,126 +144,178 @@ class Evaluation:
     keep_best: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrainingPlan:
+    """How a network is trained: `epochs`, or `max_training_steps` of them where that is positive and fewer.
+
+    seed: of the order of samples. rate: how a scheduled learning rate moves, None: not at all. engine: 'whole_tensors'
+    runs everything but the last training step as whole tensors, equal within rounding; the last one always runs as the
+    compiled program.
+    """
+
+    epochs: int
+    max_training_steps: int = 0
+    seed: int
+    evaluation: Evaluation = Evaluation()
+    rate: RateSchedule | None = None
+    engine: EngineName = "program"
+
+
 def train(
     program: Program,
     network: SpikingNetwork,
     train_data: Samples,
     test_data: Samples | None,
+    plan: TrainingPlan,
     *,
     weights: dict[str, np.ndarray],
-    epochs: int,
-    max_training_steps: int,
-    seed: int,
-    evaluation: Evaluation = Evaluation(),
-    rate: RateSchedule | None = None,
     checkpoints: Checkpoints | None = None,
     progress: Progress | None = None,
-    engine: EngineName = "program",
 ) -> TrainingLog:
-    """Train for `epochs` (or `max_training_steps` when positive) and record the activity of the last training step.
+    """Train from `weights` as planned and record the activity of the last training step.
 
-    engine: 'whole_tensors' runs everything but the last training step as whole tensors, equal within rounding; the last
-    one always runs as the compiled program. With `checkpoints` the state is written to a file after every epoch, and
-    read from it first where it shall be resumed: the log is then that of a training that was never interrupted, byte
-    for byte. Raises DataFileError for a file that is not a checkpoint of this training, MappingError for an engine that
-    cannot train the network, Diverged as soon as weights or the loss are not finite.
+    With `checkpoints` the state is written to a file after every epoch, and read from it first where it shall be
+    resumed: the log is then that of a training that was never interrupted, byte for byte. Raises DataFileError for a
+    file that is not a checkpoint of this training, MappingError for an engine that cannot train the network, Diverged
+    as soon as weights or the loss are not finite.
     """
-    trainer = Engine(engine, program, network)
-    runner = trainer.runner
-    runner.write(weights)
-    refuse_diverged(runner, weights, "before the first training step")
-    kept, held_out = split(len(train_data.labels), evaluation.validation_share, seed)
-    batch = network.batch
-    per_epoch = max(1, len(kept) // batch)
-    total = min(epochs * per_epoch, max_training_steps or epochs * per_epoch)
-    course = Course()
+    training = _Training(Engine(plan.engine, program, network), network, train_data, test_data, plan, weights)
     if checkpoints is not None and checkpoints.resume:
-        executor = trainer.program()
-        course = read_checkpoint(checkpoints, executor, tuple(weights))
-        if course.done > total:
+        training.resume(checkpoints)
+    course = training.course
+    while course.done < training.total:
+        ends = training.step()
+        if checkpoints is not None and ends:
+            write_checkpoint(checkpoints, training.engine.program(), course)
+        if progress is not None:
+            progress(course.done, training.total)
+    return training.log()
+
+
+class _Training:
+    """A training under way: what runs it, its samples, and its course so far."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        network: SpikingNetwork,
+        train_data: Samples,
+        test_data: Samples | None,
+        plan: TrainingPlan,
+        weights: dict[str, np.ndarray],
+    ):
+        self.engine, self.runner, self.network, self.plan = engine, engine.runner, network, plan
+        self.train_data, self.test_data = train_data, test_data
+        self.trained = tuple(weights)
+        self.runner.write(weights)
+        refuse_diverged(self.runner, self.trained, "before the first training step")
+        self.kept, self.held_out = split(len(train_data.labels), plan.evaluation.validation_share, plan.seed)
+        self.per_epoch = max(1, len(self.kept) // network.batch)
+        self.total = min(plan.epochs * self.per_epoch, plan.max_training_steps or plan.epochs * self.per_epoch)
+        self.course = Course()
+        self.order = np.zeros(0, np.int64)  # of the samples of this epoch
+        self.gradients: dict[str, np.ndarray] = {}
+
+    def resume(self, checkpoints: Checkpoints) -> None:
+        """Go on from what a checkpoint holds."""
+        executor = self.engine.program()
+        self.course = read_checkpoint(checkpoints, executor, self.trained)
+        if self.course.done > self.total:
             raise DataFileError(
                 checkpoints.path,
-                f"holds {course.done:,} training steps, {total:,} are asked for: raise training.epochs or "
+                f"holds {self.course.done:,} training steps, {self.total:,} are asked for: raise training.epochs or "
                 "training.max_training_steps, or leave out --resume to start anew",
             )
-        trainer.take(executor)
-    order = np.zeros(0, np.int64)
-    gradients: dict[str, np.ndarray] = {}
-    while course.done < total:
-        number = course.done
-        place = number % per_epoch
-        if place == 0 or not len(order):
-            order = kept[stream(seed, "order", number // per_epoch).permutation(len(kept))]
-        last = number + 1 == total
-        running = trainer.program() if last else runner
-        scalars = scheduled_values(network, rate, number, total)
-        running.write(scalars)
-        indices = np.resize(order[place * batch : (place + 1) * batch], batch)
-        labels = load_batch(running, train_data, indices, epoch=number // per_epoch)
-        draw_randomness(running, seed, number)
-        if TRAINING_STEP in network.optimiser.scalars:
-            running.write({TRAINING_STEP: np.array([number + 1])})
+        self.engine.take(executor)
+
+    def step(self) -> bool:
+        """One training step; whether an epoch or the training ends with it."""
+        number, course = self.course.done, self.course
+        last, ends_epoch = number + 1 == self.total, (number + 1) % self.per_epoch == 0
+        running = self.engine.program() if last else self.runner
+        labels, scalars = self._load(running, number)
         if isinstance(running, Executor) and last:
-            course.activity = run_recorded(running, network)
-            gradients = {name: running.read(gradient_of(name)) for name in weights}
-            trainer.take(running)
+            course.activity = run_recorded(running, self.network)
+            held = running.program.observables.gradients
+            self.gradients = {name: running.read(held[name]) for name in self.trained}
+            self.engine.take(running)
         else:
             running.run()
-        loss, ends = total_loss(running, network), last or place == per_epoch - 1
-        when = f"after training step {number + 1:,} of {total:,}"
-        refuse_diverged(running, weights, when, loss=loss, states=ends)
+        loss = total_loss(running, self.network)
+        when = f"after training step {number + 1:,} of {self.total:,}"
+        refuse_diverged(running, self.trained, when, loss=loss, states=last or ends_epoch)
         course.add(loss, int((guesses(running) == labels).sum()), scalars)
-        if place == per_epoch - 1:
-            found = {"train": course.end_epoch(per_epoch, batch)}
-            if evaluation.when == "each epoch":
-                found |= _accuracies(runner, network, train_data, held_out, test_data)
-            if course.end_evaluation(found) and evaluation.keep_best:
-                course.best = _held(trainer, weights)
-        if checkpoints is not None and ends:
-            write_checkpoint(checkpoints, trainer.program(), course)
-        if progress is not None:
-            progress(course.done, total)
-    if course.best:
-        runner.write(course.best)
-    if evaluation.when == "end":
-        course.end_evaluation(_accuracies(runner, network, train_data, held_out, test_data))
-    finished = total >= per_epoch and evaluation.when != "never"
-    assert course.activity is not None
-    tested = test_data is not None and course.curves["test"]
-    return TrainingLog(
-        loss=tuple(course.loss),
-        test_accuracy_by_epoch=tuple(course.curves["test"]),
-        train_accuracy=evaluate(runner, network, train_data, indices=kept[:1000]) if finished else None,
-        test_samples=len(test_data.labels) if test_data is not None and tested else 0,
-        weights=_held(trainer, weights),
-        activity=course.activity,
-        train_accuracy_by_epoch=tuple(course.curves["train"]),
-        validation_accuracy_by_epoch=tuple(course.curves["validation"]),
-        validation_samples=len(held_out),
-        best_epoch=course.best_epoch if course.best else None,
-        scheduled={name: tuple(values) for name, values in course.scheduled.items()},
-        gradients=gradients,
-    )
+        if ends_epoch:
+            self._end_epoch()
+        return last or ends_epoch
 
+    def _load(self, running: Runner, number: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Write what training step `number`, counted from 0, takes; its labels and its scheduled scalars."""
+        epoch, place = divmod(number, self.per_epoch)
+        batch, seed = self.network.batch, self.plan.seed
+        if place == 0 or not len(self.order):
+            self.order = self.kept[stream(seed, "order", epoch).permutation(len(self.kept))]
+        scalars = scheduled_values(self.network, self.plan.rate, number, self.total)
+        running.write(scalars)
+        indices = np.resize(self.order[place * batch : (place + 1) * batch], batch)
+        labels = load_batch(running, self.train_data, indices, epoch=epoch)
+        draw_randomness(running, seed, number)
+        if TRAINING_STEP in self.network.optimiser.scalars:
+            running.write({TRAINING_STEP: np.array([number + 1])})
+        return labels, scalars
 
-def run_recorded(executor: Executor, network: SpikingNetwork) -> RecordedActivity:
-    """Run one training step of the compiled program; its spikes, and how many were dropped."""
-    watched = FiredBeyondStash(executor, network)
-    executor.run(observe=watched if watched.fired else None)
-    activity = executor.activity()
-    dropped = dropped_spikes(executor, network, activity) | watched.dropped(activity)
-    return RecordedActivity(ids=activity.ids, counts=activity.counts, dropped=dropped)
+    def _end_epoch(self) -> None:
+        """Its accuracies; the weights where they are the best so far."""
+        found = {"train": self.course.end_epoch(self.per_epoch, self.network.batch)}
+        if self.plan.evaluation.when == "each epoch":
+            found |= self._accuracies()
+        if self.course.end_evaluation(found) and self.plan.evaluation.keep_best:
+            self.course.best = self._weights()
 
+    def _accuracies(self) -> dict[str, float]:
+        """On the samples set aside and on the test samples, where there are any."""
+        found = {}
+        if len(self.held_out):
+            found["validation"] = evaluate(self.runner, self.network, self.train_data, indices=self.held_out)
+        if self.test_data is not None and len(self.test_data.labels):
+            found["test"] = evaluate(self.runner, self.network, self.test_data)
+        return found
 
-def _held(engine: Engine, weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What is trained, as it is now."""
-    executor = engine.program()
-    return {name: executor.arrays[executor.program.inputs[name]].copy() for name in weights}
+    def _weights(self) -> dict[str, np.ndarray]:
+        """What is trained, as it is now."""
+        executor = self.engine.program()
+        return {name: executor.arrays[executor.program.inputs[name]].copy() for name in self.trained}
+
+    def log(self) -> TrainingLog:
+        """What the training left, with the best weights where these are kept."""
+        course, when, test_data = self.course, self.plan.evaluation.when, self.test_data
+        if course.best:
+            self.runner.write(course.best)
+        if when == "end":
+            course.end_evaluation(self._accuracies())
+        train_accuracy = None
+        if self.total >= self.per_epoch and when != "never":
+            train_accuracy = evaluate(self.runner, self.network, self.train_data, indices=self.kept[:1000])
+        assert course.activity is not None
+        return TrainingLog(
+            loss=tuple(course.loss),
+            test_accuracy_by_epoch=tuple(course.curves["test"]),
+            train_accuracy=train_accuracy,
+            test_samples=len(test_data.labels) if test_data is not None and course.curves["test"] else 0,
+            weights=self._weights(),
+            activity=course.activity,
+            train_accuracy_by_epoch=tuple(course.curves["train"]),
+            validation_accuracy_by_epoch=tuple(course.curves["validation"]),
+            validation_samples=len(self.held_out),
+            best_epoch=course.best_epoch if course.best else None,
+            scheduled={name: tuple(values) for name, values in course.scheduled.items()},
+            gradients=self.gradients,
+        )
 
 
 def total_loss(runner: Runner, network: SpikingNetwork) -> float:
     """Mean over the batch, with what penalties add."""
-    return float(runner.read("loss").mean() + sum(runner.read(name).sum() for name in network.penalties))
+    return float(runner.read(LOSS).mean() + sum(runner.read(name).sum() for name in network.penalties))
 
 
 def split(samples: int, validation_share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -273,21 +326,9 @@ def split(samples: int, validation_share: float, seed: int) -> tuple[np.ndarray,
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
-def _accuracies(
-    runner: Runner, network: SpikingNetwork, train_data: Samples, held_out: np.ndarray, test_data: Samples | None
-) -> dict[str, float]:
-    """Accuracy on the samples set aside and on the test samples, where there are any."""
-    found = {}
-    if len(held_out):
-        found["validation"] = evaluate(runner, network, train_data, indices=held_out)
-    if test_data is not None and len(test_data.labels):
-        found["test"] = evaluate(runner, network, test_data)
-    return found
-
-
 def guesses(runner: Runner) -> np.ndarray:
     """int64[batch]: the class with the highest score of the last run (ties: lowest class)."""
-    chosen: np.ndarray = runner.read("counts").argmax(axis=1)
+    chosen: np.ndarray = runner.read(SCORES).argmax(axis=1)
     return chosen
 
 
@@ -302,36 +343,3 @@ def evaluate(runner: Runner, network: SpikingNetwork, data: Samples, indices: np
         runner.run(phases=("forward", "loss"))
         right += int((guesses(runner) == labels)[: len(part)].sum())
     return right / len(chosen) if len(chosen) else 0.0
-
-
-def dropped_spikes(executor: Executor, network: SpikingNetwork, activity: RecordedActivity) -> dict[str, int]:
-    """True spikes beyond a layer's capacity, whole batch and sequence."""
-    dropped = {}
-    for layer in network.layers:
-        found = [name for name in (f"{kind}.{layer.name}.sequence" for kind in "vu") if name in executor.arrays]
-        for name in found if layer.spiking else []:
-            fired = int((executor.arrays[name] > np.float32(layer.selection.threshold)).sum())
-            dropped[layer.name] = fired - int(activity.counts[layer.name][..., 0].sum())
-    return dropped
-
-
-class FiredBeyondStash:
-    """Counts true spikes of layers whose potentials the program does not keep of every timestep, as it runs."""
-
-    def __init__(self, executor: Executor, network: SpikingNetwork):
-        self.fired = {
-            layer.name: 0
-            for layer in network.layers
-            if layer.spiking and not any(f"{kind}.{layer.name}.sequence" in executor.arrays for kind in "vu")
-        }
-        self._thresholds = {layer.name: np.float32(layer.selection.threshold) for layer in network.layers}
-
-    def __call__(self, superstep: Superstep, _t: int, executor: Executor) -> None:
-        for variable, value in superstep.defines if superstep.phase == "forward" else ():
-            kind, _, layer = value.partition(".")
-            if kind in ("v", "u") and layer in self.fired:
-                self.fired[layer] += int((executor.arrays[variable] > self._thresholds[layer]).sum())
-
-    def dropped(self, activity: RecordedActivity) -> dict[str, int]:
-        """True spikes beyond capacity, as `dropped_spikes`."""
-        return {name: fired - int(activity.counts[name][..., 0].sum()) for name, fired in self.fired.items()}

@@ -7,7 +7,7 @@ compiled program's. Inputs and outputs go by the same names as an `Executor`'s.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +18,25 @@ from mimdsim.functional.lists import BlockLists, Lists, max_listed
 from mimdsim.functional.shares import Shares, aligned
 from mimdsim.functional.whole_tensor_limits import refusals
 from mimdsim.graph import Adam, Layer, SpikingNetwork, training_graph
+from mimdsim.graph.names import (
+    INPUT,
+    LABELS,
+    LEARNING_RATE,
+    LOSS,
+    SCORES,
+    TRAINING_STEP,
+    gradient_of,
+    listed,
+    weights_of,
+)
 from mimdsim.graph.neurons import Lif
-from mimdsim.graph.training import LEARNING_RATE
 from mimdsim.numerics import losses
 from mimdsim.numerics import training as updates
 from mimdsim.numerics import whole_tensors as kernels
 from mimdsim.numerics.vectors import WIDTH
 from mimdsim.program import RecordedActivity
 
+LISTS = listed(INPUT)
 CHUNK_BYTES = 1 << 18  # of a block's gradients over a chunk of timesteps: what stays in a second-level cache
 
 
@@ -67,7 +78,25 @@ class WholeTensors:
         self._rate = np.full(1, network.optimiser.learning_rate)
         self._totals = np.zeros((network.batch, network.classes), np.int32)
         self._losses = np.zeros(network.batch, np.float64)
-        self._gradient_of = dict(zip(training_graph(network).outputs[2:], network.layers, strict=False))
+        self._places = {name: (item, array) for item in self._layers for name, array in self._kept(item)}
+        self._readable = self._places | self._made()
+
+    def _kept(self, item: LayerTensors) -> Iterator[tuple[str, np.ndarray]]:
+        """What stays from one training step to the next, by graph input."""
+        (weights,) = item.layer.parameters
+        yield weights.name, item.w
+        for slot, moment in zip(self.network.optimiser.state, item.moments, strict=True):
+            yield weights.kept(slot), moment
+
+    def _made(self) -> dict[str, tuple[LayerTensors, np.ndarray]]:
+        """What a training step makes of it, by graph output: gradients, and what the update leaves."""
+        item_of = {item.layer.name: item for item in self._layers}
+        found = {gradient_of(weights_of(name)): (item, item.dw) for name, item in item_of.items()}
+        for op in training_graph(self.network).operations:
+            if op.phase == "update":
+                item = item_of[op.layer]
+                found |= {name: (item, held) for name, held in zip(op.outputs, (item.w, *item.moments), strict=True)}
+        return found
 
     def _tensors(self, layer: Layer, places: int) -> LayerTensors:
         shape = (-(-layer.neurons // WIDTH), layer.inputs, WIDTH)
@@ -84,18 +113,17 @@ class WholeTensors:
     @property
     def memory(self) -> tuple[str, ...]:
         """What stays from one training step to the next: weights and moments, by graph input."""
-        kinds = ("w", *self.network.optimiser.state)
-        return tuple(f"{kind}.{layer.name}" for layer in self.network.layers for kind in kinds)
+        return tuple(self._places)
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
         """The memory of all weights, in blocks of columns, by graph input."""
-        return {f"w.{item.layer.name}": item.w for item in self._layers}
+        return {weights_of(item.layer.name): item.w for item in self._layers}
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """Graph inputs that can be written."""
-        return (*self.memory, "input.ids", "input.counts", "labels", *self.network.optimiser.scalars)
+        return (*self.memory, *LISTS, LABELS, *self.network.optimiser.scalars)
 
     def write(self, values: dict[str, np.ndarray]) -> None:
         """Set graph inputs: 'w.<layer>', 'moment1.<layer>', 'input.ids', 'input.counts', 'labels', 'training_step',
@@ -103,7 +131,7 @@ class WholeTensors:
 
         Raises MappingError for an unknown name or another shape.
         """
-        lists = {name: values[name] for name in ("input.ids", "input.counts") if name in values}
+        lists = {name: values[name] for name in LISTS if name in values}
         for name, value in values.items():
             shape = self._shape(name)
             if np.shape(value) != shape:
@@ -113,19 +141,18 @@ class WholeTensors:
                 raise MappingError(
                     f"'{next(iter(lists))}' alone says nothing: write input.ids and input.counts at once"
                 )
-            ids = np.ascontiguousarray(lists["input.ids"], np.int32)
-            counts = np.ascontiguousarray(lists["input.counts"], np.int32)
+            ids, counts = (np.ascontiguousarray(lists[name], np.int32) for name in LISTS)
             self._check_input(ids, counts)
             kernels.lists_of_padded(ids, counts, self._input.starts, self._input.trues, self._input.ids)
         for name, value in values.items():
-            if name == "labels":
+            if name == LABELS:
                 self._labels[:] = value
-            elif name == "training_step":
+            elif name == TRAINING_STEP:
                 self._training_step[:] = value
             elif name == LEARNING_RATE:
                 self._rate[:] = value
             elif name not in lists:
-                kernels.into_blocks(np.ascontiguousarray(value, np.float32), self._blocked(name))
+                kernels.into_blocks(np.ascontiguousarray(value, np.float32), self._placed(name)[1])
 
     def _check_input(self, ids: np.ndarray, counts: np.ndarray) -> None:
         capacity, inputs = self.network.input_capacity, self.network.inputs
@@ -137,52 +164,39 @@ class WholeTensors:
 
     def _shape(self, name: str) -> tuple[int, ...]:
         network = self.network
-        fixed = {
-            "input.ids": (network.timesteps, network.batch, network.input_capacity),
-            "input.counts": (network.timesteps, network.batch, 2),
-            "labels": (network.batch,),
-            "training_step": (1,),
-        }
+        fixed: dict[str, tuple[int, ...]] = {LABELS: (network.batch,), TRAINING_STEP: (1,)}
+        for listed_as, width in zip(LISTS, (network.input_capacity, 2), strict=True):
+            fixed[listed_as] = (network.timesteps, network.batch, width)
         if network.optimiser.scheduled:
             fixed[LEARNING_RATE] = (1,)
         if name in fixed:
             return fixed[name]
-        layer = self._of(name).layer
+        layer = self._placed(name)[0].layer
         return layer.inputs, layer.neurons
 
-    def _of(self, name: str) -> LayerTensors:
-        for tensors in self._layers:
-            if name in (f"{kind}.{tensors.layer.name}" for kind in ("w", *self.network.optimiser.state)):
-                return tensors
-        known_inputs = ["input.counts", "input.ids", "labels", *(f"w.{item.layer.name}" for item in self._layers)]
-        raise MappingError(f"the network has no input '{name}'; it has {known_inputs}")
-
-    def _blocked(self, name: str) -> np.ndarray:
-        tensors = self._of(name)
-        kind = name.split(".", 1)[0]
-        return tensors.w if kind == "w" else tensors.moments[self.network.optimiser.state.index(kind)]
+    def _placed(self, name: str) -> tuple[LayerTensors, np.ndarray]:
+        """The layer and the blocks of a graph input."""
+        if name not in self._places:
+            known = [*sorted(LISTS), LABELS, *self.weights]
+            raise MappingError(f"the network has no input '{name}'; it has {known}")
+        return self._places[name]
 
     def read(self, name: str) -> np.ndarray:
-        """'loss' [batch], 'counts' [batch, classes], a gradient by its name in the training graph, or a parameter."""
-        if name == "loss":
+        """'loss' [batch], 'counts' [batch, classes], an output of the update by its name in the training graph, or what
+        stays between training steps."""
+        if name == LOSS:
             return self._losses.copy()
-        if name == "counts":
+        if name == SCORES:
             return self._totals.copy()
-        if name in self._gradient_of:
-            layer = self._gradient_of[name]
-            blocks = self._of(f"w.{layer.name}").dw
-        else:
-            name = name.removeprefix("next.").removesuffix(".m").removesuffix(".v")
-            layer = self._of(name).layer
-            blocks = self._blocked(name)
-        matrix = np.empty((layer.inputs, layer.neurons), np.float32)
+        item, blocks = self._readable.get(name) or self._placed(name)
+        matrix = np.empty((item.layer.inputs, item.layer.neurons), np.float32)
         kernels.from_blocks(blocks, matrix)
         return matrix
 
     def activity(self) -> RecordedActivity:
         """Spikes of the last training step, padded to the capacities, and how many were dropped."""
         network, ids, counts = self.network, {}, {}
-        sources = [("input", self._input, network.input_capacity)]
+        sources = [(INPUT, self._input, network.input_capacity)]
         sources += [(item.layer.name, item.spikes, item.layer.capacity) for item in self._layers]
         for name, lists, capacity in sources:
             listed = np.diff(lists.starts)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mimdsim.base.errors import MappingError
+from mimdsim.gpu.dependence import MATRIX_PRODUCTS
 from mimdsim.graph.records import Operation, Scan
 from mimdsim.machine import GpuMachine
 from mimdsim.program import RecordedActivity
@@ -25,7 +26,7 @@ MODEL_SOURCE = (
     "synchronisation counted; about 80 cycles an entry are an estimate, nothing of it was timed"
 )
 WORD_BYTES = 4
-LIST_PRODUCTS = ("synapse", "synapse_weight_gradient", "synapse_spike_gradient")
+LIST_PRODUCTS = {"synapse", "synapse_weight_gradient", "synapse_spike_gradient"}
 Followed = Literal["as_written", "ideal"]
 
 
@@ -77,7 +78,7 @@ def list_kernel(
     attributes: Scan = scan.attributes
     body = attributes.body
     spikes = inner.inputs[0] if inner.kind == "synapse" else inner.inputs[1]
-    source = source_layer(spikes)
+    source = body.value(spikes).layer
     if source not in lengths:
         raise MappingError(
             f"a strategy that follows lists needs the spikes of '{source}'; recorded are {sorted(lengths)}: "
@@ -107,12 +108,6 @@ def list_kernel(
     )
 
 
-def source_layer(spikes: str) -> str:
-    """'hidden0' of 'saved.spikes.hidden0.previous', 'input' of 'input.now'."""
-    parts = [part for part in spikes.split(".") if part not in ("saved", "spikes", "previous", "now")]
-    return parts[0]
-
-
 def list_kernel_seconds(
     kernel: ListKernel, gpu: GpuMachine, period_seconds: float, resident: bool
 ) -> tuple[float, str]:
@@ -130,7 +125,7 @@ def list_kernel_seconds(
 def check_lists(scan: Operation) -> None:
     """Raises MappingError when a scan has no lists of spikes to follow."""
     attributes: Scan = scan.attributes
-    dense = [op.name for op in attributes.body.operations if op.kind.startswith("matmul")]
+    dense = [op.name for op in attributes.body.operations if op.kind in MATRIX_PRODUCTS.keys() - LIST_PRODUCTS]
     if dense:
         raise MappingError(
             f"a strategy that follows lists needs sparse spikes; '{dense[0]}' of scan '{scan.name}' is a dense "

@@ -32,6 +32,7 @@ class Strategy:
     host_rate: which rate of the host link input copies reach. lists: how products follow lists of spikes, None where
     they are dense. persistent: products that feed themselves stay in a kernel that keeps their weights. band: lowest
     and highest multiple of the estimate. needs: what of a GPU it is made of that a machine of systolic arrays lacks.
+    copies_dense_input: as the program does that it describes; runs send the others what the tiles get.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Strategy:
     lists: Followed | None = None
     persistent: bool = False
     needs: str = ""
+    copies_dense_input: bool = False
 
 
 _XLA = (
@@ -69,6 +71,7 @@ STRATEGIES: dict[str, Strategy] = {
             bookkeeping_kernels=3,
             host_waits=False,
             host_rate="framework",
+            copies_dense_input=True,
             band=PLUS_MINUS_20,
             band_source="assumed: matrix product model 5 to 18 % off, fusions not counted on a GPU",
             source=_XLA,
@@ -83,6 +86,7 @@ STRATEGIES: dict[str, Strategy] = {
             bookkeeping_kernels=3,
             host_waits=True,
             host_rate="framework",
+            copies_dense_input=True,
             band=PLUS_MINUS_20,
             band_source="assumed: matrix product model 5 to 18 % off, host wait 10 to 15 us",
             source=_XLA,

@@ -7,7 +7,7 @@ the operations (`vjp` in their records). Nothing here knows what a neuron is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mimdsim.graph.definition import Vjp
@@ -83,13 +83,18 @@ def _accumulate(
 ) -> None:
     for name, part in zip(names, parts, strict=True):
         if part is not None:
+            made = where.build.values[part]
+            if not made.role:
+                where.build.values[part] = replace(made, role="adjoint", of=name)
             known = cotangents.get(name)
             cotangents[name] = part if known is None else where.one("add", (known, part), f"d.{name}.sum", layer=layer)
 
 
 def _cotangent_of(name: str, value: Value) -> Value:
     """A cotangent is an array; that of sparse spikes has one number per listed id."""
-    return Value(name=name, shape=value.shape, capacity=value.capacity)
+    return Value(
+        name=name, shape=value.shape, capacity=value.capacity, role="adjoint", layer=value.layer, of=value.name
+    )
 
 
 def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, str]) -> None:
@@ -117,7 +122,7 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
         reverse=not scan.reverse,
         carries=tuple(carries),
         slices=tuple(item for _, item in reads),
-        constants=(*(f"saved.{name}" for name in back.constants), *(inner_name for inner_name, _ in even)),
+        constants=(*(back.saved(name) for name in back.constants), *(inner_name for inner_name, _ in even)),
         stacked=(),
     )
     constants = (*(constant_of[name] for name in back.constants), *(outer_name for _, outer_name in even))
@@ -206,7 +211,7 @@ def _leave(
         if part is None:
             continue
         value = scan.body.value(constant)
-        held = inner.declare(Value(name=f"sum.{constant}", shape=value.shape))
+        held = inner.declare(replace(value, name=f"sum.{constant}", role="gradient", of=constant))
         total = inner.one("add", (held, part), f"sum.{constant}.next")
         carries.append(Carry(enters=held, leaves=total))
         starts.append(build.one("zeros", (reference,), f"sum.{constant}.start", attributes=Zeros(shape=value.shape)))
@@ -222,27 +227,9 @@ def _with_stash(build: GraphBuilder, op: Operation, stash: list[str]) -> Operati
     for name in extra:
         inside = scan.body.value(name)
         unique = build.fresh(f"{op.name}.{name}")
-        build.values[unique] = Value(
-            name=unique, shape=(scan.timesteps, *inside.shape), form=inside.form, capacity=inside.capacity
-        )
+        build.values[unique] = replace(inside, name=unique, shape=(scan.timesteps, *inside.shape))
         names.append(unique)
-    attributes = Scan(
-        body=scan.body,
-        timesteps=scan.timesteps,
-        reverse=scan.reverse,
-        carries=scan.carries,
-        slices=scan.slices,
-        constants=scan.constants,
-        stacked=(*scan.stacked, *extra),
-    )
-    grown = Operation(
-        name=op.name,
-        kind=op.kind,
-        inputs=op.inputs,
-        outputs=(*op.outputs, *names),
-        phase=op.phase,
-        layer=op.layer,
-        attributes=attributes,
-    )
+    attributes = replace(scan, stacked=(*scan.stacked, *extra))
+    grown = replace(op, outputs=(*op.outputs, *names), attributes=attributes)
     build.operations[build.operations.index(op)] = grown
     return grown

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mimdsim.graph.linear_neurons import Fired, LinearNeuron
-from mimdsim.graph.records import Carry, GraphBuilder, Value
+from mimdsim.graph.names import before, spikes_of
+from mimdsim.graph.records import Carry, GraphBuilder
 
 if TYPE_CHECKING:
     from mimdsim.graph.network import Layer
@@ -23,23 +24,26 @@ def step(body: GraphBuilder, layer: Layer, neuron: LinearNeuron, current: str) -
         neuron = replace(neuron, fired=None)
     neuron.check_width(name, layer.neurons)
     batch, neurons = body.values[current].shape
-    before = body.declare(Value(name=f"x.{name}.previous", shape=(len(neuron.states), batch, neurons)))
-    inputs: tuple[str, ...] = (before, current)
+    earlier = replace(body.values[current], shift=-1)
+    x, u = f"x.{name}", f"u.{name}"
+    shape = (len(neuron.states), batch, neurons)
+    held = body.declare(replace(earlier, name=before(x), shape=shape))
+    inputs: tuple[str, ...] = (held, current)
     full = neuron.reset_gradient == "full"
     carries = []
     if neuron.resets:
         attributes = Fired(selection=layer.selection, neurons=neurons, differentiable=full)
         if neuron.reset_by == "state":
-            potential = body.declare(Value(name=f"u.{name}.previous", shape=(batch, neurons)))
-            carries.append(Carry(enters=potential, leaves=f"u.{name}", detached=not full))
+            potential = body.declare(replace(earlier, name=before(u)))
+            carries.append(Carry(enters=potential, leaves=u, detached=not full))
             fired = body.one("fired", (potential,), f"fired.{name}", layer=name, attributes=attributes)
         else:
-            fired = f"spikes.{name}.previous"
+            fired = before(spikes_of(name))
             if body.values[fired].form == "sparse":
                 fired = body.one("emitted", (fired,), f"fired.{name}", layer=name, attributes=attributes)
         inputs = (*inputs, fired)
-    x, u = body.add("neuron", inputs, f"x.{name}", layer=name, attributes=neuron, names=(f"x.{name}", f"u.{name}"))
-    return (Carry(enters=before, leaves=x), *carries), u
+    x, u = body.add("neuron", inputs, x, layer=name, attributes=neuron, names=(x, u))
+    return (Carry(enters=held, leaves=x), *carries), u
 
 
 def reads_own_spikes(layer: Layer) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
+from mimdsim.graph import names
 from mimdsim.graph.definition import Backward, OpDef, elements, like
 from mimdsim.graph.read_outs import Counting
 from mimdsim.graph.records import GraphBuilder, Operation, SparseSpikes, Value
@@ -110,7 +111,7 @@ def add_loss(build: GraphBuilder, loss: Loss, output: Output, logit_scale: float
     """Append the reading 'counts' [batch, classes] and the value 'loss'; needs the value 'labels'."""
     loss.check_output(output.layer, output.neurons, output.spiking)
     pool = loss.neurons_per_class
-    by_class, judged = "counts", output.name
+    by_class, judged = names.SCORES, output.name
     raw = by_class if pool == 1 else "counts.neurons"
     if output.spiking:
         first = output.timesteps - 1 if loss.reading == "last" else 0
@@ -136,7 +137,7 @@ def add_loss(build: GraphBuilder, loss: Loss, output: Output, logit_scale: float
             incorrect=int(output.timesteps * loss.incorrect_rate * pool),
             timesteps=output.timesteps,
         )
-    build.one(loss.kind, (read, "labels"), "loss", layer=output.layer, attributes=about)
+    build.one(loss.kind, (read, names.LABELS), names.LOSS, layer=output.layer, attributes=about)
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

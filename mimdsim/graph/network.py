@@ -17,12 +17,27 @@ from mimdsim.graph.differentiate import differentiate
 from mimdsim.graph.linear_layer import reads_own_spikes
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.losses import FiringTarget, Loss, Output, add_loss
+from mimdsim.graph.names import (
+    INPUT,
+    LABELS,
+    LEARNING_RATE,
+    LOSS,
+    ROLES,
+    SCORES,
+    Parameter,
+    before,
+    gradient_of,
+    penalty_of,
+    random_name,
+    second_threshold_of,
+    spikes_of,
+    weights_of,
+)
 from mimdsim.graph.neurons import Lif
 from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Graph, GraphBuilder, Scan, Slice, Value
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
-from mimdsim.graph.training import LEARNING_RATE, Adam, Sgd, Trained, add_updates
-from mimdsim.graph.truncation import random_name
+from mimdsim.graph.training import Adam, Sgd, Trained, add_updates
 
 RECURRENCES = ("none", "one_to_one", "all_to_all")
 DELAYS = (0, 1)  # timesteps from one layer to the next
@@ -62,15 +77,14 @@ class Layer:
         return self.recurrence != "none" or (full and reads_own_spikes(self))
 
     @property
-    def parameters(self) -> dict[str, tuple[int, int]]:
-        """Shape by name of what is trained: 'w.<layer>' and, where it has them, 'r.<layer>' of its own spikes and
-        'b.<layer>'; one number per neuron is a row [1, neurons]."""
-        shapes = {f"w.{self.name}": (self.inputs, self.neurons)}
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What is trained: weights and, where it has them, synapses of its own spikes and biases."""
+        shapes = {"weights": (self.inputs, self.neurons)}
         if self.recurrence != "none":
-            shapes[f"r.{self.name}"] = (self.neurons if self.recurrence == "all_to_all" else 1, self.neurons)
+            shapes["recurrent"] = (self.neurons if self.recurrence == "all_to_all" else 1, self.neurons)
         if self.bias:
-            shapes[f"b.{self.name}"] = (1, self.neurons)
-        return shapes
+            shapes["bias"] = (1, self.neurons)
+        return tuple(Parameter(layer=self.name, role=role, shape=shape) for role, shape in shapes.items())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,10 +148,15 @@ class SpikingNetwork:
         return "-".join(str(width) for width in (self.inputs, *(layer.neurons for layer in self.layers)))
 
     @property
-    def parameters(self) -> dict[str, tuple[int, int]]:
-        """Shape by name of all that is trained, weights of all layers first."""
-        shapes = {name: shape for layer in self.layers for name, shape in layer.parameters.items()}
-        return dict(sorted(shapes.items(), key=lambda item: "wrb".index(item[0][0])))
+    def parameters(self) -> dict[str, Parameter]:
+        """All that is trained by name, weights of all layers first."""
+        every = (parameter for layer in self.layers for parameter in layer.parameters)
+        return {each.name: each for each in sorted(every, key=lambda each: list(ROLES).index(each.role))}
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, int]]:
+        """Of all that is trained, by name."""
+        return {name: parameter.shape for name, parameter in self.parameters.items()}
 
     def most_spikes(self, layer: Layer) -> int:
         """How many neurons of a layer can spike in one timestep for one sample."""
@@ -153,21 +172,6 @@ class SpikingNetwork:
         return follows or self.layers[index].gives_itself_gradients
 
 
-def penalty_of(layer: str) -> str:
-    """The graph value of what a layer's firing adds to the loss."""
-    return f"penalty.{layer}"
-
-
-def gradient_of(parameter: str) -> str:
-    """The graph value of a parameter's gradient as the update takes it."""
-    return f"gradient.{parameter}"
-
-
-def second_threshold_of(layer: str) -> str:
-    """The graph input that holds a layer's second threshold where that is scheduled."""
-    return f"second_threshold.{layer}"
-
-
 def training_graph(network: SpikingNetwork) -> Graph:
     """Forward scan, loss, backward scan and update of one training step.
 
@@ -178,17 +182,15 @@ def training_graph(network: SpikingNetwork) -> Graph:
     'next.<parameter>' (and moments), and 'penalty.<layer>' of the layers whose firing is penalised.
     """
     graph = forward_graph(network)
-    graph, gradients = differentiate(graph, "loss", tuple(network.parameters), terms=network.penalties)
+    graph, gradients = differentiate(graph, LOSS, tuple(network.parameters), terms=network.penalties)
     build = builder("update")
     build.values = dict(graph.values)
     build.inputs = list(graph.inputs)
     build.operations = list(graph.operations)
-    trained = tuple(
-        Trained(weight=name, gradient=gradient, layer=name.split(".", 1)[1]) for name, gradient in gradients.items()
-    )
+    trained = tuple(Trained(parameter=each, gradient=gradients[name]) for name, each in network.parameters.items())
     updates = add_updates(build, network.optimiser, network.largest_gradient_norm, trained)
-    graph = build.graph(("loss", "counts", *updates, *network.penalties))
-    return graph.renamed({old: gradient_of(one.weight) for old, one in zip(updates, trained, strict=False)})
+    graph = build.graph((LOSS, SCORES, *updates, *network.penalties))
+    return graph.renamed({old: gradient_of(one.parameter.name) for old, one in zip(updates, trained, strict=False)})
 
 
 def forward_graph(network: SpikingNetwork) -> Graph:
@@ -201,21 +203,25 @@ def forward_graph(network: SpikingNetwork) -> Graph:
             )
     body = builder("forward")
     batch = network.batch
-    source = body.declare(_spikes("input.now", network, network.inputs, network.input_capacity))
-    for name in network.moving_thresholds:
-        body.declare(Value(name=name, shape=()))
+    now = body.declare(_spikes(network, "input.now", INPUT, network.inputs, network.input_capacity))
+    for layer in network.layers:
+        if (name := second_threshold_of(layer.name)) in network.moving_thresholds:
+            body.declare(Value(name=name, shape=(), layer=layer.name))
     for layer in network.layers:
         if isinstance(layer.neuron, Lif):
-            body.declare(Value(name=f"v.{layer.name}.previous", shape=(batch, layer.neurons)))
-        body.declare(Value(name=f"w.{layer.name}", shape=(layer.inputs, layer.neurons)))
-    for name, shape in network.parameters.items():
+            name = before(f"v.{layer.name}")
+            body.declare(Value(name=name, shape=(batch, layer.neurons), layer=layer.name, shift=-1))
+        body.declare(layer.parameters[0].value)
+    for name, parameter in network.parameters.items():
         if name not in body.values:
-            body.declare(Value(name=name, shape=shape))
+            body.declare(parameter.value)
     for index, layer in enumerate(network.layers):
         if network.is_read(index):
-            body.declare(_spikes(f"spikes.{layer.name}.previous", network, layer.neurons, layer.capacity))
+            earlier = _spikes(network, before(spikes_of(layer.name)), layer.name, layer.neurons, layer.capacity)
+            body.declare(replace(earlier, shift=-1))
     carries: list[Carry] = []
     emitted: list[str] = []
+    source = now
     for layer in network.layers:
         carried, u = _neuron(body, layer, _current(body, layer, source))
         carries += carried
@@ -225,24 +231,24 @@ def forward_graph(network: SpikingNetwork) -> Graph:
         drawn, spikes = _emit(body, network, layer, u)
         carries += drawn
         emitted.append(spikes)
-        source = f"{spikes}.previous" if network.delay else spikes
+        source = before(spikes) if network.delay else spikes
     for index, spikes in enumerate(emitted):
         if network.is_read(index):
             detached = not network.learns_through(index)
-            carries.append(Carry(enters=f"{spikes}.previous", leaves=spikes, detached=detached))
+            carries.append(Carry(enters=before(spikes), leaves=spikes, detached=detached))
     scan = Scan(
         body=body.graph(tuple(carry.leaves for carry in carries)),
         timesteps=network.timesteps,
         reverse=False,
         carries=tuple(carries),
-        slices=(Slice(inside="input.now"),),
+        slices=(Slice(inside=now),),
         constants=(*network.moving_thresholds, *network.parameters),
         stacked=(emitted[-1], *(emitted[:-1] if network.loss.firing_strength else ())),
     )
     return _with_loss(network, scan)
 
 
-def _spikes(name: str, network: SpikingNetwork, neurons: int, capacity: int) -> Value:
+def _spikes(network: SpikingNetwork, name: str, layer: str, neurons: int, capacity: int) -> Value:
     """Spikes of one timestep in the network's form."""
     sparse = network.spikes == "sparse"
     return Value(
@@ -250,20 +256,22 @@ def _spikes(name: str, network: SpikingNetwork, neurons: int, capacity: int) -> 
         shape=(network.batch, neurons),
         form="sparse" if sparse else "array",
         capacity=capacity if sparse else 0,
+        role="spikes",
+        layer=layer,
     )
 
 
 def _current(body: GraphBuilder, layer: Layer, source: str) -> str:
     """What flows into the layer's neurons: from `source`, from its own spikes of the timestep before, and its bias."""
-    name = layer.name
+    name, trained = layer.name, {parameter.role: parameter.name for parameter in layer.parameters}
     product = "synapse" if body.values[source].form == "sparse" else "matmul"
-    current = body.one(product, (source, f"w.{name}"), f"current.{name}", layer=name)
+    current = body.one(product, (source, trained["weights"]), f"current.{name}", layer=name)
     if layer.recurrence != "none":
         kind = product if layer.recurrence == "all_to_all" else "self_synapse"
-        own = body.one(kind, (f"spikes.{name}.previous", f"r.{name}"), f"recurrent.{name}", layer=name)
+        own = body.one(kind, (before(spikes_of(name)), trained["recurrent"]), f"recurrent.{name}", layer=name)
         current = body.one("add", (current, own), f"current.{name}.sum", layer=name)
     if layer.bias:
-        current = body.one("bias_add", (current, f"b.{name}"), f"current.{name}.biased", layer=name)
+        current = body.one("bias_add", (current, trained["bias"]), f"current.{name}.biased", layer=name)
     return current
 
 
@@ -271,11 +279,11 @@ def _neuron(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry
     """The neuron's state from one timestep to the next, and the membrane potential that is held against thresholds."""
     if isinstance(layer.neuron, LinearNeuron):
         return linear_layer.step(body, layer, layer.neuron, current)
-    before = f"v.{layer.name}.previous"
+    v = f"v.{layer.name}"
     # what does not spike is not reset either
     lif = layer.neuron if layer.spiking else replace(layer.neuron, threshold=math.inf, reset_gradient="pass")
-    v = body.one("lif", (before, current), f"v.{layer.name}", layer=layer.name, attributes=lif)
-    return (Carry(enters=before, leaves=v),), v
+    v = body.one("lif", (before(v), current), v, layer=layer.name, attributes=lif)
+    return (Carry(enters=before(v), leaves=v),), v
 
 
 def _emit(body: GraphBuilder, network: SpikingNetwork, layer: Layer, u: str) -> tuple[tuple[Carry, ...], str]:
@@ -284,42 +292,34 @@ def _emit(body: GraphBuilder, network: SpikingNetwork, layer: Layer, u: str) -> 
     second = second_threshold_of(name)
     inputs: tuple[str, ...] = (u, second) if second in network.moving_thresholds else (u,)
     if network.spikes == "dense":
-        return (), body.one("spike", inputs, f"spikes.{name}", layer=name, attributes=layer.selection)
+        return (), body.one("spike", inputs, spikes_of(name), layer=name, attributes=layer.selection)
     carries: tuple[Carry, ...] = ()
     if layer.selection.truncation == "random":
-        before = body.declare(Value(name=f"{random_name(name)}.previous", shape=(network.batch,)))
-        state = body.one("next_random", (before,), random_name(name), layer=name)
-        carries = (Carry(enters=before, leaves=state, detached=True),)
+        given = Value(name=before(random_name(name)), shape=(network.batch,), role="generator", layer=name, shift=-1)
+        state = body.one("next_random", (body.declare(given),), random_name(name), layer=name)
+        carries = (Carry(enters=given.name, leaves=state, detached=True),)
         inputs = (*inputs, state)
-    return carries, body.one("select_spikes", inputs, f"spikes.{name}", layer=name, attributes=layer.selection)
+    return carries, body.one("select_spikes", inputs, spikes_of(name), layer=name, attributes=layer.selection)
 
 
 def _with_loss(network: SpikingNetwork, scan: Scan) -> Graph:
     build = builder("forward")
-    sparse = network.spikes == "sparse"
+    now = _spikes(network, INPUT, INPUT, network.inputs, network.input_capacity)
     every = () if network.steady_input else (network.timesteps,)
-    source = build.declare(
-        Value(
-            name="input",
-            shape=(*every, network.batch, network.inputs),
-            form="sparse" if sparse else "array",
-            capacity=network.input_capacity if sparse else 0,
-        )
-    )
+    source = build.declare(replace(now, shape=(*every, *now.shape)))
     if network.steady_input:
         source = build.one("steady", (source,), "input.every", attributes=network.timesteps)
-    build.declare(Value(name="labels", shape=(network.batch,)))
+    build.declare(Value(name=LABELS, shape=(network.batch,)))
     for constant in scan.constants:
         build.declare(scan.body.value(constant))
     starts = []
-    randoms = {random_name(layer.name) for layer in network.layers}
+    reference = weights_of(network.layers[0].name)
     for carry in scan.carries:
-        if carry.leaves in randoms:
-            starts.append(build.declare(Value(name=carry.leaves, shape=(network.batch,))))
-            continue
         inside = scan.body.value(carry.enters)
+        if inside.role == "generator":
+            starts.append(build.declare(replace(inside, name=carry.leaves, shift=0)))
+            continue
         zeros = Zeros(shape=inside.shape, form=inside.form, capacity=inside.capacity)
-        reference = f"w.{network.layers[0].name}"
         starts.append(build.one("zeros", (reference,), f"{carry.leaves}.start", attributes=zeros))
     outputs = build.add("scan", (*starts, source, *scan.constants), "time", attributes=scan)
     build.phase = "loss"
@@ -334,4 +334,4 @@ def _with_loss(network: SpikingNetwork, scan: Scan) -> Graph:
             target=network.loss.firing_target, strength=network.loss.firing_strength, neurons=layer.neurons
         )
         build.one("firing_penalty", (spikes,), penalty_of(layer.name), layer=layer.name, attributes=wanted)
-    return build.graph(("loss", "counts", *network.penalties))
+    return build.graph((LOSS, SCORES, *network.penalties))

@@ -40,12 +40,22 @@ class SparseSpikes:
 @dataclass(frozen=True, kw_only=True)
 class Value:
     """A value of the graph. `shape` is the dense meaning ([batch, neurons] for spikes, [timesteps, ...] if stacked);
-    `capacity` is the most ids listed per sample, for form 'sparse' and for the cotangents of such values."""
+    `capacity` is the most ids listed per sample, for form 'sparse' and for the cotangents of such values.
+
+    role: what it holds, where anyone needs to know: 'spikes', the 'generator' of a layer's random numbers, a parameter
+    ('weights', 'recurrent', 'bias'), 'saved' for gradient rules, an 'adjoint', or the 'gradient' summed over timesteps.
+    layer: whose it is, 'input' of the network's input. shift: from which timestep it is, counted from the one it is
+    read in. of: the forward value that it was saved from or is the derivative by.
+    """
 
     name: str
     shape: tuple[int, ...]
     form: str = "array"
     capacity: int = 0
+    role: str = ""
+    layer: str = ""
+    shift: int = 0
+    of: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +181,7 @@ class GraphBuilder:
         outputs = []
         for index, (suffix, value) in enumerate(made):
             unique = self.fresh(names[index] if names else f"{name}.{suffix}" if suffix else name)
-            self.values[unique] = Value(name=unique, shape=value.shape, form=value.form, capacity=value.capacity)
+            self.values[unique] = replace(value, name=unique, layer=value.layer or layer)
             outputs.append(unique)
         self.operations.append(
             Operation(

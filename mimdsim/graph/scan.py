@@ -10,7 +10,7 @@ timestep t - 1 (shift -1); a sequence or constant of the forward scan is read ag
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,7 @@ def _scan_shapes(values: tuple[Value, ...], scan: Scan) -> tuple[tuple[str, Valu
     stacks = []
     for name in scan.stacked:
         inside = scan.body.value(name)
-        stacked = Value(name="", shape=(scan.timesteps, *inside.shape), form=inside.form, capacity=inside.capacity)
-        stacks.append((name, stacked))
+        stacks.append((name, replace(inside, shape=(scan.timesteps, *inside.shape))))
     return (*finals, *stacks)
 
 
@@ -70,6 +69,7 @@ class BodyBackward:
         return self.build.add(kind, inputs, name, layer=layer, attributes=attributes)
 
     def saved(self, name: str) -> str:
+        """`name` where the transposed body reads it, declared or made anew there when it is first asked for."""
         inside = f"saved.{name}"
         if inside in self.build.values:
             return inside
@@ -78,7 +78,7 @@ class BodyBackward:
             inputs = tuple(self.saved(given) for given in maker.inputs)
             return self.one(maker.kind, inputs, inside, layer=maker.layer, attributes=maker.attributes)
         value = self.scan.body.value(name)
-        self.build.declare(Value(name=inside, shape=value.shape, form=value.form, capacity=value.capacity))
+        self.build.declare(replace(value, name=inside, role="saved", of=name))
         if name in self.scan.constants:
             self.constants.append(name)
             return inside

@@ -87,7 +87,8 @@ def _select(selection: Selection, v: np.ndarray, *given: Any) -> tuple[SparseSpi
 
 
 def _select_shapes(values: tuple[Value, ...], selection: Selection) -> tuple[tuple[str, Value], ...]:
-    return (("", Value(name="", shape=values[0].shape, form="sparse", capacity=selection.capacity)),)
+    listed = Value(name="", shape=values[0].shape, form="sparse", capacity=selection.capacity, role="spikes")
+    return (("", listed),)
 
 
 def _select_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
@@ -195,7 +196,7 @@ SPIKES = (
     ),
     OpDef(
         name="spike",
-        shapes=lambda values, _: like(values[0]),
+        shapes=lambda values, _: (("", Value(name="", shape=values[0].shape, role="spikes")),),
         evaluate=_spike,
         vjp=_spike_vjp,
         flops=lambda values, _: elements(values[0]),

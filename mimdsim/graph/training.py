@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from mimdsim.graph.definition import OpDef, elements, like
+from mimdsim.graph.names import LEARNING_RATE, TRAINING_STEP, Parameter
 from mimdsim.graph.records import GraphBuilder, Value
 
-LEARNING_RATE = "learning_rate"  # graph input of a scheduled rate
-TRAINING_STEP = "training_step"  # graph input that counts from 1
 NORM_FLOOR = 1e-6  # added to the norm of the gradients before the bound is divided by it, as PyTorch does
 
 
@@ -74,18 +73,12 @@ class Adam:
         return (TRAINING_STEP, *((LEARNING_RATE,) if self.scheduled else ()))
 
 
-def moment_name(moment: str, parameter: str) -> str:
-    """'moment1.hidden0' of the weights 'w.hidden0', 'moment1.b.hidden0' of 'b.hidden0'."""
-    return f"{moment}.{parameter.removeprefix('w.')}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """A weight, its gradient and the layer it belongs to."""
+    """A parameter and its gradient."""
 
-    weight: str
+    parameter: Parameter
     gradient: str
-    layer: str
 
 
 def add_updates(
@@ -101,23 +94,25 @@ def add_updates(
         build.declare(Value(name=scalar, shape=()))
     outputs = [item.gradient for item in trained]
     for item in trained:
-        state = tuple(moment_name(slot, item.weight) for slot in optimiser.state)
+        parameter, layer = item.parameter, item.parameter.layer
+        state = tuple(parameter.kept(slot) for slot in optimiser.state)
         for name in state:
-            build.declare(Value(name=name, shape=build.values[item.weight].shape))
-        given = (item.weight, item.gradient, *state, *optimiser.scalars)
-        outputs += build.add(optimiser.kind, given, f"next.{item.weight}", layer=item.layer, attributes=optimiser)
+            build.declare(Value(name=name, shape=parameter.shape, layer=layer))
+        given = (parameter.name, item.gradient, *state, *optimiser.scalars)
+        outputs += build.add(optimiser.kind, given, f"next.{parameter.name}", layer=layer, attributes=optimiser)
     return tuple(outputs)
 
 
 def _clipped(build: GraphBuilder, largest_norm: float, trained: tuple[Trained, ...]) -> tuple[Trained, ...]:
     squares = tuple(
-        build.one("sum_squares", (item.gradient,), f"squares.{item.weight}", layer=item.layer) for item in trained
+        build.one("sum_squares", (item.gradient,), f"squares.{item.parameter.name}", layer=item.parameter.layer)
+        for item in trained
     )
     factor = build.one("clip_factor", squares, "clip_factor", attributes=largest_norm)
     made = []
     for item in trained:
-        gradient = build.one("scale", (item.gradient, factor), f"clipped.{item.weight}", layer=item.layer)
-        made.append(Trained(weight=item.weight, gradient=gradient, layer=item.layer))
+        name, layer = f"clipped.{item.parameter.name}", item.parameter.layer
+        made.append(replace(item, gradient=build.one("scale", (item.gradient, factor), name, layer=layer)))
     return tuple(made)
 
 

@@ -7,12 +7,13 @@ an offset for each of its workers and then ignores it.)
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
-from mimdsim.graph.definition import OpDef, like, no_flops
+from mimdsim.graph.definition import OpDef, no_flops
 from mimdsim.graph.records import Value
 
 TRUNCATIONS = ("lowest", "random")
@@ -26,11 +27,6 @@ def known_truncation(name: str) -> str:
     if name not in TRUNCATIONS:
         raise MappingError(f"network.truncation = {name!r} is no choice{suggest(name, TRUNCATIONS)}")
     return name
-
-
-def random_name(layer: str) -> str:
-    """The graph input that holds the state of a layer's generator, one whole number below 2^32 per sample."""
-    return f"random.{layer}"
 
 
 def next_state(state: np.ndarray) -> np.ndarray:
@@ -50,7 +46,7 @@ def from_start(ids: np.ndarray, start: int) -> np.ndarray:
 
 
 def _shapes(values: tuple[Value, ...], _attributes: Any) -> tuple[tuple[str, Value], ...]:
-    return like(values[0])
+    return (("", replace(values[0], shift=0)),)
 
 
 TRUNCATION = (

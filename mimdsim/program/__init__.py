@@ -14,6 +14,7 @@ from mimdsim.program.codelet import (
 )
 from mimdsim.program.extents import Column, Hits, Length, Listed, Lists, Recorded, Size, Spikes, SpikesOver, Within
 from mimdsim.program.mapping import TileMapping
+from mimdsim.program.observables import Observables, Potential
 from mimdsim.program.records import (
     Copy,
     Delivery,
@@ -39,6 +40,8 @@ __all__ = [
     "Length",
     "Listed",
     "Lists",
+    "Observables",
+    "Potential",
     "Program",
     "Recorded",
     "RecordedActivity",

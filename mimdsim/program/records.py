@@ -16,6 +16,7 @@ from mimdsim.base.phases import refused
 from mimdsim.program.codelet import Codelet
 from mimdsim.program.extents import Derived, Recorded
 from mimdsim.program.mapping import TileMapping, whole_numbers
+from mimdsim.program.observables import Observables
 from mimdsim.program.repeats import Body, Repeat, Stretch, changed, stretches, turns
 
 # what compiled training programs call their variables, in the order in which reports have them
@@ -288,7 +289,7 @@ class Program:
 
     `tiles` is how many tiles it was placed on, over all chips; tile numbers run on from chip to chip. `inputs` names
     what the host writes, `bounds` the least and the largest whole number that some of these may hold, `streamed` the
-    bytes that it sends anew for every run; all else lies on the tiles.
+    bytes that it sends anew for every run; all else lies on the tiles. `observables` says what some names stand for.
     """
 
     tiles: int
@@ -302,6 +303,7 @@ class Program:
     chips: int = 1
     streamed: dict[str, int] = field(default_factory=dict)  # input -> bytes
     bounds: dict[str, tuple[int, int]] = field(default_factory=dict)  # input -> least and largest
+    observables: Observables = field(default_factory=Observables)
 
     def __post_init__(self) -> None:
         if self.chips < 1 or self.tiles % self.chips:

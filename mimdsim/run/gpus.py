@@ -6,6 +6,7 @@ from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
 from mimdsim.gpu import time_on_gpu
 from mimdsim.gpu.dependence import recurs
 from mimdsim.gpu.inputs import InputEncoding
+from mimdsim.gpu.strategies import STRATEGIES
 from mimdsim.graph import Graph
 from mimdsim.machine import GpuMachine
 from mimdsim.machine.gpu import Precision
@@ -39,13 +40,13 @@ def time_on_gpus(
     walks = recurs(graph)
     for gpu in gpus:
         for strategy, precision in GPU_LINEUP:
-            if activity is None and strategy.startswith("lists"):
+            about = STRATEGIES[strategy]
+            if activity is None and about.lists:
                 continue
-            if strategy == "persistent" and not walks:
+            if about.persistent and not walks:
                 continue  # nothing to keep on the chip: the same as hoisted
             try:
-                # the published program copies dense input; the strong ones get what the tiles get
-                encoding: InputEncoding = "dense" if strategy.startswith("as_published") else "as_graph"
+                encoding: InputEncoding = "dense" if about.copies_dense_input else "as_graph"
                 profiles.append(
                     time_on_gpu(
                         graph,

@@ -44,12 +44,16 @@ class Run:
     def gradients(self) -> dict[str, np.ndarray]:
         """Of the last training step, as the update took them: 'hidden0' float32[inputs, neurons], 'hidden0.recurrent'
         and 'hidden0.bias' where there are any."""
-        return {public_name(name): value for name, value in self.log.gradients.items()}
+        return self._public(self.log.gradients)
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
         """What was trained, by the names of `gradients`."""
-        return {public_name(name): value for name, value in self.log.weights.items()}
+        return self._public(self.log.weights)
+
+    def _public(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        parameters = self.compiled.network.parameters
+        return {parameters[name].public: value for name, value in arrays.items()}
 
     @property
     def memory(self) -> dict[str, np.ndarray]:
@@ -74,12 +78,6 @@ class Run:
     def on(self, machine: MimdMachine) -> TiledProfile:
         """The same program and spikes on another machine with as many tiles."""
         return retime(self.compiled, machine, self.log.activity)
-
-
-def public_name(parameter: str) -> str:
-    """'hidden0' of 'w.hidden0', 'hidden0.recurrent' of 'r.hidden0', 'hidden0.bias' of 'b.hidden0'."""
-    kind, _, layer = parameter.partition(".")
-    return layer + {"w": "", "r": ".recurrent", "b": ".bias"}[kind]
 
 
 def retime(compiled: Compiled, machine: MimdMachine, activity: RecordedActivity) -> TiledProfile:

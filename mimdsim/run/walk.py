@@ -17,6 +17,7 @@ from mimdsim.functional import (
     InitialActivity,
     RateSchedule,
     TrainingLog,
+    TrainingPlan,
     activity_profiles,
     engine_refusals,
     initial_weights,
@@ -156,11 +157,7 @@ def train_workload(
         wanted = InitialActivity(share=recipe.initial_activity, tolerance=recipe.initial_activity_tolerance)
         weights = scaled_to_activity(compiled.program, network, data[0], weights, wanted, workload.seed)
     cosine = RateSchedule(warm_up_training_steps=recipe.warm_up_training_steps, final_share=recipe.final_rate_share)
-    return train(
-        compiled.program,
-        network,
-        *data,
-        weights=weights,
+    plan = TrainingPlan(
         epochs=recipe.epochs,
         max_training_steps=recipe.max_training_steps,
         seed=workload.seed,
@@ -168,9 +165,16 @@ def train_workload(
             when=recipe.evaluate, validation_share=recipe.validation_share, keep_best=recipe.keep_best
         ),
         rate=cosine if recipe.schedule == "cosine" else None,
+        engine=recipe.engine,
+    )
+    return train(
+        compiled.program,
+        network,
+        *data,
+        plan,
+        weights=weights,
         checkpoints=checkpoints,
         progress=lambda done, total: progress("training", done, total),
-        engine=recipe.engine,
     )
 
 

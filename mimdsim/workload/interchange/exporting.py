@@ -23,7 +23,7 @@ def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: 
     """
     network = network_of(workload)
     if weights is not None:
-        arrays = checked_weights(weights, read_arrays(weights), network.parameters)
+        arrays = checked_weights(weights, read_arrays(weights), network.shapes)
     else:
         found = given_weights(workload, network)
         if found is None:

@@ -23,10 +23,10 @@ def given_weights(workload: Workload, network: SpikingNetwork) -> dict[str, npt.
     """
     if workload.training.initial_weights:
         path = Path(workload.training.initial_weights)
-        return checked_weights(path, read_arrays(path), network.parameters)
+        return checked_weights(path, read_arrays(path), network.shapes)
     if workload.network.imported:
         path = Path(workload.network.imported)
-        return checked_weights(path, arrays_of(read_model(path)), network.parameters)
+        return checked_weights(path, arrays_of(read_model(path)), network.shapes)
     return None
 
 

@@ -1,0 +1,93 @@
+"""What values of a training graph are called: every name that more than one place needs is put together here.
+
+No name is ever taken apart again. Whose a value is, what it holds and at which timestep are fields of its record
+(`records.Value`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mimdsim.graph.records import Value
+
+INPUT, LABELS = "input", "labels"
+LOSS, SCORES = "loss", "counts"
+LEARNING_RATE = "learning_rate"  # graph input of a scheduled rate
+TRAINING_STEP = "training_step"  # graph input that counts from 1
+ROLES = {"weights": "w", "recurrent": "r", "bias": "b"}  # of what is trained, and what their names begin with
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """What is trained of a layer: its 'weights' [inputs, neurons], its 'recurrent' synapses onto itself, or its 'bias'.
+
+    One number per neuron is a row [1, neurons].
+    """
+
+    layer: str
+    role: str
+    shape: tuple[int, int]
+
+    @property
+    def name(self) -> str:
+        """'w.hidden0', 'r.hidden0', 'b.hidden0'."""
+        return f"{ROLES[self.role]}.{self.layer}"
+
+    @property
+    def short(self) -> str:
+        """As `name`, of weights only the layer: 'hidden0', 'r.hidden0', 'b.hidden0'."""
+        return self.layer if self.role == "weights" else self.name
+
+    @property
+    def public(self) -> str:
+        """'hidden0', 'hidden0.recurrent', 'hidden0.bias'."""
+        return self.layer if self.role == "weights" else f"{self.layer}.{self.role}"
+
+    @property
+    def value(self) -> Value:
+        """The graph input."""
+        return Value(name=self.name, shape=self.shape, role=self.role, layer=self.layer)
+
+    def kept(self, slot: str) -> str:
+        """What an optimiser keeps of it: 'moment1.hidden0' of weights, 'moment1.b.hidden0' of a bias."""
+        return f"{slot}.{self.short}"
+
+
+def weights_of(layer: str) -> str:
+    """The weights of a layer."""
+    return f"{ROLES['weights']}.{layer}"
+
+
+def gradient_of(parameter: str) -> str:
+    """A parameter's gradient as the update takes it."""
+    return f"gradient.{parameter}"
+
+
+def penalty_of(layer: str) -> str:
+    """What a layer's firing adds to the loss."""
+    return f"penalty.{layer}"
+
+
+def second_threshold_of(layer: str) -> str:
+    """The graph input that holds a layer's second threshold where that is scheduled."""
+    return f"second_threshold.{layer}"
+
+
+def random_name(layer: str) -> str:
+    """The graph input that holds the state of a layer's generator, one whole number below 2^32 per sample."""
+    return f"random.{layer}"
+
+
+def spikes_of(layer: str) -> str:
+    """What a layer emits in a timestep."""
+    return f"spikes.{layer}"
+
+
+def before(value: str) -> str:
+    """A body value as it was a timestep earlier."""
+    return f"{value}.previous"
+
+
+def listed(spikes: str) -> tuple[str, str]:
+    """The two arrays of sparse spikes: ids and counts."""
+    return f"{spikes}.ids", f"{spikes}.counts"
