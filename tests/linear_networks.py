@@ -17,6 +17,7 @@ CASES = [(name, reset) for name in SPIKING for reset in MODELS[name].resets]
 GRADIENTS = ["pass", "mask", "full"]
 # constants that make small networks fire now and then; potentials away from zero where a model has them
 PARAMETERS: dict[str, dict[str, Any]] = {
+    "lif": {"decay": 0.9375, "current_gain": 16.0},
     "lapicque": {"resistance": 4.0, "capacitance": 2.0},
     "alpha": {"alpha": 0.875, "beta": 0.75},
     "adaptive": {"kappa": 0.25},
@@ -111,7 +112,9 @@ def advanced(model: str, reset: str, p: dict[str, Any], states: list[Any], curre
     v, *rest = states
     zero, subtract = (f, 0) if reset == "zero" else (0, f if reset == "subtract" else 0)
     threshold = p.get("threshold", p.get("v_th", p.get("v_threshold")))
-    if model == "leaky":
+    if model == "lif":
+        v = p["decay"] * v * (1 - zero) + (1 - p["decay"]) * p["current_gain"] * current - threshold * subtract
+    elif model == "leaky":
         v = p["beta"] * v * (1 - zero) + current - threshold * subtract
     elif model == "rleaky":
         v = (p["beta"] * v + current) * (1 - zero) - threshold * subtract
@@ -159,6 +162,8 @@ def advanced(model: str, reset: str, p: dict[str, Any], states: list[Any], curre
         i = rest[0] + p["dt"] / p["tau_syn"] * (p["w_in"] * current - rest[0])
         v = v * (1 - zero) + p["v_reset"] * zero
         v, rest = v + p["dt"] / p["tau_mem"] * (p["v_leak"] - v + p["r"] * i) - threshold * subtract, [i]
+    else:
+        raise AssertionError(f"the equations of neuron model '{model}' are not written out here: add them")
     return [v, *rest], v - threshold
 
 
@@ -171,7 +176,7 @@ def by_autograd(
     weights = [torch.tensor(given.arrays[f"w.{layer.name}"], requires_grad=True) for layer in network.layers]
     source = torch.tensor(given.dense, dtype=weights[0].dtype)
     zeros = [source.new_zeros(network.batch, layer.neurons) for layer in network.layers]
-    model = network.layers[0].neuron.model  # type: ignore[union-attr]
+    model = network.layers[0].neuron.model
     states = [start(model, p, zero) for zero in zeros]
     emitted, above = list(zeros), [zero - 1 for zero in zeros]
     counts, closest = torch.zeros(()), np.inf
@@ -185,10 +190,10 @@ def by_autograd(
             if network.delay == 0 and index:
                 before[index] = emitted[index - 1]
             current = before[index] @ weights[index]
-            f = everywhere(above[index]) if neuron.reset_by == "state" else emitted[index]  # type: ignore[union-attr]
-            f = f if neuron.reset_gradient == "full" else f.detach()  # type: ignore[union-attr]
+            f = everywhere(above[index]) if neuron.reset_by == "state" else emitted[index]
+            f = f if neuron.reset_gradient == "full" else f.detach()
             new, over = advanced(model, reset, p, states[index], current, f)
-            if neuron.reset_gradient == "pass":  # type: ignore[union-attr]
+            if neuron.reset_gradient == "pass":
                 quiet, quiet_over = advanced(model, reset, p, states[index], current, f * 0)
                 new = [q + (n - q).detach() for n, q in zip(new, quiet, strict=True)]
                 over = quiet_over + (over - quiet_over).detach()

@@ -60,10 +60,10 @@ def by_autograd(network: SpikingNetwork, given: Given) -> tuple[float, dict[str,
         for index, layer in enumerate(layers):
             # a layer reads what the one before it emitted a timestep earlier or, without a delay, just now
             before = source[t] if index == 0 else (earlier if network.delay else emitted)[index - 1]
-            v, lif = potentials[index], layer.neuron
-            fired = (v > lif.threshold).to(v.dtype)
-            kept = lif.decay * v
-            kept = kept - (kept * fired if lif.reset_gradient == "mask" else (kept * fired).detach())
+            v, neuron = potentials[index], layer.neuron
+            fired = (v > neuron.threshold).to(v.dtype)
+            kept = neuron.quiet.matrix.item() * v
+            kept = kept - (kept * fired if neuron.reset_gradient == "mask" else (kept * fired).detach())
             current = before @ given_as[layer.name]
             if layer.recurrence == "all_to_all":
                 current = current + earlier[index] @ given_as[f"r.{layer.name}"]
@@ -71,7 +71,7 @@ def by_autograd(network: SpikingNetwork, given: Given) -> tuple[float, dict[str,
                 current = current + earlier[index] * given_as[f"r.{layer.name}"]
             if layer.bias:
                 current = current + given_as[f"b.{layer.name}"]
-            potentials[index] = kept + (1 - lif.decay) * lif.gain * current
+            potentials[index] = kept + neuron.quiet.drive.item() * current
             emitted[index] = superspike(layer.selection)(potentials[index])
         counts = counts + emitted[-1]
     labels = torch.tensor(given.labels, dtype=torch.long)

@@ -133,7 +133,7 @@ def test_models_describe_themselves(model: str) -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"name": "leeky"}, r"network\.neuron = 'leeky' is not known; did you mean 'leaky'\?.*write \"lif\""),
+    ({"name": "leeky"}, r"network\.neuron = 'leeky' is not known; did you mean 'leaky'\?.*write one of lif, "),
     ({"name": "leaky", "parameters": {"bta": 0.5}}, r"neuron_parameters\.bta: model 'leaky' .*it has beta, thresh"),
     ({"name": "leaky", "parameters": {"beta": 1.5}}, r"neuron_parameters\.beta = 1\.5 must be 0 to 1 \(per timestep"),
     ({"name": "leaky", "parameters": {"beta": float("nan")}}, r"neuron_parameters\.beta = nan must be 0 to 1"),

@@ -67,11 +67,11 @@ def by_autograd(network: SpikingNetwork, given: Given) -> tuple[float, dict[str,
     for t in range(network.timesteps):
         before = [source[t], *emitted[:-1]]
         for index, layer in enumerate(network.layers):
-            v, lif = potentials[index], layer.neuron
-            fired = (v > lif.threshold).to(v.dtype) * float(layer.spiking)
-            kept = lif.decay * v
-            kept = kept - (kept * fired if lif.reset_gradient == "mask" else (kept * fired).detach())
-            potentials[index] = kept + (1 - lif.decay) * lif.gain * (before[index] @ weights[index])
+            v, neuron = potentials[index], layer.neuron
+            fired = (v > neuron.threshold).to(v.dtype) * float(layer.spiking)
+            kept = neuron.quiet.matrix.item() * v
+            kept = kept - (kept * fired if neuron.reset_gradient == "mask" else (kept * fired).detach())
+            potentials[index] = kept + neuron.quiet.drive.item() * (before[index] @ weights[index])
             emitted[index] = superspike(layer.selection)(potentials[index]) if layer.spiking else potentials[index]
             record[index].append(emitted[index])
     output = torch.stack(record[-1])

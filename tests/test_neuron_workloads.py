@@ -14,9 +14,8 @@ from networks import machine
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.graph import neurons_snntorch
 from mimdsim.graph.linear_neurons import LinearNeuron
-from mimdsim.graph.neuron_models import MODELS, by_name
+from mimdsim.graph.neuron_models import MODELS, by_name, neuron_of
 from mimdsim.graph.neuron_parts import compose
-from mimdsim.graph.neurons import Lif
 from mimdsim.graph.surrogates import SURROGATES
 from mimdsim.run import simulate
 from mimdsim.workload import load_workload, network_of
@@ -26,7 +25,32 @@ PAGE = (Path(__file__).resolve().parents[1] / "docs" / "neurons.md").read_text()
 
 def test_a_workload_without_the_keys_has_the_published_neuron() -> None:
     neuron = network_of(load_workload("digits")).layers[0].neuron
-    assert neuron == Lif(decay=0.9, gain=10.0, threshold=1.0, reset_gradient="pass")
+    assert neuron == neuron_of("lif", {"decay": 0.9}, reset_gradient="pass")
+    assert neuron.fused
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"reset": "subtract"}, {"reset_by": "emission"}, {"reset_gradient": "full"}],
+    ids=str,
+)
+def test_the_published_neuron_with_another_reset_is_not_fused(changes: dict[str, str]) -> None:
+    neuron = (
+        network_of(load_workload("digits", {f"network.{key}": value for key, value in changes.items()}))
+        .layers[0]
+        .neuron
+    )
+    assert neuron.model == "lif"
+    assert not neuron.fused
+    assert neuron.quiet.drive.item() == (1 - 0.9) * 10
+
+
+def test_constants_of_the_published_neuron_may_differ_in_a_layer() -> None:
+    """One number for all neurons is what the published code knows."""
+    assert neuron_of("lif").fused
+    assert neuron_of("lif", reset="none").fused
+    assert not neuron_of("lif", {"decay": [0.5, 0.6]}).fused
+    assert neuron_of("lif") != neuron_of("lif", {"decay": 0.5})
 
 
 def test_a_model_with_its_parameters_and_reset() -> None:
@@ -56,12 +80,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"neuron": "leaky", "decay": 0.5},
         r'network\.decay is for neuron = "lif"; leave it out and write .* beta, thresh',
     ),
-    ({"neuron": "li"}, r'network\.neuron = "li" never fires; hidden layers need one of leaky'),
+    ({"neuron": "li"}, r'network\.neuron = "li" never fires; hidden layers need one of lif, leaky'),
     ({"neuron": "leaky", "second_threshold": 1.5}, r"second_threshold: 1\.5 must be below the threshold of 'leaky'"),
-    ({"neuron_parameters.beta": 0.5}, r'neuron_parameters is for models; neuron = "lif" takes network\.decay'),
-    ({"reset": "subtract"}, r'network\.neuron = "lif" is reset to zero by its state.* write network\.neuron = one of'),
-    ({"reset_by": "emission"}, r'network\.neuron = "lif" is reset to zero by its state'),
-    ({"reset_gradient": "full"}, r'network\.neuron = "lif" is reset to zero by its state'),
+    ({"neuron_parameters.beta": 0.5}, r"model 'lif' has no such parameter; .*it has decay, current_gain"),
+    ({"neuron_parameters.decay": 0.5}, r"network\.decay is given in network\.neuron_parameters too; leave one of them"),
+    ({"threshold": 0}, r"network\.threshold.* must be greater than 0"),
     ({"surrogate": "atan"}, r"network\.surrogate = 'atan' is not known; did you mean 'arctan'"),
 ]
 

@@ -1,28 +1,34 @@
-"""A layer of linear neurons in the body of the scan: its carries, who fired, its step."""
+"""A layer's neurons in the body of the scan: what they carry, who fired, their step."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mimdsim.graph.linear_neurons import Fired, LinearNeuron
+from mimdsim.graph.linear_neurons import Fired
 from mimdsim.graph.records import Carry, GraphBuilder, Value
 
 if TYPE_CHECKING:
     from mimdsim.graph.network import Layer
 
 
-def step(body: GraphBuilder, layer: Layer, neuron: LinearNeuron, current: str) -> tuple[tuple[Carry, ...], str]:
-    """Append one timestep of the layer's neurons; returns what it carries and the name of u.
+def step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:
+    """Append one timestep of the layer's neurons; returns what it carries and the name of the potential that is held
+    against thresholds.
 
     Carried: the states x [states, batch, neurons]; u [batch, neurons] too where a reset goes by state. Who was reset by
-    emission is read from the layer's own spikes of the timestep before, which the network carries.
+    emission is read from the layer's own spikes of the timestep before, which the network carries. Fused neurons carry
+    the potential v [batch, neurons] alone.
     """
     name = layer.name
-    if not layer.spiking:  # what does not spike is not reset either
-        neuron = replace(neuron, fired=None)
+    # what does not spike is not reset either
+    neuron = layer.neuron if layer.spiking else replace(layer.neuron, fired=None)
     neuron.check_width(name, layer.neurons)
     batch, neurons = body.values[current].shape
+    if neuron.fused:
+        before = body.declare(Value(name=f"v.{name}.previous", shape=(batch, neurons)))
+        v = body.one("lif", (before, current), f"v.{name}", layer=name, attributes=neuron)
+        return (Carry(enters=before, leaves=v),), v
     before = body.declare(Value(name=f"x.{name}.previous", shape=(len(neuron.states), batch, neurons)))
     inputs: tuple[str, ...] = (before, current)
     full = neuron.reset_gradient == "full"
@@ -45,4 +51,4 @@ def step(body: GraphBuilder, layer: Layer, neuron: LinearNeuron, current: str) -
 def reads_own_spikes(layer: Layer) -> bool:
     """Whether the neurons need what they emitted in the timestep before."""
     neuron = layer.neuron
-    return layer.spiking and isinstance(neuron, LinearNeuron) and neuron.resets and neuron.reset_by == "emission"
+    return layer.spiking and neuron.resets and neuron.reset_by == "emission"

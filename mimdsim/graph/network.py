@@ -7,8 +7,7 @@ layers run one after another in every timestep. A layer always reads its own spi
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.graph import linear_layer
@@ -17,7 +16,6 @@ from mimdsim.graph.differentiate import differentiate
 from mimdsim.graph.linear_layer import reads_own_spikes
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.losses import FiringTarget, Loss, Output, add_loss
-from mimdsim.graph.neurons import Lif
 from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Graph, GraphBuilder, Scan, Slice, Value
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
@@ -40,7 +38,7 @@ class Layer:
     name: str
     inputs: int
     neurons: int
-    neuron: Lif | LinearNeuron
+    neuron: LinearNeuron
     selection: Selection
     bias: bool = False
     recurrence: str = "none"
@@ -58,8 +56,7 @@ class Layer:
     @property
     def gives_itself_gradients(self) -> bool:
         """Whether a gradient reaches the layer's spikes from its own neurons, a timestep later."""
-        full = isinstance(self.neuron, LinearNeuron) and self.neuron.reset_gradient == "full"
-        return self.recurrence != "none" or (full and reads_own_spikes(self))
+        return self.recurrence != "none" or (self.neuron.reset_gradient == "full" and reads_own_spikes(self))
 
     @property
     def parameters(self) -> dict[str, tuple[int, int]]:
@@ -200,13 +197,10 @@ def forward_graph(network: SpikingNetwork) -> Graph:
                 "synapses onto itself: leave spiking = true"
             )
     body = builder("forward")
-    batch = network.batch
     source = body.declare(_spikes("input.now", network, network.inputs, network.input_capacity))
     for name in network.moving_thresholds:
         body.declare(Value(name=name, shape=()))
     for layer in network.layers:
-        if isinstance(layer.neuron, Lif):
-            body.declare(Value(name=f"v.{layer.name}.previous", shape=(batch, layer.neurons)))
         body.declare(Value(name=f"w.{layer.name}", shape=(layer.inputs, layer.neurons)))
     for name, shape in network.parameters.items():
         if name not in body.values:
@@ -217,7 +211,7 @@ def forward_graph(network: SpikingNetwork) -> Graph:
     carries: list[Carry] = []
     emitted: list[str] = []
     for layer in network.layers:
-        carried, u = _neuron(body, layer, _current(body, layer, source))
+        carried, u = linear_layer.step(body, layer, _current(body, layer, source))
         carries += carried
         if not layer.spiking:
             emitted.append(u)
@@ -265,17 +259,6 @@ def _current(body: GraphBuilder, layer: Layer, source: str) -> str:
     if layer.bias:
         current = body.one("bias_add", (current, f"b.{name}"), f"current.{name}.biased", layer=name)
     return current
-
-
-def _neuron(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:
-    """The neuron's state from one timestep to the next, and the membrane potential that is held against thresholds."""
-    if isinstance(layer.neuron, LinearNeuron):
-        return linear_layer.step(body, layer, layer.neuron, current)
-    before = f"v.{layer.name}.previous"
-    # what does not spike is not reset either
-    lif = layer.neuron if layer.spiking else replace(layer.neuron, threshold=math.inf, reset_gradient="pass")
-    v = body.one("lif", (before, current), f"v.{layer.name}", layer=layer.name, attributes=lif)
-    return (Carry(enters=before, leaves=v),), v
 
 
 def _emit(body: GraphBuilder, network: SpikingNetwork, layer: Layer, u: str) -> tuple[tuple[Carry, ...], str]:

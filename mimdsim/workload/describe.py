@@ -49,11 +49,6 @@ class Workload(Section):
             stash_policy(self.mapping.stash, self.data.timesteps)
         except MappingError as problem:
             raise ValueError(str(problem)) from None
-        if network.neuron == "lif" and network.second_threshold >= network.threshold:
-            raise ValueError(
-                f"network.second_threshold: {network.second_threshold:g} must be below the threshold "
-                f"{network.threshold:g}, or no neuron between them gets a gradient"
-            )
         if self.data.encoding == "image":
             if self.data.source not in IMAGE_SOURCES:
                 raise ValueError(

@@ -76,7 +76,7 @@ class Network(Section):
     spikes: Literal["sparse", "dense"] = "sparse"
     decay: float = Field(default=0.95, gt=0, lt=1)
     current_gain: float = Field(default=10.0, gt=0)
-    threshold: float = 1.0
+    threshold: float = Field(default=1.0, gt=0)
     second_threshold: float = 0.9
     output_second_threshold: float = -100.0
     surrogate: str = "superspike"
