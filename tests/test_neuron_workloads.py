@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from networks import machine
+from networks import (
+    assert_same_spikes,
+    compiled,
+    executed,
+    given_values,
+    interpreted,
+    machine,
+    relative_error,
+    small_network,
+)
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.graph import neurons_snntorch
@@ -73,6 +82,45 @@ def test_a_constant_per_neuron_is_for_layers_of_that_width() -> None:
     assert neuron.neurons == 2
 
 
+def test_neurons_and_their_constants_per_layer() -> None:
+    """As spike capacities: a list of one per layer, output layer last; one value is for all layers."""
+    layers = network_of(
+        load_workload("digits", {"network.decay": [0.5, 0.6, 0.7], "network.threshold": [1, 2, 3]})
+    ).layers
+    assert [layer.neuron.quiet.matrix.item() for layer in layers] == [0.5, 0.6, 0.7]
+    assert [layer.selection.threshold for layer in layers] == [1, 2, 3]
+    assert all(layer.neuron.fused for layer in layers)
+    changes: dict[str, Any] = {
+        "network.neuron": ["lif", "synaptic", "li"],
+        "network.neuron_parameters": [{}, {"alpha": 0.5, "threshold": 2}, {"tau": 0.02}],
+        "network.output": "membrane", "training.reading": "mean",
+    }  # fmt: skip
+    first, second, last = network_of(load_workload("digits", changes)).layers
+    assert first.neuron == neuron_of("lif", {"decay": 0.9})  # which the description gives
+    assert second.neuron == neuron_of("synaptic", {"alpha": 0.5, "threshold": 2})
+    assert last.neuron == neuron_of("li", {"tau": 0.02})
+    assert (first.selection.threshold, second.selection.threshold) == (1, 2)
+
+
+def test_layers_of_different_neurons_run_as_they_mean() -> None:
+    network = small_network((12, 10, 8, 4), timesteps=8, batch=4)
+    neurons = [
+        neuron_of("lif"),
+        neuron_of("synaptic", reset="zero"),
+        neuron_of("lif", {"decay": 0.5}, reset="subtract"),
+    ]
+    mixed = replace(
+        network,
+        layers=tuple(replace(layer, neuron=neuron) for layer, neuron in zip(network.layers, neurons, strict=True)),
+    )
+    given = given_values(mixed, 4)
+    found, expected = executed(compiled(mixed), given), interpreted(mixed, given)
+    assert_same_spikes(found, expected)
+    for name, gradient in expected.gradients.items():
+        assert np.abs(gradient).max() > 0
+        assert relative_error(found.gradients[name], gradient) < 1e-4
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"neuron": "leeky"}, r"network\.neuron = 'leeky' is not known; did you mean 'leaky'"),
     ({"neuron": "leaky", "neuron_parameters.bta": 0.5}, r"model 'leaky' has no such parameter; did you mean 'beta'"),
@@ -85,6 +133,26 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"neuron_parameters.beta": 0.5}, r"model 'lif' has no such parameter; .*it has decay, current_gain"),
     ({"neuron_parameters.decay": 0.5}, r"network\.decay is given in network\.neuron_parameters too; leave one of them"),
     ({"threshold": 0}, r"network\.threshold.* must be greater than 0"),
+    ({"decay": [0.5, 0.6]}, r"network\.decay: 2 given for 3 layers \(2 hidden and the output layer\)"),
+    ({"neuron": []}, r"network\.neuron: 0 given for 3 layers"),
+    ({"decay": [0.5, 1.5, 0.5]}, r"'network\.decay\.1'.*: must be less than 1 \(given: 1\.5\)"),
+    ({"decay": "much"}, r"network\.decay'.*much"),
+    ({"threshold": True}, r"'network\.threshold'.*: is a truth value; a number is needed"),
+    ({"neuron": ["lif", "leeky", "lif"]}, r"layer 'hidden1': network\.neuron = 'leeky' is not known; did you mean"),
+    ({"neuron": ["lif", "leaky", "li"]}, r"layer 'output': network\.neuron = \"li\" never fires"),
+    (
+        {"threshold": [1, 0.5, 1]},
+        r"layer 'hidden1': network\.second_threshold: 0\.5 must be below the threshold of 'lif'",
+    ),
+    (
+        {"neuron": ["lif", "leaky", "lif"], "decay": [0.5, 0.6, 0.7]},
+        r"layer 'hidden1': network\.decay is for neuron = \"lif\"; leave it out and write .* beta, thresh",
+    ),
+    (
+        {"neuron": ["lif", "leaky", "lif"], "neuron_parameters": {"beta": 0.5}},
+        r"layer 'hidden0': network\.neuron_parameters\.beta: model 'lif' has no such parameter",
+    ),
+    ({"neuron_parameters": [{}, {"beta": "x"}, {}]}, r"'network\.neuron_parameters\.1\.beta': must be a valid number"),
     ({"surrogate": "atan"}, r"network\.surrogate = 'atan' is not known; did you mean 'arctan'"),
 ]
 
@@ -137,11 +205,11 @@ def test_a_run_from_description_to_profile(changes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["leaky", "lif"])
 def test_models_are_named_once(name: str) -> None:
-    record = dataclasses.replace(MODELS["leaky"], name=name)
+    record = replace(MODELS["leaky"], name=name)
     with pytest.raises(MappingError, match=f"two neuron models are called '{name}'"):
         by_name([*MODELS.values(), record])
 
 
 def test_a_model_offers_resets_that_there_are() -> None:
     with pytest.raises(MappingError, match="reset 'subtact' is not one of zero, subtract, none"):
-        by_name([dataclasses.replace(MODELS["leaky"], resets=("zero", "subtact"))])
+        by_name([replace(MODELS["leaky"], resets=("zero", "subtact"))])
