@@ -1,4 +1,7 @@
-"""Neurons as workloads name them: keys, refusals, the docs page, and a run from description to profile."""
+"""Neurons as workloads name them: keys, refusals, the docs page, and a run from description to profile.
+
+`python tests/test_neuron_workloads.py` writes the table of models of the docs page from the records.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,9 @@ from mimdsim.graph.surrogates import SURROGATES
 from mimdsim.run import simulate
 from mimdsim.workload import load_workload, network_of
 
-PAGE = (Path(__file__).resolve().parents[1] / "docs" / "neurons.md").read_text()
+PATH = Path(__file__).resolve().parents[1] / "docs" / "neurons.md"
+PAGE = PATH.read_text(encoding="utf-8")
+MODEL_ROWS = re.compile(r"(?<=\|---\|---\|---\|---\|---\|\n)(\|.*\n)*")
 
 
 def test_a_workload_without_the_keys_has_the_published_neuron() -> None:
@@ -163,11 +168,19 @@ def test_refusals_say_what_to_type(changes: dict[str, Any], message: str) -> Non
         load_workload("digits", {f"network.{key}": value for key, value in changes.items()})
 
 
-def test_the_docs_page_is_the_table_of_models_and_surrogates() -> None:
+def model_rows() -> str:
+    rows = []
     for model in MODELS.values():
         parameters = ", ".join(f"{item.name} {item.default:g} {item.unit}" for item in model.parameters)
-        row = f"| `{model.name}` | {model.equation} | {model.source} | {', '.join(model.resets)} | {parameters} |"
-        assert row in PAGE
+        rows.append(
+            f"| `{model.name}` | {model.equation} | {model.source} | {', '.join(model.resets)} | {parameters} |"
+        )
+    return "\n".join(rows) + "\n"
+
+
+def test_the_docs_page_is_the_table_of_models_and_surrogates() -> None:
+    (rows,) = MODEL_ROWS.finditer(PAGE)
+    assert rows.group() == model_rows()
     for record in SURROGATES.values():
         assert f"| `{record.name}` | {record.source} |".replace("|x|", r"\|x\|") in PAGE
 
@@ -213,3 +226,7 @@ def test_models_are_named_once(name: str) -> None:
 def test_a_model_offers_resets_that_there_are() -> None:
     with pytest.raises(MappingError, match="reset 'subtact' is not one of zero, subtract, none"):
         by_name([replace(MODELS["leaky"], resets=("zero", "subtact"))])
+
+
+if __name__ == "__main__":
+    PATH.write_text(MODEL_ROWS.sub(lambda _: model_rows(), PAGE), encoding="utf-8")
