@@ -54,11 +54,12 @@ MISSING = (
 def network_of(problem: Any) -> Any:
     """The problem as a network of mimdsim."""
     from mimdsim.graph import Adam, Layer, Sgd, SpikingNetwork
-    from mimdsim.graph.neurons import Lif
+    from mimdsim.graph.neuron_models import neuron_of
     from mimdsim.graph.spikes import Selection
 
     widths = [int(width) for width in problem["widths"]]
-    lif = Lif(decay=float(problem["decay"]), gain=float(problem["gain"]), threshold=1.0, reset_gradient="mask")
+    constants = {"decay": float(problem["decay"]), "current_gain": float(problem["gain"])}
+    lif = neuron_of("lif", constants, reset_gradient="mask")
     layers = []
     for index, (inputs, neurons) in enumerate(pairwise(widths)):
         selection = Selection(

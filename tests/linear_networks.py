@@ -1,4 +1,5 @@
-"""Networks of linear neurons for tests, and PyTorch loops over the equations of every model, written out anew."""
+"""Networks of linear neurons for tests, the equations of every model written out anew, and a PyTorch loop over the maps
+of any neuron."""
 
 from __future__ import annotations
 
@@ -6,9 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from networks import Given, small_network
+from networks import Given, parameter_keys, small_network
 
 from mimdsim.graph import SpikingNetwork
+from mimdsim.graph.affine import Affine
+from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.neuron_models import MODELS, neuron_of
 from mimdsim.graph.surrogates import SURROGATES
 
@@ -17,6 +20,7 @@ CASES = [(name, reset) for name in SPIKING for reset in MODELS[name].resets]
 GRADIENTS = ["pass", "mask", "full"]
 # constants that make small networks fire now and then; potentials away from zero where a model has them
 PARAMETERS: dict[str, dict[str, Any]] = {
+    "lif": {"decay": 0.9375, "current_gain": 16.0},
     "lapicque": {"resistance": 4.0, "capacitance": 2.0},
     "alpha": {"alpha": 0.875, "beta": 0.75},
     "adaptive": {"kappa": 0.25},
@@ -111,7 +115,9 @@ def advanced(model: str, reset: str, p: dict[str, Any], states: list[Any], curre
     v, *rest = states
     zero, subtract = (f, 0) if reset == "zero" else (0, f if reset == "subtract" else 0)
     threshold = p.get("threshold", p.get("v_th", p.get("v_threshold")))
-    if model == "leaky":
+    if model == "lif":
+        v = p["decay"] * v * (1 - zero) + (1 - p["decay"]) * p["current_gain"] * current - threshold * subtract
+    elif model == "leaky":
         v = p["beta"] * v * (1 - zero) + current - threshold * subtract
     elif model == "rleaky":
         v = (p["beta"] * v + current) * (1 - zero) - threshold * subtract
@@ -159,45 +165,79 @@ def advanced(model: str, reset: str, p: dict[str, Any], states: list[Any], curre
         i = rest[0] + p["dt"] / p["tau_syn"] * (p["w_in"] * current - rest[0])
         v = v * (1 - zero) + p["v_reset"] * zero
         v, rest = v + p["dt"] / p["tau_mem"] * (p["v_leak"] - v + p["r"] * i) - threshold * subtract, [i]
+    else:
+        raise AssertionError(f"the equations of neuron model '{model}' are not written out here: add them")
     return [v, *rest], v - threshold
 
 
-def by_autograd(
-    network: SpikingNetwork, reset: str, p: dict[str, Any], given: Given
-) -> tuple[float, dict[str, np.ndarray], np.ndarray, float]:
-    """Loss, gradient by layer, spike counts, and how close a potential came to the threshold."""
+def _advance(affine: Affine, x: Any, current: Any) -> Any:
+    matrix, drive, constant = (current.new_tensor(array) for array in affine.arrays)
+    return (matrix[:, :, None] * x).sum(dim=1) + drive[:, None] * current + constant[:, None]
+
+
+def _stepped(neuron: LinearNeuron, x: Any, current: Any, f: Any) -> tuple[Any, Any]:
+    """The states [states, batch, neurons] after a timestep and what is held against the threshold; f: who fired."""
+    after = quiet = _advance(neuron.quiet, x, current)
+    if neuron.fired is not None:
+        f = f if neuron.reset_gradient == "full" else f.detach()
+        after = (1 - f) * quiet + f * _advance(neuron.fired, x, current)
+        if neuron.reset_gradient == "pass":
+            after = after.detach() + (quiet - quiet.detach())
+    u = (current.new_tensor(neuron.readout)[:, None] * after).sum(dim=0) + current.new_tensor(neuron.offset)
+    return after, u
+
+
+def forward_in_torch(network: SpikingNetwork, given: Given) -> tuple[dict[str, Any], list[list[Any]], float]:
+    """Parameters by their key, what every layer sends in every timestep, and how close a potential came to the
+    threshold of its layer."""
     import torch
 
-    weights = [torch.tensor(given.arrays[f"w.{layer.name}"], requires_grad=True) for layer in network.layers]
-    source = torch.tensor(given.dense, dtype=weights[0].dtype)
-    zeros = [source.new_zeros(network.batch, layer.neurons) for layer in network.layers]
-    model = network.layers[0].neuron.model  # type: ignore[union-attr]
-    states = [start(model, p, zero) for zero in zeros]
-    emitted, above = list(zeros), [zero - 1 for zero in zeros]
-    counts, closest = torch.zeros(()), np.inf
+    parameters = {
+        key: torch.tensor(given.arrays[name], requires_grad=True) for key, name in parameter_keys(network).items()
+    }
+    layers = network.layers
+    source = torch.tensor(given.dense, dtype=parameters[layers[0].name].dtype)
+    emitted = [source.new_zeros(network.batch, layer.neurons) for layer in layers]
+    states = [source.new_zeros(len(layer.neuron.states), network.batch, layer.neurons) for layer in layers]
+    above = [zero - 1 for zero in emitted]
+    sent: list[list[Any]] = [[] for _ in layers]
+    closest = np.inf
     for t in range(network.timesteps):
-        before = [source[t], *emitted[:-1]]  # every layer reads what the one before it emitted a timestep earlier
-        for index, layer in enumerate(network.layers):
+        earlier = list(emitted)
+        for index, layer in enumerate(layers):
+            # a layer reads what the one before it emitted a timestep earlier or, without a delay, just now
+            before = source[t] if index == 0 else (earlier if network.delay else emitted)[index - 1]
+            current = before @ parameters[layer.name]
+            if layer.recurrence == "all_to_all":
+                current = current + earlier[index] @ parameters[f"r.{layer.name}"]
+            if layer.recurrence == "one_to_one":
+                current = current + earlier[index] * parameters[f"r.{layer.name}"]
+            if layer.bias:
+                current = current + parameters[f"b.{layer.name}"]
             neuron, selection = layer.neuron, layer.selection
-            everywhere = spike_function(selection.surrogate, selection.slope)
+            f = earlier[index]
+            if neuron.reset_by == "state":
+                f = spike_function(selection.surrogate, selection.slope)(above[index])
+            if not layer.spiking:
+                neuron = replace(neuron, fired=None)
+            states[index], u = _stepped(neuron, states[index], current, f)
+            above[index] = u - selection.threshold
             listed = selection.second_threshold - selection.threshold
             spikes = spike_function(selection.surrogate, selection.slope, listed)
-            if network.delay == 0 and index:
-                before[index] = emitted[index - 1]
-            current = before[index] @ weights[index]
-            f = everywhere(above[index]) if neuron.reset_by == "state" else emitted[index]  # type: ignore[union-attr]
-            f = f if neuron.reset_gradient == "full" else f.detach()  # type: ignore[union-attr]
-            new, over = advanced(model, reset, p, states[index], current, f)
-            if neuron.reset_gradient == "pass":  # type: ignore[union-attr]
-                quiet, quiet_over = advanced(model, reset, p, states[index], current, f * 0)
-                new = [q + (n - q).detach() for n, q in zip(new, quiet, strict=True)]
-                over = quiet_over + (over - quiet_over).detach()
-            states[index], above[index] = new, over
-            emitted[index] = spikes(over)
-            closest = min(closest, float(over.detach().abs().min()))
-        counts = counts + emitted[-1]
+            emitted[index] = spikes(above[index]) if layer.spiking else u
+            sent[index].append(emitted[index])
+            closest = min(closest, float(above[index].detach().abs().min()))
+    return parameters, sent, closest
+
+
+def by_autograd(network: SpikingNetwork, given: Given) -> tuple[float, dict[str, np.ndarray], np.ndarray, float]:
+    """Loss, gradient by layer or parameter, spike counts, and how close a potential came to the threshold."""
+    import torch
+
+    parameters, sent, closest = forward_in_torch(network, given)
+    counts = torch.stack(sent[-1]).sum(dim=0)
     labels = torch.tensor(given.labels, dtype=torch.long)
     loss = torch.nn.functional.cross_entropy(network.logit_scale * counts, labels)
     loss.backward()  # type: ignore[no-untyped-call]
-    gradients = {layer.name: weight.grad.numpy() for layer, weight in zip(network.layers, weights, strict=True)}
+    gradients = {key: parameter.grad.numpy() for key, parameter in parameters.items()}
     return float(loss.detach()), gradients, counts.detach().numpy(), closest

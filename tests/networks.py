@@ -18,7 +18,7 @@ from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.functional import Executor, execute_strictly
 from mimdsim.graph import Adam, Layer, Sgd, SparseSpikes, SpikingNetwork, interpret, training_graph
 from mimdsim.graph.names import random_name
-from mimdsim.graph.neurons import Lif
+from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.graph.truncation import STATE_BITS
 from mimdsim.machine import MimdMachine, load_machine
@@ -69,7 +69,7 @@ def small_network(
             threshold=1.0, second_threshold=second_threshold, capacity=capacity, slope=slope, smooth=smooth,
             truncation=truncation,
         )  # fmt: skip
-        lif = Lif(decay=decay, gain=gain, threshold=1.0, reset_gradient=reset_gradient)
+        lif = neuron_of("lif", {"decay": decay, "current_gain": gain}, reset_gradient=reset_gradient)
         layers.append(
             Layer(
                 name=name, inputs=fan_in, neurons=neurons, neuron=lif, selection=selection,
@@ -284,7 +284,7 @@ def left_in(executor: Executor, made: Compiled) -> Outcome:
 
 def potential_of(layer: Layer) -> str:
     """The body value that is held against the threshold."""
-    return f"{'v' if isinstance(layer.neuron, Lif) else 'u'}.{layer.name}"
+    return f"{'v' if layer.neuron.fused else 'u'}.{layer.name}"
 
 
 def relative_error(value: np.ndarray, expected: np.ndarray) -> float:

@@ -29,6 +29,7 @@ from mimdsim.codelets.neurons import DECAY_GRADIENT, LIF_UPDATE
 from mimdsim.codelets.spikes import COMBINE_TILES, FLAG_SPIKES
 from mimdsim.compiler import Compiled
 from mimdsim.functional.failures import VertexFailure
+from mimdsim.graph.neurons import constants_of
 from mimdsim.program import Codelet, Field, Term, TileFormula, WorkerBundles, shared_bundles
 from mimdsim.program.codelet import UNCERTAINTY, now_shift
 
@@ -132,7 +133,7 @@ def test_per_vertex_form_gets_views_columns_and_constants() -> None:
     for shape, start, stop, factor in seen:
         assert shape == (NETWORK.batch, stop - start)
         assert type(start) is int
-        assert factor == float(np.float32(NETWORK.layers[0].neuron.decay))
+        assert factor == float(constants_of(NETWORK.layers[0].neuron).decay)
 
 
 def test_per_vertex_form_drops_the_axis_of_a_single_index() -> None:

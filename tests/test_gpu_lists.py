@@ -11,7 +11,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.gpu.engine import time_on_gpu
 from mimdsim.gpu.lists import lengths_of
 from mimdsim.graph import Layer, Sgd, SpikingNetwork, training_graph
-from mimdsim.graph.neurons import Lif
+from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.machine import GpuMachine, load_machine
 from mimdsim.profile import GpuProfile
@@ -26,7 +26,7 @@ def network(share: float = 0.1, spikes: str = "sparse") -> SpikingNetwork:
     for index, (fan_in, neurons) in enumerate(pairwise(WIDTHS)):
         selection = Selection(threshold=1.0, second_threshold=0.9, capacity=max(2, int(share * neurons)), slope=10.0)
         name = "output" if index == len(WIDTHS) - 2 else f"hidden{index}"
-        lif = Lif(decay=0.95, gain=10.0, threshold=1.0)
+        lif = neuron_of("lif")
         layers.append(Layer(name=name, inputs=fan_in, neurons=neurons, neuron=lif, selection=selection))
     return SpikingNetwork(
         layers=tuple(layers), timesteps=100, batch=48, input_capacity=32, spikes=spikes, logit_scale=1.0,

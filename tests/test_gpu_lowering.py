@@ -15,14 +15,14 @@ from mimdsim.gpu.kernels import HostWait, Product, Stream
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.gpu.strategies import STRATEGIES
 from mimdsim.graph import Adam, Graph, Layer, Scan, Sgd, SpikingNetwork, Value, training_graph
-from mimdsim.graph.neurons import Lif
+from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Slice
 from mimdsim.graph.spikes import Selection
 from mimdsim.machine import GpuMachine, load_machine
 from mimdsim.machine.gpu import Precision
 
-LIF = Lif(decay=0.95, gain=10.0, threshold=1.0)
+LIF = neuron_of("lif")
 INPUT_CAPACITY = 40
 DENSE = tuple(name for name, how in STRATEGIES.items() if how.lists is None and not how.persistent)
 

@@ -7,21 +7,35 @@ from typing import Any
 
 import numpy as np
 import pytest
-from linear_networks import CASES, SPIKING, linear_network
+from linear_networks import CASES, SPIKING, advanced, linear_network, parameters_of, start
 from networks import given_values, interpreted, relative_error
 from test_graph import central_differences
 
 from mimdsim.base.errors import MappingError
-from mimdsim.graph import training_graph
+from mimdsim.graph import OPERATIONS, training_graph
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.network import forward_graph
-from mimdsim.graph.neuron_models import MODELS, neuron_of
+from mimdsim.graph.neuron_models import MODELS, checked_parameters, neuron_of
 from mimdsim.graph.surrogates import SURROGATES
 
 
 def smooth(network: Any) -> Any:
     layers = [replace(layer, selection=replace(layer.selection, smooth=True)) for layer in network.layers]
     return replace(network, layers=tuple(layers))
+
+
+@pytest.mark.parametrize(("model", "reset"), CASES)
+def test_maps_are_the_equations_of_the_model(model: str, reset: str) -> None:
+    """As its source writes them, from rest on, whoever fires."""
+    given, draw = parameters_of(model, reset), np.random.default_rng(3)
+    neuron, parameters = neuron_of(model, given, reset=reset), checked_parameters(MODELS[model], given)
+    x = np.zeros((len(neuron.states), 1, 50))
+    states = start(model, parameters, x[0])
+    for _ in range(20):
+        current, fired = draw.normal(size=x[0].shape), draw.random(x[0].shape) < 0.3
+        states, above = advanced(model, reset, parameters, states, current, fired * 1.0)
+        x, u = OPERATIONS["neuron"].evaluate(neuron, x, current, fired)
+        np.testing.assert_allclose(u - neuron.threshold, above, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(("model", "reset"), CASES)
@@ -133,7 +147,7 @@ def test_models_describe_themselves(model: str) -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"name": "leeky"}, r"network\.neuron = 'leeky' is not known; did you mean 'leaky'\?.*write \"lif\""),
+    ({"name": "leeky"}, r"network\.neuron = 'leeky' is not known; did you mean 'leaky'\?.*write one of lif, "),
     ({"name": "leaky", "parameters": {"bta": 0.5}}, r"neuron_parameters\.bta: model 'leaky' .*it has beta, thresh"),
     ({"name": "leaky", "parameters": {"beta": 1.5}}, r"neuron_parameters\.beta = 1\.5 must be 0 to 1 \(per timestep"),
     ({"name": "leaky", "parameters": {"beta": float("nan")}}, r"neuron_parameters\.beta = nan must be 0 to 1"),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gpu_execution import execute
+from linear_networks import forward_in_torch
 from networks import Given, compiled, given_values, relative_error, small_network
 
 from mimdsim.base.errors import DescriptionError, MappingError
@@ -56,25 +57,9 @@ def network_of(name: str, *, spikes: str = "sparse", reset_gradient: str = "pass
 def by_autograd(network: SpikingNetwork, given: Given) -> tuple[float, dict[str, np.ndarray]]:
     """Total loss and gradient by layer, written down in PyTorch."""
     torch = pytest.importorskip("torch")
-    from test_gradients_torch import superspike
-
     loss, functional = network.loss, torch.nn.functional
-    weights = [torch.tensor(given.arrays[f"w.{layer.name}"], requires_grad=True) for layer in network.layers]
-    source = torch.tensor(given.dense, dtype=weights[0].dtype)
-    potentials = [source.new_zeros(network.batch, layer.neurons) for layer in network.layers]
-    emitted = [source.new_zeros(network.batch, layer.neurons) for layer in network.layers]
-    record: list[list[Any]] = [[] for _ in network.layers]
-    for t in range(network.timesteps):
-        before = [source[t], *emitted[:-1]]
-        for index, layer in enumerate(network.layers):
-            v, lif = potentials[index], layer.neuron
-            fired = (v > lif.threshold).to(v.dtype) * float(layer.spiking)
-            kept = lif.decay * v
-            kept = kept - (kept * fired if lif.reset_gradient == "mask" else (kept * fired).detach())
-            potentials[index] = kept + (1 - lif.decay) * lif.gain * (before[index] @ weights[index])
-            emitted[index] = superspike(layer.selection)(potentials[index]) if layer.spiking else potentials[index]
-            record[index].append(emitted[index])
-    output = torch.stack(record[-1])
+    parameters, sent, _ = forward_in_torch(network, given)
+    output = torch.stack(sent[-1])
     pooled = output.reshape(*output.shape[:2], network.classes, loss.neurons_per_class)
     labels = torch.tensor(given.labels, dtype=torch.long)
     scale = network.logit_scale
@@ -91,11 +76,10 @@ def by_autograd(network: SpikingNetwork, given: Given) -> tuple[float, dict[str,
         scores = read[loss.reading].reshape(network.batch, network.classes, loss.neurons_per_class).sum(-1)
         total = functional.cross_entropy(scale * scores, labels)
     if loss.firing_strength:
-        for spikes in record[:-1]:
+        for spikes in sent[:-1]:
             total = total + loss.firing_strength * (torch.stack(spikes).mean() - loss.firing_target) ** 2
     total.backward()
-    gradients = {layer.name: weight.grad.numpy() for layer, weight in zip(network.layers, weights, strict=True)}
-    return float(total.detach()), gradients
+    return float(total.detach()), {key: parameter.grad.numpy() for key, parameter in parameters.items()}
 
 
 def meaning(network: SpikingNetwork, given: Given) -> dict[str, Any]:

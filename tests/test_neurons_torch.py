@@ -1,4 +1,4 @@
-"""Every neuron, reset, reset gradient and surrogate against PyTorch autograd of its equations.
+"""Every neuron, reset, reset gradient and surrogate against PyTorch autograd of its maps.
 
 The interpreter in float64, the compiled program in float32 on dyadic weights.
 """
@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from linear_networks import CASES, GRADIENTS, by_autograd, linear_network, parameters_of
+from linear_networks import CASES, GRADIENTS, by_autograd, linear_network
 from networks import compiled, executed, given_values, interpreted, relative_error
 
 from mimdsim.graph import SpikingNetwork
-from mimdsim.graph.neuron_models import MODELS, checked_parameters
 from mimdsim.graph.surrogates import SURROGATES
 
 pytestmark = pytest.mark.torch
@@ -22,11 +21,10 @@ TOLERANCE = 1e-8
 FLOAT32_TOLERANCE = 1e-4
 
 
-def held_against_autograd(network: SpikingNetwork, model: str, reset: str, seed: int = 4) -> float:
+def held_against_autograd(network: SpikingNetwork, seed: int = 4) -> float:
     """Largest relative error of a layer's gradient; spikes must be the same."""
     given = given_values(network, seed, dyadic=False, dtype=np.float64)
-    parameters = checked_parameters(MODELS[model], parameters_of(model, reset))
-    loss, gradients, counts, closest = by_autograd(network, reset, parameters, given)
+    loss, gradients, counts, closest = by_autograd(network, given)
     outcome = interpreted(network, given)
     assert closest > 1e-9
     assert 0 < counts.sum() < network.timesteps * counts.size
@@ -41,9 +39,9 @@ def held_against_autograd(network: SpikingNetwork, model: str, reset: str, seed:
 
 @pytest.mark.parametrize("reset_gradient", GRADIENTS)
 @pytest.mark.parametrize(("model", "reset"), CASES)
-def test_interpreter_is_autograd_of_the_equations(model: str, reset: str, reset_gradient: str) -> None:
+def test_interpreter_is_autograd_of_the_maps(model: str, reset: str, reset_gradient: str) -> None:
     network = linear_network(model, reset, reset_gradient=reset_gradient)
-    assert held_against_autograd(network, model, reset) < TOLERANCE
+    assert held_against_autograd(network) < TOLERANCE
 
 
 @pytest.mark.parametrize("surrogate", SURROGATES)
@@ -51,7 +49,7 @@ def test_interpreter_is_autograd_of_the_equations(model: str, reset: str, reset_
 def test_every_surrogate(surrogate: str, form: str) -> None:
     slope = {"triangular": 1.0, "boxcar": 1.0, "arctan": 2.0}.get(surrogate, 5.0)
     network = linear_network("leaky", "zero", reset_gradient="full", surrogate=surrogate, slope=slope, spikes=form)
-    assert held_against_autograd(network, "leaky", "zero") < TOLERANCE
+    assert held_against_autograd(network) < TOLERANCE
 
 
 @pytest.mark.parametrize("reset_gradient", GRADIENTS)
@@ -61,28 +59,25 @@ def test_reset_by_emission(model: str, reset: str, reset_gradient: str, second_t
     network = linear_network(
         model, reset, reset_by="emission", reset_gradient=reset_gradient, second_threshold=second_threshold
     )
-    assert held_against_autograd(network, model, reset) < TOLERANCE
+    assert held_against_autograd(network) < TOLERANCE
 
 
 @pytest.mark.parametrize("options", [{"delay": 0}, {"spikes": "dense"}, {"delay": 0, "spikes": "dense"}])
 @pytest.mark.parametrize("reset_by", ["state", "emission"])
 def test_without_a_delay_between_layers_and_with_dense_spikes(options: dict[str, Any], reset_by: str) -> None:
     network = linear_network("synaptic", "zero", reset_by=reset_by, reset_gradient="full", **options)
-    assert held_against_autograd(network, "synaptic", "zero") < TOLERANCE
+    assert held_against_autograd(network) < TOLERANCE
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("surrogate", SURROGATES)
 @pytest.mark.parametrize("reset_gradient", GRADIENTS)
 @pytest.mark.parametrize(("model", "reset"), CASES)
-def test_compiled_program_is_autograd_of_the_equations(
-    model: str, reset: str, reset_gradient: str, surrogate: str
-) -> None:
+def test_compiled_program_is_autograd_of_the_maps(model: str, reset: str, reset_gradient: str, surrogate: str) -> None:
     slope = {"triangular": 1.0, "boxcar": 1.0, "arctan": 2.0}.get(surrogate, 5.0)
     network = linear_network(model, reset, reset_gradient=reset_gradient, surrogate=surrogate, slope=slope)
     given = given_values(network, 4)
-    parameters = checked_parameters(MODELS[model], parameters_of(model, reset))
-    loss, gradients, counts, closest = by_autograd(network, reset, parameters, given)
+    loss, gradients, counts, closest = by_autograd(network, given)
     outcome = executed(compiled(network), given)
     assert closest > 1e-6  # no potential so near the threshold that rounding could decide
     np.testing.assert_array_equal(outcome.counts, counts)

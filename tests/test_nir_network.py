@@ -16,7 +16,6 @@ from mimdsim.graph import Sgd, SpikingNetwork, interpret
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.network import forward_graph
 from mimdsim.graph.neuron_models import MODELS, neuron_of
-from mimdsim.graph.neurons import Lif
 from mimdsim.workload.interchange.imported import RESETS, ImportedNetwork
 from mimdsim.workload.interchange.layers import Learning, layers_of, linear_neuron, network_of_layers
 from mimdsim.workload.interchange.model_file import arrays_of, read_model, write_model
@@ -209,7 +208,7 @@ def test_the_published_neuron_goes_to_nir() -> None:
     made = network(CHAINS["lif"])
     given = described(made)
     (layer,) = given.layers
-    lif = dataclasses.replace(layer, neuron=Lif(decay=0.9, gain=10.0, threshold=1.0))
+    lif = dataclasses.replace(layer, neuron=neuron_of("lif", {"decay": 0.9}))
     weights = shaped(given, arrays_of(made))
     again, _ = network_of_layers(dataclasses.replace(given, layers=(lif,)), weights, 1e-3)
     source = np.stack([nm.spike_trains(TIMESTEPS, made.inputs, seed) for seed in range(BATCH)], axis=1)

@@ -11,11 +11,13 @@ import tomllib
 import typing
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Discriminator,
+    Tag,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -33,6 +35,13 @@ MOST_DOTTED = 32  # parts of a key, before it is parsed: that takes the square o
 _PART = r"""\.[ \t]*+(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+"""
 _DEEP_KEY = re.compile(f"(?:{_PART}){{{MOST_DOTTED}}}")
 SOURCE_KINDS = ("measured", "published", "derived", "assumed")
+_ONE, _SEVERAL = "<one>", "<several>"  # forms of a value; no part of a key
+T = TypeVar("T")
+OneOrMore = Annotated[
+    Annotated[T, Tag(_ONE)] | Annotated[tuple[T, ...], Tag(_SEVERAL)],
+    Discriminator(lambda value: _SEVERAL if isinstance(value, (list, tuple)) else _ONE),
+]
+"""One value for all, or a list with one for each; what is wrong with a value is said of the form that was given."""
 
 
 class Section(BaseModel):
@@ -81,7 +90,7 @@ class SourcedSection(Section):
 def _is_number(annotation: Any) -> bool:
     """Whether a field takes a number, alone or in a union; a tuple of numbers is none."""
     options = (annotation,) if typing.get_origin(annotation) is tuple else typing.get_args(annotation) or (annotation,)
-    return any(option in (int, float) for option in options)
+    return any(getattr(option, "__origin__", option) in (int, float) for option in options)
 
 
 S = TypeVar("S", bound=Section)
@@ -157,7 +166,7 @@ def whence(path: tuple[Any, ...], text: str, changed: Collection[str]) -> str:
 
 
 def _explain(model: type[BaseModel], error: Any, text: str, changed: Collection[str]) -> str:
-    path = tuple(error["loc"])
+    path = tuple(part for part in error["loc"] if part not in (_ONE, _SEVERAL))
     dotted = shortened(".".join(str(part) for part in path))
     at = whence(path, text, changed)
     message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be", 1)

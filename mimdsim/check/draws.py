@@ -19,7 +19,6 @@ import numpy as np
 from mimdsim.base.rng import stream
 from mimdsim.functional import initial_weights
 from mimdsim.graph import Graph, Layer, SparseSpikes, SpikingNetwork
-from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.names import INPUT, LABELS, LEARNING_RATE, TRAINING_STEP, listed, random_name
 from mimdsim.graph.operations import OPERATIONS
 from mimdsim.graph.truncation import STATE_BITS
@@ -191,9 +190,6 @@ def _weights_for(layer: Layer, potential: np.float32) -> np.ndarray:
 def _potentials(layer: Layer, currents: np.ndarray) -> np.ndarray:
     """float32[rows, neurons]: what is held against the threshold after a timestep of currents into neurons at rest."""
     neuron = layer.neuron
-    if isinstance(neuron, LinearNeuron):
-        rest = np.zeros((len(neuron.states), *currents.shape), np.float32)
-        u: np.ndarray = OPERATIONS["neuron"].evaluate(replace(neuron, fired=None), rest, currents)[1]
-        return u
-    v: np.ndarray = OPERATIONS["lif"].evaluate(neuron, np.zeros_like(currents), currents)[0]
-    return v
+    rest = np.zeros((len(neuron.states), *currents.shape), np.float32)
+    u: np.ndarray = OPERATIONS["neuron"].evaluate(replace(neuron, fired=None), rest, currents)[1]
+    return u

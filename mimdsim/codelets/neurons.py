@@ -1,7 +1,7 @@
-"""Codelets of the leaky integrate-and-fire layer.
+"""Codelets of the published leaky integrate-and-fire layer.
 
-To add a neuron: write its operation in graph/neurons.py, its arithmetic in numerics/neurons.py, its record here, and
-how it is placed on tiles in compiler/lower_neurons.py.
+To add a neuron that is not linear between spikes: write its operation in graph/neurons.py, its arithmetic in
+numerics/neurons.py, its record here, and how it is placed on tiles in compiler/lower_neurons.py.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from mimdsim.codelets import array_products, elementwise, surrogates
 from mimdsim.compiler.array_context import ArrayLowering
 from mimdsim.compiler.product_place import ProductPlace
 from mimdsim.graph import Operation
-from mimdsim.graph.neurons import Lif
+from mimdsim.graph.neurons import constants_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.program import VertexTable
 
@@ -95,12 +95,7 @@ def lower_lif(low: ArrayLowering, ops: Operations) -> None:
     (op,) = ops
     v, current = (low.storage[name][0] for name in op.inputs)
     low.storage[op.outputs[0]] = (v,)
-    lif: Lif = op.attributes
-    constants: dict[str, object] = {
-        "decay": np.float32(lif.decay),
-        "scale": lif.input_scale(np.float32),
-        "threshold": np.float32(lif.threshold),
-    }
+    constants = constants_of(op.attributes)._asdict()
     operands = {"v": v, "current": current}
     table = low.on_boxes(elementwise.LIF_BOXES, operands, low.blocks[v], op.layer, constants=constants)
     low.emit("LIF update", op.kind, tables=(table,), defines=((v, op.outputs[0]),), layer=op.layer)
@@ -163,7 +158,7 @@ def lower_current_gradient(low: ArrayLowering, ops: Operations) -> None:
     (op,) = ops
     dv = low.storage[op.inputs[0]][0]
     q = low.result(op, low.blocks[dv], "gradients")
-    constants: dict[str, object] = {"factor": op.attributes.input_scale(np.float32)}
+    constants: dict[str, object] = {"factor": constants_of(op.attributes).scale}
     operands = {"source": dv, "target": q}
     table = low.on_boxes(elementwise.SCALE_BOXES, operands, low.blocks[q], op.layer, constants=constants)
     low.emit("scale gradient", op.kind, tables=(table,), defines=((q, op.outputs[0]),), layer=op.layer)
@@ -175,12 +170,12 @@ def lower_decay_gradient(low: ArrayLowering, ops: Operations) -> None:
     dv = low.storage[op.inputs[0]][0]
     low.storage[op.outputs[0]] = (dv,)
     operands = {"dv": dv}
-    constants: dict[str, object] = {"factor": np.float32(op.attributes.decay)}
+    constants: dict[str, object] = {"factor": constants_of(op.attributes).decay}
     codelet = elementwise.DECAY_BOXES
     if len(op.inputs) == 2:
         codelet = elementwise.MASKED_DECAY_BOXES
         operands["v_previous"] = low.storage[op.inputs[1]][0]
-        constants["threshold"] = np.float32(op.attributes.threshold)
+        constants["threshold"] = constants_of(op.attributes).threshold
     table = low.on_boxes(codelet, operands, low.blocks[dv], op.layer, constants=constants)
     low.emit("decay gradient", op.kind, tables=(table,), defines=((dv, op.outputs[0]),), layer=op.layer)
 

@@ -25,12 +25,6 @@ from mimdsim.program import Hits, Listed, Spikes, VertexTable
 FLAG_THRESHOLD = 0.5  # between the zero and the one of a flag
 
 
-def neuron_of(low: Lowering, layer: str) -> LinearNeuron:
-    neuron = low.layer(layer).neuron
-    assert isinstance(neuron, LinearNeuron)
-    return neuron
-
-
 def _codelets(low: Lowering) -> Any:
     """Vertices written by hand, or for dense spikes calls of the element-wise library."""
     return linear_calls if low.network.spikes == "dense" and low.options.dense_neurons == "calls" else codelets
@@ -38,7 +32,7 @@ def _codelets(low: Lowering) -> Any:
 
 def _packed(low: Lowering, layer: str, *, switched: bool) -> tuple[Packed, dict[str, str]]:
     """The layer's coefficients, and the operand that holds those of every neuron its own."""
-    made = packed(neuron_of(low, layer), low.layer(layer).neurons, switched=switched)
+    made = packed(low.layer(layer).neuron, low.layer(layer).neurons, switched=switched)
     if made.own is None:
         return made, {}
     name = f"coefficients.{layer}" if switched else f"coefficients.quiet.{layer}"
@@ -159,13 +153,14 @@ def lower_state_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
 def _check_tilewise(low: Lowering, layer: str) -> None:
     if low.options.state_gradient == "per_batch":
         raise MappingError(
-            f'layer \'{layer}\': mapping.state_gradient = "per_batch" is for neuron = "lif" only: write "tilewise"'
+            f'layer \'{layer}\': mapping.state_gradient = "per_batch" is for neuron = "lif" only: write "tilewise", or '
+            'for "lif" reset = "zero" by state and reset_gradient = "pass" or "mask", as published'
         )
 
 
 def _switched(low: Lowering, layer: str) -> bool:
     """Whether the layer's forward update, whose coefficients are shared, chooses between two maps."""
-    return neuron_of(low, layer).resets
+    return low.layer(layer).neuron.resets
 
 
 def lower_readout_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:

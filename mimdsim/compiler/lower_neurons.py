@@ -11,7 +11,7 @@ from mimdsim.compiler.context import Lowering
 from mimdsim.compiler.lower_selection import received
 from mimdsim.compiler.placement import LayerPlacement
 from mimdsim.graph import Layer, Operation
-from mimdsim.graph.neurons import Lif
+from mimdsim.graph.neurons import constants_of
 from mimdsim.program import Copy, Hits, Listed, Spikes, TileMapping, VertexTable
 
 
@@ -24,15 +24,6 @@ def tile_sample_columns(placed: LayerPlacement, batch: int) -> tuple[np.ndarray,
         "stop": np.tile(placed.stops, batch),
     }
     return tiles, columns
-
-
-def lif_constants(lif: Lif) -> dict[str, object]:
-    """What a vertex needs to integrate."""
-    return {
-        "decay": np.float32(lif.decay),
-        "scale": lif.input_scale(np.float32),
-        "threshold": np.float32(lif.threshold),
-    }
 
 
 def lower_lif(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -58,7 +49,7 @@ def lower_lif(low: Lowering, ops: tuple[Operation, ...]) -> None:
         },
         columns=columns,
         extents={"spikes": Spikes(layer=source, shift=shift)},
-        constants=lif_constants(lif.attributes),
+        constants=constants_of(lif.attributes)._asdict(),
     )
     low.emit("LIF update", "lif", tables=(table,), defines=((v, lif.outputs[0]),), layer=layer.name)
 
@@ -133,11 +124,10 @@ def declare_thresholds(low: Lowering, layer: str) -> None:
 
 def declare_constants(low: Lowering, layer: str) -> None:
     """decay and gain of the layer's neurons as variables, where the library puts constants: not with the neurons."""
-    lif = low.layer(layer).neuron
-    if not isinstance(lif, Lif):
-        return
-    low.constant("decay", layer, float(np.float32(lif.decay)))
-    low.constant("gain", layer, float(lif.input_scale(np.float32)))
+    neuron = low.layer(layer).neuron
+    if neuron.fused:
+        low.constant("decay", layer, float(constants_of(neuron).decay))
+        low.constant("gain", layer, float(constants_of(neuron).scale))
 
 
 def per_tile(low: Lowering, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -179,7 +169,6 @@ def lower_decay_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     """dv <- decay * dv in place, masked where the neuron was reset when the gradient does not pass resets."""
     (op,) = ops
     layer = low.layer(op.layer)
-    constants: Lif = op.attributes
     dv = low.storage[op.inputs[0]][0]
     low.storage[op.outputs[0]] = (dv,)
     tiles, columns = per_tile(low, layer.name)
@@ -189,7 +178,7 @@ def lower_decay_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     if len(op.inputs) == 2:
         codelet = codelets.MASKED_DECAY_GRADIENT
         operands["v_previous"] = low.storage[op.inputs[1]][0]
-        values["threshold"] = np.float32(constants.threshold)
+        values["threshold"] = constants_of(op.attributes).threshold
     table = VertexTable(
         codelet=codelet,
         layer=layer.name,

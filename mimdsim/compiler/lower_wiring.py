@@ -10,7 +10,7 @@ import numpy as np
 from mimdsim.codelets import neurons as neuron_codelets
 from mimdsim.codelets import wiring as codelets
 from mimdsim.compiler.context import Lowering
-from mimdsim.compiler.lower_neurons import lif_constants, per_tile, tile_sample_columns
+from mimdsim.compiler.lower_neurons import per_tile, tile_sample_columns
 from mimdsim.compiler.lower_selection import received
 from mimdsim.compiler.lower_spikes import (
     emit_reduction,
@@ -20,6 +20,7 @@ from mimdsim.compiler.lower_spikes import (
     replicate_spikes,
 )
 from mimdsim.graph import Operation
+from mimdsim.graph.neurons import constants_of
 from mimdsim.program import Hits, Listed, Spikes, SpikesOver, VertexTable
 
 
@@ -106,7 +107,7 @@ def lower_integrate(low: Lowering, ops: tuple[Operation, ...]) -> None:
         tiles=tiles,
         operands={"v": before, "current": current},
         columns=columns,
-        constants=lif_constants(op.attributes),
+        constants=constants_of(op.attributes)._asdict(),
     )
     low.emit("integrate", op.kind, tables=(table,), defines=((before, op.outputs[0]),), layer=op.layer)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.losses import Loss
-from mimdsim.graph.neurons import Lif
 
 
 def refusals(network: SpikingNetwork) -> list[str]:
@@ -28,9 +27,9 @@ def refusals(network: SpikingNetwork) -> list[str]:
 
 
 def _unknown(layer: Layer) -> list[str]:
-    selection = layer.selection
+    selection, neuron = layer.selection, layer.neuron
     asked = {
-        f"neuron {type(layer.neuron).__name__} (it knows Lif)": not isinstance(layer.neuron, Lif),
+        f"neuron '{neuron.model}' (it knows 'lif' as published)": not (neuron.fused and neuron.resets),
         f"recurrence '{layer.recurrence}'": layer.recurrence != "none",
         "a bias": layer.bias,
         "a read-out that does not spike": not layer.spiking,

@@ -29,7 +29,7 @@ from mimdsim.graph.names import (
     listed,
     weights_of,
 )
-from mimdsim.graph.neurons import Lif
+from mimdsim.graph.neurons import constants_of
 from mimdsim.numerics import losses
 from mimdsim.numerics import training as updates
 from mimdsim.numerics import whole_tensors as kernels
@@ -53,11 +53,6 @@ class LayerTensors:
     @property
     def blocks(self) -> int:
         return int(self.w.shape[0])
-
-
-def _lif(layer: Layer) -> Lif:
-    assert isinstance(layer.neuron, Lif)
-    return layer.neuron
 
 
 class WholeTensors:
@@ -233,9 +228,9 @@ class WholeTensors:
         places = network.timesteps * network.batch
         lists = [BlockLists.room(tensors.blocks, places) for _ in range(2)]
         near, fired = lists
-        kind, selection, lif = np.float32, layer.selection, _lif(layer)
+        kind, selection, neuron = np.float32, layer.selection, constants_of(layer.neuron)
         thresholds = kind(selection.threshold), kind(selection.second_threshold)
-        constants = kind(lif.decay), lif.input_scale(kind), *thresholds, kind(selection.slope)
+        constants = neuron.decay, neuron.scale, *thresholds, kind(selection.slope)
 
         def blocks(first: int, last: int) -> None:
             given = (network.batch, lag, tensors.w, layer.neurons, source.arrays, constants)
@@ -272,9 +267,8 @@ class WholeTensors:
         columns = np.zeros(layer.inputs + 2, np.int64)
         rows = np.empty(int(max_listed(source.starts, times * batch)), np.int32)
         wanted = np.zeros(int(source.starts[-1]) if index else 0, np.float32)
-        lif = _lif(layer)
-        factors = np.float32(lif.decay), lif.input_scale(np.float32)
-        masked = lif.reset_gradient == "mask"
+        factors = constants_of(layer.neuron)[:2]
+        masked = layer.neuron.reset_gradient == "mask"
         t1 = network.timesteps
         while t1 > 0:
             t0 = max(0, t1 - times)

@@ -4,7 +4,8 @@
     x[t] = A'x[t-1] + B'I[t] + c'       if it did             (whatever the reset: zero, subtract, adaptation)
     u[t] = h . x[t] + o                 held against the threshold: fires if u > threshold (strict)
 
-A neuron is these arrays, as data; `neuron_models` has a record per model that makes them from its parameters.
+A neuron is these arrays, as data; `neuron_models` has a record per model that makes them from its parameters. The
+published neuron is one of them, whose operations and costs `neurons` overrides.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class LinearNeuron:
     [states, width], offset o [width] (a neuron's own threshold is the layer's threshold less its offset).
     reset_by: a neuron has fired when its 'state' was above the threshold, or when its 'emission' is listed (a spike
     dropped for want of capacity does not reset). reset_gradient: 'pass' (adjoint by the quiet map everywhere), 'mask'
-    (by the map that was taken), 'full' (also through the decision, with the layer's surrogate).
+    (by the map that was taken), 'full' (also through the decision, with the layer's surrogate). published: there is
+    published code for the model, which `fused` neurons take. Neurons are equal when all of that is.
     Raises MappingError for shapes or choices that do not go together.
     """
 
@@ -45,6 +47,7 @@ class LinearNeuron:
     threshold: float
     reset_by: str = "state"
     reset_gradient: str = "mask"
+    published: bool = False
 
     def __post_init__(self) -> None:
         for value, known, key in (
@@ -68,6 +71,17 @@ class LinearNeuron:
         if self.readout.shape[0] != count or any(a.shape[0] != count for a in self.quiet.arrays):
             raise MappingError(f"neuron '{self.model}': arrays do not have its {count} states on their first axis")
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LinearNeuron) and self._content == other._content
+
+    def __hash__(self) -> int:
+        return hash(self._content)
+
+    @property
+    def _content(self) -> tuple[object, ...]:
+        plain = (self.model, self.states, self.threshold, self.reset_by, self.reset_gradient, self.published)
+        return *plain, *((array.shape, array.tobytes()) for array in self.arrays)
+
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
         both = (*self.quiet.arrays, *(self.fired.arrays if self.fired else ()))
@@ -82,6 +96,14 @@ class LinearNeuron:
     def resets(self) -> bool:
         """Whether a spike changes anything in the neuron that fired it."""
         return self.fired is not None
+
+    @property
+    def fused(self) -> bool:
+        """Whether the published operations and codelets, fused and priced as published, are what runs: those know one
+        number for all neurons, and a reset to zero by state that no gradient goes through."""
+        cleared = self.fired is None or not (self.fired.matrix.any() or self.fired.constant.any())
+        by_state = self.reset_by == "state" and self.reset_gradient != "full"
+        return self.published and by_state and cleared and self.neurons == 1
 
     @property
     def differs(self) -> tuple[bool, bool]:

@@ -7,15 +7,12 @@ layers run one after another in every timestep. A layer always reads its own spi
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 
-from mimdsim.base.errors import MappingError, suggest
-from mimdsim.graph import linear_layer
+from mimdsim.base.errors import MappingError
 from mimdsim.graph.dense import Zeros
 from mimdsim.graph.differentiate import differentiate
-from mimdsim.graph.linear_layer import reads_own_spikes
-from mimdsim.graph.linear_neurons import LinearNeuron
+from mimdsim.graph.layer import Layer, reads_own_spikes, step
 from mimdsim.graph.losses import FiringTarget, Loss, Output, add_loss
 from mimdsim.graph.names import (
     INPUT,
@@ -33,58 +30,12 @@ from mimdsim.graph.names import (
     spikes_of,
     weights_of,
 )
-from mimdsim.graph.neurons import Lif
 from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Graph, GraphBuilder, Scan, Slice, Value
-from mimdsim.graph.spikes import Selection, ThresholdSchedule
+from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.graph.training import Adam, Sgd, Trained, add_updates
 
-RECURRENCES = ("none", "one_to_one", "all_to_all")
 DELAYS = (0, 1)  # timesteps from one layer to the next
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layer:
-    """One layer: `inputs` x `neurons` weights; at most `capacity` ids listed per sample and timestep.
-
-    bias: a trained current per neuron. recurrence: synapses from the layer's spikes of the timestep before onto every
-    neuron itself ('one_to_one') or onto all ('all_to_all'). spiking False: the membrane potential is the output.
-    Raises MappingError for what is not known.
-    """
-
-    name: str
-    inputs: int
-    neurons: int
-    neuron: Lif | LinearNeuron
-    selection: Selection
-    bias: bool = False
-    recurrence: str = "none"
-    spiking: bool = True
-
-    def __post_init__(self) -> None:
-        if self.recurrence not in RECURRENCES:
-            hint = suggest(self.recurrence, RECURRENCES)
-            raise MappingError(f"layer '{self.name}': network.recurrence = {self.recurrence!r} is no choice{hint}")
-
-    @property
-    def capacity(self) -> int:
-        return self.selection.capacity
-
-    @property
-    def gives_itself_gradients(self) -> bool:
-        """Whether a gradient reaches the layer's spikes from its own neurons, a timestep later."""
-        full = isinstance(self.neuron, LinearNeuron) and self.neuron.reset_gradient == "full"
-        return self.recurrence != "none" or (full and reads_own_spikes(self))
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """What is trained: weights and, where it has them, synapses of its own spikes and biases."""
-        shapes = {"weights": (self.inputs, self.neurons)}
-        if self.recurrence != "none":
-            shapes["recurrent"] = (self.neurons if self.recurrence == "all_to_all" else 1, self.neurons)
-        if self.bias:
-            shapes["bias"] = (1, self.neurons)
-        return tuple(Parameter(layer=self.name, role=role, shape=shape) for role, shape in shapes.items())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,15 +153,11 @@ def forward_graph(network: SpikingNetwork) -> Graph:
                 "synapses onto itself: leave spiking = true"
             )
     body = builder("forward")
-    batch = network.batch
     now = body.declare(_spikes(network, "input.now", INPUT, network.inputs, network.input_capacity))
     for layer in network.layers:
         if (name := second_threshold_of(layer.name)) in network.moving_thresholds:
             body.declare(Value(name=name, shape=(), layer=layer.name))
     for layer in network.layers:
-        if isinstance(layer.neuron, Lif):
-            name = before(f"v.{layer.name}")
-            body.declare(Value(name=name, shape=(batch, layer.neurons), layer=layer.name, shift=-1))
         body.declare(layer.parameters[0].value)
     for name, parameter in network.parameters.items():
         if name not in body.values:
@@ -223,7 +170,7 @@ def forward_graph(network: SpikingNetwork) -> Graph:
     emitted: list[str] = []
     source = now
     for layer in network.layers:
-        carried, u = _neuron(body, layer, _current(body, layer, source))
+        carried, u = step(body, layer, _current(body, layer, source))
         carries += carried
         if not layer.spiking:
             emitted.append(u)
@@ -273,17 +220,6 @@ def _current(body: GraphBuilder, layer: Layer, source: str) -> str:
     if layer.bias:
         current = body.one("bias_add", (current, trained["bias"]), f"current.{name}.biased", layer=name)
     return current
-
-
-def _neuron(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:
-    """The neuron's state from one timestep to the next, and the membrane potential that is held against thresholds."""
-    if isinstance(layer.neuron, LinearNeuron):
-        return linear_layer.step(body, layer, layer.neuron, current)
-    v = f"v.{layer.name}"
-    # what does not spike is not reset either
-    lif = layer.neuron if layer.spiking else replace(layer.neuron, threshold=math.inf, reset_gradient="pass")
-    v = body.one("lif", (before(v), current), v, layer=layer.name, attributes=lif)
-    return (Carry(enters=before(v), leaves=v),), v
 
 
 def _emit(body: GraphBuilder, network: SpikingNetwork, layer: Layer, u: str) -> tuple[tuple[Carry, ...], str]:

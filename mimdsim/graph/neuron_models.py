@@ -14,18 +14,17 @@ import numpy as np
 from mimdsim.base.errors import MappingError, near, suggest
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.neuron_parts import RESETS, Model, compose
+from mimdsim.graph.neurons import LIF
 from mimdsim.graph.neurons_norse import NORSE_MODELS
 from mimdsim.graph.neurons_others import OTHERS
 from mimdsim.graph.neurons_snntorch import SNNTORCH
-
-PUBLISHED = "lif"  # the neuron of the reference system, which is no row of the table
 
 
 def by_name(records: Iterable[Model]) -> dict[str, Model]:
     """Models by name; raises MappingError for a name given twice and for resets that there are not."""
     models: dict[str, Model] = {}
     for record in records:
-        if record.name in models or record.name == PUBLISHED:
+        if record.name in models:
             raise MappingError(f"two neuron models are called '{record.name}': give the new one another name")
         for reset in record.resets:
             if reset not in RESETS:
@@ -35,15 +34,14 @@ def by_name(records: Iterable[Model]) -> dict[str, Model]:
     return models
 
 
-MODELS = by_name((*SNNTORCH, *NORSE_MODELS, *OTHERS))
+MODELS = by_name((LIF, *SNNTORCH, *NORSE_MODELS, *OTHERS))
 
 
 def model_of(name: str) -> Model:
     """The record of a model; raises MappingError with what there is."""
     if name not in MODELS:
         raise MappingError(
-            f'network.neuron = {name!r} is not known{near(name, list(MODELS))}; write "lif" (as published) or one '
-            f"of {', '.join(MODELS)}"
+            f"network.neuron = {name!r} is not known{near(name, list(MODELS))}; write one of {', '.join(MODELS)}"
         )
     return MODELS[name]
 
@@ -54,11 +52,12 @@ def neuron_of(
     *,
     reset: str | None = None,
     reset_by: str = "state",
-    reset_gradient: str = "mask",
+    reset_gradient: str | None = None,
 ) -> LinearNeuron:
     """The neurons of a layer from a model's name and parameters, each a number or an array [neurons].
 
-    reset: the model's own when not given. Raises MappingError for what the model does not know or allow.
+    reset, reset_gradient: the model's own when not given. Raises MappingError for what the model does not know or
+    allow.
     """
     model = model_of(name)
     reset = model.resets[0] if reset is None else reset
@@ -67,7 +66,8 @@ def neuron_of(
             f"network.reset = {reset!r}: model '{name}' offers {', '.join(model.resets)}; write one of them"
         )
     values = checked_parameters(model, parameters or {})
-    return compose(model, model.parts(values), reset=reset, reset_by=reset_by, reset_gradient=reset_gradient)
+    gradient = model.reset_gradient if reset_gradient is None else reset_gradient
+    return compose(model, model.parts(values), reset=reset, reset_by=reset_by, reset_gradient=gradient)
 
 
 def checked_parameters(model: Model, given: dict[str, Any]) -> dict[str, Any]:

@@ -68,7 +68,8 @@ RESETS = ("zero", "subtract", "none")
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """One row of the table of models. resets: what is offered, the default first; source: what it reproduces."""
+    """One row of the table of models. resets: what is offered, the default first; reset_gradient: the default;
+    source: what it reproduces; published: there is published code for it, see `LinearNeuron.fused`."""
 
     name: str
     states: tuple[str, ...]
@@ -78,6 +79,8 @@ class Model:
     equation: str
     source: str
     spiking: bool = True
+    reset_gradient: str = "mask"
+    published: bool = False
 
 
 def stacked(items: Sequence[Coefficient]) -> np.ndarray:
@@ -112,6 +115,7 @@ def compose(model: Model, parts: Parts, *, reset: str, reset_by: str, reset_grad
         threshold=float(thresholds.max()),
         reset_by=reset_by,
         reset_gradient=reset_gradient,
+        published=model.published,
     )
 
 

@@ -1,57 +1,102 @@
-"""The leaky integrate-and-fire neuron (facts: Finkbeiner et al. 2024, arXiv 2311.04386, equations of the fused layer).
+"""The published leaky integrate-and-fire neuron: its row of the table of models, and operations of its own.
+
+Facts: Finkbeiner et al. 2024, arXiv 2311.04386, equations of the fused layer.
 
 v[t] = 0            + (1 - decay) * gain * current[t]   if v[t-1] > threshold   (hard reset, state-based)
 v[t] = decay*v[t-1] + (1 - decay) * gain * current[t]   otherwise
+
+What is computed is what the linear family computes. The operations are apart because the published code is: it keeps
+one state and no read-out, fuses the update with the sum of the current, and its codelets have published costs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from mimdsim.graph.affine import advance, pull_back
 from mimdsim.graph.definition import Backward, OpDef, elements, like
+from mimdsim.graph.linear_neurons import LinearNeuron
+from mimdsim.graph.neuron_parts import Model, Parameter, Parts, decay, positive
 from mimdsim.graph.records import Operation, Value
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lif:
-    """Constants of a layer. reset_gradient 'pass': dv/dv_prev = decay (as published); 'mask': 0 after a spike."""
-
-    decay: float
-    gain: float
-    threshold: float
-    reset_gradient: str = "pass"
-
-    def input_scale(self, dtype: Any) -> Any:
-        """(1 - decay) * gain, rounded once to `dtype` as a constant tensor would be."""
-        return np.dtype(dtype).type((1.0 - self.decay) * self.gain)
+def _parts(p: dict[str, Any]) -> Parts:
+    return Parts(matrix=[[p["decay"]]], drive=[(1.0 - p["decay"]) * p["current_gain"]], threshold=p["threshold"])
 
 
-def _lif(lif: Lif, v: np.ndarray, current: np.ndarray) -> tuple[np.ndarray]:
-    kind = v.dtype.type
-    kept = np.where(v > kind(lif.threshold), kind(0), kind(lif.decay) * v)
-    return (kept + lif.input_scale(v.dtype) * current,)
+LIF = Model(
+    name="lif",
+    states=("potential",),
+    parameters=(
+        decay("decay", 0.95, "what a timestep keeps of the membrane potential"),
+        Parameter(
+            name="current_gain",
+            default=10.0,
+            unit="of potential per current",
+            meaning="gain of the current",
+            low=1e-37,  # what float32 holds
+            high=1e38,
+        ),
+        positive("threshold", 1.0, "of the potential", "a spike where the potential is above it"),
+    ),
+    resets=("zero", "subtract", "none"),
+    reset_gradient="pass",
+    parts=_parts,
+    equation="v = decay v + (1 - decay) current_gain I; zero: v before the integration; subtract: not decayed",
+    source="Finkbeiner et al. 2024; its code with reset 'zero' by state, reset gradient 'pass' or 'mask'",
+    published=True,
+)
+
+
+class Constants(NamedTuple):
+    """What published codelets take, each rounded once; `threshold` is that of the reset."""
+
+    decay: np.float32
+    scale: np.float32
+    threshold: np.float32
+
+
+def constants_of(neuron: LinearNeuron) -> Constants:
+    """Of a fused neuron; one that is never reset has an infinite threshold."""
+    return Constants(
+        decay=np.float32(neuron.quiet.matrix[0, 0, 0]),
+        scale=np.float32(neuron.quiet.drive[0, 0]),
+        threshold=np.float32(neuron.threshold if neuron.resets else math.inf),
+    )
+
+
+def _cleared(neuron: LinearNeuron, v: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """`values`, zero where a potential `v` makes its neuron fire and be reset."""
+    zero, threshold = (v.dtype.type(number) for number in (0, neuron.threshold))
+    return np.where(v > threshold, zero, values) if neuron.resets else values
+
+
+def _lif(neuron: LinearNeuron, v: np.ndarray, current: np.ndarray) -> tuple[np.ndarray]:
+    return (advance(neuron.quiet, _cleared(neuron, v, v)[None], current)[0],)
 
 
 def _lif_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
     (dv,) = cotangents
     if dv is None:
         return None, None
-    layer, lif = op.layer, op.attributes
-    current = build.one("lif_current_gradient", (dv,), f"{layer}.q", layer=layer, attributes=lif)
-    inputs = (dv, build.saved(op.inputs[0])) if lif.reset_gradient == "mask" else (dv,)
-    previous = build.one("lif_state_gradient", inputs, f"{layer}.dv_previous", layer=layer, attributes=lif)
+    layer, neuron = op.layer, op.attributes
+    current = build.one("lif_current_gradient", (dv,), f"{layer}.q", layer=layer, attributes=neuron)
+    masked = neuron.resets and neuron.reset_gradient == "mask"
+    inputs = (dv, build.saved(op.inputs[0])) if masked else (dv,)
+    previous = build.one("lif_state_gradient", inputs, f"{layer}.dv_previous", layer=layer, attributes=neuron)
     return previous, current
 
 
-def _state_gradient(lif: Lif, dv: np.ndarray, v_previous: np.ndarray | None = None) -> tuple[np.ndarray]:
-    kind = dv.dtype.type
-    decayed = kind(lif.decay) * dv
-    if v_previous is not None:
-        decayed = np.where(v_previous > kind(lif.threshold), kind(0), decayed)
-    return (decayed,)
+def _current_gradient(neuron: LinearNeuron, dv: np.ndarray) -> tuple[np.ndarray]:
+    return (pull_back(neuron.quiet, dv[None])[1],)
+
+
+def _state_gradient(neuron: LinearNeuron, dv: np.ndarray, v_previous: np.ndarray | None = None) -> tuple[np.ndarray]:
+    (previous,), _ = pull_back(neuron.quiet, dv[None])
+    return (previous if v_previous is None else _cleared(neuron, v_previous, previous),)
 
 
 def _per_element(count: int) -> Any:
@@ -72,7 +117,7 @@ NEURONS = (
     OpDef(
         name="lif_current_gradient",
         shapes=lambda values, _: like(values[0]),
-        evaluate=lambda lif, dv: (dv * lif.input_scale(dv.dtype),),
+        evaluate=_current_gradient,
         flops=_per_element(1),
     ),
     OpDef(

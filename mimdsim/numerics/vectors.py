@@ -239,12 +239,13 @@ dot_parts_of_1, dot_parts_of_2, dot_parts_of_3, dot_parts_of_4 = (_parts(numbers
 
 @numba.njit(cache=True, nogil=True)
 def add_run(out, out_start, rows, row_start, stride, ids, first, last, width):  # type: ignore[no-untyped-def]
-    """`add_strip` for any number of neighbours."""
+    """`add_strip` for any number of neighbours, and for numbers that are no float32 one by one."""
     n = 0
-    while width - n >= WIDTH:
+    in_vectors = width if rows.itemsize == 4 else 0
+    while in_vectors - n >= WIDTH:
         add_strip(out, out_start + n, rows, row_start + n, stride, ids, first, last)
         n += WIDTH
-    while width - n >= LANES:
+    while in_vectors - n >= LANES:
         add_vector(out, out_start + n, rows, row_start + n, stride, ids, first, last)
         n += LANES
     while n < width:

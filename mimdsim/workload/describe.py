@@ -17,7 +17,7 @@ from mimdsim.machine import list_machines
 from mimdsim.workload.mapping import MappingOptions
 from mimdsim.workload.neuron import OF_LIF_ONLY, neurons_of
 from mimdsim.workload.recipe import TrainingRecipe
-from mimdsim.workload.sections import FILE_SOURCES, IMAGE_SOURCES, MAX_NEURONS, Data, Network
+from mimdsim.workload.sections import FILE_SOURCES, IMAGE_SOURCES, MAX_NEURONS, PER_LAYER, Data, Network
 from mimdsim.workload.sources.other_source import change_source
 
 MOST_SHORT_IDS = (1 << 16) - 1
@@ -44,16 +44,18 @@ class Workload(Section):
         decided = [key for key in DECIDED_BY_MODEL if key in network.model_fields_set]
         if network.imported and decided:
             raise ValueError(f"network.{decided[0]}: is decided by the model in network.imported; leave it out")
+        layers = len(network.hidden) + 1
+        for key in PER_LAYER:
+            value = getattr(network, key)
+            if isinstance(value, tuple) and len(value) != layers and (value or key != "capacity"):
+                raise ValueError(
+                    f"network.{key}: {len(value)} given for {layers} layers ({layers - 1} hidden and the output layer)"
+                )
         try:
             neurons_of(network)
             stash_policy(self.mapping.stash, self.data.timesteps)
         except MappingError as problem:
             raise ValueError(str(problem)) from None
-        if network.neuron == "lif" and network.second_threshold >= network.threshold:
-            raise ValueError(
-                f"network.second_threshold: {network.second_threshold:g} must be below the threshold "
-                f"{network.threshold:g}, or no neuron between them gets a gradient"
-            )
         if self.data.encoding == "image":
             if self.data.source not in IMAGE_SOURCES:
                 raise ValueError(
@@ -88,12 +90,6 @@ class Workload(Section):
                 'training.loss: "mean_squared_error" is of spike counts; set network.output = "spikes" and '
                 'training.reading = "sum"'
             )
-        layers = len(network.hidden) + 1
-        if network.capacity and len(network.capacity) != layers:
-            raise ValueError(
-                f"network.capacity: {len(network.capacity)} given for {layers} layers "
-                f"({len(network.hidden)} hidden and the output layer)"
-            )
         if network.spikes == "sparse" and not network.capacity and not network.activity:
             raise ValueError("network: give either 'capacity' (one per layer) or 'activity' (share of neurons)")
         if any(slots < 1 for slots in network.capacity):
@@ -121,7 +117,7 @@ def find_workload(name: str) -> Path:
 def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
     """The workload `name`, with `changes` of dotted keys ('training.batch') laid over its description.
 
-    Another neuron by `changes` leaves out the constants that the description has for the published one; another data
+    Other neurons by `changes` leave out the constants that the description has for the published one; another data
     source what only the former one reads.
     """
     path = find_workload(name)
@@ -129,7 +125,9 @@ def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
     table.setdefault("name", path.stem)
     _find_beside(path, table)
     changes = changes or {}
-    if changes.get("network.neuron", "lif") != "lif" and isinstance(table.get("network"), dict):
+    neurons = changes.get("network.neuron", "lif")
+    names = neurons if isinstance(neurons, (list, tuple)) else [neurons]
+    if "lif" not in names and isinstance(table.get("network"), dict):
         for key in OF_LIF_ONLY:
             table["network"].pop(key, None)
     if "data.source" in changes and isinstance(table.get("data"), dict):

@@ -30,9 +30,10 @@ def described_network(workload: Workload) -> SpikingNetwork:
     inputs, classes = input_shape(workload.data)
     widths = (inputs, *network.hidden, classes * network.neurons_per_class)
     capacities = capacities_of(workload)
-    neuron = neurons_of(network)
     layers = []
-    for index, (fan_in, neurons) in enumerate(itertools.pairwise(widths)):
+    for index, ((fan_in, neurons), neuron) in enumerate(
+        zip(itertools.pairwise(widths), neurons_of(network), strict=True)
+    ):
         is_output = index == len(widths) - 2
         second = network.output_second_threshold if is_output else network.second_threshold
         selection = Selection(

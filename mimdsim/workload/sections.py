@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from mimdsim.base.names import PathText
-from mimdsim.base.schema import Section
+from mimdsim.base.schema import OneOrMore, Section
 
 MAX_NEURONS = 1 << 24
 MAX_LAYERS = 256
 MAX_SAMPLES = 1 << 31
 IMAGE_SOURCES = ("digits", "mnist5k")
+PER_LAYER = ("capacity", "neuron", "neuron_parameters", "decay", "current_gain", "threshold")  # keys of the network
 FILE_SOURCES = ("nmnist", "shd", "ssc", "dvs_gesture", "events", "braille")
 
 
@@ -54,9 +55,10 @@ class Data(Section):
 class Network(Section):
     """Layers of spiking neurons; the output layer has one neuron per class.
 
-    `neuron` is "lif" (as published: decay, current_gain, threshold) or a model of docs/neurons.md with its
-    `neuron_parameters`, each a number or one per neuron. `reset`, `reset_gradient`: the neuron's own where not given
-    (lif "zero", "pass"; models their framework's, "mask"). Second thresholds count from the resting potential.
+    `neuron` is a model of docs/neurons.md with its `neuron_parameters`, each a number or one per neuron; those of "lif"
+    may also stand in `decay`, `current_gain` and `threshold`. All five are one for all layers or a list of one per
+    layer, output layer last. `reset`, `reset_gradient`: the neuron's own where not given. Second thresholds count from
+    the resting potential.
 
     `capacity` lists the spike capacity of every hidden layer and of the output layer (beyond a layer's neurons: all of
     them); alternatively `activity` is the
@@ -74,15 +76,17 @@ class Network(Section):
     activity: float = Field(default=0.0, ge=0, le=1)
     output_capacity: int = Field(default=0, ge=0)  # 0: by the same rule as hidden layers
     spikes: Literal["sparse", "dense"] = "sparse"
-    decay: float = Field(default=0.95, gt=0, lt=1)
-    current_gain: float = Field(default=10.0, gt=0)
-    threshold: float = 1.0
+    decay: OneOrMore[Annotated[float, Field(gt=0, lt=1)]] = 0.95
+    current_gain: OneOrMore[Annotated[float, Field(gt=0)]] = 10.0
+    threshold: OneOrMore[Annotated[float, Field(gt=0)]] = 1.0
     second_threshold: float = 0.9
     output_second_threshold: float = -100.0
     surrogate: str = "superspike"
     surrogate_slope: float = Field(default=10.0, gt=0)
-    neuron: str = "lif"
-    neuron_parameters: dict[str, float | tuple[float, ...]] = Field(default_factory=dict, max_length=64)
+    neuron: OneOrMore[str] = "lif"
+    neuron_parameters: OneOrMore[Annotated[dict[str, OneOrMore[float]], Field(max_length=64)]] = Field(
+        default_factory=dict
+    )
     reset: Literal["", "zero", "subtract", "none"] = ""
     reset_by: Literal["state", "emission"] = "state"
     reset_gradient: Literal["", "pass", "mask", "full"] = ""
@@ -92,3 +96,8 @@ class Network(Section):
     bias: bool = False
     output: Literal["spikes", "membrane"] = "spikes"  # of the last layer; membrane: it neither spikes nor is reset
     neurons_per_class: int = Field(default=1, gt=0, le=65_536)  # of the last layer, whose outputs are added up
+
+    def of_layer(self, key: str, index: int) -> Any:
+        """The value of one of PER_LAYER in layer `index`."""
+        value = getattr(self, key)
+        return value[index] if isinstance(value, tuple) else value

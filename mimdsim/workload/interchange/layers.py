@@ -13,7 +13,6 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.neuron_parts import Model, Parts, compose
-from mimdsim.graph.neurons import Lif
 from mimdsim.graph.spikes import Selection
 from mimdsim.workload.interchange.imported import RESETS, Dynamics, ImportedNetwork, Population, Reset
 from mimdsim.workload.interchange.model_file import layer_names
@@ -135,15 +134,6 @@ def _dynamics(layer: Layer) -> Dynamics:
     """The constants of a layer's neurons."""
     wide = np.ones(layer.neurons)
     neuron = layer.neuron
-    if isinstance(neuron, Lif):
-        return Dynamics(
-            decay=neuron.decay * wide,
-            gain=(1 - neuron.decay) * neuron.gain * wide,
-            rest=0 * wide,
-            threshold=neuron.threshold * wide,
-            reset="zero",
-            reset_value=0 * wide,
-        )
     states = len(neuron.states)
     matrix, drive, constant = (array * wide for array in neuron.quiet.arrays)
     plain = not constant.any() and np.array_equal(neuron.readout[0] * wide, wide) and not neuron.readout[1:].any()

@@ -1,0 +1,102 @@
+"""A layer, and its neurons in the body of the scan: what they carry, who fired, their step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mimdsim.base.errors import MappingError, suggest
+from mimdsim.graph.linear_neurons import Fired, LinearNeuron
+from mimdsim.graph.names import Parameter, before, spikes_of
+from mimdsim.graph.records import Carry, GraphBuilder
+from mimdsim.graph.spikes import Selection
+
+RECURRENCES = ("none", "one_to_one", "all_to_all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One layer: `inputs` x `neurons` weights; at most `capacity` ids listed per sample and timestep.
+
+    bias: a trained current per neuron. recurrence: synapses from the layer's spikes of the timestep before onto every
+    neuron itself ('one_to_one') or onto all ('all_to_all'). spiking False: the membrane potential is the output.
+    Raises MappingError for what is not known.
+    """
+
+    name: str
+    inputs: int
+    neurons: int
+    neuron: LinearNeuron
+    selection: Selection
+    bias: bool = False
+    recurrence: str = "none"
+    spiking: bool = True
+
+    def __post_init__(self) -> None:
+        if self.recurrence not in RECURRENCES:
+            hint = suggest(self.recurrence, RECURRENCES)
+            raise MappingError(f"layer '{self.name}': network.recurrence = {self.recurrence!r} is no choice{hint}")
+
+    @property
+    def capacity(self) -> int:
+        return self.selection.capacity
+
+    @property
+    def gives_itself_gradients(self) -> bool:
+        """Whether a gradient reaches the layer's spikes from its own neurons, a timestep later."""
+        return self.recurrence != "none" or (self.neuron.reset_gradient == "full" and reads_own_spikes(self))
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What is trained: weights and, where it has them, synapses of its own spikes and biases."""
+        shapes = {"weights": (self.inputs, self.neurons)}
+        if self.recurrence != "none":
+            shapes["recurrent"] = (self.neurons if self.recurrence == "all_to_all" else 1, self.neurons)
+        if self.bias:
+            shapes["bias"] = (1, self.neurons)
+        return tuple(Parameter(layer=self.name, role=role, shape=shape) for role, shape in shapes.items())
+
+
+def step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:
+    """Append one timestep of the layer's neurons; returns what it carries and the name of the potential that is held
+    against thresholds.
+
+    Carried: the states x [states, batch, neurons]; u [batch, neurons] too where a reset goes by state. Who was reset by
+    emission is read from the layer's own spikes of the timestep before, which the network carries. Fused neurons carry
+    the potential v [batch, neurons] alone.
+    """
+    name = layer.name
+    # what does not spike is not reset either
+    neuron = layer.neuron if layer.spiking else replace(layer.neuron, fired=None)
+    neuron.check_width(name, layer.neurons)
+    batch, neurons = body.values[current].shape
+    earlier = replace(body.values[current], shift=-1)
+    if neuron.fused:
+        v = f"v.{name}"
+        held = body.declare(replace(earlier, name=before(v)))
+        v = body.one("lif", (held, current), v, layer=name, attributes=neuron)
+        return (Carry(enters=held, leaves=v),), v
+    x, u = f"x.{name}", f"u.{name}"
+    shape = (len(neuron.states), batch, neurons)
+    held = body.declare(replace(earlier, name=before(x), shape=shape))
+    inputs: tuple[str, ...] = (held, current)
+    full = neuron.reset_gradient == "full"
+    carries = []
+    if neuron.resets:
+        attributes = Fired(selection=layer.selection, neurons=neurons, differentiable=full)
+        if neuron.reset_by == "state":
+            potential = body.declare(replace(earlier, name=before(u)))
+            carries.append(Carry(enters=potential, leaves=u, detached=not full))
+            fired = body.one("fired", (potential,), f"fired.{name}", layer=name, attributes=attributes)
+        else:
+            fired = before(spikes_of(name))
+            if body.values[fired].form == "sparse":
+                fired = body.one("emitted", (fired,), f"fired.{name}", layer=name, attributes=attributes)
+        inputs = (*inputs, fired)
+    x, u = body.add("neuron", inputs, x, layer=name, attributes=neuron, names=(x, u))
+    return (Carry(enters=held, leaves=x), *carries), u
+
+
+def reads_own_spikes(layer: Layer) -> bool:
+    """Whether the neurons need what they emitted in the timestep before."""
+    neuron = layer.neuron
+    return layer.spiking and neuron.resets and neuron.reset_by == "emission"
