@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from mimdsim.program.records import Program, Superstep, Variable, VertexTable
+from mimdsim.program.program import Program
+from mimdsim.program.records import Superstep, Variable, VertexTable
 
 
 def in_float64(program: Program) -> Program:

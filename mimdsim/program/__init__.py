@@ -1,7 +1,7 @@
-"""Floor 2, door 1: who computes what, when, from where. The vocabulary of a lowered program.
+"""Door 1: who computes what, when, from where. The vocabulary of a lowered program.
 
 A program may be compiled or written by hand; engines cannot tell. Reading order: codelet -> extents -> mapping ->
-records -> rows -> verify.
+records -> program -> rows -> verify.
 """
 
 from mimdsim.program.codelet import (
@@ -15,16 +15,8 @@ from mimdsim.program.codelet import (
 from mimdsim.program.extents import Column, Hits, Length, Listed, Lists, Recorded, Size, Spikes, SpikesOver, Within
 from mimdsim.program.mapping import TileMapping
 from mimdsim.program.observables import Observables, Potential
-from mimdsim.program.records import (
-    Copy,
-    Delivery,
-    Exchange,
-    Program,
-    RecordedActivity,
-    Superstep,
-    Variable,
-    VertexTable,
-)
+from mimdsim.program.program import Program
+from mimdsim.program.records import Copy, Delivery, Exchange, RecordedActivity, Superstep, Variable, VertexTable
 from mimdsim.program.repeats import Repeat, Stretch
 from mimdsim.program.trips import extents_of
 from mimdsim.program.verify import verify

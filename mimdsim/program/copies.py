@@ -10,7 +10,8 @@ from mimdsim.program.delivered import undelivered
 from mimdsim.program.entries import IN_REPEAT, unfit_entries
 from mimdsim.program.mapping import FLAT
 from mimdsim.program.problems import Problem, at_large
-from mimdsim.program.records import Copy, Program, Superstep
+from mimdsim.program.program import Program
+from mimdsim.program.records import Copy, Superstep
 from mimdsim.program.repeats import Stretch
 from mimdsim.program.rows import boxes_of_runs, describe_box, is_local, order_of, spatial_mapping
 

@@ -8,7 +8,8 @@ from mimdsim.base.errors import near
 from mimdsim.numerics import boxes as numerics
 from mimdsim.program.exchanges import derived_exchange, is_derived
 from mimdsim.program.problems import Problem, at_large
-from mimdsim.program.records import EXCHANGE_COLUMNS, Exchange, Program, Superstep
+from mimdsim.program.program import Program
+from mimdsim.program.records import EXCHANGE_COLUMNS, Exchange, Superstep
 from mimdsim.program.rows import bounds_of, describe_box
 
 EXCHANGE_RULE = "an exchange delivers what is read"

@@ -18,7 +18,8 @@ from mimdsim.program.copies import copy_parts
 from mimdsim.program.homes import check_homes
 from mimdsim.program.places import check_boxes, check_places, unfit_box
 from mimdsim.program.problems import Problem
-from mimdsim.program.records import Delivery, Exchange, Program, Superstep, Variable, VertexTable
+from mimdsim.program.program import Program
+from mimdsim.program.records import Delivery, Exchange, Superstep, Variable, VertexTable
 from mimdsim.program.rows import (
     bounds_of,
     boxes_of,

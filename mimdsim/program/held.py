@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from mimdsim.program.codelet import now_shift
-from mimdsim.program.records import Program, Superstep, Variable
+from mimdsim.program.program import Program
+from mimdsim.program.records import Superstep, Variable
 from mimdsim.program.rows import describe_box
 
 

@@ -7,7 +7,8 @@ import numpy as np
 from mimdsim.base.errors import MappingError, near
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP
 from mimdsim.program.problems import Problem, at_large, of_vertex
-from mimdsim.program.records import Program, Superstep, Variable, VertexTable
+from mimdsim.program.program import Program
+from mimdsim.program.records import Superstep, Variable, VertexTable
 
 ON_A_TILE = "every element is on a tile"
 

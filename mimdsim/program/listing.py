@@ -9,7 +9,8 @@ import numpy as np
 from mimdsim.program.codelet import Field, WorkerBundles, now_shift
 from mimdsim.program.extents import Hits, Listed, Recorded, Spikes, SpikesOver, Within
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP
-from mimdsim.program.records import Exchange, Program, Superstep, Variable, VertexTable
+from mimdsim.program.program import Program
+from mimdsim.program.records import Exchange, Superstep, Variable, VertexTable
 from mimdsim.program.repeats import Repeat
 from mimdsim.program.rows import describe_box
 from mimdsim.program.trips import extents_of

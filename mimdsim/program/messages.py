@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mimdsim.program.mapping import FLAT, TileMapping
-from mimdsim.program.records import Delivery, Exchange, Program
+from mimdsim.program.program import Program
+from mimdsim.program.records import Delivery, Exchange
 from mimdsim.program.rows import runs_of_boxes, spatial_mapping, to_runs
 
 MOST_READINGS = 2_000_000  # (part, reader) pairs of a phase that are listed; beyond, nearly every tile hears all others

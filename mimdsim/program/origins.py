@@ -16,7 +16,8 @@ import numpy as np
 from mimdsim.base.errors import near
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.extents import Recorded
-from mimdsim.program.records import Program, Superstep, VertexTable
+from mimdsim.program.program import Program
+from mimdsim.program.records import Superstep, VertexTable
 from mimdsim.program.repeats import Body, Repeat
 
 Entry = tuple[str, int]  # a layer, and the timestep counted from the current one

@@ -11,7 +11,8 @@ from mimdsim.program.copies import check_copies
 from mimdsim.program.homes import check_tiles
 from mimdsim.program.mapping import FLAT
 from mimdsim.program.problems import Problem, of_vertex
-from mimdsim.program.records import Program, Superstep, Variable, VertexTable
+from mimdsim.program.program import Program
+from mimdsim.program.records import Superstep, Variable, VertexTable
 from mimdsim.program.rows import describe_box, spatial_mapping, spatial_shape, takes_timestep
 
 

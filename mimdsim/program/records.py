@@ -6,18 +6,15 @@ their own tile, and no vertex sees what another one writes in the same superstep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError, suggest
+from mimdsim.base.errors import MappingError
 from mimdsim.base.phases import refused
 from mimdsim.program.codelet import Codelet
 from mimdsim.program.extents import Derived, Recorded
 from mimdsim.program.mapping import TileMapping, whole_numbers
-from mimdsim.program.observables import Observables
-from mimdsim.program.repeats import Body, Repeat, Stretch, changed, stretches, turns
 
 # what compiled training programs call their variables, in the order in which reports have them
 CATEGORIES = (
@@ -281,79 +278,6 @@ class Superstep:
     def __post_init__(self) -> None:
         if wrong := refused(self.phase):
             raise MappingError(f"superstep '{self.name}': phase '{self.phase}' {wrong}")
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Program:
-    """What a device runs: a lowered training step, or a program written by hand.
-
-    `tiles` is how many tiles it was placed on, over all chips; tile numbers run on from chip to chip. `inputs` names
-    what the host writes, `bounds` the least and the largest whole number that some of these may hold, `streamed` the
-    bytes that it sends anew for every run; all else lies on the tiles. `observables` says what some names stand for.
-    """
-
-    tiles: int
-    variables: dict[str, Variable]
-    body: Body
-    layers: tuple[str, ...] = ()
-    inputs: dict[str, str] = field(default_factory=dict)  # graph input -> variable
-    outputs: dict[str, str] = field(default_factory=dict)  # graph value -> variable
-    layer_of_tile: tuple[str, ...] = ()
-    recorded: dict[str, tuple[str, ...]] = field(default_factory=dict)  # layer -> sequences of ids and counts, or a row
-    chips: int = 1
-    streamed: dict[str, int] = field(default_factory=dict)  # input -> bytes
-    bounds: dict[str, tuple[int, int]] = field(default_factory=dict)  # input -> least and largest
-    observables: Observables = field(default_factory=Observables)
-
-    def __post_init__(self) -> None:
-        if self.chips < 1 or self.tiles % self.chips:
-            raise MappingError(f"a program of {self.tiles} tiles cannot be placed on {self.chips} chips alike")
-
-    @property
-    def tiles_per_chip(self) -> int:
-        return self.tiles // self.chips
-
-    @property
-    def timesteps(self) -> int:
-        """Of the program's repeats."""
-        return max((item.timesteps for item in self.body if isinstance(item, Repeat)), default=1)
-
-    def stretches(self) -> Iterator[Stretch]:
-        """All supersteps in program order, in runs that no repeat begins or ends within."""
-        return stretches(self.body)
-
-    def supersteps(self) -> Iterator[tuple[Superstep, int, bool]]:
-        """Each superstep once, in program order, with how often it runs and whether time runs backwards."""
-        for stretch in self.stretches():
-            for superstep in stretch.body:
-                yield superstep, stretch.times, stretch.reverse
-
-    def turns(self, phases: Collection[str] | None = None) -> Iterator[tuple[Superstep, int]]:
-        """The supersteps of `phases` (None: all) as they run, one after another, each with its timestep."""
-        return turns(self.body, 0, phases)
-
-    def map_supersteps(self, change: Callable[[Superstep], Superstep]) -> Program:
-        """The program with `change(superstep) -> superstep` applied to each."""
-        return replace(self, body=changed(self.body, change))
-
-    def with_codelet(self, name: str, codelet: Codelet) -> Program:
-        """The program with vertices of codelet `name` computed by `codelet`; raises MappingError if there are none."""
-        found = False
-
-        def change(superstep: Superstep) -> Superstep:
-            nonlocal found
-            hit = any(table.codelet.name == name for table in superstep.tables)
-            found |= hit
-            tables = tuple(
-                table.with_codelet(codelet) if table.codelet.name == name else table for table in superstep.tables
-            )
-            return replace(superstep, tables=tables) if hit else superstep
-
-        made = self.map_supersteps(change)
-        if not found:
-            known = sorted({table.codelet.name for step, _, _ in self.supersteps() for table in step.tables})
-            raise MappingError(f"no vertex of codelet '{name}' in the program{suggest(name, known)}")
-        return made
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import TypeAlias, Union
 
-if TYPE_CHECKING:
-    from mimdsim.program.records import Superstep
+from mimdsim.program.records import Superstep
 
 Body: TypeAlias = tuple[Union["Superstep", "Repeat"], ...]
 

@@ -18,7 +18,8 @@ from mimdsim.program.codelet import Field, TileFormula
 from mimdsim.program.extents import RECORDED, Column, Derived, Hits, Length, Lists, Recorded, Turns
 from mimdsim.program.origins import origins_of
 from mimdsim.program.problems import Problem, of_vertex
-from mimdsim.program.records import Program, Superstep, Variable, VertexTable
+from mimdsim.program.program import Program
+from mimdsim.program.records import Superstep, Variable, VertexTable
 from mimdsim.program.repeats import Stretch
 from mimdsim.program.rows import takes_timestep
 

@@ -26,7 +26,8 @@ from mimdsim.program.homes import check_homes, check_names, check_tiles
 from mimdsim.program.mapping import FLAT, TileMapping
 from mimdsim.program.places import check_boxes, check_spread, unfit_box, unknown_variable
 from mimdsim.program.problems import Problem, of_vertex
-from mimdsim.program.records import Program, Superstep, Variable, VertexTable
+from mimdsim.program.program import Program
+from mimdsim.program.records import Superstep, Variable, VertexTable
 from mimdsim.program.repeats import Stretch
 from mimdsim.program.rows import (
     bounds_of,

@@ -17,7 +17,8 @@ from mimdsim.numerics import pieces
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.held import Held, held_variables
 from mimdsim.program.problems import Problem, at_large, of_vertex
-from mimdsim.program.records import Copy, Program, Superstep, VertexTable
+from mimdsim.program.program import Program
+from mimdsim.program.records import Copy, Superstep, VertexTable
 from mimdsim.program.rows import bounds_of, boxes_of
 
 READ_RULE = "what is read was written"
