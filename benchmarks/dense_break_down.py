@@ -43,10 +43,10 @@ spikes are those of the interpreter bit for bit on dyadic weights, gradients to 
 """
 TAIL = """
 ## How it is lowered
-- **Products** are planned one by one as PopLibs would plan them (`compiler/product_plan.py`, held against the vendor's
-  measured GEMM rates in [predicted-and-measured.md](predicted-and-measured.md)): rows, inner dimension and columns are
-  split over all tiles, the matrix units multiply, what the split inner dimension leaves is summed. The operand given
-  first is the one that the matrix units hold; swapping operands, which PopLibs may do, is not tried.
+- **Products** are planned one by one as PopLibs would plan them (`compiler/place/product_plan.py`, held against the
+  vendor's measured GEMM rates in [predicted-and-measured.md](predicted-and-measured.md)): rows, inner dimension and
+  columns are split over all tiles, the matrix units multiply, what the split inner dimension leaves is summed. The
+  operand given first is the one that the matrix units hold; swapping operands, which PopLibs may do, is not tried.
 - **Where things lie**: a layer's states lie as the product that makes its currents leaves them, its weights (and their
   moments) as that product wants them. What another product wants otherwise is arranged first: an exchange of its own
   and a copy on the tile, or a transposition where other neighbours lie together. The transposed weights are arranged

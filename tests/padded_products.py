@@ -11,7 +11,7 @@ import numpy as np
 
 from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.codelets.products import NUMPY, cast_codelet, product_codelet, sum_codelet
-from mimdsim.compiler.product_plan import ProductPlan
+from mimdsim.compiler.place.product_plan import ProductPlan
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Superstep, TileMapping, Variable, VertexTable
 from mimdsim.program.exchanges import plan_exchanges

@@ -31,8 +31,8 @@ from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.check.program import check_program
 from mimdsim.codelets.elementwise import CALLS, SURROGATE_CALLS, add_surrogate
 from mimdsim.compiler import compile_graph
-from mimdsim.compiler.place_arrays import place_arrays
-from mimdsim.compiler.product_place import Blocks, grid_of
+from mimdsim.compiler.place.arrays import place_arrays
+from mimdsim.compiler.place.products import Blocks, grid_of
 from mimdsim.functional import Executor
 from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.surrogates import SURROGATES

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mimdsim.numerics import boxes as numerics
-from mimdsim.numerics.alike import number_alike
+from mimdsim.numerics.columns import boxes as numerics
+from mimdsim.numerics.columns.alike import number_alike
 from mimdsim.program import TileMapping
 from mimdsim.program.mapping import FLAT
 from mimdsim.program.rows import bounds_of, distinct, equal_rows, is_local, order_of

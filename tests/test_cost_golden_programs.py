@@ -15,8 +15,8 @@ import pytest
 from by_hand import compute_cycles, timed, tiny
 
 from mimdsim.compiler import plan_exchanges
-from mimdsim.compiler.merge import merge_supersteps
-from mimdsim.compiler.place_arrays import ArrayPlacement, place_arrays
+from mimdsim.compiler.passes.merge import merge_supersteps
+from mimdsim.compiler.place.arrays import ArrayPlacement, place_arrays
 from mimdsim.program import (
     Codelet,
     Field,

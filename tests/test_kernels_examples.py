@@ -13,7 +13,7 @@ import pytest
 from by_hand import outcome, timed, tiny
 
 from mimdsim.check.kernel_file import load_kernel
-from mimdsim.compiler.product_plan import plan_product
+from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.functional import Executor
 from mimdsim.machine import MimdMachine, load_machine

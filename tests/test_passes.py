@@ -28,8 +28,8 @@ from mimdsim.functional.neuron_chains import _joined_workers
 from mimdsim.functional.uses import Uses
 from mimdsim.functional.weight_chains import _Replayed
 from mimdsim.graph import SpikingNetwork
-from mimdsim.numerics import neuron_chains as kernels
-from mimdsim.numerics import spikes
+from mimdsim.numerics.fused import neuron_chains as kernels
+from mimdsim.numerics.lists import spikes
 from mimdsim.timing import program_loads
 from mimdsim.timing.plan import Barrel
 

@@ -21,7 +21,7 @@ from mimdsim.check.published.gpus.products import predict_gemm_row
 from mimdsim.check.published.sparse.plan import plan_sparse_product
 from mimdsim.check.published.sparse.reductions import place_reductions
 from mimdsim.check.published.sparse.shapes import SparseShape
-from mimdsim.compiler.product_plan import ProductPlan, plan_product
+from mimdsim.compiler.place.product_plan import ProductPlan, plan_product
 from mimdsim.gpu import STRATEGIES, time_on_gpu
 from mimdsim.graph import training_graph
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine

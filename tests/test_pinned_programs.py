@@ -21,7 +21,7 @@ from padded_products import product_program
 
 from mimdsim.check.published.products.matrix_vector import matrix_vector_program
 from mimdsim.compiler import compile_graph, measure_memory
-from mimdsim.compiler.product_plan import plan_product
+from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.graph import training_graph
 from mimdsim.kernels import Codelet, Field, Kernel, Length, Term, WorkerBundles
 from mimdsim.machine import MimdMachine, load_machine

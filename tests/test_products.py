@@ -19,7 +19,7 @@ from mimdsim.check.published.products.rows import predict_tiled_gemm, predict_ti
 from mimdsim.check.published.references import check_files
 from mimdsim.codelets.products import partial_product_cycles
 from mimdsim.compiler import measure_memory
-from mimdsim.compiler.product_plan import ProductPlan, plan_product, split_choices
+from mimdsim.compiler.place.product_plan import ProductPlan, plan_product, split_choices
 from mimdsim.costs import fabric
 from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.functional import Executor

@@ -18,7 +18,7 @@ from mimdsim.check.published.sparse.plan import SparsePlan, plan_sparse_product
 from mimdsim.check.published.sparse.rows import sparse_product_rows
 from mimdsim.check.published.sparse.shapes import SparseShape
 from mimdsim.check.published.sparse.static_costs import static_block_cycles, static_element_cycles
-from mimdsim.compiler.product_plan import plan_product
+from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.costs.library.arithmetic import NoCycleFormula
 from mimdsim.costs.library.sparse import sparse_dense_elementwise_cycles
 from mimdsim.machine import MimdMachine, load_machine

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.costs.fabric import endpoint_cycles, exchange_phase_cycles, host_exposed_seconds
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.numerics.alike import order_by, places_among
+from mimdsim.numerics.columns.alike import order_by, places_among
 from mimdsim.profile import TiledProfile
 from mimdsim.program import (
     Hits,

@@ -33,7 +33,7 @@ from mimdsim.codelets import CODELETS, formats
 from mimdsim.codelets.formats import in_format
 from mimdsim.codelets.launch import SUBWORD_STORE_BUNDLES
 from mimdsim.compiler import Compiled
-from mimdsim.compiler.placement import place
+from mimdsim.compiler.place.lists import place
 from mimdsim.functional import Executor
 from mimdsim.graph import Adam, SpikingNetwork
 from mimdsim.machine import MimdMachine, load_machine

@@ -21,7 +21,7 @@ from mimdsim.check.kernel_values import RELATIVE_TOLERANCE
 from mimdsim.check.program import check_program
 from mimdsim.check.published.stencil.program import make_program as stencil_program
 from mimdsim.compiler import Compiled, measure_memory
-from mimdsim.compiler.product_plan import plan_product
+from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.functional import Executor
 from mimdsim.graph.truncation import STATE_BITS
 from mimdsim.machine import MimdMachine, load_machine

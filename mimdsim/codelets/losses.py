@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from mimdsim.codelets.launch import overhead_bundles
-from mimdsim.numerics import losses as numerics
-from mimdsim.numerics.wiring import add_columns
+from mimdsim.numerics.lists import losses as numerics
+from mimdsim.numerics.lists.wiring import add_columns
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, WorkerBundles
 
 COUNT_SPIKES = Codelet(

@@ -1,7 +1,7 @@
 """Codelets of the published leaky integrate-and-fire layer.
 
 To add a neuron that is not linear between spikes: write its operation in graph/neurons.py, its arithmetic in
-numerics/neurons.py, its record here, and how it is placed on tiles in compiler/lower_neurons.py.
+numerics/lists/neurons.py, its record here, and how it is placed on tiles in compiler/lists/neurons.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mimdsim.codelets.launch import (
     overhead_bundles,
 )
 from mimdsim.costs.library.broadcasts import bias_add_cycles
-from mimdsim.numerics import neurons as numerics
+from mimdsim.numerics.lists import neurons as numerics
 from mimdsim.program import (
     Codelet,
     Field,

@@ -15,7 +15,7 @@ from mimdsim.codelets.launch import (
     overhead_bundles,
 )
 from mimdsim.codelets.neurons import vectors_of
-from mimdsim.numerics import spikes as numerics
+from mimdsim.numerics.lists import spikes as numerics
 from mimdsim.program import (
     Codelet,
     Field,

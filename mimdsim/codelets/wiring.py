@@ -13,7 +13,7 @@ from typing import Any
 from mimdsim.codelets.launch import SOURCE, overhead_bundles
 from mimdsim.codelets.neurons import LIF_UPDATE, LIF_UPDATE_DENSE, by_neuron, scale_cycles, vectors_of
 from mimdsim.costs.library.elementwise import binary_1d_cycles
-from mimdsim.numerics import wiring as numerics
+from mimdsim.numerics.lists import wiring as numerics
 from mimdsim.program import (
     Codelet,
     Field,

@@ -5,8 +5,8 @@ place -> lower -> merge supersteps -> plan exchanges -> verify -> measure memory
 
 from mimdsim.compiler.compile import Compiled, compile_graph
 from mimdsim.compiler.fitting import fits_executable
-from mimdsim.compiler.liveness import Memory, measure_memory
-from mimdsim.compiler.placement import Placement, place
+from mimdsim.compiler.passes.liveness import Memory, measure_memory
+from mimdsim.compiler.place.lists import Placement, place
 from mimdsim.program.exchanges import plan_exchanges
 
 __all__ = [

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.base.files import write_atomically
 from mimdsim.compiler.fitting import check_fits, refuse_hopeless
-from mimdsim.compiler.liveness import Memory, measure_memory
 from mimdsim.compiler.lower import lower
-from mimdsim.compiler.merge import merge_supersteps
-from mimdsim.compiler.place_arrays import place_arrays
-from mimdsim.compiler.placement import Placement, place
+from mimdsim.compiler.passes.liveness import Memory, measure_memory
+from mimdsim.compiler.passes.merge import merge_supersteps
+from mimdsim.compiler.place.arrays import place_arrays
+from mimdsim.compiler.place.lists import Placement, place
 from mimdsim.graph import Graph, SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, verify

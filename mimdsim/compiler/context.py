@@ -9,7 +9,7 @@ import numpy as np
 
 from mimdsim.codelets.dense import FILL_VECTOR
 from mimdsim.codelets.formats import in_format
-from mimdsim.compiler.placement import LayerPlacement, Placement
+from mimdsim.compiler.place.lists import LayerPlacement, Placement
 from mimdsim.graph import Layer, SpikingNetwork, Value
 from mimdsim.graph.names import INPUT, listed
 from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable

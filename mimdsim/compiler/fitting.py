@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mimdsim.base.errors import DoesNotFit
 from mimdsim.base.units import show_bytes
-from mimdsim.compiler.liveness import Memory
+from mimdsim.compiler.passes.liveness import Memory
 from mimdsim.graph import Adam, Layer, Sgd, SpikingNetwork
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import MimdMachine

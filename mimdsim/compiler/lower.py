@@ -12,23 +12,21 @@ import networkx as nx
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.compiler import (
-    lower_array_time,
-    lower_arrays,
-    lower_linear_neurons,
-    lower_losses,
-    lower_neurons,
-    lower_rows,
-    lower_selection,
-    lower_spikes,
-    lower_training,
-    lower_wiring,
-)
-from mimdsim.compiler.array_context import ArrayLowering
+from mimdsim.compiler import losses as lower_losses
+from mimdsim.compiler import training as lower_training
+from mimdsim.compiler.arrays import layers as lower_arrays
+from mimdsim.compiler.arrays import rows as lower_rows
+from mimdsim.compiler.arrays import time as lower_array_time
+from mimdsim.compiler.arrays.context import ArrayLowering
 from mimdsim.compiler.context import MOMENTS, WORD_BYTES, Lowering
-from mimdsim.compiler.lower_stash import stash_of
-from mimdsim.compiler.lower_time import lower_backward, lower_forward
-from mimdsim.compiler.placement import Placement
+from mimdsim.compiler.lists import linear_neurons as lower_linear_neurons
+from mimdsim.compiler.lists import neurons as lower_neurons
+from mimdsim.compiler.lists import selection as lower_selection
+from mimdsim.compiler.lists import spikes as lower_spikes
+from mimdsim.compiler.lists import wiring as lower_wiring
+from mimdsim.compiler.lists.stash import stash_of
+from mimdsim.compiler.lists.time import lower_backward, lower_forward
+from mimdsim.compiler.place.lists import Placement
 from mimdsim.graph import Graph, Operation, Scan, SpikingNetwork
 from mimdsim.graph.names import INPUT, LABELS, TRAINING_STEP, gradient_of, listed
 from mimdsim.program import Observables, Potential, Program, TileMapping

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mimdsim.machine.mimd import Exchange as Fabric
-from mimdsim.numerics.schedules import arrivals
+from mimdsim.numerics.columns.schedules import arrivals
 from mimdsim.program import Exchange, Program
 from mimdsim.program.messages import Messages, messages_of
 

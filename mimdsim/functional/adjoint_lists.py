@@ -9,7 +9,8 @@ import numpy as np
 from mimdsim.functional.passes import Adjoint, Chains, Found, Memory, operand
 from mimdsim.functional.uses import Use, Uses
 from mimdsim.functional.wide import is_whole, widened
-from mimdsim.numerics import adjoints, neurons
+from mimdsim.numerics.fused import adjoints
+from mimdsim.numerics.lists import neurons
 from mimdsim.program.codelet import now_shift
 
 

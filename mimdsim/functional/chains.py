@@ -18,9 +18,10 @@ from mimdsim.functional.shares import aligned
 from mimdsim.functional.uses import Use, Uses
 from mimdsim.functional.weight_chains import find_weight_gradients
 from mimdsim.functional.wide import is_whole
-from mimdsim.numerics import chains as kernels
-from mimdsim.numerics import dense, spikes
-from mimdsim.numerics.vectors import GROUPS
+from mimdsim.numerics.arrays import dense
+from mimdsim.numerics.fused import chains as kernels
+from mimdsim.numerics.fused.vectors import GROUPS
+from mimdsim.numerics.lists import spikes
 from mimdsim.program import Copy, VertexTable
 from mimdsim.program.codelet import now_shift
 

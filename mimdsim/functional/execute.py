@@ -26,7 +26,7 @@ from mimdsim.functional.shares import Shares
 from mimdsim.functional.turns import TurnCounts
 from mimdsim.functional.uses import Uses
 from mimdsim.functional.wide import HEAVY, widened
-from mimdsim.numerics.spikes import only_listed
+from mimdsim.numerics.lists.spikes import only_listed
 from mimdsim.program import Copy, Program, RecordedActivity, Repeat, Superstep, VertexTable
 from mimdsim.program.codelet import now_shift
 from mimdsim.program.rows import boxes_of

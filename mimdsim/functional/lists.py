@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.numerics.vectors import WIDTH
+from mimdsim.numerics.fused.vectors import WIDTH
 
 
 @dataclass(kw_only=True, eq=False)

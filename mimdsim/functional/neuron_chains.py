@@ -14,8 +14,9 @@ import numpy as np
 from mimdsim.functional.passes import Adjoint, Call, Chains, Found, Memory, only_used_by, operand
 from mimdsim.functional.uses import Use, Uses
 from mimdsim.functional.wide import is_whole
-from mimdsim.numerics import dense, neurons, spikes
-from mimdsim.numerics import neuron_chains as kernels
+from mimdsim.numerics.arrays import dense
+from mimdsim.numerics.fused import neuron_chains as kernels
+from mimdsim.numerics.lists import neurons, spikes
 from mimdsim.program import VertexTable
 from mimdsim.program.codelet import now_shift
 

@@ -15,9 +15,11 @@ from mimdsim.functional.passes import Chains, Memory
 from mimdsim.functional.shares import aligned
 from mimdsim.functional.uses import Use, Uses
 from mimdsim.functional.wide import is_whole, widened
-from mimdsim.numerics import adjoints, dense, spikes
-from mimdsim.numerics import chains as kernels
-from mimdsim.numerics.vectors import WIDTH
+from mimdsim.numerics.arrays import dense
+from mimdsim.numerics.fused import adjoints
+from mimdsim.numerics.fused import chains as kernels
+from mimdsim.numerics.fused.vectors import WIDTH
+from mimdsim.numerics.lists import spikes
 from mimdsim.program import VertexTable
 
 

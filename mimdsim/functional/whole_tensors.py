@@ -30,10 +30,10 @@ from mimdsim.graph.names import (
     weights_of,
 )
 from mimdsim.graph.neurons import constants_of
-from mimdsim.numerics import losses
 from mimdsim.numerics import training as updates
-from mimdsim.numerics import whole_tensors as kernels
-from mimdsim.numerics.vectors import WIDTH
+from mimdsim.numerics.fused import whole_tensors as kernels
+from mimdsim.numerics.fused.vectors import WIDTH
+from mimdsim.numerics.lists import losses
 from mimdsim.program import RecordedActivity
 
 LISTS = listed(INPUT)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mimdsim.numerics.wide import WIDE, lif_update
+from mimdsim.numerics.fused.wide import WIDE, lif_update
 from mimdsim.program import VertexTable
 
 HEAVY = (lif_update,)  # worth more than what it takes to wake a thread

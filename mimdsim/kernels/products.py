@@ -13,8 +13,8 @@ from mimdsim.base.errors import MappingError
 from mimdsim.codelets.array_products import SUM_PARTS, block_product
 from mimdsim.codelets.elementwise import TRANSPOSED_ROWS
 from mimdsim.codelets.products import product_codelet, sum_codelet
-from mimdsim.compiler.product_place import Blocks, ProductPlace
-from mimdsim.compiler.product_plan import ProductPlan, plan_product
+from mimdsim.compiler.place.product_plan import ProductPlan, plan_product
+from mimdsim.compiler.place.products import Blocks, ProductPlace
 from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.kernels.builder import Builder
 from mimdsim.kernels.elementwise import copy_codelet

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.numerics import boxes as numerics
+from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.entries import entries_taken
 from mimdsim.program.problems import Problem, of_vertex, vertex_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mimdsim.numerics import boxes as numerics
+from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.program.records import Delivery, Superstep
 from mimdsim.program.rows import bounds_of, order_of
 

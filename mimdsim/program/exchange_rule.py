@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.base.errors import near
-from mimdsim.numerics import boxes as numerics
+from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.program.exchanges import derived_exchange, is_derived
 from mimdsim.program.problems import Problem, at_large
 from mimdsim.program.program import Program

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.base.errors import MappingError, near
-from mimdsim.numerics import boxes as numerics
+from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.program.codelet import Field
 from mimdsim.program.copies import check_copies
 from mimdsim.program.homes import check_tiles

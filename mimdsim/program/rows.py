@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.numerics import boxes as numerics
-from mimdsim.numerics import pieces
+from mimdsim.numerics.columns import boxes as numerics
+from mimdsim.numerics.columns import pieces
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP, TileMapping
 from mimdsim.program.records import Variable, VertexTable

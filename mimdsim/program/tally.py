@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.numerics import pieces as numerics
+from mimdsim.numerics.columns import pieces as numerics
 from mimdsim.program.mapping import FLAT, TileMapping
 from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Variable
 from mimdsim.program.rows import bounds_of, equal_rows, order_of, spatial_mapping

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mimdsim.numerics import pieces
+from mimdsim.numerics.columns import pieces
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.held import Held, held_variables
 from mimdsim.program.problems import Problem, at_large, of_vertex

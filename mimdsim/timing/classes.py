@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.numerics import loads as numerics
-from mimdsim.numerics.alike import number_alike, order_by
+from mimdsim.numerics.columns import loads as numerics
+from mimdsim.numerics.columns.alike import number_alike, order_by
 from mimdsim.program import Hits, Within
 from mimdsim.timing.extents import Charge, Counted
 from mimdsim.timing.recording import WHICH, Recording

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mimdsim.numerics.alike import places_among
+from mimdsim.numerics.columns.alike import places_among
 from mimdsim.program import Exchange, Program, Superstep, VertexTable, WorkerBundles, extents_of
 from mimdsim.timing.classes import Counting, Dealt, counting
 from mimdsim.timing.extents import Charge, Extents, counted, split_extents

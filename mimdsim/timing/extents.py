@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.numerics import loads as numerics
+from mimdsim.numerics.columns import loads as numerics
 from mimdsim.program import Hits, Recorded, SpikesOver, Term, VertexTable, Within
 from mimdsim.program.extents import RECORDED, Turns
 

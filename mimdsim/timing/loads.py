@@ -23,7 +23,7 @@ from weakref import ref
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.numerics import loads as numerics
+from mimdsim.numerics.columns import loads as numerics
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.codelet import UNCERTAINTY
 from mimdsim.timing.classes import counted_cycles

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.numerics import loads as numerics
+from mimdsim.numerics.columns import loads as numerics
 from mimdsim.program import Hits, Listed, Recorded, RecordedActivity, Within
 from mimdsim.timing.extents import Counted
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.rng import stream
-from mimdsim.numerics.augmentation import move
+from mimdsim.numerics.columns.augmentation import move
 from mimdsim.workload.sources.events import Ids, Ints
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from mimdsim.base.errors import DescriptionError, MimdsimError, suggest
 from mimdsim.check.published.products.matrix_vector import matrix_vector_program
 from mimdsim.compiler import measure_memory
-from mimdsim.compiler.product_plan import plan_product
+from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import Program, RecordedActivity, WorkerBundles, extents_of
 from mimdsim.program.codelet import UNCERTAINTY

@@ -14,7 +14,7 @@ from typing import Any
 
 from mimdsim.base.errors import DataFileError, DoesNotFit, MimdsimError
 from mimdsim.check.published.sparse.plan import SparsePlan, plan_sparse_product
-from mimdsim.compiler.product_plan import plan_product
+from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.machine import MimdMachine, load_machine
 
 COLUMNS = {"operation", "machine", "dtype", "m", "k", "n", "block", "density", "kind", "metric", "value", "unit"}

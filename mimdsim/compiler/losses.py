@@ -9,7 +9,7 @@ import numpy as np
 
 from mimdsim.codelets import losses as codelets
 from mimdsim.compiler.context import Lowering
-from mimdsim.compiler.lower_spikes import gradient_chip
+from mimdsim.compiler.lists.spikes import gradient_chip
 from mimdsim.graph import Operation
 from mimdsim.graph.losses import CountTargets
 from mimdsim.graph.names import SCORES

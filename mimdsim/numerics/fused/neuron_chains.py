@@ -9,7 +9,7 @@ import numba
 import numpy as np
 
 from mimdsim.numerics.equations import unless_spiked
-from mimdsim.numerics.vectors import WIDTH, above, lowest_bit
+from mimdsim.numerics.fused.vectors import WIDTH, above, lowest_bit
 
 ONE_BIT = np.uint64(1)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mimdsim.codelets import dense as codelets
-from mimdsim.compiler.array_context import ArrayLowering
-from mimdsim.compiler.lower_arrays import backward_weights
-from mimdsim.compiler.product_place import Blocks
+from mimdsim.compiler.arrays.context import ArrayLowering
+from mimdsim.compiler.arrays.layers import backward_weights
+from mimdsim.compiler.place.products import Blocks
 from mimdsim.compiler.sequences import count_timestep, offset_of, set_counters
 from mimdsim.graph import Graph, Operation, Scan
 from mimdsim.graph.names import INPUT

@@ -9,8 +9,8 @@ import numpy as np
 from mimdsim.codelets import dense
 from mimdsim.codelets import elementwise as codelets
 from mimdsim.compiler.context import Lowering
-from mimdsim.compiler.place_arrays import ArrayPlacement
-from mimdsim.compiler.product_place import Blocks
+from mimdsim.compiler.place.arrays import ArrayPlacement
+from mimdsim.compiler.place.products import Blocks
 from mimdsim.graph import Operation
 from mimdsim.program import Codelet, Program, TileMapping, VertexTable
 

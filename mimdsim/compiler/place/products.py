@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mimdsim.compiler.product_plan import ProductPlan
+from mimdsim.compiler.place.product_plan import ProductPlan
 from mimdsim.program import Codelet, TileMapping, VertexTable
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP
 

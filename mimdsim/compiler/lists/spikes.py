@@ -7,7 +7,7 @@ import numpy as np
 from mimdsim.codelets import spikes as codelets
 from mimdsim.codelets.dense import SUM_REPLICAS
 from mimdsim.compiler.context import Lowering
-from mimdsim.compiler.lower_neurons import tile_sample_columns
+from mimdsim.compiler.lists.neurons import tile_sample_columns
 from mimdsim.graph import Operation
 from mimdsim.graph.names import Parameter
 from mimdsim.program import Copy, Listed, SpikesOver, TileMapping, VertexTable, Within

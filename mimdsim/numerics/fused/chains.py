@@ -11,7 +11,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from mimdsim.numerics.vectors import GROUPS, WIDTH, add_sums_run, dot_groups
+from mimdsim.numerics.fused.vectors import GROUPS, WIDTH, add_sums_run, dot_groups
 
 TOGETHER = 8  # listed ids whose groups are added up together
 

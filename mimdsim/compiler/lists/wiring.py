@@ -10,9 +10,9 @@ import numpy as np
 from mimdsim.codelets import neurons as neuron_codelets
 from mimdsim.codelets import wiring as codelets
 from mimdsim.compiler.context import Lowering
-from mimdsim.compiler.lower_neurons import per_tile, tile_sample_columns
-from mimdsim.compiler.lower_selection import received
-from mimdsim.compiler.lower_spikes import (
+from mimdsim.compiler.lists.neurons import per_tile, tile_sample_columns
+from mimdsim.compiler.lists.selection import received
+from mimdsim.compiler.lists.spikes import (
     emit_reduction,
     listed_gradient,
     partial_sums,

@@ -8,8 +8,8 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import array_products, elementwise, surrogates
-from mimdsim.compiler.array_context import ArrayLowering
-from mimdsim.compiler.product_place import ProductPlace
+from mimdsim.compiler.arrays.context import ArrayLowering
+from mimdsim.compiler.place.products import ProductPlace
 from mimdsim.graph import Operation
 from mimdsim.graph.neurons import constants_of
 from mimdsim.graph.spikes import Selection

@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.codelets import dense as codelets
-from mimdsim.compiler import lower_stash
 from mimdsim.compiler.context import LINEAR_BYTES, Lowering
-from mimdsim.compiler.lower_neurons import declare_constants, declare_thresholds
-from mimdsim.compiler.lower_selection import declare_random, handed_on, list_variables
-from mimdsim.compiler.lower_spikes import gradient_chip, sum_replicas
-from mimdsim.compiler.lower_stash import LowerBody
+from mimdsim.compiler.lists import stash as lower_stash
+from mimdsim.compiler.lists.neurons import declare_constants, declare_thresholds
+from mimdsim.compiler.lists.selection import declare_random, handed_on, list_variables
+from mimdsim.compiler.lists.spikes import gradient_chip, sum_replicas
+from mimdsim.compiler.lists.stash import LowerBody
 from mimdsim.compiler.sequences import (
     count_timestep,
     fill_neurons,

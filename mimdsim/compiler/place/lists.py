@@ -7,16 +7,13 @@ two mappings that the authors' program printed are reproduced exactly (reference
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mimdsim.base.errors import DoesNotFit, MappingError
+from mimdsim.compiler.place.array_products import ArrayPlacement
 from mimdsim.graph import SpikingNetwork
 from mimdsim.workload.mapping import MappingOptions
-
-if TYPE_CHECKING:
-    from mimdsim.compiler.place_arrays import ArrayPlacement
 
 MOST_SHORT_IDS = 2**16 - 1  # neurons whose ids and counts fit two bytes
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mimdsim.codelets import rows as codelets
-from mimdsim.compiler.array_context import ArrayLowering
+from mimdsim.compiler.arrays.context import ArrayLowering
 from mimdsim.graph import Operation
 from mimdsim.program import Codelet, TileMapping
 

@@ -21,7 +21,7 @@ import numpy as np
 from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.base.units import show_bytes
 from mimdsim.codelets.products import partial_product_cycles, partial_sum_cycles
-from mimdsim.compiler.product_exchange import control_cycles, operand_phase_cycles, phase_cycles
+from mimdsim.compiler.place.product_exchange import control_cycles, operand_phase_cycles, phase_cycles
 from mimdsim.costs.library.casts import cast_1d_cycles
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.matrix_unit import MatrixUnit

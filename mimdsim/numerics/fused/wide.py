@@ -11,9 +11,9 @@ from collections.abc import Callable
 import numba
 import numpy as np
 
-from mimdsim.numerics import neurons, spikes
 from mimdsim.numerics.equations import integrated, unless_spiked
-from mimdsim.numerics.vectors import add_run
+from mimdsim.numerics.fused.vectors import add_run
+from mimdsim.numerics.lists import neurons, spikes
 
 RUN = 8  # flags looked at together
 U1, U2, U3, U4, U5, U6, U7 = (np.uint64(k) for k in range(1, 8))

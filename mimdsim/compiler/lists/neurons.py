@@ -8,8 +8,8 @@ from mimdsim.codelets import neurons as codelets
 from mimdsim.codelets import surrogates
 from mimdsim.codelets.dense import COPY_COLUMNS, FILL_VECTOR
 from mimdsim.compiler.context import Lowering
-from mimdsim.compiler.lower_selection import received
-from mimdsim.compiler.placement import LayerPlacement
+from mimdsim.compiler.lists.selection import received
+from mimdsim.compiler.place.lists import LayerPlacement
 from mimdsim.graph import Layer, Operation
 from mimdsim.graph.neurons import constants_of
 from mimdsim.program import Copy, Hits, Listed, Spikes, TileMapping, VertexTable

@@ -15,9 +15,9 @@ from mimdsim.codelets import linear_calls, surrogates
 from mimdsim.codelets import linear_neurons as codelets
 from mimdsim.codelets.linear_terms import Packed, packed
 from mimdsim.compiler.context import Lowering
-from mimdsim.compiler.lower_neurons import tile_sample_columns
-from mimdsim.compiler.lower_selection import received
-from mimdsim.compiler.lower_spikes import emit_reduction, listed_gradient, partial_sums, replicate_spikes
+from mimdsim.compiler.lists.neurons import tile_sample_columns
+from mimdsim.compiler.lists.selection import received
+from mimdsim.compiler.lists.spikes import emit_reduction, listed_gradient, partial_sums, replicate_spikes
 from mimdsim.graph import Operation
 from mimdsim.graph.linear_neurons import Gradient, LinearNeuron
 from mimdsim.program import Hits, Listed, Spikes, VertexTable

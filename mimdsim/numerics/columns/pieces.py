@@ -9,7 +9,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from mimdsim.numerics.boxes import box_whole_from, first_from, run_at, runs_of, strides_of
+from mimdsim.numerics.columns.boxes import box_whole_from, first_from, run_at, runs_of, strides_of
 
 
 @numba.njit(cache=True, nogil=True)

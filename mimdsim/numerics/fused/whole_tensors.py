@@ -14,7 +14,7 @@ import numba
 import numpy as np
 
 from mimdsim.numerics.equations import integrated, superspike
-from mimdsim.numerics.vectors import WIDTH, above, add_strip, dot_strip, lowest_bit
+from mimdsim.numerics.fused.vectors import WIDTH, above, add_strip, dot_strip, lowest_bit
 
 ONE_BIT = np.uint64(1)
 

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 from mimdsim.numerics.equations import superspike
-from mimdsim.numerics.vectors import WIDTH, above, add_sums_run, lowest_bit
+from mimdsim.numerics.fused.vectors import WIDTH, above, add_sums_run, lowest_bit
 
 ONE_BIT = np.uint64(1)
 

@@ -1,4 +1,4 @@
-"""Spike selection whose scan runs once round a layer from a drawn neuron: `numerics/spikes.py` in another order."""
+"""Spike selection whose scan runs once round a layer from a drawn neuron: `lists/spikes.py` in another order."""
 
 from __future__ import annotations
 

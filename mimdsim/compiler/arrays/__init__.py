@@ -1,0 +1,1 @@
+"""Rules of lowering for dense spikes, which are arrays."""

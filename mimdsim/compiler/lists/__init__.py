@@ -1,0 +1,1 @@
+"""Rules of lowering for lists of spikes."""

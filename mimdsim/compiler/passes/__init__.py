@@ -1,0 +1,1 @@
+"""Passes over a lowered program."""

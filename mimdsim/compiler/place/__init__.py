@@ -1,0 +1,1 @@
+"""Where things lie: neurons, lists of spikes, arrays, and products as the library plans them."""

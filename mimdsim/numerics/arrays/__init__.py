@@ -1,0 +1,1 @@
+"""Vertices on boxes of arrays."""

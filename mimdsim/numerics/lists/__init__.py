@@ -1,0 +1,1 @@
+"""Vertices that follow lists of spikes."""
