@@ -1,4 +1,4 @@
-"""The figure at the head of 'Predicted and measured': the ratio of every row, a line a group, the worst group first."""
+"""The figure at the head of 'Predicted and measured': the ratio of every row, one line per group, worst first."""
 
 from __future__ import annotations
 
