@@ -47,10 +47,10 @@ def run(
     """Train a workload on the tiles of a machine and profile its last training step, beside GPUs on the same graph.
 
     report: a folder for the report, the profile and the trained weights; written whole at the end. checkpoint: a file
-    that the training is written to after every epoch; resume: go on from it. dump: a folder for the program as text.
+    that the training is saved to after every epoch; resume: continue from it. dump: a folder for the program as text.
     """
     if resume and checkpoint is None:
-        problem = "needs a file to go on from: add  --checkpoint FILE  (from Python: checkpoint=FILE)"
+        problem = "needs a file to continue from: add  --checkpoint FILE  (from Python: checkpoint=FILE)"
         raise DescriptionError("resume", [problem])
     from mimdsim.run import simulate
 
@@ -148,14 +148,16 @@ def check(
     return Checked(
         findings=tuple(check_program(small, whole, chosen, build, strict=strict)),
         machine=chosen,
-        heading=f"at {small.data.timesteps} timesteps and batch {small.training.batch}; memory in full",
+        heading=f"at {small.data.timesteps} timesteps and batch {small.training.batch}; memory at full size",
     )
 
 
 def no_workload_changes(changes: dict[str, Any]) -> None:
     """Raise DescriptionError for changes of a workload where there is a kernel."""
     if changes:
-        raise DescriptionError("--set", [f"{key}: a kernel has fields of its machine only" for key in changes])
+        raise DescriptionError(
+            "--set", [f"{key}: a kernel has no workload; only fields of its machine can be changed" for key in changes]
+        )
 
 
 def _checked_kernel(
@@ -182,7 +184,7 @@ def _loaded(workload: GivenWorkload, changes: dict[str, Any]) -> Workload:
     if isinstance(workload, str):
         return load_workload(workload, changes)
     if changes:
-        problems = [f"{key}: the workload is loaded already; give this to load_workload" for key in changes]
+        problems = [f"{key}: the workload is already loaded; pass this to load_workload" for key in changes]
         raise DescriptionError("changes", problems)
     return workload
 

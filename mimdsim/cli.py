@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mimdsim.run import Run
     from mimdsim.workload import Workload
 
-FOLDER = "Folder to write (default reports/WORKLOAD-{}, with --set a digest of it behind)."
+FOLDER = "Output folder (default reports/WORKLOAD-{}, plus a digest of the changes with --set)."
 
 OUR_FAILURE = 4
 
@@ -108,9 +108,11 @@ main.add_command(explain_command)
 @click.argument("machine", default="bow")
 @click.option("--out", type=click.Path(path_type=Path), help=FOLDER.format("MACHINE"))
 @click.option("--gpu", "gpus", multiple=True, default=("a100",), show_default=True, help="GPU to compare with.")
-@click.option("--dump", type=click.Path(path_type=Path), help="Write the program after every compiler pass here.")
-@click.option("--checkpoint", type=click.Path(path_type=Path), help="Write the training to this file every epoch.")
-@click.option("--resume", is_flag=True, help="Go on from the checkpoint; the result is that of an unbroken training.")
+@click.option(
+    "--dump", type=click.Path(path_type=Path), help="Write the program to this folder after every compiler pass."
+)
+@click.option("--checkpoint", type=click.Path(path_type=Path), help="Save the training to this file after every epoch.")
+@click.option("--resume", is_flag=True, help="Continue from the checkpoint, as if the training had never stopped.")
 @SET
 def run(
     workload: str,
@@ -135,7 +137,7 @@ def run(
     _run(made, folder, changed, dump, checkpoint)
 
 
-@main.command(short_help="Tiled machines and GPUs on the same training graph.")
+@main.command(short_help="Compare tiled machines and GPUs on the same training graph.")
 @WORKLOAD
 @click.argument("machines", nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), help=FOLDER.format("compared"))
@@ -192,7 +194,7 @@ def _run(
 
 @contextlib.contextmanager
 def _says_how_to_go_on(told: Callable[[], str]) -> Iterator[None]:
-    """Told to who interrupts: what is kept, and how to go on from it."""
+    """What a user who interrupts is told: what was saved, and how to continue from it."""
     try:
         yield
     except KeyboardInterrupt:
@@ -202,13 +204,13 @@ def _says_how_to_go_on(told: Callable[[], str]) -> Iterator[None]:
 
 def _kept(checkpoint: Path | None) -> str:
     if checkpoint is not None and checkpoint.is_file():
-        return f"the same command with --resume goes on from {checkpoint}"
-    return "nothing is kept; with --checkpoint FILE a training goes on from its last epoch"
+        return f"the same command with --resume continues from {checkpoint}"
+    return "nothing was saved; with --checkpoint FILE a training can be continued from its last epoch"
 
 
 def _kept_points(folder: Path) -> str:
     points = len(list((folder / "points").glob("*.json")))
-    return f"{points} points are kept in {folder}; the same command goes on from there"
+    return f"{points} points are saved in {folder}; the same command continues from there"
 
 
 @main.command(short_help="Time every combination of field values.")
@@ -222,14 +224,14 @@ def _kept_points(folder: Path) -> str:
     metavar="KEY=V1,V2,...",
     help="A field of workload or machine and its values; repeat for a grid.",
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Folder to write and to resume from.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder to write to and to resume from.")
 @click.option("--processes", type=click.IntRange(min=1), help="Local processes (default: all processors).")
 @click.option(
     "--training-steps",
     default=20,
     show_default=True,
     type=click.IntRange(min=0),
-    help="Train so long before spikes are recorded; 0: the workload's whole training.",
+    help="Training steps before spikes are recorded; 0: the workload's whole training.",
 )
 @click.option("--gpu", "gpus", multiple=True, help="Time every point on this GPU too; repeat for more.")
 @click.option(
@@ -271,15 +273,15 @@ def sweep(
         say(line)
     length = f"after {training_steps} training steps" if training_steps else "after the whole training"
     spikes = f"Spikes recorded {length} (--training-steps)" if fill is None else f"Lists filled to {fill:.0%} (--fill)"
-    say(f"\n{spikes}. The same command again goes on where this one stopped.")
+    say(f"\n{spikes}. The same command continues where this one stopped.")
     say("Written: " + ", ".join(str(path) for path in paths))
     if failed := sum(row["fits"] is None for row in rows):
         raise MimdsimError(f"{failed} of {len(rows)} points have no result; the notes above say why")
 
 
-@main.command(short_help="Draw the report of a saved profile again.")
+@main.command(short_help="Redraw the report of a saved profile.")
 @click.argument("profile", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Folder to write (default: beside the profile).")
+@click.option("--out", type=click.Path(path_type=Path), help="Output folder (default: that of the profile).")
 def report(profile: Path, out: Path | None) -> None:
     """Draw the report of a saved profile.json again."""
     from mimdsim.base.files import folders_to_write
@@ -299,7 +301,7 @@ def report(profile: Path, out: Path | None) -> None:
     say(f"\nReport: {folder / 'report.html'}")
 
 
-@main.command("list", short_help="Name the workloads and machines that there are.")
+@main.command("list", short_help="List the available workloads and machines.")
 def list_everything() -> None:
     """Name the workloads and machines that there are, and the files of those that do not come with mimdsim."""
     from mimdsim.base.places import where_from

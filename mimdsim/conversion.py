@@ -30,12 +30,16 @@ RESETS = ("file", "zero", "zero_after", "subtract", "subtract_decayed", "none")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write (default imported/MODEL).")
 @click.option("--workload", default="", help="Take data, training and mapping from this workload (default: random).")
-@click.option("--dt", type=SECONDS, help="Seconds a timestep stands for (default: tau/r).")
+@click.option("--dt", type=SECONDS, help="Length of a timestep in seconds (default: tau/r).")
 @click.option(
-    "--leak", type=click.Choice(["euler", "exp"]), default="euler", show_default=True, help="Decay of a timestep."
+    "--leak", type=click.Choice(["euler", "exp"]), default="euler", show_default=True, help="How tau becomes a decay."
 )
-@click.option("--reset", type=click.Choice(RESETS), default="file", show_default=True, help="What a spike does.")
-@click.option("--map", "mapped", multiple=True, metavar="TENSOR=w.LAYER", help="Where a tensor goes; repeat.")
+@click.option(
+    "--reset", type=click.Choice(RESETS), default="file", show_default=True, help="What a spike does to its neuron."
+)
+@click.option(
+    "--map", "mapped", multiple=True, metavar="TENSOR=w.LAYER", help="Which weights a tensor holds; repeat for more."
+)
 def import_command(
     model: Path, out: Path | None, workload: str, dt: float | None, leak: str, reset: str, mapped: tuple[str, ...]
 ) -> None:
@@ -50,7 +54,7 @@ def import_command(
     folder = out or Path("imported") / model_name(model)
     if model.suffix.lower() in (".nir", ".h5", ".hdf5"):
         if mapped:
-            raise DescriptionError("--map", ["is for state dicts; a NIR graph says itself what its weights are"])
+            raise DescriptionError("--map", ["is for state dicts; a NIR graph says what its own weights are"])
         how = Discretisation(dt_seconds=dt or 0.0, leak=leak, reset=reset)  # type: ignore[arg-type]
         written, lines = import_nir(model, folder, how, workload)
     else:
@@ -71,7 +75,7 @@ def import_command(
 @click.option(
     "--dt",
     type=SECONDS,
-    help="Seconds a timestep stands for (default: data.bin_seconds).",
+    help="Length of a timestep in seconds (default: data.bin_seconds).",
 )
 def export_command(workload: str, weights: Path | None, out: Path, dt: float | None) -> None:
     """Write the network of WORKLOAD with trained weights as a NIR graph.

@@ -258,7 +258,7 @@ def test_a_file_is_checked(kernel: Path) -> None:
     assert "ok    strict" in output
     assert "FAIL  values" in mimdsim("check", str(kernel), "tiny", "--reference", "half", code=1)
     assert "defines no function hlaf(...)" in mimdsim("check", str(kernel), "tiny", "--reference", "hlaf", code=2)
-    assert "a kernel has fields of its machine only" in mimdsim(
+    assert "a kernel has no workload; only fields of its machine" in mimdsim(
         "check", str(kernel), "tiny", "--set", "training.epochs=2", code=2
     )
     assert "no such Python file" in mimdsim("check", str(kernel.with_name("other.py")), "tiny", code=2)

@@ -59,9 +59,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"neuron": "li"}, r'network\.neuron = "li" never fires; hidden layers need one of leaky'),
     ({"neuron": "leaky", "second_threshold": 1.5}, r"second_threshold: 1\.5 must be below the threshold of 'leaky'"),
     ({"neuron_parameters.beta": 0.5}, r'neuron_parameters is for models; neuron = "lif" takes network\.decay'),
-    ({"reset": "subtract"}, r'network\.neuron = "lif" is reset to zero by its state.* write network\.neuron = one of'),
-    ({"reset_by": "emission"}, r'network\.neuron = "lif" is reset to zero by its state'),
-    ({"reset_gradient": "full"}, r'network\.neuron = "lif" is reset to zero by its state'),
+    ({"reset": "subtract"}, r'network\.neuron = "lif" resets to zero by state.* write network\.neuron = one of'),
+    ({"reset_by": "emission"}, r'network\.neuron = "lif" resets to zero by state'),
+    ({"reset_gradient": "full"}, r'network\.neuron = "lif" resets to zero by state'),
     ({"surrogate": "atan"}, r"network\.surrogate = 'atan' is not known; did you mean 'arctan'"),
 ]
 

@@ -37,7 +37,7 @@ def told_as_ours(failure: Exception) -> str:
     written, else behind the sentence."""
     trace = "".join(traceback.format_exception(failure))
     what = shortened(f"{type(failure).__name__}: {failure}".splitlines()[0], 200)
-    said = f"this is an error of mimdsim, not of yours, unless a file was damaged ({what})"
+    said = f"this is a bug in mimdsim, unless a file was damaged ({what})"
     ask = "please report it with the command and the files that it read"
     try:
         handle, name = tempfile.mkstemp(prefix="mimdsim-traceback-", suffix=".txt")

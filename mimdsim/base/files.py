@@ -21,10 +21,10 @@ def read_bounded_text(path: Path, most: int) -> str:
 def read_bounded(path: Path, most: int) -> bytes:
     """The content of a file of at most `most` bytes.
 
-    Raises OSError, also for what is no regular file (a device may never end), and ValueError for a longer file.
+    Raises OSError, also for what is not a regular file (a device may never end), and ValueError for a longer file.
     """
     if path.exists() and not path.is_file():
-        raise IsADirectoryError(f"{path} is a folder") if path.is_dir() else OSError(f"{path} is no regular file")
+        raise IsADirectoryError(f"{path} is a folder") if path.is_dir() else OSError(f"{path} is not a regular file")
     with path.open("rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -96,7 +96,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name, value in pairs:
         if name in made:
-            raise ValueError(f"'{shortened(name)}' is there twice")
+            raise ValueError(f"'{shortened(name)}' appears twice")
         made[name] = value
     return made
 

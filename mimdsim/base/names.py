@@ -19,7 +19,7 @@ def checked_name(name: str) -> str:
     if not name or name != name.strip():
         raise ValueError("must be a name, neither empty nor with spaces around it")
     if not name.isprintable():  # control, bidirectional and other invisible characters, lone surrogates
-        raise ValueError("must be a plain name: it holds characters that cannot be shown")
+        raise ValueError("must be a plain name: it contains characters that cannot be shown")
     if "/" in name or "\\" in name or name.startswith("."):
         raise ValueError("must be a name, not a path: without / and \\, and not beginning with a dot")
     if len(name.encode()) > LONGEST_BYTES:
@@ -33,7 +33,7 @@ Name = Annotated[str, AfterValidator(checked_name)]
 def possible_path(text: str) -> str:
     """`text`, where a file can be called so; raises ValueError."""
     if "\0" in text or any(0xD800 <= ord(letter) < 0xE000 for letter in text):
-        raise ValueError("has a character (NUL, half a pair) that no path has")
+        raise ValueError("has a character that no path can have (NUL, half a surrogate pair)")
     if any(len(part.encode()) > MAX_NAME_BYTES for part in text.split("/")) or len(text) > MAX_PATH_CHARACTERS:
         raise ValueError(f"has a name of over {MAX_NAME_BYTES} bytes, or over {MAX_PATH_CHARACTERS} characters")
     return text

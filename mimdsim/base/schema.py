@@ -48,10 +48,10 @@ class Section(BaseModel):
             number = parse_quantity(value, key)
             value = int(number) if number.is_integer() else number
         if isinstance(value, bool) and key is not None and _is_number(cls.model_fields[key].annotation):
-            raise ValueError("is a truth value; a number is needed")
+            raise ValueError("is a boolean; a number is needed")
         whole = key is not None and cls.model_fields[key].annotation is int
         if whole and isinstance(value, (int, float)) and not -MOST_WHOLE <= value <= MOST_WHOLE:
-            raise ValueError("must be less than 2^63, as all whole numbers")
+            raise ValueError("must be less than 2^63, like all whole numbers")
         return value
 
 
@@ -108,7 +108,7 @@ def parse_toml(text: str, *, where: str) -> dict[str, Any]:
         table = tomllib.loads(text)
         _check_values(table)
     except RecursionError:
-        raise DescriptionError(where, [f"is not TOML of ours: nested over {MAX_DEPTH} deep"]) from None
+        raise DescriptionError(where, [f"is not a valid description: nested over {MAX_DEPTH} deep"]) from None
     except ValueError as problem:  # of tomllib, and of Python for numbers of thousands of digits
         raise DescriptionError(where, [f"is not TOML: {shortened(str(problem), 300)}"]) from None
     return table
@@ -120,7 +120,7 @@ def _check_values(table: dict[str, Any]) -> None:
     for _ in range(MAX_DEPTH):
         wrong = next((value for value in level if isinstance(value, int) and abs(value) > MOST_WHOLE), None)
         if wrong is not None:
-            raise ValueError(f"a whole number of {wrong.bit_length()} bits; 63 and the sign are the most")
+            raise ValueError(f"a whole number of {wrong.bit_length()} bits; at most 63 and the sign are allowed")
         level = [inner for value in level for inner in _inner(value)]
         if not level:
             return

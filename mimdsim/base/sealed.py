@@ -37,7 +37,7 @@ def read_sealed_json(path: Path, most: int, advice: str) -> dict[str, Any]:
         table.pop("sha256")
         return dict(table)
     except (ValueError, RecursionError, AttributeError, KeyError) as problem:
-        raise DataFileError(path, f"is not JSON of ours ({problem}); {advice}") from None
+        raise DataFileError(path, f"is not JSON written by mimdsim ({problem}); {advice}") from None
 
 
 def read_sealed_arrays(path: Path, most: int, advice: str) -> dict[str, np.ndarray]:
@@ -47,7 +47,7 @@ def read_sealed_arrays(path: Path, most: int, advice: str) -> dict[str, np.ndarr
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
     except Exception as problem:  # of the archive, its packing, numpy's header: only a forged file comes so far
-        raise DataFileError(path, f"holds no arrays of ours ({problem}); {advice}") from None
+        raise DataFileError(path, f"holds no arrays written by mimdsim ({problem}); {advice}") from None
 
 
 def _write(path: Path, head: bytes, tail: bytes) -> None:
@@ -64,7 +64,7 @@ def _read(path: Path, most: int, tail: bytes, advice: str) -> bytes:
     end = len(content) - len(tail)
     head, digest = content[: max(0, end - DIGITS)], content[max(0, end - DIGITS) : end]
     if content[end:] != tail or digest != _digest(path, head, tail):
-        raise DataFileError(path, f"is damaged, or not the file of this name: its digest does not fit; {advice}")
+        raise DataFileError(path, f"is damaged, or was written under another name: its digest does not match; {advice}")
     return content
 
 

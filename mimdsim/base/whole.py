@@ -95,7 +95,7 @@ def _alone(folder: Path) -> Iterator[None]:
     while (held := _taken(path)) is None:
         if time.monotonic() > until:
             raise MimdsimError(
-                f"{folder}: another mimdsim has been writing there for {LONGEST_WAIT_SECONDS:,.0f} s; end it, or "
+                f"{folder}: another mimdsim has been writing there for {LONGEST_WAIT_SECONDS:,.0f} s; stop it, or "
                 "choose another folder"
             )
         time.sleep(LOOK_AGAIN_SECONDS)

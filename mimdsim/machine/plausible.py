@@ -81,4 +81,4 @@ def _out_of(value: float, key: str, low: float, high: float) -> str:
     unit = UNIT_MEANT.get(dimension(key) or "", "")
     meant = unit and low <= value * UNITS[dimension(key) or ""][unit] <= high
     hint = f'; did you mean "{value:g} {unit}"?' if meant else ""
-    return f"{show_quantity(value, key)} is not plausible, {bounds} is taken{hint}"
+    return f"{show_quantity(value, key)} is not plausible; expected {bounds}{hint}"

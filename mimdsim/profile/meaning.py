@@ -1,6 +1,6 @@
 """What the numbers of a profile must be to mean something, beyond their types: for profiles that somebody else made.
 
-Only what every profile of ours keeps is asked for. First each number alone; then, where all of them are sound, what
+Only what holds for every profile that mimdsim writes is required. First each number alone; then, where all of them are sound, what
 they say of each other.
 """
 

@@ -57,7 +57,7 @@ def _said_otherwise(said: Any, read: Any, where: str) -> str:
     """The first field of the file that was passed over, made up or turned into something else as it was read."""
     if isinstance(read, dict):
         if unknown := sorted(said.keys() - read.keys()):
-            return f"field '{where}{shortened(unknown[0])}': there is none of this name{near(unknown[0][:80], read)}"
+            return f"field '{where}{shortened(unknown[0])}': no field has this name{near(unknown[0][:80], read)}"
         if missing := sorted(read.keys() - said.keys()):
             return f"field '{where}{missing[0]}' is missing"
         entries = [(name, said[name], value) for name, value in read.items()]
@@ -90,7 +90,7 @@ def _read_table(path: Path) -> Any:
     except OSError as problem:
         raise DataFileError(path, f"cannot be read: {problem}; name the profile.json that a run wrote") from None
     except ValueError as problem:
-        raise DataFileError(path, f"{problem}, not a profile of ours") from None
+        raise DataFileError(path, f"{problem}, not a mimdsim profile") from None
     try:
         return parse_json(text)
     except (ValueError, RecursionError) as problem:

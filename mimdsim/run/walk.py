@@ -75,10 +75,10 @@ def simulate(
 ) -> Run:
     """Train `workload` on simulated tiles and profile one training step; `gpus` are timed on the same graph.
 
-    beside: tiled machines for which the same training step is compiled too, and timed with the spikes recorded here;
-    whether it fits them is told, not asked for.
-    checkpoint: a file the training is written to after every epoch; resume: go on from what it holds.
-    changes: what `workload` and `machine` were loaded with, by dotted key; it is recorded.
+    beside: tiled machines for which the same training step is also compiled, and timed with the spikes recorded here;
+    it need not fit them, and the result says whether it does.
+    checkpoint: a file the training is saved to after every epoch; resume: continue from what it holds.
+    changes: what `workload` and `machine` were loaded with, by dotted key; recorded in the profile.
     """
     compiled = compile_workload(workload, machine, dump=dump)
     check_engine(workload, compiled)

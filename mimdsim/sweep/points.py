@@ -65,7 +65,7 @@ def data_digest(path: str) -> str:
 def parse_value(text: str) -> Any:
     """A TOML value ('6', '1e9', '[64, 64]', 'true'), or the text itself ('624 KiB', 'adam')."""
     if len(text.strip().splitlines()) > 1:
-        raise DescriptionError("--set", [f"{shortened(text)!r} has several lines; give each key a --set of its own"])
+        raise DescriptionError("--set", [f"{shortened(text)!r} has several lines; give each key its own --set"])
     try:
         return parse_toml(f"value = {text}", where="--set")["value"]
     except DescriptionError:
@@ -169,7 +169,7 @@ def load_tiled(machine: str | MimdMachine | GpuMachine, changes: dict[str, Any] 
         problem = "is a GPU; give a tiled machine here (GPUs: run --gpu, compare)"
         raise DescriptionError(f"machine '{loaded.name}'", [problem])
     if changes and not isinstance(machine, str):
-        problems = [f"{key}: '{loaded.name}' is loaded already; give this to load_machine" for key in changes]
+        problems = [f"{key}: '{loaded.name}' is already loaded; pass this to load_machine" for key in changes]
         raise DescriptionError("changes", problems)
     changed = load_machine(machine, changes) if changes and isinstance(machine, str) else loaded
     assert isinstance(changed, MimdMachine)

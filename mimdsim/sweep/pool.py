@@ -17,7 +17,7 @@ from typing import NamedTuple
 from mimdsim.base.errors import MimdsimError, of_the_machine
 from mimdsim.sweep.points import Point
 
-ENDED = "the process that worked on it was ended from outside, for lack of memory perhaps: fewer --processes need less"
+ENDED = "the process computing it was killed, perhaps for lack of memory: use fewer --processes"
 Work = Callable[[Point, Path], None]
 
 

@@ -183,8 +183,8 @@ def _trained_apart(rows: list[dict[str, Any]], axes: list[str]) -> list[str]:
     if not apart:
         return []
     return [
-        f"! {', '.join(apart)}: every value was trained on its own; how spikes scatter from training to training is in "
-        "no interval (sweep seed=1,2,3 to see it)"
+        f"! {', '.join(apart)}: every value was trained separately; no interval includes how spikes vary from "
+        "training to training (sweep seed=1,2,3 to see it)"
     ]
 
 
@@ -199,7 +199,7 @@ def _without_effect(rows: list[dict[str, Any]], axis: str, axes: list[str]) -> I
         pairs = [(by_value[before][key], by_value[after][key]) for key in by_value[before] if key in by_value[after]]
         changes = [abs(two["ms_per_training_step"] / one["ms_per_training_step"] - 1) for one, two in pairs]
         if changes and max(changes) < NO_EFFECT:
-            why = ": it binds nothing here" if axis.split(".")[0] in LIMITS else ""
+            why = ": it limits nothing here" if axis.split(".")[0] in LIMITS else ""
             yield f"= {axis} from {before} to {after} changes no time by more than {NO_EFFECT:.1%}{why}"
 
 

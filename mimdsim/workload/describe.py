@@ -43,7 +43,7 @@ class Workload(Section):
         network = self.network
         decided = [key for key in DECIDED_BY_MODEL if key in network.model_fields_set]
         if network.imported and decided:
-            raise ValueError(f"network.{decided[0]}: is decided by the model in network.imported; leave it out")
+            raise ValueError(f"network.{decided[0]}: is determined by the model in network.imported; leave it out")
         try:
             neurons_of(network)
             stash_policy(self.mapping.stash, self.data.timesteps)
@@ -61,7 +61,9 @@ class Workload(Section):
                     f"{', '.join(IMAGE_SOURCES)}"
                 )
             if network.spikes != "dense":
-                raise ValueError("data.encoding: images are no spikes; set network.spikes = 'dense', or write 'events'")
+                raise ValueError(
+                    "data.encoding: images are not spikes; set network.spikes = 'dense', or write 'events'"
+                )
         if self.data.path and self.data.source not in FILE_SOURCES:
             raise ValueError(f"data.path: source '{self.data.source}' reads no files; leave it out")
         if any(width < 1 or width > MAX_NEURONS for width in network.hidden):
@@ -80,19 +82,19 @@ class Workload(Section):
         by_potential = self.training.reading in ("mean", "max")
         if by_potential and network.output == "spikes":
             raise ValueError(
-                f'training.reading: "{self.training.reading}" is of membrane potentials; set network.output = '
+                f'training.reading: "{self.training.reading}" reads membrane potentials; set network.output = '
                 '"membrane"'
             )
         if self.training.loss == "mean_squared_error" and (network.output, self.training.reading) != ("spikes", "sum"):
             raise ValueError(
-                'training.loss: "mean_squared_error" is of spike counts; set network.output = "spikes" and '
+                'training.loss: "mean_squared_error" uses spike counts; set network.output = "spikes" and '
                 'training.reading = "sum"'
             )
         layers = len(network.hidden) + 1
         if network.capacity and len(network.capacity) != layers:
             raise ValueError(
-                f"network.capacity: {len(network.capacity)} given for {layers} layers "
-                f"({len(network.hidden)} hidden and the output layer)"
+                f"network.capacity: {len(network.capacity)} values given for {layers} layers ({len(network.hidden)} "
+                "hidden and the output layer)"
             )
         if network.spikes == "sparse" and not network.capacity and not network.activity:
             raise ValueError("network: give either 'capacity' (one per layer) or 'activity' (share of neurons)")
@@ -147,7 +149,7 @@ def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
         unread = [key for key in ("network.activity", "network.output_capacity") if changes.get(key)]
         if unread:
             slots = network["capacity"]
-            text = f"{unread[0]}: is not read, as network.capacity = {slots} gives the slots of every layer"
+            text = f"{unread[0]}: has no effect, because network.capacity = {slots} gives the slots of every layer"
             raise DescriptionError(str(path), [f"{text}; add  --set network.capacity=[]"])
     return build(Workload, table, where=str(path), text=text, changed=changes)
 

@@ -49,7 +49,7 @@ class MappingOptions(Section):
         if self.value_bytes == 2 and self.neurons_per_tile % halves:
             raise ValueError(
                 f"mapping.neurons_per_tile: {self.neurons_per_tile} must be a multiple of {halves} with value_bytes = "
-                "2, as vertices work on four halves at a time; 0 lets the compiler choose"
+                "2, because vertices work on four halves at a time; 0 lets the compiler choose"
             )
         return self
 

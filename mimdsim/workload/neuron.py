@@ -52,7 +52,7 @@ def _published(network: Network) -> Lif:
         )
     if network.reset not in ("", "zero") or network.reset_by != "state" or network.reset_gradient == "full":
         raise MappingError(
-            'network.neuron = "lif" is reset to zero by its state, its reset gradient is "pass" or "mask"; for others '
+            'network.neuron = "lif" resets to zero by state, with a reset gradient of "pass" or "mask"; for others '
             f"write network.neuron = one of {', '.join(MODELS)}"
         )
     return Lif(

@@ -75,9 +75,11 @@ class TrainingRecipe(Section):
     def _keys_agree(self) -> TrainingRecipe:
         problems = []
         if self.momentum and self.optimiser != "sgd":
-            problems.append(f"training.momentum: is for optimiser 'sgd'; '{self.optimiser}' has moments of its own")
+            problems.append(f"training.momentum: is for optimiser 'sgd'; '{self.optimiser}' has its own moments")
         if self.weight_decay and self.optimiser == "adam":
-            problems.append('training.weight_decay: write optimiser = "adamw", which decays weights apart from moments')
+            problems.append(
+                'training.weight_decay: write optimiser = "adamw", which decays weights separately from moments'
+            )
         if self.schedule == "constant" and (self.warm_up_training_steps or self.final_rate_share):
             problems.append('training.schedule: a warm-up and a final share need schedule = "cosine"')
         if self.keep_best and (not self.validation_share or self.evaluate != "each epoch"):

@@ -146,7 +146,7 @@ def _table(path: Path, text: str) -> tuple[set[str], list[Given]]:
         what = (
             f"the column '{shortened(twice[0])}' twice"
             if twice
-            else f"{len(names):,} columns; {MAX_COLUMNS} are the most"
+            else f"{len(names):,} columns; at most {MAX_COLUMNS} are allowed"
         )
         raise DataFileError(path, f"has {what}")
     for number, row in enumerate(given, start=2):

@@ -67,7 +67,7 @@ def kind_of(path: Path, name: str, dtype: np.dtype[Any]) -> Literal["i", "f"]:
         return "i"
     if dtype.kind == "f" and dtype.itemsize <= 8:
         return "f"
-    raise DataFileError(path, f"'{name}' has the dtype {dtype}; give integers, truth values or floats of 2 to 8 bytes")
+    raise DataFileError(path, f"'{name}' has the dtype {dtype}; give integers, booleans or floats of 2 to 8 bytes")
 
 
 def plain_values(values: npt.NDArray[Any]) -> Values:
@@ -113,7 +113,7 @@ def read_contents(store: ColumnStore, *, by_unit: bool, classes: int) -> Content
         for half, what in enumerate(("training", "test")):
             if not (split == half).any():
                 raise DataFileError(
-                    path, f"'split' has no {half}, so there is no {what} sample; leave it out or mend it"
+                    path, f"'split' has no {half}, so there is no {what} sample; leave it out or correct it"
                 )
     return Contents(offsets=offsets, labels=labels, split=split, time=time, places=places)
 

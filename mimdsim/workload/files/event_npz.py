@@ -57,7 +57,7 @@ def _check(member: Member, width: int) -> None:
         wanted = f"(any number, {width})" if width else "one dimension"
         raise member.refused(f"has the shape {member.shape}; give {wanted}")
     if width and member.by_column:
-        raise member.refused("lies column by column; write numpy.ascontiguousarray of it")
+        raise member.refused("is stored column by column; save numpy.ascontiguousarray of it")
     if member.entries > MAX_EVENTS:
         raise member.refused(f"has {member.entries} entries, over {MAX_EVENTS}")
     member.check_size()

@@ -53,7 +53,7 @@ def plain_dataset(path: Path, file: Any, name: str, *, expected: str) -> Any:
     """The data set `name` (parts separated by '/'), stored in this very file with filters that HDF5 has built in.
 
     Raises DataFileError for a missing one (`expected` says what is needed), a link, a virtual or external data set, a
-    filter that is a plug-in or that is there twice, and chunks of over MAX_CHUNK_VALUES.
+    filter that is a plug-in or used twice, and chunks of over MAX_CHUNK_VALUES.
     """
     import h5py
 

@@ -118,7 +118,7 @@ class NpzFile:
             raise _refused(self.path, info, f"has a header that numpy does not write: {text[:80]!r}")
         if not _PLAIN_DTYPE.fullmatch(found["descr"]):
             what = "Python objects, which are not unpickled" if "O" in found["descr"] else f"{found['descr'][:60]}"
-            reason = f"holds {what}; give integers, truth values or floats of 2 to 8 bytes"
+            reason = f"holds {what}; give integers, booleans or floats of 2 to 8 bytes"
             raise _refused(self.path, info, reason)
         if not _SHAPE.fullmatch(found["shape"]):
             raise _refused(self.path, info, f"has the shape ({found['shape'][:60]})")

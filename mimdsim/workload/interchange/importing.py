@@ -76,7 +76,7 @@ def import_state_dict(
     weights, assigned, unused = weights_of_state_dict(path, read_arrays(path), given)
     if not workload:
         raise DescriptionError(
-            str(path), ["holds weights, but not what the neurons are; say whose they are with  --workload NAME"]
+            str(path), ["holds weights, but no neurons; name a workload for them with  --workload NAME"]
         )
     layers, widths = chain_of(path, weights)
     base = _base(workload)

@@ -68,7 +68,7 @@ def read_model(path: Path) -> ImportedNetwork:
     notes = read_notes(path)
     if notes.get("form") != FORM:
         raise DataFileError(
-            path, "is no model that 'mimdsim import' made; weights alone go to training.initial_weights"
+            path, "is not a model made by 'mimdsim import'; weights alone go to training.initial_weights"
         )
     arrays = {name: values.astype(np.float64) for name, values in read_safetensors(path).items()}
     for name, values in arrays.items():
@@ -90,7 +90,7 @@ def _population(path: Path, layer: str, arrays: Mapping[str, Reals], notes: Mapp
     for name in _CONSTANTS:
         values = arrays.get(f"{name}.{layer}")
         if values is None and name in _NEEDED:
-            raise DataFileError(path, f"has no '{name}.{layer}'; make the file anew with  mimdsim import")
+            raise DataFileError(path, f"has no '{name}.{layer}'; create it again with  mimdsim import")
         if values is not None:
             if values.shape != (neurons,):
                 raise DataFileError(path, f"'{name}.{layer}' has the shape {list(values.shape)} for {neurons} neurons")

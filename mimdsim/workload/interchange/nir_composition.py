@@ -58,7 +58,7 @@ class Arriving:
             return list(order.static_order())
         except graphlib.CycleError as problem:
             circle = " -> ".join(f"'{name}'" for name in problem.args[1][:8])
-            raise MapProblem(f"{circle} is a circle without a neuron in it, which has no value") from None
+            raise MapProblem(f"{circle} is a cycle without a neuron in it, which has no value") from None
 
     def _through(self, name: str, node: NirNode, arriving: Combination) -> Combination:
         through = _THROUGH.get(node.kind)
@@ -66,7 +66,7 @@ class Arriving:
             timesteps = self._timesteps(node)
             if timesteps and arriving.constant.any():
                 self.notes.append(
-                    f"the constant that '{name}' delays is there from the first timestep on, not {timesteps} later"
+                    f"the constant that '{name}' delays acts from the first timestep on, not {timesteps} later"
                 )
             return arriving.delayed(timesteps)
         if through is None:  # Flatten and Output: values are rows here anyway
@@ -80,7 +80,7 @@ class Arriving:
     def _timesteps(self, node: NirNode) -> int:
         delay = node.arrays["delay"].reshape(-1)
         if np.any(delay != delay[0]) or not np.isfinite(delay[0]) or delay[0] < 0:
-            raise MapProblem("delays of one layer must be one and the same number; a delay per neuron is not supported")
+            raise MapProblem("all delays of a layer must be equal; a delay per neuron is not supported")
         if delay[0] == 0:
             return 0
         if not self._dt:
@@ -88,7 +88,7 @@ class Arriving:
         timesteps = delay[0] / self._dt
         if timesteps > MOST_TIMESTEPS or abs(timesteps - round(timesteps)) > WHOLE_DELAY:
             raise MapProblem(
-                f"a delay of {delay[0]:g} s is {timesteps:.6g} timesteps of {self._dt:g} s; whole ones, please"
+                f"a delay of {delay[0]:g} s is {timesteps:.6g} timesteps of {self._dt:g} s; a whole number is needed"
             )
         return round(timesteps)
 
@@ -97,7 +97,7 @@ class Arriving:
             term.matrix.size for term in made.terms.values() if term.matrix is not None and term.matrix.base is None
         )
         if self._composed_values > MAX_VALUES:
-            raise MapProblem(f"products of weights come to over {MAX_VALUES} values")
+            raise MapProblem(f"products of weights have over {MAX_VALUES} values")
 
 
 def _product(node: NirNode) -> LinearMap:

@@ -56,8 +56,8 @@ def dt_of_file(neurons: dict[str, NirNode]) -> tuple[float, list[str]]:
     high = max(told, key=lambda name: told[name][1])
     if told[high][1] > told[low][0] * (1 + SAME_DT):
         return 0.0, [
-            f"neurons tell different timesteps: tau/r is {told[low][0]:.6g} s in '{low}' and {told[high][1]:.6g} s in "
-            f"'{high}'; give one, --dt {told[low][0]:.3g}"
+            f"neurons imply different timesteps: tau/r is {told[low][0]:.6g} s in '{low}' and {told[high][1]:.6g} s "
+            f"in '{high}'; give one, --dt {told[low][0]:.3g}"
         ]
     return float(np.median([value for pair in told.values() for value in pair])), []
 
@@ -93,7 +93,7 @@ def _leak(name: str, tau: Reals, dt: float, how: Discretisation) -> tuple[Reals,
         return np.exp(-share), share
     if np.any(share > 1 + SAME_DT):
         raise NeuronProblem(
-            f"a timestep of {dt:.4g} s is longer than '{name}', {tau.min():.4g} s, so that the neuron would swing; "
+            f"a timestep of {dt:.4g} s is longer than '{name}', {tau.min():.4g} s, so the neuron would oscillate; "
             f"give --leak exp, or a shorter one, {suggested(tau)}"
         )
     return np.maximum(1 - share, 0.0), share
@@ -107,8 +107,8 @@ def _firing(made: Dynamics, node: NirNode, given: dict[str, Reals], how: Discret
     reset = node.metadata.get("reset", "file") if how.reset == "file" else how.reset
     if reset == "file" and "v_reset" not in given:
         raise NeuronProblem(
-            "has no 'v_reset', as files of old versions of NIR, which do not say whether a spike takes the threshold "
-            "off or resets to zero; give --reset zero or --reset subtract"
+            "has no 'v_reset', as files of old versions of NIR, which do not say whether a spike subtracts the "
+            "threshold or resets to zero; give --reset zero or --reset subtract"
         )
     known = "zero" if reset == "file" else next((name for name in RESETS if name == reset), None)
     if known is None:
@@ -126,7 +126,7 @@ def _per_neuron(name: str, values: Reals, neurons: int) -> Reals:
 def _known(dt: float, tau: Reals | None) -> float:
     if dt <= 0:
         raise NeuronProblem(
-            "the file says nothing of the timestep (r is 1); give the one of the program that wrote it, in seconds, "
+            "the file does not determine the timestep (r is 1); give that of the program that wrote it, in seconds, "
             f"{suggested(tau)}"
         )
     return dt
@@ -148,15 +148,15 @@ def doubts_of(node: NirNode, dynamics: Dynamics, how: Discretisation) -> list[st
     decays = [dynamics.decay, *([] if dynamics.synapse_decay is None else [dynamics.synapse_decay])]
     if how.dt_seconds and node.kind in TIMED and any(np.any(decay <= 0) for decay in decays):
         found.append(
-            f"decay 0, as --dt {how.dt_seconds:g} is the time constant itself: nothing is remembered from one timestep "
-            "to the next. Unless it was built so (beta = 0), give the timestep of the program that wrote the file, "
-            "often 1e-4 or 1e-6"
+            f"decay 0, as --dt {how.dt_seconds:g} is the time constant itself: nothing is remembered from one "
+            "timestep to the next. Unless it was built that way (beta = 0), give the timestep of the program that "
+            "wrote the file, often 1e-4 or 1e-6"
         )
     told = how.reset != "file" or "reset" in node.metadata
     if dynamics.reset == "zero" and not told and not np.any(dynamics.reset_value):
         found.append(
-            "a spike resets to zero, as the file says; snnTorch writes so of neurons that subtract their threshold, "
-            "its default, too: if they do, give --reset subtract"
+            "a spike resets to zero, as the file says; snnTorch also writes this for neurons that subtract their "
+            "threshold, its default: if they do, give --reset subtract"
         )
     return found
 

@@ -59,7 +59,7 @@ class _Walk:
             source, size = name, chain[-1].neurons
         if self._left:
             names = ", ".join(f"'{name}'" for name in self._left)
-            self._refuse([f"{names}: not reached from the input one layer after the other, which is all that can run"])
+            self._refuse([f"{names}: not in one chain of layers from the input, and only such a chain can run"])
         if not chain or not _passes_on(self._arriving[output], source):
             chain.append(self._population(output, source, size))
         notes = self._notes + [f"{', '.join(names[:6])}: {doubt}" for doubt, names in self._doubts.items()]

@@ -148,7 +148,9 @@ class _Part:
 
     def _tau(self, decay: Reals) -> Reals:
         if np.any(decay < 0) or np.any(decay >= 1):
-            raise self._refused(f"has a decay of {decay.min():g} to {decay.max():g}; from 0 to below 1 has a tau")
+            raise self._refused(
+                f"has a decay of {decay.min():g} to {decay.max():g}; only one from 0 to below 1 has a tau"
+            )
         return self._dt / (1 - decay)
 
     def _refused(self, why: str) -> DescriptionError:

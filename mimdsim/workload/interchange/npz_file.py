@@ -28,13 +28,13 @@ def read_npz(path: Path) -> dict[str, Array]:
             name = info.filename.removesuffix(".npy")
             if name == info.filename or name in seen:
                 raise DataFileError(
-                    path, f"member '{name[:80]}' is {'there twice' if name in seen else 'not an array'}"
+                    path, f"member '{name[:80]}' is {'given twice' if name in seen else 'not an array'}"
                 )
             seen.add(name)
             member = file.member(info)
             values += member.entries
             if max(values, *member.shape, 0) > MAX_VALUES:
-                raise member.refused(f"has the shape {member.shape}; up to it are over {MAX_VALUES} values")
+                raise member.refused(f"has the shape {member.shape}; with it there are over {MAX_VALUES} values")
             member.check_size()
             with file.reader(member) as reader:
                 found = reader.read(0, member.entries)

@@ -1,7 +1,7 @@
 """The safetensors format, read and written: eight bytes of length, a JSON header, then the values of all tensors.
 
 Tensors are read by the package of that name, which executes nothing that a file says. Around it: bounds, names that are
-there twice (the package takes the last), and bfloat16, which its numpy side does not know.
+given twice (the package takes the last), and bfloat16, which its numpy side does not know.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def read_notes(path: Path) -> dict[str, str]:
     except OSError as problem:
         raise DataFileError(path, f"cannot be read: {problem.strerror}") from None
     if not isinstance(notes, dict) or not all(isinstance(value, str) for value in notes.values()):
-        raise DataFileError(path, "has notes (__metadata__) that are not texts", byte_offset=_LENGTH.size)
+        raise DataFileError(path, "has notes (__metadata__) that are not text", byte_offset=_LENGTH.size)
     return notes
 
 
@@ -96,7 +96,7 @@ def _header(path: Path, file: BinaryIO) -> dict[str, Any]:
         raise DataFileError(path, f"is {length} bytes long; a safetensors file begins with 8 bytes of length")
     (header_bytes,) = _LENGTH.unpack(start)
     if header_bytes > min(MAX_HEADER_BYTES, length - _LENGTH.size):
-        limit = f"the file has {length} and {MAX_HEADER_BYTES} are the most"
+        limit = f"the file has {length} and at most {MAX_HEADER_BYTES} are allowed"
         raise DataFileError(path, f"says its header has {header_bytes} bytes, {limit}; not safetensors, or cut off")
     try:
         header = parse_json(file.read(header_bytes).decode())

@@ -125,8 +125,8 @@ def _guessed(path: Path, tensors: Mapping[str, Array]) -> tuple[Assignment, ...]
             listed = ", ".join(f"{name} {list(tensors[name].shape)}" for name in matrices)
             raise DataFileError(
                 path,
-                f"its matrices in the order of their names make no chain of layers ({listed}); say which is which, "
-                f"--map {matrices[0]}=w.hidden0 ...",
+                f"its matrices in the order of their names do not form a chain of layers ({listed}); say which is "
+                f"which, --map {matrices[0]}=w.hidden0 ...",
             )
     layers = [*(f"hidden{index}" for index in range(len(matrices) - 1)), "output"]
     made = [Assignment(tensor=name, target=f"w.{layer}") for name, layer in zip(matrices, layers, strict=True)]

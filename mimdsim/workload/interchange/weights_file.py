@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 _PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin")
 _ZIP, _PICKLE = b"PK\x03\x04", b"\x80"
 _INSTEAD = (
-    'is a pickle, which runs code when it is read; where you trust it, type  python -c "import torch; from '
+    'is a pickle, which runs code when it is read; if you trust it, type  python -c "import torch; from '
     "safetensors.torch import save_file; save_file(torch.load('{name}', weights_only=True), '{stem}.safetensors')\""
 )
 
@@ -42,7 +42,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
         return read_npz(path)
     if suffix == ".safetensors":
         return read_safetensors(path)
-    raise DataFileError(path, f"is called '{suffix}'; weights are read from .safetensors and .npz files")
+    raise DataFileError(path, f"ends in '{suffix}'; weights are read from .safetensors and .npz files")
 
 
 def checked_weights(

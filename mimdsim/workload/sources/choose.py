@@ -44,7 +44,7 @@ def held_out(labels: Ints, data: Data, seed: int) -> tuple[Ints, Ints]:
 
 
 def generated_samples(data: Data) -> tuple[int, int]:
-    """(training, test) samples of a generated source; where none are asked for, GENERATED_PER_CLASS in all."""
+    """(training, test) samples of a generated source; where no numbers are given, GENERATED_PER_CLASS in all."""
     train = data.train_samples or round((1 - TEST_SHARE) * GENERATED_PER_CLASS) * data.classes
     return train, data.test_samples or max(round(train * TEST_SHARE / (1 - TEST_SHARE)), 1)
 

@@ -76,12 +76,12 @@ class SpikeDataset:
         """
         chosen = np.asarray(indices, dtype=np.int64)
         if chosen.size and not 0 <= chosen.min() <= chosen.max() < self.samples:
-            raise IndexError(f"samples {chosen.min()} to {chosen.max()} asked for, there are 0 to {self.samples - 1}")
+            raise IndexError(f"samples {chosen.min()} to {chosen.max()} requested, there are 0 to {self.samples - 1}")
         ids = np.ascontiguousarray(self.ids[chosen].transpose(1, 0, 2), dtype=np.int32)
         return ids, np.ascontiguousarray(self.counts[chosen].T), self.labels[chosen]
 
     def training_batch(self, indices: npt.ArrayLike, epoch: int) -> tuple[Ids, Ids, Ids]:
-        """As `batch`, of samples that are trained on in `epoch` (from 0): augmented, where that is asked for."""
+        """As `batch`, of samples that are trained on in `epoch` (from 0): augmented, if the workload says so."""
         ids, counts, labels = self.batch(indices)
         if self.augmentation is not None:
             self.augmentation.change(ids, counts, np.asarray(indices, dtype=np.int64), self.samples, epoch)
@@ -119,7 +119,7 @@ def _check_shift(data: Data) -> None:
     grid = pixel_grid(data)
     asked = f"'data.shift_pixels' is {data.shift_pixels}, but"
     if grid is None:
-        shown = "images are taken as they are" if data.encoding == "image" else f"source '{data.source}' has no pixels"
+        shown = "images are used as they are" if data.encoding == "image" else f"source '{data.source}' has no pixels"
         if data.source == "events":
             shown = "'data.inputs' gives units, not pixels"
         raise _refused([f"{asked} {shown}; leave it out"])
@@ -157,7 +157,7 @@ def _shape(data: Data) -> tuple[int, int]:
         return _area(data) * POLARITIES, CAMERAS[data.source][1]
     if data.encoding == "image":
         if data.grid:
-            raise _refused([f"'data.grid' is {data.grid}, but images are taken as they are; leave it out"])
+            raise _refused([f"'data.grid' is {data.grid}, but images are used as they are; leave it out"])
         return digits.PIXELS[data.source], digits.CLASSES
     return _area(data) * POLARITIES, digits.CLASSES
 

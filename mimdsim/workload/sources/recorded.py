@@ -19,7 +19,7 @@ from mimdsim.workload.sources.event_filters import centre_cropped, denoised
 from mimdsim.workload.sources.events import EventLists, Events, Ints, bin_events, duration_microseconds
 
 Progress = Callable[[int, int], None]
-INSTEAD = "--set data.source=random puts random spikes of the same shape in the place of recordings you do not have"
+INSTEAD = "--set data.source=random substitutes random spikes of the same shape for recordings you do not have"
 
 
 def open_nmnist(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:
