@@ -130,10 +130,10 @@ HEADER = "codelet,scope,dtype,params,cycles\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (HEADER, "has a header and no row below it"),
-        (HEADER + "a" * 200_000 + ",b,c,d,1\n", "is no CSV table near line 1: field larger than"),
+        (HEADER, "has a header but no rows"),
+        (HEADER + "a" * 200_000 + ",b,c,d,1\n", "is not a CSV table near line 1: field larger than"),
         (HEADER + "a\rb,b,c,d,1\n", "columns of the header"),
-        (HEADER + '"a,b,c,d,1\n', "is no CSV table"),
+        (HEADER + '"a,b,c,d,1\n', "is not a CSV table"),
         (HEADER.strip() + ",cycles\nFill,vertex,float,n=4,10,11\n", "has the column 'cycles' twice"),
         (HEADER + "Fill,vertex,float,n=4,nan\n", "'nan' is not a number"),
         (",".join(f"c{at}" for at in range(20_000)), "20,000 columns; at most 200 are allowed"),

@@ -90,7 +90,7 @@ def check_kernel(
         return KernelResult(machine=on, findings=(Finding(name="rules", passed=False, text=str(broken)),))
     findings = [rules_finding(program, on), memory_finding(program, on)]
     if not findings[0].passed:
-        findings.append(Finding(name="values", passed=False, text="not run: mend the rules first"))
+        findings.append(Finding(name="values", passed=False, text="not run: fix what breaks the rules first"))
         return KernelResult(machine=on, findings=tuple(findings), program=program)
     drawn = [draw_inputs(program, inputs, stream(number, "kernel"), number) for number in range(draws)]
     compared, activity = _values(program, drawn, reference, tolerance, strict=strict, given=inputs is not None)
@@ -159,13 +159,13 @@ def _values(
     except MimdsimError as failure:
         return [Finding(name="values", passed=False, text=str(failure))], activity
     names = ", ".join(program.outputs)
-    text = f"{names}: {elements:,} elements as the reference gives them, for {len(drawn)} draws of inputs"
+    text = f"{names}: {elements:,} elements match the reference, for {len(drawn)} draws of inputs"
     if any(program.variables[name].dtype.startswith("f") for name in program.outputs.values()):
         text += f", to {tolerance:g} of the largest"
     if given and len(drawn) > 1 and all(_same(drawn[0], other) for other in drawn[1:]):
         text += "; inputs(rng) gives the same every time: draw from rng"
     findings = [Finding(name="values", passed=True, text=text)]
-    findings.append(Finding(name="again", passed=True, text="runs one after another on the same memory give the same"))
+    findings.append(Finding(name="again", passed=True, text="consecutive runs on the same memory give the same"))
     if strict:
         text = "every vertex alone, on poisoned memory, gives the same; none leaves its slices"
         findings.append(Finding(name="strict", passed=True, text=text))
@@ -199,7 +199,5 @@ def _time(program: Program, machine: MimdMachine, activity: RecordedActivity) ->
         span = max(tiled.spans, key=lambda one: one.cycles)
         text += f"; longest superstep '{span.name}' with {span.cycles:,}"
     if within := bytes_within_tiles(program):
-        text += (
-            f"; copies of {show_bytes(within)} within tiles are taken to cost nothing: Kernel.copy costs what it does"
-        )
+        text += f"; copies of {show_bytes(within)} within tiles are assumed to cost nothing: Kernel.copy has a cost"
     return Finding(name="time", passed=True, text=text), tiled

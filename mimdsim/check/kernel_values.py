@@ -45,8 +45,8 @@ def draw_inputs(
             made[name] = _random(held.shape, draw, kind).astype(held.dtype)
         else:
             problems.append(
-                f"input '{name}' holds {held.dtype}: define inputs(rng) that returns it, as nobody knows which numbers "
-                "are indices or counts"
+                f"input '{name}' holds {held.dtype}: define inputs(rng) that returns it, because only you know which "
+                "numbers are indices or counts"
             )
     if problems:
         raise DescriptionError("inputs(rng)", problems)
@@ -88,7 +88,7 @@ def expected_outputs(
         returned = {outputs[0]: returned}
     problems = [f"returns no output '{name}'" for name in outputs if name not in returned]
     problems += [
-        f"returns '{name}', which is no output{suggest(name, outputs)}" for name in returned if name not in outputs
+        f"returns '{name}', which is not an output{suggest(name, outputs)}" for name in returned if name not in outputs
     ]
     wanted = {name: np.asarray(returned[name]) for name in outputs if name in returned}
     for name, value in wanted.items():
@@ -96,7 +96,7 @@ def expected_outputs(
         if value.shape != shape:
             problems.append(f"output '{name}' has shape {value.shape}, the program's has {shape}")
         elif value.dtype.kind not in "fiub":
-            problems.append(f"output '{name}' is {value.dtype}, no numbers")
+            problems.append(f"output '{name}' is {value.dtype}, not numbers")
         elif not np.isfinite(value).all():
             at = tuple(np.argwhere(~np.isfinite(value))[0].tolist())
             problems.append(f"output '{name}' is {value[at]} at {list(at)}: give inputs for which it is a number")
@@ -115,7 +115,7 @@ def _arguments(what: str, reference: Callable[..., Any], given: dict[str, np.nda
     if missing:
         known = ", ".join(given) or "none"
         raise DescriptionError(
-            what, [f"parameter '{name}' is no input of the program; inputs: {known}" for name in missing]
+            what, [f"parameter '{name}' is not an input of the program; inputs: {known}" for name in missing]
         )
     return {one.name: given[one.name] for one in wanted if one.name in given}
 

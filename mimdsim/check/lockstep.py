@@ -192,7 +192,7 @@ def _writer(program: Program, superstep: Superstep, variable: str, where: tuple[
         found = _row_writing(program, table, variable, where)
         if found is not None:
             return vertex_name(table, found)
-    return "no vertex of it (a copy, or an element nobody writes)"
+    return "no vertex of it (a copy, or an element that is never written)"
 
 
 def _row_writing(program: Program, table: VertexTable, variable: str, where: tuple[int, ...]) -> int | None:

@@ -77,7 +77,7 @@ def check_program(
         rules = replace(broken, text=f"in full length and batch: {broken.text}")
     findings = [rules, memory_finding(full, machine)]
     if not findings[0].passed:
-        skipped = "not run: mend the rules first"
+        skipped = "not run: fix what breaks the rules first"
         return [*findings, Finding(name="values", passed=False, text=skipped)]
     return findings + check_values(program, compiled, machine, strict=strict)
 
@@ -259,9 +259,9 @@ def _costs(program: Program, compiled: Program) -> Finding:
     text = "those of the compiled program"
     if other or new or within > 0:
         said = [f"other than the compiled program's: {', '.join(other)}"] if other else []
-        said += [f"of codelets that it has not: {', '.join(new)}"] if new else []
+        said += [f"of codelets that it does not have: {', '.join(new)}"] if new else []
         text = "; ".join(said) + ": taken as declared" if said else text
-        text += f"; copies move {show_bytes(within)} more within tiles, which takes no cycles" if within > 0 else ""
+        text += f"; copies move {show_bytes(within)} more within tiles, which is not charged" if within > 0 else ""
     return Finding(name="costs", passed=True, text=text)
 
 

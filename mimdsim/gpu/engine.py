@@ -196,9 +196,9 @@ def _lowering_assumptions(
     how: Strategy, precision: Precision, encoding: InputEncoding, lowered: Lowered, resident: bool
 ) -> tuple[Assumption, ...]:
     low, high = how.band[precision]
-    overlap = "hidden behind the batch before"
+    overlap = "hidden behind the previous batch"
     if how.host_rate == "framework":
-        overlap += "; the upper end of the interval hides nothing"
+        overlap += "; at the upper end of the interval nothing is hidden"
     rows = (
         ("kernels", how.description, "assumed", how.source),
         ("matrix products", "on lists of spikes", "assumed", how.source) if how.lists else
@@ -213,7 +213,7 @@ def _lowering_assumptions(
         ("input copy", f"{show_bytes(lowered.input_bytes)} a batch, encoding '{encoding}', {overlap}", "assumed",
          "double buffering; ids and counts as int32, dense input as float32"),
         ("weight update", "fp32 in every precision", "assumed", "usual practice of mixed precision training"),
-        ("memory", show_bytes(lowered.bytes_needed), "derived", "sum of all buffers, none used twice"),
+        ("memory", show_bytes(lowered.bytes_needed), "derived", "sum of all buffers, none reused"),
     )  # fmt: skip
     walking = Assumption(
         name="neuron kernels over time", value=f"{WALK_SECONDS * 1e6:g} us each and one pass per value",

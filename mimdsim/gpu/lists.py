@@ -22,7 +22,7 @@ BLOCK_THREADS = 256
 CYCLES_PER_ENTRY = 80  # a dependent load from the L2 with what hides of it, per entry and 256 columns; estimated
 MODEL_SOURCE = (
     "read from lib/spike_vector_matmul of jrfinkbeiner/SparseSpikes: memset, atomics, copies and a stream "
-    "synchronisation counted; about 80 cycles an entry are an estimate, nothing of it was timed"
+    "synchronisation counted; about 80 cycles an entry are an estimate; none of it was timed"
 )
 WORD_BYTES = 4
 LIST_PRODUCTS = ("synapse", "synapse_weight_gradient", "synapse_spike_gradient")

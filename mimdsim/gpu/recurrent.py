@@ -111,7 +111,7 @@ ALTERNATING = LibraryLoop(
 CUDNN_LOOP = LibraryLoop(
     forward_calls=2, backward_calls=2, forward_extra_seconds=38e-6, backward_extra_seconds=22e-6,
     source="derived: calibrated on gpu_snn_measurements.csv (cuDNN 7.6, standard algorithm, input skipped, V100); what "
-    "cuDNN does in these microseconds beside product and pointwise kernel is not known",
+    "cuDNN does in these microseconds besides product and pointwise kernel is unknown",
 )  # fmt: skip
 
 

@@ -86,7 +86,7 @@ STRATEGIES: dict[str, Strategy] = {
             band=PLUS_MINUS_20,
             band_source="assumed: matrix product model 5 to 18 % off, host wait 10 to 15 us",
             source=_XLA,
-            needs="a host that turns the loop and waits for its condition, where a TPU runs loops by itself",
+            needs="a host that runs the loop and waits for its condition; a TPU runs loops by itself",
         ),
         Strategy(
             name="graph_replay",
@@ -161,7 +161,7 @@ STRATEGIES: dict[str, Strategy] = {
             host_waits=False,
             host_rate="pinned",
             band=AT_BEST,
-            band_source="assumed: an upper bound that nobody has built",
+            band_source="assumed: an upper bound that has never been built",
             source="bytes of the listed rows over the rate of the L2, and nothing else",
             lists="ideal",
             needs="an L2 that gathers single rows at its full rate",

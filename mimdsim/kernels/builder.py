@@ -113,12 +113,12 @@ class Builder:
         """The variable of this kernel that is meant; raises MappingError for any other."""
         name = variable.name if isinstance(variable, Variable) else variable
         if not isinstance(name, str):
-            raise MappingError(f"{name!r} is no variable; give one that k.variable(...) returned, or its name")
+            raise MappingError(f"{name!r} is not a variable; give one that k.variable(...) returned, or its name")
         found = self.variables.get(name)
         if found is None:
             raise MappingError(f"kernel '{self.name}' has no variable '{name}'{suggest(name, self.variables)}")
         if isinstance(variable, Variable) and variable is not found:
-            raise MappingError(f"'{name}' is the variable of another kernel than '{self.name}'")
+            raise MappingError(f"'{name}' is a variable of another kernel, not of '{self.name}'")
         return found
 
     def spare(self, name: str) -> str:
@@ -129,7 +129,7 @@ class Builder:
         if not name or not name.isprintable():
             raise MappingError(f"the name {name!r} of {what} must be printable and not empty")
         if name in known:
-            raise MappingError(f"kernel '{self.name}' has {what} '{name}' already")
+            raise MappingError(f"kernel '{self.name}' already has {what} '{name}'")
         return name
 
     def _declare(
@@ -148,9 +148,9 @@ class Builder:
             int(extent) for extent in np.atleast_1d(whole_numbers(f"'{name}': shape", np.atleast_1d(shape)))
         )
         if not extents or min(extents) < 1:
-            raise MappingError(f"'{name}': shape {list(extents)} must have axes of 1 element at least")
+            raise MappingError(f"'{name}': shape {list(extents)} must have at least 1 element along every axis")
         if np.dtype(dtype).name not in FORMATS:
-            raise MappingError(f"'{name}': format '{dtype}' is none that tiles have{suggest(str(dtype), FORMATS)}")
+            raise MappingError(f"'{name}': format '{dtype}' is not one that tiles have{suggest(str(dtype), FORMATS)}")
         if mapping is None:
             mapping = self._evenly(name, extents, spread, tiles)
         elif tiles is not None or spread:
@@ -174,7 +174,7 @@ class Builder:
         axis = spread % len(shape)
         chosen = np.arange(self.tiles) if tiles is None else whole_numbers(f"'{name}': tiles", np.atleast_1d(tiles))
         if not len(chosen):
-            raise MappingError(f"'{name}': no tile to lie on; give one at least")
+            raise MappingError(f"'{name}': no tile to be placed on; give at least one")
         return TileMapping.evenly(axis, shape[axis], chosen)
 
     # ---- supersteps

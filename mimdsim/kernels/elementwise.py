@@ -136,7 +136,7 @@ def elementwise(k: Builder, op: str, one: Variable, other: Variable | float | No
     _same_shape(op, one, out)
     wanted = "bool" if op in TRUTHS else one.dtype
     if out.dtype != wanted:
-        raise MappingError(f"elementwise: '{op}' of {one.dtype} leaves {wanted}, '{out.name}' is {out.dtype}")
+        raise MappingError(f"elementwise: '{op}' of {one.dtype} gives {wanted}, '{out.name}' is {out.dtype}")
     form = "unary" if other is None else "binary" if isinstance(other, Variable) else "scalar"
     operands, constants = {} if out is one else {"one": one}, {}
     if isinstance(other, Variable):
@@ -156,8 +156,8 @@ def sort(k: Builder, keys: Variable) -> None:
     parts = parts_of(keys)
     if (parts.lengths[:, -1] != keys.shape[-1]).any():
         raise MappingError(
-            f"sort: rows of '{keys.name}' are cut between tiles; the library's sort of such rows runs as long as the "
-            "data needs, which is not modelled: spread the variable along another axis than its last"
+            f"sort: rows of '{keys.name}' are split between tiles; the time of the library's sort of such rows "
+            "depends on the data, which is not modelled: spread the variable along an axis other than its last"
         )
     _on_parts(k, f"sort {keys.name}", _sort(len(keys.shape)), keys, {})
 

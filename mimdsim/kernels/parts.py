@@ -68,7 +68,7 @@ def parts_of(variable: Variable) -> Parts:
     if mapping.is_replicated:
         if len(mapping.tiles) > 1:
             raise MappingError(
-                f"'{variable.name}' lies as a copy on {len(mapping.tiles)} tiles, which no vertex can write; use "
+                f"'{variable.name}' is a copy on {len(mapping.tiles)} tiles, which no vertex can write; use "
                 "broadcast(x, to=...) to send a value to all of them"
             )
         return Parts(tiles=mapping.tiles, boxes=whole[None])

@@ -108,7 +108,7 @@ def _rest(x: Variable, axis: int | None, out: Variable, op: str) -> tuple[int | 
     rest = (1,) if axis is None else (*x.shape[:axis], *x.shape[axis + 1 :])
     if out.shape != rest or out.dtype != x.dtype:
         raise MappingError(
-            f"reduce: '{x.name}' {x.dtype}{list(x.shape)} leaves {x.dtype}{list(rest)}; '{out.name}' is "
+            f"reduce: '{x.name}' {x.dtype}{list(x.shape)} gives {x.dtype}{list(rest)}; '{out.name}' is "
             f"{out.dtype}{list(out.shape)}"
         )
     return axis, rest

@@ -1,7 +1,7 @@
-"""What the numbers of a profile must be to mean something, beyond their types: for profiles that somebody else made.
+"""What the numbers of a profile must satisfy, beyond their types, to make sense: for profiles from other people.
 
-Only what holds for every profile that mimdsim writes is required. First each number alone; then, where all of them are sound, what
-they say of each other.
+Only what holds for every profile that mimdsim writes is required. First each number is checked alone; then, if all of
+them are sound, how they relate to each other.
 """
 
 from __future__ import annotations

@@ -230,7 +230,9 @@ class Codelet:
         if not 0 <= extent.axis < len(box) or now_shift(box[extent.axis]) is not None:
             return f"follows from axis {extent.axis} of field '{extent.field}', whose box {box} has no length there"
         if extent.after and extent.after not in self.constants:
-            return f"is counted after '{extent.after}', which is no constant of it; it has {list(self.constants)}"
+            return (
+                f"is counted after '{extent.after}', which is not one of its constants; it has {list(self.constants)}"
+            )
         return ""
 
     @property

@@ -38,7 +38,7 @@ def check_copies(program: Program, superstep: Superstep) -> list[Problem]:
     for copy in superstep.copies:
         unknown = [name for name in (copy.source, copy.target) if name not in program.variables]
         for name in unknown:
-            text = f"copies '{name}', which is no variable of the program{near(name, program.variables)}"
+            text = f"copies '{name}', which is not a variable of the program{near(name, program.variables)}"
             problems.append(_of_copy("variable exists", superstep, text))
         if unknown:
             continue

@@ -50,7 +50,7 @@ def _misplaced(program: Program, exchange: Exchange) -> str:
         variable = program.variables.get(delivery.variable)
         if variable is None:
             known = near(delivery.variable, program.variables)
-            return f"delivers '{delivery.variable}', which is no variable of the program{known}"
+            return f"delivers '{delivery.variable}', which is not a variable of the program{known}"
         shapes = [(len(delivery.tiles), axes, 2) for axes in (len(variable.shape), len(variable.shape) - 1) if axes]
         if delivery.boxes.shape not in shapes or delivery.tiles.ndim != 1:
             given = f"boxes of shape {list(delivery.boxes.shape)}, tiles of {list(delivery.tiles.shape)}"

@@ -34,7 +34,7 @@ def check_names(program: Program) -> list[Problem]:
     for kind, names in (("input", program.inputs), ("output", program.outputs)):
         for value, name in names.items():
             if name not in program.variables:
-                text = f"{kind} '{value}' is held in '{name}', which is no variable of the program"
+                text = f"{kind} '{value}' is held in '{name}', which is not a variable of the program"
                 problems.append(at_large("variable exists", text + near(name, program.variables)))
     return problems
 

@@ -54,7 +54,7 @@ def unfit_box(superstep: Superstep, table: VertexTable, mismatch: ValueError) ->
 def unknown_variable(program: Program, superstep: Superstep, table: VertexTable, field: Field) -> Problem:
     """A field that takes what is no variable."""
     name = table.operands[field.name]
-    text = f"reads '{name}' through field '{field.name}', which is no variable of the program"
+    text = f"reads '{name}' through field '{field.name}', which is not a variable of the program"
     return of_vertex("variable exists", superstep, table, 0, text + near(name, program.variables))
 
 

@@ -57,7 +57,7 @@ def boxes_of(table: VertexTable, field: Field, variable: Variable) -> np.ndarray
     shape = spatial_shape(variable, field)
     where = f"codelet '{table.codelet.name}', field '{field.name}'"
     if len(entries) != len(shape):
-        raise ValueError(f"{where}: box {field.box} has not the {len(variable.shape)} axes of '{variable.name}'")
+        raise ValueError(f"{where}: box {field.box} does not have the {len(variable.shape)} axes of '{variable.name}'")
     if not shape:
         raise ValueError(
             f"{where}: box {field.box} leaves no axis of '{variable.name}' {list(variable.shape)}; "

@@ -60,7 +60,7 @@ def _lines(profile: RunProfile) -> Iterator[str]:
     spent = energy_table(profile)
     if spent is not None and profile.network:
         spends = ("machine", "strategy", "precision", "mJ", "interval mJ", "mean W", "static")
-        yield from _section("Energy of one training step, boards alone", spent, *spends)
+        yield from _section("Energy of one training step, boards only", spent, *spends)
     yield ""
     yield f"What is modelled: {assumptions_table(profile).note}"
 

@@ -62,7 +62,7 @@ def draw_sweep(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> Figure | 
         ratio.set_ylabel("times the first point's (band: interval)")
         memory.set_ylabel("KiB on the fullest tile (hollow: does not fit)")
         speed.set_title("Time")
-        ratio.set_title("Time beside the first point")
+        ratio.set_title("Time relative to the first point")
         memory.set_title("Memory")
         if others:
             handles, labels = speed.get_legend_handles_labels()

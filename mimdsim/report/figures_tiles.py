@@ -80,7 +80,7 @@ def draw_tile_balance(profile: RunProfile) -> Figure | None:
     look: dict[str, Any] = {"color": BLUE, "edgecolor": "white", "linewidth": 0.4}
     right.hist(busy, bins=BINS, range=(0, busy[0]), orientation="horizontal", **look)
     right.axhline(worked.mean(), color=VERMILLION, linestyle="--")
-    right.set_title("How many tiles are how busy")
+    right.set_title("Number of tiles by busy cycles")
     right.set_xlabel("number of tiles")
     for axes in (left, right):
         axes.grid()

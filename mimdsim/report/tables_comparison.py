@@ -43,9 +43,9 @@ def comparison_table(profile: RunProfile) -> Table:
             "mostly", "memory", "how",
         ),
         rows,
-        "★ is the fastest strategy of its GPU that fits. Ratio: GPU over tiled; its interval pairs the outermost ends "
-        "of both intervals"
-        + (", of two tiled machines those of one side, as their cycles have the same sources" if several else "")
+        "★ is the fastest strategy of its GPU that fits. Ratio: GPU over tiled; its interval pairs opposite ends of "
+        "both intervals"
+        + (", but for two tiled machines the same ends, because their cycles have the same sources" if several else "")
         + "; the memory of the tiled machine is that of its fullest tile.",
     )  # fmt: skip
 

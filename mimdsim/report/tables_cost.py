@@ -35,7 +35,7 @@ def phases_table(tiled: TiledProfile) -> Table:
         [[row[at] for at in kept] for row in rows],
         f"{batch} {unit}; only the part that compute does not hide is counted."
         if tiled.host_seconds
-        else "Inputs lie on the tiles: nothing is streamed from the host.",
+        else "Inputs are on the tiles: nothing is streamed from the host.",
         total=[whole[at] for at in kept],
     )
 
@@ -78,7 +78,8 @@ def supersteps_table(tiled: TiledProfile, most: int) -> Table:
         f"Supersteps, longest first; cycles are sums over all executions of one {tiled.run_name}",
         [headers[at] for at in kept],
         [[row[at] for at in kept] for row in rows],
-        f"{note}Balance: mean busy cycles of the used tiles over the compute cycles, which the slowest tile sets.",
+        f"{note}Balance: mean busy cycles of the used tiles divided by the compute cycles, which the slowest tile "
+        "determines.",
     )
 
 

@@ -38,6 +38,6 @@ def _other_model(tiled: TiledProfile) -> str:
     change = 100 * (other / ours - 1)
     milliseconds = f", {significant(1e3 * tiled.seconds(other - ours))} ms" if tiled.trains else ""
     return (
-        f"By the other exchange model (exchange.model) the exchanges would take {thousands(other)} cycles instead of "
-        f"{thousands(ours)} ({change:+.0f} %{milliseconds})."
+        f"With the other exchange model (exchange.model) the exchanges would take {thousands(other)} cycles instead "
+        f"of {thousands(ours)} ({change:+.0f} %{milliseconds})."
     )

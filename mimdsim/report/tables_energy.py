@@ -41,8 +41,8 @@ def energy_table(profile: RunProfile) -> Table | None:
         "Energy of one training step",
         ("machine", "strategy", "precision", "mJ", "interval mJ", "mean W", "mJ a sample", "static"),
         rows,
-        "The chip or board alone: no host, no cooling, no power supply. Coefficients and their sources stand under "
-        "'What is modelled'; most of a tiled machine's are assumed, so read its interval first.",
+        "The chip or board only, without host, cooling and power supply. Coefficients and their sources are listed "
+        "under 'What is modelled'; most of a tiled machine's are assumed, so look at its interval first.",
     )
 
 

@@ -113,7 +113,7 @@ def _loop(span: Span, machine: MimdMachine) -> Explanation:
     rows = (
         Row(what="counting on one tile", how=f"{machine.sync.loop_cycles} a turn x {span.times:,}", cycles=counting),
         Row(
-            what="barrier, by which all tiles learn of it",
+            what="barrier that tells all tiles",
             how=f"{(span.sync_cycles - counting) // max(span.times, 1)} a turn x {span.times:,}",
             cycles=span.sync_cycles - counting,
         ),

@@ -210,5 +210,5 @@ def library_cycles(codelet: Codelet, extents: dict[str, np.ndarray], barrel: Bar
     cycles = np.asarray(codelet.cost.cycles(extents, barrel.working, barrel.vector_bytes), np.float64)
     if cycles.size and not (np.isfinite(cycles).all() and cycles.min() >= 0):
         wrong = cycles.ravel()[np.argmin(np.where(np.isfinite(cycles), cycles, -np.inf))]
-        raise MappingError(f"codelet '{codelet.name}': its cost formula gives {wrong} cycles; mend the formula")
+        raise MappingError(f"codelet '{codelet.name}': its cost formula gives {wrong} cycles; correct the formula")
     return cycles * barrel.issue_cycles / barrel.working

@@ -53,7 +53,7 @@ class Recording:
     def _refuse_counts(layer: str, counts: np.ndarray) -> None:
         if counts.size and (counts.min() < 0 or (counts[..., 0] > counts[..., 1]).any()):
             raise MappingError(
-                f"recorded activity of layer '{layer}' counts fewer than no ids, or more spikes than listed ids: "
+                f"recorded activity of layer '{layer}' has a negative count, or counts more spikes than listed ids: "
                 "record it with a run"
             )
 

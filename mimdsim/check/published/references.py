@@ -124,7 +124,7 @@ def _check_file(path: Path, data: Path | None, progress: Progress) -> list[Row]:
     for needed, predict in FORMATS:
         if needed <= columns:
             if not given:
-                raise DataFileError(path, "has a header and no row below it; nothing could be held against anything")
+                raise DataFileError(path, "has a header but no rows; there is nothing to compare")
             return predict(path, given, data, progress)
     known = "; ".join(", ".join(sorted(needed)) for needed, _ in FORMATS)
     raise DataFileError(
@@ -140,7 +140,7 @@ def _table(path: Path, text: str) -> tuple[set[str], list[Given]]:
         names = list(reader.fieldnames or ())
         given.extend(reader)
     except csv.Error as problem:
-        raise DataFileError(path, f"is no CSV table near line {reader.line_num}: {problem}") from None
+        raise DataFileError(path, f"is not a CSV table near line {reader.line_num}: {problem}") from None
     twice = sorted({name for name in names if names.count(name) > 1}) if len(names) <= MAX_COLUMNS else []
     if twice or len(names) > MAX_COLUMNS:
         what = (
@@ -151,7 +151,7 @@ def _table(path: Path, text: str) -> tuple[set[str], list[Given]]:
         raise DataFileError(path, f"has {what}")
     for number, row in enumerate(given, start=2):
         if None in row or None in row.values():
-            raise DataFileError(path, f"line {number} has not the {len(names)} columns of the header")
+            raise DataFileError(path, f"line {number} does not have the {len(names)} columns of the header")
     return set(names), given
 
 

@@ -103,7 +103,7 @@ FRAMEWORKS: dict[str, Framework] = {
             forward=Pass(calls=14, array_passes=27),
             backward=Pass(calls=20, array_passes=48, sequence_passes=INDEXED + ASSIGNED, indexing_calls=4),
             source="derived: LIF without TorchScript of the documentation's table (2021); its growth with timesteps "
-            "shows two more passes over the sequence than PyTorch of 2023 makes, for a reason not known",
+            "shows two more passes over the sequence than PyTorch of 2023 makes, for an unknown reason",
         ),
     )
 }

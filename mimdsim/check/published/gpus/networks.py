@@ -154,7 +154,7 @@ def _predict(case: _Case) -> SnnPrediction:
     note = f"{case.gpu.name}, {framework.name}, {' and '.join(bounds)} bound"
     return SnnPrediction(
         seconds=total,
-        note=f"{note}; period of a call assumed, this computer is not known" if unknown else note,
+        note=f"{note}; period of a call assumed, this computer is unknown" if unknown else note,
         tolerance=0.10 if "backward" in passes else 0.25,
         spread=(0.5, 2.0) if unknown else (0.8, 1.25),
     )

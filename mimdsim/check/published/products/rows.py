@@ -69,7 +69,7 @@ def predict_tiled_product(row: dict[str, str]) -> tuple[float | None, float, flo
         m, k, n = (int(row[name]) for name in ("m", "k", "n"))
         clock_hz = float(row["clock_hz"]) if row.get("clock_hz") else None
     except ValueError:
-        return None, 0.0, 0.0, f"m={row['m']} k={row['k']} n={row['n']} clock_hz={row.get('clock_hz')}: no numbers"
+        return None, 0.0, 0.0, f"m={row['m']} k={row['k']} n={row['n']} clock_hz={row.get('clock_hz')}: not numbers"
     if row["operation"] == "matmul" and row["variant"] != "poplibs":
         return None, 0.0, 0.0, f"'{row['variant']}' is another software stack; only PopLibs' planner is described"
     predict: dict[str, Callable[[], Cycles]] = {
@@ -92,7 +92,7 @@ def predict_tiled_product(row: dict[str, str]) -> tuple[float | None, float, flo
 def _machine(name: str, clock_hz: float | None) -> MimdMachine:
     machine = load_machine(name, {} if clock_hz is None else {"chip.clock_hz": clock_hz})
     if not isinstance(machine, MimdMachine):
-        raise DescriptionError(f"machine '{name}'", ["is no tiled machine; tiled products need one"])
+        raise DescriptionError(f"machine '{name}'", ["is not a tiled machine; tiled products need one"])
     return machine
 
 

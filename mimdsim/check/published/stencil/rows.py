@@ -43,7 +43,7 @@ def stencil_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]
         predicted: float | None = None
         note = f"phase '{row['phase']}' is none of {', '.join(PHASES)}"
         if published == 0:
-            note = "0 was published, a phase that this run has not: no ratio"
+            note = "0 was published; this run does not have that phase: no ratio"
         elif row["phase"] in PHASES:
             try:
                 predicted, note = published_phases(row["type"], chips)[row["phase"]], ""
