@@ -1,4 +1,4 @@
-"""The commands that say whether a program is right and why it takes its time: `mimdsim check` and `mimdsim explain`."""
+"""The commands that say whether a program is right and where its cycles go: `mimdsim check` and `mimdsim explain`."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ def check_command(
     files: tuple[Path, ...],
     changes: tuple[str, ...],
 ) -> None:
-    """Check a mapping: rules, memory, and every value against the graph's meaning.
+    """Check a mapping: rules, memory, and every value against an interpreter of the graph.
 
-    A WORKLOAD that ends in .py is a kernel: a file with build(machine) and a numpy reference that its values are held
-    against. With --references, arguments are tables of published figures, by path or by name (default: those that
-    come with mimdsim).
+    A WORKLOAD that ends in .py is a kernel: a file with build(machine) and a numpy reference for its values.
+    With --references, arguments are tables of published figures, by path or by name (default: those that come with
+    mimdsim).
     """
     if references:
         code = _check_references(_reference_files(workload, machine, files), data, page, as_json)
@@ -158,9 +158,9 @@ def explain_command(
     batch: int,
     changes: tuple[str, ...],
 ) -> None:
-    """Why SUPERSTEP of WORKLOAD, or of a kernel (.py), takes its cycles on MACHINE.
+    """Explain the cycles of SUPERSTEP of WORKLOAD, or of a kernel (.py), on MACHINE.
 
-    SUPERSTEP is a name or a number; without it, all are listed with their cycles, the slowest first.
+    SUPERSTEP is a name or a number; without it, all are listed with their cycles, slowest first.
     """
     from mimdsim.api import no_workload_changes
     from mimdsim.sweep import load_tiled, parse_changes

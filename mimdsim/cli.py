@@ -30,8 +30,8 @@ OUR_FAILURE = 4
 
 
 class _Commands(click.Group):
-    """Turns a user's mistake and what the machine refuses into a message and exit code 2, a failure of ours into one
-    and exit code 4."""
+    """Turns user errors and refusals by the system into a message and exit code 2, and internal errors into one and
+    exit code 4."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         try:
@@ -80,7 +80,7 @@ def _said(problem: MimdsimError | OSError) -> str:
 
 
 def _give_up_output() -> None:
-    """Leave nothing that is printed to be written at the end, where it would fail again."""
+    """Discard buffered output, so that flushing it at exit does not fail again."""
     try:
         sys.stdout.flush()
     except (OSError, AttributeError):  # None, where it was closed from the start
@@ -158,7 +158,7 @@ def compare(workload: str, machines: tuple[str, ...], out: Path | None, changes:
 
 
 def _named(workload: str, changes: tuple[str, ...]) -> tuple[dict[str, Any], str]:
-    """All changes, and the name of the workload."""
+    """All changes as text, and the name of the workload."""
     from mimdsim.sweep import parse_changes
     from mimdsim.workload import find_workload, load_workload
 
@@ -180,7 +180,7 @@ def _run(
     dump: Path | None = None,
     checkpoint: Path | None = None,
 ) -> None:
-    """What `make` makes, written to `folder` and shown."""
+    """Write what `make` makes to `folder` and show it."""
     from mimdsim.base.files import folders_to_write
     from mimdsim.report import summary_lines
 
@@ -283,7 +283,7 @@ def sweep(
 @click.argument("profile", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Output folder (default: that of the profile).")
 def report(profile: Path, out: Path | None) -> None:
-    """Draw the report of a saved profile.json again."""
+    """Redraw the report of a saved profile.json."""
     from mimdsim.base.files import folders_to_write
     from mimdsim.base.whole import replaced
     from mimdsim.profile import load_profile
@@ -303,7 +303,7 @@ def report(profile: Path, out: Path | None) -> None:
 
 @main.command("list", short_help="List the available workloads and machines.")
 def list_everything() -> None:
-    """Name the workloads and machines that there are, and the files of those that do not come with mimdsim."""
+    """List the available workloads and machines, and the files of those that do not come with mimdsim."""
     from mimdsim.base.places import where_from
     from mimdsim.machine import find_machine, list_machines, load_machine
     from mimdsim.workload import find_workload, list_workloads, load_workload
@@ -317,7 +317,7 @@ def list_everything() -> None:
 
 
 def _listed(name: str, load: Callable[[str], Workload | MimdMachine | GpuMachine], file: str) -> str:
-    """A line of `list`; a folder called models may hold what is no machine, which is said and hides nothing else."""
+    """A line of `list`; files in a folder named models that are not machines are reported without hiding others."""
     try:
         title = load(name).title
     except MimdsimError as problem:

@@ -1,4 +1,4 @@
-"""The commands that take models in and give them out: `mimdsim import` and `mimdsim export`."""
+"""The commands that import and export models: `mimdsim import` and `mimdsim export`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mimdsim.base.errors import DescriptionError
 
 
 class _Finite(click.FloatRange):
-    """A number in a range; not-a-number compares with no end of one."""
+    """A finite number in a range (NaN passes range checks, as it compares with neither end)."""
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
         number = super().convert(value, param, context)
@@ -45,7 +45,7 @@ def import_command(
 ) -> None:
     """Turn MODEL into a workload: a NIR graph (.nir), or a PyTorch state dict (.safetensors, .npz).
 
-    docs/nir.md says which nodes and resets are understood.
+    docs/nir.md lists the supported nodes and resets.
     """
     from mimdsim.workload.interchange.importing import import_nir, import_state_dict, model_name
     from mimdsim.workload.interchange.nir_neurons import Discretisation
@@ -80,7 +80,7 @@ def import_command(
 def export_command(workload: str, weights: Path | None, out: Path, dt: float | None) -> None:
     """Write the network of WORKLOAD with trained weights as a NIR graph.
 
-    `mimdsim run` leaves them as weights.safetensors beside its report. snnTorch takes a timestep to be 1e-4 s.
+    `mimdsim run` saves these as weights.safetensors with its report. snnTorch assumes a timestep of 1e-4 s.
     """
     from mimdsim.workload import load_workload
     from mimdsim.workload.interchange.exporting import export_nir

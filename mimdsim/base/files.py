@@ -1,4 +1,4 @@
-"""Files written whole or not at all."""
+"""Files written completely or not at all."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_bounded(path: Path, most: int) -> bytes:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write to a temporary name beside `path`, then rename: a reader never sees half a file.
+    """Write to a temporary name next to `path`, then rename: a reader never sees half a file.
 
     Raises MimdsimError that says why it cannot be written; then nothing is left.
     """
@@ -51,7 +51,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def writable_folder(path: Path) -> Path:
-    """`path` as a folder that exists and can be written; raises MimdsimError before any work is done in vain."""
+    """`path` as a folder that exists and can be written; raises MimdsimError before any work is wasted."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f".{secrets.token_hex(8)}.tmp"
@@ -64,9 +64,9 @@ def writable_folder(path: Path) -> Path:
 
 @contextlib.contextmanager
 def folders_to_write(*paths: Path) -> Iterator[None]:
-    """`paths` as folders that can be written; those made here are gone again if the work fails and left them empty.
+    """`paths` as folders that can be written; those made here are removed if the work fails and leaves them empty.
 
-    Raises MimdsimError before any work is done in vain.
+    Raises MimdsimError before any work is wasted.
     """
     made: list[Path] = []
     try:
@@ -87,8 +87,8 @@ def dump_json(value: Any) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """What JSON says; raises ValueError or RecursionError for what is none, and ValueError for a key that is there
-    twice, of which other readers take one or the other."""
+    """The parsed JSON; raises ValueError or RecursionError for invalid JSON, and ValueError for a repeated key, where
+    other readers would take one or the other."""
     return json.loads(text, object_pairs_hook=_each_once)
 
 
@@ -102,8 +102,8 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def changes_mark(changes: dict[str, Any]) -> str:
-    """Behind the name of a folder, so that what --set changed never replaces the report and weights of what it did
-    not: a digest, the same for the same changes; nothing for none."""
+    """A suffix for a folder's name, so that a run changed with --set never replaces the report and weights of the
+    unchanged run: a digest, the same for the same changes; empty without changes."""
     if not changes:
         return ""
     said = json.dumps(changes, sort_keys=True, default=str)

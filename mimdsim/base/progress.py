@@ -1,4 +1,4 @@
-"""Progress for people who wait: bars on a terminal, a line now and then in a log."""
+"""Progress reports: bars on a terminal, an occasional line in a log."""
 
 from __future__ import annotations
 

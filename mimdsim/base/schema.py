@@ -56,7 +56,7 @@ class Section(BaseModel):
 
 
 class SourcedSection(Section):
-    """A section whose every given number names its source, as "kind: where"; kind is one of SOURCE_KINDS."""
+    """A section in which every given number names its source, as "kind: where"; kind is one of SOURCE_KINDS."""
 
     sources: dict[str, str] = {}
 
@@ -79,7 +79,7 @@ class SourcedSection(Section):
 
 
 def _is_number(annotation: Any) -> bool:
-    """Whether a field takes a number, alone or in a union; a tuple of numbers is none."""
+    """Whether a field takes a number, alone or in a union; a tuple of numbers does not count."""
     options = (annotation,) if typing.get_origin(annotation) is tuple else typing.get_args(annotation) or (annotation,)
     return any(option in (int, float) for option in options)
 
@@ -101,7 +101,7 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def parse_toml(text: str, *, where: str) -> dict[str, Any]:
-    """The table of a text of TOML; raises DescriptionError, also for what is nested too deep or no number of TOML's."""
+    """The table of a TOML text; raises DescriptionError, also for deep nesting or a number that TOML does not allow."""
     try:
         if _DEEP_KEY.search(text):
             raise ValueError(f"a key has over {MOST_DOTTED} parts")
@@ -115,7 +115,7 @@ def parse_toml(text: str, *, where: str) -> dict[str, Any]:
 
 
 def _check_values(table: dict[str, Any]) -> None:
-    """Raises ValueError for what is nested too deep, or a whole number beyond the 64 bits that TOML has."""
+    """Raises ValueError for a value nested too deep, or a whole number beyond TOML's 64 bits."""
     level: list[Any] = [table]
     for _ in range(MAX_DEPTH):
         wrong = next((value for value in level if isinstance(value, int) and abs(value) > MOST_WHOLE), None)
@@ -178,7 +178,7 @@ def _explain(model: type[BaseModel], error: Any, text: str, changed: Collection[
 
 
 def _elsewhere(model: type[BaseModel], path: tuple[Any, ...]) -> str:
-    """A hint at the other section that has the very key which `path` lacks; '' without one."""
+    """A hint at another section that has the key which `path` lacks; '' if there is none."""
     sections = {name: _fields_at(model, (name,)) for name in model.model_fields if len(path) == 2}
     homes = [name for name, fields in sections.items() if path[-1] in fields and fields != list(model.model_fields)]
     return f"; it is in another section: '{homes[0]}.{path[-1]}'" if homes else ""

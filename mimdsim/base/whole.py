@@ -1,8 +1,8 @@
-"""Files that belong together, replaced together: whoever looks sees those of one run only, never a mixture of two.
+"""Files that belong together are replaced together: a reader sees the files of one run, never a mixture of two.
 
-Everything is written into a draft inside the folder, under a lock; only then the files of before go and the new ones
-come, by renames. A lock is the operating system's, so none outlives its process; what a killed process left of a draft
-is removed by the next one to write.
+Everything is written into a draft inside the folder, under a lock; only then are the old files replaced by
+the new ones, by renaming. Locks belong to the operating system, so none outlives its process; the draft of a killed
+process is removed by the next one to write.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ else:
 def replaced(folder: Path, known: Sequence[str]) -> Iterator[Path]:
     """A draft folder to write in; on leaving it, its files take the place of the `known` files of `folder`.
 
-    known: all that such a run may leave, those first that a reader opens first. Other files of `folder` stay. Where the
-    work in the draft fails, `folder` keeps what it has. Raises MimdsimError where `folder` cannot be written, or where
+    known: all files that such a run may leave, in the order in which a reader opens them. Other files in `folder` stay.
+    If the work in the draft fails, `folder` keeps what it has. Raises MimdsimError if `folder` cannot be written, or if
     another process has been writing there for LONGEST_WAIT_SECONDS.
     """
     writable_folder(folder)
@@ -62,7 +62,7 @@ def replaced(folder: Path, known: Sequence[str]) -> Iterator[Path]:
 
 
 def _exchange(folder: Path, draft: Path, known: Sequence[str]) -> None:
-    """Files of before into the draft, then those of the draft into the folder; all of it or, by an error, nothing."""
+    """Move old files into the draft, then those of the draft into the folder; on an error nothing is changed."""
     new = [path.relative_to(draft / "new").as_posix() for path in (draft / "new").rglob("*") if path.is_file()]
     order = [*known, *sorted(set(new) - set(known))]
     moved: list[tuple[Path, Path]] = []

@@ -1,6 +1,6 @@
-"""Which numbers of a machine description are taken for mistakes: mostly a unit that was left out.
+"""Which numbers in a machine description are treated as mistakes, usually a missing unit.
 
-The bounds are assumed: some orders of magnitude beyond anything built, so that what-if questions pass and 1.85 for
+The bounds are assumed: some orders of magnitude beyond anything built, so that what-if values pass and 1.85 instead of
 1.85 GHz does not.
 """
 
@@ -44,7 +44,7 @@ UNIT_MEANT |= {"joules_per_byte": "pJ/B", "joules_per_flop": "pJ/FLOP"}
 
 
 def larger_parts(machine: MimdMachine, text: str, changed: Collection[str]) -> list[str]:
-    """What is said of every part that is larger than its whole, with both numbers."""
+    """A message for every part that is larger than its whole, with both numbers."""
     found = []
     for section, part, whole in PARTS:
         values = getattr(machine, section)
@@ -59,7 +59,7 @@ def larger_parts(machine: MimdMachine, text: str, changed: Collection[str]) -> l
 
 
 def implausible(machine: Section, text: str, changed: Collection[str]) -> list[str]:
-    """What is said of every number out of bounds, with the bounds and the unit that may have been meant."""
+    """A message for every number out of bounds, with the bounds and the unit that may have been meant."""
     found = []
     for section in type(machine).model_fields:
         part = getattr(machine, section)

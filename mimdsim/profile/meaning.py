@@ -42,13 +42,13 @@ def contradictions(profile: RunProfile, most: int) -> list[str]:
 
 
 def _shown(value: object) -> str:
-    """A value in a message, cut where somebody wrote hundreds of digits."""
+    """A value in a message, cut if it has hundreds of digits."""
     said = str(value)
     return said if len(said) <= 32 else f"{said[:12]}.. ({len(said)} digits)"
 
 
 def _numbers(record: Any, where: str, field: str) -> Iterator[Problem]:
-    """Every number in a record or tuple that cannot be; `where` is the path to it and a dot, `field` its last name."""
+    """Every impossible number in a record or tuple; `where` is the path to it and a dot, `field` its last name."""
     column = isinstance(record, tuple)
     for name, value in enumerate(record) if column else vars(record).items():
         last = field if column else str(name)
@@ -118,7 +118,7 @@ def _columns(tiled: TiledProfile, where: str) -> Iterator[Problem]:
 
 
 def _indices(tiled: TiledProfile, where: str) -> Iterator[Problem]:
-    """Numbers of tiles that are no tile."""
+    """Tile numbers that do not exist."""
     named = [(f"spans.{index}.slowest_tile", span.slowest_tile) for index, span in enumerate(tiled.spans)]
     named += [(f"spans.{index}.exchange_tile", span.exchange_tile) for index, span in enumerate(tiled.spans)]
     named += [
@@ -154,7 +154,7 @@ def _totals(tiled: TiledProfile, where: str) -> Iterator[Problem]:
 
 
 def _memory(memory: MemoryProfile, where: str, tiled: TiledProfile) -> Iterator[Problem]:
-    """Bytes that the record itself gives otherwise elsewhere."""
+    """Bytes that contradict other fields of the record."""
     for ours, column in MEMORY_COLUMNS.items():
         pairs = zip(getattr(memory, ours), getattr(tiled.tile_columns, column), strict=True)
         for tile, (one, other) in enumerate(pairs):
@@ -191,7 +191,7 @@ def _curve(memory: MemoryProfile, where: str) -> Iterator[Problem]:
 
 
 def _seconds(machine: TiledProfile | GpuProfile, where: str) -> Iterator[Problem]:
-    """Intervals that do not hold their number, of time and of energy."""
+    """Intervals of time and energy that do not contain their number."""
     exposed, host, seconds = machine.host_exposed_seconds, machine.host_seconds, machine.seconds_per_training_step
     if exposed > host * (1 + SLACK):
         yield f"{where}.host_exposed_seconds", exposed, f"at most its host_seconds, {host!r}"
@@ -211,7 +211,7 @@ def _seconds(machine: TiledProfile | GpuProfile, where: str) -> Iterator[Problem
 
 
 def _training(training: Training) -> Iterator[Problem]:
-    """Curves that have not one number for each training step or epoch."""
+    """Curves without one number for each training step or epoch."""
     steps = training.training_steps
     if len(training.loss) != steps:
         yield "training.loss", f"{len(training.loss)} entries", f"{steps}, one for each of 'training.training_steps'"
@@ -232,7 +232,7 @@ def _training(training: Training) -> Iterator[Problem]:
 
 
 def _activity(layer: Activity, where: str, timesteps: int) -> Iterator[Problem]:
-    """Curves that are not as long as the timesteps, spikes of neurons or timesteps that are none."""
+    """Curves of a different length than the timesteps, and spikes of neurons or timesteps that do not exist."""
     for name in ("spikes_by_timestep", "listed_by_timestep"):
         entries = len(getattr(layer, name))
         if entries != timesteps:

@@ -1,4 +1,4 @@
-"""Profiles on disk: canonical JSON, written whole, validated when read."""
+"""Profiles on disk: canonical JSON, written atomically, validated when read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ MOST_SAID = 3  # problems of a file that one message names
 def save_profile(path: Path | str, profile: RunProfile) -> None:
     """Write `profile` as canonical JSON: equal profiles are equal bytes.
 
-    A loss that is no number, as of a training that diverged, is written as text ("nan"): JSON has no such number.
+    A loss that is not a number, as when a training diverged, is written as text ("nan"), because JSON has no such
+    number.
     """
     table = dataclasses.asdict(profile)
     if profile.training is not None:
@@ -54,7 +55,7 @@ def load_profile(path: Path | str) -> RunProfile:
 
 
 def _said_otherwise(said: Any, read: Any, where: str) -> str:
-    """The first field of the file that was passed over, made up or turned into something else as it was read."""
+    """The first field of the file that was ignored, invented or converted when it was read."""
     if isinstance(read, dict):
         if unknown := sorted(said.keys() - read.keys()):
             return f"field '{where}{shortened(unknown[0])}': no field has this name{near(unknown[0][:80], read)}"
@@ -76,7 +77,7 @@ def _said_otherwise(said: Any, read: Any, where: str) -> str:
 
 @cache
 def _adapter() -> TypeAdapter[RunProfile]:
-    """What checks types; building it takes longer than most checks."""
+    """The type checker; building it takes longer than most checks."""
     return TypeAdapter(RunProfile)
 
 

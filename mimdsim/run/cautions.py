@@ -48,7 +48,7 @@ def fewer_slots(workload: Workload, network: SpikingNetwork) -> tuple[str, ...]:
 
 
 def repeated_samples(workload: Workload, data: SpikeDataset) -> tuple[str, ...]:
-    """Said when a batch is larger than the samples that are trained on, so that it holds some of them repeatedly."""
+    """Said when a batch is larger than the number of training samples, so that it holds some of them repeatedly."""
     batch, share = workload.training.batch, workload.training.validation_share
     trained_on = data.samples - round(share * data.samples)
     if batch <= trained_on:
@@ -81,7 +81,7 @@ def beyond_sources(machine: MimdMachine) -> tuple[str, ...]:
 
 
 def unscaled_energy(machine: MimdMachine, changes: Collection[str]) -> tuple[str, ...]:
-    """Said when a machine was changed in what its power depends on, and its energies were not."""
+    """Said when a change to a machine affects its power, but its energies were not changed."""
     changed = [key for key in POWERED if key in changes]
     if not changed or machine.energy is None or any(key.startswith("energy.") for key in changes):
         return ()
@@ -93,7 +93,7 @@ def unscaled_energy(machine: MimdMachine, changes: Collection[str]) -> tuple[str
 
 
 def stash_note(workload: Workload, gpus: tuple[GpuMachine, ...]) -> tuple[str, ...]:
-    """Said when tiles do forward work again and GPUs do not."""
+    """Said when tiles recompute forward values and GPUs do not."""
     if workload.mapping.stash == "everything" or not gpus:
         return ()
     return (
@@ -114,7 +114,7 @@ def engine_note(workload: Workload, log: TrainingLog) -> tuple[str, ...]:
 
 
 def loss_warning(log: TrainingLog) -> tuple[str, ...]:
-    """Said when training went wrong: a loss that ended higher than it began."""
+    """Said when training went wrong: the loss ended higher than it began."""
     advice = "lower training.learning_rate or clip gradients (training.largest_gradient_norm)"
     loss = np.asarray(log.loss, np.float64)
     part = len(loss) // 5
@@ -130,7 +130,7 @@ def loss_warning(log: TrainingLog) -> tuple[str, ...]:
 
 
 def half_warning(workload: Workload) -> tuple[str, ...]:
-    """Said when values are halves: what of half arithmetic is not in the loss."""
+    """Said when values are halves: which effects of half arithmetic the loss does not show."""
     if workload.mapping.value_bytes == 4:
         return ()
     return (

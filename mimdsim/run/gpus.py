@@ -30,7 +30,7 @@ GPU_LINEUP: tuple[tuple[str, Precision], ...] = (
 def time_on_gpus(
     graph: Graph, gpus: tuple[GpuMachine, ...], activity: RecordedActivity | None = None
 ) -> tuple[tuple[GpuProfile, ...], tuple[str, ...]]:
-    """The lineup of strategies on every GPU; what a GPU cannot run is told as a warning.
+    """The strategies on every GPU; what a GPU cannot run is reported as a warning.
 
     Strategies that follow lists of spikes need `activity` and are left out without it.
     """

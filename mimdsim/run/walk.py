@@ -1,4 +1,4 @@
-"""The walk of one run: describe -> graph -> compile -> train for real -> time -> compare -> profile."""
+"""One complete run: describe -> graph -> compile -> train for real -> time -> compare -> profile."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Progress = Callable[[str, int, int], None]
 
 
 def silent(_what: str, _done: int, _total: int) -> None:
-    """Progress for nobody."""
+    """Progress that is not shown."""
 
 
 def compile_workload(
@@ -147,7 +147,7 @@ def train_workload(
     progress: Progress = silent,
     checkpoints: Checkpoints | None = None,
 ) -> TrainingLog:
-    """Train the compiled program as the workload says, by the engine it names."""
+    """Train the compiled program as the workload says, with the engine it names."""
     check_engine(workload, compiled)
     recipe, network = workload.training, compiled.network
     drawn = initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset, recipe.recurrent_scale)
@@ -175,7 +175,8 @@ def train_workload(
 
 
 def course_digest(workload: Workload, machine: MimdMachine) -> str:
-    """sha256 of what decides how a training goes on: all but its length, where no training step depends on that."""
+    """sha256 of everything that determines how a training continues: all but its length, if no training step depends on
+    it."""
     recipe = workload.training
     if recipe.schedule == "constant" and recipe.engine == "program":
         length = {"epochs": 1, "max_training_steps": 0}
@@ -184,6 +185,6 @@ def course_digest(workload: Workload, machine: MimdMachine) -> str:
 
 
 def config_digest(workload: Workload, *machines: MimdMachine | GpuMachine) -> str:
-    """sha256 of everything that decides a result: the resolved descriptions."""
+    """sha256 of everything that determines a result: the resolved descriptions."""
     resolved = [workload.model_dump(mode="json"), *(machine.model_dump(mode="json") for machine in machines)]
     return hashlib.sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()

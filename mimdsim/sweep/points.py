@@ -43,7 +43,7 @@ class Point:
 
 @lru_cache(maxsize=1)
 def code_digest() -> str:
-    """Digest of this package's sources: points of another version are not taken for this one's."""
+    """Digest of this package's sources, so that points of another version are not mistaken for this one's."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         digest.update(path.read_bytes())
@@ -163,7 +163,7 @@ def points_of(
 
 
 def load_tiled(machine: str | MimdMachine | GpuMachine, changes: dict[str, Any] | None = None) -> MimdMachine:
-    """A tiled machine by its name with `changes`, or one that is loaded; raises DescriptionError for a GPU."""
+    """A tiled machine by its name with `changes`, or one already loaded; raises DescriptionError for a GPU."""
     loaded = load_machine(machine) if isinstance(machine, str) else machine
     if not isinstance(loaded, MimdMachine):
         problem = "is a GPU; give a tiled machine here (GPUs: run --gpu, compare)"
@@ -177,7 +177,7 @@ def load_tiled(machine: str | MimdMachine | GpuMachine, changes: dict[str, Any] 
 
 
 def load_gpu(machine: str | MimdMachine | GpuMachine) -> GpuMachine:
-    """A GPU by its name, or one that is loaded; raises DescriptionError for a tiled machine."""
+    """A GPU by its name, or one already loaded; raises DescriptionError for a tiled machine."""
     loaded = load_machine(machine) if isinstance(machine, str) else machine
     if not isinstance(loaded, GpuMachine):
         raise DescriptionError(
@@ -189,8 +189,8 @@ def load_gpu(machine: str | MimdMachine | GpuMachine) -> GpuMachine:
 def load_line_up(
     machines: Sequence[str | MimdMachine | GpuMachine], changes: dict[str, Any]
 ) -> tuple[tuple[MimdMachine, ...], tuple[GpuMachine, ...]]:
-    """Tiled machines and GPUs in their order, those given by name loaded, with `changes` for tiled ones; raises
-    DescriptionError without a tiled one."""
+    """Tiled machines and GPUs in order; those given by name are loaded, with `changes` for tiled ones. Raises
+    DescriptionError if there is no tiled one."""
     names = [one if isinstance(one, str) else one.name for one in machines]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -205,8 +205,8 @@ def load_line_up(
 
 
 def activity_key(workload: Workload) -> str:
-    """Digest of what decides the spikes: sources, data files, and all of the workload but mapping and titles (mapping
-    moves only rounding)."""
+    """Digest of everything that determines the spikes: sources, data files, and all of the workload except mapping and
+    titles (mapping only affects rounding)."""
     table = workload.model_dump(mode="json", exclude={"mapping", "title", "name"})
     decides = json.dumps(table, sort_keys=True) + data_digest(workload.data.path) + code_digest()
     return hashlib.sha256(decides.encode()).hexdigest()[:24]
