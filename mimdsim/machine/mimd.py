@@ -68,7 +68,7 @@ class Sync(SourcedSection):
     """Barriers: on the chip, over all chips, and the control overhead of one turn of a loop on the device.
 
     scope: who waits when the tiles of one chip exchange: "chip", they alone, or "all", every chip of the program, so
-    that library programs of different chips follow each other. exchange_share: how long tiles wait at the
+    that library programs of different chips run one after another. exchange_share: how long tiles wait at the
     barrier for the last of them, as a share of its exchange, in addition to internal_cycles or external_cycles.
     """
 

@@ -114,17 +114,17 @@ def list_workloads() -> tuple[str, ...]:
 
 
 def find_workload(name: str) -> Path:
-    """The file of a workload given by name ('digits', `base/places.py` says where it is looked for) or by path."""
+    """The file of a workload given by name ('digits'; `base/places.py` says where it is searched) or by path."""
     if name in list_machines() and name not in list_workloads():
         raise DescriptionError(f"workload '{name}'", ["is a machine; the workload comes first: digits " + name])
     return find_description("workloads", "workload", name)
 
 
 def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
-    """The workload `name`, with `changes` of dotted keys ('training.batch') laid over its description.
+    """The workload `name`, with `changes` of dotted keys ('training.batch') applied to its description.
 
-    Another neuron by `changes` leaves out the constants that the description has for the published one; another data
-    source what only the former one reads.
+    If `changes` select another neuron, the description's constants for the published one are dropped; if they select
+    another data source, so is what only the former one reads.
     """
     path = find_workload(name)
     table, text = read_toml(path)
@@ -155,7 +155,7 @@ def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
 
 
 def _find_beside(path: Path, table: dict[str, Any]) -> None:
-    """Let files of a model that lie beside the description be named as they are there."""
+    """Resolve file names of a model relative to the folder of the description."""
     for section, key in (("network", "imported"), ("training", "initial_weights")):
         named = table[section].get(key) if isinstance(table.get(section), dict) else None
         if not isinstance(named, str) or not named:

@@ -13,7 +13,7 @@ OF_LIF_ONLY = ("decay", "current_gain", "threshold")
 
 
 def neurons_of(network: Network) -> Lif | LinearNeuron:
-    """The neurons of every layer; raises MappingError for keys that do not go together."""
+    """The neurons of every layer; raises MappingError for inconsistent keys."""
     known_surrogate(network.surrogate)
     if network.neuron == "lif":
         return _published(network)

@@ -13,25 +13,25 @@ MOST_TRAINING_STEPS = 1 << 27  # as many as a checkpoint counts
 
 
 class TrainingRecipe(Section):
-    """How weights start and change, and what for.
+    """Initial weights, their updates, and the loss.
 
-    `loss` is the cross-entropy of what `reading` takes of the output (spikes or potentials: network.output) or the mean
-    squared error of spike counts, whose targets are `correct_rate` and `incorrect_rate` of the timesteps; mean over the
-    batch. With a `firing_strength` the squared distance of every hidden layer's share of spikes from `firing_target`
-    times that is added.
+    `loss` is the cross-entropy of what `reading` takes from the output (spikes or potentials: network.output) or the
+    mean squared error of spike counts, whose targets are `correct_rate` and `incorrect_rate` of the timesteps; mean
+    over the batch. With a `firing_strength` the squared distance of every hidden layer's share of spikes from
+    `firing_target` times that is added.
 
     `learning_rate` holds throughout (schedule "constant"), or is reached after `warm_up_training_steps` and then falls
     along half a cosine to `final_rate_share` of it ("cosine"). `weight_decay` is added to the gradient (sgd) or takes
     its share of the weights directly (adamw). All gradients together are scaled down to `largest_gradient_norm` (0: as
     they are). With a `second_threshold_share` the second threshold of hidden layers, and of the output layer with
-    `second_threshold_output`, starts at `second_threshold_start` and goes that share of the way to its own value with
-    every training step.
+    `second_threshold_output`, starts at `second_threshold_start` and covers that share of the remaining way to its own
+    value in every training step.
 
-    With an `initial_activity` the first weights are scaled, layer by layer, until that share of a layer's neurons
+    With an `initial_activity` the initial weights are scaled, layer by layer, until that share of a layer's neurons
     spikes in a timestep of one batch, give or take `initial_activity_tolerance` of it (0: as drawn).
 
     `validation_share` of the training samples are set aside; with `keep_best` the weights after the epoch with the best
-    accuracy on them are the ones that are left. `initial_weights` names a safetensors or NPZ file with w.<layer>
+    accuracy on them are kept. `initial_weights` names a safetensors or NPZ file with w.<layer>
     [inputs, neurons] and so on for everything that is trained; without it weights are drawn.
 
     `engine` executes the training steps: the compiled "program", or "whole_tensors", the same mathematics layer by

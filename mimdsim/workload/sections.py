@@ -20,10 +20,10 @@ class Data(Section):
     """Where samples come from and how they become spikes per timestep.
 
     `bin_seconds` is the width of one timestep for recordings; `input_capacity` the most input ids a timestep keeps
-    (surplus ids are sub-sampled at random). `path` is a user's folder or file; `train_samples` and `test_samples`
-    bound what is read (0 = all there is). Recordings are freed of noise, then cropped, reduced and binned. Training
-    samples, never test or validation samples, are moved by up to `shift_pixels` to each side, anew in every epoch.
-    `encoding` 'image': digits as grey values from 0 to 1, the same in every timestep, for dense spikes.
+    (surplus ids are dropped at random). `path` is a user's folder or file; `train_samples` and `test_samples` bound
+    what is read (0 = all there is). Recordings are denoised, then cropped, reduced and binned. Training samples, never
+    test or validation samples, are shifted by up to `shift_pixels` to each side, differently in every epoch. `encoding`
+    'image': digits as grey values from 0 to 1, the same in every timestep, for dense spikes.
     """
 
     source: Literal[
@@ -55,17 +55,17 @@ class Network(Section):
     """Layers of spiking neurons; the output layer has one neuron per class.
 
     `neuron` is "lif" (as published: decay, current_gain, threshold) or a model of docs/neurons.md with its
-    `neuron_parameters`, each a number or one per neuron. `reset`, `reset_gradient`: the neuron's own where not given
+    `neuron_parameters`, each a number or one per neuron. `reset`, `reset_gradient`: the neuron's own by default
     (lif "zero", "pass"; models their framework's, "mask"). Second thresholds count from the resting potential.
 
     `capacity` lists the spike capacity of every hidden layer and of the output layer (beyond a layer's neurons: all of
     them); alternatively `activity` is the
-    share of a layer's neurons that fits, turned into 2*floor(activity*neurons/2), at least 2 (authors' rule). Dense
+    share of a layer's neurons that fits, converted to 2*floor(activity*neurons/2), at least 2 (authors' rule). Dense
     spikes list nothing and need neither.
     `recurrence`: trained synapses of every hidden layer onto itself, one timestep later. `delay`: timesteps from layer
     to layer. `bias`: a trained current per neuron, output layer included.
-    `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and first weights are its;
-    second thresholds are then shares of a layer's threshold.
+    `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and initial weights come
+    from it; second thresholds are then shares of a layer's threshold.
     """
 
     hidden: tuple[int, ...] = Field(max_length=MAX_LAYERS)

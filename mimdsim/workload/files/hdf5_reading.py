@@ -1,4 +1,4 @@
-"""The process in which HDF5 files are opened, seen from the side that asks: started, watched, killed if it hangs."""
+"""The process that opens HDF5 files, seen by its client: started, watched, killed if it hangs."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Hdf5Process:
     def answers(self, path: Path, wanted: Any, *, missing: str) -> Iterator[tuple[bytes, bytes]]:
         """The frames (kind, content) for the request [path, wanted], as they come.
 
-        Raises DataFileError with `missing` where there is no file, with the reason where it is refused, and where HDF5
-        crashed or hung on it; MissingExtra without h5py.
+        Raises DataFileError with `missing` if there is no file, with the reason if it is refused, and if HDF5 crashed
+        or hung on it; MissingExtra without h5py.
         """
         if importlib.util.find_spec("h5py") is None:
             raise MissingExtra("h5py", "data", self._purpose)

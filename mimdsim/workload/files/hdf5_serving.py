@@ -1,10 +1,10 @@
 """What the processes that open HDF5 files share: the loop that answers requests, and what a file may not contain.
 
-Why a process: the HDF5 library may crash or search without end in a damaged file, and nothing inside a Python process
-can survive that. A request is one JSON line [path, what is wanted]. An answer is frames: kind (one letter), length and
-content. E is the reason of a refusal, Z the end of the answer; the other letters belong to the format that is read.
+A separate process is needed because the HDF5 library may crash or search endlessly in a damaged file, which no Python
+process can survive. A request is one JSON line [path, what is wanted]. An answer is frames: kind (one letter), length
+and content. E is the reason of a refusal, Z the end of the answer; the other letters belong to the format that is read.
 
-A file may hold nothing but plain numbers: what could make HDF5 open another file or load a filter plug-in is refused.
+A file may hold only plain numbers: anything that could make HDF5 open another file or load a filter plug-in is refused.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def serve(requests: BinaryIO, answers: BinaryIO, read: Callable[[Path, Any], Fra
 
 
 def plain_dataset(path: Path, file: Any, name: str, *, expected: str) -> Any:
-    """The data set `name` (parts separated by '/'), stored in this very file with filters that HDF5 has built in.
+    """The data set `name` (parts separated by '/'), stored in this file with filters that are built into HDF5.
 
     Raises DataFileError for a missing one (`expected` says what is needed), a link, a virtual or external data set, a
     filter that is a plug-in or used twice, and chunks of over MAX_CHUNK_VALUES.
@@ -93,7 +93,7 @@ def _limit_memory() -> None:
 
 
 def _limit_time() -> None:
-    """A search without end is ended by the system from MAX_CPU_SECONDS on: nothing in this process could."""
+    """Let the system end an endless search after MAX_CPU_SECONDS: nothing in this process could."""
     try:
         import resource
     except ImportError:

@@ -19,7 +19,7 @@ def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: 
     """Write the graph to `out`; returns lines about it. `weights`: a safetensors or NPZ file with w.<layer> and so on;
     None takes those that the workload starts from.
 
-    Raises DescriptionError for neurons that NIR has no words for, DataFileError for weights that are not the network's.
+    Raises DescriptionError for neurons that NIR cannot express, DataFileError for weights of another network.
     """
     network = network_of(workload)
     if weights is not None:

@@ -1,6 +1,6 @@
-"""What a model file says, free of the format it came in: a chain of populations with their discrete equations.
+"""The content of a model file, independent of its format: a chain of populations with their discrete equations.
 
-Of one population, in timestep t (`current` is what its weights make of the spikes it is sent):
+For one population, in timestep t (`current` is the weighted sum of the spikes it receives):
 
     current[t] = source[t - delay] @ weights + own[t-1] @ recurrent + bias
     i[t] = synapse_decay * i[t-1] + synapse_gain * current[t]        (without a synapse: i[t] = current[t])
@@ -86,9 +86,9 @@ class Population:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ImportedNetwork:
-    """Populations in order, each reading the one before it; dt_seconds is what a timestep stands for (0: not known).
+    """Populations in order, each reading the one before it; dt_seconds is the length of a timestep (0: unknown).
 
-    `notes` say what was decided while reading that another reading could decide otherwise.
+    `notes` list decisions made while reading where another choice would be possible.
     """
 
     populations: tuple[Population, ...]

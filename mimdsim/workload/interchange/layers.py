@@ -24,7 +24,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Learning:
-    """What a model file does not say: how gradients pass a spike, and how many spikes a layer lists.
+    """What a model file does not specify: how gradients pass a spike, and how many spikes a layer lists.
 
     Second thresholds are shares of a layer's threshold.
     """
@@ -192,7 +192,7 @@ def _same(one: LinearNeuron, other: LinearNeuron, neurons: int) -> bool:
 
 
 def _short(values: Reals | float) -> Any:
-    """One number where all neurons have the same."""
+    """One number if all neurons have the same."""
     array = np.asarray(values, np.float64)
     return float(array.flat[0]) if array.size and np.all(array == array.flat[0]) else array
 

@@ -1,8 +1,8 @@
 """A model in one safetensors file: what `mimdsim import` makes and `network.imported` names in a workload.
 
 Arrays by layer ('hidden0', ..., 'output'): w.<layer>, and where it has them b.<layer> and r.<layer>; the neurons'
-constants as decay.<layer>, gain.<layer> and so on, named as the fields of `Dynamics`, one number per neuron. Notes say
-the kind of every layer, its reset and delay, and how long a timestep is.
+constants as decay.<layer>, gain.<layer> and so on, named as the fields of `Dynamics`, one number per neuron. Notes give
+the kind of every layer, its reset and delay, and the length of a timestep.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ MOST_TIMESTEPS = 10_000  # assumed: far beyond any sequence that is trained on
 class Arriving:
     """`at[name]`: the combination that arrives at a neuron, or at an output, of sources that are neurons or inputs.
 
-    Raises MapProblem, with the node in its text, for circles without a neuron and parts that do not fit together.
+    Raises MapProblem, with the node in its text, for cycles without a neuron and parts that do not fit together.
     """
 
     def __init__(self, graph: FlatGraph, dt: float):
@@ -49,7 +49,7 @@ class Arriving:
                 self.at[name] = sent[name]
 
     def _ordered(self, graph: FlatGraph, before: dict[str, list[str]], sources: set[str]) -> list[str]:
-        """The linear nodes, each after those that it reads."""
+        """The linear nodes, each after the nodes it reads."""
         linear = [name for name in graph.nodes if name not in sources]
         order = graphlib.TopologicalSorter(
             {name: [one for one in before[name] if one not in sources] for name in linear}

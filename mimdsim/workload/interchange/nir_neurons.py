@@ -1,8 +1,8 @@
-"""Constants of a timestep from the equations of NIR, which are in continuous time and say nothing of a timestep.
+"""Constants of a timestep from the equations of NIR, which are in continuous time and do not define a timestep.
 
 Frameworks write tau = dt / (1 - decay) and r = tau / dt, so dt = tau / r gives their network back (Euler). A file with
-r = 1 everywhere says nothing of dt (Norse writes such). A neuron without tau (IF) and with r = 1 adds up its
-input as it is.
+r = 1 everywhere does not determine dt (Norse writes such files). A neuron without tau (IF) and with r = 1 sums its
+input unchanged.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ SNAP = 1e-6  # a gain this near to 1 was 1 before tau and r were rounded
 
 
 class NeuronProblem(Exception):
-    """A node that cannot become discrete; the caller says which."""
+    """A node cannot be made discrete; the caller says which."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Discretisation:
-    """How neurons become discrete. dt_seconds 0: from the file. leak 'euler': decay 1 - dt/tau, 'exp': exp(-dt/tau),
+    """How neurons are made discrete. dt_seconds 0: from the file. leak 'euler': decay 1 - dt/tau, 'exp': exp(-dt/tau),
     the input is multiplied by r dt/tau in both. reset 'file': to v_reset, refused where a node has none."""
 
     dt_seconds: float = 0.0
@@ -38,7 +38,7 @@ class Discretisation:
 
 
 def dt_of_file(neurons: dict[str, NirNode]) -> tuple[float, list[str]]:
-    """(tau / r of the neurons that tell it, else 0; problems where they tell different ones)."""
+    """(tau / r of the neurons that determine it, else 0; problems if they disagree)."""
     told: dict[str, tuple[float, float]] = {}
     for name, node in neurons.items():
         tau = node.arrays.get("tau", node.arrays.get("tau_mem"))
@@ -143,7 +143,7 @@ def suggested(tau: Reals | None) -> str:
 
 
 def doubts_of(node: NirNode, dynamics: Dynamics, how: Discretisation) -> list[str]:
-    """What was taken as the file or the user says it, and often is meant otherwise; nothing where that cannot be."""
+    """Notes on values that were taken as given by the file or the user but are often meant differently."""
     found = []
     decays = [dynamics.decay, *([] if dynamics.synapse_decay is None else [dynamics.synapse_decay])]
     if how.dt_seconds and node.kind in TIMED and any(np.any(decay <= 0) for decay in decays):

@@ -16,9 +16,9 @@ Array = npt.NDArray[Any]
 
 
 def read_npz(path: Path) -> dict[str, Array]:
-    """The arrays of floats in an NPZ file, float32 (float64 where they are kept so), in the order of their names.
+    """The arrays of floats in an NPZ file, float32 (float64 if stored so), in the order of their names.
 
-    Raises DataFileError for what numpy does not write, objects, damage, or what is over a bound.
+    Raises DataFileError for files that numpy would not write, objects, damage, or sizes over a bound.
     """
     arrays: dict[str, Array] = {}
     seen: set[str] = set()

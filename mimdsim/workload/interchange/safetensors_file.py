@@ -1,7 +1,7 @@
 """The safetensors format, read and written: eight bytes of length, a JSON header, then the values of all tensors.
 
-Tensors are read by the package of that name, which executes nothing that a file says. Around it: bounds, names that are
-given twice (the package takes the last), and bfloat16, which its numpy side does not know.
+Tensors are read with the package of that name, which executes nothing from a file. This module adds bounds, refuses
+repeated names (the package takes the last), and reads bfloat16, which the package's numpy interface lacks.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Array = npt.NDArray[Any]
 
 
 def read_safetensors(path: Path) -> dict[str, Array]:
-    """The tensors of floats in a file, float32 (float64 where they are kept so), in the order of their names.
+    """The tensors of floats in a file, float32 (float64 if stored so), in the order of their names.
 
-    Raises DataFileError for anything that the format does not allow or is over a bound.
+    Raises DataFileError for anything that the format does not allow or that is over a bound.
     """
     try:
         with path.open("rb") as file:
@@ -62,7 +62,8 @@ def read_safetensors(path: Path) -> dict[str, Array]:
 
 
 def read_notes(path: Path) -> dict[str, str]:
-    """The notes in the header of a file; raises DataFileError for what is no header, and notes that are no texts."""
+    """The notes in the header of a file; raises DataFileError for an invalid header, and for notes that are not
+    text."""
     try:
         with path.open("rb") as file:
             notes = _header(path, file).get("__metadata__", {})
@@ -74,7 +75,7 @@ def read_notes(path: Path) -> dict[str, str]:
 
 
 def write_safetensors(path: Path, arrays: Mapping[str, Array], notes: Mapping[str, str] | None = None) -> None:
-    """Write float32 tensors and notes, whole or not at all; equal arrays and notes give equal bytes."""
+    """Write float32 tensors and notes atomically; equal arrays and notes give equal bytes."""
     about: dict[str, Any] = {"__metadata__": dict(sorted(notes.items()))} if notes else {}
     content = bytearray()
     for name in sorted(arrays):
@@ -88,7 +89,7 @@ def write_safetensors(path: Path, arrays: Mapping[str, Array], notes: Mapping[st
 
 
 def _header(path: Path, file: BinaryIO) -> dict[str, Any]:
-    """What the header says, no name twice."""
+    """The parsed header, without repeated names."""
     length = file.seek(0, 2)
     file.seek(0)
     start = file.read(_LENGTH.size)

@@ -1,4 +1,4 @@
-"""Trained weights with a note of the neurons that they were trained for, and whether a workload's are the same."""
+"""Trained weights with a note of the neurons they were trained for, and whether a workload has the same."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _NOTE = "mimdsim.network"
 
 
 def write_trained(path: Path, weights: Mapping[str, Array], workload: Workload) -> None:
-    """float32 arrays and, as a note, the fields of the workload's network that decide what they mean."""
+    """float32 arrays and, as a note, the fields of the workload's network that give them their meaning."""
     write_safetensors(path, weights, {_NOTE: json.dumps(_meaning(workload), sort_keys=True)})
 
 
 def other_neurons(path: Path, workload: Workload) -> list[str]:
     """Fields in which the network that the weights were trained for differs: 'threshold 1.0, here 2.0'.
 
-    Empty where all are the same, and for files without such a note.
+    Empty if all are the same, and for files without such a note.
     """
     if path.suffix.lower() != ".safetensors":
         return []

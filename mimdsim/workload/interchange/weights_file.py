@@ -1,4 +1,5 @@
-"""Weights of a network in a file (safetensors or NPZ): read, told from pickles, held against names and shapes."""
+"""Weights of a network in a file (safetensors or NPZ): read, distinguished from pickles, checked for names and
+shapes."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _INSTEAD = (
 def read_arrays(path: Path) -> dict[str, Array]:
     """The arrays of floats in a .safetensors or .npz file.
 
-    Raises DataFileError, for pickles with what to type instead.
+    Raises DataFileError; for pickles it says what to type instead.
     """
     try:
         with path.open("rb") as file:
@@ -48,9 +49,9 @@ def read_arrays(path: Path) -> dict[str, Array]:
 def checked_weights(
     path: Path, arrays: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, npt.NDArray[np.float32]]:
-    """float32 arrays for every name of `shapes`; others in the file are passed over, but for those called like weights.
+    """float32 arrays for every name of `shapes`; others in the file are ignored unless they are named like weights.
 
-    Raises DataFileError that lists all that is missing, has another shape or is not finite.
+    Raises DataFileError that lists everything that is missing, has another shape or is not finite.
     """
     problems = []
     for name, shape in shapes.items():

@@ -32,7 +32,7 @@ def limited(labels: Ints, limit: int, seed: int, split: str) -> Ints:
 
 
 def held_out(labels: Ints, data: Data, seed: int) -> tuple[Ints, Ints]:
-    """(samples to train on, samples held back), none in both; raises DescriptionError if one of them is empty."""
+    """(samples to train on, samples held out), disjoint; raises DescriptionError if one of them is empty."""
     order = seeded_order(labels, seed, "split")
     tests = data.test_samples or max(round(TEST_SHARE * labels.size), 1)
     if not 0 < tests < labels.size:

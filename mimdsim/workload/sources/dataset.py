@@ -38,10 +38,10 @@ CHANNELLED = {"shd": "SHD has channels", "ssc": "SSC has channels", "braille": "
 
 @dataclass(frozen=True, kw_only=True)
 class SpikeDataset:
-    """Samples as event lists: of every timestep the ascending ids of the inputs that spike.
+    """Samples as event lists: for every timestep the ascending ids of the inputs that spike.
 
     `ids` [samples, timesteps, capacity] (uint16 where the inputs allow it, else int32) are valid up to `counts`
-    int32[samples, timesteps]; `labels` int32[samples]; `surplus_events` were left out for lack of capacity.
+    int32[samples, timesteps]; `labels` int32[samples]; `surplus_events` were left out because the lists were full.
     `images` float32[samples, inputs], where given, are the input of every timestep, and nothing is listed.
     `augmentation`, where given, changes samples when they are trained on.
     """
@@ -113,7 +113,7 @@ def pixel_grid(data: Data) -> tuple[int, int] | None:
 
 
 def _check_shift(data: Data) -> None:
-    """Raise DescriptionError for a shift of what has no pixels, or by all of them."""
+    """Raise DescriptionError for a shift of data without pixels, or by the full sensor."""
     if not data.shift_pixels:
         return
     grid = pixel_grid(data)
@@ -163,7 +163,7 @@ def _shape(data: Data) -> tuple[int, int]:
 
 
 def _area(data: Data) -> int:
-    """Pixels of a source that has some."""
+    """Pixels of a source that has them."""
     columns, lines = pixel_grid(data) or (0, 0)
     return columns * lines
 
@@ -183,7 +183,7 @@ def open_dataset(data: Data, seed: int, progress: Progress | None = None) -> tup
     At most `train_samples` and `test_samples` are read (0: all), an even share of every class, interleaved so that
     any run of samples holds all classes. Sources without a published split hold back a fifth, or `test_samples`.
     Training samples can be augmented as `data` says, test samples cannot. `progress(done, total)` is called while
-    samples are made, counting anew for the test samples.
+    samples are made, starting again from 0 for the test samples.
     Raises DataFileError for bad files, MissingExtra for a missing package, DescriptionError for what does not fit.
     """
     inputs, classes = input_shape(data)
@@ -232,4 +232,4 @@ def _refused(problems: list[str]) -> DescriptionError:
 
 
 def _silent(done: int, total: int) -> None:
-    """Progress that nobody watches."""
+    """Progress that is not shown."""

@@ -1,6 +1,6 @@
 """Handwritten digits as an event camera would see them while it moves along three small saccades.
 
-After N-MNIST (Orchard et al. 2015, Frontiers in Neuroscience 9:437), which filmed MNIST digits with a camera on a
+Modelled on N-MNIST (Orchard et al. 2015, Frontiers in Neuroscience 9:437), which filmed MNIST digits with a camera on a
 pan-tilt head; here the camera is computed. Every pixel remembers the log intensity of its last event and fires ON or
 OFF when the intensity has since changed by the contrast threshold (Lichtsteiner et al. 2008, IEEE JSSC 43:566).
 All arithmetic on pixels is in whole numbers, so that the events are the same bytes on every platform.
@@ -76,7 +76,8 @@ def film(
     """Event lists (ids int32[samples, timesteps, capacity], counts int32[samples, timesteps], surplus).
 
     The sensor has `grid` x `grid` pixels; the flat id is x + grid*y + grid*grid*polarity. The three saccades take all
-    `timesteps` together, whatever a timestep lasts. A pixel fires at most once a timestep. Surplus as in `pack_rows`.
+    `timesteps` together, whatever the length of a timestep. A pixel fires at most once a timestep. Surplus as in
+    `pack_rows`.
     """
     samples = images.labels.size
     inputs = 2 * grid * grid

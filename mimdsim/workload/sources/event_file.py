@@ -1,4 +1,4 @@
-"""Event files that users bring: plain arrays in NPZ or HDF5, described in `docs/event-format.md`."""
+"""Users' own event files: plain arrays in NPZ or HDF5, described in `docs/event-format.md`."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _is_sensor(numbers: tuple[int, ...]) -> bool:
 
 
 def half(folder: Path, name: str) -> Path:
-    """The one event file of `folder` called `name`; raises DataFileError where there is none, or more than one."""
+    """The one event file of `folder` named `name`; raises DataFileError if there is none, or more than one."""
     found = [folder / f"{name}{suffix}" for suffix in SUFFIXES if (folder / f"{name}{suffix}").is_file()]
     if len(found) != 1:
         has = f"has {' and '.join(path.name for path in found)}" if found else f"has no {name}.npz or {name}.h5"

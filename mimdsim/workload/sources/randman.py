@@ -1,4 +1,5 @@
-"""Randman: spike times on smooth random manifolds, one per class; every input fires once, so rates say nothing.
+"""Randman: spike times on smooth random manifolds, one per class; every input fires once, so rates carry no
+information.
 
 Zenke and Vogels 2021, "The remarkable robustness of surrogate gradient learning ...", Neural Computation 33:899, and
 the authors' package randman: y_u(x) = product over d of sum over i of a_i s_i sin(2 pi (i x_d b_i + c_i)), with

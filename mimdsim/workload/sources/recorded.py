@@ -129,7 +129,7 @@ def open_braille(data: Data, seed: int, progress: Progress) -> tuple[EventLists,
 
 
 def _path(data: Data, layout: str, *, part: str = "", missing: str = "no such folder") -> Path:
-    """Where the recordings lie; what may be taken in their place is said where they, or `part` of them, are not."""
+    """The path of the recordings; if they, or `part` of them, are missing, the error says what to use instead."""
     if not data.path:
         problem = f"'data.path' must name {layout}; source '{data.source}' reads your own files; {INSTEAD}"
         raise DescriptionError("workload data", [problem])
@@ -142,7 +142,7 @@ def _path(data: Data, layout: str, *, part: str = "", missing: str = "no such fo
 def _binned(
     data: Data, recordings: Iterable[tuple[int, Events]], labels: Ints, seed: int, split: str, progress: Progress
 ) -> EventLists:
-    """Event lists of (place, events), as they come; only one recording is held at once."""
+    """Event lists of (place, events), one by one; only one recording is held in memory at a time."""
     lists = _no_events(data, labels)
     surplus = 0
     for done, (place, events) in enumerate(recordings, start=1):
@@ -160,7 +160,7 @@ def _binned(
 
 
 def _no_events(data: Data, labels: Ints) -> EventLists:
-    """Room for the event lists of `labels`; raises DescriptionError where that would be too much."""
+    """Room for the event lists of `labels`; raises DescriptionError if that would be too much."""
     refuse_too_large(data, labels.size)
     ids = np.zeros((labels.size, data.timesteps, data.input_capacity), dtype=np.int32)
     return EventLists(ids=ids, counts=np.zeros(ids.shape[:2], dtype=np.int32), labels=labels, surplus=0)
