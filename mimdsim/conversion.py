@@ -13,7 +13,7 @@ from mimdsim.base.errors import DescriptionError
 
 
 class _Finite(click.FloatRange):
-    """A finite number in a range (NaN passes range checks, as it compares with neither end)."""
+    """A finite number in a range (NaN would pass a range check)."""
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
         number = super().convert(value, param, context)

@@ -1,10 +1,10 @@
-"""What a check feeds a training step with: several draws in which every input matters.
+"""The inputs of a checked training step: several draws in which every input matters.
 
 Weights are multiples of 2^-14, so that sums of binary spikes times weights are exact in float32 in any order, and
 spikes must agree bit for bit. Moments are as large as gradients, and the count of training steps is not always that of
-the first. In one draw some neurons have one synapse alone,
-of a weight that lifts their potential exactly onto a threshold, or one bit above it: `>=` for `>` is seen. In two
-lists are full, in one of them weights strong and spikes many; in the last, many potentials lie between the thresholds.
+the first. In one draw some neurons have one synapse alone, of a weight that lifts their potential exactly onto a
+threshold, or one bit above it, so that `>=` instead of `>` is noticed. In two lists are full, in one of them weights
+strong and spikes many; in the last, many potentials lie between the thresholds.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ Inputs = Callable[[np.random.Generator], dict[str, Any]]
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class KernelResult(Checked):
-    """What a check of a kernel found. program, activity: None where there is none to time; tiled: the profile of one
+    """The result of checking a kernel. program, activity: None if there is none to time; tiled: the profile of one
     run, None where the program breaks a rule or could not be run."""
 
     program: Program | None = None
@@ -50,7 +50,7 @@ class KernelResult(Checked):
 
     @property
     def cycles(self) -> int:
-        """Of one run; raises MimdsimError where the kernel could not be timed."""
+        """Of one run; raises MimdsimError if the kernel could not be timed."""
         if self.tiled is None:
             raise MimdsimError(f"the kernel was not timed:\n{self}")
         return self.tiled.cycles
@@ -66,11 +66,12 @@ def check_kernel(
     draws: int = 5,
     tolerance: float = RELATIVE_TOLERANCE,
 ) -> KernelResult:
-    """Hold the program that `build(machine)` returns against the rules of the machine, its memory and `reference`.
+    """Check the program that `build(machine)` returns: the rules of the machine, its memory, and values against
+    `reference`.
 
     reference: called with the program's inputs by parameter name, as arrays; returns the output as an array, or
-    several in a dict by name. inputs(rng): arrays by input name, for those that are not to be drawn at random; asked
-    anew for each of `draws`. strict: also run vertex by vertex on poisoned memory. tolerance: of floats, relative to
+    several in a dict by name. inputs(rng): arrays by input name, for those that should not be random; called for
+    each of `draws`. strict: also run vertex by vertex on poisoned memory. tolerance: of floats, relative to
     the largest value of an output; whole numbers must be equal. Raises DescriptionError, with the user's own line,
     for functions that fail or do not fit the program.
     """
@@ -103,7 +104,7 @@ def check_kernel(
 
 
 def tiled_machine(machine: str | MimdMachine) -> MimdMachine:
-    """A tiled machine, or the one of a name or file; raises DescriptionError for a GPU."""
+    """A tiled machine, given itself or by name or file; raises DescriptionError for a GPU."""
     found = load_machine(machine) if isinstance(machine, str) else machine
     if not isinstance(found, MimdMachine):
         raise DescriptionError(f"machine '{machine}'", ["is a GPU; a kernel runs on a tiled machine"])
@@ -121,7 +122,7 @@ def _values(
 ) -> tuple[list[Finding], RecordedActivity | None]:
     """Findings of the runs with each of the drawn inputs, up to the first that fails, and what the first one recorded.
 
-    One memory goes through all runs, as on a device: what it gives must be what fresh memories give.
+    All runs share one memory, as on a device; the results must equal those with fresh memory.
     """
     used = executor_of(program)
     undefine(used, "f", KINDS[1])  # a fresh memory holds zeros, on a device whatever was there
@@ -177,7 +178,7 @@ def _same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 
 
 def _ran(executor: Executor, given: dict[str, np.ndarray], persistent: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Outputs by name; persistent variables, which may keep what they count, begin as given."""
+    """Outputs by name; persistent variables, which may keep counts, begin as given."""
     for name, value in persistent.items():
         executor.arrays[name][...] = value
     executor.write(given)

@@ -1,4 +1,4 @@
-"""Inputs of a kernel, what its reference makes of them, and the first element that is wrong."""
+"""Inputs of a kernel, the results of its reference, and the first wrong element."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def draw_inputs(
     draw: np.random.Generator,
     kind: int,
 ) -> dict[str, np.ndarray]:
-    """Arrays by input name: those that `inputs(draw)` gives, and the others at random, kind after kind: about 1 to
-    either side; small whole numbers with many zeros and ties; from 0 to 1; about 100 to either side; all below -1.
+    """Arrays by input name: those that `inputs(draw)` gives, and the others at random, one kind after another: about 1
+    to either side; small whole numbers with many zeros and ties; from 0 to 1; about 100 to either side; all below -1.
 
     Raises DescriptionError for an unknown name, another shape, numbers that the input cannot hold, and for whole
-    numbers that nobody gives.
+    numbers that are not given.
     """
     given = {} if inputs is None else called("inputs(rng)", inputs, draw)
     if not isinstance(given, dict):
@@ -78,7 +78,7 @@ def _misfit(name: str, value: np.ndarray, shape: tuple[int, ...], dtype: np.dtyp
 def expected_outputs(
     program: Program, reference: Callable[..., Any], given: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """What the reference makes of the inputs, by output name; raises DescriptionError where it does not fit."""
+    """The reference's outputs by name; raises DescriptionError if they do not fit."""
     what = f"{getattr(reference, '__name__', 'reference')}({', '.join(program.inputs)})"
     returned = called(what, reference, **_arguments(what, reference, given))
     outputs = tuple(program.outputs)
@@ -123,7 +123,7 @@ def _arguments(what: str, reference: Callable[..., Any], given: dict[str, np.nda
 def first_wrong(
     program: Program, outputs: dict[str, np.ndarray], wanted: dict[str, np.ndarray], tolerance: float, whose: str
 ) -> str:
-    """The first element of the first output that is not what it should be, with who wrote it; '' where all are."""
+    """The first wrong element of the first wrong output, with the vertex that wrote it; '' if all are right."""
     for name, held in outputs.items():
         expected = wanted[name]
         if held.dtype.kind == "f":

@@ -21,10 +21,10 @@ def gpu_energy(
     seconds: float,
     host_bytes: float,
 ) -> EnergyProfile | None:
-    """Energy of the kernels and their `spans`, one each; None where the machine says nothing of it.
+    """Energy of the kernels and their `spans`, one each; None if the machine has no energies.
 
-    resident: weights stay in the L2 between timesteps. Products count the operands that they move once and not what
-    their tiles read again from the L2; that is part of the energy of a flop as it was measured.
+    resident: weights stay in the L2 between timesteps. Products count each operand once and not what their
+    tiles read again from the L2, which is part of the measured energy of a flop.
     """
     if gpu.energy is None:
         return None

@@ -1,4 +1,4 @@
-"""One training step on a GPU: every kernel of the lowered graph timed, input copies, the interval, what it rests on."""
+"""One training step on a GPU: every kernel of the lowered graph timed, input copies, the interval, the assumptions."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def time_on_gpu(
     input_encoding: InputEncoding = "as_graph",
     activity: RecordedActivity | None = None,
 ) -> GpuProfile:
-    """The profile of one training step of `graph` on `gpu`; input copies overlap with the batch before.
+    """The profile of one training step of `graph` on `gpu`; input copies overlap with the previous batch.
 
     `activity` is needed by strategies that follow lists of spikes; "auto" takes the fastest strategy that is legal.
 
-    Raises DescriptionError for an unknown strategy, precision or encoding, MappingError where the strategy is not legal
+    Raises DescriptionError for an unknown strategy, precision or encoding, MappingError if the strategy is not legal
     for the graph, DoesNotFit when the buffers exceed the device's memory.
     """
     if strategy == AUTO:
@@ -102,7 +102,7 @@ def _fastest(
     input_encoding: InputEncoding,
     activity: RecordedActivity | None,
 ) -> GpuProfile:
-    """The fastest legal strategy, with what was refused and why among its assumptions; bounds are left out."""
+    """The fastest legal strategy; its assumptions list what was refused and why. Bounds are left out."""
     timed: list[GpuProfile] = []
     refused: list[Assumption] = []
     for name, how in STRATEGIES.items():
@@ -161,7 +161,7 @@ def _span(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision, 
 
 
 def _recurrent_span(kernel: Recurrent, gpu: GpuMachine, how: Strategy, precision: Precision) -> KernelSpan:
-    """A persistent kernel: its walk over the timesteps, and what it streams beside."""
+    """A persistent kernel: its walk over the timesteps, and what else it streams."""
     layer = RecurrentLayer(neurons=kernel.neurons, gates=1, batch=kernel.batch, timesteps=kernel.timesteps)
     direction: Direction = "forward" if kernel.phase == "forward" else "backward_inputs"
     walked = persistent_seconds(gpu, layer, CUDNN_PERSISTENT, precision=precision, direction=direction)

@@ -1,9 +1,10 @@
-"""Kernels that follow lists of spikes: how long the lists are, what such a kernel moves, how long it takes.
+"""Kernels that follow lists of spikes: the length of the lists, what such a kernel moves, how long it takes.
 
-Two ways are described. As written: one block of 256 threads per sample walks its list, each thread owns columns of the
-weights (SparseSpikes, lib/spike_vector_matmul); weight gradients are zeroed, added to by atomics, and then added whole
-to the running sum; the gradient of spikes waits for the host. Ideal: the same gathers at the rate of the L2 with one
-replayed launch each and weight gradients in place, which nobody has built: an upper bound of what lists can bring.
+Two implementations are modelled. As written: one block of 256 threads per sample walks its list, each thread owns
+columns of the weights (SparseSpikes, lib/spike_vector_matmul); weight gradients are zeroed, added to by atomics, and
+then added whole to the running sum; the gradient of spikes waits for the host. Ideal: the same gathers at the rate of
+the L2 with one replayed launch each and weight gradients in place, which does not exist: an upper bound of what lists
+can achieve.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def lengths_of(activity: RecordedActivity) -> dict[str, ListLengths]:
 class ListKernel:
     """`times` rounds of the kernels of one product on lists; amounts are those of one round.
 
-    serial_cycles: of the longest list in its block; l2_bytes: gathered or scattered; weight_bytes: streamed through
-    whole; launches and host_waits: of a round.
+    serial_cycles: of the longest list in its block; l2_bytes: gathered or scattered; weight_bytes: streamed
+    completely; launches and host_waits: of a round.
     """
 
     name: str
@@ -116,7 +117,7 @@ def source_layer(spikes: str) -> str:
 def list_kernel_seconds(
     kernel: ListKernel, gpu: GpuMachine, period_seconds: float, resident: bool
 ) -> tuple[float, str]:
-    """Seconds of one round, and what sets them; weights stream from the L2 when they are `resident` there."""
+    """Seconds of one round, and what limits them; weights stream from the L2 when they are `resident` there."""
     memory = gpu.memory
     rate = memory.l2_streaming_bytes_per_second if resident else memory.dram_bytes_per_second * memory.streaming_share
     streaming = kernel.weight_bytes / rate

@@ -1,7 +1,7 @@
-"""Layers that recur: a persistent kernel that keeps its weights on the chip, or a library's loop over timesteps.
+"""Recurrent layers: a persistent kernel that keeps its weights on the chip, or a library's loop over timesteps.
 
 Persistent: every block holds a part of the recurrent weights in registers and shared memory; in each timestep it reads
-the state of all neurons, multiplies, and waits for all blocks. A timestep is the chain of those waits and dependent
+the state of all neurons, multiplies, and waits for all blocks. A timestep is the chain of these waits and dependent
 loads, plus what the blocks read from the L2.
 """
 
@@ -29,7 +29,7 @@ CALL_SECONDS = 5e-6  # a library call from C++, product or kernel; published: 4 
 class PersistentKernel:
     """waits: grid-wide waits of a timestep. loads: dependent accesses to the L2 in its chain, dram_loads to DRAM.
 
-    Two waits: the reduction is cut over blocks too, whose partial sums are exchanged in fp32.
+    Two waits: the reduction is also split over blocks, whose partial sums are exchanged in fp32.
     """
 
     waits: int
@@ -95,7 +95,8 @@ def persistent_seconds(
 
 @dataclass(frozen=True, kw_only=True)
 class LibraryLoop:
-    """A timestep of a library that launches: calls and extra seconds beside its matrix product, per direction."""
+    """A timestep of a library that launches kernels: calls and extra seconds besides its matrix product, per
+    direction."""
 
     forward_calls: int
     backward_calls: int

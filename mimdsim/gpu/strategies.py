@@ -1,4 +1,4 @@
-"""The ways a training graph is put on a GPU, as one table: what a published program does, and what a strong one would.
+"""The strategies for mapping a training graph to a GPU, as one table: those of published programs and stronger ones.
 
 Sources of the two published forms: the Keras program of Finkbeiner et al. 2024 (arXiv 2311.04386, repository
 jrfinkbeiner/graphcore_snn, keras_train_util.py) and how XLA runs loops on GPUs (TensorFlow, while_thunk.cc).
@@ -31,7 +31,8 @@ class Strategy:
     for loops over timesteps: at most so many elementwise kernels per layer, and bookkeeping kernels per timestep.
     host_rate: which rate of the host link input copies reach. lists: how products follow lists of spikes, None where
     they are dense. persistent: products that feed themselves stay in a kernel that keeps their weights. band: lowest
-    and highest multiple of the estimate. needs: what of a GPU it is made of that a machine of systolic arrays lacks.
+    and highest multiple of the estimate. needs: the GPU feature it depends on that a machine with systolic arrays
+    lacks.
     """
 
     name: str

@@ -48,7 +48,7 @@ def systolic_seconds(
     bytes_moved: int,
     on_chip: bool,
 ) -> tuple[float, bool]:
-    """Seconds of `batch` products C[m, n] = A[m, k] B[k, n] over all arrays, and whether computing decides.
+    """Seconds of `batch` products C[m, n] = A[m, k] B[k, n] over all arrays, and whether arithmetic is the limit.
 
     Whole folds are dealt to the arrays; m streams. Products of wider numbers take several passes of the bf16 unit.
     """

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlannedProduct:
-    """C[m, n] = A[m, k] B[k, n] as the library's planner cuts it. Operands declared with mapping=`left` and `right` and
-    a result with `result` lie as the matrix units want them; any others are arranged by copies of their own."""
+    """C[m, n] = A[m, k] B[k, n] as the library's planner splits it. Operands declared with mapping=`left` and `right`
+    and a result with `result` are placed as the matrix units need them; all others are arranged by extra copies."""
 
     place: ProductPlace
 
@@ -101,7 +101,7 @@ def _like(k: Builder, out: Variable, mapping: TileMapping, parts: int = 0) -> Va
 
 
 def _arranged(k: Builder, held: Variable, blocks: Blocks, mapping: TileMapping) -> Variable:
-    """The operand as planned: itself, or a copy. What is not declared so lies row by row."""
+    """The operand as planned: itself, or a copy. Operands not declared that way are stored row by row."""
     if same_mapping(held.mapping, mapping):
         return held
     arranged = _like(k, held, mapping)
@@ -112,7 +112,7 @@ def _arranged(k: Builder, held: Variable, blocks: Blocks, mapping: TileMapping) 
 
 
 def _move(k: Builder, step: str, source: Variable, target: Variable, parts: Parts, *, transposed: bool) -> None:
-    """Boxes of `source` into `target`, turned round on the tile where other neighbours lie together there."""
+    """Boxes of `source` into `target`, transposed on the tile if a different axis is contiguous there."""
     unit = k.machine.matrix
     assert unit is not None
     dtype = format_of(source)

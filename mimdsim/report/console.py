@@ -1,4 +1,4 @@
-"""The console summary: the page's order, aligned columns, no colours, at most WIDTH characters a line."""
+"""The console summary: in the page's order, aligned columns, no colours, at most WIDTH characters per line."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _of_tiled(tiled: TiledProfile) -> Iterator[str]:
 
 
 def _section(title: str, content: Table, *headers: str) -> Iterator[str]:
-    """A title and the named columns of a table, texts to the left and numbers to the right."""
+    """A title and the named columns of a table, texts left-aligned and numbers right-aligned."""
     yield ""
     yield clipped(title, WIDTH)
     columns = [content.headers.index(header) for header in headers]

@@ -14,7 +14,7 @@ LEGEND = ("compute (GPU: bound by it)", "exchange (GPU: memory-bound)", "sync (G
 
 @styled
 def draw_comparison(profile: RunProfile) -> Figure | None:
-    """Bars of milliseconds per training step, split by what sets the time, with intervals and ratios."""
+    """Bars of milliseconds per training step, split by what limits the time, with intervals and ratios."""
     found = contenders(profile)
     if not profile.gpus and not profile.tiled_beside:
         return None

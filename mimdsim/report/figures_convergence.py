@@ -1,4 +1,4 @@
-"""The figure of convergence: test accuracy against epochs, a panel for every set of data, a line for every variant."""
+"""The figure of convergence: test accuracy against epochs, one panel per data set, one line per variant."""
 
 from __future__ import annotations
 

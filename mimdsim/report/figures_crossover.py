@@ -1,4 +1,4 @@
-"""The figure of a sweep beside GPUs: how many times the tiled machine's training step each GPU takes."""
+"""The figure of a sweep with GPUs: each GPU's training step as a multiple of the tiled machine's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_PANELS = 6
 def draw_crossover(rows: Sequence[dict[str, Any]], axes: Sequence[str], gpus: Sequence[str]) -> Figure | None:
     """GPU over tiled milliseconds along the values of `axes[0]`, one panel per combination of the other axes.
 
-    Solid: the strongest strategy that fits, with the interval from the outermost ends of both; dashed: as published.
+    Solid: the strongest strategy that fits, with the interval from opposite ends of both; dashed: as published.
     Above 1 the tiled machine is faster. Points that do not fit the tiled machine are hollow. None without GPUs.
     """
     timed = [row for row in rows if row["ms_per_training_step"] is not None]

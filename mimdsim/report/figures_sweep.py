@@ -20,7 +20,7 @@ def draw_sweep(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> Figure | 
     """Three panels over the values of `axes[0]`; one line per combination of the others. None without rows or axes.
 
     Hollow marks: points that do not fit tile memory; values without tiles are left out. Dashes take
-    turns and marks get smaller, so that lines that lie on each other are all seen.
+    turns and marks get smaller, so that overlapping lines all remain visible.
     """
     timed = [row for row in rows if row["ms_per_training_step"] is not None]
     if not timed or not axes:

@@ -1,4 +1,4 @@
-"""Figures of the tiles: where on the chip the work lies, and how evenly it is spread."""
+"""Figures of the tiles: where on the chip the work is done, and how evenly it is spread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BINS = 40
 
 @styled
 def draw_tile_map(profile: RunProfile) -> Figure | None:
-    """Busy cycles of every tile on the tile grid, and beside it which layer each tile works for."""
+    """Busy cycles of every tile on the tile grid, and next to it the layer each tile works for."""
     tiled = profile.tiled
     if tiled is None or not any(tiled.tile_columns.busy_cycles):
         return None

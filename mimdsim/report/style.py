@@ -1,4 +1,4 @@
-"""One look for every figure: colours that colour-blind people tell apart, fixed fonts, fixed bytes."""
+"""One style for every figure: colours that colour-blind people can distinguish, fixed fonts, fixed bytes."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def plain_axis(axis: Any) -> None:
 def stacked_bars(
     axes: Axes, rows: Sequence[Sequence[float]], labels: Sequence[str], colours: Sequence[str], notes: Sequence[str]
 ) -> None:
-    """Horizontal stacked bars from zero, first row on top; `notes` stand at the bars' ends."""
+    """Horizontal stacked bars from zero, first row on top; `notes` are placed at the ends of the bars."""
     lefts = [0.0] * len(rows)
     heights = list(range(len(rows)))
     for part, (label, colour) in enumerate(zip(labels, colours, strict=True)):

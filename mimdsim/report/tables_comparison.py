@@ -1,4 +1,4 @@
-"""Tables of the comparison with GPUs, and of the assumptions everything rests on."""
+"""Tables of the comparison with GPUs, and of the underlying assumptions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def comparison_table(profile: RunProfile) -> Table:
 
 
 def phase_comparison_table(profile: RunProfile) -> Table | None:
-    """Milliseconds by phase: the tiled machine and the strongest strategy of every GPU; None where there is no pair."""
+    """Milliseconds by phase: the tiled machine and the strongest strategy of every GPU; None if there is no pair."""
     found = [one for one in contenders(profile) if one.tiled or one.strongest]
     if len(found) < 2:
         return None
@@ -100,7 +100,7 @@ def kernels_table(profile: RunProfile, most: int) -> Table | None:
 
 
 def assumptions_table(profile: RunProfile) -> Table:
-    """Every number the results rest on, by machine, once; an assumption that strategies share is not repeated."""
+    """Every number the results depend on, by machine, once; an assumption that strategies share is not repeated."""
     tiled = () if profile.tiled is None else (profile.tiled, *profile.tiled_beside)
     owners = [(one.title, one.assumptions) for one in tiled]
     owners += [(gpu.title, gpu.assumptions) for gpu in profile.gpus]

@@ -41,7 +41,7 @@ def phases_table(tiled: TiledProfile) -> Table:
 
 
 def supersteps_table(tiled: TiledProfile, most: int) -> Table:
-    """The `most` longest supersteps with all their counts; without operations where the names tell them already."""
+    """The `most` longest supersteps with all their counts; without operations if the names already tell them."""
     total = tiled.seconds_per_training_step
     longest = sorted(tiled.spans, key=lambda span: -span.cycles)
     headers = (
@@ -112,7 +112,7 @@ def tiles_table(tiled: TiledProfile, most: int) -> Table:
 
 
 def utilisation_table(tiled: TiledProfile) -> Table:
-    """How well the tiles are used, each measure by its name."""
+    """How well the tiles are used, by named measures."""
     busy = [cycles for cycles in tiled.tile_columns.busy_cycles if cycles]
     flops = sum(span.flops for span in tiled.spans)
     seconds = tiled.seconds_per_training_step

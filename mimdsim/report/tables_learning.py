@@ -72,7 +72,7 @@ def activity_table(layers: tuple[Activity, ...]) -> Table:
 
 
 def sparsity_table(layers: tuple[Activity, ...]) -> Table | None:
-    """What each pass does not have to do, layer by layer; None where nothing was recorded."""
+    """The work that each pass saves, layer by layer; None if nothing was recorded."""
     rows = []
     for layer in layers:
         found = layer.sparsity

@@ -1,4 +1,4 @@
-"""What a reader wants to know first: does it fit, how long does it take, who is faster, what wastes time."""
+"""The main findings: does it fit, how long does it take, which machine is faster, what wastes time."""
 
 from __future__ import annotations
 

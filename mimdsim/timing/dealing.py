@@ -1,5 +1,5 @@
-"""What no machine and no activity changes of a program's compute: where its vertices stand, what they cost by loop
-level, which tiles are alike. Worked out once for a program, used for every machine it is timed on."""
+"""The part of a program's compute that depends on neither machine nor activity: the places of its vertices, their cost
+by loop level, identical tiles. Computed once per program, used for every machine it is timed on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SYNCHRONISED: WeakKeyDictionary[Exchange, dict[tuple[int, int], np.ndarray]] = 
 class SuperstepDeal:
     """One superstep: the tiles first..first + tiles - 1 that it uses, its workers by table (None for library vertices
     and empty tables), how they are counted where spikes change what they cost, flops per execution and those that
-    depend on spikes; extents of its tables; synchronised bool[chips]: who waits before it."""
+    depend on spikes; extents of its tables; synchronised bool[chips]: which chips wait before it."""
 
     first: int
     tiles: int

@@ -34,8 +34,8 @@ def time_program(
 ) -> TiledProfile:
     """Cycles of every superstep of one run of `program` on `machine`, with the counts of `activity`.
 
-    Raises MappingError for a program that breaks a rule of the machine or has more tiles or chips than it, DoesNotFit
-    for one that needs more tile memory; must_fit False: the profile says so instead.
+    Raises MappingError for a program that breaks a rule of the machine or needs more tiles or chips than it has, and
+    DoesNotFit for one that needs more tile memory; with must_fit False the profile says so instead.
     """
     refuse_other_machine(program, machine)
     require_sound(program)
@@ -147,7 +147,7 @@ def _energy(
     spans: tuple[Span, ...],
     seconds: float,
 ) -> EnergyProfile | None:
-    """Energy of the training step; None where the machine says nothing of it."""
+    """Energy of the training step; None if the machine has no energies."""
     if machine.energy is None:
         return None
     return energy_profile(
@@ -201,7 +201,7 @@ def _other_model_cycles(program: Program, machine: MimdMachine, loads: tuple[Sup
     return sum(part.exchange for part in critical_path(program, _other_model(machine), loads))
 
 
-_OTHER_MODEL: list[tuple[MimdMachine, MimdMachine]] = []  # the last few asked for, by identity
+_OTHER_MODEL: list[tuple[MimdMachine, MimdMachine]] = []  # the last few used, by identity
 
 
 def _other_model(machine: MimdMachine) -> MimdMachine:
@@ -217,7 +217,7 @@ def _other_model(machine: MimdMachine) -> MimdMachine:
 def what_is_doubted(
     loads: tuple[SuperstepLoad, ...], path: tuple[PathPart, ...], loops: int, machine: MimdMachine
 ) -> tuple[Doubt, ...]:
-    """What the half width of the interval is made of, widest first; machines with the same names share a source."""
+    """The parts of the interval's half width, widest first; machines with the same names share a source."""
     exchange = f"exchange on the chip, {machine.exchange.model} model"
     sync = "sync, a share of the exchange" if machine.sync.exchange_share else "sync"
     cycles: dict[tuple[str, str], float] = {}
@@ -241,7 +241,7 @@ def what_is_doubted(
 
 
 def loop_spans(program: Program, machine: MimdMachine) -> list[Span]:
-    """Control of every repeat, once per timestep: counting on one tile, and the sync by which all learn of it."""
+    """Control of every repeat, once per timestep: counting on one tile, and the sync that tells all others."""
     spans = []
     sync = machine.sync.internal_cycles if program.chips == 1 else machine.sync.external_cycles
     turns: dict[Repeat, int] = {}
@@ -296,7 +296,7 @@ def machine_assumptions(machine: MimdMachine) -> tuple[Assumption, ...]:
 
 
 def format_assumptions(program: Program) -> tuple[Assumption, ...]:
-    """Said when values are counted in another format than the one they are computed in."""
+    """Said when values are costed in a different format than the one they are computed in."""
     formats = {
         (held.dtype, held.stored_bytes)
         for held in program.variables.values()

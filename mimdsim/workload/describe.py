@@ -155,11 +155,11 @@ def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
 
 
 def _find_beside(path: Path, table: dict[str, Any]) -> None:
-    """Resolve file names of a model relative to the folder of the description."""
+    """Resolve file names of a model relative to the folder of the description, where they exist there."""
     for section, key in (("network", "imported"), ("training", "initial_weights")):
         named = table[section].get(key) if isinstance(table.get(section), dict) else None
         if not isinstance(named, str) or not named:
             continue
-        with contextlib.suppress(ValueError):  # what cannot be a path is said where the description is checked
+        with contextlib.suppress(ValueError):  # an invalid path is reported when the description is checked
             if (path.parent / possible_path(named)).is_file():
                 table[section][key] = str(path.parent / named)

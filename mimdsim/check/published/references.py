@@ -1,6 +1,6 @@
-"""Predictions beside published figures: one row each, with ratio, tolerance, interval and source.
+"""Predictions next to published figures: one row each, with ratio, tolerance, interval and source.
 
-A file is known by its columns. Nothing is fitted to any row; rows that cannot be computed say why.
+A file is recognised by its columns. Nothing is fitted to any row; rows that cannot be computed say why.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Given = dict[str, str]
 class Row:
     """One published figure. predicted None: cannot be computed, `note` says why. tolerance: relative.
 
-    published None: nothing was published beside which the prediction could stand, `note` says what it is for.
+    published None: no published figure to compare with, `note` says what the prediction is for.
     kind: which rows of a file are summed up together. noise: standard error of `published` in `unit`, where several
     runs tell it. second: the same figure as published by another clock, named second_name; never decides `within`.
     """

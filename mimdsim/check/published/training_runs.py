@@ -1,9 +1,9 @@
 """Published runs of the reference system, predicted: the mapping it printed, and milliseconds per training step.
 
-The log's spike counts are not known. They are taken from a run of the same network with the log's initial weights
+The log's spike counts are unknown. They are taken from a run of the same network with the log's initial weights
 (uniform in +-4*sqrt(6/inputs)) on N-MNIST recordings when a folder is given, else on random input with the recordings'
 mean activity (12.7 ids per millisecond, at most 32); zero and full lists give the interval. After the runs come the
-figures that follow from several of them, and what the tile-wise state gradient would take: see published_means.py.
+figures derived from several of them, and the time with the tile-wise state gradient: see training_means.py.
 """
 
 from __future__ import annotations

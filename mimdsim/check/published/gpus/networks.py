@@ -1,7 +1,7 @@
-"""What the model says of a measured spiking or recurrent network: one row of a table in, one prediction out.
+"""Predictions for measured spiking or recurrent networks: one row of a table in, one prediction out.
 
 A row has the columns gpu, framework, exec_style, task, batch_B, steps_T, neurons_or_layers, dtype, metric and
-timing_valid. Programs whose operations nobody counted are named, not guessed.
+timing_valid. Programs whose operations were not counted are reported, not guessed.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Columns: operation (matmul, matvec), machine, m, k, n, dtype, variant, metric, v
 the machine unless given), partials (as dtype unless given), tolerance and source. C[m, n] = A[m, k] B[k, n]; a matvec
 has m rows and k columns.
 
-A matmul is what the plan costs. Published rates divide by the intervals of compute and of exchange, syncs left out
+A matmul costs what its plan says. Published rates divide by the intervals of compute and of exchange, syncs left out
 (matmul_bench.py of graphcore-research/sparsity-benchmarks), and so do `tflops`, `cycles` and `microseconds` here;
 `total_cycles` has the syncs. A matvec is the timed program of the tutorial, its compute cycles means over tiles as in
 the vendor's profiles: `compute_cycles` with idle contexts, `busy_cycles` without.
