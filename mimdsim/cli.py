@@ -291,7 +291,7 @@ def report(profile: Path, out: Path | None) -> None:
 
     folder = out or profile.parent
     with folders_to_write(folder), replaced(folder, report_files()) as draft, Bars() as bars:
-        loaded = load_profile(profile)  # while nobody else writes there
+        loaded = load_profile(profile)  # while no other process writes there
         beside = folder / "profile.json"
         if beside.is_file() and not beside.samefile(profile) and beside.read_bytes() != profile.read_bytes():
             raise MimdsimError(f"{folder}: holds the profile of another run; choose another folder with --out")

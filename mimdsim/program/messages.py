@@ -1,4 +1,4 @@
-"""What travels in one exchange phase, message by message: who sends how much to whom at once.
+"""The messages of one exchange phase: which tile sends how much to which readers at once.
 
 A message is everything that one tile sends to the same readers. Parts are cut where the sending tile changes; a part
 that several tiles want is sent once to all of them. Only what stays on its chip is listed.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mimdsim.profile import GpuProfile, RunProfile, TiledProfile, ratio_of
 from mimdsim.report.wording import significant
 
-BOUND = " (a bound)"  # beside strategies that nobody has built
+BOUND = " (a bound)"  # appended to strategies that have never been built
 PARTS = ("compute", "exchange", "sync", "host")
 GPU_PARTS = ("compute", "memory", "launch", "host")
 

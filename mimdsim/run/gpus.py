@@ -12,7 +12,7 @@ from mimdsim.machine.gpu import Precision
 from mimdsim.profile import GpuProfile
 from mimdsim.program import RecordedActivity
 
-# every comparison shows the published baseline and a strong one, so that nobody compares with a straw man
+# every comparison shows the published baseline and a strong one, so that the baseline is not a straw man
 GPU_LINEUP: tuple[tuple[str, Precision], ...] = (
     ("as_published", "tf32"),
     ("as_published_synchronised", "tf32"),

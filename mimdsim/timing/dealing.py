@@ -129,6 +129,6 @@ def _synchronised(exchange: Exchange, chips: int, tiles_per_chip: int) -> np.nda
     synced = np.zeros(chips, bool)
     if exchange.moves:
         moves = (exchange.column("bytes_sent") > 0) | (exchange.column("bytes_received") > 0)
-        synced[exchange.tiles[moves] // tiles_per_chip] = True  # what only arranges rows waits for nobody
+        synced[exchange.tiles[moves] // tiles_per_chip] = True  # supersteps that only arrange rows do not wait
         synced |= exchange.link_bytes is not None
     return synced

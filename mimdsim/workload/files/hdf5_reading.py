@@ -67,7 +67,7 @@ class Hdf5Process:
                     return
                 yield kind, content
         finally:
-            if not finished:  # a crash, or a caller who wants no more: what is left in the pipe is nobody's
+            if not finished:  # a crash, or a caller that stopped early: the rest in the pipe belongs to no request
                 self.stop()
 
     def stop(self) -> None:

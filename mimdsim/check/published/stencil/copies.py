@@ -45,7 +45,7 @@ class Placed:
 
 
 def placed(slices: Blocks, blocks: Blocks) -> Placed:
-    """Slices and the blocks of their tiles."""
+    """The places of slices within the blocks of their tiles."""
     at = np.searchsorted(blocks.tile, slices.tile)
     several = slices.rows > 1  # of a single row, slice and edges are one piece each
     return Placed(
