@@ -57,7 +57,7 @@ class _Commands(click.Group):
             misuse.show(told)
             say(told.getvalue(), nl=False, err=True)
             context.exit(misuse.exit_code)
-        except (click.exceptions.Exit, click.Abort, BrokenPipeError):  # who reads what is printed may stop: click ends
+        except (click.exceptions.Exit, click.Abort, BrokenPipeError):  # the reader of the output may stop: click exits
             raise
         except Exception as failure:
             if os.environ.get(RAISE) or of_the_machine(failure):
@@ -83,7 +83,7 @@ def _give_up_output() -> None:
     """Discard buffered output, so that flushing it at exit does not fail again."""
     try:
         sys.stdout.flush()
-    except (OSError, AttributeError):  # None, where it was closed from the start
+    except (OSError, AttributeError):  # None if it was closed from the start
         with contextlib.suppress(OSError, AttributeError):  # no file descriptor
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -162,7 +162,7 @@ def _named(workload: str, changes: tuple[str, ...]) -> tuple[dict[str, Any], str
     from mimdsim.sweep import parse_changes
     from mimdsim.workload import find_workload, load_workload
 
-    find_workload(workload)  # a machine given first is told so
+    find_workload(workload)  # a machine given first gets a message
     for_workload, for_machine = parse_changes(changes)
     return for_workload | for_machine, load_workload(workload, for_workload).name
 

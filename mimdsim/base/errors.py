@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).resolve().parents[1]
-MOST_PROBLEMS = 10  # of one description that a message names
+MOST_PROBLEMS = 10  # of one description listed in a message
 FULL = (errno.ENOSPC, errno.EDQUOT)
 MACHINE_FAILURES = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
@@ -39,7 +39,7 @@ class DescriptionError(MimdsimError):
         listed = "\n".join(f"  - {line}" for line in lines)
         super().__init__(f"{where}: {count:,} problem{'s' if count != 1 else ''}\n{listed}")
 
-    def __reduce__(self) -> tuple[Any, ...]:  # an error of a worker process must reach the parent whole
+    def __reduce__(self) -> tuple[Any, ...]:  # an error of a worker process must reach the parent complete
         return partial(type(self), more=self.more), (self.where, self.problems)
 
 

@@ -74,7 +74,7 @@ def folders_to_write(*paths: Path) -> Iterator[None]:
             made += [folder for folder in (*reversed(path.parents), path) if not folder.exists()]
             writable_folder(path)
         yield
-    except BaseException:  # an interrupted run too
+    except BaseException:  # also for an interrupted run
         for folder in reversed(made):
             with contextlib.suppress(OSError):  # only an empty folder can be removed
                 folder.rmdir()

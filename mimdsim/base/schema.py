@@ -27,9 +27,9 @@ from mimdsim.base.files import read_bounded_text
 from mimdsim.base.units import parse_quantity
 
 MAX_DESCRIPTION_BYTES = 1 << 20
-MAX_DEPTH = 16  # of tables and lists in each other; ours are 4 deep
-MOST_WHOLE = 2**63 - 1  # what TOML promises to keep, and columns of ids hold
-MOST_DOTTED = 32  # parts of a key, before it is parsed: that takes the square of their number
+MAX_DEPTH = 16  # nesting of tables and lists; ours are 4 deep
+MOST_WHOLE = 2**63 - 1  # what TOML guarantees and columns of ids hold
+MOST_DOTTED = 32  # parts of a key, checked before parsing, which takes time quadratic in their number
 _PART = r"""\.[ \t]*+(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+"""
 _DEEP_KEY = re.compile(f"(?:{_PART}){{{MOST_DOTTED}}}")
 SOURCE_KINDS = ("measured", "published", "derived", "assumed")
@@ -169,7 +169,7 @@ def _explain(model: type[BaseModel], error: Any, text: str, changed: Collection[
     given = error.get("input")
     if error["type"] == "tuple_type":
         one = isinstance(given, (int, float)) or (isinstance(given, str) and not given.startswith("["))
-        listed = shortened(", ".join(re.split(r"[\s;,]+", str(given).strip())))  # '256;128' and '256 128' are meant so
+        listed = shortened(", ".join(re.split(r"[\s;,]+", str(given).strip())))  # '256;128' and '256 128' mean this
         message = f"must be a list; write [{listed}]" if one else "must be a list"
     if error["type"] == "string_type":
         message = "must be text"

@@ -22,7 +22,7 @@ from mimdsim.base.files import writable_folder
 
 LOCK = ".mimdsim.lock"
 DRAFT = ".mimdsim-draft-"
-LONGEST_WAIT_SECONDS = 300.0  # drawing a report takes some seconds; who needs longer was stopped
+LONGEST_WAIT_SECONDS = 300.0  # drawing a report takes some seconds; a longer wait means the other process was stopped
 LOOK_AGAIN_SECONDS = 0.05
 HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
@@ -48,7 +48,7 @@ def replaced(folder: Path, known: Sequence[str]) -> Iterator[Path]:
     """
     writable_folder(folder)
     with _alone(folder):
-        for left in folder.glob(f"{DRAFT}*"):  # by a killed process: no other is at work here
+        for left in folder.glob(f"{DRAFT}*"):  # left by a killed process: no other is active here
             shutil.rmtree(left, ignore_errors=True)
         try:
             draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=folder))
@@ -102,7 +102,7 @@ def _alone(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):  # Windows keeps what is open
+        with contextlib.suppress(OSError):  # Windows cannot remove open files
             path.unlink()
         os.close(held)
 
@@ -117,7 +117,7 @@ def _taken(path: Path) -> int | None:
         _lock(descriptor)
         if os.path.samestat(os.fstat(descriptor), path.stat()):
             return descriptor
-    except FileNotFoundError:  # removed by the one who had it
+    except FileNotFoundError:  # removed by its previous owner
         pass
     except OSError as problem:
         if problem.errno not in HELD_ELSEWHERE:

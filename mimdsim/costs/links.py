@@ -75,7 +75,7 @@ def _carried(traffic: np.ndarray, links: Links) -> np.ndarray:
     carried = np.zeros_like(moving)
     here, target = np.nonzero(moving)
     nbytes = moving[here, target]
-    while here.size:  # all messages go one edge on at a time
+    while here.size:  # all messages advance one edge at a time
         after = following[here, target]
         np.add.at(carried, (here, after), nbytes)
         onward = after != target

@@ -21,8 +21,8 @@ from mimdsim.numerics.schedules import arrivals
 from mimdsim.program import Exchange, Program
 from mimdsim.program.messages import Messages, messages_of
 
-# sum over ends of (messages of the end)**2: about what scheduling takes. A phase beyond it is close to all tiles
-# telling all others, where some end has no gap and the endpoint bound is the schedule; it is not listed either.
+# sum over ends of (messages of the end)**2: about the cost of scheduling. A phase beyond it is close to all tiles
+# sending to all others, where some end has no gap and the endpoint bound is the schedule; it is not listed either.
 MOST_WORK = 30_000_000
 
 

@@ -58,7 +58,7 @@ def gpu_energy(
 
 def _stays_in_l2(kernel: Kernel, span: KernelSpan, gpu: GpuMachine, resident: bool) -> bool:
     if isinstance(kernel, ListKernel):
-        return True  # gathers from the L2; weights that stream through whole are few beside them
+        return True  # gathers from the L2; weights that are streamed completely are few in comparison
     if isinstance(kernel, Product):
         return resident and kernel.repeated
     each = span.bytes_moved / max(span.times, 1)

@@ -66,7 +66,7 @@ def time_on_gpu(
     host_seconds = lowered.input_bytes / rate
     device_seconds = sum(span.seconds for span in spans)
     low, high = how.band[precision]
-    # a copy hides behind the batch before; at worst, a framework's pipeline hides nothing
+    # a copy is hidden behind the previous batch; at worst, a framework's pipeline hides nothing
     slowest = device_seconds * high
     return GpuProfile(
         machine=gpu.name,

@@ -26,7 +26,7 @@ SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 SHORTEST_SPLIT = 128  # elements of k that a part of a split costs at least; assumed
 OUTPUTS_AT_FULL_RATE = 16384  # a 128 x 128 tile fills a multiprocessor's registers with sums; derived
 MOST_RESIDENT = 4  # output tiles on one multiprocessor at once; assumed
-NARROW_TILE = 64  # kernels for skinny products; assumed
+NARROW_TILE = 64  # kernels for narrow products; assumed
 L2_SHARE = 0.8  # of the L2's read rate that products reach; assumed
 L2_RESIDENT_SHARE = 0.75  # operands up to this share of the L2 stay there between launches; assumed
 

@@ -69,7 +69,7 @@ def lower_to_kernels(
     return Lowered(
         kernels=tuple(kernels),
         working_set_bytes=sum(working_set.values()),
-        bytes_needed=buffers + 2 * sent,  # one batch in use, the next one on its way
+        bytes_needed=buffers + 2 * sent,  # one batch in use, the next one in transfer
         input_bytes=sent,
     )
 
@@ -85,7 +85,7 @@ def _outer_kernel(graph: Graph, op: Operation, element_bytes: int) -> Kernel:
     if op.kind in MATRIX_PRODUCTS:
         m, n = graph.value(op.outputs[0]).shape
         return Product(name=op.name, op=op.kind, phase=op.phase, times=1, m=m, n=n, k=flops // (2 * m * n))
-    read = op.inputs if op.kind != "zeros" else ()  # the input only lends its dtype
+    read = op.inputs if op.kind != "zeros" else ()  # only the dtype of the input is used
     moved = sum(elements(graph.value(name)) for name in (*dict.fromkeys(read), *op.outputs))
     width = MASTER_BYTES if op.phase == "update" else element_bytes
     return Stream(name=op.name, op=op.kind, phase=op.phase, times=1, bytes_moved=moved * width, flops=flops)
@@ -242,7 +242,7 @@ class _Body:
         wanted = {name for op in self.scan.body.operations if op.name not in inside for name in op.inputs}
         if not self.strategy.hoisted:
             wanted |= {carry.leaves for carry in self.scan.carries}
-            # the stash is a copy of its own beside the value that goes on
+            # the stash is a copy in addition to the value passed on
             return [name for name in made if name in wanted] + [name for name in made if name in self.scan.stacked]
         wanted |= {carry.leaves for carry in self.scan.carries if carry.enters in wanted}
         wanted |= set(self.scan.stacked)

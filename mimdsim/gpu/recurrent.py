@@ -18,7 +18,7 @@ from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
 
 Direction = Literal["forward", "backward_inputs", "backward_weights"]
 REGISTERS_FOR_WEIGHTS = 0.5  # of the register file; the rest works; assumed
-# assumed, chosen looking at the two persistent kernels of FlashRNN's figure (H100)
+# assumed, chosen with the two persistent kernels of FlashRNN's figure (H100) in view
 PARTIAL_SUMS = 8  # parts of a reduction that blocks of a doubly tiled kernel exchange
 EXCHANGE_L2_SHARE = 0.9  # of the L2's read rate, for state read by all blocks at once
 PERSISTENT_PEAK_SHARE = 0.5  # of the peak that so small products reach; assumed

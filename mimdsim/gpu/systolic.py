@@ -53,7 +53,7 @@ def systolic_seconds(
     Whole folds are dealt to the arrays; m streams. Products of wider numbers take several passes of the bf16 unit.
     """
     arrays = gpu.systolic
-    assert arrays is not None  # the caller has looked
+    assert arrays is not None  # the caller has checked
     folds = _folds(n, k, arrays.rows, arrays.columns) * batch
     passes = {"fp16": 1, "tf32": arrays.tf32_passes, "fp32": arrays.fp32_passes}[precision]
     each = math.ceil(folds * passes / arrays.arrays)

@@ -36,7 +36,7 @@ class Tile(SourcedSection):
     worker_contexts: int = Field(gt=0, le=64)
     issue_cycles: int = Field(gt=0)
     vector_bytes: int = Field(ge=4, multiple_of=4)
-    code_bytes: int = Field(ge=0)  # library and control code that every tile holds
+    code_bytes: int = Field(ge=0)  # library and control code on every tile
     copy_bytes_per_cycle: float = Field(gt=0)  # a copy on the tile that all contexts share
     compiled_dual_issue: float = Field(ge=0, le=1)  # share of pairable instructions a C++ compiler issues together
 

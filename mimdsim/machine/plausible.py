@@ -13,12 +13,12 @@ from mimdsim.base.units import UNITS, dimension, show_quantity
 from mimdsim.machine.mimd import MimdMachine
 
 COUNT = (0.0, 1e7)  # of anything without a unit
-# by unit: least (0 is always taken where the field takes it) and greatest number in the base unit
+# by unit: least (0 is always accepted if the field allows it) and greatest number in the base unit
 BOUNDS: dict[str, tuple[float, float]] = {
     "hz": (1e6, 1e12),
     "bytes": (1.0, 2.0**44),
     "bytes_per_second": (1e6, 1e18),
-    "bytes_per_cycle": (1e-3, 1e15),  # 1e15: as good as no wire at all
+    "bytes_per_cycle": (1e-3, 1e15),  # 1e15: effectively free
     "flops_per_cycle": (1e-3, 1e9),
     "cycles": (1e-3, 1e9),
     "seconds": (1e-12, 1.0),
@@ -27,7 +27,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "joules_per_byte": (1e-15, 1e-6),
     "joules_per_flop": (1e-15, 1e-6),
 }
-NARROWER: dict[str, tuple[float, float]] = {  # where a byte, or a few, can be no answer
+NARROWER: dict[str, tuple[float, float]] = {  # fields for which a few bytes make no sense
     "tile.sram_bytes": (1024.0, 2.0**44),
     "tile.executable_bytes": (1024.0, 2.0**44),
     "memory.capacity_bytes": (1024.0, 2.0**44),
@@ -37,7 +37,7 @@ NARROWER: dict[str, tuple[float, float]] = {  # where a byte, or a few, can be n
 }
 PARTS = (  # section, part, whole
     ("tile", "executable_bytes", "sram_bytes"),
-    ("chip", "grid_columns", "tiles"),  # a row of the grid has no more places than there are tiles
+    ("chip", "grid_columns", "tiles"),  # a row of the grid has at most as many places as there are tiles
 )
 UNIT_MEANT = {"hz": "GHz", "bytes_per_second": "GB/s", "bytes": "KiB", "seconds": "us", "joules": "pJ"}
 UNIT_MEANT |= {"joules_per_byte": "pJ/B", "joules_per_flop": "pJ/FLOP"}

@@ -86,7 +86,7 @@ def _next_chips(topology: str, chips: int) -> np.ndarray:
         rows, columns = _extents(topology, chips)
         following = np.tile(np.arange(chips)[:, None], (1, chips))
         for chip in range(chips):
-            # least wanted first: the most wanted neighbour that is one edge nearer to the target has the last word
+            # least preferred first, so that the most preferred neighbour that is one edge nearer to the target wins
             for neighbour in sorted(graph[chip], key=lambda n: _rank(chip, n, rows, columns), reverse=True):
                 following[chip, lengths[neighbour] == lengths[chip] - 1] = neighbour
     following.setflags(write=False)
@@ -130,7 +130,7 @@ def _graph(topology: str, chips: int) -> nx.Graph:
             place = (row + down, column + right)
             if closed:
                 place = (place[0] % rows, place[1] % columns)
-            neighbour = chip_at.get(place, chip)  # beyond the border, or a place that the last row lacks
+            neighbour = chip_at.get(place, chip)  # beyond the border, or missing from the last row
             if neighbour != chip:
                 graph.add_edge(chip, neighbour)
     return graph

@@ -13,7 +13,7 @@ from typing import Any
 
 from mimdsim.profile.records import Activity, GpuProfile, MemoryProfile, RunProfile, TiledProfile, Training
 
-MOST = 2**63 - 1  # integers become columns of int64 where they are drawn; no float of a profile is near it
+MOST = 2**63 - 1  # integers become int64 columns when drawn; no float in a profile comes near
 SLACK = 1e-9  # relative: sums of floats round
 MOST_COLUMNS = 1 << 16  # of a tile grid, where there are fewer tiles: the places of the last row are drawn too
 POSITIVE = frozenset(
@@ -27,7 +27,7 @@ SHARES = frozenset(
 )  # fmt: skip
 ANY_SIGN = "scheduled"  # second thresholds count from the resting potential
 ANY_NUMBER = "loss"  # of a training that diverged
-ANY_LENGTH = "seed"  # shown and never computed with
+ANY_LENGTH = "seed"  # shown but not used in calculations
 MEMORY_COLUMNS = {"peak_bytes_by_tile": "peak_bytes", "always_live_bytes_by_tile": "always_live_bytes"}  # are the same
 NO_TILE = "exchange_tile"  # -1 where nothing moves
 PER_TILE = ("busy_cycles", "bytes_sent", "bytes_received", "peak_bytes", "always_live_bytes", "layer")
@@ -89,7 +89,7 @@ def _relations(profile: RunProfile) -> Iterator[Problem]:
 
 def _tiled(tiled: TiledProfile, where: str) -> Iterator[Problem]:
     if unequal := list(_columns(tiled, where)):
-        yield from unequal  # what follows pairs the columns
+        yield from unequal  # the checks below pair the columns
         return
     yield from _indices(tiled, where)
     yield from _totals(tiled, where)

@@ -234,8 +234,8 @@ class TiledProfile:
     doubts: tuple[Doubt, ...] = ()  # what the interval is made of, widest first
     exchange_cycles_other_model: int = 0  # by the exchange model that is not selected
     chips: int = 1
-    energy: EnergyProfile | None = None  # None where the machine's description has no energy section
-    run_name: Literal["training step", "run"] = "training step"  # what one run of the program is called
+    energy: EnergyProfile | None = None  # None if the machine's description has no energy section
+    run_name: Literal["training step", "run"] = "training step"  # the name for one run of the program
 
     def __repr__(self) -> str:
         times = [1e3 * each for each in (self.seconds_per_training_step, self.seconds_low, self.seconds_high)]
@@ -320,8 +320,8 @@ class GpuProfile:
     bytes_needed: int
     memory_bytes: int
     assumptions: tuple[Assumption, ...]
-    energy: EnergyProfile | None = None  # None where the machine's description has no energy section
-    never_built: bool = False  # a bound rather than a program: drawn, never called the strongest
+    energy: EnergyProfile | None = None  # None if the machine's description has no energy section
+    never_built: bool = False  # a bound rather than a program: drawn, but never the strongest
 
     def __repr__(self) -> str:
         return f"{self.machine}, {self.strategy}, {self.precision}: {1e3 * self.seconds_per_training_step:.3g} ms"

@@ -16,7 +16,7 @@ from mimdsim.profile.meaning import contradictions
 from mimdsim.profile.records import SCHEMA_VERSION, RunProfile
 
 MAX_PROFILE_BYTES = 64 << 20
-MOST_SAID = 3  # problems of a file that one message names
+MOST_SAID = 3  # problems of a file listed in one message
 
 
 def save_profile(path: Path | str, profile: RunProfile) -> None:
@@ -66,7 +66,7 @@ def _said_otherwise(said: Any, read: Any, where: str) -> str:
         entries = [(index, one, other) for index, (one, other) in enumerate(zip(said, read, strict=True))]
     elif (said == read and isinstance(said, bool) == isinstance(read, bool)) or (
         isinstance(read, float) and not math.isfinite(read)
-    ):  # a loss in words, judged elsewhere
+    ):  # a loss as text, checked elsewhere
         return ""
     else:
         return f"field '{where[:-1]}': {shortened(repr(said))} would be read as {shortened(repr(read))}"

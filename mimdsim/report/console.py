@@ -19,7 +19,7 @@ from mimdsim.report.wording import changed_fields, clipped, plain, significant, 
 WIDTH = 110
 LONGEST = 5
 SHORTEST_NAME = 12
-PLAIN_SIGNS = str.maketrans({"–": "-", "×": "x", "★": "*", "·": "|"})  # a console may know ASCII only
+PLAIN_SIGNS = str.maketrans({"–": "-", "×": "x", "★": "*", "·": "|"})  # a console may only support ASCII
 
 
 def summary_lines(profile: RunProfile) -> list[str]:

@@ -141,7 +141,7 @@ def _of_gpu(gpu: GpuProfile, tiled: TiledProfile | None, strongest: bool) -> Con
     parts = dict.fromkeys(GPU_PARTS, 0.0)
     phases: dict[str, float] = {}
     for span in gpu.spans:
-        # a bound this version does not know is waiting, and is counted with the host
+        # a bound unknown to this version counts as waiting for the host
         parts[span.bound if span.bound in parts else "host"] += span.seconds
         phases[span.phase] = phases.get(span.phase, 0.0) + span.seconds
     parts["host"] += gpu.host_exposed_seconds

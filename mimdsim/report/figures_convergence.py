@@ -13,7 +13,7 @@ from mimdsim.report.style import LAYER_COLOURS, STYLE, panels, plain_axis
 
 Curves = Mapping[str, Mapping[str, Sequence[Sequence[float]]]]  # title -> variant -> accuracies by epoch, a run each
 COLUMNS = 2
-LOWEST_SHOWN = 40.0  # percent; the first epochs of slow starters fall off the panel
+LOWEST_SHOWN = 40.0  # percent; the first epochs of slow starters are outside the panel
 
 
 def draw_convergence(curves: Curves) -> Figure:

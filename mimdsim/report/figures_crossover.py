@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from mimdsim.report.style import INK, LAYER_COLOURS, STYLE, panels
 from mimdsim.report.swept_axis import swept_axis
 
-# abstract of arXiv 2311.04386, of its own networks and as published: for orientation beside any other
+# abstract of arXiv 2311.04386, of its own networks and as published: for orientation next to any other
 CLAIMED = ((5.0, 10.0), "claimed for published networks on an A100: 5 to 10 times")
 CLAIMED_MOST = (38.0, "claimed at higher sparsity: 38 times")
 MAX_PANELS = 6

@@ -11,7 +11,7 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from mimdsim.report.style import GREY, LAYER_COLOURS, STYLE, heading, panels
 
-MARKERS = "osD^vPX*"  # lines are told apart without colours too
+MARKERS = "osD^vPX*"  # lines can be distinguished without colours too
 
 
 def draw_scaling(rows: Sequence[dict[str, Any]], *, title: str) -> Figure:

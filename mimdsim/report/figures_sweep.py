@@ -13,7 +13,7 @@ from mimdsim.report.style import LAYER_COLOURS, STYLE, VERMILLION, panels
 from mimdsim.report.swept_axis import swept_axis
 
 MAX_LINES = 12
-DASHES = ("solid", (0, (6, 3)), (4, (2, 3)))  # taken in turn: lines that lie on each other are seen through the gaps
+DASHES = ("solid", (0, (6, 3)), (4, (2, 3)))  # used in turn: overlapping lines show through the gaps
 
 
 def draw_sweep(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> Figure | None:

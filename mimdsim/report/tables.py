@@ -28,7 +28,7 @@ class Table:
     headers: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
-    last_is_total: bool = False  # sorting leaves the last row in its place
+    last_is_total: bool = False  # sorting leaves the last row in place
 
     @property
     def numeric(self) -> tuple[bool, ...]:

@@ -13,9 +13,9 @@ from mimdsim.machine import GpuMachine, MimdMachine
 from mimdsim.workload import SpikeDataset, Workload
 
 SOURCED_TILES = 1472  # largest chip behind the numbers in models/
-# what a chip's power depends on beside what it does, while [energy] of its description stays as it is
+# what a chip's power depends on besides its work, while [energy] in its description stays unchanged
 POWERED = ("chip.clock_hz", "chip.tiles", "tile.sram_bytes")
-# a fifth of the training steps has so many losses; their means may differ by this share, and by so much near nothing
+# a fifth of the training steps needs this many losses; their means may differ by this share, or this much near zero
 FEWEST_LOSSES, RISE, LEAST_RISE = 4, 0.1, 0.05
 
 

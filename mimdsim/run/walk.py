@@ -44,7 +44,7 @@ from mimdsim.run.made import Run, retime
 from mimdsim.run.profiles import recorded_changes, training_profile
 from mimdsim.workload import SpikeDataset, Workload, given_weights, network_of, open_dataset
 
-# called with (what is going on, done, total)
+# called with (current activity, done, total)
 Progress = Callable[[str, int, int], None]
 
 

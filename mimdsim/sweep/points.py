@@ -135,7 +135,7 @@ def points_of(
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise DescriptionError("sweep", [f"{', '.join(repeated)} given twice; write all its values in one --set"])
-    load_tiled(machine)  # says that a GPU is none before its fields are looked for
+    load_tiled(machine)  # reports a GPU before its fields are looked up
     total = int(np.prod([len(values) for _, values in axes], dtype=np.int64)) if axes else 1
     if total > MAX_POINTS:
         raise DescriptionError("sweep", [f"{total} points; at most {MAX_POINTS}: give fewer values"])

@@ -60,7 +60,7 @@ def _all_done(work: Work, points: list[Point], folder: Path, processes: int) -> 
                 if not isinstance(problem, BrokenProcessPool):
                     yield Done(left.pop(futures[future]), problem if isinstance(problem, Exception) else None)
         broken += 1
-        if alone and left:  # one process takes them in order, so it was at the first that is left
+        if alone and left:  # one process takes them in order, so it was computing the first remaining one
             yield Done(left.pop(min(left)), MimdsimError(ENDED))
             broken = 0
 

@@ -16,7 +16,7 @@ from mimdsim.report.columns import csv_text
 from mimdsim.report.wording import significant
 from mimdsim.sweep.points import MACHINE_SECTIONS, WORKLOAD_SECTIONS
 
-RATIOS = ("ratio", "ratio_low", "ratio_high")  # of the time to that of the first point that has one
+RATIOS = ("ratio", "ratio_low", "ratio_high")  # ratio of the time to that of the first point with one
 RESULTS = (
     "ms_per_training_step",
     "ms_low",
@@ -38,9 +38,9 @@ RESULTS = (
 )
 POINT_RESULTS = (*(name for name in RESULTS if name not in RATIOS), "seconds_by_source")  # of a point alone
 TRAINS_ANEW = tuple(section for section in WORKLOAD_SECTIONS if section != "mapping")
-# sections whose numbers make a limit that something else may bind before; more chips or tiles change the mapping
+# sections whose numbers are limits that may not be reached; more chips or tiles change the mapping
 LIMITS = tuple(section for section in MACHINE_SECTIONS if section not in ("chip", "links"))
-NO_EFFECT = 0.002  # of the time: a change that is not worth a look
+NO_EFFECT = 0.002  # share of the time: a negligible change
 MAX_POINT_BYTES = 1 << 24
 WRITTEN = ("sweep.csv", "sweep.png", "crossover.png")
 GPU_RESULTS = ("published_ms", "strongest_ms", "strongest_low_ms", "strongest_high_ms", "strongest", "strongest_mj")

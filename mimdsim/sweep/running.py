@@ -103,13 +103,13 @@ def _without_result(point: Point, problem: Exception) -> dict[str, Any]:
 
 def _record(point: Point, folder: Path) -> None:
     """Train and keep the spikes of the last training step; memory limits do not matter for values."""
-    # spikes are the same wherever they are selected, and the last tiles are too few for some of the points
+    # spikes do not depend on where they are selected, and the last tiles are too few for some points
     anywhere = point.workload.mapping.model_copy(update={"selection_tiles": "published"})
     workload = point.workload.model_copy(update={"mapping": anywhere})
     try:
         compiled = compile_workload(workload, point.machine, must_fit=False)
     except DoesNotFit:
-        return  # too few tiles even on the largest machine: every point of this activity says so
+        return  # too few tiles even on the largest machine: every point of this activity reports it
     log = train_workload(workload, compiled, open_data(workload))
     arrays: dict[str, np.ndarray] = {}
     for layer, ids in log.activity.ids.items():

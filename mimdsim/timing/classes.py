@@ -109,9 +109,9 @@ def counting(dealt: list[Dealt], tiles: int) -> Counting:
     rows, kinds = row_first.shape[1], len(first)
     row_of = np.full(tiles, rows, np.int64)
     row_of[where] = row.reshape(-1)
-    kind_of = np.full(tiles, -1, np.int64)  # of tiles that stand for their kind
+    kind_of = np.full(tiles, -1, np.int64)  # of tiles that represent their kind
     kind_of[where[first]] = np.arange(kinds)
-    standing_for = np.full(tiles, -1, np.int64)  # rows of tiles that stand for them
+    standing_for = np.full(tiles, -1, np.int64)  # rows of tiles that represent them
     standing_for[where[row_tile]] = np.arange(rows)
     return Counting(
         row_of=row_of,

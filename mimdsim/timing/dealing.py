@@ -87,7 +87,7 @@ def _tile_range(superstep: Superstep) -> tuple[int, int]:
 def _dealt(table: VertexTable, extents: Extents, cost: WorkerBundles, first: int, turns: np.ndarray) -> Dealt:
     """The vertices of a table take the places after those of earlier tables, as counted by `turns` int64[tiles]."""
     tile = table.tiles - first
-    # most tables cost all their vertices alike, and pair nothing: one number for all takes no memory
+    # in most tables all vertices cost the same and pair nothing: one number for all takes no memory
     bundles, pairable = (np.broadcast_to(number, table.vertices) for number in (float(cost.fixed), 0.0))
     charges = []
     for term in cost.terms:

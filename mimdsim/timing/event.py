@@ -166,7 +166,7 @@ class _Edges:
     def __init__(self, env: simpy.Environment):
         self._env = env
         self._busy: set[Edge] = set()
-        self._open: list[Asked] = []  # to be looked at when this instant is over
+        self._open: list[Asked] = []  # to be decided at the end of this instant
         self._parked: defaultdict[Edge, list[Asked]] = defaultdict(list)
 
     def take(self, message: _Message) -> simpy.Event:
@@ -180,7 +180,7 @@ class _Edges:
         self._look_again([asked for edge in message.edges for asked in self._parked.pop(edge, [])])
 
     def _look_again(self, asked: list[Asked]) -> None:
-        # one decision for all that asks and ends in the same instant, else the first chip to be simulated would win
+        # one decision for all requests and releases of an instant, else the chip simulated first would win
         if asked and not self._open:
             self._env.timeout(0).callbacks.append(self._decide)
         self._open += asked

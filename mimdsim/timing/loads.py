@@ -201,7 +201,7 @@ def _load(
         flops += sum(charge.each(0) * recording.total(charge.counted, times) for charge in plan.deal.counted_flops)
     whole = sum(weights.values())
     busy = np.rint(gained.busy[index]).astype(np.int64)
-    for kept in (gained.cycles[index], busy):  # for whoever asks next
+    for kept in (gained.cycles[index], busy):  # for the next caller
         kept.flags.writeable = False
     return SuperstepLoad(
         cycles_by_execution=gained.cycles[index],

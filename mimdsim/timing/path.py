@@ -90,7 +90,7 @@ def _moving(program: Program, machine: MimdMachine, superstep: Superstep) -> Wai
     if exchange is not None:
         moving = phase_cycles(program, exchange, machine.exchange)
         if exchange.link_bytes is not None:
-            traffic = np.zeros((machine.links.chips, machine.links.chips), np.int64)  # chips left over are silent
+            traffic = np.zeros((machine.links.chips, machine.links.chips), np.int64)  # other chips are idle
             traffic[: program.chips, : program.chips] = exchange.link_bytes
             seconds = global_exchange_seconds(traffic, machine.links)
             link = round(seconds * machine.chip.clock_hz)
