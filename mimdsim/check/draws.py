@@ -25,10 +25,10 @@ from mimdsim.graph.training import LEARNING_RATE, moment_name
 from mimdsim.graph.truncation import STATE_BITS, random_name
 
 DYADIC = 2.0**14
-TIED = 4  # of so many neurons one is tied, in a draw with ties
+TIED = 4  # one in this many neurons is tied, in a draw with ties
 BIAS = 0.25  # most of a drawn bias, to either side
-UNKNOWN = 0.01  # how large a gradient is taken to be before one was seen
-REACH = 16  # so many floats below and above are tried for a weight that meets a threshold
+UNKNOWN = 0.01  # the assumed size of a gradient before one was seen
+REACH = 16  # this many floats below and above are tried for a weight that meets a threshold
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -125,7 +125,7 @@ def _values(
     All runs share one memory, as on a device; the results must equal those with fresh memory.
     """
     used = executor_of(program)
-    undefine(used, "f", KINDS[1])  # a fresh memory holds zeros, on a device whatever was there
+    undefine(used, "f", KINDS[1])  # fresh memory holds zeros here, but arbitrary data on a device
     start = {name: used.arrays[name].copy() for name, held in program.variables.items() if held.persistent}
     activity: RecordedActivity | None = None
     elements = 0

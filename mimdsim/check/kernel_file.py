@@ -89,5 +89,5 @@ def profile_of(kernel: KernelFile, result: KernelResult) -> RunProfile:
         training=None,
         activity=(),
         warnings=(),
-        findings=tuple(finding for finding in result.findings if finding.name != "time"),  # the profile says it better
+        findings=tuple(finding for finding in result.findings if finding.name != "time"),  # the profile shows it better
     )

@@ -18,7 +18,7 @@ from mimdsim.program.problems import vertex_name
 from mimdsim.program.rows import boxes_of, describe_box
 
 RELATIVE_TOLERANCE = 1e-5
-LEAST = 1e-8  # what is smaller throughout is what rounding leaves of sums that cancel
+LEAST = 1e-8  # values all below this are the rounding remains of sums that cancel
 # graph values that are gradients at listed ids: of synapses, of a neuron onto itself, and their sums
 LISTED_GRADIENT = re.compile(r"(.*\.d_(input|own)|d\.spikes\..*\.sum)(\.\d+)?")
 

@@ -13,7 +13,7 @@ from mimdsim.functional import Executor
 from mimdsim.functional.poison import NO_NUMBER
 from mimdsim.program.rows import describe_box
 
-ROUNDING = 4 * 2.0**-24  # of a number that a small change is added to
+ROUNDING = 4 * 2.0**-24  # relative to a number that a small change is added to
 
 
 def wrong_output(
@@ -30,7 +30,7 @@ def wrong_output(
         count += 1
         name = program.outputs[value]
         held, expected = subject.arrays[name], np.asarray(meaning[value])
-        if held.shape != expected.shape:  # a loss per sample, told as its mean
+        if held.shape != expected.shape:  # a loss per sample, reported as its mean
             held, expected = held.mean(axis=0, keepdims=True), expected.reshape(1)
         wrong = _wrong(held, expected, _start(compiled, value, inputs))
         if wrong.any():

@@ -258,7 +258,7 @@ def _operation(op: str, form: str, dtype: str, in_place: bool, axes: int) -> Cod
             vector_bytes=vector_bytes,
         )
 
-    cycles({"elements": np.ones(1, np.int64)}, 6, 8)  # refused here, where the user can be told
+    cycles({"elements": np.ones(1, np.int64)}, 6, 8)  # refused here, where the user's line is known
 
     def compute(out: np.ndarray, *operands: Any) -> None:
         given = (out, *operands) if in_place else operands

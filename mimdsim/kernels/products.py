@@ -152,8 +152,11 @@ def _codelets(dtype: str, direct: bool, units: int, channels: int, load_bytes: i
 
     block = block_product("forward", direct, units, channels, load_bytes)
     cost = product_codelet(dtype, dtype, units, channels, load_bytes).cost
-    parts = {**SUM_PARTS.extents, "outputs": Size("total")}  # as the formula of the sum calls them
-    alone: dict[str, Any] = {"form": "vertex", "columns": ()}  # one by one, so that any order of vertices has the bits
+    parts = {**SUM_PARTS.extents, "outputs": Size("total")}  # names used by the formula of the sum
+    alone: dict[str, Any] = {
+        "form": "vertex",
+        "columns": (),
+    }  # one by one, so that the bits do not depend on the order of vertices
     return (
         replace(block, name=f"BlockProduct<{dtype}>", compute=multiply, cost=cost, **alone),
         replace(

@@ -44,7 +44,7 @@ def reduce(k: Builder, x: Variable, axis: int | None, out: Variable, op: str) ->
     stages = _Stages(k, x.name, op, format_of(x))
     kept = _kept(parts, axis)
     pieces = _pieces(parts, kept, axis)
-    if pieces is None:  # parts that do not match: all of it goes to where the result lies
+    if pieces is None:  # parts that do not match: everything goes to the tiles of the result
         stages.reduce(x, axis, out, ends, _around(ends, axis, x.shape))
         return
     number = int(pieces.max()) + 1

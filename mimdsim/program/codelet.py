@@ -133,7 +133,7 @@ def shared_bundles(
     return TileFormula(cycles=cycles, kind=kind, source=source)
 
 
-OF_THE_BOXES = (":",)  # in the place of columns: those that the boxes name
+OF_THE_BOXES = (":",)  # default for columns: those that the boxes name
 
 
 @dataclass(frozen=True, kw_only=True)

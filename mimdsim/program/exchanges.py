@@ -32,7 +32,7 @@ from mimdsim.program.rows import (
 )
 from mimdsim.program.tally import Tally
 
-# what an exchange was derived from and what it says, so that it need not be derived again to be believed
+# digest of an exchange and of what it was derived from, so that it need not be derived again to be trusted
 _DERIVED: WeakKeyDictionary[Exchange, bytes] = WeakKeyDictionary()
 
 
@@ -119,7 +119,7 @@ def derived_exchange(program: Program, superstep: Superstep) -> Exchange | None:
 
 def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, bool, np.ndarray, np.ndarray]]:
     """(variable, timestep axis dropped, tiles, boxes) of the distinct parts that are read from other tiles."""
-    wanted: dict[tuple[str, int | None], list[tuple[np.ndarray, np.ndarray]]] = {}  # shift of "@t", None: whole
+    wanted: dict[tuple[str, int | None], list[tuple[np.ndarray, np.ndarray]]] = {}  # shift of "@t", None: everything
     for table in superstep.tables:
         for item in table.codelet.fields:
             if item.access != "read":
@@ -149,7 +149,7 @@ def _count_arranged(program: Program, superstep: Superstep, tally: Tally) -> Non
     otherwise than vertices want it is rearranged "on every tile that receives the data" (Convolution.cpp), makes one
     copy a tile of what its vertices share, and plans memory for one (DynamicSlice.cpp, `baseCopies`, `sliceTempBytes`).
     """
-    wanted: dict[tuple[str, int | None], list[tuple[np.ndarray, np.ndarray]]] = {}  # shift of "@t", None: whole
+    wanted: dict[tuple[str, int | None], list[tuple[np.ndarray, np.ndarray]]] = {}  # shift of "@t", None: everything
     for table in superstep.tables:
         for item in table.codelet.fields:
             variable = program.variables[table.operands[item.name]]

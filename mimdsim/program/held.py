@@ -27,7 +27,7 @@ class Held:
     told: bool = False
     loaded: bool = False
     writers: tuple[str, ...] = ()  # supersteps, in program order
-    source: str = ""  # what a copy brought here without it having been written
+    source: str = ""  # what a copy brought here that had not been written
     leant: dict[int, np.ndarray] = field(default_factory=dict)
 
     @cached_property
@@ -105,7 +105,7 @@ def held_variables(program: Program) -> dict[str, Held]:
     return {
         name: Held(
             variable=variable,
-            timed=name in timed,  # what has no elements lacks none
+            timed=name in timed,  # an empty variable lacks no elements
             whole=np.full(variable.shape[0] if name in timed else 1, 0 in variable.shape),
             loaded=variable.values is not None,
             writers=tuple(writers.get(name, ())),

@@ -22,7 +22,7 @@ from mimdsim.program.repeats import Body, Repeat
 
 Entry = tuple[str, int]  # a layer, and the timestep counted from the current one
 # what a variable holds: ("at", layer, shift), ("made", number, ""), or ("before", repeat, variable): since the turn
-# before; None: not known
+# before; None: unknown
 Content = tuple[str, int | str, int | str] | None
 NOTHING: frozenset[Entry] = frozenset()
 

@@ -18,7 +18,7 @@ from mimdsim.program.extents import Derived, Recorded
 from mimdsim.program.mapping import TileMapping, whole_numbers
 from mimdsim.program.repeats import Body, Repeat, Stretch, changed, stretches, turns
 
-# what compiled training programs call their variables, in the order in which reports have them
+# categories of compiled training programs, in the order of reports
 CATEGORIES = (
     "weights",
     "weight gradients",
@@ -185,7 +185,7 @@ class Delivery:
     boxes: np.ndarray
 
 
-MOST_CONSTANT_BYTES = 1024  # assumed: what the code of a vertex has room for; tables of more are variables
+MOST_CONSTANT_BYTES = 1024  # assumed: what fits into a vertex's code; larger tables are variables
 EXCHANGE_COLUMNS = (
     "bytes_sent",
     "bytes_received",

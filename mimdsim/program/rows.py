@@ -64,7 +64,7 @@ def boxes_of(table: VertexTable, field: Field, variable: Variable) -> np.ndarray
             f"{where}: box {field.box} leaves no axis of '{variable.name}' {list(variable.shape)}; "
             f"give the variable one more, of extent 1: {[*variable.shape, 1]}"
         )
-    boxes = np.empty((len(shape), 2, table.vertices), np.int64).transpose(2, 0, 1)  # bounds lie together: used by axis
+    boxes = np.empty((len(shape), 2, table.vertices), np.int64).transpose(2, 0, 1)  # bounds are contiguous by axis
     for axis, (entry, extent) in enumerate(zip(entries, shape, strict=True)):
         if entry == ":":
             boxes[:, axis] = 0, extent

@@ -41,7 +41,7 @@ from mimdsim.program.trips import check_extents
 from mimdsim.program.written import check_writers, check_written
 
 MAX_PROBLEMS = 20
-_SOUND: WeakSet[Program] = WeakSet()  # programs that were verified, and keep all rules
+_SOUND: WeakSet[Program] = WeakSet()  # programs that were verified and keep all rules
 
 
 def verify(program: Program, tiles: int) -> tuple[Problem, ...]:

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from mimdsim.base.names import PathText
 from mimdsim.base.schema import Section
 
-MOST_TRAINING_STEPS = 1 << 27  # as many as a checkpoint counts
+MOST_TRAINING_STEPS = 1 << 27  # the most that a checkpoint can count
 
 
 class TrainingRecipe(Section):
@@ -65,7 +65,7 @@ class TrainingRecipe(Section):
     initial_activity: float = Field(default=0.0, ge=0, le=1)
     initial_activity_tolerance: float = Field(default=0.1, gt=0, lt=1)
     logit_scale: float = Field(default=1.0, gt=0)
-    max_training_steps: int = Field(default=0, ge=0, le=MOST_TRAINING_STEPS)  # 0: as many as the epochs hold
+    max_training_steps: int = Field(default=0, ge=0, le=MOST_TRAINING_STEPS)  # 0: all of the epochs
     evaluate: Literal["each epoch", "end", "never"] = "each epoch"
     validation_share: float = Field(default=0.0, ge=0, lt=1)
     keep_best: bool = False

@@ -39,13 +39,13 @@ class Data(Section):
     denoise_seconds: float = Field(
         default=0.0, ge=0, le=1e6
     )  # how old a neighbour's event may be (0 = keep all events)
-    crop: int = Field(default=0, ge=0, le=4096)  # width and height of the middle that is kept (0 = all)
+    crop: int = Field(default=0, ge=0, le=4096)  # width and height of the central part that is kept (0 = all)
     grid: int = Field(default=0, ge=0, le=4096)  # width and height events are reduced to (0 = as recorded)
-    shift_pixels: int = Field(default=0, ge=0, le=4095)  # of the pixels that are listed (0 = trained on as recorded)
+    shift_pixels: int = Field(default=0, ge=0, le=4095)  # in listed pixels (0 = trained on as recorded)
     sensor: tuple[int, ...] = ()  # events: width, height, polarities
     levels: int = Field(default=0, ge=0, le=255)  # braille: pressures at which a taxel spikes
     classes: int = Field(default=0, ge=0, le=65_536)  # events, randman, random
-    inputs: int = Field(default=0, ge=0, le=MAX_NEURONS)  # events (units without a place), randman, random
+    inputs: int = Field(default=0, ge=0, le=MAX_NEURONS)  # events (units without a position), randman, random
     manifold_dimensions: int = Field(default=1, gt=0, le=8)  # randman
     smoothness: float = Field(default=2.0, gt=0)  # randman
     activity: float = Field(default=0.005, ge=0, le=1)  # random: chance of an input spike per neuron and timestep
@@ -86,7 +86,9 @@ class Network(Section):
     reset: Literal["", "zero", "subtract", "none"] = ""
     reset_by: Literal["state", "emission"] = "state"
     reset_gradient: Literal["", "pass", "mask", "full"] = ""
-    truncation: Literal["lowest", "random"] = "lowest"  # whom a full list keeps: lowest ids, or from a random start
+    truncation: Literal["lowest", "random"] = (
+        "lowest"  # which spikes a full list keeps: lowest ids, or from a random start
+    )
     recurrence: Literal["none", "one_to_one", "all_to_all"] = "none"
     delay: Literal[0, 1] = 1
     bias: bool = False

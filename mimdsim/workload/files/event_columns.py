@@ -75,7 +75,7 @@ def plain_values(values: npt.NDArray[Any]) -> Values:
     if values.dtype.kind == "f":
         return values.astype(np.float64)
     if values.dtype.kind == "b":
-        return values.view(np.uint8).astype(np.int64)  # a byte over 1 is no truth value, and is to be seen as such
+        return values.view(np.uint8).astype(np.int64)  # a byte over 1 is not a boolean and must be noticed
     if values.dtype.kind == "u" and values.dtype.itemsize == 8:
         values = np.minimum(values, np.uint64(np.iinfo(np.int64).max))
     return values.astype(np.int64)

@@ -17,7 +17,7 @@ from typing import Any, Self
 from mimdsim.base.errors import DataFileError, MissingExtra
 from mimdsim.workload.files.hdf5_serving import FRAME, MAX_FRAME_BYTES
 
-FRAME_SECONDS = 60.0  # assumed: a sample takes under a millisecond to read; longer means HDF5 is lost in the file
+FRAME_SECONDS = 60.0  # assumed: a sample takes under a millisecond to read; longer means that HDF5 hangs
 
 
 class Hdf5Process:
@@ -55,7 +55,7 @@ class Hdf5Process:
         assert process.stdin is not None
         finished = False
         try:
-            with contextlib.suppress(BrokenPipeError):  # a process that is gone is noticed when the answer is read
+            with contextlib.suppress(BrokenPipeError):  # a dead process is noticed when the answer is read
                 process.stdin.write(json.dumps([str(path), wanted]).encode() + b"\n")
                 process.stdin.flush()
             while True:
@@ -104,7 +104,7 @@ class Hdf5Process:
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
                 "HDF5_PLUGIN_PRELOAD": "::",  # HDF5's switch for "load no plug-ins"
-                "OPENBLAS_NUM_THREADS": "1",  # or numpy alone could use up the process's memory limit
+                "OPENBLAS_NUM_THREADS": "1",  # else numpy alone could use up the process's memory limit
             }
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", self._module],

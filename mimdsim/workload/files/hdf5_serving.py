@@ -24,10 +24,10 @@ Frames = Iterator[tuple[bytes, bytes]]
 FRAME = struct.Struct("<cQ")
 MAX_FRAME_BYTES = 64 << 20  # assumed: twice what the most events that a sample may have fill as one column
 MAX_MEMORY_BYTES = 900 << 20  # assumed: twice what reading takes; a damaged or packed file can ask for anything
-MAX_CPU_SECONDS = 600  # assumed: of one request; whoever asks waits less long, but may be gone
+MAX_CPU_SECONDS = 600  # assumed: of one request; clients wait less long, but may be gone
 MAX_CHUNK_VALUES = 1 << 20  # assumed: h5py's own choice of chunks is far smaller
 # Filters that HDF5 has built in: deflate 1, shuffle 2, fletcher32 3, szip 4, nbit 5, scale-offset 6 (HDF5 reference,
-# H5Zpublic.h). Any other number would be looked for among plug-ins, which are code.
+# H5Zpublic.h). Any other number would be searched among plug-ins, which are code.
 BUILT_IN_FILTERS = frozenset(range(1, 7))
 
 
@@ -43,7 +43,7 @@ def serve(requests: BinaryIO, answers: BinaryIO, read: Callable[[Path, Any], Fra
             kind, content = b"Z", b""
         except DataFileError as problem:
             kind, content = b"E", problem.reason.encode(errors="replace")
-        except Exception as problem:  # what h5py raises on damaged files differs with the place of the damage
+        except Exception as problem:  # h5py's exceptions on damaged files depend on the place of the damage
             kind, content = b"E", f"is damaged or not HDF5: {problem}; fetch it again".encode(errors="replace")
         answers.write(FRAME.pack(kind, len(content)) + content)
         answers.flush()

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError
 
-MAX_HEADER_BYTES = 10_000  # numpy's own limit for headers of files that are not trusted
+MAX_HEADER_BYTES = 10_000  # numpy's own limit for headers of untrusted files
 MAX_DIMENSIONS = 8
 READ_BYTES = 1 << 20  # read and unpacked at once; also the most a zip directory may take, of some 60 bytes a member
 _MAGIC = b"\x93NUMPY"
@@ -36,7 +36,7 @@ _DAMAGE = (
     zlib.error,
     EOFError,
     OSError,
-    RuntimeError,  # also NotImplementedError, for what zipfile does not know
+    RuntimeError,  # also NotImplementedError, for unsupported features of zip files
     ValueError,
     OverflowError,
     struct.error,

@@ -20,10 +20,10 @@ import numpy as np
 from mimdsim.workload.interchange.nir_nodes import Reals
 
 Reset = Literal["zero", "zero_after", "subtract", "subtract_decayed", "none"]
-# zero: v[t-1] becomes the reset value before integrating (NIR since it has v_reset, Norse, snnTorch Leaky "zero").
+# zero: v[t-1] becomes the reset value before integrating (NIR with v_reset, Norse, snnTorch Leaky "zero").
 # zero_after: v[t] becomes the reset value, so what came in at t is lost (snnTorch Synaptic and RLeaky "zero").
-# subtract: the threshold is taken off v[t] and does not decay (snnTorch "subtract", its default).
-# subtract_decayed: the threshold is taken off v[t-1], so that it decays (NIR up to 1.0.4, snnTorch reset_delay=False).
+# subtract: the threshold is subtracted from v[t] and does not decay (snnTorch "subtract", its default).
+# subtract_decayed: the threshold is subtracted from v[t-1], so it decays (NIR up to 1.0.4, snnTorch reset_delay=False).
 RESETS: tuple[Reset, ...] = ("zero", "zero_after", "subtract", "subtract_decayed", "none")
 
 

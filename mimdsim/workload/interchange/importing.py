@@ -26,9 +26,9 @@ from mimdsim.workload.interchange.weights_file import read_arrays
 Array = npt.NDArray[Any]
 Table = dict[str, Any]
 
-# What a workload without data of its own runs on: random spikes, long enough that neurons fire.
+# The data of a workload without its own: random spikes, long enough that neurons fire.
 RANDOM_TIMESTEPS, RANDOM_ACTIVITY, RANDOM_BATCH = 50, 0.1, 16
-# Keys of [network] that do not say what the neurons are, so that an imported model keeps them.
+# Keys of [network] that do not define the neurons, so they are kept with an imported model.
 KEPT = (
     "spikes",
     "truncation",

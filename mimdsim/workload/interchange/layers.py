@@ -174,7 +174,7 @@ def _resets(quiet: Dynamics, neuron: LinearNeuron, threshold: Reals) -> list[Dyn
             leaks = np.where(quiet.decay == 0, 1.0, quiet.decay)
             value = {"zero": constant / leaks, "zero_after": constant}.get(reset)
             taken: dict[Reset, Reals] = {"subtract": -constant, "subtract_decayed": -constant / leaks}
-            rest = taken[reset] - threshold if reset in taken else rest  # a rest of its own: more is taken off
+            rest = taken[reset] - threshold if reset in taken else rest  # rest is not zero: more is subtracted
         rest = np.where(np.abs(rest) < 1e-6, 0.0, rest)
         value = None if value is None else value + rest
         made.append(replace(quiet, rest=rest, threshold=threshold + rest, reset=reset, reset_value=value))

@@ -11,8 +11,8 @@ from mimdsim.workload.interchange.linear_maps import IDENTITY, Combination, Line
 from mimdsim.workload.interchange.nir_flat import FlatGraph
 from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, NirNode
 
-WHOLE_DELAY = 1e-3  # assumed: how far a delay may lie from a whole number of timesteps, in timesteps
-MOST_TIMESTEPS = 10_000  # assumed: far beyond any sequence that is trained on
+WHOLE_DELAY = 1e-3  # assumed: how far a delay may be from a whole number of timesteps, in timesteps
+MOST_TIMESTEPS = 10_000  # assumed: far longer than any training sequence
 
 
 class Arriving:

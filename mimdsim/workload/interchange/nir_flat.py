@@ -8,7 +8,7 @@ from pathlib import Path
 from mimdsim.base.errors import DescriptionError
 from mimdsim.workload.interchange.nir_nodes import NODE_TYPES, WANTING, NirGraph, NirNode
 
-PASSES_ON = NirNode(kind="Flatten")  # what an input or output of a nested graph is: values go through as they are
+PASSES_ON = NirNode(kind="Flatten")  # the inputs and outputs of nested graphs pass values through unchanged
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -17,10 +17,12 @@ from mimdsim.workload.interchange.nir_nodes import NirNode, Reals
 
 Leak = Literal["euler", "exp"]
 TIMED = frozenset({"LI", "LIF", "CubaLI", "CubaLIF"})  # have time constants
-SAME_DT = 1e-4  # assumed: tau and r are kept as float32, and 1 - decay has lost some digits by then
+SAME_DT = 1e-4  # assumed: tau and r are stored as float32, and 1 - decay has lost some digits
 USUAL = ((1e-3, "Norse"), (1e-4, "snnTorch, Rockpool"), (1e-6, "fine timesteps of others"))  # dt that frameworks use
-SHORT = 0.5  # of the shortest time constant: a longer timestep is not suggested, as little of the state would be left
-SNAP = 1e-6  # a gain this near to 1 was 1 before tau and r were rounded
+SHORT = (
+    0.5  # of the shortest time constant: a longer timestep is not suggested, because little of the state would remain
+)
+SNAP = 1e-6  # a gain this close to 1 was 1 before tau and r were rounded
 
 
 class NeuronProblem(Exception):
@@ -46,7 +48,7 @@ def dt_of_file(neurons: dict[str, NirNode]) -> tuple[float, list[str]]:
         if tau is None or r is None or np.all(r == 1) or not (np.all(np.isfinite(tau)) and np.all(np.isfinite(r))):
             continue
         if tau.size != r.size and 1 not in (tau.size, r.size):
-            continue  # one of them is refused, by name, where the number of neurons is known
+            continue  # such a value is refused, by name, when the number of neurons is known
         if np.all(r > 0) and np.all(tau > 0):
             ratio = tau.reshape(-1) / r.reshape(-1)
             told[name] = float(ratio.min()), float(ratio.max())

@@ -52,7 +52,7 @@ NODE_TYPES: dict[str, NodeType] = {
 NEURONS = frozenset({"Threshold", "IF", "LI", "LIF", "CubaLI", "CubaLIF"})
 SHARED_WEIGHTS = "one weight shared by many connections (a convolution), which layers here do not have"
 POOLING = "sums over neighbouring neurons between two layers, which layers here do not have"
-# What is known to exist and not read, with what would be needed.
+# Known node types that are not supported, with what would be needed.
 WANTING = {
     "Conv1d": SHARED_WEIGHTS,
     "Conv2d": SHARED_WEIGHTS,

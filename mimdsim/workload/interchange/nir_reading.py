@@ -37,7 +37,7 @@ def read_nir(path: Path, process: Hdf5Process | None = None) -> NirFile:
         raise DataFileError(path, "gave no graph")
     described = json.loads(content)
     graph = _graph(path, described["graph"], frames)
-    for _ in frames:  # the process goes on to the next request only when this one is read to its end
+    for _ in frames:  # the process starts the next request only when this one has been read to its end
         raise DataFileError(path, "was changed while it was read")
     return NirFile(version=described["version"], graph=graph)
 

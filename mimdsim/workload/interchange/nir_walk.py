@@ -126,7 +126,7 @@ class _Walk:
         if name not in _sources(arriving):
             return "none", None
         delay, term = _one_delay(arriving, name)
-        if delay > 1:  # without a delay node a circle takes one timestep, with one of a timestep also
+        if delay > 1:  # a cycle takes one timestep, both without a delay node and with one of one timestep
             raise MapProblem(f"reads itself after {delay} timesteps; one is supported")
         if term.matrix is None:
             return "one_to_one", self._finite(name, np.broadcast_to(term.factor, (neurons,)))

@@ -42,6 +42,6 @@ def read_npz(path: Path) -> dict[str, Array]:
             if member.dtype.kind == "f":
                 kept = np.float64 if member.dtype.itemsize == 8 else np.float32
                 array = found.reshape(member.shape, order="F" if member.by_column else "C")
-                with np.errstate(invalid="ignore"):  # some not-a-numbers make a noise when they are widened
+                with np.errstate(invalid="ignore"):  # widening some NaNs raises warnings
                     arrays[name] = np.ascontiguousarray(array, dtype=kept).reshape(member.shape)
     return arrays

@@ -26,7 +26,7 @@ MAX_FILE_BYTES = MAX_HEADER_BYTES + 8 * MAX_VALUES
 MAX_TENSORS = 16_384
 MAX_DIMENSIONS = 8
 _LENGTH = struct.Struct("<Q")
-# How values are stored; BF16 is the upper half of a float32. Whole numbers and truth values are passed over.
+# How values are stored; BF16 is the upper half of a float32. Whole numbers and booleans are ignored.
 _STORED = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 Array = npt.NDArray[Any]
@@ -114,5 +114,5 @@ def _values(dtype: str, shape: list[int], data: bytes) -> Array:
     values = np.frombuffer(data, _STORED[dtype])
     if dtype == "BF16":
         values = (values.astype(np.uint32) << 16).view(np.float32)
-    with np.errstate(invalid="ignore"):  # some not-a-numbers make a noise when they are widened
+    with np.errstate(invalid="ignore"):  # widening some NaNs raises warnings
         return values.reshape(shape).astype(np.float64 if dtype == "F64" else np.float32, copy=False)

@@ -59,7 +59,7 @@ def weights_of_state_dict(
     for each in assigned:
         if each.tensor not in tensors:
             raise DataFileError(path, f"has no tensor '{each.tensor}'{suggest(each.tensor, tensors)}")
-        with np.errstate(invalid="ignore"):  # some not-a-numbers make a noise when they are widened
+        with np.errstate(invalid="ignore"):  # widening some NaNs raises warnings
             values = np.asarray(tensors[each.tensor], np.float64)
         if not np.all(np.abs(values) <= np.finfo(np.float32).max):
             raise DataFileError(

@@ -10,7 +10,7 @@ from mimdsim.workload.describe import Workload
 from mimdsim.workload.interchange.safetensors_file import read_notes, write_safetensors
 from mimdsim.workload.interchange.weights_file import Array
 
-# fields of [network] that decide what weights mean; how they were learned (surrogates, capacities) does not
+# fields of [network] that determine the meaning of weights; how they were learned (surrogates, capacities) does not
 MEANING = (
     "imported", "neuron", "neuron_parameters", "decay", "current_gain", "threshold", "reset", "reset_by",
     "recurrence", "delay", "bias", "output",

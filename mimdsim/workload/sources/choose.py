@@ -11,7 +11,7 @@ from mimdsim.workload.sources.events import Ints
 
 TEST_SHARE = 0.2  # of the samples, for sources without a published split (assumed, a usual choice)
 GENERATED_PER_CLASS = 1000  # randman: setting of Zenke and Vogels 2021; random: assumed, the same
-MAX_LIST_BYTES = 4 << 30  # assumed: what a small computer can hold beside the run itself
+MAX_LIST_BYTES = 4 << 30  # assumed: what a small computer can hold in addition to the run itself
 _ID_BYTES = 4
 
 

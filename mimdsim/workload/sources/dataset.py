@@ -189,7 +189,7 @@ def open_dataset(data: Data, seed: int, progress: Progress | None = None) -> tup
     inputs, classes = input_shape(data)
     if data.encoding == "image":
         return tuple(_image_dataset(part, classes) for part in open_images(data, seed))  # type: ignore[return-value]
-    bin_nanoseconds(data.bin_seconds)  # refuses what no bin can be, before any file is read
+    bin_nanoseconds(data.bin_seconds)  # refuses an impossible bin before any file is read
     train, test = SOURCES[data.source](data, seed, progress or _silent)
     augmented = replace(_dataset(train, inputs, classes), augmentation=_augmentation(data, seed))
     return augmented, _dataset(test, inputs, classes)

@@ -30,9 +30,11 @@ POLARITY_TIME_OFFSET = 4
 MAX_PACKET_BYTES = 64 << 20  # assumed: published packets are far smaller; bounds what one header can ask for
 MAX_TEXT_BYTES = 1 << 16  # assumed: label and trial lists are a few kB
 MAX_GESTURES = 64  # assumed: the published recordings have 11 or 12 rows each
-MAX_GESTURE_EVENTS = 1 << 22  # assumed: some ten times what a published gesture has; bounds the memory of one
+MAX_GESTURE_EVENTS = 1 << 22  # assumed: some ten times a published gesture; bounds the memory of one
 MAX_HELD_EVENTS = 1 << 25  # assumed: windows of a bad label file may overlap, and hold every event many times
-_EVENTS_AT_ONCE = 1 << 16  # packets are put together up to about so many: windows are compared once for all of them
+_EVENTS_AT_ONCE = (
+    1 << 16
+)  # packets are combined up to about this many events, so that windows are compared once for all of them
 CSV_HEADER = "class,startTime_usec,endTime_usec"
 LAYOUT = "trials_to_train.txt, trials_to_test.txt, userNN_<light>.aedat and userNN_<light>_labels.csv, as published"
 _RECORDING_NAME = re.compile(r"[A-Za-z0-9_]+\.aedat")  # a bare name: a list must not lead out of its folder

@@ -55,7 +55,7 @@ def denoised(events: Events, window_seconds: float) -> Events:
     if not window_seconds or not events.count:
         return events
     window = round(window_seconds * 1e9)
-    # Supporters are looked for in a list sorted by pixel, then by place in time: two binary searches replace a scan.
+    # Supporters are searched in a list sorted by pixel, then by order in time: two binary searches replace a scan.
     order = np.argsort(events.t_microseconds, kind="stable")
     x, y, t = events.x[order], events.y[order], events.t_microseconds[order]
     place = np.arange(events.count)

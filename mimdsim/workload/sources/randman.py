@@ -60,7 +60,7 @@ def spike_timesteps(
         values = manifold(points, inputs, smoothness, rng)
         low, high = values.min(axis=0), values.max(axis=0)
         share = (values - low) / np.where(high > low, high - low, 1.0)
-        # The largest value stands at exactly 1, which would be one timestep past the end.
+        # The largest value is exactly 1, which would be one timestep past the end.
         blocks.append(np.minimum((share * timesteps).astype(np.int64), timesteps - 1))
     return np.concatenate(blocks), np.repeat(np.arange(classes), samples_per_class)
 

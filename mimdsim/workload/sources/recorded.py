@@ -43,7 +43,7 @@ def open_shd(data: Data, seed: int, progress: Progress) -> tuple[EventLists, Eve
         path = _path(data, f"a folder with {shd.layout(source)}", part=name, missing="no such file") / name
         labels = shd.read_labels(path, source=source)
         chosen = limited(labels, limit, seed, name)
-        places = np.argsort(chosen, kind="stable")  # read in the order of the file, put where the seeded order wants it
+        places = np.argsort(chosen, kind="stable")  # read in file order, stored in the seeded order
         recordings = zip(places.tolist(), shd.read_samples(path, chosen[places].tolist(), source=source), strict=True)
         return _binned(data, recordings, labels[chosen], seed, name, progress)
 
@@ -63,7 +63,7 @@ def open_dvs_gesture(data: Data, seed: int, progress: Progress) -> tuple[EventLi
         gestures = dvs_gesture.list_gestures(_path(data, f"a folder with {dvs_gesture.LAYOUT}"), split)
         labels = np.array([gesture.label for gesture in gestures])
         chosen = limited(labels, limit, seed, split)
-        places = np.argsort(chosen, kind="stable").tolist()  # gestures of one recording stand together in the list
+        places = np.argsort(chosen, kind="stable").tolist()  # gestures of one recording are adjacent in the list
         wanted = [(place, gestures[chosen[place]]) for place in places]
         return _binned(data, cut(wanted), labels[chosen], seed, split, progress)
 
@@ -75,7 +75,7 @@ def open_events(data: Data, seed: int, progress: Progress) -> tuple[EventLists, 
     path, sensor = _path(data, event_file.LAYOUT, missing="no such file or folder"), event_file.sensor_of(data)
 
     def cut(file: event_file.EventFile, chosen: Ints, name: str) -> EventLists:
-        places = np.argsort(chosen, kind="stable")  # read in the order of the file, put where the seeded order wants it
+        places = np.argsort(chosen, kind="stable")  # read in file order, stored in the seeded order
         recordings = zip(places.tolist(), file.samples(chosen[places].tolist()), strict=True)
         return _binned(data, recordings, file.labels[chosen], seed, name, progress)
 
@@ -107,7 +107,7 @@ def open_braille(data: Data, seed: int, progress: Progress) -> tuple[EventLists,
     def cut(file: braille.BrailleFile, chosen: Ints, name: str) -> EventLists:
         lists = _no_events(data, file.labels[chosen])
         surplus = 0
-        places = np.argsort(chosen, kind="stable")  # read in the order of the file, put where the seeded order wants it
+        places = np.argsort(chosen, kind="stable")  # read in file order, stored in the seeded order
         for done, (place, pressures) in enumerate(
             zip(places.tolist(), file.samples(chosen[places].tolist()), strict=True), start=1
         ):

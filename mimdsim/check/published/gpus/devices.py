@@ -8,7 +8,7 @@ from functools import lru_cache
 from mimdsim.machine.gpu import GpuMachine, Precision
 from mimdsim.machine.load import load_machine
 
-# (what the label contains, description, what stays open); the first that matches holds
+# (pattern of the label, description, what stays open); the first match wins
 RULES: tuple[tuple[str, str, str], ...] = (
     (r"laptop|mobile|max-?q", "", ""),  # dies of these names with fewer units, clocks and watts; not described
     (r"v100s(?!xm)", "", ""),

@@ -210,7 +210,7 @@ def _recurrent(case: _Case) -> SnnPrediction:
             for item in case.directions
         ]
     seconds = sum(parts)
-    if how is CUDNN_PERSISTENT:  # nn.LSTM takes the input's product along: forwards one, backwards two
+    if how is CUDNN_PERSISTENT:  # nn.LSTM includes the input's product: one forward, two backward
         rows = case.batch * case.timesteps
         products = sum({"forward": 1, "backward_inputs": 1, "backward_weights": 1}[item] for item in case.directions)
         seconds += (

@@ -27,7 +27,7 @@ from mimdsim.costs.library.sparse import zero_partials_cycles
 from mimdsim.machine import MimdMachine
 
 OVERSIZE = 1.3  # room of a bucket over its mean: metaInfoBucketOversizeProportion = 0.3
-PARTIAL_BYTES = 4  # partial sums are fp32 unless asked otherwise (partialsType)
+PARTIAL_BYTES = 4  # partial sums are fp32 by default (partialsType)
 # 16-bit entries of a group of rows (of which a bucket is planned to hold two), of a row, and alignment of the list
 GROUP_ENTRIES = {True: 5, False: 9 + 6 * 5}
 ROW_ENTRIES, ENTRY_ALIGNMENT = 2, 4
@@ -127,7 +127,7 @@ def plan_dynamic(shape: SparseShape, machine: MimdMachine, seed: int) -> Dynamic
     quick = dense + fetching + gathering
     best, lowest = -1, math.inf
     # Vertex cycles are whole-number formulas of one tile, shared with the profiler: cheapest exchange first, and a
-    # partition whose exchange alone is dearer than the best sum cannot win.
+    # partition whose exchange alone costs more than the best sum cannot win.
     for i in possible[np.argsort(quick[possible], kind="stable")]:
         if quick[i] >= lowest:
             break
