@@ -36,34 +36,34 @@ HEAD = """# Dense spikes on tiles: where the time goes
 Made by `benchmarks/dense_break_down.py`; nothing here was tuned to a measured figure. Workload: `{name}`
 ({network}, {timesteps} timesteps, batch {batch}).
 
-With `network.spikes = "dense"` the same compiler lowers the array form of the graph: every layer and timestep is a
-product [batch, inputs] x [inputs, neurons], an element-wise neuron and an element-wise spike; backward come the product
-with the transposed weights, the product of transposed spikes and gradients, and its sum over time. The values are real:
-spikes are those of the interpreter bit for bit on dyadic weights, gradients to 1e-5.
+With `network.spikes = "dense"` the same compiler lowers the array form of the graph. In every layer and timestep it has
+a product [batch, inputs] x [inputs, neurons], an element-wise neuron and an element-wise spike; the backward pass adds
+the product with the transposed weights, the product of transposed spikes and gradients, and its sum over time. The
+program is executed: with dyadic weights its spikes equal those of the interpreter bit for bit, its gradients to 1e-5.
 """
 TAIL = """
 ## How it is lowered
-- **Products** are planned one by one as PopLibs would plan them (`compiler/place/product_plan.py`, held against the
+- **Products** are planned one by one as PopLibs would plan them (`compiler/place/product_plan.py`; compared with the
   vendor's measured GEMM rates in [predicted-and-measured.md](predicted-and-measured.md)): rows, inner dimension and
-  columns are split over all tiles, the matrix units multiply, what the split inner dimension leaves is summed. The
-  operand given first is the one that the matrix units hold; swapping operands, which PopLibs may do, is not tried.
-- **Where things lie**: a layer's states lie as the product that makes its currents leaves them, its weights (and their
-  moments) as that product wants them. What another product wants otherwise is arranged first: an exchange of its own
-  and a copy on the tile, or a transposition where other neighbours lie together. The transposed weights are arranged
-  once per training step, everything else in every timestep.
-- **Neurons** run as calls of the element-wise library, one per operation, nothing fused (`codelets/linear_calls.py`):
-  what a framework does that maps every operation on its own. `mapping.dense_neurons = "fused"` takes one vertex
-  written by hand instead.
+  columns are split over all tiles, the matrix units multiply, and the partial results of the split inner dimension are
+  summed. The matrix units always hold the first operand; swapping operands, which PopLibs may do, is not tried.
+- **Layout**: a layer's states have the layout in which the product that makes its currents leaves them; its weights
+  (and their moments) have the layout which that product needs. An operand that another product needs in a different
+  layout is arranged first, by an exchange and a copy on the tile, or by a transposition if a different axis must be
+  contiguous. The transposed weights are arranged once per training step, everything else in every timestep.
+- **Neurons** run as calls of the element-wise library, one per operation, with nothing fused
+  (`codelets/linear_calls.py`), as in a framework that maps each operation separately.
+  `mapping.dense_neurons = "fused"` uses one hand-written vertex instead.
 - **Timesteps** are a loop on the device: slices and updates of stashed sequences send their offset to all tiles. An
-  input that is the same in every timestep is held and sent once; its product is taken anew in every timestep, as the
-  framework does, on tiles and in the GPU's kernels alike.
+  input that is the same in every timestep is stored and sent once; its product is computed again in every timestep, as
+  in the framework, both on tiles and in the GPU's kernels.
 
-## What the snnTorch system has beside
-- Its loop over timesteps is unrolled when it is traced: no slices, no counting, no loop control, but code for every
-  timestep.
+## How the snnTorch system differs
+- Its loop over timesteps is unrolled when it is traced: no slices, no counting, no loop control, but separate code for
+  every timestep.
 {unrolled}
 - One optimiser step per call of the host: the host's round trip (assumed {request} us, hidden by prefetch here) and
-  whatever PopTorch does per call come on top. No public figure says how much that is.
+  whatever PopTorch does per call are added. No public figure says how much that is.
 - A constant image's product with the first weights, and the weight gradients, could each be one product for all
   timesteps. Neither the tiles here nor traced framework code does that; the GPU's `hoisted` strategy does the second.
 """

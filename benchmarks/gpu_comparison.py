@@ -271,57 +271,60 @@ def main() -> None:
 
 
 HEAD = """\
-# The tiled machine beside GPUs
+# The tiled machine compared with GPUs
 
-Made by `python benchmarks/gpu_comparison.py --page docs/gpu-comparison.md`. No GPU was at hand: times of GPUs come from
-the kernel model ([gpu-model.md](gpu-model.md)), those of the tiled machine from compiled programs whose lists of spikes
-are filled to a share of their capacity (activity 1 % unless an axis says otherwise). Intervals in brackets.
+Made by `python benchmarks/gpu_comparison.py --page docs/gpu-comparison.md`. Times of GPUs come from the kernel
+model ([gpu-model.md](gpu-model.md)), not from measurements; those of the tiled machine from compiled programs whose
+lists of spikes are filled to a share of their capacity (activity 1 % unless an axis says otherwise). Intervals are in
+brackets.
 
-How to read it. *as_published* is the Keras program of the publication: a loop over timesteps whose small kernels are
+How to read it: *as_published* is the Keras program of the publication, a loop over timesteps whose small kernels are
 launched one by one. It is the baseline of the published claim. *hoisted* is the same mathematics, layer by layer with
-the products of all timesteps in one, which the one-timestep delay between layers allows; nobody has published it for
-these networks, and its upper end says how much slower a real program may be. *lists_as_written* are the authors' own
-CUDA kernels on lists, *lists_ideal* is what lists could bring at the rate of the L2 if somebody built it.
+the products of all timesteps taken in one, which the one-timestep delay between layers allows; it has not been
+published for these networks, and the upper end of its interval allows for a slower real program. *lists_as_written* are
+the authors' own CUDA kernels on lists; *lists_ideal* is what lists could achieve at the rate of the L2 cache, a bound.
 
 ## The published networks at their own batch
 
-The last two are of the sweep over neurons per tile (batch 24, 10 timesteps). Two hidden layers of 5,872 fit on one chip
-only with one replica of weight gradients instead of six and with ids of 16 bits.
+The last two are from the sweep over neurons per tile (batch 24, 10 timesteps). Two hidden layers of 5,872 fit on one
+chip only with one replica of weight gradients instead of six and with 16-bit ids.
 
 """
 BETWEEN = """
 
-## At the batch that gives most
+## At the batch with the highest throughput
 
 """
 CLAIMS = """
 
 ## The published claim
 
-Published is 5 to 10 times an A100 at these networks' sizes, and up to 38 times at higher sparsity; which network, batch
-and activity that was for is not in the abstract, and the GPU program's settings are read from its source.
+The published claim is 5 to 10 times the speed of an A100 at these networks' sizes, and up to 38 times at higher
+sparsity. The abstract does not say for which network, batch and activity; the settings of the GPU program are read from
+its source.
 
 """
 ENERGY = """
 
-What follows from it. Against the program as published the model gives 3 to 5 times with TF32, TensorFlow's default, at
-the first four networks and 6 times at the widest, whose lists of 1 % leave most to be skipped; 5 to 8 times with TF32
-off: what was published, if the matrix products ran in full fp32 or layers were wide, and the edge of it if not. Against
-the same mathematics with the products of all timesteps taken at once the A100 is faster at the first four networks
-(only for DVS-Gesture and in fp16 does an interval reach 1), and about as fast at the widest. So the claim is about a
-program more than about a processor; it holds as far as timesteps must be taken one at a time (layers that recur, no
-delay between layers, learning while samples arrive). 38 times is reproduced by no condition tried here.
+Compared with the program as published, the model gives a factor of 3 to 5 with TF32 (TensorFlow's default) for the
+first four networks and 6 for the widest, where lists of 1 % skip the most work, and 5 to 8 with TF32 off. The published
+factor is reproduced if the matrix products ran in full fp32 or the layers were wide; otherwise only its lower end is.
+With the same mathematics, but the products of all timesteps taken at once, the A100 is faster for the first four
+networks (only for DVS-Gesture and in fp16 does an interval reach 1), and about as fast for the widest. The claim is
+therefore about a program more than about a processor; it holds where timesteps must be taken one at a time (recurrent
+layers, no delay between layers, learning while samples arrive). A factor of 38 was not reproduced under any condition
+tried here.
 
 ## Energy at the networks' own batch
 
 """
 AFTER = """
 
-## Where which is faster
+## When each is faster
 
 The network of N-MNIST size with two hidden layers, lists full, one field varied at a time. Solid: the strongest GPU
-strategy that could be built, with its interval against that of the tiled machine; dashed: as published. Above 1 the
-tiled machine is faster. Grey: what was published.
+strategy that could be built, with the interval of the ratio; dashed: as published. Above 1 the tiled machine is faster.
+Grey: the published claim.
 """
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""What the authors of the sparse layer on tiles asked and could not answer, as figures from the simulator.
+"""Questions that the authors of the sparse layer on tiles left open, answered with figures from the simulator.
 
     python benchmarks/open_questions.py [--data N-MNIST] [--page docs/open-questions.md] [--only 1 4] [--processes 2]
 
 Spikes are recorded in one training step per network and capacity; every variant is compiled and timed with them. The
-questions are told in our words after questions.md, notes.md and TODO.md of github.com/jrfinkbeiner/graphcore_snn. The
-sentences were written beside the figures of the committed page: read them again when figures move.
+questions paraphrase questions.md, notes.md and TODO.md of github.com/jrfinkbeiner/graphcore_snn. The sentences were
+written for the figures of the committed page: reread them when figures change.
 """
 
 from __future__ import annotations
@@ -42,21 +42,22 @@ GROUPS = ((2, 7), (1, 4, 5, 3), (6, 8, 9), (10, 11))
 HEAD = """# Open questions, answered with figures
 
 Made by `python benchmarks/open_questions.py --page docs/open-questions.md` (a few minutes). The authors of the sparse
-layer (github.com/jrfinkbeiner/graphcore_snn: questions.md, notes.md, TODO.md) left these questions open: every try took
-them a compilation of 8 to 20 minutes and a profiler. The questions are in our words.
+layer (github.com/jrfinkbeiner/graphcore_snn: questions.md, notes.md, TODO.md) left these questions open: each attempt
+took a compilation of 8 to 20 minutes and a profiler. The questions are in our words.
 
-Where nothing else is said: the published two- and four-layer N-MNIST networks (`nmnist-2`: 2312-1466-1466-10,
+Unless stated otherwise: the published two- and four-layer N-MNIST networks (`nmnist-2`: 2312-1466-1466-10,
 `nmnist-4`: 2312-734-734-732-732-10), batch 48, 100 timesteps, on a Bow with 1,472 tiles, tile-wise state gradient,
 {data}.
-S is the spike capacity of the hidden layers. Milliseconds are per training step, in brackets the interval, or the
-change against the first variant in per cent and its interval.
-Cycles are of one timestep, forward and backward together.
+S is the spike capacity of the hidden layers. Milliseconds are per training step; brackets give the interval, or the
+change from the first variant in per cent and its interval.
+Cycles are for one timestep, forward and backward together.
 
-How sure is it? Every cost has a kind of source that widens the interval: published ±10 %, derived ±30 %, assumed ±50 %,
-added up as if all erred the same way. Two variants share nearly all their numbers, so a difference is surer than the
-milliseconds it is between: in the interval of a change every cost that both share is off by the same share in both, any
-two costs independently of each other, and the worst combination counts. What a variant changes is taken as said (a
-machine of 8 bytes a cycle has 8). Where a change rests on one number alone the text says which.
+How certain is this? Every cost has a kind of source that widens the interval: published ±10 %, derived ±30 %, assumed
+±50 %, added up as if all were wrong in the same direction. Two variants share nearly all their numbers, so their
+difference is more certain than the times themselves: in the interval of a change, a cost that both variants share is
+off by the same factor in both, different costs are off independently, and the worst combination counts. What a variant
+changes is taken as exact (a machine with 8 bytes a cycle has 8). Where a change depends on a single number, the text
+says which.
 """
 RANDOM = "random input at the mean rate of N-MNIST (12.7 ids in 1 ms)"
 

@@ -63,16 +63,16 @@ def bandwidth_or_latency(bench: Bench) -> list[str]:
     return [
         *table(["ms per training step", *CASES], rows),
         *table(header, shares),
-        "A phase takes the longer of its bytes and its pieces at the busiest tile (2 control cycles to send or "
-        "receive a piece), and a set-up; sending does not hold up receiving. Compute is most of the time "
-        "everywhere. At the smallest capacity of nmnist-2 communication is latency: its bytes alone would take "
+        "An exchange takes the longer of its bytes and its pieces at the busiest tile (2 control cycles to send or "
+        "receive a piece), plus a set-up; sending does not delay receiving. Compute is most of the time everywhere. "
+        "At the smallest capacity of nmnist-2, communication is bound by latency: its bytes alone would take "
         f"{narrow[2]} of the time, its pieces {narrow[3]}, set-up {narrow[5]}, sync {narrow[6]}; two bytes a cycle "
-        f"instead of four cost next to nothing. At the largest it is bandwidth: bytes {wide[2]}, pieces {wide[3]}, "
-        f"set-up {wide[5]}, sync {wide[6]}. What carries the bytes is two broadcasts of all ids and the ids and "
-        "gradients of the state gradient to every neuron tile. Free communication would make the training step "
-        f"{free_of[0]:.2f} and {free_of[1]:.2f} times as fast. Four bytes a cycle are published. Set-up (100 cycles) "
-        "and sync (126) are derived, and a planner of a sister chip takes 600 for either: with these the latency "
-        "would be five to six times as large, so its share is the least certain figure here. "
+        f"instead of four cost next to nothing. At the largest it is bound by bandwidth: bytes {wide[2]}, pieces "
+        f"{wide[3]}, set-up {wide[5]}, sync {wide[6]}. The bytes are mostly two broadcasts of all ids, and the ids "
+        "and gradients of the state gradient, to every neuron tile. Free communication would make the training step "
+        f"{free_of[0]:.2f} and {free_of[1]:.2f} times as fast. The rate of four bytes a cycle is published. Set-up "
+        "(100 cycles) and sync (126) are derived, and a planner for a sister chip assumes 600 for each: with these "
+        "values the latency would be five to six times as large, so its share is the least certain figure here. "
         f"{rests_on(first[SMALL])}",
     ]
 
@@ -93,21 +93,19 @@ def dense_or_ids(bench: Bench) -> list[str]:
         whole = crossing(list(capacities), *([float(pair[k].cycles) for pair in pairs] for k in (0, 1)))
         scan, base = per_timestep(pairs[0][1], "LIF update", "compute_cycles"), pairs[0][0].cycles / turns(pairs[0][0])
         lines.append(
-            f"On {name} the broadcast to the neuron tiles gets cheaper with dense vectors {broadcast} slots, all "
-            f"exchange together {exchange}, the training step {whole}: at the smallest capacity looking at every byte "
-            f"of every sample costs {scan:,.0f} cycles a timestep, the whole timestep with ids {base:,.0f}."
+            f"On {name} dense vectors make the broadcast to the neuron tiles cheaper {broadcast} slots, all "
+            f"exchange together {exchange}, the training step {whole}: at the smallest capacity, inspecting every "
+            f"byte of every sample costs {scan:,.0f} cycles a timestep, the whole timestep with ids {base:,.0f}."
         )
     header = ["", "ids, ms", "dense, ms", "broadcast ids", "broadcast dense", "update ids", "update dense"]
     return [
         *table(header, rows),
         "Broadcast (exchange) and LIF update (compute) in cycles per timestep. Capacities above the published ones "
-        "add "
-        "empty slots only, as no list is full there. " + " ".join(lines) + " The crossing of the exchange, a byte per "
-        "neuron against four per slot, follows from the sizes alone and is sure. The answer is no as long as a "
-        "vertex looks at the bytes one by one: 4.5 bundles per byte and sample are derived (30 %) and would have to "
-        "be seven to eight times fewer even where every neuron has a slot. A scan of eight bytes at a time, which "
-        "most often are zero, could come near that; it is not in "
-        "the compiler here.",
+        "only add empty slots, because no list is full there. " + " ".join(lines) + " The crossing of the exchange, "
+        "one byte per neuron against four per slot, follows from the sizes alone and is certain. The answer is no as "
+        "long as a vertex inspects the bytes one by one: 4.5 bundles per byte and sample are derived (30 %) and would "
+        "have to be seven to eight times fewer even where every neuron has a slot. A scan of eight bytes at a time, "
+        "which are mostly all zero, could come close; the compiler does not have one.",
     ]
 
 
@@ -134,15 +132,15 @@ def short_formats(bench: Bench) -> list[str]:
             rows.append([f"{name}, {said}", ms(found[0], True), *cells, with_change(found[2], found[0])])
     return [
         *table(["ms per training step", "32 bits", "ids of 16 bits", "bytes moved", "half values"], rows),
-        f"Short ids save about a third of the bytes and {-max(exchange):.0%} to {-min(exchange):.0%} of the "
-        "exchange cycles of the published networks, but hardly any time: exchange is the smaller part, and a tile "
-        "stores 32 bits at least, so that putting a short id into its word costs 8 bundles. Half values work on "
-        "four neurons at a time. The published networks have two a tile: with half they have four on half the tiles "
-        "and get slower (four neurons in 32 bits: section 9). From four neurons a tile on half pays, the more the "
-        "more neurons a vertex has. Cycles of half are derived from the same loops with wider vectors (30 %), but as "
-        "code of their own, so that nothing cancels in the interval: it decides for the widest multi-neuron network "
-        "alone. What half arithmetic does to learning is told in convergence.md. In the multi-neuron networks (10 "
-        "timesteps, batch 24) real activity lies between the two rows.",
+        f"16-bit ids save about a third of the bytes and {-max(exchange):.0%} to {-min(exchange):.0%} of the exchange "
+        "cycles of the published networks, but hardly any time: exchange is the smaller part, and a tile stores at "
+        "least 32 bits at a time, so inserting a 16-bit id into its word costs 8 bundles. Half-precision code works "
+        "on four neurons at a time. The published networks have two per tile; in half precision they have four on "
+        "half as many tiles and get slower (four neurons in 32 bits: section 9). From four neurons a tile upwards "
+        "half precision pays off, and more so the more neurons a vertex has. Its cycles are derived from the same "
+        "loops with wider vectors (30 %), but as separate code, so nothing cancels in the interval: the gain is "
+        "certain for the widest multi-neuron network only. What half precision does to learning: convergence.md. In "
+        "the multi-neuron networks (10 timesteps, batch 24) real activity lies between the two rows.",
     ]
 
 
@@ -188,7 +186,7 @@ def merged(compiled: Compiled, names: tuple[str, ...]) -> Compiled:
 
 
 def copies_and_slices(bench: Bench) -> list[str]:
-    """4. Are ids moved once per tile or per vertex? Why are slices, mulInPlace and Copy so dear?"""
+    """4. Are ids moved once per tile or per vertex? Why are slices, mulInPlace and Copy so expensive?"""
     bytes_rows, rows, saved = [], [], []
     for case, (name, slots) in CASES.items():
         compiled, activity = bench.compiled(name, slots), bench.activity(name, slots)
@@ -210,23 +208,23 @@ def copies_and_slices(bench: Bench) -> list[str]:
     header = ["bytes received in the LIF update", "as compiled", "one vertex per neuron", "if sent once per vertex"]
     return [
         *table(header, bytes_rows),
-        "Once per tile: what several vertices of a tile read alike, the exchange planner sends once, and what "
-        "several tiles read leaves its tile once (assumed to be so in the vendor's compiler too; we found no "
-        "document that says it). One vertex per neuron instead of one per pair leaves the bytes as they are.",
+        "Once per tile: data that several vertices of a tile read are sent once, and data that several tiles read "
+        "leave their tile once (assumed for the vendor's compiler too; we found no document that confirms it). One "
+        "vertex per neuron instead of one per pair does not change the bytes.",
         *table(["", "library call", "per timestep", "one: compute / exchange / sync", "all", "of the timestep"], rows),
-        "Slices do make copies: a dynamic slice writes a variable of its own, on the tile that holds the sequence "
-        "(a slice with a fixed index would be a view). Only the four bytes of the timestep travel, yet they buy a "
-        "sync and an exchange set-up, and the library vertex costs some 400 cycles however little it moves (the "
-        "vendor's formula, published, 10 %). Few tiles take part in slices of ids because the list is shorter than "
-        "the chip is wide. A multiplication in place pays the same again because its factor lies spread over the "
-        "chip. The dear copy is that of ids to every neuron tile: all bytes of the batch arrive at every tile at 4 "
-        "a cycle.",
+        "Slices do make copies: a dynamic slice writes a separate variable, on the tile that holds the sequence (a "
+        "slice with a fixed index would be a view). Only the four bytes of the timestep travel, yet they cost a sync "
+        "and an exchange set-up, and the library vertex takes some 400 cycles however little it moves (the vendor's "
+        "formula, published, 10 %). Few tiles take part in slices of ids because the list is shorter than the chip "
+        "is wide. An in-place multiplication pays the same again because its factor is spread over the chip. The "
+        "expensive copy is that of ids to every neuron tile: all bytes of the batch arrive at every tile at 4 a "
+        "cycle.",
         *table(["ms per training step", "as compiled", "slices and updates merged", "all merged", "calls gone"], saved),
-        "Merged: one superstep for all calls of a kind, over all layers, where none waits for another; compiled and "
-        "timed so. Sync and set-up are paid once and calls on different tiles run side by side; calls on the same "
-        "tile still run one after another. The compiler's costs allow it, but every call of the vendor's functions "
-        "is a program of its own, so it needs codelets of one's own. Most of the saving is sync and set-up "
-        "(derived, 30 %, rather too low than too high).",
+        "Merged: one superstep for all calls of a kind in all layers, wherever none waits for another; compiled and "
+        "timed this way. Sync and set-up are paid once and calls on different tiles run side by side; calls on the "
+        "same tile still run one after another. Nothing in the cost model prevents this, but every call of the "
+        "vendor's functions is a separate program, so it requires custom codelets. Most of the saving is sync and "
+        "set-up (derived, 30 %, more likely too low than too high).",
     ]
 
 
@@ -262,12 +260,11 @@ def vertices(bench: Bench) -> list[str]:
     header = ["", "flag spikes: one vertex", "vertices on a tile", "workers", "cycles", "of a timestep", "vertex bytes"]
     return [
         *table(header, rows),
-        "By hand from the codelet's bundles: 12 to launch and return, 12 for the published body, 2 more to count "
-        "and branch in a loop, 19 for frame and fields of a vertex that loops; vertex state is a word per field, "
-        "column and constant. A vertex that the program adds gets one worker, in turn; a MultiVertex gets "
-        "all six, launched by the supervisor in about 12 cycles. One vertex per worker "
-        "or a MultiVertex needs two thirds of the cycles "
-        "and a twelfth of the vertex state or less. It is 1 % of a timestep: worth it for the memory and the "
-        "compile time rather than for the speed. One ordinary vertex per tile is the choice to avoid, as five of "
-        "six workers idle. All bundles are derived (30 %); the order does not depend on them.",
+        "Worked out by hand from the codelet's bundles: 12 to launch and return, 12 for the published body, 2 more "
+        "to count and branch in a loop, 19 for the frame and fields of a vertex with a loop; vertex state is a word "
+        "per field, column and constant. An ordinary vertex gets one worker, in turn; a MultiVertex gets all six, "
+        "launched by the supervisor in about 12 cycles. One vertex per worker or a MultiVertex needs two thirds of "
+        "the cycles and a twelfth of the vertex state or less. It is 1 % of a timestep: worth it for the memory and "
+        "the compile time rather than for the speed. One ordinary vertex per tile is the choice to avoid, because "
+        "five of six workers are idle. All bundles are derived (30 %); the order does not depend on them.",
     ]

@@ -19,7 +19,7 @@ from questions_bench import (
 
 
 def where_to_select(bench: Bench) -> list[str]:
-    """6. Where should spike selection and the sums of input gradients lie?"""
+    """6. Where should spike selection and the sums of input gradients be placed?"""
     variants: dict[str, Changes] = {"as published": {}}
     variants["selection on the last tiles"] = {"mapping.selection_tiles": "last"}
     variants |= {f"{states} states per worker": {"mapping.states_per_worker": states} for states in (16, 32, 128)}
@@ -40,14 +40,14 @@ def where_to_select(bench: Bench) -> list[str]:
         header += [f"{case}, ms", "selection", "sums", "balance"]
     return [
         *table(header, rows),
-        "Selection (scans and combines) and sums of input gradients in cycles per timestep; balance is mean over "
-        "largest busy cycles of the tiles. Spread the selection over the chip: on the last tiles, one per sample "
-        "and layer, it takes three to five times as long. 64 states per worker are a good choice, 16 to 64 differ "
-        "by about 2 % at most, intervals included. For the sums, the number of tiles should grow more slowly "
-        "than the work: exponent 0.5 and the authors' 0.8 are alike, 1.0 starves the small output layer, whose few "
-        "tiles everybody waits for; an even split starves the large one. The scan rests on 4.5 bundles per flag "
-        "(derived, 30 %), the sums on arranging and exchange (derived); where vertices lie follows the published "
-        "rules exactly.",
+        "Selection (scans and combines) and sums of input gradients in cycles per timestep; balance is the mean "
+        "divided by the largest busy cycles of the tiles. It pays to spread the selection over the chip: on the last "
+        "tiles, one per sample and layer, it takes three to five times as long. 64 states per worker are a good "
+        "choice; 16 to 64 differ by about 2 % at most, intervals included. For the sums, the number of tiles should "
+        "grow more slowly than the work: exponents of 0.5 and 0.8 (the authors' choice) are about equal; 1.0 starves "
+        "the small output layer, whose few tiles all others wait for, and an even split starves the large one. The "
+        "scan rests on 4.5 bundles per flag (derived, 30 %), the sums on arranging and exchange (derived); the "
+        "placement of vertices follows the published rules exactly.",
     ]
 
 
@@ -67,14 +67,14 @@ def state_gradient(bench: Bench) -> list[str]:
         *table(["", "per batch, ms", "tile-wise, ms", "per batch, cycles", "tile-wise, cycles"], rows),
         "Cycles are those of the state gradient alone, gather and scatter included. Per batch, three rows of a "
         "layer's width are gathered on one tile per sample and one is scattered, whatever the capacity; tile-wise, "
-        "every neuron tile receives and scans every list, which grows with it. The older operation wins from a "
-        f"capacity of {' and of '.join(line.removeprefix('at ') for line in lines)}, four times the largest "
-        "published one and more: the authors' change was right for them, and what still grows there is the "
-        "broadcast of empty slots. The gather rests on one number, 24 bundles to arrange a piece (derived; 21 and "
-        "43 would be the vendor's too), which was taken up because the published times of the older operation ask "
-        "for it; no published time of the tile-wise one exists. Up to the published capacities the tile-wise one is "
-        "faster at either end of the interval; where the two cross is not sure: at two and a half and at five times "
-        "the published capacity the interval holds both answers, on either network.",
+        "every neuron tile receives and scans every list, which grows with the capacity. The older operation is "
+        f"faster from a capacity of {' and of '.join(line.removeprefix('at ') for line in lines)}, at least four "
+        "times the largest published one: the authors' change was right for their networks, and what still grows "
+        "there is the broadcast of empty slots. The gather depends on one number, 24 bundles to arrange a piece "
+        "(derived; 21 and 43 are vendor figures too), which was adopted because the published times of the older "
+        "operation require it; there is no published time for the tile-wise one. Up to the published capacities the "
+        "tile-wise one is faster at both ends of the interval; where the two cross is uncertain: at two and a half "
+        "and at five times the published capacity the interval contains both answers, on both networks.",
     ]
 
 
@@ -90,10 +90,10 @@ def replicas(bench: Bench) -> list[str]:
             rows.append([case, number, *cells])
     return [
         *table(["", "replicas", "ms", "weight gradient, cycles", "peak KiB"], rows),
-        "A replica serves one worker context, so fewer replicas idle workers: the weight gradient takes five times "
-        "as long with one. Three cost 6 to 10 % of the time and save 54 KiB on the fullest tile of these networks "
-        "(18 KiB a replica: 2,312 inputs, two neurons, four bytes); two, the authors' way out of a network that did "
-        "not fit, cost 12 to 20 %. Seven bundles per spike and pair are derived (30 %); the bytes are exact.",
+        "A replica serves one worker context, so fewer replicas leave workers idle: with one, the weight gradient "
+        "takes five times as long. Three cost 6 to 10 % more time and save 54 KiB on the fullest tile of these "
+        "networks (18 KiB a replica: 2,312 inputs, two neurons, four bytes); two, the authors' way out of a network "
+        "that did not fit, cost 12 to 20 %. Seven bundles per spike and pair are derived (30 %); the bytes are exact.",
     ]
 
 
@@ -112,13 +112,14 @@ def tiles_and_contexts(bench: Bench) -> list[str]:
         rows.append([said, *cells])
     return [
         *table(["", *CASES], rows),
-        "ms and peak KiB. Two neurons a tile are the sweet spot: with four on half the tiles the step takes 21 to "
-        "34 % longer, not twice as long, as sync, launches and broadcasts do not grow (8 neurons need more than the "
-        "624 KiB of a tile). Six contexts fill the issue slots: three leave half of them empty, twelve only even "
-        "out the last round. Dual issue is the share of loads, stores and address updates that go into the bundle "
-        "of an arithmetic instruction: assembler with the same loops saves 3 to 8 %, as library calls, exchange and "
-        "the single chain of a loop stay. Loops written anew, two spikes at a time, might save more and are not "
-        "modelled. What can be paired is our count (derived, 30 %).",
+        "ms and peak KiB. Two neurons a tile are best: with four on half the tiles the training step takes 21 to 34 "
+        "% longer, not twice as long, because sync, launches and broadcasts do not grow (8 neurons need more than "
+        "the 624 KiB of a tile). Six contexts fill the issue slots: three leave half of them empty, twelve merely "
+        "even out the last round. Dual issue is the share of loads, stores and address updates that go into the "
+        "bundle of an arithmetic instruction: assembler with the same loops saves 3 to 8 %, because library calls, "
+        "exchange and the dependency chain of each loop remain. Rewritten loops that take two spikes at a time might "
+        "save more and are not modelled. The number of instructions that can be paired is our own count (derived, 30 "
+        "%).",
     ]
 
 
@@ -143,10 +144,11 @@ def memory(bench: Bench) -> list[str]:
     return [
         *table(header, rows),
         "Longer sequences and larger batches repeat the recorded spikes. Memory grows linearly with timesteps "
-        f"(states and lists are kept for the way back): the largest sequences that fit are about {most[0]} and "
+        f"(states and lists are kept for the backward pass): the longest sequences that fit are about {most[0]} and "
         f"{most[1]} timesteps at batch 48, with everything stashed (`mapping.stash` keeps less, docs/stash.md). A "
-        "larger batch costs less time per sample; ids and input gradients of the whole batch lie on every neuron "
-        "tile, which ends it. Bytes of variables are exact, those of code are assumed (24 KiB and what codelets add).",
+        "larger batch costs less time per sample; its limit is that ids and input gradients of the whole batch are "
+        "held on every neuron tile. Bytes of variables are exact; those of code are assumed (24 KiB plus what "
+        "codelets add).",
     ]
 
 
@@ -166,11 +168,11 @@ def chips(bench: Bench) -> list[str]:
     return [
         *table(header, rows),
         "Weak scaling: four hidden layers on every chip, carrying the spikes of the four on one chip. The second "
-        "chip costs 13 to 14 %, the third and fourth nothing more, as all chips work at once and talk only to the "
-        "next. Four phases of a timestep cross links: spikes handed on, incoming gradients, saved ids copied to the "
-        "neuron tiles, and sums of input gradients. Over three quarters of their cycles are the fixed 1.27 us of a "
-        "global exchange, not the kilobytes they carry; so overlapping all of it with compute would save at most "
-        "the links' share (last column), fewer phases nearly as much. The fixed part is derived from 16 chips of "
-        "the first generation (30 %, and rather an upper "
-        "bound for two or four chips).",
+        "chip costs 13 to 14 %, the third and fourth cost nothing more, because all chips work at once and exchange "
+        "data only with the next. Four exchanges of a timestep cross links: spikes handed on, incoming gradients, "
+        "saved ids copied to the neuron tiles, and sums of input gradients. Over three quarters of their cycles are "
+        "the fixed 1.27 us of a global exchange, not the kilobytes they carry; so overlapping all of it with compute "
+        "would save at most the links' share (last column), and fewer exchanges would save nearly as much. The fixed "
+        "part is derived from 16 chips of the first generation (30 %; for two or four chips it is more of an upper "
+        "bound).",
     ]

@@ -99,26 +99,26 @@ def lines_of(name: str, state_gradient: str, data: str) -> list[str]:
     ]
 
 
-HEAD = """# Where a timestep goes
+HEAD = """# Where the cycles of a timestep go
 
 Made by `python benchmarks/timestep_break_down.py --data N-MNIST --page docs/timestep-break-down.md`: the published
 networks on Bow with natural activity, at their smallest and largest hidden capacity. All numbers are tile cycles of one
-timestep, forward and backward together; the last column is what one more slot of capacity costs, in the mean from the
-smallest to the largest.
+timestep, forward and backward together; the last column is the average cost of one more slot of capacity between the
+smallest and the largest.
 
-How to read it. At small capacity the timestep is a fixed cost: some 35 small library programs for three layers (slices,
-updates, scalings), each with a sync, an exchange of its own and a launch, and above all the per-batch state gradient,
-whose rows are gathered from all tiles of a layer in pieces of eight bytes. What grows with the capacity is: weight and
-input gradient (seven bundles per id and pair of neurons on the neuron tiles), the sums of input gradients over tiles,
-and two broadcasts of ids to every neuron tile. At small capacity what bounds these is the number of pieces that arrive
-(two control cycles each: 1,736 cycles on nmnist-2 at 14 slots, where the bytes would take 817), so that a slot more
-costs nothing at first; later it is the wire's 4 bytes a cycle, and a slot costs more than the mean. Neighbours share
-their buses and would take the same list twice as fast, but the pair that straddles two layers receives two lists and
-sets the phase.
+How to read it: at small capacity the timestep is dominated by fixed costs. These are some 35 small library programs for
+three layers (slices, updates, scalings), each with its own sync, exchange and launch, and above all the per-batch state
+gradient, whose rows are gathered from all tiles of a layer in pieces of eight bytes. Three things grow with the
+capacity: the weight and input gradients (seven bundles per id and pair of neurons on the neuron tiles), the sums of
+input gradients over tiles, and two broadcasts of ids to every neuron tile. At small capacity the broadcasts are limited
+by the number of pieces that arrive (two control cycles each: 1,736 cycles on nmnist-2 at 14 slots, where the bytes
+would take 817), so another slot costs nothing at first; later the limit is the wire's 4 bytes a cycle, and a slot costs
+more than the average. Neighbouring tiles share a bus and could receive the same list twice as fast, but the pair that
+straddles two layers receives two lists and determines the length of the exchange.
 
 The tile-wise state gradient (the default here, and the authors' final version) scans every listed id on every tile
-instead: no rows are gathered, so the fixed part falls, and the scan adds to the slope. No published time of it is
-available to hold this against.
+instead: no rows are gathered, so the fixed part falls, and the scan adds to the slope. No published time for it is
+available for comparison.
 """
 
 

@@ -1,12 +1,12 @@
-"""How fast training steps are executed, beside PyTorch: one run, every way in a process of its own, turn by turn.
+"""How fast training steps are executed, compared with PyTorch: one run, every implementation in its own process.
 
-A training step is forward, cross-entropy of spike counts, backward and update, on every side; data lie in memory.
+A training step is forward, cross-entropy of spike counts, backward and update in all of them, with data in memory.
 `whole` runs it as whole tensors, `compiled` runs the program compiled for 1,472 tiles, records its activity and counts
-its cycles. PyTorch's ways are in `training_speed_torch.py`. Weights are scaled until every layer spikes at the asked
-share; PyTorch gets the same weights and inputs.
+its cycles. PyTorch's implementations are in `training_speed_torch.py`. Weights are scaled until every layer spikes at
+the given share; PyTorch gets the same weights and inputs.
 
-Prints, per network and activity, the least process time (one thread) or wall time (several) of every way, how many
-times the best of PyTorch takes longer, and peak memory of the processes. Never judges seconds.
+Prints, per network and activity, the minimum process time (one thread) or wall time (several) of each, the ratio of
+the best PyTorch time to ours, and peak memory of the processes. Does not pass or fail by seconds.
 Usage: python benchmarks/training_speed.py [--threads 2] [--torch-python OTHER/bin/python] [--scaling]
 """
 
@@ -46,8 +46,8 @@ CONSTANTS: dict[str, Any] = {
     "optimiser": "sgd",
 }
 MISSING = (
-    "PyTorch is not there: pip install 'mimdsim[torch]' snntorch spikingjelly, or name an interpreter that has them "
-    "with --torch-python"
+    "PyTorch is not installed: pip install 'mimdsim[torch]' snntorch spikingjelly, or name an interpreter that has "
+    "them with --torch-python"
 )
 
 

@@ -3,8 +3,8 @@
     import mimdsim
     made = mimdsim.run("digits", "bow")
 
-The names below are imported when they are first used, so that importing this module and `mimdsim --help` take no time.
-docs/api.md shows them; everything else is imported from its package (`mimdsim.kernels`, `mimdsim.program`, ...).
+The names below are imported on first use, so importing this module and `mimdsim --help` are fast.
+docs/api.md shows them; import everything else from its package (`mimdsim.kernels`, `mimdsim.program`, ...).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The front door from Python: what the commands do, as functions that return what they found.
+"""The Python API: what the commands do, as functions that return their results.
 
 `mimdsim.run`, `mimdsim.compare`, `mimdsim.sweep` and `mimdsim.check` are these; docs/api.md shows them at work.
 Machines and workloads are names, paths of TOML files, or what `load_machine` and `load_workload` return; `changes` are
-fields of either by dotted key: {"training.epochs": 2, "tile.worker_contexts": 12}. Mistakes raise MimdsimError.
+fields of either by dotted key: {"training.epochs": 2, "tile.worker_contexts": 12}. User errors raise MimdsimError.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ def run(
     resume: bool = False,
     progress: Progress = silent,
 ) -> Run:
-    """Train a workload on the tiles of a machine and profile its last training step, beside GPUs on the same graph.
+    """Train a workload on the tiles of a machine and profile its last training step; compare GPUs on the same graph.
 
-    report: a folder for the report, the profile and the trained weights; written whole at the end. checkpoint: a file
-    that the training is written to after every epoch; resume: go on from it. dump: a folder for the program as text.
+    report: a folder for the report, the profile and the trained weights; written as a whole at the end. checkpoint: a
+    file that the training is saved to after every epoch; resume: continue from it. dump: a folder for the program as
+    text.
     """
     if resume and checkpoint is None:
-        problem = "needs a file to go on from: add  --checkpoint FILE  (from Python: checkpoint=FILE)"
+        problem = "needs a file to continue from: add  --checkpoint FILE  (from Python: checkpoint=FILE)"
         raise DescriptionError("resume", [problem])
     from mimdsim.run import simulate
 
@@ -76,8 +77,8 @@ def compare(
     report: str | Path | None = None,
     progress: Progress = silent,
 ) -> Run:
-    """Tiled machines and GPUs on the same training step: the first tiled machine is trained on, the others are timed
-    with its spikes. `report` as in `run`."""
+    """Compare tiled machines and GPUs on the same training step: training runs on the first tiled machine, the others
+    are timed with its spikes. `report` as in `run`."""
     from mimdsim.run import simulate
 
     for_workload, for_machine = split_changes(dict(changes or {}))
@@ -98,10 +99,10 @@ def sweep(
     folder: str | Path | None = None,
     progress: Progress = silent,
 ) -> list[dict[str, Any]]:
-    """Time a workload for every combination of the values of `axes`, a row each in the order of the combinations.
+    """Time a workload for every combination of the values of `axes`; returns one row each, in order.
 
-    training_steps: after so many the spikes are recorded (0: after the whole training); fill: lists filled to this
-    share instead of training. folder: where points are kept, so that the same call goes on where it was stopped.
+    training_steps: training steps before spikes are recorded (0: the whole training); fill: fill lists to this share
+    instead of training. folder: where points are saved, so that the same call continues where it stopped.
     """
     from mimdsim.sweep import default_processes, run_sweep
 
@@ -125,8 +126,8 @@ def check(
     report: str | Path | None = None,
     progress: Progress = silent,
 ) -> Checked:
-    """Hold the compiled workload, what `program` (a function, or a file with `build`) makes of it, or a kernel (a path
-    that ends in .py, with its function `reference`) against rules, memory and meaning.
+    """Check rules, memory and values of the compiled workload, of what `program` (a function, or a file with `build`)
+    makes of it, or of a kernel (a path that ends in .py, with its function `reference`).
 
     strict: also run vertex by vertex on poisoned memory. timesteps, batch: what a workload is shortened to; 0 keeps it.
     report: a folder for the report of a kernel.
@@ -148,14 +149,16 @@ def check(
     return Checked(
         findings=tuple(check_program(small, whole, chosen, build, strict=strict)),
         machine=chosen,
-        heading=f"at {small.data.timesteps} timesteps and batch {small.training.batch}; memory in full",
+        heading=f"at {small.data.timesteps} timesteps and batch {small.training.batch}; memory at full size",
     )
 
 
 def no_workload_changes(changes: dict[str, Any]) -> None:
-    """Raise DescriptionError for changes of a workload where there is a kernel."""
+    """Raise DescriptionError for workload changes given with a kernel."""
     if changes:
-        raise DescriptionError("--set", [f"{key}: a kernel has fields of its machine only" for key in changes])
+        raise DescriptionError(
+            "--set", [f"{key}: a kernel has no workload; only fields of its machine can be changed" for key in changes]
+        )
 
 
 def _checked_kernel(
@@ -182,13 +185,13 @@ def _loaded(workload: GivenWorkload, changes: dict[str, Any]) -> Workload:
     if isinstance(workload, str):
         return load_workload(workload, changes)
     if changes:
-        problems = [f"{key}: the workload is loaded already; give this to load_workload" for key in changes]
+        problems = [f"{key}: the workload is already loaded; pass this to load_workload" for key in changes]
         raise DescriptionError("changes", problems)
     return workload
 
 
 def _written(made: Run, folder: str | Path | None, progress: Progress) -> Run:
-    """The run, with its files in `folder` where one is given."""
+    """The run; writes its files if `folder` is given."""
     if folder is not None:
         from mimdsim.report import report_files, write_report
 

@@ -1,4 +1,4 @@
-"""The commands that say whether a program is right and why it takes its time: `mimdsim check` and `mimdsim explain`."""
+"""The commands that say whether a program is right and where its cycles go: `mimdsim check` and `mimdsim explain`."""
 
 from __future__ import annotations
 
@@ -26,23 +26,25 @@ TIMESTEPS = click.option(
     default=6,
     show_default=True,
     type=click.IntRange(min=0),
-    help="Shorten sequences to this; 0 keeps them.",
+    help="Shorten sequences to this many timesteps; 0 keeps them.",
 )
 BATCH = click.option(
     "--batch", default=8, show_default=True, type=click.IntRange(min=0), help="Reduce the batch to this; 0 keeps it."
 )
 
 
-@click.command("check", short_help="Hold a mapping or a kernel against rules, memory and meaning.")
+@click.command("check", short_help="Check a mapping or a kernel: rules, memory and values.")
 @WORKLOAD
 @click.argument("machine", default="bow")
 @click.option("--program", type=click.Path(path_type=Path), help="Python file with build(subject) -> Program.")
-@click.option("--reference", default="reference", metavar="NAME", help="A kernel's reference function (default so).")
+@click.option(
+    "--reference", default="reference", metavar="NAME", help="A kernel's reference function (default: reference)."
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the report of a kernel.")
 @click.option("--strict", is_flag=True, help="Also run vertex by vertex on poisoned memory (slow).")
 @TIMESTEPS
 @BATCH
-@click.option("--references", "references", is_flag=True, help="Hold predictions against published figures instead.")
+@click.option("--references", "references", is_flag=True, help="Compare predictions with published figures instead.")
 @click.option("--data", type=click.Path(path_type=Path), help="N-MNIST folder for the references' activity.")
 @click.option("--page", type=click.Path(path_type=Path), metavar="FILE.md", help="Also write the references as a page.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -66,11 +68,11 @@ def check_command(
     files: tuple[Path, ...],
     changes: tuple[str, ...],
 ) -> None:
-    """Check a mapping: rules, memory, and every value against the graph's meaning.
+    """Check a mapping: rules, memory, and every value against an interpreter of the graph.
 
-    A WORKLOAD that ends in .py is a kernel: a file with build(machine) and a numpy reference that its values are held
-    against. With --references, arguments are tables of published figures, by path or by name (default: those that
-    come with mimdsim).
+    A WORKLOAD that ends in .py is a kernel: a file with build(machine) and a numpy reference for its values.
+    With --references, arguments are tables of published figures, by path or by name (default: those that come with
+    mimdsim).
     """
     if references:
         code = _check_references(_reference_files(workload, machine, files), data, page, as_json)
@@ -135,7 +137,7 @@ def _check_references(files: tuple[Path, ...], data: Path | None, page: Path | N
     return OUT_OF_TOLERANCE if any(row.within is False for row in rows) else 0
 
 
-@click.command("explain", short_help="Why a superstep takes its cycles, from its vertices on.")
+@click.command("explain", short_help="Explain the cycles of a superstep, down to its vertices.")
 @WORKLOAD
 @click.argument("machine", default="bow")
 @click.argument("superstep", default="")
@@ -156,9 +158,9 @@ def explain_command(
     batch: int,
     changes: tuple[str, ...],
 ) -> None:
-    """Why SUPERSTEP of WORKLOAD, or of a kernel (.py), takes its cycles on MACHINE.
+    """Explain the cycles of SUPERSTEP of WORKLOAD, or of a kernel (.py), on MACHINE.
 
-    SUPERSTEP is a name or a number; without it, all are listed with their cycles, the slowest first.
+    SUPERSTEP is a name or a number; without it, all are listed with their cycles, slowest first.
     """
     from mimdsim.api import no_workload_changes
     from mimdsim.sweep import load_tiled, parse_changes

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from mimdsim.run import Run
     from mimdsim.workload import Workload
 
-FOLDER = "Folder to write (default reports/WORKLOAD-{}, with --set a digest of it behind)."
+FOLDER = "Output folder (default reports/WORKLOAD-{}, plus a digest of the changes with --set)."
 
 OUR_FAILURE = 4
 
 
 class _Commands(click.Group):
-    """Turns a user's mistake and what the machine refuses into a message and exit code 2, a failure of ours into one
-    and exit code 4."""
+    """Turns user errors and refusals by the system into a message and exit code 2, and internal errors into one and
+    exit code 4."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         try:
@@ -57,7 +57,7 @@ class _Commands(click.Group):
             misuse.show(told)
             say(told.getvalue(), nl=False, err=True)
             context.exit(misuse.exit_code)
-        except (click.exceptions.Exit, click.Abort, BrokenPipeError):  # who reads what is printed may stop: click ends
+        except (click.exceptions.Exit, click.Abort, BrokenPipeError):  # the reader of the output may stop: click exits
             raise
         except Exception as failure:
             if os.environ.get(RAISE) or of_the_machine(failure):
@@ -80,10 +80,10 @@ def _said(problem: MimdsimError | OSError) -> str:
 
 
 def _give_up_output() -> None:
-    """Leave nothing that is printed to be written at the end, where it would fail again."""
+    """Discard buffered output, so that flushing it at exit does not fail again."""
     try:
         sys.stdout.flush()
-    except (OSError, AttributeError):  # None, where it was closed from the start
+    except (OSError, AttributeError):  # None if it was closed from the start
         with contextlib.suppress(OSError, AttributeError):  # no file descriptor
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -108,9 +108,11 @@ main.add_command(explain_command)
 @click.argument("machine", default="bow")
 @click.option("--out", type=click.Path(path_type=Path), help=FOLDER.format("MACHINE"))
 @click.option("--gpu", "gpus", multiple=True, default=("a100",), show_default=True, help="GPU to compare with.")
-@click.option("--dump", type=click.Path(path_type=Path), help="Write the program after every compiler pass here.")
-@click.option("--checkpoint", type=click.Path(path_type=Path), help="Write the training to this file every epoch.")
-@click.option("--resume", is_flag=True, help="Go on from the checkpoint; the result is that of an unbroken training.")
+@click.option(
+    "--dump", type=click.Path(path_type=Path), help="Write the program to this folder after every compiler pass."
+)
+@click.option("--checkpoint", type=click.Path(path_type=Path), help="Save the training to this file after every epoch.")
+@click.option("--resume", is_flag=True, help="Continue from the checkpoint, as if the training had never stopped.")
 @SET
 def run(
     workload: str,
@@ -135,7 +137,7 @@ def run(
     _run(made, folder, changed, dump, checkpoint)
 
 
-@main.command(short_help="Tiled machines and GPUs on the same training graph.")
+@main.command(short_help="Compare tiled machines and GPUs on the same training graph.")
 @WORKLOAD
 @click.argument("machines", nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), help=FOLDER.format("compared"))
@@ -156,11 +158,11 @@ def compare(workload: str, machines: tuple[str, ...], out: Path | None, changes:
 
 
 def _named(workload: str, changes: tuple[str, ...]) -> tuple[dict[str, Any], str]:
-    """All changes, and the name of the workload."""
+    """All changes as text, and the name of the workload."""
     from mimdsim.sweep import parse_changes
     from mimdsim.workload import find_workload, load_workload
 
-    find_workload(workload)  # a machine given first is told so
+    find_workload(workload)  # a machine given first gets a message
     for_workload, for_machine = parse_changes(changes)
     return for_workload | for_machine, load_workload(workload, for_workload).name
 
@@ -178,7 +180,7 @@ def _run(
     dump: Path | None = None,
     checkpoint: Path | None = None,
 ) -> None:
-    """What `make` makes, written to `folder` and shown."""
+    """Write what `make` makes to `folder` and show it."""
     from mimdsim.base.files import folders_to_write
     from mimdsim.report import summary_lines
 
@@ -192,7 +194,7 @@ def _run(
 
 @contextlib.contextmanager
 def _says_how_to_go_on(told: Callable[[], str]) -> Iterator[None]:
-    """Told to who interrupts: what is kept, and how to go on from it."""
+    """What a user who interrupts is told: what was saved, and how to continue from it."""
     try:
         yield
     except KeyboardInterrupt:
@@ -202,13 +204,13 @@ def _says_how_to_go_on(told: Callable[[], str]) -> Iterator[None]:
 
 def _kept(checkpoint: Path | None) -> str:
     if checkpoint is not None and checkpoint.is_file():
-        return f"the same command with --resume goes on from {checkpoint}"
-    return "nothing is kept; with --checkpoint FILE a training goes on from its last epoch"
+        return f"the same command with --resume continues from {checkpoint}"
+    return "nothing was saved; with --checkpoint FILE a training can be continued from its last epoch"
 
 
 def _kept_points(folder: Path) -> str:
     points = len(list((folder / "points").glob("*.json")))
-    return f"{points} points are kept in {folder}; the same command goes on from there"
+    return f"{points} points are saved in {folder}; the same command continues from there"
 
 
 @main.command(short_help="Time every combination of field values.")
@@ -222,14 +224,14 @@ def _kept_points(folder: Path) -> str:
     metavar="KEY=V1,V2,...",
     help="A field of workload or machine and its values; repeat for a grid.",
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Folder to write and to resume from.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder to write to and to resume from.")
 @click.option("--processes", type=click.IntRange(min=1), help="Local processes (default: all processors).")
 @click.option(
     "--training-steps",
     default=20,
     show_default=True,
     type=click.IntRange(min=0),
-    help="Train so long before spikes are recorded; 0: the workload's whole training.",
+    help="Training steps before spikes are recorded; 0: the workload's whole training.",
 )
 @click.option("--gpu", "gpus", multiple=True, help="Time every point on this GPU too; repeat for more.")
 @click.option(
@@ -271,17 +273,17 @@ def sweep(
         say(line)
     length = f"after {training_steps} training steps" if training_steps else "after the whole training"
     spikes = f"Spikes recorded {length} (--training-steps)" if fill is None else f"Lists filled to {fill:.0%} (--fill)"
-    say(f"\n{spikes}. The same command again goes on where this one stopped.")
+    say(f"\n{spikes}. The same command continues where this one stopped.")
     say("Written: " + ", ".join(str(path) for path in paths))
     if failed := sum(row["fits"] is None for row in rows):
         raise MimdsimError(f"{failed} of {len(rows)} points have no result; the notes above say why")
 
 
-@main.command(short_help="Draw the report of a saved profile again.")
+@main.command(short_help="Redraw the report of a saved profile.")
 @click.argument("profile", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Folder to write (default: beside the profile).")
+@click.option("--out", type=click.Path(path_type=Path), help="Output folder (default: that of the profile).")
 def report(profile: Path, out: Path | None) -> None:
-    """Draw the report of a saved profile.json again."""
+    """Redraw the report of a saved profile.json."""
     from mimdsim.base.files import folders_to_write
     from mimdsim.base.whole import replaced
     from mimdsim.profile import load_profile
@@ -289,7 +291,7 @@ def report(profile: Path, out: Path | None) -> None:
 
     folder = out or profile.parent
     with folders_to_write(folder), replaced(folder, report_files()) as draft, Bars() as bars:
-        loaded = load_profile(profile)  # while nobody else writes there
+        loaded = load_profile(profile)  # while no other process writes there
         beside = folder / "profile.json"
         if beside.is_file() and not beside.samefile(profile) and beside.read_bytes() != profile.read_bytes():
             raise MimdsimError(f"{folder}: holds the profile of another run; choose another folder with --out")
@@ -299,9 +301,9 @@ def report(profile: Path, out: Path | None) -> None:
     say(f"\nReport: {folder / 'report.html'}")
 
 
-@main.command("list", short_help="Name the workloads and machines that there are.")
+@main.command("list", short_help="List the available workloads and machines.")
 def list_everything() -> None:
-    """Name the workloads and machines that there are, and the files of those that do not come with mimdsim."""
+    """List the available workloads and machines, and the files of those that do not come with mimdsim."""
     from mimdsim.base.places import where_from
     from mimdsim.machine import find_machine, list_machines, load_machine
     from mimdsim.workload import find_workload, list_workloads, load_workload
@@ -315,7 +317,7 @@ def list_everything() -> None:
 
 
 def _listed(name: str, load: Callable[[str], Workload | MimdMachine | GpuMachine], file: str) -> str:
-    """A line of `list`; a folder called models may hold what is no machine, which is said and hides nothing else."""
+    """A line of `list`; files in a folder named models that are not machines are reported without hiding others."""
     try:
         title = load(name).title
     except MimdsimError as problem:

@@ -1,4 +1,4 @@
-"""The commands that take models in and give them out: `mimdsim import` and `mimdsim export`."""
+"""The commands that import and export models: `mimdsim import` and `mimdsim export`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mimdsim.base.errors import DescriptionError
 
 
 class _Finite(click.FloatRange):
-    """A number in a range; not-a-number compares with no end of one."""
+    """A finite number in a range (NaN would pass a range check)."""
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
         number = super().convert(value, param, context)
@@ -30,18 +30,22 @@ RESETS = ("file", "zero", "zero_after", "subtract", "subtract_decayed", "none")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to write (default imported/MODEL).")
 @click.option("--workload", default="", help="Take data, training and mapping from this workload (default: random).")
-@click.option("--dt", type=SECONDS, help="Seconds a timestep stands for (default: tau/r).")
+@click.option("--dt", type=SECONDS, help="Length of a timestep in seconds (default: tau/r).")
 @click.option(
-    "--leak", type=click.Choice(["euler", "exp"]), default="euler", show_default=True, help="Decay of a timestep."
+    "--leak", type=click.Choice(["euler", "exp"]), default="euler", show_default=True, help="How tau becomes a decay."
 )
-@click.option("--reset", type=click.Choice(RESETS), default="file", show_default=True, help="What a spike does.")
-@click.option("--map", "mapped", multiple=True, metavar="TENSOR=w.LAYER", help="Where a tensor goes; repeat.")
+@click.option(
+    "--reset", type=click.Choice(RESETS), default="file", show_default=True, help="What a spike does to its neuron."
+)
+@click.option(
+    "--map", "mapped", multiple=True, metavar="TENSOR=w.LAYER", help="Which weights a tensor holds; repeat for more."
+)
 def import_command(
     model: Path, out: Path | None, workload: str, dt: float | None, leak: str, reset: str, mapped: tuple[str, ...]
 ) -> None:
     """Turn MODEL into a workload: a NIR graph (.nir), or a PyTorch state dict (.safetensors, .npz).
 
-    docs/nir.md says which nodes and resets are understood.
+    docs/nir.md lists the supported nodes and resets.
     """
     from mimdsim.workload.interchange.importing import import_nir, import_state_dict, model_name
     from mimdsim.workload.interchange.nir_neurons import Discretisation
@@ -50,7 +54,7 @@ def import_command(
     folder = out or Path("imported") / model_name(model)
     if model.suffix.lower() in (".nir", ".h5", ".hdf5"):
         if mapped:
-            raise DescriptionError("--map", ["is for state dicts; a NIR graph says itself what its weights are"])
+            raise DescriptionError("--map", ["is for state dicts; a NIR graph says what its own weights are"])
         how = Discretisation(dt_seconds=dt or 0.0, leak=leak, reset=reset)  # type: ignore[arg-type]
         written, lines = import_nir(model, folder, how, workload)
     else:
@@ -71,12 +75,12 @@ def import_command(
 @click.option(
     "--dt",
     type=SECONDS,
-    help="Seconds a timestep stands for (default: data.bin_seconds).",
+    help="Length of a timestep in seconds (default: data.bin_seconds).",
 )
 def export_command(workload: str, weights: Path | None, out: Path, dt: float | None) -> None:
     """Write the network of WORKLOAD with trained weights as a NIR graph.
 
-    `mimdsim run` leaves them as weights.safetensors beside its report. snnTorch takes a timestep to be 1e-4 s.
+    `mimdsim run` saves these as weights.safetensors with its report. snnTorch assumes a timestep of 1e-4 s.
     """
     from mimdsim.workload import load_workload
     from mimdsim.workload.interchange.exporting import export_nir

@@ -89,9 +89,9 @@ def test_gradients_of_biases_and_recurrence_have_names() -> None:
 
 def test_what_is_loaded_takes_no_changes() -> None:
     machine, workload = load_machine("tiny"), mimdsim.load_workload("digits", SMALL)
-    with pytest.raises(DescriptionError, match=r"worker_contexts: 'tiny' is loaded already; give this to load_machine"):
+    with pytest.raises(DescriptionError, match=r"worker_contexts: 'tiny' is already loaded; pass this to load_machine"):
         mimdsim.run(workload, machine, changes={"tile.worker_contexts": 3})
-    with pytest.raises(DescriptionError, match=r"epochs: the workload is loaded already; give this to load_workload"):
+    with pytest.raises(DescriptionError, match=r"epochs: the workload is already loaded; pass this to load_workload"):
         mimdsim.run(workload, machine, changes={"training.epochs": 3})
     with pytest.raises(DescriptionError, match="tiny given twice"):
         mimdsim.compare(workload, (machine, "tiny"))

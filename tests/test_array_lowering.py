@@ -341,14 +341,14 @@ def test_images_are_learnt_and_sent_once() -> None:
 
 
 def test_images_are_refused_where_there_are_none_or_spikes_are_listed() -> None:
-    with pytest.raises(DescriptionError, match=r"images are no spikes; set network.spikes = 'dense'"):
+    with pytest.raises(DescriptionError, match=r"images are not spikes; set network.spikes = 'dense'"):
         load_workload("digits", {"data.encoding": "image"})
     dense = {"data.encoding": "image", "network.spikes": "dense"}
     with pytest.raises(
         DescriptionError, match=r"source 'randman' has no images; write 'events', or take one of digits"
     ):
         load_workload("randman", dense)
-    with pytest.raises(DescriptionError, match=r"'data.grid' is 20, but images are taken as they are; leave it out"):
+    with pytest.raises(DescriptionError, match=r"'data.grid' is 20, but images are used as they are; leave it out"):
         network_of(load_workload("digits", {**dense, "data.grid": 20}))
     with pytest.raises(MappingError, match="an input that is the same in every timestep is an array"):
         replace(small_network(), steady_input=True)

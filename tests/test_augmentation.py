@@ -200,7 +200,7 @@ def described(source: str, **changes: Any) -> Data:
         (described("braille", levels=2), "'data.shift_pixels' is 2, but source 'braille' has no pixels; leave it out"),
         (described("randman", inputs=9, classes=2), "'data.shift_pixels' is 2, but source 'randman' has no pixels"),
         (described("events", inputs=9, classes=2), "'data.shift_pixels' is 2, but 'data.inputs' gives units, not pix"),
-        (described("digits", encoding="image"), "'data.shift_pixels' is 2, but images are taken as they are; leave it"),
+        (described("digits", encoding="image"), "'data.shift_pixels' is 2, but images are used as they are; leave it"),
         (described("digits", grid=2), "'data.shift_pixels' is 2, but events are on 2 x 2 pixels; give 0 to 1"),
         (
             described("events", sensor=[9, 4, 1], classes=2, shift_pixels=4),

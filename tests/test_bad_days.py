@@ -352,7 +352,7 @@ def test_workers_end_with_their_sweep(tmp_path: Path, how: signal.Signals) -> No
     assert within(20, lambda: not any(alive(worker) for worker in workers))
     assert "Traceback" not in output
     if how == signal.SIGINT:
-        assert f"points are kept in {tmp_path}; the same command goes on from there" in output
+        assert f"points are saved in {tmp_path}; the same command continues from there" in output
 
 
 @pytest.mark.slow
@@ -389,7 +389,7 @@ def test_a_point_whose_process_dies_again_and_again_is_named(tmp_path: Path) -> 
         if done.problem is not None:
             failed[dict(done.point.changes)["seed"]] = str(done.problem)
     assert sorted(failed) == [3, 5]
-    assert "was ended from outside" in failed[3]
+    assert "was killed" in failed[3]
     assert failed[5] == "five is no number"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2", "4", "6", "7", "8"]
 
@@ -402,4 +402,4 @@ def test_an_interrupted_sweep_says_how_to_go_on(tmp_path: Path, monkeypatch: pyt
     arguments = ["sweep", "digits", "bow", "--set", "seed=1,2", "--fill", "1", "--processes", "1", "--out"]
     result = CliRunner().invoke(main, [*arguments, str(tmp_path / "out")])
     assert result.exit_code == 1
-    assert "interrupted; 0 points are kept" in result.output
+    assert "interrupted; 0 points are saved" in result.output

@@ -98,7 +98,7 @@ def test_a_file_opens_into_balanced_halves(tmp_path: Path) -> None:
         ({"taxel": None}, "has no array 'taxel', only 'offset', 'label'; expected is an .npz file with"),
         ({"taxel": np.zeros((60, 11), np.uint8)}, "'taxel' has the shape (60, 11); give (any number, 12)"),
         ({"taxel": np.zeros(720, np.uint8)}, "'taxel' has the shape (720,); give (any number, 12)"),
-        ({"taxel": np.asfortranarray(np.zeros((60, 12), np.uint8))}, "'taxel' lies column by column"),
+        ({"taxel": np.asfortranarray(np.zeros((60, 12), np.uint8))}, "'taxel' is stored column by column"),
         ({"taxel": np.full((60, 12), 256)}, "is outside 0 to 255"),
         ({"taxel": np.zeros((60, 12), np.float32)}, "'taxel' holds real numbers; give integers"),
         ({"offset": np.arange(0, 67, 6)}, "'offset' has 12 entries; 10 samples need 11"),

@@ -148,9 +148,9 @@ def test_gpu_tables_are_read_and_rows_that_cannot_be_computed_say_why() -> None:
     [
         ("x.csv", "a,b\n1,2\n", "known tables have at least"),
         ("x.json", "{", "is not JSON"),
-        ("x.json", "[1]", "is no list of mappings"),
+        ("x.json", "[1]", "is not a list of mappings"),
         ("x.csv", "codelet,scope,dtype,params,cycles\npopops::Fill,worker,f32,n=16,many\n", "'many' is not a number"),
-        ("x.csv", "codelet,scope,dtype,params,cycles\npopops::Fill,worker\n", "line 2 has not the 5 columns"),
+        ("x.csv", "codelet,scope,dtype,params,cycles\npopops::Fill,worker\n", "line 2 does not have the 5 columns"),
     ],
 )
 def test_a_bad_reference_file_is_refused(tmp_path: Path, name: str, text: str, message: str) -> None:

@@ -253,4 +253,4 @@ def test_copies_within_a_tile_are_named() -> None:
         return k.program()
 
     found = check_kernel(build, machine(), reference=lambda x: x)
-    assert "copies of 16.0 KiB within tiles are taken to cost nothing" in str(found)
+    assert "copies of 16.0 KiB within tiles are assumed to cost nothing" in str(found)

@@ -41,9 +41,12 @@ def test_list_names_workloads_and_machines() -> None:
     ("arguments", "message"),
     [
         (("run", "digitz"), "did you mean 'digits'?"),
-        (("run", "/dev/zero"), "/dev/zero is no regular file"),
-        (("check", "--references", "/dev/zero"), "/dev/zero is no regular file"),
-        (("run", "digits", "--set", "network.activity=0.3"), "is not read, as network.capacity = [24, 12, 10] gives"),
+        (("run", "/dev/zero"), "/dev/zero is not a regular file"),
+        (("check", "--references", "/dev/zero"), "/dev/zero is not a regular file"),
+        (
+            ("run", "digits", "--set", "network.activity=0.3"),
+            "has no effect, because network.capacity = [24, 12, 10] gives",
+        ),
         (("run", "digits", "--set", "seed=99999999999999999999"), "'seed' (by --set): must be less than"),
         (("run", "digits", "bov"), "did you mean 'bow'?"),
         (("run", "digits", "bow", "--set", "training.batchs=3"), "did you mean 'batch'?"),
@@ -55,7 +58,7 @@ def test_list_names_workloads_and_machines() -> None:
         (("run", "digits", "bow", "--set", "chip.clock_hz=inf"), "finite number"),
         (("run", "digits", "bow", "--set", "seed.x=1"), "write section.key"),
         (("run", "digits", "bow", "--set", "tile.vector_bytes=3"), "multiple of 4"),
-        (("run", "digits", "bow", "--set", "tile.worker_contexts=true"), "is a truth value"),
+        (("run", "digits", "bow", "--set", "tile.worker_contexts=true"), "is a boolean"),
         (("run", "digits", "bow", "--set", "network.second_threshold=2"), "must be below the threshold"),
         (("run", "digits", "bow", "--set", "data.path=x"), "reads no files"),
         (("run", "digits", "bow", "--set", "mapping.hidden=3"), "it is in another section: 'network.hidden'"),
@@ -138,7 +141,7 @@ def test_a_refused_run_leaves_no_folder_that_it_made(tmp_path: Path, folder: str
     (tmp_path / "dump").mkdir()  # not ours to remove
     output = mimdsim("run", "nmnist-256", "bow", "--gpu", "none", *made, *missing, code=2)
     assert f"{tmp_path / 'none' / 'Train'}: no such folder; 'data.path' must name a folder with Train/" in output
-    assert "--set data.source=random puts random spikes" in output
+    assert "--set data.source=random substitutes random spikes" in output
     assert {path.name for path in tmp_path.iterdir()} == {"dump"}
 
 
@@ -174,5 +177,5 @@ def test_an_interrupted_training_says_how_to_go_on(
     monkeypatch.setattr("mimdsim.run.simulate", interrupted)
     output = mimdsim("run", "digits", "bow", "--out", str(tmp_path / "out"), "--checkpoint", str(file), code=1)
     assert "Aborted!" in output
-    assert (f"interrupted; the same command with --resume goes on from {file}" in output) is written
+    assert (f"interrupted; the same command with --resume continues from {file}" in output) is written
     assert not (tmp_path / "out").exists()

@@ -194,7 +194,7 @@ def test_hits_of_two_vertices_on_one_neuron_are_refused() -> None:
     ("counts", "ids"), [([[3, 2]], [[0, 1, 2]]), ([[-1, 2]], [[0, 1, 2]]), ([[2, 2]], [[0, -1, 2]])]
 )
 def test_recordings_that_cannot_be_are_refused(counts: list[list[int]], ids: list[list[int]]) -> None:
-    with pytest.raises(MappingError, match=r"layer 'h' (counts fewer|lists a negative id)"):
+    with pytest.raises(MappingError, match=r"layer 'h' (has a negative count|lists a negative id)"):
         loads({"sample": [0], "start": [0], "stop": [3]}, Hits(layer="h"), counts, ids)
 
 

@@ -162,5 +162,5 @@ def test_a_run_says_which_engine_trained_and_resumes(tmp_path: Path) -> None:
     other = simulate(workload, machine, checkpoint=tmp_path / "training.npz", resume=True).profile
     assert one == other
     assert one.tiled.cycles == other.tiled.cycles
-    said = 'training.engine = "whole_tensors": of 4 training steps the last ran as the compiled program'
+    said = 'training.engine = "whole_tensors": of 4 training steps only the last ran as the compiled program'
     assert any(said in warning for warning in one.warnings)

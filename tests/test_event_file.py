@@ -105,7 +105,7 @@ def test_files_decode_exactly(tmp_path: Path, name: str, packed: bool, process: 
         ({"x": np.array([0, 0, 0, 0, 6, 0, 0, 0, 0])}, "'x', entry 4 (sample 2): 6 is outside 0 to 5"),
         ({"p": np.array([0, 0, 0, 0, 0, 0, 0, 2, 0])}, "'p', entry 7 (sample 3): 2 is outside 0 to 1"),
         ({"y": np.zeros((3, 3), "u1")}, "give one dimension"),
-        ({"y": np.zeros(9, "c8")}, "give integers, truth values or floats"),
+        ({"y": np.zeros(9, "c8")}, "give integers, booleans or floats"),
         ({"t_microseconds": np.array([0, 1, -2, 0, 0, 0, 0, 0, 0])}, "'t_microseconds', entry 2 (sample 0): -2 is"),
         ({"t_microseconds": np.full(9, 1e3)}, "'t_microseconds' holds real numbers; give integers"),
         ({"t_microseconds": None, "t_seconds": np.array([0, 0, 0, np.nan] + [0.0] * 5)}, "'t_seconds', entry 3 (sam"),
@@ -179,7 +179,7 @@ def npy(descr: str, shape: str, content: bytes, version: int = 1) -> bytes:
     ("member", "text"),
     [
         (npy("'|O'", "(9,)", bytes(72)), "'x' holds Python objects, which are not unpickled"),
-        (npy("'<U3'", "(9,)", bytes(108)), "'x' holds '<U3'; give integers, truth values or floats"),
+        (npy("'<U3'", "(9,)", bytes(108)), "'x' holds '<U3'; give integers, booleans or floats"),
         (npy("[('a', '|O')]", "(9,)", bytes(72)), "'x' holds Python objects"),
         (npy("'<i3'", "(9,)", bytes(27)), "'x' holds '<i3'"),
         (npy("'|u1'", "(10,)", bytes(9)), "'x' needs 10 bytes for its 10 entries, the archive has 9"),

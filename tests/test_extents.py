@@ -147,7 +147,7 @@ def test_another_box_is_another_extent() -> None:
         (Length("block", 4), "follows from axis 4 of field 'block'"),
         (Length("block", -1), "follows from axis -1 of field 'block'"),
         (Length("block", 1, per=0), "counts 0 a turn; at least 1 fits one"),
-        (Length("block", 1, after="last"), "is counted after 'last', which is no constant of it"),
+        (Length("block", 1, after="last"), "is counted after 'last', which is not one of its constants"),
         (Column("row"), "follows from column 'row', which compute does not get"),
         (Lists(Size), "one of Spikes, Listed, SpikesOver, Hits, Within, Turns is needed"),  # type: ignore[arg-type]
         (Lists(Hits), "'which' is for Hits, which need it"),

@@ -101,7 +101,7 @@ def test_auto_is_the_fastest_program_that_could_be_built() -> None:
 @pytest.mark.parametrize(
     ("strategy", "needs"),
     [
-        ("as_published_synchronised", "a host that turns the loop"),
+        ("as_published_synchronised", "a host that runs the loop"),
         ("persistent", "blocks of threads that keep weights in registers"),
         ("lists_as_written", "CUDA threads that follow ids and atomics"),
         ("lists_ideal", "an L2 that gathers single rows"),

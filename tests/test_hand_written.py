@@ -171,21 +171,25 @@ def test_a_variable_on_a_tile_that_is_not_there_cannot_be_planned() -> None:
 
 def test_an_operand_that_is_no_variable_cannot_be_planned() -> None:
     wrong = program(operands={"out": "new", "cells": "odl", "again": "old"})
-    same_refusal(wrong, r"reads 'odl' through field 'cells', which is no variable of the program; did you mean 'old'\?")
+    same_refusal(
+        wrong, r"reads 'odl' through field 'cells', which is not a variable of the program; did you mean 'old'\?"
+    )
     same_refusal(program(operands={"out": "what", "cells": "old", "again": "old"}), "'what' through field 'out'")
 
 
 def test_inputs_and_outputs_are_variables() -> None:
     made = replace(plan_exchanges(program()), inputs={"old": "Old"}, outputs={"taken": "news"})
     first, second = verify(made, TILES)
-    assert first.message == "input 'old' is held in 'Old', which is no variable of the program; did you mean 'old'?"
-    assert second.message.startswith("output 'taken' is held in 'news', which is no variable of the program")
+    assert first.message == "input 'old' is held in 'Old', which is not a variable of the program; did you mean 'old'?"
+    assert second.message.startswith("output 'taken' is held in 'news', which is not a variable of the program")
 
 
 def test_a_copy_of_what_is_no_variable_cannot_be_planned() -> None:
     copy = Copy(source="olds", target="new")
     wrong = program().map_supersteps(lambda step: replace(step, tables=(), copies=(copy,)))
-    same_refusal(wrong, r"superstep 'take': copies 'olds', which is no variable of the program; did you mean 'old'\?")
+    same_refusal(
+        wrong, r"superstep 'take': copies 'olds', which is not a variable of the program; did you mean 'old'\?"
+    )
 
 
 def test_a_box_beyond_its_variable_cannot_be_planned() -> None:
@@ -218,7 +222,7 @@ def test_a_program_of_fewer_tiles_than_it_uses_is_neither_measured_nor_timed(cha
 
 def test_a_box_of_other_axes_cannot_be_planned() -> None:
     same_refusal(
-        program(shape=(CELLS, 2)), r"vertex 0 of Take on tile 0 cannot be placed: .*has not the 2 axes of 'old'"
+        program(shape=(CELLS, 2)), r"vertex 0 of Take on tile 0 cannot be placed: .*does not have the 2 axes of 'old'"
     )
 
 

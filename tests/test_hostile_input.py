@@ -94,7 +94,7 @@ def test_hostile_machines_are_refused_at_once(tmp_path: Path) -> None:
     [
         (["training.batch=" + "[" * 100_000], "'training.batch'"),
         (["training.batch=" + "1" * 5000], "is not a number with a unit"),
-        (["training.batch=4\nb=2"], "has several lines; give each key a --set of its own"),
+        (["training.batch=4\nb=2"], "has several lines; give each key its own --set"),
         (["training.batch=4", "training.batch=8"], "given twice; give each key one value"),
         (["training.optimiser=\udcff"], r"\udcff"),
         (["x" * 10_000 + "=1"], "(10,000 characters)"),
@@ -130,13 +130,13 @@ HEADER = "codelet,scope,dtype,params,cycles\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (HEADER, "has a header and no row below it"),
-        (HEADER + "a" * 200_000 + ",b,c,d,1\n", "is no CSV table near line 1: field larger than"),
+        (HEADER, "has a header but no rows"),
+        (HEADER + "a" * 200_000 + ",b,c,d,1\n", "is not a CSV table near line 1: field larger than"),
         (HEADER + "a\rb,b,c,d,1\n", "columns of the header"),
-        (HEADER + '"a,b,c,d,1\n', "is no CSV table"),
+        (HEADER + '"a,b,c,d,1\n', "is not a CSV table"),
         (HEADER.strip() + ",cycles\nFill,vertex,float,n=4,10,11\n", "has the column 'cycles' twice"),
         (HEADER + "Fill,vertex,float,n=4,nan\n", "'nan' is not a number"),
-        (",".join(f"c{at}" for at in range(20_000)), "20,000 columns; 200 are the most"),
+        (",".join(f"c{at}" for at in range(20_000)), "20,000 columns; at most 200 are allowed"),
     ],
 )
 def test_hostile_tables_of_figures_are_refused(tmp_path: Path, text: str, message: str) -> None:

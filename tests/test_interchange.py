@@ -93,7 +93,7 @@ def test_an_imported_workload_takes_data_and_learning_from_another(tmp_path: Pat
     decided = load_workload(str(tmp_path / "made/model.toml"), {"training.batch": 2})
     assert decided.training.batch == 2
     with pytest.raises(
-        DescriptionError, match=r"network\.decay: is decided by the model in network\.imported; leave it out"
+        DescriptionError, match=r"network\.decay: is determined by the model in network\.imported; leave it out"
     ):
         load_workload(str(tmp_path / "made/model.toml"), {"network.decay": 0.5})
     other = load_workload(str(tmp_path / "made/model.toml"), {"network.hidden": [4], "network.capacity": [4, 3]})
@@ -166,7 +166,7 @@ def test_a_state_dict_becomes_first_weights(tmp_path: Path, small: Path) -> None
 
 def test_state_dicts_that_do_not_do(tmp_path: Path, small: Path) -> None:
     path = linear(small, fc1__weight=nm.weights(4, 6), fc2__weight=nm.weights(3, 4))
-    assert "say whose they are with  --workload NAME" in typed("import", path, code=2)
+    assert "name a workload for them with  --workload NAME" in typed("import", path, code=2)
     assert "--dt, --leak and --reset are for NIR graphs" in typed("import", path, "--dt", "1", code=2)
     (tmp_path / "net.pth").write_bytes(b"PK")
     assert "is a pickle, which runs code" in typed("import", tmp_path / "net.pth", code=2)
@@ -200,7 +200,7 @@ def test_what_nir_cannot_say_is_noted(tmp_path: Path) -> None:
     path = nm.written(tmp_path, CHAINS["two layers"])
     typed("import", path, "--out", tmp_path / "in", "--reset", "subtract")
     said = typed("export", tmp_path / "in/model.toml", "--out", tmp_path / "out.nir")
-    assert "note: NIR resets to a value; 'subtract' stands in the metadata" in said
+    assert "note: NIR resets to a value; 'subtract' is recorded in the metadata" in said
 
 
 def test_training_starts_from_given_weights(tmp_path: Path, small: Path, tiny: MimdMachine) -> None:

@@ -167,7 +167,7 @@ def test_a_program_that_breaks_a_rule_is_not_run() -> None:
     moved = program.map_supersteps(lambda step: replace(step, tables=(replace(table, tiles=table.tiles[::-1]),)))
     found = check(moved)
     assert not found["rules"].passed
-    assert found["values"].text == "not run: mend the rules first"
+    assert found["values"].text == "not run: fix what breaks the rules first"
     assert "time" not in found
 
 
@@ -195,9 +195,9 @@ def test_the_users_own_line_is_named() -> None:
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        (lambda cell: cell, "parameter 'cell' is no input of the program; inputs: cells"),
+        (lambda cell: cell, "parameter 'cell' is not an input of the program; inputs: cells"),
         (lambda cells: {"scale": cells}, "returns no output 'scaled'"),
-        (lambda cells: {"scaled": cells, "more": cells}, "returns 'more', which is no output"),
+        (lambda cells: {"scaled": cells, "more": cells}, "returns 'more', which is not an output"),
         (lambda cells: cells[1:], r"output 'scaled' has shape \(31,\), the program's has \(32,\)"),
         (lambda cells: cells[99], "IndexError: .*\n.*test_kernel.py, line"),
         (lambda cells: cells * np.nan, r"output 'scaled' is nan at \[0\]: give inputs for which it is a number"),
@@ -254,11 +254,11 @@ def kernel(tmp_path: Path) -> Path:
 
 def test_a_file_is_checked(kernel: Path) -> None:
     output = mimdsim("check", str(kernel), "tiny", "--strict")
-    assert "ok    values: scaled: 32 elements as the reference gives them, for 5 draws of inputs" in output
+    assert "ok    values: scaled: 32 elements match the reference, for 5 draws of inputs" in output
     assert "ok    strict" in output
     assert "FAIL  values" in mimdsim("check", str(kernel), "tiny", "--reference", "half", code=1)
     assert "defines no function hlaf(...)" in mimdsim("check", str(kernel), "tiny", "--reference", "hlaf", code=2)
-    assert "a kernel has fields of its machine only" in mimdsim(
+    assert "a kernel has no workload; only fields of its machine" in mimdsim(
         "check", str(kernel), "tiny", "--set", "training.epochs=2", code=2
     )
     assert "no such Python file" in mimdsim("check", str(kernel.with_name("other.py")), "tiny", code=2)

@@ -200,7 +200,7 @@ def test_rows_are_sorted_on_their_tiles() -> None:
 
 def test_rows_cut_between_tiles_are_not_sorted() -> None:
     k = Kernel("sort", TINY)
-    with pytest.raises(KernelError, match="sort: rows of 'x' are cut between tiles"):
+    with pytest.raises(KernelError, match="sort: rows of 'x' are split between tiles"):
         k.sort(k.variable("x", (2, 32), spread=1))
 
 
@@ -352,13 +352,13 @@ def table(k: Kernel) -> tuple[Any, Any]:
         (lambda k: k.copy(x(k), to=x(k, "y", "float16")), "copy: 'x' is float32, 'y' float16; cast one"),
         (lambda k: k.elementwise("ad", x(k), 1, out="x"), "no operation 'ad'; did you mean 'add'"),
         (lambda k: k.elementwise("exponent", x(k), 1, out="x"), "'exponent' takes one operand"),
-        (lambda k: k.elementwise("equal", x(k), 1, out="x"), "'equal' of float32 leaves bool, 'x' is float32"),
+        (lambda k: k.elementwise("equal", x(k), 1, out="x"), "'equal' of float32 gives bool, 'x' is float32"),
         (lambda k: k.elementwise("cbrt", x(k, dtype="int32"), out="x"), "no cycle formula for 'i32'"),
-        (lambda k: k.reduce(x(k), out=k.variable("y", (2,))), r"leaves float32\[1\]; 'y' is float32\[2\]"),
+        (lambda k: k.reduce(x(k), out=k.variable("y", (2,))), r"gives float32\[1\]; 'y' is float32\[2\]"),
         (lambda k: k.reduce(x(k), 1, out="x"), r"'x' of shape \[160\] has no axis 1"),
         (lambda k: k.reduce(x(k), out="x", op="mean"), "no operation 'mean'"),
         (lambda k: k.broadcast(x(k), to=x(k, "y")), "'y' is spread over tiles; declare it with mapping=k.everywhere"),
-        (lambda k: k.fill(k.variable("y", (3,), mapping=k.everywhere), 0), "'y' lies as a copy on 16 tiles"),
+        (lambda k: k.fill(k.variable("y", (3,), mapping=k.everywhere), 0), "'y' is a copy on 16 tiles"),
         (lambda k: k.matmul(x(k), "x", out="x"), r"'x' \[160\] times 'x' \[160\] does not make 'x'"),
         (lambda k: k.gather(*table(k), out=k.variable("out", (5, 7))), r"'out' must be float32\[5, 8\], it is .*5, 7"),
         (lambda k: k.gather(*table(k), out=k.variable("out", (5, 8), "int32")), r"it is int32\[5, 8\]"),

@@ -105,15 +105,15 @@ def test_wrong_values_are_refused(tmp_path: Path, old: str, new: str, problem: s
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("chip.clock_hz", 1.85, '1.85 Hz is not plausible, 1 MHz to 1000 GHz is taken; did you mean "1.85 GHz"?'),
+        ("chip.clock_hz", 1.85, '1.85 Hz is not plausible; expected 1 MHz to 1000 GHz; did you mean "1.85 GHz"?'),
         ("chip.clock_hz", "5 THz", "'5 THz'"),
-        ("chip.clock_hz", 1e13, "10000 GHz is not plausible, 1 MHz to 1000 GHz is taken"),
+        ("chip.clock_hz", 1e13, "10000 GHz is not plausible; expected 1 MHz to 1000 GHz"),
         ("tile.sram_bytes", 624, 'did you mean "624 KiB"?'),
         ("host.bytes_per_second", 8, 'did you mean "8 GB/s"?'),
         ("links.hop_seconds", 15, 'did you mean "15 us"?'),
         ("energy.bundle_joules", 22, 'did you mean "22 pJ"?'),
-        ("energy.static_watts", 1e6, "1000 kW is not plausible, 0.001 W to 100 kW is taken"),
-        ("chip.grid_columns", 10**8, "at most 10,000,000 is taken"),
+        ("energy.static_watts", 1e6, "1000 kW is not plausible; expected 0.001 W to 100 kW"),
+        ("chip.grid_columns", 10**8, "expected at most 10,000,000"),
         ("sync.internal_cycles", 10**10, "1e+10 cycles is not plausible"),
     ],
 )

@@ -273,14 +273,14 @@ REFUSED: list[tuple[NirFile, str]] = [
     ),
     (
         nm.graph({"w": LINEAR, "a": nm.leaky(3), "b": nm.leaky(3)}, [("input", "w"), ("w", "a"), ("a", "output")]),
-        "'b': not reached from the input",
+        "'b': not in one chain of layers from the input",
     ),
     (
         nm.graph(
             {"a": nm.node("Scale", scale=[2.0]), "b": nm.node("Scale", scale=[2.0])},
             [("input", "a"), ("a", "b"), ("b", "a"), ("b", "output")],
         ),
-        "circle without a neuron",
+        "cycle without a neuron",
     ),
     (
         nm.graph({"w": LINEAR, "n": nm.leaky(3)}, [("input", "w"), ("w", "m")]),
@@ -321,7 +321,7 @@ def test_suggested_timesteps_leave_something_of_the_state() -> None:
     for tau, wanted in ((1e-3, "--dt 0.0001 (snnTorch"), (1e-4, "--dt 1e-06"), (1e-6, "--dt 1e-07")):
         plain = nm.leaky(3, r=np.ones(3), tau=np.full(3, tau))
         file = nm.graph({"w": LINEAR, "n": plain})
-        with pytest.raises(DescriptionError, match="says nothing of the timestep") as caught:
+        with pytest.raises(DescriptionError, match="does not determine the timestep") as caught:
             network(file)
         found = re.findall("--dt ([0-9.e-]+)", str(caught.value))
         assert wanted in str(caught.value)
@@ -334,7 +334,7 @@ def test_a_decay_of_zero_and_a_reset_that_may_be_another_are_noted() -> None:
     file = nm.graph({"w": LINEAR, "n": nm.leaky(3, r=np.ones(3), tau=np.full(3, 1e-3))})
     said = " ".join(network(file, dt_seconds=1e-3).notes)
     assert "'n': decay 0, as --dt 0.001 is the time constant itself" in said
-    assert "'n': a spike resets to zero, as the file says; snnTorch writes so" in said
+    assert "'n': a spike resets to zero, as the file says; snnTorch also writes this" in said
     assert not any("decay 0" in note for note in network(file, dt_seconds=1e-4).notes)
     assert network(file, dt_seconds=1e-4, reset="zero").notes == ()
 
@@ -348,7 +348,7 @@ def test_a_constant_that_is_delayed_is_noted() -> None:
     late = nm.node("Delay", delay=[nm.DT] * 5)
     made = network(nm.graph({"w": nm.node("Affine", **AFFINE), "d": late, "n": nm.leaky(5)}))
     assert made.populations[0].delay == 1
-    assert made.notes[0] == "the constant that 'd' delays is there from the first timestep on, not 1 later"
+    assert made.notes[0] == "the constant that 'd' delays acts from the first timestep on, not 1 later"
 
 
 def test_nir_needs_a_timestep_and_a_node_to_write() -> None:
@@ -358,5 +358,5 @@ def test_nir_needs_a_timestep_and_a_node_to_write() -> None:
     (leaky,) = network(CHAINS["lif"]).populations
     mixed = dataclasses.replace(leaky.dynamics, decay=np.array([0.0, 0.5, 1.0]))
     made = ImportedNetwork(populations=(dataclasses.replace(leaky, dynamics=mixed),), dt_seconds=1.0)
-    with pytest.raises(DescriptionError, match="layer 'a' has a decay of 0 to 1; from 0 to below 1 has a tau"):
+    with pytest.raises(DescriptionError, match="layer 'a' has a decay of 0 to 1; only one from 0 to below 1 has a tau"):
         nir_of_network(made, ("a",))

@@ -139,7 +139,7 @@ def broken(folder: Path, arrays: dict[str, Any] | None = None, without: str = ""
 
 def test_broken_model_files_are_refused(tmp_path: Path) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"form": "other"}, "is no model that 'mimdsim import' made"),
+        ({"form": "other"}, "is not a model made by 'mimdsim import'"),
         ({"without": "decay.output"}, "has no 'decay.output'"),
         ({"without": "w.output"}, "has weights for layers hidden0"),
         ({"without": "synapse_gain.hidden0"}, "has half of a synapse"),

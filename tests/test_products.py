@@ -356,11 +356,11 @@ def test_a_doubled_clock_halves_the_time() -> None:
 @pytest.mark.parametrize(
     ("changes", "note"),
     [
-        ({"m": "many"}, "no numbers"),
+        ({"m": "many"}, "not numbers"),
         ({"m": "0"}, "'m' is 0"),
         ({"operation": "matmull"}, "did you mean 'matmul'"),
         ({"machine": "bowl"}, "did you mean 'bow'"),
-        ({"machine": "a100"}, "is no tiled machine"),
+        ({"machine": "a100"}, "is not a tiled machine"),
         ({"metric": "tflop"}, "did you mean 'tflops'"),
         ({"variant": "cutlass"}, "another software stack"),
         ({"operation": "matvec"}, "the tutorial has f32 and n = 1"),

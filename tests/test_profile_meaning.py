@@ -279,14 +279,14 @@ def test_a_pipe_or_device_is_refused_and_not_waited_for(tmp_path: Path) -> None:
         result = CliRunner().invoke(main, ["report", str(path)], catch_exceptions=False)
         assert result.exit_code == 2
         assert "cannot be read: " in result.output
-        assert "is a folder" in result.output or "is no regular file" in result.output
+        assert "is a folder" in result.output or "is not a regular file" in result.output
 
 
 def test_no_more_than_the_bound_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "profile.json"
     path.write_text("{}" + " " * 98)
     monkeypatch.setattr(store, "MAX_PROFILE_BYTES", 99)
-    with pytest.raises(DataFileError, match="is over 99 bytes, not a profile of ours"):
+    with pytest.raises(DataFileError, match="is over 99 bytes, not a mimdsim profile"):
         load_profile(path)
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(DataFileError, match="is not JSON: 'utf-8' codec"):

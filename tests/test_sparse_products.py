@@ -115,7 +115,7 @@ def test_refusals_say_what_and_what_to_do(bow: MimdMachine) -> None:
     with pytest.raises(DescriptionError) as several:
         plan(bow, rows=100, columns=0, density=1.5)
     message = str(several.value)
-    assert "rows = 100 is no multiple of the block edge 16; choose 96 or 112" in message
+    assert "rows = 100 is not a multiple of the block edge 16; choose 96 or 112" in message
     assert "columns = 0: must be at least 1" in message
     assert "density = 1.5: must be over 0 and at most 1" in message
     for static in (True, False):
@@ -208,7 +208,7 @@ def test_rows_that_cannot_be_predicted_say_why() -> None:
     assert one(kind="dense")["predicted"] == pytest.approx(2 * one(kind="dense", density="0.25")["predicted"])
     assert "unknown metric 'watts'" in one(metric="watts")["note"]
     assert "no plan for banded" in one(kind="banded")["note"]
-    assert "no tiled machine" in one(machine="a100")["note"]
+    assert "not a tiled machine" in one(machine="a100")["note"]
     assert "block edge" in one(block="3")["note"]
     with pytest.raises(DataFileError, match="line 2"):
         one(m="many")

@@ -316,7 +316,7 @@ def test_a_comparison_says_that_gpus_keep_everything() -> None:
     assert isinstance(gpu, GpuMachine)
     workload = load_workload("digits", {"mapping.stash": "every:5"})
     (said,) = stash_note(workload, (gpu,))
-    assert 'mapping.stash = "every:5" is of the tiles: GPU strategies keep every value' in said
+    assert 'mapping.stash = "every:5" applies to tiles only: GPU strategies keep every value' in said
     assert stash_note(workload, ()) == ()
     assert stash_note(load_workload("digits"), (gpu,)) == ()
 

@@ -101,7 +101,7 @@ def test_a_damaged_point_is_named_and_the_others_go_on(tmp_path: Path) -> None:
     whole = bad.read_text()
     bad.write_text(whole.replace('"fits": true', '"fits": false'))
     output = mimdsim(*arguments, "--set", "chip.clock_hz=1 GHz,2 GHz", code=2)
-    assert f"! chip.clock_hz=1 GHz: {bad}: is damaged, or not the file of this name" in output
+    assert f"! chip.clock_hz=1 GHz: {bad}: is damaged, or was written under another name" in output
     assert "delete it to compute it again" in output
     assert "1 of 2 points have no result" in output
     damaged, other = read(tmp_path)
@@ -122,7 +122,10 @@ def test_damaged_activity_stops_only_the_points_that_need_it(tmp_path: Path) -> 
     content[len(content) // 2] ^= 4
     bad.write_bytes(content)
     output = mimdsim(*arguments, "--set", "training.batch=8,12", "--set", "chip.clock_hz=1 GHz", code=2)
-    assert f"{bad}: is damaged, or not the file of this name: its digest does not fit; delete it to record" in output
+    assert (
+        f"{bad}: is damaged, or was written under another name: its digest does not match; delete it to record"
+        in output
+    )
     damaged, other = read(tmp_path)
     assert (damaged["fits"], other["fits"]) == ("", "True")
 
@@ -154,7 +157,7 @@ def test_no_damaged_file_is_read_back(tmp_path: Path, kind: str) -> None:
         path.write_bytes(damaged)
         with pytest.raises(DataFileError, match=f"one.{kind}: .*; delete it"):
             taken(path)
-    with pytest.raises(DataFileError, match="not the file of this name"):
+    with pytest.raises(DataFileError, match="written under another name"):
         taken(other)
     path.unlink()
     path.mkdir()
@@ -278,7 +281,7 @@ def test_what_changes_no_time_is_said_under_the_table() -> None:
     for row in rows:
         row["fits"] = True
     (line,) = note_lines(rows, axes)
-    assert line == "= tile.worker_contexts from 6 to 12 changes no time by more than 0.2%: it binds nothing here"
+    assert line == "= tile.worker_contexts from 6 to 12 changes no time by more than 0.2%: it limits nothing here"
     steeper = [
         {"network.surrogate_slope": slope, "ms_per_training_step": 2.0, "note": "", "fits": True} for slope in (1, 10)
     ]
@@ -289,7 +292,7 @@ def test_what_changes_no_time_is_said_under_the_table() -> None:
 def test_what_training_scatters_is_said_to_be_in_no_interval() -> None:
     rows = [{"seed": seed, "ms_per_training_step": 2.0 - seed / 10, "note": "", "fits": True} for seed in (1, 2)]
     (line,) = note_lines(rows, ["seed"], trained=True)
-    assert line.startswith("! seed: every value was trained on its own;")
+    assert line.startswith("! seed: every value was trained separately;")
     assert note_lines(rows, ["seed"]) == []  # lists were filled
     assert note_lines(rows[:1], ["seed"], trained=True) == []
     mapped = [row | {"mapping.states_per_worker": row["seed"]} for row in rows]
@@ -307,7 +310,9 @@ def test_a_first_point_that_does_not_fit_is_told() -> None:
 def test_energies_that_do_not_follow_the_machine_are_told(tmp_path: Path) -> None:
     out = ("--out", str(tmp_path), "--processes", "1")
     output = mimdsim("sweep", "digits", "bow", "--fill", "1", "--set", "chip.clock_hz=1.85 GHz,4 GHz", *out)
-    assert "! chip.clock_hz=1.85 GHz and 1 more: energy: chip.clock_hz changed, static power stays at 90 W" in output
+    assert (
+        "! chip.clock_hz=1.85 GHz and 1 more: energy: chip.clock_hz changed, but static power stays at 90 W" in output
+    )
     rows = list(csv.DictReader((tmp_path / "sweep.csv").open()))
     for row in rows:
         assert float(row["millijoules_low"]) < float(row["millijoules"]) < float(row["millijoules_high"])

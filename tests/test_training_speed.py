@@ -44,7 +44,7 @@ def test_it_says_what_is_missing() -> None:
     assert nothing is not None
     done = subprocess.run([sys.executable, SCRIPT, "--torch-python", nothing], capture_output=True, text=True)
     assert done.returncode == 1
-    assert "PyTorch is not there: pip install 'mimdsim[torch]' snntorch spikingjelly, or name" in done.stderr
+    assert "PyTorch is not installed: pip install 'mimdsim[torch]' snntorch spikingjelly, or name" in done.stderr
 
 
 @pytest.mark.parametrize(("power", "exponent", "off"), [(1, "1.00", "0.0%"), (2, "2.00", "100.0%")])

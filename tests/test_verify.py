@@ -190,7 +190,7 @@ def test_a_variable_that_is_not_there() -> None:
         return replace(table, operands=table.operands | {"w": "w.nowhere"})
 
     problem = only_problem(changed_tables("LifUpdate", rename), "variable exists")
-    assert "reads 'w.nowhere' through field 'w', which is no variable of the program" in problem.message
+    assert "reads 'w.nowhere' through field 'w', which is not a variable of the program" in problem.message
 
 
 def test_a_box_that_does_not_fit_the_variable() -> None:
@@ -198,7 +198,7 @@ def test_a_box_that_does_not_fit_the_variable() -> None:
         return replace(table, operands=table.operands | {"v": "labels"})
 
     problem = only_problem(changed_tables("LifUpdate", swap), "box fits variable")
-    assert "has not the 1 axes of 'labels'" in problem.message
+    assert "does not have the 1 axes of 'labels'" in problem.message
 
 
 # ---- exchanges

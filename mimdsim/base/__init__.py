@@ -1,1 +1,1 @@
-"""Floor 0: units, errors, strict descriptions and random streams. Knows nothing of machines or networks."""
+"""Units, errors, strict descriptions and random streams. Knows nothing of machines or networks."""

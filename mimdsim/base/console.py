@@ -1,4 +1,4 @@
-"""What reaches a terminal: messages that it cannot obey, and failures of ours with how to report them."""
+"""Terminal output: messages without control characters, and internal errors with how to report them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import click
 
 from mimdsim.base.errors import shortened
 
-RAISE = "MIMDSIM_TRACEBACK"  # set to anything: our failures keep their traceback, for those who mend them
+RAISE = "MIMDSIM_TRACEBACK"  # if set: internal errors keep their traceback, for debugging
 
 
 def printable(text: str) -> str:
     r"""`text` with control, bidirectional and unpaired surrogate characters as \x1b, \u202e and so on, lines kept.
 
-    Names come from files that other people write; a terminal must not obey what hides in them.
+    Names come from files that other people write; a terminal must not interpret what they hide.
     """
     if text.isprintable():
         return text
@@ -33,11 +33,11 @@ def say(text: str, *, nl: bool = True, err: bool = False) -> None:
 
 
 def told_as_ours(failure: Exception) -> str:
-    """One sentence on a failure that no message was written for, and where its traceback is: in a file, if one can be
-    written, else behind the sentence."""
+    """One sentence on an unexpected exception, and where its traceback is: in a file, if one can be written, else after
+    the sentence."""
     trace = "".join(traceback.format_exception(failure))
     what = shortened(f"{type(failure).__name__}: {failure}".splitlines()[0], 200)
-    said = f"this is an error of mimdsim, not of yours, unless a file was damaged ({what})"
+    said = f"this is a bug in mimdsim, unless a file was damaged ({what})"
     ask = "please report it with the command and the files that it read"
     try:
         handle, name = tempfile.mkstemp(prefix="mimdsim-traceback-", suffix=".txt")

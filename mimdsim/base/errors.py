@@ -1,7 +1,7 @@
-"""The errors a user can meet. Each says what is wrong, where, and what to type next.
+"""The errors a user can meet. Each says what is wrong, where, and what to do next.
 
-A `MimdsimError` is the user's to mend: the command line prints it without traceback and exits 2.
-Any other exception is a bug of ours: the command line exits 4 and leaves its traceback in a file.
+A `MimdsimError` is for the user to fix: the command line prints it without traceback and exits with 2.
+Any other exception is a bug: the command line exits with 4 and leaves its traceback in a file.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).resolve().parents[1]
-MOST_PROBLEMS = 10  # of one description that a message names
+MOST_PROBLEMS = 10  # of one description listed in a message
 FULL = (errno.ENOSPC, errno.EDQUOT)
 MACHINE_FAILURES = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class MimdsimError(Exception):
-    """Something the user can mend."""
+    """Something the user can fix."""
 
 
 class DescriptionError(MimdsimError):
     """A machine or workload description is wrong; `problems` are the first ten mistakes, not only the first one.
 
-    more: mistakes found beside those given.
+    more: mistakes found in addition to those given.
     """
 
     def __init__(self, where: str, problems: Iterable[str], *, more: int = 0):
@@ -39,7 +39,7 @@ class DescriptionError(MimdsimError):
         listed = "\n".join(f"  - {line}" for line in lines)
         super().__init__(f"{where}: {count:,} problem{'s' if count != 1 else ''}\n{listed}")
 
-    def __reduce__(self) -> tuple[Any, ...]:  # an error of a worker process must reach the parent whole
+    def __reduce__(self) -> tuple[Any, ...]:  # an error of a worker process must reach the parent complete
         return partial(type(self), more=self.more), (self.where, self.problems)
 
 
@@ -58,12 +58,12 @@ class DataFileError(MimdsimError):
 
 
 def of_the_machine(failure: BaseException) -> bool:
-    """Whether a failure is of the machine that we run on: its disks, its permissions, where output goes."""
+    """Whether a failure comes from the computer: its disks, its permissions, where output goes."""
     return isinstance(failure, OSError) and failure.errno in MACHINE_FAILURES
 
 
 def cannot_write(path: object, problem: OSError) -> MimdsimError:
-    """What to say where `path` could not be written: the disk is full, read-only, not ours, or no place for a file."""
+    """The error for a `path` that could not be written: disk full, read-only, no permission, or no place for a file."""
     advice = "free some space and try again" if problem.errno in FULL else "choose another place"
     return MimdsimError(f"{path}: cannot be written ({problem.strerror}); {advice}")
 
@@ -77,7 +77,7 @@ class MappingError(MimdsimError):
 
 
 class MissingExtra(MimdsimError):
-    """An optional package is needed for what was asked."""
+    """An optional package is needed."""
 
     def __init__(self, package: str, extra: str, purpose: str):
         self.given = package, extra, purpose
@@ -88,7 +88,7 @@ class MissingExtra(MimdsimError):
 
 
 def shortened(text: str, most: int = 80) -> str:
-    """`text`, cut behind its first characters where it is longer than `most`, with how long it is."""
+    """`text`, cut after its first characters if it is longer than `most`, with its length."""
     return text if len(text) <= most else f"{text[: most // 2]}.. ({len(text):,} characters)"
 
 

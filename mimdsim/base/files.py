@@ -1,4 +1,4 @@
-"""Files written whole or not at all."""
+"""Files written completely or not at all."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def read_bounded_text(path: Path, most: int) -> str:
 def read_bounded(path: Path, most: int) -> bytes:
     """The content of a file of at most `most` bytes.
 
-    Raises OSError, also for what is no regular file (a device may never end), and ValueError for a longer file.
+    Raises OSError, also for what is not a regular file (a device may never end), and ValueError for a longer file.
     """
     if path.exists() and not path.is_file():
-        raise IsADirectoryError(f"{path} is a folder") if path.is_dir() else OSError(f"{path} is no regular file")
+        raise IsADirectoryError(f"{path} is a folder") if path.is_dir() else OSError(f"{path} is not a regular file")
     with path.open("rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -33,7 +33,7 @@ def read_bounded(path: Path, most: int) -> bytes:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write to a temporary name beside `path`, then rename: a reader never sees half a file.
+    """Write to a temporary name next to `path`, then rename: a reader never sees half a file.
 
     Raises MimdsimError that says why it cannot be written; then nothing is left.
     """
@@ -51,7 +51,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def writable_folder(path: Path) -> Path:
-    """`path` as a folder that exists and can be written; raises MimdsimError before any work is done in vain."""
+    """`path` as a folder that exists and can be written; raises MimdsimError before any work is wasted."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f".{secrets.token_hex(8)}.tmp"
@@ -64,9 +64,9 @@ def writable_folder(path: Path) -> Path:
 
 @contextlib.contextmanager
 def folders_to_write(*paths: Path) -> Iterator[None]:
-    """`paths` as folders that can be written; those made here are gone again if the work fails and left them empty.
+    """`paths` as folders that can be written; those made here are removed if the work fails and leaves them empty.
 
-    Raises MimdsimError before any work is done in vain.
+    Raises MimdsimError before any work is wasted.
     """
     made: list[Path] = []
     try:
@@ -74,7 +74,7 @@ def folders_to_write(*paths: Path) -> Iterator[None]:
             made += [folder for folder in (*reversed(path.parents), path) if not folder.exists()]
             writable_folder(path)
         yield
-    except BaseException:  # an interrupted run too
+    except BaseException:  # also for an interrupted run
         for folder in reversed(made):
             with contextlib.suppress(OSError):  # only an empty folder can be removed
                 folder.rmdir()
@@ -87,8 +87,8 @@ def dump_json(value: Any) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """What JSON says; raises ValueError or RecursionError for what is none, and ValueError for a key that is there
-    twice, of which other readers take one or the other."""
+    """The parsed JSON; raises ValueError or RecursionError for invalid JSON, and ValueError for a repeated key, where
+    other readers would take one or the other."""
     return json.loads(text, object_pairs_hook=_each_once)
 
 
@@ -96,14 +96,14 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name, value in pairs:
         if name in made:
-            raise ValueError(f"'{shortened(name)}' is there twice")
+            raise ValueError(f"'{shortened(name)}' appears twice")
         made[name] = value
     return made
 
 
 def changes_mark(changes: dict[str, Any]) -> str:
-    """Behind the name of a folder, so that what --set changed never replaces the report and weights of what it did
-    not: a digest, the same for the same changes; nothing for none."""
+    """A suffix for a folder's name, so that a run changed with --set never replaces the report and weights of the
+    unchanged run: a digest, the same for the same changes; empty without changes."""
     if not changes:
         return ""
     said = json.dumps(changes, sort_keys=True, default=str)

@@ -1,7 +1,7 @@
-"""Names of workloads and machines, and paths that they give.
+"""Names of workloads and machines, and the paths they give.
 
-Names become names of folders and columns and are shown to people, so they are only names: no path, nothing invisible,
-nothing that turns the text around it.
+Names become names of folders and columns and are shown to people, so they must be plain: no path, nothing invisible,
+nothing that changes the direction of the text around it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ LONGEST_BYTES = 100  # a folder is named after a workload and a machine; names o
 
 
 def checked_name(name: str) -> str:
-    """`name` as it is; raises ValueError that says what it must be."""
+    """`name` unchanged; raises a ValueError that says what it must be."""
     if not name or name != name.strip():
         raise ValueError("must be a name, neither empty nor with spaces around it")
     if not name.isprintable():  # control, bidirectional and other invisible characters, lone surrogates
-        raise ValueError("must be a plain name: it holds characters that cannot be shown")
+        raise ValueError("must be a plain name: it contains characters that cannot be shown")
     if "/" in name or "\\" in name or name.startswith("."):
         raise ValueError("must be a name, not a path: without / and \\, and not beginning with a dot")
     if len(name.encode()) > LONGEST_BYTES:
@@ -31,9 +31,9 @@ Name = Annotated[str, AfterValidator(checked_name)]
 
 
 def possible_path(text: str) -> str:
-    """`text`, where a file can be called so; raises ValueError."""
+    """`text`, if a file can have that name; else raises ValueError."""
     if "\0" in text or any(0xD800 <= ord(letter) < 0xE000 for letter in text):
-        raise ValueError("has a character (NUL, half a pair) that no path has")
+        raise ValueError("has a character that no path can have (NUL, half a surrogate pair)")
     if any(len(part.encode()) > MAX_NAME_BYTES for part in text.split("/")) or len(text) > MAX_PATH_CHARACTERS:
         raise ValueError(f"has a name of over {MAX_NAME_BYTES} bytes, or over {MAX_PATH_CHARACTERS} characters")
     return text

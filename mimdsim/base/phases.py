@@ -1,4 +1,4 @@
-"""The phases of a training step, in its order, and the order of the names that other programs give their parts."""
+"""The phases of a training step in order, and the order of the names that other programs give their parts."""
 
 from __future__ import annotations
 

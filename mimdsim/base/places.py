@@ -23,9 +23,9 @@ def own_folder(kind: Kind) -> Path:
 
 
 def places(kind: Kind) -> dict[Path, str]:
-    """The folders that are looked in for `kind`, first wins, with what each is; the package's own is the last.
+    """The folders searched for `kind`, first match wins, each with a description; the package's own is last.
 
-    Raises DescriptionError where MIMDSIM_HOME is no folder: what was meant would be passed over in silence.
+    Raises DescriptionError if MIMDSIM_HOME is not a folder, which would otherwise be ignored silently.
     """
     own = own_folder(kind)
     given = {Path(kind): "working folder"}
@@ -38,7 +38,7 @@ def places(kind: Kind) -> dict[Path, str]:
 
 
 def files_of(kind: Kind, suffix: str = ".toml") -> dict[str, Path]:
-    """Every file of `kind` by its name, sorted; of several that are called the same, the one of the first place."""
+    """Every file of `kind` by its name, sorted; of several with the same name, the one found first."""
     found: dict[str, Path] = {}
     for folder in reversed(places(kind)):
         found |= {path.name: path for path in folder.glob(f"*{suffix}") if path.is_file()}
@@ -71,5 +71,5 @@ def looked_in(kind: Kind) -> str:
 
 
 def where_from(kind: Kind, path: Path) -> str:
-    """The path where a file is not the package's own, else nothing."""
+    """The path if a file is not the package's own, else nothing."""
     return "" if path.parent == own_folder(kind) else str(path)

@@ -1,4 +1,4 @@
-"""Progress for people who wait: bars on a terminal, a line now and then in a log."""
+"""Progress reports: bars on a terminal, an occasional line in a log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-LINE_SECONDS = 30.0  # between two lines where there is no terminal
+LINE_SECONDS = 30.0  # between two lines without a terminal
 
 
 class Bars:
@@ -38,7 +38,7 @@ class Bars:
             self._bars[what] = tqdm(total=total, desc=what, delay=2, leave=False, file=sys.stderr)
         bar = self._bars[what]
         bar.update(done - bar.n)
-        if done >= total:  # the next bar takes its line
+        if done >= total:  # the next bar reuses its line
             self._bars.pop(what).close()
 
     def _say(self, what: str, done: int, total: int) -> None:

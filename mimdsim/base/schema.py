@@ -29,9 +29,9 @@ from mimdsim.base.files import read_bounded_text
 from mimdsim.base.units import parse_quantity
 
 MAX_DESCRIPTION_BYTES = 1 << 20
-MAX_DEPTH = 16  # of tables and lists in each other; ours are 4 deep
-MOST_WHOLE = 2**63 - 1  # what TOML promises to keep, and columns of ids hold
-MOST_DOTTED = 32  # parts of a key, before it is parsed: that takes the square of their number
+MAX_DEPTH = 16  # nesting of tables and lists; ours are 4 deep
+MOST_WHOLE = 2**63 - 1  # what TOML guarantees and columns of ids hold
+MOST_DOTTED = 32  # parts of a key, checked before parsing, which takes time quadratic in their number
 _PART = r"""\.[ \t]*+(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+"""
 _DEEP_KEY = re.compile(f"(?:{_PART}){{{MOST_DOTTED}}}")
 SOURCE_KINDS = ("measured", "published", "derived", "assumed")
@@ -57,15 +57,15 @@ class Section(BaseModel):
             number = parse_quantity(value, key)
             value = int(number) if number.is_integer() else number
         if isinstance(value, bool) and key is not None and _is_number(cls.model_fields[key].annotation):
-            raise ValueError("is a truth value; a number is needed")
+            raise ValueError("is a boolean; a number is needed")
         whole = key is not None and cls.model_fields[key].annotation is int
         if whole and isinstance(value, (int, float)) and not -MOST_WHOLE <= value <= MOST_WHOLE:
-            raise ValueError("must be less than 2^63, as all whole numbers")
+            raise ValueError("must be less than 2^63, like all whole numbers")
         return value
 
 
 class SourcedSection(Section):
-    """A section whose every given number names its source, as "kind: where"; kind is one of SOURCE_KINDS."""
+    """A section in which every given number names its source, as "kind: where"; kind is one of SOURCE_KINDS."""
 
     sources: dict[str, str] = {}
 
@@ -88,7 +88,7 @@ class SourcedSection(Section):
 
 
 def _is_number(annotation: Any) -> bool:
-    """Whether a field takes a number, alone or in a union; a tuple of numbers is none."""
+    """Whether a field takes a number, alone or in a union; a tuple of numbers does not count."""
     options = (annotation,) if typing.get_origin(annotation) is tuple else typing.get_args(annotation) or (annotation,)
     return any(getattr(option, "__origin__", option) in (int, float) for option in options)
 
@@ -110,26 +110,26 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def parse_toml(text: str, *, where: str) -> dict[str, Any]:
-    """The table of a text of TOML; raises DescriptionError, also for what is nested too deep or no number of TOML's."""
+    """The table of a TOML text; raises DescriptionError, also for deep nesting or a number that TOML does not allow."""
     try:
         if _DEEP_KEY.search(text):
             raise ValueError(f"a key has over {MOST_DOTTED} parts")
         table = tomllib.loads(text)
         _check_values(table)
     except RecursionError:
-        raise DescriptionError(where, [f"is not TOML of ours: nested over {MAX_DEPTH} deep"]) from None
+        raise DescriptionError(where, [f"is not a valid description: nested over {MAX_DEPTH} deep"]) from None
     except ValueError as problem:  # of tomllib, and of Python for numbers of thousands of digits
         raise DescriptionError(where, [f"is not TOML: {shortened(str(problem), 300)}"]) from None
     return table
 
 
 def _check_values(table: dict[str, Any]) -> None:
-    """Raises ValueError for what is nested too deep, or a whole number beyond the 64 bits that TOML has."""
+    """Raises ValueError for a value nested too deep, or a whole number beyond TOML's 64 bits."""
     level: list[Any] = [table]
     for _ in range(MAX_DEPTH):
         wrong = next((value for value in level if isinstance(value, int) and abs(value) > MOST_WHOLE), None)
         if wrong is not None:
-            raise ValueError(f"a whole number of {wrong.bit_length()} bits; 63 and the sign are the most")
+            raise ValueError(f"a whole number of {wrong.bit_length()} bits; at most 63 and the sign are allowed")
         level = [inner for value in level for inner in _inner(value)]
         if not level:
             return
@@ -178,7 +178,7 @@ def _explain(model: type[BaseModel], error: Any, text: str, changed: Collection[
     given = error.get("input")
     if error["type"] == "tuple_type":
         one = isinstance(given, (int, float)) or (isinstance(given, str) and not given.startswith("["))
-        listed = shortened(", ".join(re.split(r"[\s;,]+", str(given).strip())))  # '256;128' and '256 128' are meant so
+        listed = shortened(", ".join(re.split(r"[\s;,]+", str(given).strip())))  # '256;128' and '256 128' mean this
         message = f"must be a list; write [{listed}]" if one else "must be a list"
     if error["type"] == "string_type":
         message = "must be text"
@@ -187,7 +187,7 @@ def _explain(model: type[BaseModel], error: Any, text: str, changed: Collection[
 
 
 def _elsewhere(model: type[BaseModel], path: tuple[Any, ...]) -> str:
-    """A hint at the other section that has the very key which `path` lacks; '' without one."""
+    """A hint at another section that has the key which `path` lacks; '' if there is none."""
     sections = {name: _fields_at(model, (name,)) for name in model.model_fields if len(path) == 2}
     homes = [name for name, fields in sections.items() if path[-1] in fields and fields != list(model.model_fields)]
     return f"; it is in another section: '{homes[0]}.{path[-1]}'" if homes else ""

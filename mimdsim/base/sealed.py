@@ -1,4 +1,4 @@
-"""Files that we read back: each holds a digest of its name and content, so that none is taken for what it is not."""
+"""Files that mimdsim reads back: each holds a digest of its name and content, so that none is mistaken for another."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ def write_sealed_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def read_sealed_json(path: Path, most: int, advice: str) -> dict[str, Any]:
-    """What `write_sealed_json` wrote to this very path; raises DataFileError with `advice` for anything else."""
+    """What `write_sealed_json` wrote to this path; raises DataFileError with `advice` for anything else."""
     try:
         table = json.loads(_read(path, most, JSON_END, advice))
         table.pop("sha256")
         return dict(table)
     except (ValueError, RecursionError, AttributeError, KeyError) as problem:
-        raise DataFileError(path, f"is not JSON of ours ({problem}); {advice}") from None
+        raise DataFileError(path, f"is not JSON written by mimdsim ({problem}); {advice}") from None
 
 
 def read_sealed_arrays(path: Path, most: int, advice: str) -> dict[str, np.ndarray]:
-    """What `write_sealed_arrays` wrote to this very path; raises DataFileError with `advice` for anything else."""
+    """What `write_sealed_arrays` wrote to this path; raises DataFileError with `advice` for anything else."""
     content = _read(path, most, b"", advice)
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
-    except Exception as problem:  # of the archive, its packing, numpy's header: only a forged file comes so far
-        raise DataFileError(path, f"holds no arrays of ours ({problem}); {advice}") from None
+    except Exception as problem:  # of the archive, its packing, numpy's header: only a forged file gets this far
+        raise DataFileError(path, f"holds no arrays written by mimdsim ({problem}); {advice}") from None
 
 
 def _write(path: Path, head: bytes, tail: bytes) -> None:
@@ -64,7 +64,7 @@ def _read(path: Path, most: int, tail: bytes, advice: str) -> bytes:
     end = len(content) - len(tail)
     head, digest = content[: max(0, end - DIGITS)], content[max(0, end - DIGITS) : end]
     if content[end:] != tail or digest != _digest(path, head, tail):
-        raise DataFileError(path, f"is damaged, or not the file of this name: its digest does not fit; {advice}")
+        raise DataFileError(path, f"is damaged, or was written under another name: its digest does not match; {advice}")
     return content
 
 

@@ -1,8 +1,8 @@
-"""Files that belong together, replaced together: whoever looks sees those of one run only, never a mixture of two.
+"""Files that belong together are replaced together: a reader sees the files of one run, never a mixture of two.
 
-Everything is written into a draft inside the folder, under a lock; only then the files of before go and the new ones
-come, by renames. A lock is the operating system's, so none outlives its process; what a killed process left of a draft
-is removed by the next one to write.
+Everything is written into a draft inside the folder, under a lock; only then are the old files replaced by
+the new ones, by renaming. Locks belong to the operating system, so none outlives its process; the draft of a killed
+process is removed by the next one to write.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mimdsim.base.files import writable_folder
 
 LOCK = ".mimdsim.lock"
 DRAFT = ".mimdsim-draft-"
-LONGEST_WAIT_SECONDS = 300.0  # drawing a report takes some seconds; who needs longer was stopped
+LONGEST_WAIT_SECONDS = 300.0  # drawing a report takes some seconds; a longer wait means the other process was stopped
 LOOK_AGAIN_SECONDS = 0.05
 HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
@@ -42,13 +42,13 @@ else:
 def replaced(folder: Path, known: Sequence[str]) -> Iterator[Path]:
     """A draft folder to write in; on leaving it, its files take the place of the `known` files of `folder`.
 
-    known: all that such a run may leave, those first that a reader opens first. Other files of `folder` stay. Where the
-    work in the draft fails, `folder` keeps what it has. Raises MimdsimError where `folder` cannot be written, or where
+    known: all files that such a run may leave, in the order in which a reader opens them. Other files in `folder` stay.
+    If the work in the draft fails, `folder` keeps what it has. Raises MimdsimError if `folder` cannot be written, or if
     another process has been writing there for LONGEST_WAIT_SECONDS.
     """
     writable_folder(folder)
     with _alone(folder):
-        for left in folder.glob(f"{DRAFT}*"):  # by a killed process: no other is at work here
+        for left in folder.glob(f"{DRAFT}*"):  # left by a killed process: no other is active here
             shutil.rmtree(left, ignore_errors=True)
         try:
             draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=folder))
@@ -62,7 +62,7 @@ def replaced(folder: Path, known: Sequence[str]) -> Iterator[Path]:
 
 
 def _exchange(folder: Path, draft: Path, known: Sequence[str]) -> None:
-    """Files of before into the draft, then those of the draft into the folder; all of it or, by an error, nothing."""
+    """Move old files into the draft, then those of the draft into the folder; on an error nothing is changed."""
     new = [path.relative_to(draft / "new").as_posix() for path in (draft / "new").rglob("*") if path.is_file()]
     order = [*known, *sorted(set(new) - set(known))]
     moved: list[tuple[Path, Path]] = []
@@ -95,14 +95,14 @@ def _alone(folder: Path) -> Iterator[None]:
     while (held := _taken(path)) is None:
         if time.monotonic() > until:
             raise MimdsimError(
-                f"{folder}: another mimdsim has been writing there for {LONGEST_WAIT_SECONDS:,.0f} s; end it, or "
+                f"{folder}: another mimdsim has been writing there for {LONGEST_WAIT_SECONDS:,.0f} s; stop it, or "
                 "choose another folder"
             )
         time.sleep(LOOK_AGAIN_SECONDS)
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):  # Windows keeps what is open
+        with contextlib.suppress(OSError):  # Windows cannot remove open files
             path.unlink()
         os.close(held)
 
@@ -117,7 +117,7 @@ def _taken(path: Path) -> int | None:
         _lock(descriptor)
         if os.path.samestat(os.fstat(descriptor), path.stat()):
             return descriptor
-    except FileNotFoundError:  # removed by the one who had it
+    except FileNotFoundError:  # removed by its previous owner
         pass
     except OSError as problem:
         if problem.errno not in HELD_ELSEWHERE:

@@ -1,5 +1,5 @@
-"""Floor 8: is it right? Programs against the rules and the graph's meaning, kernels against a reference; predictions
-against published figures."""
+"""Is it right? Checks programs against the rules and the graph's semantics, kernels against a reference, and
+predictions against published figures."""
 
 from mimdsim.base.called import make_called
 from mimdsim.check.kernel import KernelResult, check_kernel

@@ -1,10 +1,10 @@
-"""What a check feeds a training step with: several draws in which every input matters.
+"""The inputs of a checked training step: several draws in which every input matters.
 
 Weights are multiples of 2^-14, so that sums of binary spikes times weights are exact in float32 in any order, and
 spikes must agree bit for bit. Moments are as large as gradients, and the count of training steps is not always that of
-the first. In one draw some neurons have one synapse alone,
-of a weight that lifts their potential exactly onto a threshold, or one bit above it: `>=` for `>` is seen. In two
-lists are full, in one of them weights strong and spikes many; in the last, many potentials lie between the thresholds.
+the first. In one draw some neurons have one synapse alone, of a weight that lifts their potential exactly onto a
+threshold, or one bit above it, so that `>=` instead of `>` is noticed. In two lists are full, in one of them weights
+strong and spikes many; in the last, many potentials lie between the thresholds.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from mimdsim.graph.truncation import STATE_BITS
 
 IDS, COUNTS = listed(INPUT)
 DYADIC = 2.0**14
-TIED = 4  # of so many neurons one is tied, in a draw with ties
+TIED = 4  # one in this many neurons is tied, in a draw with ties
 BIAS = 0.25  # most of a drawn bias, to either side
-UNKNOWN = 0.01  # how large a gradient is taken to be before one was seen
-REACH = 16  # so many floats below and above are tried for a weight that meets a threshold
+UNKNOWN = 0.01  # the assumed size of a gradient before one was seen
+REACH = 16  # this many floats below and above are tried for a weight that meets a threshold
 
 
 @dataclass(frozen=True, kw_only=True)

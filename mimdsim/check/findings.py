@@ -1,4 +1,4 @@
-"""What a check found, line by line."""
+"""The findings of a check, line by line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mimdsim.profile import Finding
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Checked:
-    """The findings of a check; str() is a line for each. heading: of what."""
+    """The findings of a check; str() is one line each. heading: what was checked."""
 
     machine: MimdMachine
     findings: tuple[Finding, ...]
@@ -18,7 +18,7 @@ class Checked:
 
     @property
     def passed(self) -> bool:
-        """Whether every finding holds."""
+        """Whether every finding passed."""
         return all(finding.passed for finding in self.findings)
 
     def __str__(self) -> str:

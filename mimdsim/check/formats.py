@@ -6,7 +6,7 @@ from mimdsim.functional import Executor
 
 
 def misfit(executor: Executor) -> str:
-    """The first variable that holds a whole number which its bytes cannot, in words; '' where there is none."""
+    """The first variable with a whole number that its bytes cannot hold, in words; '' if there is none."""
     for name, variable in executor.program.variables.items():
         held = executor.arrays[name]
         bits = 8 * variable.item_bytes

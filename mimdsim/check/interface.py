@@ -1,4 +1,4 @@
-"""Whether a program takes and leaves what the compiled one does, in the same formats."""
+"""Whether a program has the inputs and outputs of the compiled one, in the same formats."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mimdsim.program import Program
 
 
 def interface_problems(program: Program, compiled: Program) -> Iterator[str]:
-    """What is missing of the compiled program's inputs and outputs, or held in another format, in words."""
+    """Inputs and outputs of the compiled program that are missing or have another format, in words."""
     if program is compiled:
         return
     for kind, ours, theirs in (

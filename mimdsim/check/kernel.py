@@ -41,7 +41,7 @@ Inputs = Callable[[np.random.Generator], dict[str, Any]]
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class KernelResult(Checked):
-    """What a check of a kernel found. program, activity: None where there is none to time; tiled: the profile of one
+    """The result of checking a kernel. program, activity: None if there is none to time; tiled: the profile of one
     run, None where the program breaks a rule or could not be run."""
 
     program: Program | None = None
@@ -50,7 +50,7 @@ class KernelResult(Checked):
 
     @property
     def cycles(self) -> int:
-        """Of one run; raises MimdsimError where the kernel could not be timed."""
+        """Of one run; raises MimdsimError if the kernel could not be timed."""
         if self.tiled is None:
             raise MimdsimError(f"the kernel was not timed:\n{self}")
         return self.tiled.cycles
@@ -66,11 +66,12 @@ def check_kernel(
     draws: int = 5,
     tolerance: float = RELATIVE_TOLERANCE,
 ) -> KernelResult:
-    """Hold the program that `build(machine)` returns against the rules of the machine, its memory and `reference`.
+    """Check the program that `build(machine)` returns: the rules of the machine, its memory, and values against
+    `reference`.
 
     reference: called with the program's inputs by parameter name, as arrays; returns the output as an array, or
-    several in a dict by name. inputs(rng): arrays by input name, for those that are not to be drawn at random; asked
-    anew for each of `draws`. strict: also run vertex by vertex on poisoned memory. tolerance: of floats, relative to
+    several in a dict by name. inputs(rng): arrays by input name, for those that should not be random; called for
+    each of `draws`. strict: also run vertex by vertex on poisoned memory. tolerance: of floats, relative to
     the largest value of an output; whole numbers must be equal. Raises DescriptionError, with the user's own line,
     for functions that fail or do not fit the program.
     """
@@ -90,7 +91,7 @@ def check_kernel(
         return KernelResult(machine=on, findings=(Finding(name="rules", passed=False, text=str(broken)),))
     findings = [rules_finding(program, on), memory_finding(program, on)]
     if not findings[0].passed:
-        findings.append(Finding(name="values", passed=False, text="not run: mend the rules first"))
+        findings.append(Finding(name="values", passed=False, text="not run: fix what breaks the rules first"))
         return KernelResult(machine=on, findings=tuple(findings), program=program)
     drawn = [draw_inputs(program, inputs, stream(number, "kernel"), number) for number in range(draws)]
     compared, activity = _values(program, drawn, reference, tolerance, strict=strict, given=inputs is not None)
@@ -103,7 +104,7 @@ def check_kernel(
 
 
 def tiled_machine(machine: str | MimdMachine) -> MimdMachine:
-    """A tiled machine, or the one of a name or file; raises DescriptionError for a GPU."""
+    """A tiled machine, given itself or by name or file; raises DescriptionError for a GPU."""
     found = load_machine(machine) if isinstance(machine, str) else machine
     if not isinstance(found, MimdMachine):
         raise DescriptionError(f"machine '{machine}'", ["is a GPU; a kernel runs on a tiled machine"])
@@ -121,10 +122,10 @@ def _values(
 ) -> tuple[list[Finding], RecordedActivity | None]:
     """Findings of the runs with each of the drawn inputs, up to the first that fails, and what the first one recorded.
 
-    One memory goes through all runs, as on a device: what it gives must be what fresh memories give.
+    All runs share one memory, as on a device; the results must equal those with fresh memory.
     """
     used = executor_of(program)
-    undefine(used, "f", KINDS[1])  # a fresh memory holds zeros, on a device whatever was there
+    undefine(used, "f", KINDS[1])  # fresh memory holds zeros here, but arbitrary data on a device
     start = {name: used.arrays[name].copy() for name, held in program.variables.items() if held.persistent}
     activity: RecordedActivity | None = None
     elements = 0
@@ -159,13 +160,13 @@ def _values(
     except MimdsimError as failure:
         return [Finding(name="values", passed=False, text=str(failure))], activity
     names = ", ".join(program.outputs)
-    text = f"{names}: {elements:,} elements as the reference gives them, for {len(drawn)} draws of inputs"
+    text = f"{names}: {elements:,} elements match the reference, for {len(drawn)} draws of inputs"
     if any(program.variables[name].dtype.startswith("f") for name in program.outputs.values()):
         text += f", to {tolerance:g} of the largest"
     if given and len(drawn) > 1 and all(_same(drawn[0], other) for other in drawn[1:]):
         text += "; inputs(rng) gives the same every time: draw from rng"
     findings = [Finding(name="values", passed=True, text=text)]
-    findings.append(Finding(name="again", passed=True, text="runs one after another on the same memory give the same"))
+    findings.append(Finding(name="again", passed=True, text="consecutive runs on the same memory give the same"))
     if strict:
         text = "every vertex alone, on poisoned memory, gives the same; none leaves its slices"
         findings.append(Finding(name="strict", passed=True, text=text))
@@ -177,7 +178,7 @@ def _same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 
 
 def _ran(executor: Executor, given: dict[str, np.ndarray], persistent: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Outputs by name; persistent variables, which may keep what they count, begin as given."""
+    """Outputs by name; persistent variables, which may keep counts, begin as given."""
     for name, value in persistent.items():
         executor.arrays[name][...] = value
     executor.write(given)
@@ -199,7 +200,5 @@ def _time(program: Program, machine: MimdMachine, activity: RecordedActivity) ->
         span = max(tiled.spans, key=lambda one: one.cycles)
         text += f"; longest superstep '{span.name}' with {span.cycles:,}"
     if within := bytes_within_tiles(program):
-        text += (
-            f"; copies of {show_bytes(within)} within tiles are taken to cost nothing: Kernel.copy costs what it does"
-        )
+        text += f"; copies of {show_bytes(within)} within tiles are assumed to cost nothing: Kernel.copy has a cost"
     return Finding(name="time", passed=True, text=text), tiled

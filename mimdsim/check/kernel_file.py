@@ -1,4 +1,4 @@
-"""A kernel as a file: what it defines, and the profile that its report draws."""
+"""A kernel given as a file: what it defines, and the profile for its report."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class KernelFile:
 
 
 def load_kernel(path: Path, reference: str = "reference") -> KernelFile:
-    """The kernel of a file, which is run; raises DescriptionError for what it lacks.
+    """The kernel of a file, which is run; raises DescriptionError for what is missing.
 
     reference: the name of the function that says what the outputs must be.
     """
@@ -72,7 +72,7 @@ def _function(module: Any, path: Path, name: str, wanted: str) -> Callable[..., 
 
 
 def profile_of(kernel: KernelFile, result: KernelResult) -> RunProfile:
-    """What the report of a checked kernel draws."""
+    """The profile for the report of a checked kernel."""
     said = kernel.path.read_bytes() + result.machine.model_dump_json().encode()
     return RunProfile(
         schema_version=SCHEMA_VERSION,
@@ -89,5 +89,5 @@ def profile_of(kernel: KernelFile, result: KernelResult) -> RunProfile:
         training=None,
         activity=(),
         warnings=(),
-        findings=tuple(finding for finding in result.findings if finding.name != "time"),  # the profile says it better
+        findings=tuple(finding for finding in result.findings if finding.name != "time"),  # the profile shows it better
     )

@@ -1,4 +1,4 @@
-"""Inputs of a kernel, what its reference makes of them, and the first element that is wrong."""
+"""Inputs of a kernel, the results of its reference, and the first wrong element."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def draw_inputs(
     draw: np.random.Generator,
     kind: int,
 ) -> dict[str, np.ndarray]:
-    """Arrays by input name: those that `inputs(draw)` gives, and the others at random, kind after kind: about 1 to
-    either side; small whole numbers with many zeros and ties; from 0 to 1; about 100 to either side; all below -1.
+    """Arrays by input name: those that `inputs(draw)` gives, and the others at random, one kind after another: about 1
+    to either side; small whole numbers with many zeros and ties; from 0 to 1; about 100 to either side; all below -1.
 
     Raises DescriptionError for an unknown name, another shape, numbers that the input cannot hold, and for whole
-    numbers that nobody gives.
+    numbers that are not given.
     """
     given = {} if inputs is None else called("inputs(rng)", inputs, draw)
     if not isinstance(given, dict):
@@ -45,8 +45,8 @@ def draw_inputs(
             made[name] = _random(held.shape, draw, kind).astype(held.dtype)
         else:
             problems.append(
-                f"input '{name}' holds {held.dtype}: define inputs(rng) that returns it, as nobody knows which numbers "
-                "are indices or counts"
+                f"input '{name}' holds {held.dtype}: define inputs(rng) that returns it, because only you know which "
+                "numbers are indices or counts"
             )
     if problems:
         raise DescriptionError("inputs(rng)", problems)
@@ -78,7 +78,7 @@ def _misfit(name: str, value: np.ndarray, shape: tuple[int, ...], dtype: np.dtyp
 def expected_outputs(
     program: Program, reference: Callable[..., Any], given: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """What the reference makes of the inputs, by output name; raises DescriptionError where it does not fit."""
+    """The reference's outputs by name; raises DescriptionError if they do not fit."""
     what = f"{getattr(reference, '__name__', 'reference')}({', '.join(program.inputs)})"
     returned = called(what, reference, **_arguments(what, reference, given))
     outputs = tuple(program.outputs)
@@ -88,7 +88,7 @@ def expected_outputs(
         returned = {outputs[0]: returned}
     problems = [f"returns no output '{name}'" for name in outputs if name not in returned]
     problems += [
-        f"returns '{name}', which is no output{suggest(name, outputs)}" for name in returned if name not in outputs
+        f"returns '{name}', which is not an output{suggest(name, outputs)}" for name in returned if name not in outputs
     ]
     wanted = {name: np.asarray(returned[name]) for name in outputs if name in returned}
     for name, value in wanted.items():
@@ -96,7 +96,7 @@ def expected_outputs(
         if value.shape != shape:
             problems.append(f"output '{name}' has shape {value.shape}, the program's has {shape}")
         elif value.dtype.kind not in "fiub":
-            problems.append(f"output '{name}' is {value.dtype}, no numbers")
+            problems.append(f"output '{name}' is {value.dtype}, not numbers")
         elif not np.isfinite(value).all():
             at = tuple(np.argwhere(~np.isfinite(value))[0].tolist())
             problems.append(f"output '{name}' is {value[at]} at {list(at)}: give inputs for which it is a number")
@@ -115,7 +115,7 @@ def _arguments(what: str, reference: Callable[..., Any], given: dict[str, np.nda
     if missing:
         known = ", ".join(given) or "none"
         raise DescriptionError(
-            what, [f"parameter '{name}' is no input of the program; inputs: {known}" for name in missing]
+            what, [f"parameter '{name}' is not an input of the program; inputs: {known}" for name in missing]
         )
     return {one.name: given[one.name] for one in wanted if one.name in given}
 
@@ -123,7 +123,7 @@ def _arguments(what: str, reference: Callable[..., Any], given: dict[str, np.nda
 def first_wrong(
     program: Program, outputs: dict[str, np.ndarray], wanted: dict[str, np.ndarray], tolerance: float, whose: str
 ) -> str:
-    """The first element of the first output that is not what it should be, with who wrote it; '' where all are."""
+    """The first wrong element of the first wrong output, with the vertex that wrote it; '' if all are right."""
     for name, held in outputs.items():
         expected = wanted[name]
         if held.dtype.kind == "f":

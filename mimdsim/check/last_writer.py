@@ -1,4 +1,4 @@
-"""Who wrote an element last when a program has run: the superstep, its timestep, and the vertex."""
+"""What last wrote an element when a program has run: the superstep, its timestep, and the vertex."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mimdsim.program.rows import boxes_of
 
 
 def last_writer(program: Program, variable: str, where: tuple[int, ...]) -> str:
-    """`superstep 'sum', timestep 3: vertex 17 of Sum on tile 5`, or that nobody writes the element."""
+    """`superstep 'sum', timestep 3: vertex 17 of Sum on tile 5`, or that nothing writes the element."""
 
     @cache
     def rows(table: VertexTable, field: Field) -> np.ndarray:
@@ -37,7 +37,7 @@ def _vertex(
     t: int,
     rows: Callable[..., np.ndarray],
 ) -> str:
-    """What of the superstep writes the element in timestep t, '' where nothing does."""
+    """The vertex or copy of the superstep that writes the element in timestep t, '' if none does."""
     held = program.variables[variable]
     for table in superstep.tables:
         for field in table.codelet.fields:
@@ -66,9 +66,9 @@ MOST_NAMED = 8  # supersteps on the way to a value
 
 
 def way_to(program: Program, variable: str) -> str:
-    """`; made of what 'multiply 0' and 'add' write`: the supersteps that a variable's values come from, the last first.
+    """`; made of what 'multiply 0' and 'add' write`: the supersteps that a variable's values come from, last first.
 
-    Nothing where it is made of inputs alone, by the superstep that is named anyway.
+    Empty if it is made of inputs alone, by the superstep that is named anyway.
     """
     supersteps = [superstep for superstep, _, _ in program.supersteps()]
     wanted, names = {variable}, []

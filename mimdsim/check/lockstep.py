@@ -18,9 +18,9 @@ from mimdsim.program.problems import vertex_name
 from mimdsim.program.rows import boxes_of, describe_box
 
 RELATIVE_TOLERANCE = 1e-5
-LEAST = 1e-8  # what is smaller throughout is what rounding leaves of sums that cancel
+LEAST = 1e-8  # values all below this are the rounding remains of sums that cancel
 
-Steps = Iterable[tuple[Superstep, int]]  # what runs, superstep by superstep, as it is asked for
+Steps = Iterable[tuple[Superstep, int]]  # what runs, superstep by superstep, lazily
 
 
 @dataclass
@@ -54,8 +54,9 @@ def gradients_at_ids(graph: Graph) -> frozenset[str]:
 
 @dataclass
 class Differences:
-    """What differs: from the interpreter, which decides, and from the compiled program, which decides where both have
-    the same supersteps and else says where to look. missing: supersteps of the compiled program that were passed over.
+    """Differences from the interpreter, which are decisive, and from the compiled program, which are decisive if both
+    have the same supersteps and otherwise show where to look. missing: supersteps of the compiled program that were
+    skipped.
     """
 
     decided: str | None = None
@@ -71,12 +72,12 @@ class Differences:
 
     @property
     def text(self) -> str | None:
-        """The first difference in words, None where nothing is wrong."""
+        """The first difference in words, None if nothing is wrong."""
         return None if self.decided is None else self.hint or self.decided
 
 
 class _Beside:
-    """The compiled program, run up to the superstep that the subject has just run, as long as it has it too."""
+    """The compiled program, run up to the superstep that the subject has just run, as long as it has the same."""
 
     def __init__(self, subject: Program, reference: Executor):
         self.executor = reference
@@ -89,7 +90,7 @@ class _Beside:
         self.same = [(step.name, t) for step, t in subject.turns()] == self.order
 
     def reach(self, superstep: Superstep, t: int, found: Differences) -> bool:
-        """Run up to and with the same superstep; False where it does not come any more."""
+        """Run up to and including the same superstep; False if it does not occur any more."""
         ahead = next((index for index in self.place.get((superstep.name, t), ()) if index >= self.done), None)
         if ahead is None:
             return False
@@ -111,7 +112,7 @@ def compare(
     *,
     poison: Poison | None = None,
 ) -> Differences:
-    """Run `steps` of the subject beside the reference, superstep by superstep, up to the first difference that decides.
+    """Run `steps` of the subject beside the reference, superstep by superstep, up to the first decisive difference.
 
     poison: of a strict run; memory that holds it in the subject and not in the reference is not compared with it.
     """
@@ -155,7 +156,7 @@ def _whole(meaning: dict[str, Any], value: str) -> np.ndarray | None:
 
 
 def _valid(held: np.ndarray, expected: np.ndarray, trace: Trace, value: str, t: int) -> np.ndarray:
-    """`expected` with what nobody may read (ids and gradients beyond the listed count) taken from `held`."""
+    """`expected`, with elements that may not be read (ids and gradients beyond the listed count) taken from `held`."""
     if value in trace.partial:
         return np.where(expected == 0, held, expected)
     counts = trace.counts.get((value, t))
@@ -165,7 +166,7 @@ def _valid(held: np.ndarray, expected: np.ndarray, trace: Trace, value: str, t: 
 
 
 def wrong_elements(held: np.ndarray, expected: np.ndarray, scale: float = 0.0) -> np.ndarray:
-    """bool: which elements are off by more than RELATIVE_TOLERANCE of the largest (or of `scale`), or no numbers."""
+    """bool: which elements are off by more than RELATIVE_TOLERANCE of the largest (or of `scale`), or not numbers."""
     if held.dtype.kind != "f":
         other: np.ndarray = held != expected
         return other
@@ -177,7 +178,8 @@ def wrong_elements(held: np.ndarray, expected: np.ndarray, scale: float = 0.0) -
 
 
 def difference(executor: Executor, superstep: Superstep, variable: str, expected: np.ndarray, t: int) -> str | None:
-    """In words where a variable differs from what is expected after a superstep, with the vertex that writes it."""
+    """The difference of a variable from its expected value after a superstep in words, with the vertex that writes
+    it."""
     held = executor.arrays[variable]
     if held.shape != expected.shape:
         return f"superstep '{superstep.name}': '{variable}' has shape {held.shape}, should be {expected.shape}"
@@ -200,7 +202,7 @@ def _writer(program: Program, superstep: Superstep, variable: str, where: tuple[
         found = _row_writing(program, table, variable, where)
         if found is not None:
             return vertex_name(table, found)
-    return "no vertex of it (a copy, or an element nobody writes)"
+    return "no vertex of it (a copy, or an element that is never written)"
 
 
 def _row_writing(program: Program, table: VertexTable, variable: str, where: tuple[int, ...]) -> int | None:

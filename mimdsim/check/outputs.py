@@ -1,4 +1,4 @@
-"""What a training step leaves, held against the interpreter: loss, scores, gradients, weights, moments."""
+"""The results of a training step, compared with the interpreter: loss, scores, gradients, weights, moments."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mimdsim.functional import Executor
 from mimdsim.functional.poison import NO_NUMBER
 from mimdsim.program.rows import describe_box
 
-ROUNDING = 4 * 2.0**-24  # of a number that a small change is added to
+ROUNDING = 4 * 2.0**-24  # relative to a number that a small change is added to
 
 
 def wrong_output(
     subject: Executor, compiled: Compiled, meaning: dict[str, Any], inputs: dict[str, np.ndarray]
 ) -> tuple[int, str | None]:
-    """(outputs compared, the first that is wrong in words, None where none is).
+    """(outputs compared, the first wrong one in words, None if none is).
 
     What is changed in place (weights, moments) is compared by its change, which may be far smaller than itself.
     """
@@ -30,7 +30,7 @@ def wrong_output(
         count += 1
         name = program.outputs[value]
         held, expected = subject.arrays[name], np.asarray(meaning[value])
-        if held.shape != expected.shape:  # a loss per sample, told as its mean
+        if held.shape != expected.shape:  # a loss per sample, reported as its mean
             held, expected = held.mean(axis=0, keepdims=True), expected.reshape(1)
         wrong = _wrong(held, expected, _start(compiled, value, inputs))
         if wrong.any():
@@ -45,7 +45,7 @@ def wrong_output(
 
 
 def _start(compiled: Compiled, value: str, inputs: dict[str, np.ndarray]) -> np.ndarray | None:
-    """What an output that is changed in place held before; None where it is made anew."""
+    """The previous value of an output that is changed in place; None if it is newly made."""
     variable = compiled.program.outputs[value]
     given = next((name for name, held in compiled.program.inputs.items() if held == variable), None)
     return inputs.get(given) if given is not None else None

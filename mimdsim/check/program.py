@@ -1,9 +1,9 @@
-"""Check a program: the rules of the machine, memory, and every value against the graph's plain meaning.
+"""Check a program: the rules of the machine, memory, and every value against an interpreter of the graph.
 
 Values are compared after each superstep, so that the first wrong one names its vertex: with the compiled program run
-beside it where both have the same superstep and variable, and with the interpreter where a superstep says which graph
-value it has completed. What a training step leaves, weights and moments too, is held against the interpreter at its
-end. How inputs are drawn: `draws`.
+in lockstep if both have the same superstep and variable, and with the interpreter if a superstep says which graph value
+it has completed. The results of a training step, including weights and moments, are compared with the interpreter at
+its end. How inputs are drawn: `draws`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def check_program(
 ) -> list[Finding]:
     """All findings for the compiled program of `workload`, or for the one that `build` makes.
 
-    `whole` is the same workload in full length and batch: its memory is what must fit.
+    `whole` is the same workload with full length and batch, whose memory must fit.
     """
     compiled, program = _built(workload, machine, build)
     full = _built(whole, machine, build)[1]
@@ -77,7 +77,7 @@ def check_program(
         rules = replace(broken, text=f"in full length and batch: {broken.text}")
     findings = [rules, memory_finding(full, machine)]
     if not findings[0].passed:
-        skipped = "not run: mend the rules first"
+        skipped = "not run: fix what breaks the rules first"
         return [*findings, Finding(name="values", passed=False, text=skipped)]
     return findings + check_values(program, compiled, machine, strict=strict)
 
@@ -104,7 +104,7 @@ def _built(
 
 
 def with_missing_exchanges(program: Program) -> Program:
-    """Exchanges planned only for supersteps that come without one; raises MappingError where they cannot be."""
+    """Exchanges planned only for supersteps that come without one; raises MappingError if they cannot be."""
     if all(step.exchange is not None for step, _, _ in program.supersteps()):
         return program
     planned = plan_exchanges(program)
@@ -113,7 +113,7 @@ def with_missing_exchanges(program: Program) -> Program:
 
 
 def rules_finding(program: Program, machine: MimdMachine) -> Finding:
-    """Whether the program keeps the rules of the machine; the first problems where it does not."""
+    """Whether the program keeps the rules of the machine; if not, the first problems."""
     if program.chips > machine.links.chips or program.tiles_per_chip > machine.chip.tiles:
         text = (
             f"the program is placed on {program.chips} chip(s) of {program.tiles_per_chip} tiles, {machine.name} has "
@@ -151,7 +151,7 @@ def memory_finding(program: Program, machine: MimdMachine) -> Finding:
 def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, strict: bool = False) -> list[Finding]:
     """Run the program, the compiled one and the interpreter on the same values; compare spikes, states, outputs.
 
-    One draw after another on the same memory, so that what a run leaves behind is seen by the next; `strict` runs the
+    One draw after another on the same memory, so that the next run sees what a run leaves behind; `strict` runs the
     program strictly in every draw.
     """
     other = next(interface_problems(program, compiled.program), None)
@@ -238,7 +238,7 @@ class _Gradients:
 def _costs(program: Program, compiled: Program) -> Finding:
     """Codelets that both programs have, by name, with another cost, other loops, flops or code; and new ones.
 
-    Said and never a reason to fail: what another implementation costs is its author's to say.
+    Reported, but never a reason to fail: the author decides what another implementation costs.
     """
 
     def costs(of: Program) -> dict[str, list[tuple[str, object]]]:
@@ -261,14 +261,14 @@ def _costs(program: Program, compiled: Program) -> Finding:
     text = "those of the compiled program"
     if other or new or within > 0:
         said = [f"other than the compiled program's: {', '.join(other)}"] if other else []
-        said += [f"of codelets that it has not: {', '.join(new)}"] if new else []
+        said += [f"of codelets that it does not have: {', '.join(new)}"] if new else []
         text = "; ".join(said) + ": taken as declared" if said else text
-        text += f"; copies move {show_bytes(within)} more within tiles, which takes no cycles" if within > 0 else ""
+        text += f"; copies move {show_bytes(within)} more within tiles, which is not charged" if within > 0 else ""
     return Finding(name="costs", passed=True, text=text)
 
 
 def _time(program: Program, compiled: Compiled, machine: MimdMachine, activity: RecordedActivity) -> Finding:
-    """What the program takes beside the compiled one, with the spikes of this check; never a reason to fail."""
+    """Cycles of the program compared with the compiled one, with the spikes of this check; never a reason to fail."""
     ours = retime(replace(compiled, program=program), machine, activity)
     text = (
         f"{ours.cycles:,} cycles ({1e3 * ours.seconds_per_training_step:.3g} ms) a training step of "

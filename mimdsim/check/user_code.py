@@ -1,4 +1,4 @@
-"""Functions of a user's file: loaded, called, and what they raise told with the user's own line."""
+"""Functions of a user's file: loaded, called, and their exceptions reported with the user's line."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mimdsim.base.errors import DescriptionError, MimdsimError
 
 
 def load_file(path: Path, holds: str) -> ModuleType:
-    """The module of a Python file that should hold what `holds` says. The file is run: load only files you trust.
+    """The module of a Python file with the content described by `holds`. The file is run: load only files you trust.
 
-    Raises DescriptionError for a file that is not there or cannot be imported, with its line.
+    Raises DescriptionError if the file does not exist or cannot be imported, with the line.
     """
     try:
         there = path.is_file() and path.suffix == ".py"
@@ -36,7 +36,7 @@ def load_file(path: Path, holds: str) -> ModuleType:
 
 
 def called(what: str, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
-    """What the user's function returns; raises DescriptionError(what) with the line of theirs where it raises."""
+    """The result of the user's function; raises DescriptionError(what) with the user's line if it raises."""
     code = getattr(function, "__code__", None)
     try:
         return function(*given, **named)
@@ -45,7 +45,8 @@ def called(what: str, function: Callable[..., Any], *given: Any, **named: Any) -
 
 
 def _told(failure: BaseException, file: str) -> str:
-    """Message and place of a failure: the innermost line of the user's file, else the innermost outside of ours."""
+    """Message and place of a failure: the innermost line of the user's file, else the innermost outside this
+    package."""
     if isinstance(failure, SyntaxError) and failure.filename == file:
         return f"{type(failure).__name__}: {failure.msg} (line {failure.lineno})"
     frames = traceback.extract_tb(failure.__traceback__)

@@ -1,4 +1,4 @@
-"""Floor 3: the codelets. One record each: boxes, arithmetic, cost, source. To add one, see `neurons.py`."""
+"""The codelets, one record each: boxes, arithmetic, cost, source. To add one, see `neurons.py`."""
 
 from mimdsim.codelets import (
     array_products,

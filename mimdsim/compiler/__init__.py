@@ -1,6 +1,6 @@
-"""Floor 4: from the training graph to a program on tiles, pass by pass.
+"""From the training graph to a program on tiles, pass by pass.
 
-place -> lower -> merge supersteps -> plan exchanges -> verify -> measure memory. `compile.py` is the walk.
+place -> lower -> merge supersteps -> plan exchanges -> verify -> measure memory. `compile.py` runs the passes.
 """
 
 from mimdsim.compiler.compile import Compiled, compile_graph

@@ -1,5 +1,4 @@
-"""Floor 3: what things cost, as formulas without state. Planner and profiler read the same ones.
+"""What things cost, as stateless formulas, shared by planner and profiler.
 
-`library/` holds the vendor's library vertices; `fabric.py` the exchange on a chip, `links.py` that
-between chips.
+`library/` holds the vendor's library vertices, `fabric.py` the exchange on a chip, `links.py` that between chips.
 """

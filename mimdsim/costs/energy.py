@@ -1,4 +1,4 @@
-"""Joules of one training step from what happened in it: static power over its seconds, and every counted thing.
+"""Joules of one training step: static power over its seconds, plus every counted event.
 
 Each part carries the kind of source of its coefficient; the interval is the sum of the parts' own.
 """

@@ -1,12 +1,12 @@
-"""Exchange and sync on a chip: the endpoint model, the vendor's planner model beside it, and schedules.
+"""Exchange and sync on a chip: the endpoint model, the vendor's planner model, and schedules.
 
     endpoint: phase = fixed + route + max over tiles of max( wire, control instructions for the fragments )
     planner:  phase = fixed + route + max over tiles of wire
     wire = max(bytes sent, bytes received) / bytes_per_cycle
     scheduled: as endpoint, or what scheduling the messages one by one takes if that is longer (scheduling.py)
 
-Neighbours on one bus take what both receive alike at the rate of both; a tile whose neighbour does nothing in the
-phase has both buses to receive on. Sources: C600 stack measurements (osmarks/ipu-stack cost.rs, within 3 % of two
+Neighbours on one bus receive common data at the rate of both; a tile whose neighbour is idle in the phase can receive
+on both buses. Sources: C600 stack measurements (osmarks/ipu-stack cost.rs, within 3 % of two
 measured phases; send and receive overlap), PopLibs planners (getTilesPerSharedExchangeBus), and the profile-derived
 fixed part of an exchange on Mk1 (thorbenlouw/lbm-graphcore).
 """
@@ -23,7 +23,7 @@ from mimdsim.costs.scheduling import scheduled_cycles
 from mimdsim.machine.mimd import Exchange as Fabric
 from mimdsim.program import Exchange, Program
 
-# what phases took on the fabrics asked for; a program is timed for many recorded activities
+# cycles of phases by fabric; a program is timed for many recorded activities
 _KNOWN: WeakKeyDictionary[Exchange, dict[tuple[object, ...], np.ndarray]] = WeakKeyDictionary()
 _BUSIEST: WeakKeyDictionary[Exchange, dict[tuple[object, ...], BusiestTile]] = WeakKeyDictionary()
 
@@ -84,7 +84,7 @@ def _wire_and_control(
     fabric: Fabric,
     bytes_saved: np.ndarray | int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """[tiles]: bytes on each tile's wire, and cycles of its control instructions, of which the planner has none."""
+    """[tiles]: bytes on each tile's wire, and cycles of its control instructions, which the planner ignores."""
     wire = np.maximum(bytes_sent, bytes_received - bytes_saved)
     if fabric.model == "planner":
         return wire, np.zeros(len(wire))
@@ -162,13 +162,13 @@ def part_of_tile(program: Program, exchange: Exchange, fabric: Fabric, tile: int
 
 
 def _matters(fabric: Fabric) -> tuple[object, ...]:
-    """What the parts of tiles in a phase depend on."""
+    """Everything that the parts of tiles in a phase depend on."""
     of_fragments = fabric.send_fragment_cycles, fabric.receive_fragment_cycles
     return fabric.model, fabric.bytes_per_cycle, fabric.tiles_per_bus, *of_fragments
 
 
 def _endpoints(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> tuple[Any, ...]:
-    """What `endpoint_cycles` wants of the tiles that take part."""
+    """The arguments of `endpoint_cycles` for the tiles that take part."""
     columns = ("bytes_sent", "bytes_received", "fragments_sent", "fragments_received")
     return *map(exchange.column, columns), fabric, bytes_by_neighbour(exchange, fabric, tiles_per_chip)
 
@@ -184,7 +184,7 @@ def _busiest(exchange: Exchange, fabric: Fabric, tiles_per_chip: int, chips: int
 
 
 def exchange_phase_cycles(tile_cycles: np.ndarray, fabric: Fabric) -> int:
-    """Cycles of the whole phase: nobody goes on before the busiest tile is done. 0 when nothing moves."""
+    """Cycles of the whole phase, which ends when the busiest tile is done; 0 when nothing moves."""
     busiest = int(tile_cycles.max(initial=0))
     return fabric.fixed_cycles + fabric.route_cycles + busiest if busiest else 0
 

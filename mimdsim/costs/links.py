@@ -4,7 +4,7 @@
 
 An edge carries links_per_edge * bytes_per_second in either direction at once. Messages cut through the chips between
 source and target, and a chip may send over all its edges together. The form is assumed, a lower bound of any schedule
-over these edges; the numbers and their sources stand in the machine description.
+over these edges; the numbers and their sources are in the machine description.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def edge_bytes(traffic: np.ndarray, links: Links) -> dict[Edge, int]:
     """Bytes over every directed edge (from chip, to chip) that carries any, sorted by edge.
 
     traffic: int64[chips, chips], bytes from chip `row` to chip `column`; what a chip keeps (the diagonal) takes no
-    link. Raises MappingError where the traffic is not a matrix of whole bytes for the machine's chips.
+    link. Raises MappingError if the traffic is not a matrix of whole bytes for the machine's chips.
     """
     carried = _carried(traffic, links)
     return {(int(a), int(b)): int(carried[a, b]) for a, b in zip(*np.nonzero(carried), strict=True)}
@@ -75,7 +75,7 @@ def _carried(traffic: np.ndarray, links: Links) -> np.ndarray:
     carried = np.zeros_like(moving)
     here, target = np.nonzero(moving)
     nbytes = moving[here, target]
-    while here.size:  # all messages go one edge on at a time
+    while here.size:  # all messages advance one edge at a time
         after = following[here, target]
         np.add.at(carried, (here, after), nbytes)
         onward = after != target

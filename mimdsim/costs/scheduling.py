@@ -1,12 +1,12 @@
-"""An exchange phase scheduled message by message, beside the bound by the busiest end that the endpoint model takes.
+"""An exchange phase scheduled message by message; the endpoint model only takes the bound by the busiest end.
 
-On the machine every tile listens to one other at a time, and who to is fixed by the compiler: a message occupies its
-sender and all its readers at once. Messages are tried in an arbitrary order and begin as soon as all their ends are
-free (list scheduling). No schedule is shorter than the endpoint bound; where tiles talk to a few neighbours in both
-directions, an order that nobody chose with care takes up to half as long again. That order matters so much is
-published (two orders of one phase on a C600: 484,530 and 741,414 cycles, osmarks/ipu-stack); which order the vendor's
-compiler takes is not known, so this one is assumed: a fixed random permutation. Other permutations move the halo
-exchange of `references/stencil_phases.csv` by 1 %.
+On the machine every tile listens to one other at a time, and the compiler fixes which: a message occupies its sender
+and all its readers at once. Messages are tried in an arbitrary order and begin as soon as all their ends are free (list
+scheduling). No schedule is shorter than the endpoint bound; where tiles talk to a few neighbours in both directions, an
+order not chosen with care takes up to half as long again. That order matters so much is published (two orders of one
+phase on a C600: 484,530 and 741,414 cycles, osmarks/ipu-stack); the order that the vendor's compiler takes is unknown,
+so this one is assumed: a fixed random permutation. Other permutations move the halo exchange of
+`references/stencil_phases.csv` by 1 %.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from mimdsim.numerics.columns.schedules import arrivals
 from mimdsim.program import Exchange, Program
 from mimdsim.program.messages import Messages, messages_of
 
-# sum over ends of (messages of the end)**2: about what scheduling takes. A phase beyond it is close to all tiles
-# telling all others, where some end has no gap and the endpoint bound is the schedule; it is not listed either.
+# sum over ends of (messages of the end)**2: about the cost of scheduling. A phase beyond it is close to all tiles
+# sending to all others, where some end has no gap and the endpoint bound is the schedule; it is not listed either.
 MOST_WORK = 30_000_000
 
 

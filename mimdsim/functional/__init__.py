@@ -1,4 +1,4 @@
-"""Floor 5: the functional engine. Executes a lowered program for real values, vertex by vertex, on their slices."""
+"""The functional engine. Executes a lowered program for real values, vertex by vertex, on their slices."""
 
 from mimdsim.functional.activity import activity_profiles
 from mimdsim.functional.checkpoint import Checkpoints

@@ -49,5 +49,5 @@ def uncovered(declared: float, loaded: int, stored: int) -> str:
         return ""
     return (
         f"loads {loaded:,} and stores {stored:,} bytes for a cost of {declared:,.0f} bundles; these alone take "
-        f"{least:,} ({LOADED} bytes loaded and {STORED} stored in a bundle at most): mend its cost or its extents"
+        f"{least:,} ({LOADED} bytes loaded and {STORED} stored in a bundle at most): correct its cost or its extents"
     )

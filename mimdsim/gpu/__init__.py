@@ -1,4 +1,4 @@
-"""Floor 5: the training graph on a GPU, lowered to kernels and timed; the yardstick for the tiled machine."""
+"""The training graph on a GPU, lowered to kernels and timed; the yardstick for the tiled machine."""
 
 from mimdsim.gpu.engine import time_on_gpu
 from mimdsim.gpu.strategies import STRATEGIES, find_strategy

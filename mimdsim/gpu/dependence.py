@@ -1,4 +1,4 @@
-"""What depends on what in the body of a scan, and whether the products of all timesteps may be taken at once."""
+"""Dependences in the body of a scan, and whether the products of all timesteps may be taken at once."""
 
 from __future__ import annotations
 

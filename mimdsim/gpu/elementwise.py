@@ -1,4 +1,4 @@
-"""How long an elementwise or fused kernel takes on a GPU: one launch period plus its bytes at the rate they stream."""
+"""How long an elementwise or fused kernel takes on a GPU: one launch period plus its bytes at the streaming rate."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def elementwise_seconds(
 ) -> StreamEstimate:
     """A kernel that reads and writes `bytes_moved` bytes in all, spread over `footprint_bytes` (default: the same).
 
-    The bytes come on top of the launch period, or of `fixed_seconds` where that is longer (start and end of a kernel
+    The bytes are added to the launch period, or to `fixed_seconds` if that is longer (start and end of a kernel
     that walks the timesteps itself). Raises ValueError when a number of bytes is negative.
     """
     footprint = bytes_moved if footprint_bytes is None else footprint_bytes
@@ -61,7 +61,7 @@ def elementwise_seconds(
 def reduction_seconds(
     gpu: GpuMachine, elements: int, results: int, *, launching: Launching, element_bytes: int = 4
 ) -> StreamEstimate:
-    """Sum `elements` numbers to `results`: one kernel where every result has a block of its own, else two.
+    """Sum `elements` numbers to `results`: one kernel if every result has its own block, else two.
 
     With fewer results than multiprocessors the elements are cut, and a second kernel adds the parts. Raises
     ValueError when there are fewer elements than results, or no result.

@@ -21,10 +21,10 @@ def gpu_energy(
     seconds: float,
     host_bytes: float,
 ) -> EnergyProfile | None:
-    """Energy of the kernels and their `spans`, one each; None where the machine says nothing of it.
+    """Energy of the kernels and their `spans`, one each; None if the machine has no energies.
 
-    resident: weights stay in the L2 between timesteps. Products count the operands that they move once and not what
-    their tiles read again from the L2; that is part of the energy of a flop as it was measured.
+    resident: weights stay in the L2 between timesteps. Products count each operand once and not what their
+    tiles read again from the L2, which is part of the measured energy of a flop.
     """
     if gpu.energy is None:
         return None
@@ -58,7 +58,7 @@ def gpu_energy(
 
 def _stays_in_l2(kernel: Kernel, span: KernelSpan, gpu: GpuMachine, resident: bool) -> bool:
     if isinstance(kernel, ListKernel):
-        return True  # gathers from the L2; weights that stream through whole are few beside them
+        return True  # gathers from the L2; weights that are streamed completely are few in comparison
     if isinstance(kernel, Product):
         return resident and kernel.repeated
     each = span.bytes_moved / max(span.times, 1)

@@ -1,4 +1,4 @@
-"""One training step on a GPU: every kernel of the lowered graph timed, input copies, the interval, what it rests on."""
+"""One training step on a GPU: every kernel of the lowered graph timed, input copies, the interval, the assumptions."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def time_on_gpu(
     input_encoding: InputEncoding = "as_graph",
     activity: RecordedActivity | None = None,
 ) -> GpuProfile:
-    """The profile of one training step of `graph` on `gpu`; input copies overlap with the batch before.
+    """The profile of one training step of `graph` on `gpu`; input copies overlap with the previous batch.
 
     `activity` is needed by strategies that follow lists of spikes; "auto" takes the fastest strategy that is legal.
 
-    Raises DescriptionError for an unknown strategy, precision or encoding, MappingError where the strategy is not legal
+    Raises DescriptionError for an unknown strategy, precision or encoding, MappingError if the strategy is not legal
     for the graph, DoesNotFit when the buffers exceed the device's memory.
     """
     if strategy == AUTO:
@@ -52,7 +52,7 @@ def time_on_gpu(
     host_seconds = lowered.input_bytes / rate
     device_seconds = sum(span.seconds for span in spans)
     low, high = how.band[precision]
-    # a copy hides behind the batch before; at worst, a framework's pipeline hides nothing
+    # a copy is hidden behind the previous batch; at worst, a framework's pipeline hides nothing
     slowest = device_seconds * high
     return GpuProfile(
         machine=gpu.name,
@@ -115,7 +115,7 @@ def _fastest(
     input_encoding: InputEncoding,
     activity: RecordedActivity | None,
 ) -> GpuProfile:
-    """The fastest legal strategy, with what was refused and why among its assumptions; bounds are left out."""
+    """The fastest legal strategy; its assumptions list what was refused and why. Bounds are left out."""
     timed: list[GpuProfile] = []
     refused: list[Assumption] = []
     for name, how in STRATEGIES.items():
@@ -174,7 +174,7 @@ def _span(kernel: Kernel, gpu: GpuMachine, how: Strategy, precision: Precision, 
 
 
 def _recurrent_span(kernel: Recurrent, gpu: GpuMachine, how: Strategy, precision: Precision) -> KernelSpan:
-    """A persistent kernel: its walk over the timesteps, and what it streams beside."""
+    """A persistent kernel: its walk over the timesteps, and what else it streams."""
     layer = RecurrentLayer(neurons=kernel.neurons, gates=1, batch=kernel.batch, timesteps=kernel.timesteps)
     direction: Direction = "forward" if kernel.phase == "forward" else "backward_inputs"
     walked = persistent_seconds(gpu, layer, CUDNN_PERSISTENT, precision=precision, direction=direction)
@@ -209,9 +209,9 @@ def _lowering_assumptions(
     how: Strategy, precision: Precision, encoding: InputEncoding, lowered: Lowered, resident: bool
 ) -> tuple[Assumption, ...]:
     low, high = how.band[precision]
-    overlap = "hidden behind the batch before"
+    overlap = "hidden behind the previous batch"
     if how.host_rate == "framework":
-        overlap += "; the upper end of the interval hides nothing"
+        overlap += "; at the upper end of the interval nothing is hidden"
     rows = (
         ("kernels", how.description, "assumed", how.source),
         ("matrix products", "on lists of spikes", "assumed", how.source) if how.lists else
@@ -226,7 +226,7 @@ def _lowering_assumptions(
         ("input copy", f"{show_bytes(lowered.input_bytes)} a batch, encoding '{encoding}', {overlap}", "assumed",
          "double buffering; ids and counts as int32, dense input as float32"),
         ("weight update", "fp32 in every precision", "assumed", "usual practice of mixed precision training"),
-        ("memory", show_bytes(lowered.bytes_needed), "derived", "sum of all buffers, none used twice"),
+        ("memory", show_bytes(lowered.bytes_needed), "derived", "sum of all buffers, none reused"),
     )  # fmt: skip
     walking = Assumption(
         name="neuron kernels over time", value=f"{WALK_SECONDS * 1e6:g} us each and one pass per value",

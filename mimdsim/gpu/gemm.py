@@ -1,12 +1,12 @@
 """How long one dense matrix product takes on a GPU: tiles, waves of tiles, split of the reduction, three rooflines.
 
-C[m, n] = A[m, k] B[k, n]. The library is taken to pick the fastest of a table of output tiles and reduction splits.
-One set of parameters for all GPUs, `CALIBRATED`; what differs between devices stands in their descriptions. Background:
+C[m, n] = A[m, k] B[k, n]. The library is assumed to pick the fastest of a table of output tiles and reduction splits.
+One set of parameters for all GPUs, `CALIBRATED`; differences between devices are in their descriptions. Background:
 NVIDIA, Matrix Multiplication Background User's Guide, DU-09799-001 (tile and wave quantisation, largest tile
 256 x 128). Errors per data set, and with each device left out of the calibration: docs/gpu-model.md.
 
-Every candidate's estimate grows with m, n, k and the bytes moved, and what is open to one shape is open to every shape
-on the same device, so the estimate does too.
+Every candidate's estimate grows with m, n, k and the bytes moved, and every candidate is available to every shape
+on the same device, so the estimate grows too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 SHORTEST_SPLIT = 128  # elements of k that a part of a split costs at least; assumed
 OUTPUTS_AT_FULL_RATE = 16384  # a 128 x 128 tile fills a multiprocessor's registers with sums; derived
 MOST_RESIDENT = 4  # output tiles on one multiprocessor at once; assumed
-NARROW_TILE = 64  # kernels for skinny products; assumed
+NARROW_TILE = 64  # kernels for narrow products; assumed
 L2_SHARE = 0.8  # of the L2's read rate that products reach; assumed
 L2_RESIDENT_SHARE = 0.75  # operands up to this share of the L2 stay there between launches; assumed
 
@@ -38,12 +38,12 @@ MODEL_SOURCE = (
 
 @dataclass(frozen=True, kw_only=True)
 class ProductParameters:
-    """What the measurements informed: the same for all devices.
+    """Parameters calibrated on measurements, the same for all devices.
 
     simt_intensity_half, tensor_intensity_half: tile intensity tm*tn/(tm+tn) at which half the peak is reached, because
     a tile's operands pass through the shared memory. lone_tile_share: share of its rate that a multiprocessor reaches
-    with almost no sums in flight. wave_seconds: start and end of a wave of tiles. split_seconds: what the library asks
-    of a split reduction before it takes one. tensor_cycles_per_k: latency of a tensor unit's chain per element of k.
+    with almost no sums in flight. wave_seconds: start and end of a wave of tiles. split_seconds: what a split reduction
+    must save before the library takes it. tensor_cycles_per_k: latency of a tensor unit's chain per element of k.
     transposed_dram_share: share of the DRAM's peak at which narrow tiles read a transposed weight.
     """
 
@@ -70,7 +70,7 @@ CALIBRATED = ProductParameters(
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """What the library runs: output tile of tile_m x tile_n, and in how many parts the reduction is split."""
+    """The kernel the library runs: output tile of tile_m x tile_n, and the number of parts of the reduction."""
 
     tile_m: int
     tile_n: int
@@ -103,8 +103,8 @@ def gemm_seconds(
 ) -> GemmEstimate:
     """`batch` products C[m, n] = A[m, k] B[k, n] in one kernel. Raises ValueError when a dimension is below 1.
 
-    l2_resident: operands and result are in the L2 already, so the DRAM roofline is the L2's. accumulate: the product
-    is added to what C held (beta = 1), so that C is read as well. transposed_weight: the larger operand lies with k
+    l2_resident: operands and result are in the L2 already, so the DRAM roofline is the L2's. accumulate: the product is
+    added to what C held (beta = 1), so that C is read as well. transposed_weight: the larger operand is stored with k
     innermost, as torch.nn.Linear keeps it.
     """
     if min(m, n, k, batch) < 1:
@@ -172,7 +172,7 @@ def _device(
 def _fastest(
     device: _Device, m: int, n: int, k: int, element_bytes: int, batch: int, moved: int, accumulate: bool
 ) -> tuple[float, bool, Candidate]:
-    """Seconds, whether computing decides, and what the library runs."""
+    """Seconds, whether arithmetic is the limit, and the kernel the library runs."""
     result_bytes = m * n * batch * element_bytes
     best: tuple[float, bool, Candidate] | None = None
     for split in SPLITS:
@@ -195,7 +195,7 @@ def _fastest(
 
 
 def _compute_seconds(device: _Device, tile_m: int, tile_n: int, k: int, tiles: int) -> float:
-    """Full waves of `resident` tiles a multiprocessor, then one wave of what is left, spread evenly."""
+    """Full waves of `resident` tiles a multiprocessor, then one wave of the rest, spread evenly."""
     outputs = tile_m * tile_n
     resident = min(max(OUTPUTS_AT_FULL_RATE // outputs, 1), MOST_RESIDENT)
     waves, left = divmod(tiles, device.multiprocessors * resident)

@@ -17,7 +17,7 @@ NUMBER_BYTES = 4  # int32 ids, counts and labels; float32 dense input
 
 
 def streamed_inputs(graph: Graph) -> tuple[str, ...]:
-    """The inputs that come anew with every batch: those no update and no scan keeps as weights."""
+    """The inputs that change with every batch: those that no update and no scan keeps as weights."""
     kept = {name for op in graph.operations if op.phase == "update" for name in op.inputs}
     for op in graph.operations:
         if op.kind == "scan":
@@ -37,7 +37,7 @@ def _bits_bytes(value: Value) -> int:
 
 
 def _sent_as(name: str, value: Value, encoding: InputEncoding) -> str:
-    """'events', 'bits' or 'dense': what the host sends for one input; what has no timesteps holds no spikes."""
+    """'events', 'bits' or 'dense': what the host sends for one input; an input without timesteps has no spikes."""
     spikes = len(value.shape) == 3
     if encoding == "events" and spikes and value.form != "sparse":
         raise MappingError(

@@ -1,4 +1,5 @@
-"""The kernels a graph is lowered to: matrix products, streaming kernels and waits; what they move, not how long."""
+"""The kernels a graph is lowered to: matrix products, streaming kernels and waits; what they move, not how long they
+take."""
 
 from __future__ import annotations
 
@@ -53,9 +54,9 @@ class HostWait:
 
 @dataclass(frozen=True, kw_only=True)
 class Recurrent:
-    """One persistent kernel that walks the timesteps of a layer that feeds itself: its product, and what lies between.
+    """One persistent kernel that runs through the timesteps of a recurrent layer: its product, and the work in between.
 
-    bytes_moved: of all timesteps, beside the weights, which stay on the chip. times is 1.
+    bytes_moved: of all timesteps, without the weights, which stay on the chip. times is 1.
     """
 
     name: str
@@ -76,8 +77,8 @@ Kernel = Recurrent | Product | Stream | HostWait | ListKernel
 class Lowered:
     """A training graph as kernels, in order.
 
-    working_set_bytes: weights and summed gradients, which every timestep of a loop touches. bytes_needed: all that the
-    device holds, no buffer used twice. input_bytes: one batch as the host sends it.
+    working_set_bytes: weights and summed gradients, which every timestep of a loop touches. bytes_needed: everything
+    the device holds, no buffer reused. input_bytes: one batch as the host sends it.
     """
 
     kernels: tuple[Kernel, ...]

@@ -1,9 +1,10 @@
-"""Kernels that follow lists of spikes: how long the lists are, what such a kernel moves, how long it takes.
+"""Kernels that follow lists of spikes: the length of the lists, what such a kernel moves, how long it takes.
 
-Two ways are described. As written: one block of 256 threads per sample walks its list, each thread owns columns of the
-weights (SparseSpikes, lib/spike_vector_matmul); weight gradients are zeroed, added to by atomics, and then added whole
-to the running sum; the gradient of spikes waits for the host. Ideal: the same gathers at the rate of the L2 with one
-replayed launch each and weight gradients in place, which nobody has built: an upper bound of what lists can bring.
+Two implementations are modelled. As written: one block of 256 threads per sample walks its list, each thread owns
+columns of the weights (SparseSpikes, lib/spike_vector_matmul); weight gradients are zeroed, added to by atomics, and
+then added whole to the running sum; the gradient of spikes waits for the host. Ideal: the same gathers at the rate of
+the L2 with one replayed launch each and weight gradients in place, which does not exist: an upper bound of what lists
+can achieve.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ BLOCK_THREADS = 256
 CYCLES_PER_ENTRY = 80  # a dependent load from the L2 with what hides of it, per entry and 256 columns; estimated
 MODEL_SOURCE = (
     "read from lib/spike_vector_matmul of jrfinkbeiner/SparseSpikes: memset, atomics, copies and a stream "
-    "synchronisation counted; about 80 cycles an entry are an estimate, nothing of it was timed"
+    "synchronisation counted; about 80 cycles an entry are an estimate; none of it was timed"
 )
 WORD_BYTES = 4
 LIST_PRODUCTS = {"synapse", "synapse_weight_gradient", "synapse_spike_gradient"}
@@ -55,8 +56,8 @@ def lengths_of(activity: RecordedActivity) -> dict[str, ListLengths]:
 class ListKernel:
     """`times` rounds of the kernels of one product on lists; amounts are those of one round.
 
-    serial_cycles: of the longest list in its block; l2_bytes: gathered or scattered; weight_bytes: streamed through
-    whole; launches and host_waits: of a round.
+    serial_cycles: of the longest list in its block; l2_bytes: gathered or scattered; weight_bytes: streamed
+    completely; launches and host_waits: of a round.
     """
 
     name: str
@@ -111,7 +112,7 @@ def list_kernel(
 def list_kernel_seconds(
     kernel: ListKernel, gpu: GpuMachine, period_seconds: float, resident: bool
 ) -> tuple[float, str]:
-    """Seconds of one round, and what sets them; weights stream from the L2 when they are `resident` there."""
+    """Seconds of one round, and what limits them; weights stream from the L2 when they are `resident` there."""
     memory = gpu.memory
     rate = memory.l2_streaming_bytes_per_second if resident else memory.dram_bytes_per_second * memory.streaming_share
     streaming = kernel.weight_bytes / rate

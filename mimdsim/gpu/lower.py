@@ -1,4 +1,4 @@
-"""From the training graph to GPU kernels, by walking its operations; sparse spike operations become dense products.
+"""From the training graph to GPU kernels, operation by operation; sparse spike operations become dense products.
 
 A loop strategy launches the kernels of a scan's body once per timestep. The hoisted one takes each product over all
 timesteps at once: one whose rows are samples grows to timesteps * batch rows, a summed weight gradient to a reduction
@@ -43,7 +43,7 @@ def lower_to_kernels(
 
     `lengths`: of every layer's lists, for strategies that follow them. Raises MappingError when the strategy is hoisted
     and a product depends on itself through the timesteps, when it follows lists and there are none, or when the graph's
-    input has no ids and 'events' are asked for.
+    input has no ids and 'events' are selected.
     """
     element_bytes = ELEMENT_BYTES[precision]
     kernels: list[Kernel] = list(expansion_kernels(graph, element_bytes, input_encoding))
@@ -69,7 +69,7 @@ def lower_to_kernels(
     return Lowered(
         kernels=tuple(kernels),
         working_set_bytes=sum(working_set.values()),
-        bytes_needed=buffers + 2 * sent,  # one batch in use, the next one on its way
+        bytes_needed=buffers + 2 * sent,  # one batch in use, the next one in transfer
         input_bytes=sent,
     )
 
@@ -85,7 +85,7 @@ def _outer_kernel(graph: Graph, op: Operation, element_bytes: int) -> Kernel:
     if op.kind in MATRIX_PRODUCTS:
         m, n = graph.value(op.outputs[0]).shape
         return Product(name=op.name, op=op.kind, phase=op.phase, times=1, m=m, n=n, k=flops // (2 * m * n))
-    read = op.inputs if op.kind != "zeros" else ()  # the input only lends its dtype
+    read = op.inputs if op.kind != "zeros" else ()  # only the dtype of the input is used
     moved = sum(elements(graph.value(name)) for name in (*dict.fromkeys(read), *op.outputs))
     width = MASTER_BYTES if op.phase == "update" else element_bytes
     return Stream(name=op.name, op=op.kind, phase=op.phase, times=1, bytes_moved=moved * width, flops=flops)
@@ -131,7 +131,8 @@ class _Body:
         return made
 
     def _check_order(self) -> None:
-        """Raises MappingError when time cannot be taken at once, or when nothing recurs that a kernel could keep."""
+        """Raises MappingError if timesteps cannot be taken at once, or if no recurrent layer exists for a kernel to
+        keep."""
         if not self.strategy.persistent:
             check_hoistable(self.op)
         elif not self._recurrent():
@@ -144,7 +145,7 @@ class _Body:
         return recurrent_parts(self.scan) if self.strategy.persistent else ()
 
     def _walking(self, part: tuple[Operation, ...]) -> Recurrent:
-        """The persistent kernel of a layer that feeds itself."""
+        """The persistent kernel of a recurrent layer."""
         products = [inner for inner in part if inner.kind in MATRIX_PRODUCTS]
         batch, neurons = self.scan.body.value(products[0].outputs[0]).shape
         weights = {name for inner in products for name in inner.inputs} & set(self.scan.constants)
@@ -176,7 +177,7 @@ class _Body:
         return list(groups.values())
 
     def _layer(self, inner: Operation) -> str:
-        """The layer of an operation, or of what makes its inputs where it has none."""
+        """The layer of an operation, or of the operations that make its inputs if it has none."""
         if inner.layer:
             return inner.layer
         makers = (self.scan.body.producer(name) for name in inner.inputs)
@@ -224,7 +225,7 @@ class _Body:
         )
 
     def _read(self, chunk: Sequence[Operation]) -> set[str]:
-        """What comes from outside the kernel; a value read at two timesteps by one hoisted kernel counts once."""
+        """What the kernel reads from outside; a value read at two timesteps by one hoisted kernel counts once."""
         made = {name for inner in chunk for name in inner.outputs}
         outside = {name for inner in chunk for name in inner.inputs} - made
         if not self.strategy.hoisted:
@@ -235,13 +236,13 @@ class _Body:
         return set({source.get(name, name): name for name in sorted(outside - own)}.values())
 
     def _written(self, chunk: Sequence[Operation]) -> list[str]:
-        """What others need: other kernels, the next timestep (unless it stays in registers), the stash."""
+        """What others read: other kernels, the next timestep (unless it stays in registers), the stash."""
         made = [name for inner in chunk for name in inner.outputs]
         inside = {inner.name for inner in chunk}
         wanted = {name for op in self.scan.body.operations if op.name not in inside for name in op.inputs}
         if not self.strategy.hoisted:
             wanted |= {carry.leaves for carry in self.scan.carries}
-            # the stash is a copy of its own beside the value that goes on
+            # the stash is a copy in addition to the value passed on
             return [name for name in made if name in wanted] + [name for name in made if name in self.scan.stacked]
         wanted |= {carry.leaves for carry in self.scan.carries if carry.enters in wanted}
         wanted |= set(self.scan.stacked)

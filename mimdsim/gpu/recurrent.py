@@ -1,7 +1,7 @@
-"""Layers that recur: a persistent kernel that keeps its weights on the chip, or a library's loop over timesteps.
+"""Recurrent layers: a persistent kernel that keeps its weights on the chip, or a library's loop over timesteps.
 
 Persistent: every block holds a part of the recurrent weights in registers and shared memory; in each timestep it reads
-the state of all neurons, multiplies, and waits for all blocks. A timestep is the chain of those waits and dependent
+the state of all neurons, multiplies, and waits for all blocks. A timestep is the chain of these waits and dependent
 loads, plus what the blocks read from the L2.
 """
 
@@ -18,7 +18,7 @@ from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
 
 Direction = Literal["forward", "backward_inputs", "backward_weights"]
 REGISTERS_FOR_WEIGHTS = 0.5  # of the register file; the rest works; assumed
-# assumed, chosen looking at the two persistent kernels of FlashRNN's figure (H100)
+# assumed, chosen with the two persistent kernels of FlashRNN's figure (H100) in view
 PARTIAL_SUMS = 8  # parts of a reduction that blocks of a doubly tiled kernel exchange
 EXCHANGE_L2_SHARE = 0.9  # of the L2's read rate, for state read by all blocks at once
 PERSISTENT_PEAK_SHARE = 0.5  # of the peak that so small products reach; assumed
@@ -29,7 +29,7 @@ CALL_SECONDS = 5e-6  # a library call from C++, product or kernel; published: 4 
 class PersistentKernel:
     """waits: grid-wide waits of a timestep. loads: dependent accesses to the L2 in its chain, dram_loads to DRAM.
 
-    Two waits: the reduction is cut over blocks too, whose partial sums are exchanged in fp32.
+    Two waits: the reduction is also split over blocks, whose partial sums are exchanged in fp32.
     """
 
     waits: int
@@ -95,7 +95,8 @@ def persistent_seconds(
 
 @dataclass(frozen=True, kw_only=True)
 class LibraryLoop:
-    """A timestep of a library that launches: calls and extra seconds beside its matrix product, per direction."""
+    """A timestep of a library that launches kernels: calls and extra seconds besides its matrix product, per
+    direction."""
 
     forward_calls: int
     backward_calls: int
@@ -111,7 +112,7 @@ ALTERNATING = LibraryLoop(
 CUDNN_LOOP = LibraryLoop(
     forward_calls=2, backward_calls=2, forward_extra_seconds=38e-6, backward_extra_seconds=22e-6,
     source="derived: calibrated on gpu_snn_measurements.csv (cuDNN 7.6, standard algorithm, input skipped, V100); what "
-    "cuDNN does in these microseconds beside product and pointwise kernel is not known",
+    "cuDNN does in these microseconds besides product and pointwise kernel is unknown",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The ways a training graph is put on a GPU, as one table: what a published program does, and what a strong one would.
+"""The strategies for mapping a training graph to a GPU, as one table: those of published programs and stronger ones.
 
 Sources of the two published forms: the Keras program of Finkbeiner et al. 2024 (arXiv 2311.04386, repository
 jrfinkbeiner/graphcore_snn, keras_train_util.py) and how XLA runs loops on GPUs (TensorFlow, while_thunk.cc).
@@ -31,8 +31,9 @@ class Strategy:
     for loops over timesteps: at most so many elementwise kernels per layer, and bookkeeping kernels per timestep.
     host_rate: which rate of the host link input copies reach. lists: how products follow lists of spikes, None where
     they are dense. persistent: products that feed themselves stay in a kernel that keeps their weights. band: lowest
-    and highest multiple of the estimate. needs: what of a GPU it is made of that a machine of systolic arrays lacks.
-    copies_dense_input: as the program does that it describes; runs send the others what the tiles get.
+    and highest multiple of the estimate. needs: the GPU feature it depends on that a machine with systolic arrays
+    lacks.
+    copies_dense_input: as the program it describes does; runs send the others what the tiles get.
     """
 
     name: str
@@ -90,7 +91,7 @@ STRATEGIES: dict[str, Strategy] = {
             band=PLUS_MINUS_20,
             band_source="assumed: matrix product model 5 to 18 % off, host wait 10 to 15 us",
             source=_XLA,
-            needs="a host that turns the loop and waits for its condition, where a TPU runs loops by itself",
+            needs="a host that runs the loop and waits for its condition; a TPU runs loops by itself",
         ),
         Strategy(
             name="graph_replay",
@@ -165,7 +166,7 @@ STRATEGIES: dict[str, Strategy] = {
             host_waits=False,
             host_rate="pinned",
             band=AT_BEST,
-            band_source="assumed: an upper bound that nobody has built",
+            band_source="assumed: an upper bound that has never been built",
             source="bytes of the listed rows over the rate of the L2, and nothing else",
             lists="ideal",
             needs="an L2 that gathers single rows at its full rate",

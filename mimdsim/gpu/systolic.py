@@ -48,12 +48,12 @@ def systolic_seconds(
     bytes_moved: int,
     on_chip: bool,
 ) -> tuple[float, bool]:
-    """Seconds of `batch` products C[m, n] = A[m, k] B[k, n] over all arrays, and whether computing decides.
+    """Seconds of `batch` products C[m, n] = A[m, k] B[k, n] over all arrays, and whether arithmetic is the limit.
 
     Whole folds are dealt to the arrays; m streams. Products of wider numbers take several passes of the bf16 unit.
     """
     arrays = gpu.systolic
-    assert arrays is not None  # the caller has looked
+    assert arrays is not None  # the caller has checked
     folds = _folds(n, k, arrays.rows, arrays.columns) * batch
     passes = {"fp16": 1, "tf32": arrays.tf32_passes, "fp32": arrays.fp32_passes}[precision]
     each = math.ceil(folds * passes / arrays.arrays)

@@ -1,7 +1,6 @@
-"""Programs by hand: a builder, the library's vertices, and all that a codelet of one's own is made of.
+"""Programs by hand: a builder, the library's vertices, and everything needed for custom codelets.
 
-Reading order: kernel -> builder -> elementwise -> reductions -> slices -> products. How to go about it:
-docs/write-a-kernel.md.
+Reading order: kernel -> builder -> elementwise -> reductions -> slices -> products. Tutorial: docs/write-a-kernel.md.
 """
 
 from mimdsim.kernels.kernel import Kernel

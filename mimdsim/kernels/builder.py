@@ -41,7 +41,7 @@ class Builder:
 
     @property
     def tiles(self) -> int:
-        """Of all chips; tile numbers run on from chip to chip."""
+        """Tiles of all chips; tile numbers continue from chip to chip."""
         return self.machine.chip.tiles * self.chips
 
     @property
@@ -63,10 +63,10 @@ class Builder:
         tiles: Tiles | None = None,
         category: str = "data",
     ) -> Variable:
-        """Declare a variable of `shape`, spread evenly along its axis `spread` over `tiles` (all of them unless given;
-        one number: that tile), or as `mapping` says.
+        """Declare a variable of `shape`, spread evenly along its axis `spread` over `tiles` (default: all of them; one
+        number: that tile), or as `mapping` says.
 
-        Raises KernelError for a name that is taken, a shape, format or mapping that cannot be.
+        Raises KernelError for a name that is taken, and for an invalid shape, format or mapping.
         """
         return self._declare(name, shape, dtype, mapping, spread, tiles, category, None)
 
@@ -81,9 +81,9 @@ class Builder:
         tiles: Tiles | None = None,
         category: str = "data",
     ) -> Variable:
-        """Declare a variable that holds `values` from the start, loaded with the program; it lies as `variable` has it.
+        """Declare a variable that holds `values` from the start, loaded with the program; placed as by `variable`.
 
-        Numbers without a format of their own are float32 or int32.
+        Python numbers become float32 or int32.
         """
         held = np.asarray(values)
         held = held.astype({"float64": "float32", "int64": "int32"}.get(held.dtype.name, held.dtype.name))
@@ -92,39 +92,39 @@ class Builder:
 
     @at_users_line
     def input(self, variable: Variable | str, name: str | None = None) -> Variable:
-        """Let the host write a variable before every run, as the input `name` (as the variable is called)."""
+        """Let the host write a variable before every run, as the input `name` (default: the variable's name)."""
         found = self.known(variable)
         self._inputs[self._fresh(name or found.name, self._inputs, "an input")] = found.name
         return found
 
     @at_users_line
     def output(self, variable: Variable | str, name: str | None = None) -> Variable:
-        """Let the host read a variable after every run, as the output `name` (as the variable is called)."""
+        """Let the host read a variable after every run, as the output `name` (default: the variable's name)."""
         found = self.known(variable)
         self._outputs[self._fresh(name or found.name, self._outputs, "an output")] = found.name
         return found
 
     def known(self, variable: Variable | str) -> Variable:
-        """The variable of this kernel that is meant; raises MappingError for any other."""
+        """The variable of this kernel with this name; raises MappingError for any other."""
         name = variable.name if isinstance(variable, Variable) else variable
         if not isinstance(name, str):
-            raise MappingError(f"{name!r} is no variable; give one that k.variable(...) returned, or its name")
+            raise MappingError(f"{name!r} is not a variable; give one that k.variable(...) returned, or its name")
         found = self.variables.get(name)
         if found is None:
             raise MappingError(f"kernel '{self.name}' has no variable '{name}'{suggest(name, self.variables)}")
         if isinstance(variable, Variable) and variable is not found:
-            raise MappingError(f"'{name}' is the variable of another kernel than '{self.name}'")
+            raise MappingError(f"'{name}' is a variable of another kernel, not of '{self.name}'")
         return found
 
     def spare(self, name: str) -> str:
-        """`name`, or with a number behind it when a variable has that name."""
+        """`name`, with a number appended if a variable has that name already."""
         return _numbered(name, self.variables)
 
     def _fresh(self, name: str, known: Mapping[str, object], what: str) -> str:
         if not name or not name.isprintable():
             raise MappingError(f"the name {name!r} of {what} must be printable and not empty")
         if name in known:
-            raise MappingError(f"kernel '{self.name}' has {what} '{name}' already")
+            raise MappingError(f"kernel '{self.name}' already has {what} '{name}'")
         return name
 
     def _declare(
@@ -143,9 +143,9 @@ class Builder:
             int(extent) for extent in np.atleast_1d(whole_numbers(f"'{name}': shape", np.atleast_1d(shape)))
         )
         if not extents or min(extents) < 1:
-            raise MappingError(f"'{name}': shape {list(extents)} must have axes of 1 element at least")
+            raise MappingError(f"'{name}': shape {list(extents)} must have at least 1 element along every axis")
         if np.dtype(dtype).name not in FORMATS:
-            raise MappingError(f"'{name}': format '{dtype}' is none that tiles have{suggest(str(dtype), FORMATS)}")
+            raise MappingError(f"'{name}': format '{dtype}' is not one that tiles have{suggest(str(dtype), FORMATS)}")
         if mapping is None:
             mapping = self._evenly(name, extents, spread, tiles)
         elif tiles is not None or spread:
@@ -169,7 +169,7 @@ class Builder:
         axis = spread % len(shape)
         chosen = np.arange(self.tiles) if tiles is None else whole_numbers(f"'{name}': tiles", np.atleast_1d(tiles))
         if not len(chosen):
-            raise MappingError(f"'{name}': no tile to lie on; give one at least")
+            raise MappingError(f"'{name}': no tile to be placed on; give at least one")
         return TileMapping.evenly(axis, shape[axis], chosen)
 
     # ---- supersteps
@@ -184,10 +184,10 @@ class Builder:
         columns: Mapping[str, ArrayLike] | None = None,
         constants: Mapping[str, object] | None = None,
     ) -> None:
-        """Add one vertex of `codelet` for every entry of `tiles`, to the open superstep or as a superstep of its own.
+        """Add one vertex of `codelet` for every entry of `tiles`, to the open superstep or in a new one.
 
-        operands: the variable of every field; columns: whole numbers by name, one a vertex or one for all; constants by
-        name.
+        operands: the variable of every field; columns: whole numbers by name, one per vertex or one for all; constants
+        by name.
         """
         self.place(
             codelet.name,
@@ -208,7 +208,7 @@ class Builder:
         *,
         constants: Mapping[str, object] | None = None,
     ) -> None:
-        """As `vertices`, in a superstep called `step` where none is open."""
+        """As `vertices`, in a superstep named `step` if none is open."""
         strangers = sorted(set(operands) - {item.name for item in codelet.fields})
         if strangers:
             known = ", ".join(item.name for item in codelet.fields)
@@ -236,7 +236,7 @@ class Builder:
             raise MappingError(f"{who} writes '{variable.name}', which is a constant: {advice}")
 
     def move(self, step: str, source: Variable, target: Variable) -> None:
-        """`target` <- `source`, written into its place by the exchange of the open superstep, or of one of its own."""
+        """`target` <- `source`, written by the exchange of the open superstep, or of a new one."""
         self._refuse_constant(target, "a copy")
         copy = Copy(source=source.name, target=target.name)
         if self.opened is None:
@@ -246,23 +246,23 @@ class Builder:
             self.opened.copies.append(copy)
 
     def closed(self, what: str) -> None:
-        """Refuse `what`, which takes several supersteps, within one."""
+        """Refuse `what`, which takes several supersteps, inside a superstep."""
         if self.opened is not None:
             raise MappingError(
                 f"{what} takes supersteps of its own; call it outside of 'with k.superstep(\"{self.opened.name}\")'"
             )
 
     def superstep(self, name: str, phase: str = "compute") -> OpenSuperstep:
-        """`with k.superstep("name"):` all vertices added within run in one superstep, reported under `phase`."""
+        """`with k.superstep("name"):` all vertices added inside run in one superstep, reported under `phase`."""
         return OpenSuperstep(self, name, phase)
 
     def repeat(self, times: int, *, reverse: bool = False) -> OpenRepeat:
-        """`with k.repeat(times):` the supersteps added within run so often; "@t" in boxes is the number of the turn,
-        from the last to the first when `reverse`."""
+        """`with k.repeat(times):` the supersteps added inside run that many times; "@t" in boxes is the number of the
+        turn, from last to first if `reverse`."""
         return OpenRepeat(self, times, reverse)
 
     def program(self) -> Program:
-        """The program, its exchanges planned. Raises KernelError where nothing has been added."""
+        """The program, its exchanges planned. Raises KernelError if nothing has been added."""
         return self._program()
 
     @at_users_line
@@ -287,7 +287,7 @@ class Builder:
         self.blocks[-1].append(made)
 
     def _planned(self, superstep: Superstep) -> Superstep:
-        """With its exchange; MappingError for what cannot be planned, at once, where it was written."""
+        """The superstep with its exchange; raises MappingError immediately if it cannot be planned."""
         names = {name for table in superstep.tables for name in table.operands.values()}
         names |= {name for copy in superstep.copies for name in (copy.source, copy.target)}
         made = self._plan({name: self.variables[name] for name in sorted(names)}, (superstep,))
@@ -306,6 +306,6 @@ def _numbered(name: str, taken: Mapping[str, object] | set[str]) -> str:
 
 
 def _column(what: str, values: ArrayLike, vertices: int) -> np.ndarray:
-    """One whole number a vertex, or the same for all."""
+    """One whole number per vertex, or the same for all."""
     given = np.asarray(values)
     return whole_numbers(what, np.full(vertices, given) if not given.shape else given)

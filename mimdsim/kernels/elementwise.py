@@ -1,8 +1,8 @@
 """Library vertices that work on the parts of one variable: fill, copy, cast, element-wise operations, sort of rows.
 
-Each is one vertex for every part of what it writes, on the tile where that lies, shared by the tile's contexts; what it
-reads and does not lie there is brought by the superstep's exchange. Operations are called as the vendor calls them, in
-lower case; the costs are the vendor's formulas (costs/library).
+Each is one vertex for every part of what it writes, on the tile that holds it, shared by the tile's contexts; what it
+reads from other tiles is brought by the superstep's exchange. Operations have the vendor's names in lower case; the
+costs are the vendor's formulas (costs/library).
 """
 
 from __future__ import annotations
@@ -118,14 +118,14 @@ def broadcast(k: Builder, source: Variable, target: Variable) -> None:
 
 
 def cast(k: Builder, source: Variable, target: Variable) -> None:
-    """`target` <- `source` in the number format of `target`, rounded to nearest (floats to integers: cut off)."""
+    """`target` <- `source` in the number format of `target`, rounded to nearest (floats to integers: truncated)."""
     _same_shape("cast", source, target)
     codelet = _cast(format_of(source), format_of(target), len(target.shape))
     _on_parts(k, f"cast {target.name}", codelet, target, {"source": source})
 
 
 def elementwise(k: Builder, op: str, one: Variable, other: Variable | float | None, out: Variable) -> None:
-    """`out` <- one op other, or op(one); in place where `out` is `one`."""
+    """`out` <- one op other, or op(one); in place if `out` is `one`."""
     if op not in (UNARY if other is None else BINARY):
         wrong, right = (BINARY, UNARY) if other is None else (UNARY, BINARY)
         if op in wrong:
@@ -134,7 +134,7 @@ def elementwise(k: Builder, op: str, one: Variable, other: Variable | float | No
     _same_shape(op, one, out)
     wanted = "bool" if op in TRUTHS else one.dtype
     if out.dtype != wanted:
-        raise MappingError(f"elementwise: '{op}' of {one.dtype} leaves {wanted}, '{out.name}' is {out.dtype}")
+        raise MappingError(f"elementwise: '{op}' of {one.dtype} gives {wanted}, '{out.name}' is {out.dtype}")
     form = "unary" if other is None else "binary" if isinstance(other, Variable) else "scalar"
     operands, constants = {} if out is one else {"one": one}, {}
     if isinstance(other, Variable):
@@ -150,12 +150,12 @@ def elementwise(k: Builder, op: str, one: Variable, other: Variable | float | No
 
 
 def sort(k: Builder, keys: Variable) -> None:
-    """Sort every row along the last axis, ascending, in place; each row whole on one tile."""
+    """Sort every row along the last axis, ascending, in place; each row entirely on one tile."""
     parts = parts_of(keys)
     if (parts.lengths[:, -1] != keys.shape[-1]).any():
         raise MappingError(
-            f"sort: rows of '{keys.name}' are cut between tiles; the library's sort of such rows runs as long as the "
-            "data needs, which is not modelled: spread the variable along another axis than its last"
+            f"sort: rows of '{keys.name}' are split between tiles; the time of the library's sort of such rows "
+            "depends on the data, which is not modelled: spread the variable along an axis other than its last"
         )
     _on_parts(k, f"sort {keys.name}", _sort(len(keys.shape)), keys, {})
 
@@ -168,7 +168,7 @@ def _on_parts(
     operands: dict[str, Variable],
     constants: dict[str, object] | None = None,
 ) -> None:
-    """One vertex for every part of `out`, on boxes alike of all operands."""
+    """One vertex for every part of `out`, on the same boxes of all operands."""
     parts = parts_of(out)
     k.place(step, codelet, parts.tiles, {"out": out, **operands}, parts.columns, constants=constants)
 
@@ -238,7 +238,7 @@ def _cast(source: str, target: str, axes: int) -> Codelet:
 
 @lru_cache(maxsize=256)
 def _operation(op: str, form: str, dtype: str, in_place: bool, axes: int) -> Codelet:
-    """Raises NoCycleFormula where the vendor's tables have no such operation of the format."""
+    """Raises NoCycleFormula if the vendor's tables lack the operation for this format."""
     price = {
         "binary": library.binary_1d_cycles,
         "scalar": library.broadcast_scalar_1d_cycles,
@@ -256,7 +256,7 @@ def _operation(op: str, form: str, dtype: str, in_place: bool, axes: int) -> Cod
             vector_bytes=vector_bytes,
         )
 
-    cycles({"elements": np.ones(1, np.int64)}, 6, 8)  # refused here, where the user can be told
+    cycles({"elements": np.ones(1, np.int64)}, 6, 8)  # refused here, where the user's line is known
 
     def compute(out: np.ndarray, *operands: Any) -> None:
         given = (out, *operands) if in_place else operands

@@ -1,4 +1,4 @@
-"""The builder with the library's vertices: what a program by hand is written with."""
+"""The builder with the library's vertices, for programs written by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Given = Variable | str
 
 
 class Kernel(Builder):
-    """A program by hand for `machine`, short to write:
+    """A program written by hand for `machine`, for example:
 
         k = Kernel("mean", machine)
         x = k.input(k.variable("x", (1024,)))
@@ -21,8 +21,8 @@ class Kernel(Builder):
         k.elementwise("multiply", total, 1 / 1024, out=total)
         program = k.program()
 
-    Library vertices cost what the vendor's formulas say. `fill` to `sort` take one superstep, or add themselves to the
-    one that is open; the others take several. Every mistake is refused with a KernelError that names the caller's line.
+    Library vertices cost what the vendor's formulas say. `fill` to `sort` take one superstep, or join the one that is
+    open; the others take several. Every mistake raises a KernelError that names the caller's line.
     """
 
     @at_users_line
@@ -32,7 +32,7 @@ class Kernel(Builder):
 
     @at_users_line
     def copy(self, source: Given, *, to: Given) -> None:
-        """to <- source, of the same shape and format, by vertices on the tiles of `to`."""
+        """to <- source, of the same shape and format, with vertices on the tiles of `to`."""
         elementwise.copy(self, self.known(source), self.known(to))
 
     @at_users_line
@@ -42,7 +42,7 @@ class Kernel(Builder):
 
     @at_users_line
     def elementwise(self, op: str, x: Given, other: Given | float | None = None, *, out: Given) -> None:
-        """out <- x op other (a variable of the same shape or a number), or op(x); in place where `out` is x.
+        """out <- x op other (a variable of the same shape or a number), or op(x); in place if `out` is x.
 
         op: an operation of the vendor's tables in lower case, such as "add", "divide", "greater_than", "exponent".
         """
@@ -57,7 +57,8 @@ class Kernel(Builder):
 
     @at_users_line
     def sort(self, x: Given) -> None:
-        """Sort every row of x along its last axis in place; rows lie whole on a tile, a context sorts each."""
+        """Sort every row of x along its last axis in place; each row is entirely on one tile and sorted by one
+        context."""
         elementwise.sort(self, self.known(x))
 
     @at_users_line
@@ -67,7 +68,7 @@ class Kernel(Builder):
 
     @at_users_line
     def gather(self, table: Given, indices: Given, *, out: Given) -> None:
-        """out[i] <- table[indices[i]] of a table [rows, width]; a number that is no row leaves zeros."""
+        """out[i] <- table[indices[i]] of a table [rows, width]; an index outside the table gives zeros."""
         slices.gather(self, self.known(table), self.known(indices), self.known(out))
 
     @at_users_line
@@ -87,11 +88,11 @@ class Kernel(Builder):
 
     @at_users_line
     def plan_matmul(self, m: int, k: int, n: int, dtype: str = "float32") -> PlannedProduct:
-        """How `matmul` will cut [m, k] times [k, n]: declare operands with its mappings to have them lie so."""
+        """How `matmul` will split [m, k] times [k, n]: declare operands with its mappings to place them accordingly."""
         return products.planned(self, m, k, n, dtype)
 
     @at_users_line
     def matmul(self, a: Given, b: Given, *, out: Given) -> PlannedProduct:
         """out [m, n] <- a [m, k] b [k, n] on the matrix units of the first chip, planned as the library plans it;
-        operands that do not lie as planned are arranged first, and so is the result."""
+        operands not placed as planned are arranged first, and so is the result."""
         return products.matmul(self, self.known(a), self.known(b), self.known(out))

@@ -1,4 +1,4 @@
-"""Where in the user's own file a mistake was made: errors of a kernel name that line, not one of this package."""
+"""The line of the user's file where a mistake was made: errors in a kernel name that line, not one of this package."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Made = TypeVar("Made")
 
 
 class KernelError(MimdsimError):
-    """A mistake in a program by hand; its message begins with the file and the line where it was made."""
+    """A mistake in a program written by hand; its message begins with the file and the line where it was made."""
 
 
 def users_line() -> str:
-    """'file.py, line 12': the innermost call that was not made by this package."""
+    """'file.py, line 12': the innermost caller outside this package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
@@ -28,7 +28,7 @@ def users_line() -> str:
 
 
 def at_users_line(method: Callable[Given, Made]) -> Callable[Given, Made]:
-    """A method whose refusals name the line of whoever called it from outside the package."""
+    """A method whose errors name the line of its caller outside the package."""
 
     @wraps(method)
     def call(*given: Given.args, **named: Given.kwargs) -> Made:

@@ -1,4 +1,4 @@
-"""The parts in which variables lie on their tiles: where library vertices stand, and the boxes they work on."""
+"""The parts of variables on their tiles: where library vertices are placed, and the boxes they work on."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Parts:
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
-        """Columns of a vertex table with one vertex a part, as `box_of` names them."""
+        """Columns of a vertex table with one vertex per part, named as by `box_of`."""
         return {
             f"{end}{axis}": self.boxes[:, axis, which]
             for axis in range(self.boxes.shape[1])
@@ -54,21 +54,21 @@ class Parts:
 
 
 def box_of(axes: int) -> tuple[str, ...]:
-    """The box of a field that takes a part of a variable of so many axes."""
+    """The box of a field that takes a part of a variable with this many axes."""
     return tuple(f"start{axis}:stop{axis}" for axis in range(axes))
 
 
 def parts_of(variable: Variable) -> Parts:
     """The parts of a variable, as few and as large as boxes allow.
 
-    Raises MappingError for one that several tiles hold a copy of: a vertex would leave the others old.
+    Raises MappingError for a variable copied to several tiles: a vertex would leave the other copies stale.
     """
     mapping = spatial_mapping(variable, drop_axis=False)
     whole = np.array([[0, extent] for extent in variable.shape], np.int64)
     if mapping.is_replicated:
         if len(mapping.tiles) > 1:
             raise MappingError(
-                f"'{variable.name}' lies as a copy on {len(mapping.tiles)} tiles, which no vertex can write; use "
+                f"'{variable.name}' is a copy on {len(mapping.tiles)} tiles, which no vertex can write; use "
                 "broadcast(x, to=...) to send a value to all of them"
             )
         return Parts(tiles=mapping.tiles, boxes=whole[None])
@@ -87,7 +87,7 @@ def format_of(variable: Variable) -> str:
 
 
 def alike(one: Parts, other: Parts) -> bool:
-    """Whether both have the same boxes on the same tiles, in whatever order."""
+    """Whether both have the same boxes on the same tiles, in any order."""
     rows = [
         sorted(zip(each.tiles.tolist(), each.boxes.reshape(len(each.tiles), -1).tolist(), strict=True))
         for each in (one, other)

@@ -24,8 +24,8 @@ from mimdsim.program import Codelet, Length, Size, TileFormula, TileMapping, Var
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlannedProduct:
-    """C[m, n] = A[m, k] B[k, n] as the library's planner cuts it. Operands declared with mapping=`left` and `right` and
-    a result with `result` lie as the matrix units want them; any others are arranged by copies of their own."""
+    """C[m, n] = A[m, k] B[k, n] as the library's planner splits it. Operands declared with mapping=`left` and `right`
+    and a result with `result` are placed as the matrix units need them; all others are arranged by extra copies."""
 
     place: ProductPlace
 
@@ -103,7 +103,7 @@ def _like(k: Builder, out: Variable, mapping: TileMapping, parts: int = 0) -> Va
 
 
 def _arranged(k: Builder, held: Variable, blocks: Blocks, mapping: TileMapping) -> Variable:
-    """The operand as planned: itself, or a copy. What is not declared so lies row by row."""
+    """The operand as planned: itself, or a copy. Operands not declared that way are stored row by row."""
     if same_mapping(held.mapping, mapping):
         return held
     arranged = _like(k, held, mapping)
@@ -114,7 +114,7 @@ def _arranged(k: Builder, held: Variable, blocks: Blocks, mapping: TileMapping) 
 
 
 def _move(k: Builder, step: str, source: Variable, target: Variable, parts: Parts, *, transposed: bool) -> None:
-    """Boxes of `source` into `target`, turned round on the tile where other neighbours lie together there."""
+    """Boxes of `source` into `target`, transposed on the tile if a different axis is contiguous there."""
     unit = k.machine.matrix
     assert unit is not None
     dtype = format_of(source)
@@ -154,8 +154,11 @@ def _codelets(dtype: str, direct: bool, units: int, channels: int, load_bytes: i
 
     block = block_product("forward", direct, units, channels, load_bytes)
     cost = product_codelet(dtype, dtype, units, channels, load_bytes).cost
-    parts = {**SUM_PARTS.extents, "outputs": Size("total")}  # as the formula of the sum calls them
-    alone: dict[str, Any] = {"form": "vertex", "columns": ()}  # one by one, so that any order of vertices has the bits
+    parts = {**SUM_PARTS.extents, "outputs": Size("total")}  # names used by the formula of the sum
+    alone: dict[str, Any] = {
+        "form": "vertex",
+        "columns": (),
+    }  # one by one, so that the bits do not depend on the order of vertices
     return (
         replace(block, name=f"BlockProduct<{dtype}>", compute=multiply, cost=cost, **alone),
         replace(

@@ -1,6 +1,6 @@
 """Reductions over tiles, in stages as the library does them: on every tile, between tiles, at the result.
 
-When another stage between tiles is worth while, and how many partial results it takes together: PopLibs
+When another stage between tiles pays off, and how many partial results it combines: PopLibs
 lib/popops/reduction/ReductionPlan.cpp and ReductionStages.cpp (graphcore/poplibs 7eac0f2). Differences: stages begin at
 the first tile and not at a pseudo-random one, and of several chips each reduces what it holds before anything crosses a
 link.
@@ -35,14 +35,14 @@ SOURCE = (
 
 
 def reduce(k: Builder, x: Variable, axis: int | None, out: Variable, op: str) -> None:
-    """`out` <- x reduced along `axis`, or to a single number where axis is None or x has one axis."""
+    """`out` <- x reduced along `axis`, or to a single number if axis is None or x has one axis."""
     axis, rest = _rest(x, axis, out, op)
     k.closed("a reduction over tiles")
     parts, ends = parts_of(x), parts_of(out)
     stages = _Stages(k, x.name, op, format_of(x))
     kept = _kept(parts, axis)
     pieces = _pieces(parts, kept, axis)
-    if pieces is None:  # parts that do not match: all of it goes to where the result lies
+    if pieces is None:  # parts that do not match: everything goes to the tiles of the result
         stages.reduce(x, axis, out, ends, _around(ends, axis, x.shape))
         return
     number = int(pieces.max()) + 1
@@ -106,21 +106,21 @@ def _rest(x: Variable, axis: int | None, out: Variable, op: str) -> tuple[int | 
     rest = (1,) if axis is None else (*x.shape[:axis], *x.shape[axis + 1 :])
     if out.shape != rest or out.dtype != x.dtype:
         raise MappingError(
-            f"reduce: '{x.name}' {x.dtype}{list(x.shape)} leaves {x.dtype}{list(rest)}; '{out.name}' is "
+            f"reduce: '{x.name}' {x.dtype}{list(x.shape)} gives {x.dtype}{list(rest)}; '{out.name}' is "
             f"{out.dtype}{list(out.shape)}"
         )
     return axis, rest
 
 
 def _kept(parts: Parts, axis: int | None) -> np.ndarray:
-    """The boxes without the axis; of a whole reduction, of the one result."""
+    """The boxes without the axis; for a full reduction, that of the single result."""
     if axis is None:
         return np.broadcast_to(np.array([[[0, 1]]]), (len(parts.tiles), 1, 2)).copy()
     return np.delete(parts.boxes, axis, axis=1)
 
 
 def _pieces(parts: Parts, kept: np.ndarray, axis: int | None) -> np.ndarray | None:
-    """int64[parts]: which partial result each part makes, in order of tiles; None where some results have others."""
+    """int64[parts]: which partial result each part makes, in order of tiles; None if results differ in this."""
     if axis is None:
         return np.argsort(np.argsort(parts.tiles, kind="stable"), kind="stable")
     spans, which = np.unique(parts.boxes[:, axis], axis=0, return_inverse=True)
@@ -158,8 +158,8 @@ def _chips_of(k: Builder, tiles: np.ndarray, pieces: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Groups:
-    """Partial results that a stage takes together, int64[groups] of the first and one past the last; into how many
-    pieces each group's results are cut."""
+    """Partial results that a stage combines, int64[groups] of the first and one past the last; into how many pieces
+    each group's results are cut."""
 
     first: np.ndarray
     last: np.ndarray
@@ -169,7 +169,7 @@ class _Groups:
 def _groups(
     k: Builder, chip_of: np.ndarray, holders: int, rest: tuple[int, ...], op: str, dtype: str
 ) -> _Groups | None:
-    """What another stage takes together of the partial results on chips `chip_of`; None when the result comes next."""
+    """What another stage combines of the partial results on chips `chip_of`; None if the result comes next."""
     per_chip, outputs = k.machine.chip.tiles, int(np.prod(rest, dtype=np.int64))
     counts = np.bincount(chip_of, minlength=k.chips)
     most = int(counts.max())

@@ -1,8 +1,8 @@
-"""Rows of a table by number: gather and scatter-add, on the tiles of the table.
+"""Rows of a table by index: gather and scatter-add, on the tiles of the table.
 
-Every part of the table looks through all numbers and takes those of its own rows (the library's multi-slice and
-multi-update), at the vendor's worst case, in which one context finds all of them. Of a table whose rows are spread over
-tiles, what the parts found is added up: a row that a part has not counts as zeros there.
+Every part of the table scans all indices and takes those of its own rows (the library's multi-slice and
+multi-update), at the vendor's worst case, in which one context finds all of them. If a table's rows are spread over
+tiles, the parts' results are added; a row that a part does not have counts as zeros there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mimdsim.program.extents import Extent
 
 
 def gather(k: Builder, table: Variable, indices: Variable, out: Variable) -> None:
-    """out[i] <- table[indices[i]]; a number that is no row leaves zeros."""
+    """out[i] <- table[indices[i]]; an index outside the table gives zeros."""
     _check("gather", table, indices, out)
     k.closed("gather")
     parts, rows = parts_of(table), indices.shape[0]
@@ -51,7 +51,7 @@ def gather(k: Builder, table: Variable, indices: Variable, out: Variable) -> Non
 
 
 def scatter_add(k: Builder, table: Variable, indices: Variable, rows: Variable) -> None:
-    """table[indices[i]] += rows[i], for every i; a number that is no row adds nothing."""
+    """table[indices[i]] += rows[i], for every i; an index outside the table adds nothing."""
     _check("scatter_add", table, indices, rows)
     codelet = _scatter(format_of(table))
     _over_table(k, f"scatter_add {table.name}", codelet, parts_of(table), {"table": table, "rows": rows}, indices)
@@ -90,7 +90,7 @@ LOOPS: dict[str, Extent] = {"elements": Length("table", 1), "offsets": Length("i
 
 @lru_cache(maxsize=16)
 def _gather(dtype: str, axes: int) -> Codelet:
-    """axes: 3 where what every part of the table finds lies apart."""
+    """axes: 3 if the results of the table's parts are stored separately."""
 
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
         offsets = int(np.max(extents["offsets"]))

@@ -1,4 +1,4 @@
-"""Floor 1: what exists. Machines as frozen records read from `models/*.toml`; every number with unit and source."""
+"""Machines as frozen records read from `models/*.toml`; every number with unit and source."""
 
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.load import find_machine, list_machines, load_machine

@@ -1,4 +1,4 @@
-"""What a machine spends: a power that flows while it is on, and joules of every thing that happens."""
+"""Energy use of a machine: static power while it is on, and joules for everything it does."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from mimdsim.base.schema import SourcedSection
 class TiledEnergy(SourcedSection):
     """Energy of a tiled chip.
 
-    static_watts flow in every chip of the program as long as the training step lasts. A bundle is what one worker
-    context issues in one turn: its fetch, its decoding, registers and what it loads or stores on its own tile.
+    static_watts are drawn by every chip of the program for as long as the training step lasts. A bundle is what one
+    worker context issues in one turn: its fetch, its decoding, registers and what it loads or stores on its own tile.
     `exchange_joules_per_byte` is paid by every tile that receives a byte.
     """
 
@@ -26,8 +26,8 @@ class TiledEnergy(SourcedSection):
 class GpuEnergy(SourcedSection):
     """Energy of a GPU board.
 
-    static_watts flow as long as the training step lasts, launch_watts on top while kernels wait for launches. A byte of
-    DRAM or L2 is charged with all that moves it to a multiprocessor.
+    static_watts are drawn for as long as the training step lasts, launch_watts in addition while kernels wait for
+    launches. A byte of DRAM or L2 is charged with everything that moves it to a multiprocessor.
     """
 
     static_watts: float = Field(ge=0)

@@ -1,6 +1,6 @@
 """The GPU: multiprocessors with SIMT and tensor units, a shared L2 cache, DRAM, kernel launches and a host link.
 
-Sources stand in the description (`models/*.toml`), one per number. Peaks are derived (`peak_flops_per_second`), so a
+Sources are in the description (`models/*.toml`), one per number. Peaks are derived (`peak_flops_per_second`), so a
 what-if change of the clock or of the number of multiprocessors moves them.
 """
 
@@ -40,7 +40,7 @@ class Chip(SourcedSection):
 class Compute(SourcedSection):
     """Dense peaks of one streaming multiprocessor per clock cycle (a multiply-add is two flops).
 
-    `tf32_flops_per_cycle` is absent where there is no TF32 unit: such matrix products run as fp32.
+    `tf32_flops_per_cycle` is absent if there is no TF32 unit: such matrix products run in fp32.
     `fp32_library_share` is what the vendor's library reaches of the fp32 peak before tile effects.
     """
 
@@ -80,7 +80,8 @@ class Launch(SourcedSection):
 
 
 class Host(SourcedSection):
-    """The link to the host: pinned copies, and the rate a framework's input pipeline keeps up with dense batches."""
+    """The link to the host: pinned copies, and the rate that a framework's input pipeline sustains with dense
+    batches."""
 
     bytes_per_second: float = Field(gt=0)
     framework_bytes_per_second: float = Field(gt=0)

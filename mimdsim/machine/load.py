@@ -22,17 +22,17 @@ def list_machines() -> tuple[str, ...]:
 
 
 def find_machine(name: str) -> Path:
-    """The file of a machine given by name ('bow', `base/places.py` says where it is looked for) or by path."""
+    """The file of a machine given by name ('bow'; `base/places.py` says where it is searched) or by path."""
     return find_description("models", "machine", name)
 
 
 def load_machine(name: str, changes: dict[str, Any] | None = None) -> MimdMachine | GpuMachine:
-    """The machine `name`, with `changes` of dotted keys ('tile.sram_bytes') laid over its description.
+    """The machine `name`, with `changes` of dotted keys ('tile.sram_bytes') applied to its description.
 
-    A changed number's source becomes "assumed: what-if value", the title says that something was changed. Where a
+    A changed number's source becomes "assumed: what-if value", and the title says that something was changed. Where a
     change makes a whole smaller than the part that the description has of it, such as the executable region of a tile's
-    memory, the part becomes the whole. Raises DescriptionError with every problem, and for numbers that only a missing
-    unit explains or that are larger than their whole (`machine/plausible.py`).
+    memory, the part becomes the whole. Raises DescriptionError with every problem, and for numbers that look as if
+    their unit is missing or that are larger than their whole (`machine/plausible.py`).
     """
     path = find_machine(name)
     table, text = read_toml(path)

@@ -8,7 +8,7 @@ from mimdsim.base.schema import SourcedSection
 
 
 class MatrixUnit(SourcedSection):
-    """How many units work at once by number formats (of the data, of the partial sums), and how they are fed.
+    """How many units work at once, by number formats (of the data, of the partial sums), and how they are fed.
 
     One pass multiplies `*_channels` inputs of every row with the coefficients of all units. Coefficients are loaded by
     the supervisor, `coefficient_load_bytes_per_cycle`, before every pass.

@@ -1,6 +1,6 @@
 """The tiled machine: a chip of tiles with their own memory, an exchange fabric, syncs and a host link.
 
-All cycles are tile clock cycles. Sources stand in the description (`models/*.toml`), one per number.
+All cycles are tile clock cycles. Sources are in the description (`models/*.toml`), one per number.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Tile(SourcedSection):
     worker_contexts: int = Field(gt=0, le=64)
     issue_cycles: int = Field(gt=0)
     vector_bytes: int = Field(ge=4, multiple_of=4)
-    code_bytes: int = Field(ge=0)  # library and control code that every tile holds
+    code_bytes: int = Field(ge=0)  # library and control code on every tile
     copy_bytes_per_cycle: float = Field(gt=0)  # a copy on the tile that all contexts share
     compiled_dual_issue: float = Field(ge=0, le=1)  # share of pairable instructions a C++ compiler issues together
 
@@ -68,8 +68,8 @@ class Sync(SourcedSection):
     """Barriers: on the chip, over all chips, and the control overhead of one turn of a loop on the device.
 
     scope: who waits when the tiles of one chip exchange: "chip", they alone, or "all", every chip of the program, so
-    that library programs of different chips follow each other. exchange_share: what tiles wait at the barrier for the
-    last of them, as a share of the exchange that belongs to it, beside internal_cycles or external_cycles.
+    that library programs of different chips run one after another. exchange_share: how long tiles wait at the
+    barrier for the last of them, as a share of its exchange, in addition to internal_cycles or external_cycles.
     """
 
     scope: Literal["chip", "all"]

@@ -1,6 +1,6 @@
-"""Which numbers of a machine description are taken for mistakes: mostly a unit that was left out.
+"""Which numbers in a machine description are treated as mistakes, usually a missing unit.
 
-The bounds are assumed: some orders of magnitude beyond anything built, so that what-if questions pass and 1.85 for
+The bounds are assumed: some orders of magnitude beyond anything built, so that what-if values pass and 1.85 instead of
 1.85 GHz does not.
 """
 
@@ -13,12 +13,12 @@ from mimdsim.base.units import UNITS, dimension, show_quantity
 from mimdsim.machine.mimd import MimdMachine
 
 COUNT = (0.0, 1e7)  # of anything without a unit
-# by unit: least (0 is always taken where the field takes it) and greatest number in the base unit
+# by unit: least (0 is always accepted if the field allows it) and greatest number in the base unit
 BOUNDS: dict[str, tuple[float, float]] = {
     "hz": (1e6, 1e12),
     "bytes": (1.0, 2.0**44),
     "bytes_per_second": (1e6, 1e18),
-    "bytes_per_cycle": (1e-3, 1e15),  # 1e15: as good as no wire at all
+    "bytes_per_cycle": (1e-3, 1e15),  # 1e15: effectively free
     "flops_per_cycle": (1e-3, 1e9),
     "cycles": (1e-3, 1e9),
     "seconds": (1e-12, 1.0),
@@ -27,7 +27,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "joules_per_byte": (1e-15, 1e-6),
     "joules_per_flop": (1e-15, 1e-6),
 }
-NARROWER: dict[str, tuple[float, float]] = {  # where a byte, or a few, can be no answer
+NARROWER: dict[str, tuple[float, float]] = {  # fields for which a few bytes make no sense
     "tile.sram_bytes": (1024.0, 2.0**44),
     "tile.executable_bytes": (1024.0, 2.0**44),
     "memory.capacity_bytes": (1024.0, 2.0**44),
@@ -37,14 +37,14 @@ NARROWER: dict[str, tuple[float, float]] = {  # where a byte, or a few, can be n
 }
 PARTS = (  # section, part, whole
     ("tile", "executable_bytes", "sram_bytes"),
-    ("chip", "grid_columns", "tiles"),  # a row of the grid has no more places than there are tiles
+    ("chip", "grid_columns", "tiles"),  # a row of the grid has at most as many places as there are tiles
 )
 UNIT_MEANT = {"hz": "GHz", "bytes_per_second": "GB/s", "bytes": "KiB", "seconds": "us", "joules": "pJ"}
 UNIT_MEANT |= {"joules_per_byte": "pJ/B", "joules_per_flop": "pJ/FLOP"}
 
 
 def larger_parts(machine: MimdMachine, text: str, changed: Collection[str]) -> list[str]:
-    """What is said of every part that is larger than its whole, with both numbers."""
+    """A message for every part that is larger than its whole, with both numbers."""
     found = []
     for section, part, whole in PARTS:
         values = getattr(machine, section)
@@ -59,7 +59,7 @@ def larger_parts(machine: MimdMachine, text: str, changed: Collection[str]) -> l
 
 
 def implausible(machine: Section, text: str, changed: Collection[str]) -> list[str]:
-    """What is said of every number out of bounds, with the bounds and the unit that may have been meant."""
+    """A message for every number out of bounds, with the bounds and the unit that may have been meant."""
     found = []
     for section in type(machine).model_fields:
         part = getattr(machine, section)
@@ -81,4 +81,4 @@ def _out_of(value: float, key: str, low: float, high: float) -> str:
     unit = UNIT_MEANT.get(dimension(key) or "", "")
     meant = unit and low <= value * UNITS[dimension(key) or ""][unit] <= high
     hint = f'; did you mean "{value:g} {unit}"?' if meant else ""
-    return f"{show_quantity(value, key)} is not plausible, {bounds} is taken{hint}"
+    return f"{show_quantity(value, key)} is not plausible; expected {bounds}{hint}"

@@ -1,7 +1,7 @@
 """Which chips have an edge between them, and the route of a message from chip to chip.
 
-Chips stand on a grid and are numbered in a snake (left to right, then right to left), so that chip c always has an edge
-to chip c + 1: consecutive layers of a network lie next to each other. Two columns make a ladder:
+Chips are on a grid and are numbered in a snake (left to right, then right to left), so that chip c always has an edge
+to chip c + 1: consecutive layers of a network are neighbours. Two columns make a ladder:
 
     line  0 - 1 - 2 - 3        ladder  0 - 1        torus  0 - 1 - 2    each row and
     ring  the same, and 3 - 0          |   |               |   |   |    column closed
@@ -9,7 +9,7 @@ to chip c + 1: consecutive layers of a network lie next to each other. Two colum
                                        |   |               |   |   |
                                        4 - 5               6 - 7 - 8
 
-A torus is as near to a square as its number of chips divides, so a prime number of chips makes a ring. An edge stands
+A torus is as close to a square as its number of chips allows, so a prime number of chips makes a ring. An edge stands
 for `links_per_edge` links in either direction; where a ring has two chips its two edges are one.
 """
 
@@ -30,7 +30,7 @@ Edge = tuple[int, int]  # directed: from chip, to chip
 def topology_graph(links: Links) -> nx.Graph:
     """Undirected graph of the chips 0..chips-1; an edge for every pair of chips with links between them.
 
-    It is made anew at every call: the caller may change it.
+    It is built again at every call, so the caller may change it.
     """
     return _graph(links.topology, links.chips)
 
@@ -39,7 +39,7 @@ def route(links: Links, source: int, target: int) -> tuple[Edge, ...]:
     """Directed edges of one shortest route from chip `source` to chip `target`, always the same; () to itself.
 
     Along the row first, then along the column (where the last row of a ladder lacks a chip, the other way round). Half
-    way round a ring, chips at even places go up and those at odd places down: neither direction is fuller by rule.
+    way round a ring, chips at even places go up and those at odd places down: so that neither direction is favoured.
     Raises MappingError for a chip that does not exist.
     """
     for role, chip in (("source", source), ("target", target)):
@@ -86,7 +86,7 @@ def _next_chips(topology: str, chips: int) -> np.ndarray:
         rows, columns = _extents(topology, chips)
         following = np.tile(np.arange(chips)[:, None], (1, chips))
         for chip in range(chips):
-            # least wanted first: the most wanted neighbour that is one edge nearer to the target has the last word
+            # least preferred first, so that the most preferred neighbour that is one edge nearer to the target wins
             for neighbour in sorted(graph[chip], key=lambda n: _rank(chip, n, rows, columns), reverse=True):
                 following[chip, lengths[neighbour] == lengths[chip] - 1] = neighbour
     following.setflags(write=False)
@@ -107,7 +107,8 @@ def _lengths(topology: str, chips: int) -> np.ndarray:
 
 
 def _rank(chip: int, neighbour: int, rows: int, columns: int) -> tuple[bool, bool]:
-    """Less is wanted more: first a neighbour in the same row, then the one in this chip's direction round a ring."""
+    """Sort key, smallest first: first a neighbour in the same row, then the one in this chip's direction round a
+    ring."""
     (row, column), (row_after, column_after) = _place(chip, columns), _place(neighbour, columns)
     if row == row_after:
         up, at = (column_after - column) % columns == 1, column
@@ -129,14 +130,14 @@ def _graph(topology: str, chips: int) -> nx.Graph:
             place = (row + down, column + right)
             if closed:
                 place = (place[0] % rows, place[1] % columns)
-            neighbour = chip_at.get(place, chip)  # beyond the border, or a place that the last row lacks
+            neighbour = chip_at.get(place, chip)  # beyond the border, or missing from the last row
             if neighbour != chip:
                 graph.add_edge(chip, neighbour)
     return graph
 
 
 def _extents(topology: str, chips: int) -> tuple[int, int]:
-    """(rows, columns) of the grid that the chips stand on; only a ladder's last row may lack a chip."""
+    """(rows, columns) of the grid of chips; only a ladder's last row may lack a chip."""
     if topology in ("line", "ring"):
         return 1, chips
     if topology == "ladder":

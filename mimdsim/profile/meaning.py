@@ -1,7 +1,7 @@
-"""What the numbers of a profile must be to mean something, beyond their types: for profiles that somebody else made.
+"""What the numbers of a profile must satisfy, beyond their types, to make sense: for profiles from other people.
 
-Only what every profile of ours keeps is asked for. First each number alone; then, where all of them are sound, what
-they say of each other.
+Only what holds for every profile that mimdsim writes is required. First each number is checked alone; then, if all of
+them are sound, how they relate to each other.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from mimdsim.profile.records import Activity, GpuProfile, MemoryProfile, RunProfile, TiledProfile, Training
 
-MOST = 2**63 - 1  # integers become columns of int64 where they are drawn; no float of a profile is near it
+MOST = 2**63 - 1  # integers become int64 columns when drawn; no float in a profile comes near
 SLACK = 1e-9  # relative: sums of floats round
 MOST_COLUMNS = 1 << 16  # of a tile grid, where there are fewer tiles: the places of the last row are drawn too
 POSITIVE = frozenset(
@@ -27,7 +27,7 @@ SHARES = frozenset(
 )  # fmt: skip
 ANY_SIGN = "scheduled"  # second thresholds count from the resting potential
 ANY_NUMBER = "loss"  # of a training that diverged
-ANY_LENGTH = "seed"  # shown and never computed with
+ANY_LENGTH = "seed"  # shown but not used in calculations
 MEMORY_COLUMNS = {"peak_bytes_by_tile": "peak_bytes", "always_live_bytes_by_tile": "always_live_bytes"}  # are the same
 NO_TILE = "exchange_tile"  # -1 where nothing moves
 PER_TILE = ("busy_cycles", "bytes_sent", "bytes_received", "peak_bytes", "always_live_bytes", "layer")
@@ -42,13 +42,13 @@ def contradictions(profile: RunProfile, most: int) -> list[str]:
 
 
 def _shown(value: object) -> str:
-    """A value in a message, cut where somebody wrote hundreds of digits."""
+    """A value in a message, cut if it has hundreds of digits."""
     said = str(value)
     return said if len(said) <= 32 else f"{said[:12]}.. ({len(said)} digits)"
 
 
 def _numbers(record: Any, where: str, field: str) -> Iterator[Problem]:
-    """Every number in a record or tuple that cannot be; `where` is the path to it and a dot, `field` its last name."""
+    """Every impossible number in a record or tuple; `where` is the path to it and a dot, `field` its last name."""
     column = isinstance(record, tuple)
     for name, value in enumerate(record) if column else vars(record).items():
         last = field if column else str(name)
@@ -89,7 +89,7 @@ def _relations(profile: RunProfile) -> Iterator[Problem]:
 
 def _tiled(tiled: TiledProfile, where: str) -> Iterator[Problem]:
     if unequal := list(_columns(tiled, where)):
-        yield from unequal  # what follows pairs the columns
+        yield from unequal  # the checks below pair the columns
         return
     yield from _indices(tiled, where)
     yield from _totals(tiled, where)
@@ -118,7 +118,7 @@ def _columns(tiled: TiledProfile, where: str) -> Iterator[Problem]:
 
 
 def _indices(tiled: TiledProfile, where: str) -> Iterator[Problem]:
-    """Numbers of tiles that are no tile."""
+    """Tile numbers that do not exist."""
     named = [(f"spans.{index}.slowest_tile", span.slowest_tile) for index, span in enumerate(tiled.spans)]
     named += [(f"spans.{index}.exchange_tile", span.exchange_tile) for index, span in enumerate(tiled.spans)]
     named += [
@@ -154,7 +154,7 @@ def _totals(tiled: TiledProfile, where: str) -> Iterator[Problem]:
 
 
 def _memory(memory: MemoryProfile, where: str, tiled: TiledProfile) -> Iterator[Problem]:
-    """Bytes that the record itself gives otherwise elsewhere."""
+    """Bytes that contradict other fields of the record."""
     for ours, column in MEMORY_COLUMNS.items():
         pairs = zip(getattr(memory, ours), getattr(tiled.tile_columns, column), strict=True)
         for tile, (one, other) in enumerate(pairs):
@@ -191,7 +191,7 @@ def _curve(memory: MemoryProfile, where: str) -> Iterator[Problem]:
 
 
 def _seconds(machine: TiledProfile | GpuProfile, where: str) -> Iterator[Problem]:
-    """Intervals that do not hold their number, of time and of energy."""
+    """Intervals of time and energy that do not contain their number."""
     exposed, host, seconds = machine.host_exposed_seconds, machine.host_seconds, machine.seconds_per_training_step
     if exposed > host * (1 + SLACK):
         yield f"{where}.host_exposed_seconds", exposed, f"at most its host_seconds, {host!r}"
@@ -211,7 +211,7 @@ def _seconds(machine: TiledProfile | GpuProfile, where: str) -> Iterator[Problem
 
 
 def _training(training: Training) -> Iterator[Problem]:
-    """Curves that have not one number for each training step or epoch."""
+    """Curves without one number for each training step or epoch."""
     steps = training.training_steps
     if len(training.loss) != steps:
         yield "training.loss", f"{len(training.loss)} entries", f"{steps}, one for each of 'training.training_steps'"
@@ -232,7 +232,7 @@ def _training(training: Training) -> Iterator[Problem]:
 
 
 def _activity(layer: Activity, where: str, timesteps: int) -> Iterator[Problem]:
-    """Curves that are not as long as the timesteps, spikes of neurons or timesteps that are none."""
+    """Curves of a different length than the timesteps, and spikes of neurons or timesteps that do not exist."""
     for name in ("spikes_by_timestep", "listed_by_timestep"):
         entries = len(getattr(layer, name))
         if entries != timesteps:

@@ -1,8 +1,8 @@
-"""How far the ratio of two times may be off when both rest on the same costs.
+"""The uncertainty of the ratio of two times that depend on the same costs.
 
-A cost that is counted too low is too low in both, so most of what is doubtful about a time cancels in a ratio. Every
-source is taken to be off by the same share in both times, anywhere between its bounds, and all of them independently
-of each other: the interval is that of the worst combination.
+A cost that is counted too low is too low in both, so most of the uncertainty of a time cancels in a ratio. Every
+source is assumed to be off by the same factor in both times, anywhere between its bounds, and independently of the
+others: the interval is that of the worst combination.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mimdsim.profile.records import TiledProfile
 
 @dataclass(frozen=True, kw_only=True)
 class DoubtedSeconds:
-    """Seconds that share a source, and by how many seconds at most they are off."""
+    """Seconds that share a source, and the most seconds by which they may be off."""
 
     source: str
     seconds: float
@@ -23,9 +23,9 @@ class DoubtedSeconds:
 
 
 def seconds_by_source(profile: TiledProfile) -> tuple[DoubtedSeconds, ...]:
-    """Every source's part of the seconds of a training step; what is left has no doubt (a host stream not hidden).
+    """Every source's part of the seconds of a training step; the rest is taken as certain (a host stream not hidden).
 
-    A profile that does not say what its interval is made of is one source of its own, which nothing else shares.
+    A profile that does not say what its interval is made of counts as a single source that nothing else shares.
     """
     whole = profile.seconds_per_training_step
     if not profile.doubts:
@@ -45,7 +45,7 @@ def seconds_by_source(profile: TiledProfile) -> tuple[DoubtedSeconds, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """How many times one time is another, and between which bounds."""
+    """The ratio of two times, and its bounds."""
 
     low: float
     middle: float
@@ -53,7 +53,7 @@ class Ratio:
 
 
 def ratio(ours: Iterable[DoubtedSeconds], theirs: Iterable[DoubtedSeconds]) -> Ratio:
-    """Our seconds over theirs; infinity where theirs may be none."""
+    """Our seconds over theirs; infinity if theirs may be zero."""
     ours, theirs = tuple(ours), tuple(theirs)
     middle = _over(sum(part.seconds for part in ours), sum(part.seconds for part in theirs))
     inverse = _largest(theirs, ours)
@@ -62,14 +62,14 @@ def ratio(ours: Iterable[DoubtedSeconds], theirs: Iterable[DoubtedSeconds]) -> R
 
 
 def ratio_of(ours: TiledProfile, theirs: TiledProfile) -> Ratio:
-    """How many times their training step ours takes."""
+    """Our training step's time as a multiple of theirs."""
     return ratio(seconds_by_source(ours), seconds_by_source(theirs))
 
 
 def _largest(above: tuple[DoubtedSeconds, ...], below: tuple[DoubtedSeconds, ...]) -> float:
-    """The largest ratio. A source that weighs more above than below is slow there, the others are fast.
+    """The largest ratio: sources that weigh more in the numerator are slow there, the others are fast.
 
-    The largest ratio itself decides which weigh more, so sources change sides one by one in the order of their weight.
+    The largest ratio itself determines which weigh more, so sources change sides one by one in order of weight.
     """
     reach_above = {part.source: part.half_width for part in above}
     reach_below = {part.source: part.half_width for part in below}
@@ -86,7 +86,7 @@ def _largest(above: tuple[DoubtedSeconds, ...], below: tuple[DoubtedSeconds, ...
 
 
 def _over(top: float, bottom: float) -> float:
-    """top / bottom for times, which are never below none whatever rounding left; no time over no time is 1."""
+    """top / bottom for times, which are never negative despite rounding; zero over zero is 1."""
     top, bottom = max(top, 0.0), max(bottom, 0.0)
     if bottom:
         return top / bottom

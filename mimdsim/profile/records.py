@@ -1,6 +1,6 @@
 """The records of a profile. Units are in the names; cycles are integers of the machine's clock.
 
-Cycles become seconds here and nowhere else (`TiledProfile.seconds`).
+Cycles are converted to seconds only here (`TiledProfile.seconds`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SCHEMA_VERSION = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Assumption:
-    """A number the result rests on: its name, value with unit, kind of source and where it is from."""
+    """A number the result depends on: its name, value with unit, kind of source and origin."""
 
     name: str
     value: str
@@ -25,7 +25,7 @@ class Assumption:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A field of the workload that was given another value for one run: its dotted key, its value as TOML text."""
+    """A field that was changed for one run: its dotted key, its value as TOML text."""
 
     key: str
     value: str
@@ -33,7 +33,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One result of a check: what was looked at, whether it holds, and in words what was found."""
+    """One result of a check: what was checked, whether it passed, and the finding in words."""
 
     name: str
     passed: bool
@@ -46,10 +46,10 @@ class Span:
 
     compute_cycles: slowest tile of each execution, summed. busy_cycles: cycles in which a tile had work, summed over
     tiles and executions. bytes_received: over all tiles and executions. link_cycles: the part of exchange_cycles that
-    goes over links between chips. With several chips a superstep counts where its chip is the slowest between barriers.
-    exchange_tile: the tile that one exchange on the chip waits for, with the bytes of its wire and the cycles of its
-    control instructions, the longer of which sets the exchange (a schedule of messages may take longer); -1 where
-    nothing moves.
+    goes over links between chips. With several chips a superstep counts only if its chip is the slowest between
+    barriers. exchange_tile: the tile that one exchange on the chip waits for, with the bytes of its wire and the cycles
+    of its control instructions, the longer of which sets the exchange (a schedule of messages may take longer); -1
+    where nothing moves.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Doubt:
 
 @dataclass(frozen=True, kw_only=True)
 class EnergyPart:
-    """Joules of one training step that share a cause: how many, by which kind of source, how far they may be off."""
+    """Joules of one training step that share a cause: how many, the kind of source, how far they may be off."""
 
     name: str
     joules: float
@@ -153,11 +153,11 @@ class MemoryProfile:
 
 @dataclass(frozen=True, kw_only=True)
 class Sparsity:
-    """Shares of zeros that the lists of a layer save work on, in the recorded training step.
+    """Shares of zeros for which a layer's lists save work, in the recorded training step.
 
     Mean over timesteps and samples. forward: neurons that emit no spike. state_gradient: neurons that are not listed,
-    whose state gets no gradient through their spikes. weight_gradient: weights that get no gradient, because the neuron
-    they come from emitted no spike. untouched_weights: weights without gradient in any timestep and sample.
+    whose state gets no gradient through their spikes. weight_gradient: weights that get no gradient, because their
+    presynaptic neuron emitted no spike. untouched_weights: weights without gradient in any timestep and sample.
     dropped_share: of the true spikes, those beyond the capacity.
     """
 
@@ -189,7 +189,7 @@ class Activity:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What was learnt: loss per training step, and accuracies (None where no such split was evaluated)."""
+    """Results of the training: loss per training step, and accuracies (None if that split was not evaluated)."""
 
     training_steps: int
     samples: int
@@ -234,8 +234,8 @@ class TiledProfile:
     doubts: tuple[Doubt, ...] = ()  # what the interval is made of, widest first
     exchange_cycles_other_model: int = 0  # by the exchange model that is not selected
     chips: int = 1
-    energy: EnergyProfile | None = None  # None where the machine's description has no energy section
-    run_name: Literal["training step", "run"] = "training step"  # what one run of the program is called
+    energy: EnergyProfile | None = None  # None if the machine's description has no energy section
+    run_name: Literal["training step", "run"] = "training step"  # the name for one run of the program
 
     def __repr__(self) -> str:
         times = [1e3 * each for each in (self.seconds_per_training_step, self.seconds_low, self.seconds_high)]
@@ -290,7 +290,7 @@ class TiledProfile:
 class KernelSpan:
     """One kind of kernel launch on a GPU, summed over its `times` launches in one training step.
 
-    bound: what sets its time: 'compute', 'memory', 'launch' or 'host'.
+    bound: what determines its time: 'compute', 'memory', 'launch' or 'host'.
     """
 
     name: str
@@ -320,8 +320,8 @@ class GpuProfile:
     bytes_needed: int
     memory_bytes: int
     assumptions: tuple[Assumption, ...]
-    energy: EnergyProfile | None = None  # None where the machine's description has no energy section
-    never_built: bool = False  # a bound rather than a program: drawn, never called the strongest
+    energy: EnergyProfile | None = None  # None if the machine's description has no energy section
+    never_built: bool = False  # a bound rather than a program: drawn, but never the strongest
 
     def __repr__(self) -> str:
         return f"{self.machine}, {self.strategy}, {self.precision}: {1e3 * self.seconds_per_training_step:.3g} ms"
@@ -333,7 +333,7 @@ class GpuProfile:
 
 @dataclass(frozen=True, kw_only=True)
 class RunProfile:
-    """Everything one run found out; what `profile.json` holds. Of a kernel: no network, one timestep, a batch of 1."""
+    """All results of one run; what `profile.json` holds. For a kernel: no network, one timestep, a batch of 1."""
 
     schema_version: int
     tool_version: str

@@ -1,4 +1,4 @@
-"""Profiles on disk: canonical JSON, written whole, validated when read."""
+"""Profiles on disk: canonical JSON, written atomically, validated when read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from mimdsim.profile.meaning import contradictions
 from mimdsim.profile.records import SCHEMA_VERSION, RunProfile
 
 MAX_PROFILE_BYTES = 64 << 20
-MOST_SAID = 3  # problems of a file that one message names
+MOST_SAID = 3  # problems of a file listed in one message
 
 
 def save_profile(path: Path | str, profile: RunProfile) -> None:
     """Write `profile` as canonical JSON: equal profiles are equal bytes.
 
-    A loss that is no number, as of a training that diverged, is written as text ("nan"): JSON has no such number.
+    A loss that is not a number, as when a training diverged, is written as text ("nan"), because JSON has no such
+    number.
     """
     table = dataclasses.asdict(profile)
     if profile.training is not None:
@@ -54,10 +55,10 @@ def load_profile(path: Path | str) -> RunProfile:
 
 
 def _said_otherwise(said: Any, read: Any, where: str) -> str:
-    """The first field of the file that was passed over, made up or turned into something else as it was read."""
+    """The first field of the file that was ignored, invented or converted when it was read."""
     if isinstance(read, dict):
         if unknown := sorted(said.keys() - read.keys()):
-            return f"field '{where}{shortened(unknown[0])}': there is none of this name{near(unknown[0][:80], read)}"
+            return f"field '{where}{shortened(unknown[0])}': no field has this name{near(unknown[0][:80], read)}"
         if missing := sorted(read.keys() - said.keys()):
             return f"field '{where}{missing[0]}' is missing"
         entries = [(name, said[name], value) for name, value in read.items()]
@@ -65,7 +66,7 @@ def _said_otherwise(said: Any, read: Any, where: str) -> str:
         entries = [(index, one, other) for index, (one, other) in enumerate(zip(said, read, strict=True))]
     elif (said == read and isinstance(said, bool) == isinstance(read, bool)) or (
         isinstance(read, float) and not math.isfinite(read)
-    ):  # a loss in words, judged elsewhere
+    ):  # a loss as text, checked elsewhere
         return ""
     else:
         return f"field '{where[:-1]}': {shortened(repr(said))} would be read as {shortened(repr(read))}"
@@ -76,7 +77,7 @@ def _said_otherwise(said: Any, read: Any, where: str) -> str:
 
 @cache
 def _adapter() -> TypeAdapter[RunProfile]:
-    """What checks types; building it takes longer than most checks."""
+    """The type checker; building it takes longer than most checks."""
     return TypeAdapter(RunProfile)
 
 
@@ -90,7 +91,7 @@ def _read_table(path: Path) -> Any:
     except OSError as problem:
         raise DataFileError(path, f"cannot be read: {problem}; name the profile.json that a run wrote") from None
     except ValueError as problem:
-        raise DataFileError(path, f"{problem}, not a profile of ours") from None
+        raise DataFileError(path, f"{problem}, not a mimdsim profile") from None
     try:
         return parse_json(text)
     except (ValueError, RecursionError) as problem:

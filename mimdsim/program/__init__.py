@@ -1,4 +1,4 @@
-"""Door 1: who computes what, when, from where. The vocabulary of a lowered program.
+"""The vocabulary of a lowered program (door 1 of ARCHITECTURE.md): which vertex computes what, when, from where.
 
 A program may be compiled or written by hand; engines cannot tell. Reading order: codelet -> extents -> mapping ->
 records -> program -> rows -> verify.

@@ -32,9 +32,9 @@ class Field:
     """An edge of a vertex: name, access ('read', 'write', 'update' = both) and box.
 
     one_row: the codelet walks the box as one row in memory, so that pieces gathered from several tiles are first
-    arranged into a row by a copy on the tile, one for all its vertices that read the same box.
-    in_part: which elements of the box are read depends on other data (ids below a count), so that the rest may hold
-    anything; whether those that are read were written is seen when the program runs strictly.
+    arranged into a row by a copy on the tile, shared by all its vertices that read the same box.
+    in_part: which elements of the box are read depends on other data (ids below a count), so the rest may hold
+    anything; a strict run finds reads of elements that were not written.
     """
 
     name: str
@@ -64,7 +64,7 @@ def now_shift(entry: str) -> int | None:
 
 
 def columns_of(*boxes: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns that boxes name, each where it first comes."""
+    """The columns that boxes name, in order of first appearance."""
     cut = (entry for box in boxes for entry in box if entry != ":" and now_shift(entry) is None)
     return tuple(dict.fromkeys(name for entry in cut for name in entry.split(":")))
 
@@ -73,7 +73,7 @@ def columns_of(*boxes: tuple[str, ...]) -> tuple[str, ...]:
 class Term:
     """`bundles` for every turn of a loop nest: the product of the named extents.
 
-    Counted with every instruction alone, as compiled C++ issues them; `pairable` of them could go into the bundle of
+    Counted with every instruction alone, as compiled C++ issues them; `pairable` of them could share the bundle of
     another one. The machine's tile.compiled_dual_issue says which share of those does.
     """
 
@@ -113,12 +113,12 @@ def shared_bundles(
 ) -> TileFormula:
     """Cost of a vertex that the supervisor splits over all worker contexts (a MultiVertex).
 
-    Every context takes its share of the extent `split`, rounded up, and all the others whole:
+    Every context takes its share of the extent `split`, rounded up, and all the others in full:
 
         cycles = supervisor_cycles + contexts * (fixed + sum of the terms with extent `split` divided by contexts)
 
     The supervisor launches the contexts (11 to 13 cycles in PopLibs) and waits for the longest. Extents are int columns
-    of the table, none may depend on activity.
+    of the table; none may depend on activity.
     """
 
     def cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
@@ -133,7 +133,7 @@ def shared_bundles(
     return TileFormula(cycles=cycles, kind=kind, source=source)
 
 
-OF_THE_BOXES = (":",)  # in the place of columns: those that the boxes name
+OF_THE_BOXES = (":",)  # default for columns: those that the boxes name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,12 +144,12 @@ class Codelet:
     whole arrays of the variables (a "@t" axis already taken) and the table's `columns` in the given order; form
     'vertex' is called per vertex as compute(*views, *columns, *constants) with exactly the boxes of its fields (an
     axis given by one index is dropped) and the vertex's own integers. Both write in place.
-    A cost without source does not build. flops: floating-point operations, in the same terms as bundles.
-    columns: left out, those that the boxes name, in their order; of form 'vertex', which gets the boxes, none.
+    A cost without a source is an error. flops: floating-point operations, in the same terms as bundles.
+    columns: by default those that the boxes name, in order; for form 'vertex', which gets the boxes, none.
     joinable: a vertex works element by element along the last axis that the box of its first field cuts by columns, so
-    that vertices with adjoining slices may run as one, with the same bits.
-    extents: how often the loops of its costs run, by the name that terms and formulas call them.
-    count: tells those that depend on data no recorded list of spikes gives: called with the arguments of compute,
+    that vertices with adjacent slices may run as one, with identical bits.
+    extents: how often the loops of its costs run, by the names used in terms and formulas.
+    count: for extents that depend on data other than recorded lists of spikes: called with the arguments of compute,
     before it, it returns whole numbers by name (of form 'table': a column each), which a run records for timing.
     """
 
@@ -230,7 +230,9 @@ class Codelet:
         if not 0 <= extent.axis < len(box) or now_shift(box[extent.axis]) is not None:
             return f"follows from axis {extent.axis} of field '{extent.field}', whose box {box} has no length there"
         if extent.after and extent.after not in self.constants:
-            return f"is counted after '{extent.after}', which is no constant of it; it has {list(self.constants)}"
+            return (
+                f"is counted after '{extent.after}', which is not one of its constants; it has {list(self.constants)}"
+            )
         return ""
 
     @property

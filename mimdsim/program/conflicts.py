@@ -18,7 +18,7 @@ TWICE, MEANWHILE = "nothing is written twice", "nothing is read while written"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Touch:
-    """What the vertices of a table touch of a variable through a field, as `boxes_of` has it."""
+    """What the vertices of a table touch of a variable through a field, as given by `boxes_of`."""
 
     table: VertexTable
     field: Field
@@ -27,7 +27,7 @@ class Touch:
 
     @property
     def shift(self) -> int | None:
-        """Of the timestep that is taken; None: the first axis is one like others."""
+        """The shift of the timestep; None: the first axis is not a timestep axis."""
         return now_shift(self.field.box[0])
 
     def with_timesteps(self, timesteps: range) -> np.ndarray:
@@ -84,7 +84,7 @@ def _written_twice(writers: list[list[Touch]], timesteps: range) -> Pair | None:
 
 
 def _twice(touches: list[Touch]) -> Pair | None:
-    """Two boxes of these, all with the same axes, that share an element."""
+    """Two of these boxes, all with the same axes, that share an element."""
     bounds = bounds_of(np.concatenate([touch.boxes for touch in touches]))
     rows = bounds.shape[2]
     grid = _grid(bounds)

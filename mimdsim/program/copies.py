@@ -34,12 +34,13 @@ def copy_parts(program: Program, copy: Copy) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_copies(program: Program, superstep: Superstep) -> list[Problem]:
-    """Copies of what is no variable or is spread by timesteps, and between shapes that differ: none can be planned."""
+    """Copies of unknown variables, of variables spread by timesteps, and between different shapes, which cannot be
+    planned."""
     problems = []
     for copy in superstep.copies:
         unknown = [name for name in (copy.source, copy.target) if name not in program.variables]
         for name in unknown:
-            text = f"copies '{name}', which is no variable of the program{near(name, program.variables)}"
+            text = f"copies '{name}', which is not a variable of the program{near(name, program.variables)}"
             problems.append(_of_copy("variable exists", superstep, text))
         if unknown:
             continue
@@ -61,7 +62,7 @@ def check_copies(program: Program, superstep: Superstep) -> list[Problem]:
 
 
 def check_planned_copies(program: Program, superstep: Superstep, stretch: Stretch) -> list[Problem]:
-    """Copies, sound so far, at timesteps that are not there, and of what the exchange does not bring."""
+    """Copies, otherwise sound, at timesteps that do not exist, and of data that the exchange does not deliver."""
     problems = []
     for copy in superstep.copies:
         source, target = program.variables[copy.source], program.variables[copy.target]
@@ -84,7 +85,7 @@ def check_planned_copies(program: Program, superstep: Superstep, stretch: Stretc
 
 
 def bytes_within_tiles(program: Program) -> int:
-    """What copies of one turn of every superstep move from a tile to itself, in bytes: these take no cycles."""
+    """Bytes that copies of one turn of every superstep move within a tile, which takes no cycles."""
     found = 0
     for superstep, _, _ in program.supersteps():
         for copy in superstep.copies:
@@ -110,7 +111,7 @@ def bytes_within_tiles(program: Program) -> int:
 
 
 def check_copies_apart(superstep: Superstep) -> list[Problem]:
-    """Two copies of one superstep of which the second writes what the first reads or writes: both move at once."""
+    """Two copies of one superstep of which the second writes what the first reads or writes, as both happen at once."""
     problems = []
     for place, copy in enumerate(superstep.copies):
         for other in superstep.copies[:place] + superstep.copies[place + 1 :]:

@@ -15,7 +15,7 @@ def undelivered(superstep: Superstep, variable: str, tiles: np.ndarray, boxes: n
     if superstep.exchange is None:
         return missing
     for delivery in superstep.exchange.deliveries:
-        # one timestep and the whole sequence are delivered apart, as boxes of other axes
+        # one timestep and the whole sequence are delivered separately, as boxes of different axes
         alike = delivery.variable == variable and delivery.boxes.shape[1] == boxes.shape[1]
         if alike and len(delivery.tiles):
             missing &= ~_contained(delivery, tiles, boxes)

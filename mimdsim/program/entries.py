@@ -1,4 +1,4 @@
-"""Which entries of a sequence "@t" names while a program runs, and whether there are such."""
+"""Which entries of a sequence "@t" names while a program runs, and whether they exist."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def entries_taken(variable: Variable, shift: int, timesteps: range) -> tuple[int
 def unfit_entries(variable: Variable, shift: int, stretch: Stretch, *, writes: bool) -> str:
     """What is wrong with taking "@t" and a shift of a variable in a stretch; empty when nothing is.
 
-    Reading what is before the first timestep is legal, and zero; whoever runs a program keeps no such entry to write,
-    and none before the first segment.
+    Reading before the first timestep is legal and gives zero; there is no such entry to write, and none before the
+    first segment.
     """
     name, held = f"'{variable.name}'", variable.shape[0] if variable.shape else 0
     if not stretch.repeats and held != 1:

@@ -1,4 +1,4 @@
-"""Whether an exchange delivers what is read, nothing else, and counts its bytes and pieces right."""
+"""Whether an exchange delivers exactly what is read and counts its bytes and pieces correctly."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ EXCHANGE_RULE = "an exchange delivers what is read"
 
 
 def check_deliveries(program: Program, superstep: Superstep) -> list[Problem]:
-    """What an exchange names that is not there: without these what it delivers cannot be looked at."""
+    """What an exchange names that does not exist; with these its deliveries cannot be checked."""
     return _of_exchange(superstep, "" if superstep.exchange is None else _misplaced(program, superstep.exchange))
 
 
 def check_exchange(program: Program, superstep: Superstep) -> list[Problem]:
-    """What an exchange delivers beside what is read, or counts wrong; held against one derived from the boxes.
+    """What an exchange delivers that is not read, or counts wrong, compared with one derived from the boxes.
 
     Expects a superstep that keeps the other rules.
     """
@@ -36,7 +36,7 @@ def check_exchange(program: Program, superstep: Superstep) -> list[Problem]:
 
 
 def _of_exchange(superstep: Superstep, text: str) -> list[Problem]:
-    """The problem that `text` says of an exchange; none when it says nothing."""
+    """The problem `text` of an exchange; none if it is empty."""
     if not text:
         return []
     advice = "plan the exchanges again (plan_exchanges)"
@@ -44,14 +44,14 @@ def _of_exchange(superstep: Superstep, text: str) -> list[Problem]:
 
 
 def _misplaced(program: Program, exchange: Exchange) -> str:
-    """What is wrong with deliveries of what is not there, or to tiles that are not there."""
+    """Deliveries of data, or to tiles, that do not exist."""
     if exchange.total_tiles != program.tiles:
         return f"is planned for {exchange.total_tiles} tiles, the program has {program.tiles}"
     for delivery in exchange.deliveries:
         variable = program.variables.get(delivery.variable)
         if variable is None:
             known = near(delivery.variable, program.variables)
-            return f"delivers '{delivery.variable}', which is no variable of the program{known}"
+            return f"delivers '{delivery.variable}', which is not a variable of the program{known}"
         shapes = [(len(delivery.tiles), axes, 2) for axes in (len(variable.shape), len(variable.shape) - 1) if axes]
         if delivery.boxes.shape not in shapes or delivery.tiles.ndim != 1:
             given = f"boxes of shape {list(delivery.boxes.shape)}, tiles of {list(delivery.tiles.shape)}"
@@ -87,7 +87,7 @@ def _parts(exchange: Exchange) -> dict[tuple[str, int], np.ndarray]:
 
 
 def _other_parts(given: Exchange, wanted: Exchange) -> str:
-    """The first part that is delivered and not wanted, or wanted and not delivered, counted by how often."""
+    """The first part that is delivered but not wanted, or wanted but not delivered, counting repetitions."""
     there, here = _parts(wanted), _parts(given)
     for key in sorted(there | here):
         empty = np.zeros((0, 1 + 2 * key[1]), np.int64)
@@ -113,7 +113,7 @@ def _other_parts(given: Exchange, wanted: Exchange) -> str:
 
 
 def _other_counts(given: Exchange, wanted: Exchange) -> str:
-    """The first tile and column that is counted otherwise than the parts amount to."""
+    """The first tile and column whose count differs from the sum of the parts."""
     tiles = np.union1d(given.tiles, wanted.tiles)
     sides = []
     for exchange in (given, wanted):

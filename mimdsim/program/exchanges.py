@@ -1,4 +1,4 @@
-"""Derive exchanges: what every superstep must deliver, and the bytes and fragments that makes at every tile.
+"""Derive exchanges: what every superstep must deliver, and the resulting bytes and fragments at every tile.
 
 Planner and verifier share this derivation (`exchange_rule.check_exchange`). How bytes and fragments are counted:
 `tally.py`.
@@ -33,14 +33,14 @@ from mimdsim.program.rows import (
 )
 from mimdsim.program.tally import Tally
 
-# what an exchange was derived from and what it says, so that it need not be derived again to be believed
+# digest of an exchange and of what it was derived from, so that it need not be derived again to be trusted
 _DERIVED: WeakKeyDictionary[Exchange, bytes] = WeakKeyDictionary()
 
 
 def plan_exchanges(program: Program) -> Program:
     """The program with an exchange in every superstep whose vertices or copies need remote data.
 
-    Raises MappingError, as `verify` words it, for tiles and variables that are not there and boxes that do not fit.
+    Raises MappingError, worded as in `verify`, for tiles and variables that do not exist and boxes that do not fit.
     """
     _refuse(check_homes(program, program.tiles))
     changed: Program = program.map_supersteps(
@@ -50,14 +50,15 @@ def plan_exchanges(program: Program) -> Program:
 
 
 def is_derived(program: Program, superstep: Superstep) -> bool:
-    """Whether the exchange of a superstep is one derived from what the superstep is now, and nobody changed it."""
+    """Whether the exchange of a superstep was derived from the superstep as it is now, and was not changed."""
     given = superstep.exchange
     known = None if given is None else _DERIVED.get(given)
     return given is not None and known is not None and known == _digest(program, superstep, given)
 
 
 def _digest(program: Program, superstep: Superstep, exchange: Exchange) -> bytes:
-    """Of all that an exchange follows from, and of what it says; arrays by what they hold, which may be changed."""
+    """A key of everything an exchange depends on and of the exchange itself; arrays by content, as they may be
+    changed."""
     parts: list[object] = [program.tiles, program.chips, superstep.copies]
     names = {name for copy in superstep.copies for name in (copy.source, copy.target)}
     for table in superstep.tables:
@@ -95,7 +96,7 @@ def _boxes(superstep: Superstep, table: VertexTable, field: Field, variable: Var
 
 
 def derived_exchange(program: Program, superstep: Superstep) -> Exchange | None:
-    """What the vertices and copies of a superstep read away from home, with the bytes and pieces of it; None: nothing.
+    """What the vertices and copies of a superstep read from other tiles, with its bytes and pieces; None: nothing.
 
     Raises MappingError where `check_places` or `check_boxes` finds a problem.
     """
@@ -118,8 +119,8 @@ def derived_exchange(program: Program, superstep: Superstep) -> Exchange | None:
 
 
 def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, bool, np.ndarray, np.ndarray]]:
-    """(variable, timestep axis dropped, tiles, boxes) of the distinct parts that are read away from home."""
-    wanted: dict[tuple[str, int | None], list[tuple[np.ndarray, np.ndarray]]] = {}  # shift of "@t", None: whole
+    """(variable, timestep axis dropped, tiles, boxes) of the distinct parts that are read from other tiles."""
+    wanted: dict[tuple[str, int | None], list[tuple[np.ndarray, np.ndarray]]] = {}  # shift of "@t", None: everything
     for table in superstep.tables:
         for item in table.codelet.fields:
             if item.access != "read":
@@ -129,7 +130,7 @@ def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, boo
             shape = spatial_shape(variable, item)
             mapping = spatial_mapping(variable, takes_timestep(item))
             remote = np.flatnonzero(~is_local(mapping, table.tiles, boxes, shape))
-            if len(remote):  # what is local lies inside the variable, or harms nobody before `verify` finds it
+            if len(remote):  # what is local is inside the variable, or does no harm until `verify` finds it
                 bounds = bounds_of(boxes).take(remote, axis=2)
                 _refuse(check_boxes(superstep, table, item, variable, bounds, remote))
                 key = (variable.name, now_shift(item.box[0]) if takes_timestep(item) else None)
@@ -149,7 +150,7 @@ def _count_arranged(program: Program, superstep: Superstep, tally: Tally) -> Non
     otherwise than vertices want it is rearranged "on every tile that receives the data" (Convolution.cpp), makes one
     copy a tile of what its vertices share, and plans memory for one (DynamicSlice.cpp, `baseCopies`, `sliceTempBytes`).
     """
-    wanted: dict[tuple[str, int | None], list[tuple[np.ndarray, np.ndarray]]] = {}  # shift of "@t", None: whole
+    wanted: dict[tuple[str, int | None], list[tuple[np.ndarray, np.ndarray]]] = {}  # shift of "@t", None: everything
     for table in superstep.tables:
         for item in table.codelet.fields:
             variable = program.variables[table.operands[item.name]]

@@ -1,8 +1,9 @@
-"""Extents: how often a loop of a vertex runs. Costs name them, and the codelet says once what each follows from.
+"""Extents: how often a loop of a vertex runs. Costs name them, and the codelet declares once what determines each.
 
-Most follow from the boxes: `Length`, `Size`, `Column`. What recorded spikes decide the codelet declares by `Lists`, and
-every table says whose spikes and when: `Spikes`, `Listed`, `SpikesOver`, `Hits`, `Within`. A table gives by itself only
-what follows from nothing else. What depends on other data than spikes the codelet counts as it runs: `Turns`.
+Most follow from the boxes: `Length`, `Size`, `Column`. Those that recorded spikes determine are declared by `Lists`,
+and every table says whose spikes and when: `Spikes`, `Listed`, `SpikesOver`, `Hits`, `Within`. A table itself gives
+only extents that follow from nothing else. Extents that depend on other data than spikes are counted as the codelet
+runs: `Turns`.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Length:
-    """Entries of the field's box along `axis`, counted in the entries of `Field.box`, `per` of them a turn, rounded up.
+    """Entries of the field's box along `axis`, counted in the entries of `Field.box`, `per` of them per turn, rounded
+    up.
 
-    after: the constant of the table that says how many entries at the beginning the vertex passes over.
+    after: the constant of the table that says how many entries at the beginning the vertex skips.
     """
 
     field: str
@@ -25,7 +27,7 @@ class Length:
 
 @dataclass(frozen=True)
 class Size:
-    """Elements of the field's box, of one timestep where the box is taken at "@t", `per` of them a turn, rounded up."""
+    """Elements of the field's box, of one timestep if the box is taken at "@t", `per` of them per turn, rounded up."""
 
     field: str
     per: int = 1
@@ -33,7 +35,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Column:
-    """A column that `compute` gets too, `per` of its count a turn, rounded up."""
+    """A column that is also passed to `compute`, `per` of its count per turn, rounded up."""
 
     name: str
     per: int = 1
@@ -65,7 +67,7 @@ class SpikesOver:
 
 @dataclass(frozen=True, kw_only=True)
 class Hits:
-    """Ids of the vertex's `sample`, or of its samples `sample_start` to `sample_stop`, that lie in `start` to `stop`,
+    """Ids of the vertex's `sample`, or of its samples `sample_start` to `sample_stop`, from `start` to `stop`,
     at t + shift; which: 'listed', 'spikes' (true ones) or 'gradient' (entries below the threshold)."""
 
     layer: str
@@ -96,9 +98,9 @@ RECORDED = (Spikes, Listed, SpikesOver, Hits, Within, Turns)
 
 @dataclass(frozen=True)
 class Lists:
-    """What the recorded spikes decide, counted as `kind` counts: a table gives a recorded extent of this kind.
+    """Determined by recorded spikes, counted as `kind` counts: a table gives a recorded extent of this kind.
 
-    which: the `Hits.which` of a loop over hits; of several, the column `by` holds the place in `which`.
+    which: the `Hits.which` of a loop over hits; if several, the column `by` holds the index into `which`.
     """
 
     kind: type[Recorded]

@@ -1,4 +1,4 @@
-"""What is written of a variable while a program is walked, entry by entry and element by element."""
+"""What has been written of a variable as a program is followed, entry by entry and element by element."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mimdsim.program.rows import describe_box
 
 @dataclass(kw_only=True, eq=False)
 class Held:
-    """What is written of a variable: entries that are whole, and a mask of the elements of those that are in part.
+    """What has been written of a variable: complete entries, and a mask of the elements of partial ones.
 
     timed: the first axis counts entries, of which some vertex takes one at a time. loaded: it is loaded with values
     once, and what of it is changed must not be read before (`leant` on), as a second run would find it changed.
@@ -28,7 +28,7 @@ class Held:
     told: bool = False
     loaded: bool = False
     writers: tuple[str, ...] = ()  # supersteps, in program order
-    source: str = ""  # what a copy brought here without it having been written
+    source: str = ""  # what a copy brought here that had not been written
     leant: dict[int, np.ndarray] = field(default_factory=dict)
 
     @cached_property
@@ -47,7 +47,7 @@ class Held:
         return range(entry, entry + 1) if entry >= 0 else range(0)
 
     def forget(self) -> None:
-        """Take everything for written from now on."""
+        """Treat everything as written from now on."""
         self.whole[:], self.told = True, True
 
     def written(self, entry: int) -> np.ndarray:
@@ -55,7 +55,7 @@ class Held:
         return np.ones(self.size, bool) if self.whole[entry] else self.masks.get(entry, np.zeros(self.size, bool))
 
     def add(self, entry: int, mask: np.ndarray | None) -> None:
-        """Elements that are written too; None: all."""
+        """Mark elements as written; None: all."""
         mask = None if mask is None or self.whole[entry] else mask | self.written(entry)
         if mask is None or mask.all():
             self.whole[entry] = True
@@ -64,7 +64,7 @@ class Held:
             self.masks[entry] = mask
 
     def advice(self, reader: str) -> str:
-        """Who writes it otherwise than the superstep that reads it, and what to do."""
+        """What other supersteps write it, and what to do."""
         writers = [name for name in self.writers if name != reader]
         known = ""
         if self.source:
@@ -74,7 +74,7 @@ class Held:
         return f"{known}; write it in an earlier superstep, let the host give it (inputs) or load it (values)"
 
     def lean(self, entry: int, lacking: np.ndarray) -> None:
-        """That elements are read as they were loaded."""
+        """Note that elements are read as they were loaded."""
         self.leant[entry] = self.leant[entry] | lacking if entry in self.leant else lacking
 
     def is_leant(self, entry: int, touched: np.ndarray | None) -> bool:
@@ -106,7 +106,7 @@ def held_variables(program: Program) -> dict[str, Held]:
     return {
         name: Held(
             variable=variable,
-            timed=name in timed,  # what has no elements lacks none
+            timed=name in timed,  # an empty variable lacks no elements
             whole=np.full(variable.shape[0] if name in timed else 1, 0 in variable.shape),
             loaded=variable.values is not None,
             writers=tuple(writers.get(name, ())),

@@ -1,4 +1,4 @@
-"""Whether every element and every vertex is on a tile that there is."""
+"""Whether every element and every vertex is on an existing tile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ON_A_TILE = "every element is on a tile"
 
 
 def check_homes(program: Program, tiles: int) -> list[Problem]:
-    """Variables with elements on no tile, beyond their shape, or on tiles that are not there."""
+    """Variables with elements on no tile, beyond their shape, or on tiles that do not exist."""
     problems = []
     for variable in program.variables.values():
         text = _misfit(variable)
@@ -30,18 +30,18 @@ def check_homes(program: Program, tiles: int) -> list[Problem]:
 
 
 def check_names(program: Program) -> list[Problem]:
-    """Inputs and outputs of the program that are no variables."""
+    """Inputs and outputs of the program that are not variables."""
     problems = []
     for kind, names in (("input", program.inputs), ("output", program.outputs)):
         for value, name in names.items():
             if name not in program.variables:
-                text = f"{kind} '{value}' is held in '{name}', which is no variable of the program"
+                text = f"{kind} '{value}' is held in '{name}', which is not a variable of the program"
                 problems.append(at_large("variable exists", text + near(name, program.variables)))
     return problems
 
 
 def check_tiles(program: Program, superstep: Superstep, table: VertexTable, tiles: int) -> list[Problem]:
-    """The first vertex on a tile that is not there: beyond the program's tiles, or the machine's `tiles`."""
+    """The first vertex on a tile that does not exist: beyond the program's tiles, or the machine's `tiles`."""
     outside = _outside(table.tiles, min(tiles, program.tiles))
     if not len(outside):
         return []
@@ -50,7 +50,7 @@ def check_tiles(program: Program, superstep: Superstep, table: VertexTable, tile
 
 
 def require_homes(program: Program) -> None:
-    """Raises MappingError where a vertex or an element is on no tile of the program: it could not be counted there."""
+    """Raises MappingError if a vertex or an element is on no tile of the program and so could not be counted."""
     problems = check_homes(program, program.tiles)
     for superstep, _, _ in program.supersteps():
         for table in superstep.tables:
@@ -75,7 +75,7 @@ def _but_tiles(program: Program, tile: int, tiles: int) -> str:
 
 
 def _misfit(variable: Variable) -> str:
-    """What the mapping leaves out of the variable or has beyond it; empty when it holds every element."""
+    """What the mapping omits from the variable or has beyond it; empty if it covers every element."""
     mapping, shape = variable.mapping, variable.shape
     if mapping.is_replicated:
         return "" if len(mapping.tiles) else "is replicated on no tile; name the tiles that hold it"

@@ -1,4 +1,4 @@
-"""A program as text that says what every superstep moves, computes and costs: what `--dump` writes, tests compare."""
+"""A program as text that says what every superstep moves, computes and costs; `--dump` writes it, tests compare it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ACCESS = {"read": "reads  ", "write": "writes ", "update": "updates"}
 def listing(program: Program, cycles: Sequence[int] | None = None) -> str:
     """Supersteps with exchange, vertices, boxes and cost, then variables with shape, category and place.
 
-    cycles: by superstep in program order, over all executions, where they are known.
+    cycles: by superstep in program order, over all executions, if known.
     """
     told = iter(cycles) if cycles is not None else None
     lines = [*LEGEND, "", f"program on {_many(program.tiles, 'tile')}"]

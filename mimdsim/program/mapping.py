@@ -13,7 +13,7 @@ PER_TIMESTEP = -3
 
 
 def whole_numbers(what: str, values: ArrayLike) -> np.ndarray:
-    """A column of integers as an array, itself where it is one; raises ValueError for anything else."""
+    """A column of integers as an array, unchanged if it is one; raises ValueError for anything else."""
     column = np.asarray(values)
     if not column.size:
         return column.astype(np.int64, copy=False)
@@ -95,7 +95,7 @@ class TileMapping:
 
     @staticmethod
     def replicated(tiles: np.ndarray) -> TileMapping:
-        """A whole copy on every tile of `tiles`."""
+        """A full copy on every tile of `tiles`."""
         empty = np.zeros(0, np.int64)
         return TileMapping(axis=REPLICATED, tiles=np.unique(np.asarray(tiles, np.int64)), starts=empty, stops=empty)
 

@@ -1,4 +1,4 @@
-"""What travels in one exchange phase, message by message: who sends how much to whom at once.
+"""The messages of one exchange phase: which tile sends how much to which readers at once.
 
 A message is everything that one tile sends to the same readers. Parts are cut where the sending tile changes; a part
 that several tiles want is sent once to all of them. Only what stays on its chip is listed.
@@ -15,7 +15,9 @@ from mimdsim.program.program import Program
 from mimdsim.program.records import Delivery, Exchange
 from mimdsim.program.rows import runs_of_boxes, spatial_mapping, to_runs
 
-MOST_READINGS = 2_000_000  # (part, reader) pairs of a phase that are listed; beyond, nearly every tile hears all others
+MOST_READINGS = (
+    2_000_000  # (part, reader) pairs of a phase that are listed; beyond it, nearly every tile receives from all others
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -126,7 +128,7 @@ def _together(parts: _Readings) -> Messages:
     begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0) if len(order) else True
     first = np.flatnonzero(begins)
     part = np.cumsum(begins) - 1
-    # readers are compared by a sum of fixed random numbers: that two sets agree by chance has odds of 2**-64
+    # readers are compared by a sum of fixed random numbers: two sets agree by chance with probability 2**-64
     numbers = np.random.default_rng(0).integers(0, 2**63, int(reader.max(initial=0)) + 1, np.uint64)
     alike = np.zeros(len(first), np.uint64)
     np.add.at(alike, part, numbers[reader])

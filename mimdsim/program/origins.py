@@ -1,9 +1,10 @@
-"""Whose recorded spikes a vertex reads, and of when: followed through copies and moves to the recorded sequences.
+"""Which layer's recorded spikes a vertex reads, and from which timestep: followed through copies and moves to the
+recorded sequences.
 
 A variable holds the entry of a recorded sequence that it was taken from, or that it goes into later in the timestep.
-Moved is what arrives element by element as it was: by a copy, or by vertices that write whole numbers of the very box
-they read. What a vertex makes of whole numbers may hold the lists that these did (a row of bytes made of ids, two lists
-in one); what it makes of floats holds none. Where nothing can be said, nothing is.
+A value is moved if it arrives unchanged, element by element: by a copy, or by vertices that write the whole numbers of
+the same box that they read. What a vertex makes from whole numbers may hold their lists (a row of bytes made from ids,
+two lists in one); what it makes from floats holds none. If nothing is known, nothing is reported.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from mimdsim.program.repeats import Body, Repeat
 
 Entry = tuple[str, int]  # a layer, and the timestep counted from the current one
 # what a variable holds: ("at", layer, shift), ("made", number, ""), or ("before", repeat, variable): since the turn
-# before; None: not known
+# before; None: unknown
 Content = tuple[str, int | str, int | str] | None
 NOTHING: frozenset[Entry] = frozenset()
 
 
 @lru_cache(maxsize=1)
 def origins_of(program: Program) -> Origins:
-    """Worked out once for a program."""
+    """Computed once per program."""
     return Origins(program)
 
 
@@ -120,7 +121,7 @@ class Origins:
             self._write(name, shift, content, held)
 
     def _moves(self, table: VertexTable, source: Field, target: Field) -> bool:
-        """Whether a vertex that reads and writes so hands on whole numbers as they are."""
+        """Whether a vertex that reads and writes like this passes on whole numbers unchanged."""
         one, other = (self._program.variables.get(table.operands[item.name]) for item in (source, target))
         if one is None or other is None or one.dtype != other.dtype or not self._is_whole_numbers(one.name):
             return False

@@ -1,4 +1,4 @@
-"""What vertices and copies name that must be there before anything else can be told: tiles, variables, boxes."""
+"""Whether the tiles, variables and boxes that vertices and copies name exist, which all other rules assume."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mimdsim.program.rows import describe_box, spatial_mapping, spatial_shape, t
 
 
 def check_places(program: Program, superstep: Superstep, tiles: int) -> list[Problem]:
-    """What a superstep names that is not there, tiles and variables: without these its exchange cannot be planned."""
+    """Tiles and variables that a superstep names but that do not exist, so that its exchange cannot be planned."""
     problems = check_copies(program, superstep)
     for table in superstep.tables:
         problems += check_tiles(program, superstep, table, tiles)
@@ -53,14 +53,14 @@ def unfit_box(superstep: Superstep, table: VertexTable, mismatch: ValueError) ->
 
 
 def unknown_variable(program: Program, superstep: Superstep, table: VertexTable, field: Field) -> Problem:
-    """A field that takes what is no variable."""
+    """A field whose operand is not a variable."""
     name = table.operands[field.name]
-    text = f"reads '{name}' through field '{field.name}', which is no variable of the program"
+    text = f"reads '{name}' through field '{field.name}', which is not a variable of the program"
     return of_vertex("variable exists", superstep, table, 0, text + near(name, program.variables))
 
 
 def check_spread(superstep: Superstep, table: VertexTable, item: Field, variable: Variable) -> list[Problem]:
-    """A timestep that is taken of what is spread over tiles by timesteps: where it lies would change with time."""
+    """A timestep taken of a variable that is spread over tiles by timesteps: its tile would change with time."""
     if takes_timestep(item) and variable.mapping.axis in (0, FLAT):
         try:
             spatial_mapping(variable, drop_axis=True)

@@ -1,4 +1,4 @@
-"""A broken rule of a program, and how vertices are named in what is said of it."""
+"""A broken rule of a program, and how messages name vertices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mimdsim.program.records import Superstep, VertexTable
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A broken rule: which, where, and the vertex's row in its table (-1: not a vertex; empty: no one superstep)."""
+    """A broken rule: which, where, and the vertex's row in its table (-1: not a vertex; empty: no single superstep)."""
 
     rule: str
     superstep: str
@@ -29,7 +29,7 @@ def _codelet_name(table: VertexTable) -> str:
 
 
 def of_vertex(rule: str, superstep: Superstep, table: VertexTable, vertex: int, text: str) -> Problem:
-    """What a vertex does wrong; of a table without vertices, what its fields would."""
+    """What a vertex does wrong, or what the fields of a table without vertices would."""
     empty = not table.vertices
     who = f"the empty table of {_codelet_name(table)}" if empty else vertex_name(table, vertex)
     return Problem(
@@ -43,5 +43,5 @@ def of_vertex(rule: str, superstep: Superstep, table: VertexTable, vertex: int, 
 
 
 def at_large(rule: str, text: str, superstep: str = "") -> Problem:
-    """What no vertex is to blame for."""
+    """A problem not caused by a vertex."""
     return Problem(rule=rule, superstep=superstep, codelet="", vertex=-1, tile=-1, message=text)

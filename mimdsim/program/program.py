@@ -16,9 +16,9 @@ from mimdsim.program.repeats import Body, Repeat, Stretch, changed, stretches, t
 class Program:
     """What a device runs: a lowered training step, or a program written by hand.
 
-    `tiles` is how many tiles it was placed on, over all chips; tile numbers run on from chip to chip. `inputs` names
+    `tiles` is how many tiles it was placed on, over all chips; tile numbers continue from chip to chip. `inputs` names
     what the host writes, `bounds` the least and the largest whole number that some of these may hold, `streamed` the
-    bytes that it sends anew for every run; all else lies on the tiles. `observables` says what some names stand for.
+    bytes that it sends for every run; everything else is on the tiles. `observables`: what a run may ask for by kind.
     """
 
     tiles: int

@@ -16,7 +16,7 @@ from mimdsim.program.codelet import Codelet
 from mimdsim.program.extents import Derived, Recorded
 from mimdsim.program.mapping import TileMapping, whole_numbers
 
-# what compiled training programs call their variables, in the order in which reports have them
+# categories of compiled training programs, in the order of reports
 CATEGORIES = (
     "weights",
     "weight gradients",
@@ -36,11 +36,11 @@ class Variable:
 
     category: any name; its bytes are reported under it (compiled programs: CATEGORIES). Persistent variables keep their
     value from run to run (weights, optimiser).
-    stored_bytes: bytes of an element in tile memory and on the wire where that is not what `dtype` takes (0: it is);
-    its values are computed in `dtype` all the same, and halves rounded by whoever runs the program for its values.
-    values: what it holds from the start, loaded with the program (None: zeros, until something writes it).
-    entries: what its first axis counts where vertices take it at "@t": 'timesteps', 'segments' of `segment` timesteps
-    each, or 'segment': the timesteps of the one that is open, after an entry for what was before it.
+    stored_bytes: bytes of an element in tile memory and on the wire if different from `dtype` (0: the same);
+    its values are computed in `dtype` nevertheless, and halves are rounded by the engine that executes the program.
+    values: its initial content, loaded with the program (None: zeros, until something writes it).
+    entries: what its first axis counts if vertices take it at "@t": 'timesteps', 'segments' of `segment` timesteps
+    each, or 'segment': the timesteps of the current one, after an entry for the timestep before it.
     """
 
     name: str
@@ -78,8 +78,8 @@ class Variable:
 
 
 def is_constant(value: object) -> bool:
-    """Whether a vertex may have `value` beside its fields: a number or name, a tuple of them, or an array that its code
-    can hold."""
+    """Whether a vertex may have `value` in addition to its fields: a number or name, a tuple of them, or an array that
+    its code can hold."""
     if isinstance(value, tuple):
         return all(is_constant(each) for each in value)
     if isinstance(value, np.ndarray):
@@ -161,8 +161,8 @@ class VertexTable:
 class Copy:
     """An exchange without vertices: `target` <- `source`; a sequence on either side is taken at "@t" plus a shift.
 
-    Written by the exchange straight into the target's tiles; what stays on its tile is taken to cost nothing, as a
-    compiler would rename it (assumed). Shapes agree after the timestep axis is taken.
+    Written by the exchange straight into the target's tiles; what stays on its tile is assumed to cost nothing,
+    because a compiler would rename it. Shapes agree after the timestep axis is taken.
     """
 
     source: str
@@ -183,7 +183,7 @@ class Delivery:
     boxes: np.ndarray
 
 
-MOST_CONSTANT_BYTES = 1024  # assumed: what the code of a vertex has room for; tables of more are variables
+MOST_CONSTANT_BYTES = 1024  # assumed: what fits into a vertex's code; larger tables are variables
 EXCHANGE_COLUMNS = (
     "bytes_sent",
     "bytes_received",
@@ -201,9 +201,10 @@ class Exchange:
 
     columns int64[len(EXCHANGE_COLUMNS), taking part], one column per tile of `tiles`; the properties of the same names
     are int64[total_tiles]. A part wanted by several tiles is sent once (multicast) and received by each; what a tile
-    receives alike with its neighbour on the same bus (tile XOR 1) is also in bytes_shared. A fragment is a run of
-    elements that lie together on the sending tile and that the same tiles want. Arranged fragments are copied into rows
-    on the receiving tile (`Field.one_row`), with all the bytes of those rows. link_bytes int64[chips, chips]: from, to.
+    receives in common with its neighbour on the same bus (tile XOR 1) is also in bytes_shared. A fragment is a run of
+    elements that are contiguous on the sending tile and wanted by the same tiles. Arranged fragments are copied into
+    rows on the receiving tile (`Field.one_row`), with all the bytes of those rows. link_bytes int64[chips, chips]:
+    from, to.
     """
 
     deliveries: tuple[Delivery, ...]
@@ -252,7 +253,7 @@ class Exchange:
 
     @property
     def moves(self) -> bool:
-        """Whether anything travels at all."""
+        """Whether anything is moved at all."""
         return bool(self.column("bytes_received").any())
 
 

@@ -1,4 +1,4 @@
-"""Repeats, one within another at most, and the ways to walk a program: by stretches, or turn by turn as it runs."""
+"""Repeats, nested at most two deep, and the ways to go through a program: by stretches, or turn by turn as it runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Repeat:
     """`body` once per turn, from the first to the last, or from the last to the first when `reverse`.
 
     A turn is one timestep or, where the body holds repeats (all of as many turns, none with repeats in it), a segment
-    of timesteps; what stands beside these repeats belongs to the first timestep of the segment. Raises ValueError.
+    of timesteps; supersteps next to these repeats belong to the first timestep of the segment. Raises ValueError.
     """
 
     times: int
@@ -83,7 +83,7 @@ def stretches(body: Body, around: tuple[Repeat, ...] = ()) -> Iterator[Stretch]:
 def turns(body: Body, t: int, phases: Collection[str] | None) -> Iterator[tuple[Superstep, int]]:
     """The supersteps of `phases` (None: all) as they run, one after another, each with its timestep; `t` is the first.
 
-    What has nothing of these phases takes no turns.
+    Repeats without supersteps of these phases take no turns.
     """
     for item in body:
         if not isinstance(item, Repeat):

@@ -1,4 +1,4 @@
-"""Boxes of vertices as integer columns, and where their elements lie; for the verifier and the exchange planner."""
+"""Boxes of vertices as integer columns, and the places of their elements; for the verifier and the exchange planner."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def spatial_shape(variable: Variable, field: Field) -> tuple[int, ...]:
 
 
 def spatial_mapping(variable: Variable, drop_axis: bool) -> TileMapping:
-    """The mapping with its axis counted without the timestep axis; MappingError where tiles part that axis."""
+    """The mapping with its axis counted without the timestep axis; raises MappingError if that axis is spread over
+    tiles."""
     mapping = variable.mapping
     if mapping.axis == PER_TIMESTEP:
         return _flat_mapping(mapping, variable.shape, drop_axis)
@@ -51,19 +52,19 @@ def boxes_of(table: VertexTable, field: Field, variable: Variable) -> np.ndarray
     """int64[vertices, axes, 2]: start and stop per axis (timestep axis left out) of what each vertex touches.
 
     Raises ValueError when the box has another number of axes than the variable, names an absent column, or leaves no
-    axis beside the timestep's: a vertex gets a part of a tensor, and a single number is none that it could write.
+    axis besides the timestep's: a vertex needs a part of a tensor, and could not write to a single number.
     """
     entries = field.box[1:] if takes_timestep(field) else field.box
     shape = spatial_shape(variable, field)
     where = f"codelet '{table.codelet.name}', field '{field.name}'"
     if len(entries) != len(shape):
-        raise ValueError(f"{where}: box {field.box} has not the {len(variable.shape)} axes of '{variable.name}'")
+        raise ValueError(f"{where}: box {field.box} does not have the {len(variable.shape)} axes of '{variable.name}'")
     if not shape:
         raise ValueError(
             f"{where}: box {field.box} leaves no axis of '{variable.name}' {list(variable.shape)}; "
             f"give the variable one more, of extent 1: {[*variable.shape, 1]}"
         )
-    boxes = np.empty((len(shape), 2, table.vertices), np.int64).transpose(2, 0, 1)  # bounds lie together: used by axis
+    boxes = np.empty((len(shape), 2, table.vertices), np.int64).transpose(2, 0, 1)  # bounds are contiguous by axis
     for axis, (entry, extent) in enumerate(zip(entries, shape, strict=True)):
         if entry == ":":
             boxes[:, axis] = 0, extent
@@ -88,7 +89,7 @@ def to_runs(
 ) -> tuple[np.ndarray, TileMapping, np.ndarray, np.ndarray]:
     """(row of each run, mapping, tiles, boxes) for a FLAT mapping: every box cut into runs of consecutive elements.
 
-    Other mappings come back as they are, one run per row.
+    Other mappings are returned unchanged, one run per row.
     """
     if mapping.axis != FLAT:
         return np.arange(len(tiles)), mapping, tiles, boxes
@@ -145,7 +146,7 @@ def distinct(tiles: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def equal_rows(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(int64[rows]: which different row each one is, one row of each), numbered in lexicographic order."""
+    """(int64[rows]: the number of each distinct row, one row of each), numbered in lexicographic order."""
     which, one_of_each = numerics.number_equal(columns, order_of(columns, list(range(len(columns)))))
     return which, one_of_each
 

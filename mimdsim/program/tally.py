@@ -1,7 +1,7 @@
-"""Count what an exchange means at every tile: bytes and fragments sent, received, shared on a bus, linked.
+"""Count an exchange at every tile: bytes and fragments sent, received, shared on a bus, sent over links.
 
 Parts are cut into pieces where the sending tile changes. What several tiles read is sent once, element by element, in
-as many fragments as there are different pieces; pieces that a tile holds itself do not travel. The same box wanted by
+as many fragments as there are different pieces; pieces that a tile already holds are not sent. The same box wanted by
 many tiles is cut once, so that a broadcast costs as much as its pieces, not pieces times tiles.
 """
 
@@ -35,8 +35,8 @@ class Tally:
         self._count(mapping, variable, drop, tiles, boxes)
 
     def _count_replicas(self, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray) -> None:
-        """A replicated variable is sent by its first holder on the reader's chip, else by the first of all; who holds
-        it needs none."""
+        """A replicated variable is sent by its first holder on the reader's chip, else by the first of all; tiles that
+        hold it need none."""
         per_chip = self.tiles // self.chips
         shape = variable.shape[1:] if drop else variable.shape
         holders = variable.mapping.tiles

@@ -1,7 +1,8 @@
-"""How often the loops of a table's vertices run: what its codelet declares and what it gives itself, held together.
+"""How often the loops of a table's vertices run: what its codelet declares and what the table gives, checked for
+consistency.
 
-`extents_of` works out the numbers; `check_extents` is the rule: every extent that a cost names is there, and one that
-recorded spikes decide counts what the vertex reads (`origins`).
+`extents_of` works out the numbers; `check_extents` is the rule: every extent that a cost names exists, and one that
+recorded spikes determine counts what the vertex reads (`origins`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from mimdsim.program.repeats import Stretch
 from mimdsim.program.rows import takes_timestep
 
 EXTENTS_FOLLOW = "extents follow"
-ANY_CONTEXTS, ANY_VECTOR_BYTES = 6, 8  # formulas are asked for names, not for cycles
+ANY_CONTEXTS, ANY_VECTOR_BYTES = 6, 8  # formulas are called to learn names, not cycles
 
 
 def extents_of(program: Program, table: VertexTable) -> dict[str, np.ndarray | Recorded]:
@@ -44,12 +45,12 @@ def extents_of(program: Program, table: VertexTable) -> dict[str, np.ndarray | R
 
 
 def stretch_of(program: Program, superstep: Superstep) -> Stretch:
-    """Where a superstep stands."""
+    """The place of a superstep."""
     return next(stretch for stretch in program.stretches() if any(step is superstep for step in stretch.body))
 
 
 def _asked(table: VertexTable) -> set[str]:
-    """Extents that the terms of a table's cost and flops name; formulas say no names."""
+    """Extents that the terms of a table's cost and flops name; formulas do not list names."""
     cost = table.codelet.cost
     terms = table.codelet.flops if isinstance(cost, TileFormula) else (*cost.terms, *table.codelet.flops)
     return {name for term in terms for name in term.extents}
@@ -57,7 +58,7 @@ def _asked(table: VertexTable) -> set[str]:
 
 @lru_cache(maxsize=8)
 def _places(program: Program) -> dict[int, str]:
-    """By identity, of tables whose codelet counts turns: a name of their own."""
+    """Unique names, by identity, of tables whose codelet counts turns."""
     found: dict[int, str] = {}
     for number, (superstep, _, _) in enumerate(program.supersteps()):
         for index, table in enumerate(superstep.tables):
@@ -97,7 +98,7 @@ def _length(table: VertexTable, item: Field, variable: Variable, axis: int) -> A
 
 
 def check_extents(program: Program, superstep: Superstep, table: VertexTable) -> list[Problem]:
-    """Extents that costs name and nobody gives, and recorded ones that are not of what the vertex reads.
+    """Extents that costs name but nothing gives, and recorded ones of spikes that the vertex does not read.
 
     The boxes of the table fit their variables.
     """
@@ -125,7 +126,7 @@ def check_extents(program: Program, superstep: Superstep, table: VertexTable) ->
 
 
 class _Lacking(Exception):
-    """A formula asked for an extent that is not there."""
+    """A formula needs an extent that does not exist."""
 
 
 class _Asked(dict[str, Any]):
@@ -134,7 +135,7 @@ class _Asked(dict[str, Any]):
 
 
 def _lacks(cost: TileFormula, program: Program, table: VertexTable) -> set[str]:
-    """The first extent that a formula asks for in vain; none of an empty table."""
+    """The first missing extent that a formula needs; none for an empty table."""
     if not table.vertices:
         return set()
     every = extents_of(program, table).items()
@@ -147,7 +148,7 @@ def _lacks(cost: TileFormula, program: Program, table: VertexTable) -> set[str]:
 
 
 def _otherwise(table: VertexTable, extent: np.ndarray | Recorded, declared: Lists) -> str:
-    """How a table counts otherwise than its codelet declares, or ''."""
+    """How a table's counting differs from its codelet's declaration, or ''."""
     if not isinstance(extent, declared.kind):
         given = "a column" if isinstance(extent, np.ndarray) else type(extent).__name__
         return f"{given}, where its codelet counts {declared.kind.__name__}"

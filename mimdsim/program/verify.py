@@ -1,12 +1,12 @@
 """The rules of the machine, checked on a program without running it.
 
 1 every vertex and every element is on a tile of the machine (`homes`); 2 every box lies inside its variable; 3 every
-read and every part of a copy is local or delivered to its tile in the same superstep; 4 every write is local;
-5 nothing is written twice in a superstep, and nothing is read that another vertex of the superstep (`conflicts`) or a
-copy of its exchange writes (`copies`); 6 every timestep index is inside a repeat, and names an entry that is there
-(`entries`); 7 a copy's shapes agree (`copies`); 8 an exchange delivers what is read and nothing else, and counts it
-right (`exchange_rule`); 9 every element that is read, and every element of an output, was written before (`written`);
-10 loops run as often as boxes and recorded spikes say (`trips`, `origins`).
+read and every part of a copy is local or delivered to its tile in the same superstep; 4 every write is local; 5 nothing
+is written twice in a superstep, and nothing is read that another vertex of the superstep (`conflicts`) or a copy of its
+exchange writes (`copies`); 6 every timestep index is inside a repeat, and names an existing entry (`entries`); 7 a
+copy's shapes agree (`copies`); 8 an exchange delivers exactly what is read and counts it correctly (`exchange_rule`); 9
+every element that is read, and every element of an output, was written before (`written`); 10 loops run as often as
+boxes and recorded spikes say (`trips`, `origins`).
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from mimdsim.program.trips import check_extents
 from mimdsim.program.written import check_writers, check_written
 
 MAX_PROBLEMS = 20
-_SOUND: WeakSet[Program] = WeakSet()  # programs that were verified, and keep all rules
+_SOUND: WeakSet[Program] = WeakSet()  # programs that were verified and keep all rules
 
 
 def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
     """Every broken rule (at most MAX_PROBLEMS), in program order; empty when the program is sound.
 
-    Of a program with elements on no tile that it has, only these are told: nothing else can be worked out.
+    If elements are on no existing tile, only these are reported: nothing else can be determined.
     """
     if not any(True for _ in program.supersteps()):
         raise MappingError("the program has no superstep")
@@ -72,7 +72,7 @@ def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
 
 
 def require_sound(program: Program) -> None:
-    """Raise MappingError with the first broken rule of a program; one that was verified before is believed."""
+    """Raise MappingError with the first broken rule of a program; one that was verified before is not checked again."""
     problems = () if program in _SOUND else verify(program, program.tiles)
     if problems:
         raise MappingError(problems[0].message)

@@ -1,8 +1,8 @@
 """Whether everything that is read was written before, element by element, in the order in which a program runs.
 
-Tile memory holds nothing of use at first: what the host gives (`Program.inputs`), what is loaded (`Variable.values`)
-and what a superstep has written is defined, anything else is not. The program is walked turn by turn; of every variable
-the elements written so far are kept, apart for every entry of a sequence that "@t" takes.
+Tile memory is undefined at first: what the host gives (`Program.inputs`), what is loaded (`Variable.values`) and what a
+superstep has written is defined, anything else is not. The program is followed turn by turn; of every variable the
+elements written so far are kept, apart for every entry of a sequence that "@t" takes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WRITER_RULE = "what is read is written by something"
 
 
 def check_written(program: Program) -> list[Problem]:
-    """The first read of every variable that finds elements nobody wrote, and outputs that are not written whole.
+    """The first read of every variable with elements that were never written, and outputs that are not fully written.
 
     Expects a program that keeps the other rules.
     """
@@ -59,7 +59,7 @@ def check_written(program: Program) -> list[Problem]:
 class _Access:
     """What a field of a table touches of a variable; shift None: all entries.
 
-    seen: the entries it has touched; as nothing is ever unwritten, each is looked at once.
+    seen: the entries it has touched; as nothing is ever unwritten, each is checked once.
     """
 
     held: Held
@@ -74,7 +74,7 @@ class _Access:
         return (self.shift is not None or not self.seen) and not self.held.whole.all()
 
     def check(self, superstep: Superstep, t: int) -> Problem | None:
-        """What it reads that nobody wrote."""
+        """What it reads that was never written."""
         for entry in self._fresh(t):
             touched, lacking = self._touched(entry), ~self.held.written(entry)
             lacking = lacking if touched is None else lacking & touched

@@ -1,4 +1,4 @@
-"""Floor 7: a profile as a console summary and as a page with figures and tables. Reads profiles and nothing else.
+"""A profile as a console summary and as a page with figures and tables. Reads profiles and nothing else.
 
 Drawing and templates are imported when a page is written, so that importing this package is cheap.
 """

@@ -82,7 +82,7 @@ def _liveness(tiled: TiledProfile) -> str:
 
 
 def csv_text(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    """A table for spreadsheets: names that one would take for a formula are quoted, in the header too."""
+    """A table for spreadsheets: names that could be mistaken for a formula are quoted, also in the header."""
     memory = io.StringIO()
     writer = csv.writer(memory, lineterminator="\n")
     writer.writerows([_harmless(cell) for cell in row] for row in (header, *rows))
@@ -90,7 +90,7 @@ def csv_text(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _harmless(cell: object) -> object:
-    """A name that a spreadsheet would take for a formula, quoted; everything else as it is."""
+    """A name that a spreadsheet could mistake for a formula, quoted; everything else unchanged."""
     if not isinstance(cell, str):
         return cell
     name = plain(cell)

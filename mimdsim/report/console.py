@@ -1,4 +1,4 @@
-"""The console summary: the page's order, aligned columns, no colours, at most WIDTH characters a line."""
+"""The console summary: in the page's order, aligned columns, no colours, at most WIDTH characters per line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mimdsim.report.wording import changed_fields, clipped, plain, significant, 
 WIDTH = 110
 LONGEST = 5
 SHORTEST_NAME = 12
-PLAIN_SIGNS = str.maketrans({"–": "-", "×": "x", "★": "*", "·": "|"})  # a console may know ASCII only
+PLAIN_SIGNS = str.maketrans({"–": "-", "×": "x", "★": "*", "·": "|"})  # a console may only support ASCII
 
 
 def summary_lines(profile: RunProfile) -> list[str]:
@@ -60,7 +60,7 @@ def _lines(profile: RunProfile) -> Iterator[str]:
     spent = energy_table(profile)
     if spent is not None and profile.network:
         spends = ("machine", "strategy", "precision", "mJ", "interval mJ", "mean W", "static")
-        yield from _section("Energy of one training step, boards alone", spent, *spends)
+        yield from _section("Energy of one training step, boards only", spent, *spends)
     yield ""
     yield f"What is modelled: {assumptions_table(profile).note}"
 
@@ -99,7 +99,7 @@ def _of_tiled(tiled: TiledProfile) -> Iterator[str]:
 
 
 def _section(title: str, content: Table, *headers: str) -> Iterator[str]:
-    """A title and the named columns of a table, texts to the left and numbers to the right."""
+    """A title and the named columns of a table, texts left-aligned and numbers right-aligned."""
     yield ""
     yield clipped(title, WIDTH)
     columns = [content.headers.index(header) for header in headers]

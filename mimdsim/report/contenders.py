@@ -1,4 +1,4 @@
-"""The machines of a profile side by side: time, interval, ratio to the tiled machine, what sets the time."""
+"""The machines of a profile side by side: time, interval, ratio to the tiled machine, what limits the time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mimdsim.profile import GpuProfile, RunProfile, TiledProfile, ratio_of
 from mimdsim.report.wording import significant
 
-BOUND = " (a bound)"  # beside strategies that nobody has built
+BOUND = " (a bound)"  # appended to strategies that have never been built
 PARTS = ("compute", "exchange", "sync", "host")
 GPU_PARTS = ("compute", "memory", "launch", "host")
 
@@ -18,9 +18,9 @@ class Contender:
 
     parts: seconds by PARTS on a tiled machine, by GPU_PARTS (what bounds each kernel) on a GPU.
     strongest: the fastest strategy of its machine that fits its memory and could be built. ratio: its seconds over
-    those of the reference, the tiled machine that was trained on; None where there is none. A GPU's interval of the
-    ratio pairs the outermost corners of both intervals. Another tiled machine is costed by the same formulas, each of
-    which is off by the same share on both (`profile/ratios.py`).
+    those of the reference, the tiled machine that was trained on; None where there is none. For a GPU the
+    interval of the ratio pairs opposite ends of both intervals. Another tiled machine is costed by the same formulas,
+    each of which is off by the same factor on both (`profile/ratios.py`).
     """
 
     title: str
@@ -51,12 +51,12 @@ class Contender:
 
     @property
     def decided(self) -> bool:
-        """Whether the interval of the ratio holds only one answer to who is faster."""
+        """Whether the interval of the ratio leaves no doubt about which is faster."""
         return not self.ratio_low <= 1 <= self.ratio_high
 
     @property
     def margin_words(self) -> str:
-        """By how much the faster of the two is faster, with interval: '1.6× faster (1.1–2.4)'."""
+        """How much faster the faster of the two is, with interval: '1.6× faster (1.1–2.4)'."""
         if not self.ratio:
             return "–"
         if not self.decided:
@@ -69,7 +69,7 @@ class Contender:
 
     @property
     def ratio_words(self) -> str:
-        """Who is faster, by how much, in which interval; 'undecided' where the interval holds both answers."""
+        """Which is faster and by how much, with interval; 'undecided' if the interval allows both answers."""
         if self.reference:
             return "reference"
         if not self.ratio:
@@ -80,7 +80,7 @@ class Contender:
 
 
 def inverse(value: float) -> float:
-    """1 / value, and infinity for 0 (an interval that reaches down to no time at all)."""
+    """1 / value, and infinity for 0 (an interval that reaches down to zero time)."""
     return 1 / value if value else float("inf")
 
 
@@ -105,7 +105,7 @@ def strongest_gpu(found: tuple[Contender, ...]) -> Contender | None:
 
 
 def _rank(gpu: GpuProfile) -> tuple[bool, float, str, str]:
-    """Sorts what fits before what does not, then by time; names break ties so that order is fixed."""
+    """Sort key: what fits first, then by time; names break ties so that the order is fixed."""
     return gpu.bytes_needed > gpu.memory_bytes, gpu.seconds_per_training_step, gpu.strategy, gpu.precision
 
 
@@ -141,7 +141,7 @@ def _of_gpu(gpu: GpuProfile, tiled: TiledProfile | None, strongest: bool) -> Con
     parts = dict.fromkeys(GPU_PARTS, 0.0)
     phases: dict[str, float] = {}
     for span in gpu.spans:
-        # a bound this version does not know is waiting, and is counted with the host
+        # a bound unknown to this version counts as waiting for the host
         parts[span.bound if span.bound in parts else "host"] += span.seconds
         phases[span.phase] = phases.get(span.phase, 0.0) + span.seconds
     parts["host"] += gpu.host_exposed_seconds

@@ -35,7 +35,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class FigurePlan:
-    """One figure: file stem, section of the page, caption for all readers; draw gives None where data is absent."""
+    """One figure: file stem, section of the page, caption for all readers; draw returns None if the data is missing."""
 
     name: str
     section: str

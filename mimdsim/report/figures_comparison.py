@@ -14,13 +14,13 @@ LEGEND = ("compute (GPU: bound by it)", "exchange (GPU: memory-bound)", "sync (G
 
 @styled
 def draw_comparison(profile: RunProfile) -> Figure | None:
-    """Bars of milliseconds per training step, split by what sets the time, with intervals and ratios."""
+    """Bars of milliseconds per training step, split by what limits the time, with intervals and ratios."""
     found = contenders(profile)
     if not profile.gpus and not profile.tiled_beside:
         return None
     rows = [[1e3 * part for part in one.parts] for one in found]
     figure, (axes,) = panels(height=1.5 + 0.42 * len(rows))
-    # inches: the page's form of the figure sets its letters a little wider than was laid out
+    # inches: on the page the letters are a little wider than in the layout
     figure.set_layout_engine("constrained", w_pad=0.18)
     stacked_bars(axes, rows, LEGEND, PART_COLOURS, [""] * len(rows))
     longest = max((1e3 * max(one.high, one.seconds) for one in found), default=0.0)
@@ -30,7 +30,7 @@ def draw_comparison(profile: RunProfile) -> Figure | None:
         axes.errorbar(1e3 * one.seconds, height, xerr=reach, color=INK, capsize=3, linewidth=1.1)
         words = one.ratio_words if one.fits else "does not fit its memory"
         note = f"{milliseconds(one.seconds)} ms" + ("" if words == "–" else f" · {words}")
-        beside = axes.get_yaxis_transform()  # a column right of the bars, for which the layout makes room
+        beside = axes.get_yaxis_transform()  # a column to the right of the bars, for which the layout leaves room
         axes.text(1.01, height, note, va="center", fontsize=9, transform=beside)
     stars = ["★ " if one.strongest else "" for one in found]
     names = [star + clipped(one.label, 64) for star, one in zip(stars, found, strict=True)]

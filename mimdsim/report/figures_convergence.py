@@ -1,4 +1,4 @@
-"""The figure of convergence: test accuracy against epochs, a panel for every set of data, a line for every variant."""
+"""The figure of convergence: test accuracy against epochs, one panel per data set, one line per variant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mimdsim.report.style import LAYER_COLOURS, STYLE, panels, plain_axis
 
 Curves = Mapping[str, Mapping[str, Sequence[Sequence[float]]]]  # title -> variant -> accuracies by epoch, a run each
 COLUMNS = 2
-LOWEST_SHOWN = 40.0  # percent; the first epochs of slow starters fall off the panel
+LOWEST_SHOWN = 40.0  # percent; the first epochs of slow starters are outside the panel
 
 
 def draw_convergence(curves: Curves) -> Figure:

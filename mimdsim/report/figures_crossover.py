@@ -1,4 +1,4 @@
-"""The figure of a sweep beside GPUs: how many times the tiled machine's training step each GPU takes."""
+"""The figure of a sweep with GPUs: each GPU's training step as a multiple of the tiled machine's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from mimdsim.report.style import INK, LAYER_COLOURS, STYLE, panels
 from mimdsim.report.swept_axis import swept_axis
 
-# abstract of arXiv 2311.04386, of its own networks and as published: for orientation beside any other
+# abstract of arXiv 2311.04386, of its own networks and as published: for orientation next to any other
 CLAIMED = ((5.0, 10.0), "claimed for published networks on an A100: 5 to 10 times")
 CLAIMED_MOST = (38.0, "claimed at higher sparsity: 38 times")
 MAX_PANELS = 6
@@ -21,7 +21,7 @@ MAX_PANELS = 6
 def draw_crossover(rows: Sequence[dict[str, Any]], axes: Sequence[str], gpus: Sequence[str]) -> Figure | None:
     """GPU over tiled milliseconds along the values of `axes[0]`, one panel per combination of the other axes.
 
-    Solid: the strongest strategy that fits, with the interval from the outermost ends of both; dashed: as published.
+    Solid: the strongest strategy that fits, with the interval from opposite ends of both; dashed: as published.
     Above 1 the tiled machine is faster. Points that do not fit the tiled machine are hollow. None without GPUs.
     """
     timed = [row for row in rows if row["ms_per_training_step"] is not None]

@@ -63,7 +63,7 @@ def draw_longest_supersteps(profile: RunProfile) -> Figure | None:
 
 
 def _waited_for(span: Span) -> str:
-    """The tile that takes longest: to compute, or where nothing is computed to exchange."""
+    """The slowest tile: of the compute phase, or of the exchange if nothing is computed."""
     tile = span.slowest_tile if span.compute_cycles else span.exchange_tile
     return f" · tile {thousands(tile)}" if tile >= 0 else ""
 

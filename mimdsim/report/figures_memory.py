@@ -115,7 +115,7 @@ def draw_liveness(profile: RunProfile) -> Figure | None:
 
 
 def _far(memory: MemoryProfile) -> str:
-    """Of a limit that is not drawn."""
+    """Text about a limit that is not drawn."""
     times = memory.limit_bytes / max(memory.peak_bytes, 1)
     return f" (limit: {show_bytes(memory.limit_bytes)}, {times:.0f} times the fullest)"
 
@@ -144,7 +144,7 @@ def _drawn_tiles(totals: np.ndarray) -> np.ndarray:
 
 
 def _point_at(axes: Axes, x: float, y: float, words: str, width: float) -> None:
-    """A triangle on a maximum and words over it, on the side where there is room."""
+    """A triangle at a maximum with text above it, on the side with room."""
     axes.plot([x], [y], marker="v", color=INK, markersize=5, clip_on=False)
     side = "left" if x < 0.3 * width else "right" if x > 0.7 * width else "center"
     axes.annotate(words, (x, y), xytext=(0, 6), textcoords="offset points", ha=side, fontsize=9)

@@ -11,15 +11,15 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from mimdsim.report.style import GREY, LAYER_COLOURS, STYLE, heading, panels
 
-MARKERS = "osD^vPX*"  # lines are told apart without colours too
+MARKERS = "osD^vPX*"  # lines can be distinguished without colours too
 
 
 def draw_scaling(rows: Sequence[dict[str, Any]], *, title: str) -> Figure:
     """Two panels over chips, one line per number of neurons per tile.
 
-    rows: chips, neurons_per_tile, ms, ms_low, ms_high, fits. Efficiency is the time on the fewest chips of a line over
-    the time on so many: 100 % where chips that are added with their share of the network cost no time. Hollow marks: a
-    tile has not the memory.
+    rows: chips, neurons_per_tile, ms, ms_low, ms_high, fits. Efficiency is the time on the fewest chips of a line
+    divided by the time on this many: 100 % if chips added with their share of the network cost no time. Hollow marks:
+    a tile lacks memory.
     """
     lines: dict[int, list[dict[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: (row["neurons_per_tile"], row["chips"])):

@@ -1,4 +1,4 @@
-"""Figures of spikes: how many each layer lists per timestep, and who fires when in one sample."""
+"""Figures of spikes: how many each layer lists per timestep, and which neurons fire when in one sample."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def draw_activity(profile: RunProfile) -> Figure | None:
 
 @styled
 def draw_raster(profile: RunProfile) -> Figure | None:
-    """A dot for every spike of one sample: neuron against timestep, one panel a layer."""
+    """A dot for every spike of one sample: neuron against timestep, one panel per layer."""
     recorded = [layer for layer in profile.activity if layer.raster]
     layers = recorded[:MAX_PANELS]
     if not layers:

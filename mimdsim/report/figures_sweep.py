@@ -13,14 +13,14 @@ from mimdsim.report.style import LAYER_COLOURS, STYLE, VERMILLION, panels
 from mimdsim.report.swept_axis import swept_axis
 
 MAX_LINES = 12
-DASHES = ("solid", (0, (6, 3)), (4, (2, 3)))  # taken in turn: lines that lie on each other are seen through the gaps
+DASHES = ("solid", (0, (6, 3)), (4, (2, 3)))  # used in turn: overlapping lines show through the gaps
 
 
 def draw_sweep(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> Figure | None:
     """Three panels over the values of `axes[0]`; one line per combination of the others. None without rows or axes.
 
     Hollow marks: points that do not fit tile memory; values without tiles are left out. Dashes take
-    turns and marks get smaller, so that lines that lie on each other are all seen.
+    turns and marks get smaller, so that overlapping lines all remain visible.
     """
     timed = [row for row in rows if row["ms_per_training_step"] is not None]
     if not timed or not axes:
@@ -62,7 +62,7 @@ def draw_sweep(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> Figure | 
         ratio.set_ylabel("times the first point's (band: interval)")
         memory.set_ylabel("KiB on the fullest tile (hollow: does not fit)")
         speed.set_title("Time")
-        ratio.set_title("Time beside the first point")
+        ratio.set_title("Time relative to the first point")
         memory.set_title("Memory")
         if others:
             handles, labels = speed.get_legend_handles_labels()

@@ -1,4 +1,4 @@
-"""Figures of the tiles: where on the chip the work lies, and how evenly it is spread."""
+"""Figures of the tiles: where on the chip the work is done, and how evenly it is spread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BINS = 40
 
 @styled
 def draw_tile_map(profile: RunProfile) -> Figure | None:
-    """Busy cycles of every tile on the tile grid, and beside it which layer each tile works for."""
+    """Busy cycles of every tile on the tile grid, and next to it the layer each tile works for."""
     tiled = profile.tiled
     if tiled is None or not any(tiled.tile_columns.busy_cycles):
         return None
@@ -80,7 +80,7 @@ def draw_tile_balance(profile: RunProfile) -> Figure | None:
     look: dict[str, Any] = {"color": BLUE, "edgecolor": "white", "linewidth": 0.4}
     right.hist(busy, bins=BINS, range=(0, busy[0]), orientation="horizontal", **look)
     right.axhline(worked.mean(), color=VERMILLION, linestyle="--")
-    right.set_title("How many tiles are how busy")
+    right.set_title("Number of tiles by busy cycles")
     right.set_xlabel("number of tiles")
     for axes in (left, right):
         axes.grid()

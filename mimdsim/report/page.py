@@ -47,7 +47,7 @@ class Picture:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A numbered part of the page. missing: the sentence shown where the profile has no data for it.
+    """A numbered part of the page. missing: the sentence shown if the profile has no data for it.
 
     folded: tables that are closed until the reader opens them.
     """
@@ -65,7 +65,7 @@ def write_report(
     """Write `report.html`, `figures/*.png` and CSV files into `folder`; returns the paths written, the page first.
 
     The same profile gives the same bytes. They replace an earlier report in `folder` as a whole. Raises MimdsimError if
-    the folder cannot be written; then it keeps what it has.
+    the folder cannot be written; it is then unchanged.
     """
     from mimdsim.report.figures import FIGURES, drawn
     from mimdsim.report.style import picture
@@ -105,7 +105,8 @@ def report_files() -> tuple[str, ...]:
 
 
 def sections(profile: RunProfile) -> tuple[Section, ...]:
-    """The sections between the summary and the list of files, always in the same order; three are of training only."""
+    """The sections between the summary and the list of files, always in the same order; three only appear for
+    training."""
     tiled, training = profile.tiled, profile.training
     untimed = "No tiled machine was profiled in this run." if profile.network else "The kernel was not timed."
     no_tiles = "" if tiled else untimed
@@ -171,7 +172,7 @@ def _of_spikes(profile: RunProfile) -> tuple[Table, ...]:
 
 
 def _file_rows(contents: dict[str, bytes], pictures: list[Picture]) -> list[tuple[str, str, int]]:
-    """Name, what it holds, and bytes of every file beside the page."""
+    """Name, content and bytes of every file next to the page."""
     captions = {f"figures/{picture.name}.png": picture.caption for picture in pictures}
     return [(name, captions.get(name) or CSV_FILES[name], len(data)) for name, data in contents.items()]
 

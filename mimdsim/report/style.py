@@ -1,4 +1,4 @@
-"""One look for every figure: colours that colour-blind people tell apart, fixed fonts, fixed bytes."""
+"""One style for every figure: colours that colour-blind people can distinguish, fixed fonts, fixed bytes."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from mimdsim.report.wording import thousands
 
 Draw = Callable[[RunProfile], Figure | None]
 
-# Okabe and Ito, "Color Universal Design" (2008): eight colours told apart with any common colour blindness.
+# Okabe and Ito, "Color Universal Design" (2008): eight colours distinguishable with any common colour blindness.
 VERMILLION, SKY, YELLOW, PURPLE = "#D55E00", "#56B4E9", "#F0E442", "#CC79A7"
 BLUE, GREEN, ORANGE, BLACK = "#0072B2", "#009E73", "#E69F00", "#000000"
 GREY, PALE, INK = "#8C8C8C", "#E6E6E6", "#222222"
 LABEL_BOX = {"facecolor": "white", "edgecolor": PALE, "pad": 1.5}
-# compute reddish, exchange pale blue, sync yellow: as readers of Graphcore's PopVision know them
+# compute reddish, exchange pale blue, sync yellow, as in Graphcore's PopVision
 PART_COLOURS = (VERMILLION, SKY, YELLOW, PURPLE)
 CATEGORY_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION, YELLOW, GREY, "#882255", "#555555")
 LAYER_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION, YELLOW, "#882255")
 
 STYLE: dict[str, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so that no machine draws other letters
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so that letters are the same on every machine
     "font.size": 9.5,
     "axes.titlesize": 11,
     "axes.titlelocation": "left",
@@ -43,7 +43,7 @@ STYLE: dict[str, Any] = {
     "axes.axisbelow": True,
     "grid.color": PALE,
     "text.color": INK,
-    "text.parse_math": False,  # a dollar in a layer's name is a dollar
+    "text.parse_math": False,  # a dollar in a layer's name is taken literally
     "legend.frameon": False,
     "legend.fontsize": 9,
     "svg.hashsalt": "mimdsim",
@@ -51,7 +51,7 @@ STYLE: dict[str, Any] = {
     "figure.dpi": 100,
 }
 PNG_DOTS_PER_INCH = 130
-NOTE_ROOM = 1.3  # the axis goes on beyond the longest bar, so that its note has room
+NOTE_ROOM = 1.3  # the axis extends beyond the longest bar, to leave room for its note
 
 
 def styled(draw: Draw) -> Draw:
@@ -81,7 +81,7 @@ def picture(figure: Figure, form: str) -> bytes:
     with matplotlib.style.context(STYLE, after_reset=True), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a title may be in any script
         figure.savefig(memory, format=form, dpi=PNG_DOTS_PER_INCH, metadata=metadata)
-    figure.set_layout_engine("none")  # it is laid out now: the next form is drawn once, where it stands
+    figure.set_layout_engine("none")  # the layout is done; the next format is drawn with it
     return memory.getvalue()
 
 
@@ -104,7 +104,7 @@ def plain_axis(axis: Any) -> None:
 def stacked_bars(
     axes: Axes, rows: Sequence[Sequence[float]], labels: Sequence[str], colours: Sequence[str], notes: Sequence[str]
 ) -> None:
-    """Horizontal stacked bars from zero, first row on top; `notes` stand at the bars' ends."""
+    """Horizontal stacked bars from zero, first row on top; `notes` are placed at the ends of the bars."""
     lefts = [0.0] * len(rows)
     heights = list(range(len(rows)))
     for part, (label, colour) in enumerate(zip(labels, colours, strict=True)):

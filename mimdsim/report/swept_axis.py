@@ -1,4 +1,4 @@
-"""The x axis of a sweep's figures: where a value stands, in which scale, what is written below it."""
+"""The x axis of a sweep's figures: positions, scale and labels of the values."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MOST_LABELS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class SweptAxis:
-    """places: where each value of the field stands. numbers: whether places are its numbers (in the base unit where
-    values were given with units), or one after another as for names."""
+    """places: the position of each value of the field. numbers: whether positions are the values themselves (in the
+    base unit if given with units), or consecutive as for names."""
 
     key: str
     places: dict[str, float]
@@ -27,7 +27,8 @@ class SweptAxis:
         return self.places[str(row[self.key])]
 
     def ascending(self, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Rows in the order of the axis, so that a line never goes back, whatever order the values were given in."""
+        """Rows in the order of the axis, so that a line never runs backwards, whatever the order of the given
+        values."""
         return sorted(rows, key=self.at)
 
     def draw(self, panel: Axes) -> None:
@@ -55,7 +56,7 @@ def swept_axis(key: str, rows: Iterable[dict[str, Any]]) -> SweptAxis:
 
 
 def _number(value: Any, key: str) -> float | None:
-    """A number in the base unit of its field; None for names, lists and truth values."""
+    """A number in the base unit of its field; None for names, lists and booleans."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
     field = key.rsplit(".", 1)[-1]

@@ -21,18 +21,18 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A headed table; note stands below it. The console prints some of the columns, the page all."""
+    """A table with a title; note is shown below it. The console prints some of the columns, the page all."""
 
     name: str
     caption: str
     headers: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
-    last_is_total: bool = False  # sorting leaves the last row in its place
+    last_is_total: bool = False  # sorting leaves the last row in place
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """Which columns hold numbers, and so are set to the right."""
+        """Which columns hold numbers and are right-aligned."""
         return tuple(any(row[column].value is not None for row in self.rows) for column in range(len(self.headers)))
 
 
@@ -46,7 +46,7 @@ def count(number: float) -> Cell:
 
 
 def shown(content: str, number: float) -> Cell:
-    """A number under its own wording."""
+    """A number with its own text."""
     return Cell(text=content, value=number)
 
 

@@ -1,4 +1,4 @@
-"""Tables of the comparison with GPUs, and of the assumptions everything rests on."""
+"""Tables of the comparison with GPUs, and of the underlying assumptions."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def comparison_table(profile: RunProfile) -> Table:
             "mostly", "memory", "how",
         ),
         rows,
-        "★ is the fastest strategy of its GPU that fits. Ratio: GPU over tiled; its interval pairs the outermost ends "
-        "of both intervals"
-        + (", of two tiled machines those of one side, as their cycles have the same sources" if several else "")
+        "★ is the fastest strategy of its GPU that fits. Ratio: GPU over tiled; its interval pairs opposite ends of "
+        "both intervals"
+        + (", but for two tiled machines the same ends, because their cycles have the same sources" if several else "")
         + "; the memory of the tiled machine is that of its fullest tile.",
     )  # fmt: skip
 
 
 def phase_comparison_table(profile: RunProfile) -> Table | None:
-    """Milliseconds by phase: the tiled machine and the strongest strategy of every GPU; None where there is no pair."""
+    """Milliseconds by phase: the tiled machine and the strongest strategy of every GPU; None if there is no pair."""
     found = [one for one in contenders(profile) if one.tiled or one.strongest]
     if len(found) < 2:
         return None
@@ -100,7 +100,7 @@ def kernels_table(profile: RunProfile, most: int) -> Table | None:
 
 
 def assumptions_table(profile: RunProfile) -> Table:
-    """Every number the results rest on, by machine, once; an assumption that strategies share is not repeated."""
+    """Every number the results depend on, by machine, once; an assumption that strategies share is not repeated."""
     tiled = () if profile.tiled is None else (profile.tiled, *profile.tiled_beside)
     owners = [(one.title, one.assumptions) for one in tiled]
     owners += [(gpu.title, gpu.assumptions) for gpu in profile.gpus]

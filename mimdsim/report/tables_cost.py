@@ -35,13 +35,13 @@ def phases_table(tiled: TiledProfile) -> Table:
         [[row[at] for at in kept] for row in rows],
         f"{batch} {unit}; only the part that compute does not hide is counted."
         if tiled.host_seconds
-        else "Inputs lie on the tiles: nothing is streamed from the host.",
+        else "Inputs are on the tiles: nothing is streamed from the host.",
         total=[whole[at] for at in kept],
     )
 
 
 def supersteps_table(tiled: TiledProfile, most: int) -> Table:
-    """The `most` longest supersteps with all their counts; without operations where the names tell them already."""
+    """The `most` longest supersteps with all their counts; without operations if the names already tell them."""
     total = tiled.seconds_per_training_step
     longest = sorted(tiled.spans, key=lambda span: -span.cycles)
     headers = (
@@ -78,7 +78,8 @@ def supersteps_table(tiled: TiledProfile, most: int) -> Table:
         f"Supersteps, longest first; cycles are sums over all executions of one {tiled.run_name}",
         [headers[at] for at in kept],
         [[row[at] for at in kept] for row in rows],
-        f"{note}Balance: mean busy cycles of the used tiles over the compute cycles, which the slowest tile sets.",
+        f"{note}Balance: mean busy cycles of the used tiles divided by the compute cycles, which the slowest tile "
+        "determines.",
     )
 
 
@@ -111,7 +112,7 @@ def tiles_table(tiled: TiledProfile, most: int) -> Table:
 
 
 def utilisation_table(tiled: TiledProfile) -> Table:
-    """How well the tiles are used, each measure by its name."""
+    """How well the tiles are used, by named measures."""
     busy = [cycles for cycles in tiled.tile_columns.busy_cycles if cycles]
     flops = sum(span.flops for span in tiled.spans)
     seconds = tiled.seconds_per_training_step

@@ -1,4 +1,4 @@
-"""What the interval of a tiled machine is made of, and what the other exchange model would say."""
+"""What the interval of a tiled machine is made of, and the result of the other exchange model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mimdsim.report.wording import significant, thousands, unit_of
 
 
 def doubts_table(tiled: TiledProfile, most: int) -> Table:
-    """The `most` parts of the cycles that widen the interval most, and the exchange model that was not selected."""
+    """The `most` parts of the cycles that widen the interval most, and the exchange model not selected."""
     width = sum(doubt.half_width_cycles for doubt in tiled.doubts) or 1
     rows = [
         (
@@ -38,6 +38,6 @@ def _other_model(tiled: TiledProfile) -> str:
     change = 100 * (other / ours - 1)
     milliseconds = f", {significant(1e3 * tiled.seconds(other - ours))} ms" if tiled.trains else ""
     return (
-        f"By the other exchange model (exchange.model) the exchanges would take {thousands(other)} cycles instead of "
-        f"{thousands(ours)} ({change:+.0f} %{milliseconds})."
+        f"With the other exchange model (exchange.model) the exchanges would take {thousands(other)} cycles instead "
+        f"of {thousands(ours)} ({change:+.0f} %{milliseconds})."
     )

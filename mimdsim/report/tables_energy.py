@@ -1,4 +1,4 @@
-"""Energy of one training step: machines side by side, and what that of the tiled machine is made of."""
+"""Energy of one training step: machines side by side, and a breakdown for the tiled machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STATIC = "static power"
 
 
 def energy_table(profile: RunProfile) -> Table | None:
-    """Every machine and strategy whose description says what it spends; None where none does."""
+    """Every machine and strategy whose description has energies; None if none has."""
     rows = []
     owners: list[tuple[str, str, str, TiledProfile | GpuProfile]] = []
     if profile.tiled is not None:
@@ -41,13 +41,13 @@ def energy_table(profile: RunProfile) -> Table | None:
         "Energy of one training step",
         ("machine", "strategy", "precision", "mJ", "interval mJ", "mean W", "mJ a sample", "static"),
         rows,
-        "The chip or board alone: no host, no cooling, no power supply. Coefficients and their sources stand under "
-        "'What is modelled'; most of a tiled machine's are assumed, so read its interval first.",
+        "The chip or board only, without host, cooling and power supply. Coefficients and their sources are listed "
+        "under 'What is modelled'; most of a tiled machine's are assumed, so look at its interval first.",
     )
 
 
 def energy_parts_table(tiled: TiledProfile) -> Table | None:
-    """What the energy of the tiled machine is made of, most first; None where its description says nothing of it."""
+    """The parts of the tiled machine's energy, largest first; None if its description has none."""
     if tiled.energy is None:
         return None
     parts = sorted(tiled.energy.parts, key=lambda part: -part.joules)

@@ -10,7 +10,7 @@ from mimdsim.report.wording import significant, thousands
 
 
 def training_table(training: Training) -> Table:
-    """What was learnt, as facts."""
+    """Results of the training, as facts."""
 
     def accuracy(value: float | None) -> str:
         return "not evaluated" if value is None else f"{100 * value:.1f} %"
@@ -34,7 +34,7 @@ def training_table(training: Training) -> Table:
     for name, values in training.scheduled:
         ends = f"{significant(values[0])} to {significant(values[-1])}"
         rows.append((text(name.replace("_", " ").replace(".", ", ")), text(f"{ends}, by training step")))
-    return table("training", "What was learnt", ("measure", "value"), rows)
+    return table("training", "Results of the training", ("measure", "value"), rows)
 
 
 def activity_table(layers: tuple[Activity, ...]) -> Table:
@@ -66,13 +66,13 @@ def activity_table(layers: tuple[Activity, ...]) -> Table:
             "full lists", "dropped",
         ),
         rows,
-        "Listed: entries that are sent and worked on, those that carry only a gradient included. "
-        "Dropped: spikes beyond the capacity, whole batch and sequence.",
+        "Listed: entries that are sent and processed, including those that only carry a gradient. Dropped: spikes "
+        "beyond the capacity, over the whole batch and sequence.",
     )  # fmt: skip
 
 
 def sparsity_table(layers: tuple[Activity, ...]) -> Table | None:
-    """What each pass does not have to do, layer by layer; None where nothing was recorded."""
+    """The work that each pass saves, layer by layer; None if nothing was recorded."""
     rows = []
     for layer in layers:
         found = layer.sparsity
@@ -95,10 +95,10 @@ def sparsity_table(layers: tuple[Activity, ...]) -> Table | None:
         "Sparsity of the three passes: shares of zeros in the recorded training step",
         ("layer", "forward", "state gradient", "weight gradient", "untouched weights", "spikes dropped"),
         rows,
-        "Forward: neurons that emit no spike. State gradient: neurons that are not listed and get no gradient through "
-        "their spikes. Weight gradient: weights that a timestep of a sample adds nothing to, as the neuron they come "
-        "from emitted no spike. Untouched: in no timestep of no sample. Dropped: of all true spikes, those beyond the "
-        "capacity.",
+        "Forward: neurons that emit no spike. State gradient: neurons that are not listed and get no gradient "
+        "through their spikes. Weight gradient: weights to which a timestep of a sample adds nothing, because their "
+        "presynaptic neuron emitted no spike. Untouched: weights to which no timestep of any sample adds anything. "
+        "Dropped: share of all true spikes that are beyond the capacity.",
     )
 
 

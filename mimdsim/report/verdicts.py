@@ -1,4 +1,4 @@
-"""What a reader wants to know first: does it fit, how long does it take, who is faster, what wastes time."""
+"""The main findings: does it fit, how long does it take, which machine is faster, what wastes time."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _comparison(rival: Contender, tiled: TiledProfile | None) -> Verdict:
     span = f"{milliseconds(rival.seconds)} ms, interval {interval(rival.low, rival.high)} ms"
     if tiled is None or not rival.ratio:
         return Verdict(subject="GPU", mood="note", text=f"Strongest GPU strategy: {rival.label} ({span}).")
-    # neither answer is good or bad: the page takes no side
+    # neither answer is good or bad, so the page stays neutral
     if not rival.decided:
         text = f"Undecided against the strongest GPU strategy, {rival.label} ({span}): {rival.margin_words}."
     elif rival.ratio > 1:
@@ -158,7 +158,7 @@ def _balance(tiled: TiledProfile) -> Verdict:
 def _spikes(profile: RunProfile) -> list[Verdict]:
     found = []
     for layer in profile.activity:
-        everything_fits = layer.capacity >= layer.neurons  # then a full list is every neuron, and nothing is lost
+        everything_fits = layer.capacity >= layer.neurons  # a full list then holds every neuron, and nothing is lost
         if layer.dropped or (layer.full_lists > FULL_LISTS_WARNING and not everything_fits):
             text = f"Layer {layer.layer}: {share(layer.full_lists, 1)} of its spike lists are full, "
             if layer.dropped:

@@ -32,7 +32,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def aligned_milliseconds(seconds: float, whole: float) -> str:
-    """Milliseconds with as many decimals as give `whole` five digits, so that the parts of `whole` line up."""
+    """Milliseconds with enough decimals to give `whole` five digits, so that its parts line up."""
     if not math.isfinite(seconds) or not math.isfinite(whole) or whole <= 0:
         return milliseconds(seconds)
     decimals = min(max(4 - math.floor(math.log10(whole * 1e3)), 0), 9)
@@ -47,7 +47,7 @@ def interval(low: float, high: float) -> str:
 
 
 def unit_of(tiled: TiledProfile) -> str:
-    """What times are shown in: training steps take milliseconds, kernels so little that they are told in cycles."""
+    """The unit of times: milliseconds for training steps, cycles for kernels, which are much shorter."""
     return "ms" if tiled.trains else "cycles"
 
 
@@ -84,13 +84,13 @@ def share(part: float, whole: float) -> str:
 def plain(text: str) -> str:
     """`text` on one line without control, bidirectional or unpaired surrogate characters.
 
-    Names come from files that other people write; a terminal or a page must not obey what hides in them.
+    Names come from files that other people write; a terminal or a page must not interpret what they hide.
     """
     return "".join(letter if letter.isprintable() else " " if letter.isspace() else "" for letter in text)
 
 
 def clipped(text: str, width: int) -> str:
-    """`text` in at most `width` characters; what is cut is shown by '..'."""
+    """`text` in at most `width` characters; a cut is marked by '..'."""
     text = plain(text)
     return text if len(text) <= width else text[: max(width - 2, 0)] + ".."
 

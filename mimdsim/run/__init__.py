@@ -1,4 +1,4 @@
-"""Floor 7: the walk of one run, from descriptions to a profile."""
+"""One complete run, from descriptions to a profile."""
 
 from mimdsim.base.called import make_called
 from mimdsim.run.cautions import beyond_sources, half_warning, unscaled_energy, unused_chips

@@ -13,9 +13,9 @@ from mimdsim.machine import GpuMachine, MimdMachine
 from mimdsim.workload import SpikeDataset, Workload
 
 SOURCED_TILES = 1472  # largest chip behind the numbers in models/
-# what a chip's power depends on beside what it does, while [energy] of its description stays as it is
+# what a chip's power depends on besides its work, while [energy] in its description stays unchanged
 POWERED = ("chip.clock_hz", "chip.tiles", "tile.sram_bytes")
-# a fifth of the training steps has so many losses; their means may differ by this share, and by so much near nothing
+# a fifth of the training steps needs this many losses; their means may differ by this share, or this much near zero
 FEWEST_LOSSES, RISE, LEAST_RISE = 4, 0.1, 0.05
 
 
@@ -32,7 +32,7 @@ def surplus_warning(workload: Workload, data: SpikeDataset) -> tuple[str, ...]:
 
 
 def fewer_slots(workload: Workload, network: SpikingNetwork) -> tuple[str, ...]:
-    """Said when spike capacities that were asked for are larger than their layers."""
+    """Said when the workload gives spike capacities larger than their layers."""
     asked = workload.network.capacity or ((0,) * (len(network.layers) - 1) + (workload.network.output_capacity,))
     found = [
         f"{slots:,} for the {layer.neurons:,} neurons of {layer.name}"
@@ -42,11 +42,13 @@ def fewer_slots(workload: Workload, network: SpikingNetwork) -> tuple[str, ...]:
     if workload.network.spikes == "dense" or not found:
         return ()
     key = "network.capacity" if workload.network.capacity else "network.output_capacity"
-    return (f"{key}: {', '.join(found)}: a list has as many slots as its layer has neurons, and no more were made",)
+    return (
+        f"{key}: {', '.join(found)}: a list has at most as many slots as its layer has neurons, so no more were made",
+    )
 
 
 def repeated_samples(workload: Workload, data: SpikeDataset) -> tuple[str, ...]:
-    """Said when a batch is larger than the samples that are trained on, so that it holds some of them repeatedly."""
+    """Said when a batch is larger than the number of training samples, so that it holds some of them repeatedly."""
     batch, share = workload.training.batch, workload.training.validation_share
     trained_on = data.samples - round(share * data.samples)
     if batch <= trained_on:
@@ -73,29 +75,30 @@ def beyond_sources(machine: MimdMachine) -> tuple[str, ...]:
     if machine.chip.tiles <= SOURCED_TILES:
         return ()
     return (
-        f"{machine.chip.tiles:,} tiles: the costs of sync and exchange were taken from chips of at most "
-        f"{SOURCED_TILES:,} tiles and do not grow with distance; set sync.internal_cycles and exchange.fixed_cycles",
+        f"{machine.chip.tiles:,} tiles: the costs of sync and exchange come from chips of at most {SOURCED_TILES:,} "
+        "tiles and do not grow with distance; set sync.internal_cycles and exchange.fixed_cycles",
     )
 
 
 def unscaled_energy(machine: MimdMachine, changes: Collection[str]) -> tuple[str, ...]:
-    """Said when a machine was changed in what its power depends on, and its energies were not."""
+    """Said when a change to a machine affects its power, but its energies were not changed."""
     changed = [key for key in POWERED if key in changes]
     if not changed or machine.energy is None or any(key.startswith("energy.") for key in changes):
         return ()
     return (
-        f"energy: {', '.join(changed)} changed, static power stays at {machine.energy.static_watts:g} W and joules per "
-        "bundle, flop and byte at those of the description (its voltage): set energy.static_watts and the others too",
+        f"energy: {', '.join(changed)} changed, but static power stays at {machine.energy.static_watts:g} W and "
+        "joules per bundle, flop and byte stay as described (for its voltage): set energy.static_watts and the "
+        "others too",
     )
 
 
 def stash_note(workload: Workload, gpus: tuple[GpuMachine, ...]) -> tuple[str, ...]:
-    """Said when tiles do forward work again and GPUs do not."""
+    """Said when tiles recompute forward values and GPUs do not."""
     if workload.mapping.stash == "everything" or not gpus:
         return ()
     return (
-        f'mapping.stash = "{workload.mapping.stash}" is of the tiles: GPU strategies keep every value of every '
-        'timestep in their memory and run nothing again; compare their cycles with mapping.stash = "everything" too',
+        f'mapping.stash = "{workload.mapping.stash}" applies to tiles only: GPU strategies keep every value of every '
+        'timestep in memory and recompute nothing; compare with mapping.stash = "everything" too',
     )
 
 
@@ -104,14 +107,14 @@ def engine_note(workload: Workload, log: TrainingLog) -> tuple[str, ...]:
     if workload.training.engine == "program":
         return ()
     return (
-        f'training.engine = "{workload.training.engine}": of {len(log.loss):,} training steps the last ran as the '
-        "compiled program, and its spikes are what is timed; those before it and all accuracies come from whole "
-        "tensors: each training step within float32 rounding of the program's, curves drift apart as rounding adds up",
+        f'training.engine = "{workload.training.engine}": of {len(log.loss):,} training steps only the last '
+        "ran as the compiled program, and its spikes are the ones timed; those before it and all accuracies come from "
+        "whole tensors: each training step agrees with the program's within float32 rounding, but curves drift apart",
     )
 
 
 def loss_warning(log: TrainingLog) -> tuple[str, ...]:
-    """Said when training went wrong: a loss that ended higher than it began."""
+    """Said when training went wrong: the loss ended higher than it began."""
     advice = "lower training.learning_rate or clip gradients (training.largest_gradient_norm)"
     loss = np.asarray(log.loss, np.float64)
     part = len(loss) // 5
@@ -127,10 +130,11 @@ def loss_warning(log: TrainingLog) -> tuple[str, ...]:
 
 
 def half_warning(workload: Workload) -> tuple[str, ...]:
-    """Said when values are halves: what of half arithmetic is not in the loss."""
+    """Said when values are halves: which effects of half arithmetic the loss does not show."""
     if workload.mapping.value_bytes == 4:
         return ()
     return (
-        "mapping.value_bytes = 2: memory, exchange and cycles are those of half, and what a vertex writes is rounded "
-        "to it; sums inside a vertex are kept in float32: adding in half may do more to loss and accuracy than shown",
+        "mapping.value_bytes = 2: memory, exchange and cycles are those of half precision, and what a vertex writes "
+        "is rounded to it; sums inside a vertex are kept in float32: adding in half precision may affect loss and "
+        "accuracy more than shown",
     )

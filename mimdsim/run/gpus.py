@@ -13,7 +13,7 @@ from mimdsim.machine.gpu import Precision
 from mimdsim.profile import GpuProfile
 from mimdsim.program import RecordedActivity
 
-# every comparison shows the published baseline and a strong one, so that nobody compares with a straw man
+# every comparison shows the published baseline and a strong one, so that the baseline is not a straw man
 GPU_LINEUP: tuple[tuple[str, Precision], ...] = (
     ("as_published", "tf32"),
     ("as_published_synchronised", "tf32"),
@@ -31,7 +31,7 @@ GPU_LINEUP: tuple[tuple[str, Precision], ...] = (
 def time_on_gpus(
     graph: Graph, gpus: tuple[GpuMachine, ...], activity: RecordedActivity | None = None
 ) -> tuple[tuple[GpuProfile, ...], tuple[str, ...]]:
-    """The lineup of strategies on every GPU; what a GPU cannot run is told as a warning.
+    """The strategies on every GPU; what a GPU cannot run is reported as a warning.
 
     Strategies that follow lists of spikes need `activity` and are left out without it.
     """

@@ -1,4 +1,4 @@
-"""What a run made: the profile that is written, and the live objects behind it, each one line away."""
+"""The result of a run: the profile that is written, and the objects behind it, each available in one line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Run:
 
     @property
     def cycles(self) -> int:
-        """Of a training step."""
+        """Cycles of a training step."""
         return self.tiled.cycles
 
     @property
@@ -42,13 +42,13 @@ class Run:
 
     @property
     def gradients(self) -> dict[str, np.ndarray]:
-        """Of the last training step, as the update took them: 'hidden0' float32[inputs, neurons], 'hidden0.recurrent'
-        and 'hidden0.bias' where there are any."""
+        """Of the last training step, as used by the update: 'hidden0' float32[inputs, neurons], 'hidden0.recurrent'
+        and 'hidden0.bias' if there are any."""
         return self._public(self.log.gradients)
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
-        """What was trained, by the names of `gradients`."""
+        """The trained weights, by the names of `gradients`."""
         return self._public(self.log.weights)
 
     def _public(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -64,7 +64,7 @@ class Run:
 
     @property
     def supersteps(self) -> tuple[str, ...]:
-        """Their names in the order of the program."""
+        """The names of the supersteps in program order."""
         return tuple(step.name for step, _, _ in self.compiled.program.supersteps())
 
     def tile_cycles(self, superstep: str | int) -> np.ndarray:

@@ -66,6 +66,6 @@ def training_profile(workload: Workload, log: TrainingLog, batch: int) -> Traini
 
 
 def recorded_changes(changes: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Changed fields by key, so that the order they were given in makes no other profile; texts as they were typed."""
+    """Changed fields by key, so that their order does not change the profile; texts as typed."""
     shown = {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in changes.items()}
     return tuple(Change(key=key, value=shown[key]) for key in sorted(shown))

@@ -1,4 +1,4 @@
-"""The walk of one run: describe -> graph -> compile -> train for real -> time -> compare -> profile."""
+"""One complete run: describe -> graph -> compile -> train for real -> time -> compare -> profile."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from mimdsim.run.made import Run, retime
 from mimdsim.run.profiles import recorded_changes, training_profile
 from mimdsim.workload import SpikeDataset, Workload, given_weights, network_of, open_dataset
 
-# called with (what is going on, done, total)
+# called with (current activity, done, total)
 Progress = Callable[[str, int, int], None]
 
 
 def silent(_what: str, _done: int, _total: int) -> None:
-    """Progress for nobody."""
+    """Progress that is not shown."""
 
 
 def compile_workload(
@@ -76,10 +76,10 @@ def simulate(
 ) -> Run:
     """Train `workload` on simulated tiles and profile one training step; `gpus` are timed on the same graph.
 
-    beside: tiled machines for which the same training step is compiled too, and timed with the spikes recorded here;
-    whether it fits them is told, not asked for.
-    checkpoint: a file the training is written to after every epoch; resume: go on from what it holds.
-    changes: what `workload` and `machine` were loaded with, by dotted key; it is recorded.
+    beside: tiled machines for which the same training step is also compiled, and timed with the spikes recorded here;
+    it need not fit them, and the result says whether it does.
+    checkpoint: a file the training is saved to after every epoch; resume: continue from what it holds.
+    changes: what `workload` and `machine` were loaded with, by dotted key; recorded in the profile.
     """
     compiled = compile_workload(workload, machine, dump=dump)
     check_engine(workload, compiled)
@@ -148,7 +148,7 @@ def train_workload(
     progress: Progress = silent,
     checkpoints: Checkpoints | None = None,
 ) -> TrainingLog:
-    """Train the compiled program as the workload says, by the engine it names."""
+    """Train the compiled program as the workload says, with the engine it names."""
     check_engine(workload, compiled)
     recipe, network = workload.training, compiled.network
     drawn = initial_weights(network, workload.seed, recipe.weight_scale, recipe.weight_offset, recipe.recurrent_scale)
@@ -179,7 +179,8 @@ def train_workload(
 
 
 def course_digest(workload: Workload, machine: MimdMachine) -> str:
-    """sha256 of what decides how a training goes on: all but its length, where no training step depends on that."""
+    """sha256 of everything that determines how a training continues: all but its length, if no training step depends on
+    it."""
     recipe = workload.training
     if recipe.schedule == "constant" and recipe.engine == "program":
         length = {"epochs": 1, "max_training_steps": 0}
@@ -188,6 +189,6 @@ def course_digest(workload: Workload, machine: MimdMachine) -> str:
 
 
 def config_digest(workload: Workload, *machines: MimdMachine | GpuMachine) -> str:
-    """sha256 of everything that decides a result: the resolved descriptions."""
+    """sha256 of everything that determines a result: the resolved descriptions."""
     resolved = [workload.model_dump(mode="json"), *(machine.model_dump(mode="json") for machine in machines)]
     return hashlib.sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()

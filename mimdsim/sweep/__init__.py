@@ -1,4 +1,4 @@
-"""Floor 8: many runs as one table: the points, how they are timed, what is written."""
+"""Many runs as one table: its points, their timing, and the files written."""
 
 from mimdsim.base.called import make_called
 from mimdsim.sweep.points import (

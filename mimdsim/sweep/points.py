@@ -43,7 +43,7 @@ class Point:
 
 @lru_cache(maxsize=1)
 def code_digest() -> str:
-    """Digest of this package's sources: points of another version are not taken for this one's."""
+    """Digest of this package's sources, so that points of another version are not mistaken for this one's."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         digest.update(path.read_bytes())
@@ -65,7 +65,7 @@ def data_digest(path: str) -> str:
 def parse_value(text: str) -> Any:
     """A TOML value ('6', '1e9', '[64, 64]', 'true'), or the text itself ('624 KiB', 'adam')."""
     if len(text.strip().splitlines()) > 1:
-        raise DescriptionError("--set", [f"{shortened(text)!r} has several lines; give each key a --set of its own"])
+        raise DescriptionError("--set", [f"{shortened(text)!r} has several lines; give each key its own --set"])
     try:
         return parse_toml(f"value = {text}", where="--set")["value"]
     except DescriptionError:
@@ -135,7 +135,7 @@ def points_of(
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise DescriptionError("sweep", [f"{', '.join(repeated)} given twice; write all its values in one --set"])
-    load_tiled(machine)  # says that a GPU is none before its fields are looked for
+    load_tiled(machine)  # reports a GPU before its fields are looked up
     total = int(np.prod([len(values) for _, values in axes], dtype=np.int64)) if axes else 1
     if total > MAX_POINTS:
         raise DescriptionError("sweep", [f"{total} points; at most {MAX_POINTS}: give fewer values"])
@@ -163,13 +163,13 @@ def points_of(
 
 
 def load_tiled(machine: str | MimdMachine | GpuMachine, changes: dict[str, Any] | None = None) -> MimdMachine:
-    """A tiled machine by its name with `changes`, or one that is loaded; raises DescriptionError for a GPU."""
+    """A tiled machine by its name with `changes`, or one already loaded; raises DescriptionError for a GPU."""
     loaded = load_machine(machine) if isinstance(machine, str) else machine
     if not isinstance(loaded, MimdMachine):
         problem = "is a GPU; give a tiled machine here (GPUs: run --gpu, compare)"
         raise DescriptionError(f"machine '{loaded.name}'", [problem])
     if changes and not isinstance(machine, str):
-        problems = [f"{key}: '{loaded.name}' is loaded already; give this to load_machine" for key in changes]
+        problems = [f"{key}: '{loaded.name}' is already loaded; pass this to load_machine" for key in changes]
         raise DescriptionError("changes", problems)
     changed = load_machine(machine, changes) if changes and isinstance(machine, str) else loaded
     assert isinstance(changed, MimdMachine)
@@ -177,7 +177,7 @@ def load_tiled(machine: str | MimdMachine | GpuMachine, changes: dict[str, Any] 
 
 
 def load_gpu(machine: str | MimdMachine | GpuMachine) -> GpuMachine:
-    """A GPU by its name, or one that is loaded; raises DescriptionError for a tiled machine."""
+    """A GPU by its name, or one already loaded; raises DescriptionError for a tiled machine."""
     loaded = load_machine(machine) if isinstance(machine, str) else machine
     if not isinstance(loaded, GpuMachine):
         raise DescriptionError(
@@ -189,8 +189,8 @@ def load_gpu(machine: str | MimdMachine | GpuMachine) -> GpuMachine:
 def load_line_up(
     machines: Sequence[str | MimdMachine | GpuMachine], changes: dict[str, Any]
 ) -> tuple[tuple[MimdMachine, ...], tuple[GpuMachine, ...]]:
-    """Tiled machines and GPUs in their order, those given by name loaded, with `changes` for tiled ones; raises
-    DescriptionError without a tiled one."""
+    """Tiled machines and GPUs in order; those given by name are loaded, with `changes` for tiled ones. Raises
+    DescriptionError if there is no tiled one."""
     names = [one if isinstance(one, str) else one.name for one in machines]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -205,8 +205,8 @@ def load_line_up(
 
 
 def activity_key(workload: Workload) -> str:
-    """Digest of what decides the spikes: sources, data files, and all of the workload but mapping and titles (mapping
-    moves only rounding)."""
+    """Digest of everything that determines the spikes: sources, data files, and all of the workload except mapping and
+    titles (mapping only affects rounding)."""
     table = workload.model_dump(mode="json", exclude={"mapping", "title", "name"})
     decides = json.dumps(table, sort_keys=True) + data_digest(workload.data.path) + code_digest()
     return hashlib.sha256(decides.encode()).hexdigest()[:24]

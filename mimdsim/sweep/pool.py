@@ -1,4 +1,4 @@
-"""Processes that work on points: what happens to one of them, or to who started them, is no harm to the others."""
+"""Processes that compute points: a failure of one of them, or of their parent, does not harm the others."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from typing import NamedTuple
 from mimdsim.base.errors import MimdsimError, of_the_machine
 from mimdsim.sweep.points import Point
 
-ENDED = "the process that worked on it was ended from outside, for lack of memory perhaps: fewer --processes need less"
+ENDED = "the process computing it was killed, perhaps for lack of memory: use fewer --processes"
 Work = Callable[[Point, Path], None]
 
 
 class Done(NamedTuple):
-    """A point that was worked on; problem: why there is nothing of it."""
+    """A computed point; problem: why it has no result."""
 
     point: Point
     problem: Exception | None
@@ -31,9 +31,9 @@ class Done(NamedTuple):
 def each_point(work: Work, points: list[Point], folder: Path, processes: int) -> Generator[Done, None, None]:
     """Every point once, as they are done.
 
-    A process that is killed takes the others' points of the moment with it: they are tried again, by one process at a
-    time if that happens again, so that the point at fault is known. Processes end with this one, however it ends.
-    Failures that are no user's and no machine's are raised, after all the others have been worked on.
+    If a process is killed, the points being computed are lost and tried again, by one process at a time if that happens
+    again, so that the point at fault is known. Processes end with this one, however it ends. Failures that are neither
+    the user's nor the system's are raised after all other points have been computed.
     """
     ours: Exception | None = None
     for done in _all_done(work, points, folder, processes):
@@ -60,7 +60,7 @@ def _all_done(work: Work, points: list[Point], folder: Path, processes: int) -> 
                 if not isinstance(problem, BrokenProcessPool):
                     yield Done(left.pop(futures[future]), problem if isinstance(problem, Exception) else None)
         broken += 1
-        if alone and left:  # one process takes them in order, so it was at the first that is left
+        if alone and left:  # one process takes them in order, so it was computing the first remaining one
             yield Done(left.pop(min(left)), MimdsimError(ENDED))
             broken = 0
 
@@ -75,7 +75,7 @@ def _here(work: Work, point: Point, folder: Path) -> Done:
 
 @contextlib.contextmanager
 def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that end when nothing holds the other end of their line any more: this process left, or is dead."""
+    """Processes that end when the other end of their pipe is closed: this process has left, or is dead."""
     line, ours = multiprocessing.Pipe(duplex=False)
     pool = ProcessPoolExecutor(processes, initializer=_hold, initargs=(line, ours))
     try:
@@ -90,7 +90,7 @@ def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _hold(line: Connection, other: Connection) -> None:
-    """In a process that works: end with who started it, who also answers the Ctrl-C that a terminal sends to all."""
+    """In a worker process: end with the parent, which also handles the Ctrl-C that a terminal sends to all."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     other.close()
     threading.Thread(target=_end_with, args=(line,), daemon=True).start()

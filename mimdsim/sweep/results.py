@@ -1,4 +1,4 @@
-"""Results of a sweep: one row a point, as CSV, figure and console table."""
+"""Results of a sweep: one row per point, as CSV, figure and console table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mimdsim.report.columns import csv_text
 from mimdsim.report.wording import significant
 from mimdsim.sweep.points import MACHINE_SECTIONS, WORKLOAD_SECTIONS
 
-RATIOS = ("ratio", "ratio_low", "ratio_high")  # of the time to that of the first point that has one
+RATIOS = ("ratio", "ratio_low", "ratio_high")  # ratio of the time to that of the first point with one
 RESULTS = (
     "ms_per_training_step",
     "ms_low",
@@ -38,9 +38,9 @@ RESULTS = (
 )
 POINT_RESULTS = (*(name for name in RESULTS if name not in RATIOS), "seconds_by_source")  # of a point alone
 TRAINS_ANEW = tuple(section for section in WORKLOAD_SECTIONS if section != "mapping")
-# sections whose numbers make a limit that something else may bind before; more chips or tiles change the mapping
+# sections whose numbers are limits that may not be reached; more chips or tiles change the mapping
 LIMITS = tuple(section for section in MACHINE_SECTIONS if section not in ("chip", "links"))
-NO_EFFECT = 0.002  # of the time: a change that is not worth a look
+NO_EFFECT = 0.002  # share of the time: a negligible change
 MAX_POINT_BYTES = 1 << 24
 WRITTEN = ("sweep.csv", "sweep.png", "crossover.png")
 GPU_RESULTS = ("published_ms", "strongest_ms", "strongest_low_ms", "strongest_high_ms", "strongest", "strongest_mj")
@@ -66,7 +66,7 @@ def load_point(path: Path) -> dict[str, Any]:
 def with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows whose "seconds_by_source" has become the ratio of the time to the first row's that has one, with interval.
 
-    What is off in a cost is off by the same share in both (`profile/ratios.py`), so the interval of a ratio is much
+    An error in a cost affects both by the same factor (`profile/ratios.py`), so the interval of a ratio is much
     narrower than those of the times.
     """
     parts = [
@@ -85,7 +85,7 @@ def with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def shown(value: Any) -> Any:
-    """A value as it stands in tables: lists and tables of values in one word, what else there is as it is."""
+    """A value as shown in tables: lists and tables of values as one word, everything else unchanged."""
     if isinstance(value, dict):
         return " ".join(f"{key}={shown(each)}" for key, each in value.items())
     return "-".join(str(item) for item in value) if isinstance(value, (list, tuple)) else value
@@ -94,7 +94,7 @@ def shown(value: Any) -> Any:
 def write_results(rows: list[dict[str, Any]], axes: list[str], folder: Path, gpus: tuple[str, ...] = ()) -> list[Path]:
     """sweep.csv and sweep.png; the first axis goes along x, the others make the lines.
 
-    With GPUs also crossover.png: how many times the training step of each takes on the tiled machine's.
+    With GPUs also crossover.png: the training step of each GPU as a multiple of the tiled machine's.
     """
     from mimdsim.report.figures_crossover import draw_crossover
     from mimdsim.report.figures_sweep import draw_sweep
@@ -114,9 +114,9 @@ def write_results(rows: list[dict[str, Any]], axes: list[str], folder: Path, gpu
 def table_lines(rows: list[dict[str, Any]], axes: list[str], gpus: tuple[str, ...] = ()) -> list[str]:
     """The table for the console.
 
-    Changed fields, milliseconds with interval, how many times the first row's they are with the interval of that ratio,
-    cycle shares, memory; per GPU the milliseconds as published and of its strongest strategy, and how often they hold
-    the tiled machine's, with the interval from the outermost ends of both.
+    Changed fields, milliseconds with interval, their ratio to the first row with its interval, cycle shares, memory;
+    per GPU the milliseconds as published and of its strongest strategy, and their ratio to the tiled machine's, with
+    the interval from opposite ends of both.
     """
     header = [*axes, "ms/step", "interval", "times the first", "compute", "exchange", "sync", "peak KiB", "fits"]
     header += [f"{gpu} {what}" for gpu in gpus for what in ("published ms", "strongest ms", "ms / tiled ms")]
@@ -156,9 +156,9 @@ def _times(row: dict[str, Any]) -> str:
 
 
 def note_lines(rows: list[dict[str, Any]], axes: list[str], trained: bool = False) -> list[str]:
-    """What is to be known of some points, each note once, with the first such point; and which steps change no time.
+    """Notes on points, each once, with the first point it applies to; and which steps of an axis change no time.
 
-    trained: whether the points' spikes come from trainings, which scatter.
+    trained: whether the points' spikes come from trainings, which vary.
     """
     first: dict[str, list[str]] = {}
     for row in rows:
@@ -176,20 +176,20 @@ def note_lines(rows: list[dict[str, Any]], axes: list[str], trained: bool = Fals
 
 
 def _trained_apart(rows: list[dict[str, Any]], axes: list[str]) -> list[str]:
-    """What is to be known of points that were trained each on its own, as their networks, data or seeds differ."""
+    """A note on points that were trained separately because their networks, data or seeds differ."""
     apart = [
         axis for axis in axes if axis.split(".")[0] in TRAINS_ANEW and len({str(shown(row[axis])) for row in rows}) > 1
     ]
     if not apart:
         return []
     return [
-        f"! {', '.join(apart)}: every value was trained on its own; how spikes scatter from training to training is in "
-        "no interval (sweep seed=1,2,3 to see it)"
+        f"! {', '.join(apart)}: every value was trained separately; no interval includes how spikes vary from "
+        "training to training (sweep seed=1,2,3 to see it)"
     ]
 
 
 def _without_effect(rows: list[dict[str, Any]], axis: str, axes: list[str]) -> Iterator[str]:
-    """The steps from one value of an axis to its next that change no time: something else is what binds there."""
+    """The steps from one value of an axis to the next that change no time: something else is the limit there."""
     timed = [row for row in rows if row["ms_per_training_step"]]
     values = list(dict.fromkeys(shown(row[axis]) for row in timed))
     by_value: dict[Any, dict[tuple[Any, ...], dict[str, Any]]] = {value: {} for value in values}
@@ -199,7 +199,7 @@ def _without_effect(rows: list[dict[str, Any]], axis: str, axes: list[str]) -> I
         pairs = [(by_value[before][key], by_value[after][key]) for key in by_value[before] if key in by_value[after]]
         changes = [abs(two["ms_per_training_step"] / one["ms_per_training_step"] - 1) for one, two in pairs]
         if changes and max(changes) < NO_EFFECT:
-            why = ": it binds nothing here" if axis.split(".")[0] in LIMITS else ""
+            why = ": it limits nothing here" if axis.split(".")[0] in LIMITS else ""
             yield f"= {axis} from {before} to {after} changes no time by more than {NO_EFFECT:.1%}{why}"
 
 

@@ -1,7 +1,7 @@
 """What-if sweeps: every combination of field values, timed in local processes, resumable, as table and figure.
 
 Spikes do not depend on the machine, so they are recorded once per network and data (`activity/`) and every point is
-compiled and re-timed. A point is kept under the digest of its resolved descriptions (`points/`); running the sweep
+compiled and re-timed. A point is saved under the digest of its resolved descriptions (`points/`); running the sweep
 again computes only what is missing.
 """
 
@@ -46,8 +46,8 @@ def run_sweep(
 ) -> list[dict[str, Any]]:
     """Results of every point in order; computes what `folder` does not hold yet.
 
-    A point that cannot be had (a damaged file, missing data, a process that was killed) has a row without results and a
-    note; the others go on. Raises the first reason where there is no result at all, and failures of ours.
+    A point that fails (a damaged file, missing data, a killed process) gets a row without results and with a note; the
+    others continue. Raises the first reason if there is no result at all, and internal errors.
     """
     writable_folder(folder)
     roomiest: dict[str, Point] = {}  # values do not depend on the machine, but some machines have too few tiles
@@ -96,20 +96,20 @@ def point_path(folder: Path, key: str) -> Path:
 
 
 def _without_result(point: Point, problem: Exception) -> dict[str, Any]:
-    """The row of a point that nothing is known of; `fits` is None there only."""
+    """The row of a point without results; only there `fits` is None."""
     columns = (*POINT_RESULTS, *(column for gpu in point.gpus for column in gpu_columns(gpu.name)))
     return dict.fromkeys(columns) | {"note": " ".join(str(problem).split())}
 
 
 def _record(point: Point, folder: Path) -> None:
     """Train and keep the spikes of the last training step; memory limits do not matter for values."""
-    # spikes are the same wherever they are selected, and the last tiles are too few for some of the points
+    # spikes do not depend on where they are selected, and the last tiles are too few for some points
     anywhere = point.workload.mapping.model_copy(update={"selection_tiles": "published"})
     workload = point.workload.model_copy(update={"mapping": anywhere})
     try:
         compiled = compile_workload(workload, point.machine, must_fit=False)
     except DoesNotFit:
-        return  # too few tiles even on the largest machine: every point of this activity says so
+        return  # too few tiles even on the largest machine: every point of this activity reports it
     log = train_workload(workload, compiled, open_data(workload))
     arrays: dict[str, np.ndarray] = {}
     for layer, ids in log.activity.ids.items():

@@ -1,7 +1,7 @@
-"""Floor 5: the timing engine. Tells time for a program and recorded activity; knows nothing of values or compilers.
+"""The timing engine. Times a program with recorded activity; knows nothing of values or compilers.
 
 loads -> path (chips between barriers) -> fast (the profile); event: host, chips and links as processes, equal to the
-closed forms where nothing contends.
+closed forms where there is no contention.
 """
 
 from mimdsim.timing.event import ChipRun, global_exchange_seconds, run_chips, stream_training_steps

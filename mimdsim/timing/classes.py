@@ -1,11 +1,11 @@
 """Classes of tiles: tiles with the same vertices in the same places take the same cycles, and are costed once.
 
-Of one superstep, tiles are of one *kind* when what no spike changes of them agrees, and the samples and slots whose
-spikes they count. Tiles that count hits have a *row* of their own, the others of a kind share one. Between two syncs
-of a chip, tiles that agree in every superstep are one class.
+Within a superstep, tiles are of one *kind* if they agree in everything that no spike changes, and in the samples and
+slots whose spikes they count. Each tile that counts hits has its own *row*; the others of a kind share one. Between two
+syncs of a chip, tiles that agree in every superstep form one class.
 
 A vertex has a *place* among the workers of its tile; context `place % contexts` runs it. So kinds and rows belong to
-the program, and serve machines with any number of contexts.
+the program and work for any number of contexts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Dealt:
     charges: tuple[Charge, ...]
 
     def constant(self, dual_issue: float) -> np.ndarray:
-        """float64[vertices]: bundles that no spike changes, a share of the pairable ones issued beside others."""
+        """float64[vertices]: bundles that no spike changes, with a share of the pairable ones issued together with
+        others."""
         return self.bundles - dual_issue * self.pairable if dual_issue else self.bundles
 
     def total(self, dual_issue: float) -> float:
@@ -108,9 +109,9 @@ def counting(dealt: list[Dealt], tiles: int) -> Counting:
     rows, kinds = row_first.shape[1], len(first)
     row_of = np.full(tiles, rows, np.int64)
     row_of[where] = row.reshape(-1)
-    kind_of = np.full(tiles, -1, np.int64)  # of tiles that stand for their kind
+    kind_of = np.full(tiles, -1, np.int64)  # of tiles that represent their kind
     kind_of[where[first]] = np.arange(kinds)
-    standing_for = np.full(tiles, -1, np.int64)  # rows of tiles that stand for them
+    standing_for = np.full(tiles, -1, np.int64)  # rows of tiles that represent them
     standing_for[where[row_tile]] = np.arange(rows)
     return Counting(
         row_of=row_of,
@@ -125,7 +126,7 @@ def counting(dealt: list[Dealt], tiles: int) -> Counting:
 
 
 def _sample_columns(term: Counted) -> tuple[np.ndarray, ...]:
-    """What says which spikes a vertex counts, but for `Hits`."""
+    """What determines which spikes a vertex counts, except for `Hits`."""
     names = [name for name in ("sample", "sample_start", "sample_stop") if name in term.columns]
     slot = (term.columns["slot"],) if isinstance(term.extent, Within) else ()
     return *(term.columns[name] for name in names), *slot
@@ -133,7 +134,7 @@ def _sample_columns(term: Counted) -> tuple[np.ndarray, ...]:
 
 def _tell_apart(alike: np.ndarray, one: Dealt) -> None:
     """New numbers in `alike` int64[tiles] for the tiles on which a table has vertices: equal where they were equal and
-    the vertices are. Tiles without keep theirs: on many chips a table has vertices on few tiles."""
+    the vertices are. Tiles without vertices keep theirs: on many chips a table has vertices on few tiles."""
     order, begins = order_by(one.tile, len(alike))
     columns = [one.place, one.bundles.view(np.int64), one.pairable.view(np.int64)]
     for charge in one.charges:
@@ -168,13 +169,13 @@ def _by_sample(one: Dealt, charge: Charge, kind_of: np.ndarray) -> BySample:
 
 
 class _Joined:
-    """Columns put one after another."""
+    """Concatenated columns."""
 
     def __init__(self, first: np.ndarray):
         self.parts, self.length = [first], len(first)
 
     def place(self, more: np.ndarray) -> int:
-        """Where the column begins that is put behind the others."""
+        """The start of a column appended to the others."""
         at = self.length
         self.parts.append(more)
         self.length += len(more)

@@ -1,5 +1,5 @@
-"""What no machine and no activity changes of a program's compute: where its vertices stand, what they cost by loop
-level, which tiles are alike. Worked out once for a program, used for every machine it is timed on."""
+"""The part of a program's compute that depends on neither machine nor activity: the places of its vertices, their cost
+by loop level, identical tiles. Computed once per program, used for every machine it is timed on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SYNCHRONISED: WeakKeyDictionary[Exchange, dict[tuple[int, int], np.ndarray]] = 
 class SuperstepDeal:
     """One superstep: the tiles first..first + tiles - 1 that it uses, its workers by table (None for library vertices
     and empty tables), how they are counted where spikes change what they cost, flops per execution and those that
-    depend on spikes; extents of its tables; synchronised bool[chips]: who waits before it."""
+    depend on spikes; extents of its tables; synchronised bool[chips]: which chips wait before it."""
 
     first: int
     tiles: int
@@ -87,7 +87,7 @@ def _tile_range(superstep: Superstep) -> tuple[int, int]:
 def _dealt(table: VertexTable, extents: Extents, cost: WorkerBundles, first: int, turns: np.ndarray) -> Dealt:
     """The vertices of a table take the places after those of earlier tables, as counted by `turns` int64[tiles]."""
     tile = table.tiles - first
-    # most tables cost all their vertices alike, and pair nothing: one number for all takes no memory
+    # in most tables all vertices cost the same and pair nothing: one number for all takes no memory
     bundles, pairable = (np.broadcast_to(number, table.vertices) for number in (float(cost.fixed), 0.0))
     charges = []
     for term in cost.terms:
@@ -129,6 +129,6 @@ def _synchronised(exchange: Exchange, chips: int, tiles_per_chip: int) -> np.nda
     synced = np.zeros(chips, bool)
     if exchange.moves:
         moves = (exchange.column("bytes_sent") > 0) | (exchange.column("bytes_received") > 0)
-        synced[exchange.tiles[moves] // tiles_per_chip] = True  # what only arranges rows waits for nobody
+        synced[exchange.tiles[moves] // tiles_per_chip] = True  # supersteps that only arrange rows do not wait
         synced |= exchange.link_bytes is not None
     return synced

@@ -1,6 +1,6 @@
 """The event path: host and chips as simpy processes, over a queue of prefetched batches and over links.
 
-One process a chip, never a process a tile. Where nothing contends it agrees with the closed form of the fast path.
+One process a chip, never a process a tile. Without contention it agrees with the closed form of the fast path.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def global_exchange_seconds(traffic: np.ndarray, links: Links) -> float:
     messages wait for the fixed part and the hops of the longest route. Then every chip asks for all its messages at
     once (assumed: one DMA for every link out of a chip). A message starts when every directed edge of its route is free
     and holds them all for its bytes over the bandwidth of an edge (cut through); none holds an edge while it waits for
-    another, so that nothing can lock up. Of those that could start, the one with the most bytes goes first, then the
-    one with the longest route, then by distance in chip numbers (assumed: what a compiler could set out; the order in
+    another, so deadlock is impossible. Of those that could start, the one with the most bytes goes first, then the
+    one with the longest route, then by distance in chip numbers (assumed: an order a compiler could choose; that of
     real machines is not public). Equal to `link_phase_seconds` where no edge is used twice, else never less.
     """
     still = np.zeros((1, links.chips))
@@ -84,7 +84,7 @@ def global_exchange_seconds(traffic: np.ndarray, links: Links) -> float:
 def run_chips(
     *, compute_seconds: np.ndarray, traffic: np.ndarray, links: Links, external_sync_seconds: float
 ) -> ChipRun:
-    """Chips that compute, sync and exchange, segment after segment; everybody goes on when the exchange is over.
+    """Chips that compute, sync and exchange, segment after segment; all continue when the exchange is over.
 
     compute_seconds: float[segments, chips], one segment's own time of each chip, internal exchanges and syncs included.
     traffic: int64[segments, chips, chips], bytes of the global exchange that ends each segment, as in
@@ -132,7 +132,7 @@ def run_chips(
 
 
 class _Barrier:
-    """Lets nobody on before all have arrived; used again and again."""
+    """A reusable barrier: no chip continues before all have arrived."""
 
     def __init__(self, env: simpy.Environment, parties: int):
         self._env = env
@@ -166,7 +166,7 @@ class _Edges:
     def __init__(self, env: simpy.Environment):
         self._env = env
         self._busy: set[Edge] = set()
-        self._open: list[Asked] = []  # to be looked at when this instant is over
+        self._open: list[Asked] = []  # to be decided at the end of this instant
         self._parked: defaultdict[Edge, list[Asked]] = defaultdict(list)
 
     def take(self, message: _Message) -> simpy.Event:
@@ -180,7 +180,7 @@ class _Edges:
         self._look_again([asked for edge in message.edges for asked in self._parked.pop(edge, [])])
 
     def _look_again(self, asked: list[Asked]) -> None:
-        # one decision for all that asks and ends in the same instant, else the first chip to be simulated would win
+        # one decision for all requests and releases of an instant, else the chip simulated first would win
         if asked and not self._open:
             self._env.timeout(0).callbacks.append(self._decide)
         self._open += asked
@@ -209,7 +209,7 @@ def _messages(traffic: np.ndarray, links: Links) -> list[list[_Message]]:
 
 
 def _check_segments(compute: np.ndarray, traffic: np.ndarray, links: Links, external_sync_seconds: float) -> None:
-    """Raises MappingError; what stands in the traffic is checked where it is read."""
+    """Raises MappingError; the values of the traffic are checked where they are read."""
     if compute.ndim != 2 or compute.shape[1] != links.chips:
         raise MappingError(
             f"run of chips: compute_seconds has the shape {compute.shape}, the machine has {links.chips} chips; "

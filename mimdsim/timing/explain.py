@@ -1,4 +1,4 @@
-"""Why a superstep takes its cycles: on one tile, from the vertices to what the profile says of it, in sums that close.
+"""Why a superstep takes its cycles, on one tile: from its vertices to the figures of the profile, as sums that add up.
 
 `str(explain(...))` is a table. Its rows of compute sum to the busy cycles of the tile over all executions; with what
 the tile waits for, they are the compute cycles of the superstep; exchange and sync likewise.
@@ -35,11 +35,11 @@ def explain(
     activity: RecordedActivity | None = None,
     timestep: int | None = None,
 ) -> Explanation:
-    """Where the cycles of a superstep, given by its name or number among the spans of a profile, come from on a tile.
+    """Where the cycles of a superstep (given by its name or number among the spans of a profile) come from on a tile.
 
-    tile: by default the one with most work in it. activity: what was recorded, where costs depend on it. timestep: the
+    tile: by default the one with most work in it. activity: recorded, needed if costs depend on it. timestep: the
     execution shown vertex by vertex, by default the one that takes the tile longest. Raises MappingError for a
-    superstep, tile or timestep that is not there, and as `time_program` does.
+    superstep, tile or timestep that does not exist, and as `time_program` does.
     """
     refuse_other_machine(program, machine)
     activity = activity or NOTHING
@@ -87,7 +87,7 @@ def busy_cycles(
 ) -> np.ndarray:
     """int64[tiles]: cycles in which each tile had work in a superstep, given by name or number, over all executions.
 
-    Raises MappingError for a superstep that is not there, and as `time_program` does.
+    Raises MappingError for a superstep that does not exist, and as `time_program` does.
     """
     refuse_other_machine(program, machine)
     number = _number([step.name for step, _, _ in program.supersteps()], superstep)
@@ -95,7 +95,7 @@ def busy_cycles(
 
 
 def _number(names: list[str], superstep: str | int) -> int:
-    """Its place among the spans of a profile, which has loop control after the supersteps."""
+    """Its place among the spans of a profile, which lists loop control after the supersteps."""
     if isinstance(superstep, str) and not (superstep.isdecimal() and superstep not in names):
         places = [at for at, name in enumerate(names) if name == superstep]
         if not places:
@@ -114,7 +114,7 @@ def _loop(span: Span, machine: MimdMachine) -> Explanation:
     rows = (
         Row(what="counting on one tile", how=f"{machine.sync.loop_cycles} a turn x {span.times:,}", cycles=counting),
         Row(
-            what="barrier, by which all tiles learn of it",
+            what="barrier that tells all tiles",
             how=f"{(span.sync_cycles - counting) // max(span.times, 1)} a turn x {span.times:,}",
             cycles=span.sync_cycles - counting,
         ),
@@ -154,7 +154,8 @@ def _execution(every: np.ndarray, times: int, timestep: int | None) -> int:
 
 
 def _compute_waiting(load: SuperstepLoad, part: PathPart, every: np.ndarray, chip: int) -> tuple[Row, ...]:
-    """What makes the tile's own cycles what the superstep adds to the longest sum of a tile since the last sync."""
+    """The difference between the tile's own cycles and what the superstep adds to the longest sum since the last
+    sync."""
     added = load.cycles_by_execution[:, chip]
     more = added - every
     rows = (

@@ -11,7 +11,7 @@ from mimdsim.timing.tile_work import Level, TableWork
 
 
 class Workers:
-    """The worker contexts of the tile; cycles float64[executions], one execution standing for all where they agree."""
+    """The worker contexts of the tile; cycles float64[executions], a single one if all are equal."""
 
     def __init__(self, work: list[TableWork], times: int, barrel: Barrel):
         self.tables, self.times, self.barrel = work, times, barrel
@@ -27,8 +27,8 @@ class Workers:
         self.cycles = np.maximum(longest, whole)
 
     def rows(self) -> list[Row]:
-        """Every loop level of the vertices that decide: those of the longest context, or all where issue slots are
-        what is scarce."""
+        """Every loop level of the vertices that decide: those of the longest context, or all if issue slots are the
+        limit."""
         found = []
         for by_longest in (True, False):
             chosen = self.by_longest == by_longest
@@ -78,7 +78,7 @@ class Workers:
         )
 
     def work(self, execution: int) -> tuple[Work, ...]:
-        """What each vertex costs, those alike together."""
+        """What each vertex costs, equal ones together."""
         at = min(execution, self.executions - 1)
         alike: dict[tuple[str, str], list[int]] = {}
         for one in self.tables:

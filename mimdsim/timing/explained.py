@@ -12,7 +12,7 @@ MOST = 12  # contexts, or kinds of vertices, that the text lists
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Cycles of one cause: what it is, how the number comes about, and what else there is to know."""
+    """Cycles with one cause: what it is, how the number is computed, and remarks."""
 
     what: str
     how: str
@@ -38,7 +38,7 @@ class Context:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Vertices of a tile that cost alike in one execution."""
+    """Vertices of a tile with equal cost in one execution."""
 
     codelet: str
     vertices: tuple[int, ...]
@@ -151,7 +151,7 @@ class Explanation:
 
 
 def cycles_text(cycles: float) -> str:
-    """A whole number, or one with a decimal where it is none."""
+    """A whole number, or one with a decimal if it is fractional."""
     return f"{cycles:,.0f}" if cycles == round(cycles) else f"{cycles:,.1f}"
 
 

@@ -1,4 +1,4 @@
-"""Cost terms whose extent depends on recorded spikes: what no recording changes of them."""
+"""Cost terms whose extent depends on recorded spikes: the part that no recording changes."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def split_extents(table: VertexTable, extents: Extents, term: Term) -> tuple[np.
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Counted:
-    """The loop nest of a cost term that counts spikes: its turns for a spike, and what finds the spikes that count.
+    """The loop nest of a cost term that counts spikes: its turns per spike, and which spikes count.
 
     weight float64[vertices]: product of the other extents. columns: the table's, contiguous. samples: how many samples
-    they name. single: the weight where all vertices have the same, else None. owner int64[batch, neurons] for hits: the
-    vertex whose sample and range hold a neuron, -1 where none does. summed: the weights of vertices that count alike,
-    by sample; for `Within` those of all slots below, [samples, slots + 1].
+    they name. single: the common weight of all vertices, else None. owner int64[batch, neurons] for hits: the vertex
+    whose sample and range hold a neuron, -1 where none does. summed: the weights of vertices that count the same, by
+    sample; for `Within` those of all slots below, [samples, slots + 1].
     """
 
     table: VertexTable
@@ -56,7 +56,7 @@ class Counted:
 
     @property
     def by_id(self) -> bool:
-        """Whether single listed ids count, not whole samples."""
+        """Whether individual listed ids count rather than whole samples."""
         return isinstance(self.extent, Hits | Within)
 
 
@@ -68,14 +68,15 @@ class Charge:
     counted: Counted
 
     def each(self, dual_issue: float) -> float:
-        """Bundles a turn where a compiler pairs the share `dual_issue` of what can be paired."""
+        """Bundles per turn if a compiler pairs the share `dual_issue` of what can be paired."""
         return self.term.bundles - dual_issue * self.term.pairable
 
 
 def counted(table: VertexTable, weight: np.ndarray, extent: Recorded) -> Counted:
-    """What no activity changes of a term.
+    """The part of a term that no activity changes.
 
-    Raises MappingError where the table lacks the columns that say which spikes count, or two vertices count one.
+    Raises MappingError if the table lacks the columns that determine which spikes count, or two vertices count the same
+    one.
     """
     if isinstance(extent, Turns):
         columns = {"sample": np.arange(table.vertices)}

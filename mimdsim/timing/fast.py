@@ -33,8 +33,8 @@ def time_program(
 ) -> TiledProfile:
     """Cycles of every superstep of one run of `program` on `machine`, with the counts of `activity`.
 
-    Raises MappingError for a program that breaks a rule of the machine or has more tiles or chips than it, DoesNotFit
-    for one that needs more tile memory; must_fit False: the profile says so instead.
+    Raises MappingError for a program that breaks a rule of the machine or needs more tiles or chips than it has, and
+    DoesNotFit for one that needs more tile memory; with must_fit False the profile says so instead.
     """
     refuse_other_machine(program, machine)
     require_sound(program)
@@ -129,7 +129,7 @@ def _energy(
     spans: tuple[Span, ...],
     seconds: float,
 ) -> EnergyProfile | None:
-    """Energy of one run; None where the machine says nothing of it."""
+    """Energy of one run; None if the machine has no energies."""
     if energy is None:
         return None
     return energy_profile(
@@ -158,7 +158,7 @@ def _other_model_cycles(program: Program, machine: MimdMachine, loads: tuple[Sup
     return sum(part.exchange for part in critical_path(program, _other_model(machine), loads))
 
 
-_OTHER_MODEL: list[tuple[MimdMachine, MimdMachine]] = []  # the last few asked for, by identity
+_OTHER_MODEL: list[tuple[MimdMachine, MimdMachine]] = []  # the last few used, by identity
 
 
 def _other_model(machine: MimdMachine) -> MimdMachine:

@@ -1,16 +1,16 @@
 """Compute cycles of every superstep, from the cost of its vertices and the recorded spikes.
 
 A tile issues one bundle a cycle, each worker context at most one every `issue_cycles`: up to as many contexts that is a
-strict round robin, in which idle ones waste their turns; more contexts than that take over turns that others leave.
+strict round robin, in which idle ones waste their turns; with more contexts, the others take over idle turns.
 Vertices of a table are dealt to the contexts in turn. A compute set takes a tile
 
     max(issue_cycles * longest context, all bundles together)  +  cycles of its library vertices
     + arranged fragments * arrange_fragment_bundles, the contexts sharing them, + arranged bytes at the copy's rate
 
-and tiles that are not synchronised go on without waiting: between two syncs a chip takes the longest *sum*. An exchange
-synchronises the chips whose tiles take part, one over links all of them.
-The result depends on the machine only through what `Barrel` holds, and is kept for re-timing; what spikes do not
-change of it (`mimdsim.timing.plan`) also for other activities.
+and tiles that are not synchronised continue without waiting: between two syncs a chip takes the longest *sum*. An
+exchange synchronises the chips whose tiles take part, one over links all of them. The result depends on the machine
+only through what `Barrel` holds, and is kept for re-timing; the part that does not depend on spikes
+(`mimdsim.timing.plan`) also for other activities.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ _LAST: list[tuple[ref[Program], ref[RecordedActivity], Barrel, tuple[SuperstepLo
 
 
 def program_loads(program: Program, activity: RecordedActivity, barrel: Barrel) -> tuple[SuperstepLoad, ...]:
-    """One load per superstep in program order, the last ones kept for re-timing as long as somebody has the activity:
-    its lists may be large; what is changed in place in it later is not seen. Raises MappingError when activity lacks a
-    layer the program needs."""
+    """One load per superstep in program order, the last ones are kept for re-timing as long as the activity is
+    referenced (its lists may be large); later changes to it in place are not noticed. Raises MappingError when activity
+    lacks a layer the program needs."""
     for of_program, of_activity, of_barrel, loads in _LAST:
         if of_program() is program and of_activity() is activity and of_barrel == barrel:
             return loads
@@ -126,7 +126,7 @@ def _settled(program: Program, barrel: Barrel) -> tuple[tuple[Stretch, dict[int,
 
 class _Gained:
     """What supersteps of a stretch add to the longest sum of every chip since its last sync, int64[times, chips], and
-    to the sums of its tiles, float64[tiles]; all but those that are known."""
+    to the sums of its tiles, float64[tiles]; all except those already known."""
 
     def __init__(self, stretch: Stretch, program: Program, known: Container[int]):
         self._stretch, self._per_chip = stretch, program.tiles_per_chip
@@ -191,7 +191,7 @@ def _stretch(
 def _load(
     program: Program, stretch: Stretch, index: int, gained: _Gained, recording: Recording | None, dual_issue: float
 ) -> SuperstepLoad:
-    """recording: None where nothing depends on it."""
+    """recording: None if nothing depends on it."""
     plan, times = stretch.plans[index], stretch.times
     weights = {part: plan.weights.get(part, 0.0) * times for part in plan.order}
     flops = plan.deal.flops * times
@@ -201,7 +201,7 @@ def _load(
         flops += sum(charge.each(0) * recording.total(charge.counted, times) for charge in plan.deal.counted_flops)
     whole = sum(weights.values())
     busy = np.rint(gained.busy[index]).astype(np.int64)
-    for kept in (gained.cycles[index], busy):  # for whoever asks next
+    for kept in (gained.cycles[index], busy):  # for the next caller
         kept.flags.writeable = False
     return SuperstepLoad(
         cycles_by_execution=gained.cycles[index],

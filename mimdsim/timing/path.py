@@ -1,4 +1,4 @@
-"""The critical path over chips: between two barriers the slowest chip decides, chip by chip its own supersteps.
+"""The critical path over chips: between two barriers the slowest chip counts, each with its own supersteps.
 
 A superstep that moves bytes over links synchronises all chips, once; every turn of a repeat begins with a barrier. With
 sync.scope = "all" every superstep that exchanges does.
@@ -44,7 +44,7 @@ class _Member:
 class Waiting:
     """What a superstep's exchange takes on a machine, int64[chips] per execution, whatever the loads.
 
-    once: (sync, link) cycles where all chips wait for each other, which closes a segment; else None.
+    once: (sync, link) cycles if all chips wait for each other, which closes a segment; else None.
     """
 
     exchange: np.ndarray
@@ -79,7 +79,7 @@ def all_waiting(program: Program, machine: MimdMachine) -> tuple[Waiting, ...]:
 
 
 def _move_alike(one: MimdMachine, other: MimdMachine) -> bool:
-    """Whether exchanges take both the same, whatever their tiles compute with."""
+    """Whether exchanges take the same on both machines, whatever their tiles are."""
     return (one.exchange, one.sync, one.links, one.chip) == (other.exchange, other.sync, other.links, other.chip)
 
 
@@ -90,7 +90,7 @@ def _moving(program: Program, machine: MimdMachine, superstep: Superstep) -> Wai
     if exchange is not None:
         moving = phase_cycles(program, exchange, machine.exchange)
         if exchange.link_bytes is not None:
-            traffic = np.zeros((machine.links.chips, machine.links.chips), np.int64)  # chips left over are silent
+            traffic = np.zeros((machine.links.chips, machine.links.chips), np.int64)  # other chips are idle
             traffic[: program.chips, : program.chips] = exchange.link_bytes
             seconds = global_exchange_seconds(traffic, machine.links)
             link = round(seconds * machine.chip.clock_hz)

@@ -1,7 +1,7 @@
-"""What of a program's loads does not depend on spikes: worked out once a machine, used for every recorded activity.
+"""The part of a program's loads that does not depend on spikes: computed once per machine, used for every activity.
 
-Supersteps between two syncs of a chip are a segment; tiles that agree in all of them are one class. A segment that no
-spike changes is costed here, whole. What no machine changes either is in `mimdsim.timing.dealing`.
+Supersteps between two syncs of a chip are a segment; tiles that agree in all of them form one class. A segment that no
+spike changes is costed here completely. What does not depend on the machine either is in `mimdsim.timing.dealing`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Barrel:
 class SuperstepPlan:
     """One superstep on a machine: what its tiles take per execution, and its parts.
 
-    fixed float64[tiles]: cycles of library vertices and of arranging rows, and those of workers where no spike changes
+    fixed float64[tiles]: cycles of library vertices and of arranging rows, and those of workers if no spike changes
     them; else `deal.counting` has these. weights: cycles and bundles that no spike changes, per execution, by (what,
     kind of source), counted by `counted_weights`; order: parts in the order in which the tables have them.
     """
@@ -103,7 +103,7 @@ class Stretch:
     segments: tuple[Moving | Settled, ...]
 
     def settled(self) -> list[int]:
-        """The supersteps that lie in no segment that spikes change, and count none in any other way."""
+        """The supersteps in no segment that spikes change, and that count no spikes otherwise."""
         moving = {one.index for segment in self.segments if isinstance(segment, Moving) for one in segment.members}
         counted = {index for index, plan in enumerate(self.plans) if plan.counted_weights or plan.deal.counted_flops}
         return [index for index in range(len(self.plans)) if index not in moving | counted]
@@ -216,11 +216,11 @@ def library_cycles(codelet: Codelet, extents: dict[str, np.ndarray], barrel: Bar
 
     The vendor's formulas multiply the longest worker by its six contexts, which there is also the issue interval.
     Fewer contexts leave issue slots empty; more than the interval add no throughput, and a library would not start
-    them (derived). Raises MappingError for a formula that gives no number, or one below 0.
+    them (derived). Raises MappingError if a formula returns something that is not a number, or is negative.
     """
     assert isinstance(codelet.cost, TileFormula)
     cycles = np.asarray(codelet.cost.cycles(extents, barrel.working, barrel.vector_bytes), np.float64)
     if cycles.size and not (np.isfinite(cycles).all() and cycles.min() >= 0):
         wrong = cycles.ravel()[np.argmin(np.where(np.isfinite(cycles), cycles, -np.inf))]
-        raise MappingError(f"codelet '{codelet.name}': its cost formula gives {wrong} cycles; mend the formula")
+        raise MappingError(f"codelet '{codelet.name}': its cost formula gives {wrong} cycles; correct the formula")
     return cycles * barrel.issue_cycles / barrel.working

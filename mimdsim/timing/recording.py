@@ -1,4 +1,4 @@
-"""A recorded activity as the loads want it: checked against the program, and what several terms ask for made once."""
+"""A recorded activity as the loads need it: checked against the program, with values shared by terms computed once."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class Recording:
     def _refuse_counts(layer: str, counts: np.ndarray) -> None:
         if counts.size and (counts.min() < 0 or (counts[..., 0] > counts[..., 1]).any()):
             raise MappingError(
-                f"recorded activity of layer '{layer}' counts fewer than no ids, or more spikes than listed ids: "
+                f"recorded activity of layer '{layer}' has a negative count, or counts more spikes than listed ids: "
                 "record it with a run"
             )
 
     def first_list(self, layer: str) -> int:
-        """Where the lists of a layer begin; raises MappingError when its ids and counts do not go together."""
+        """Where the lists of a layer begin; raises MappingError if its ids and counts are inconsistent."""
         if layer not in self._first_list:
             ids = self.activity.ids[layer].shape[:2] if layer in self.activity.ids else "none"
             raise MappingError(
@@ -71,7 +71,7 @@ class Recording:
         return np.asarray(self.activity.ids[layer]), np.asarray(self.activity.counts[layer])
 
     def counts(self, extent: Recorded, samples: int, times: int) -> np.ndarray:
-        """int[times, batch, 2] at t + shift; raises MappingError where the recording does not fit the program."""
+        """int[times, batch, 2] at t + shift; raises MappingError if the recording does not fit the program."""
         layer = extent.layer
         if layer not in self.activity.counts:
             raise MappingError(

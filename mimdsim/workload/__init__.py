@@ -1,4 +1,4 @@
-"""Floor 3: the network to train and the data to train it on."""
+"""The network to train and the data to train it on."""
 
 from mimdsim.workload.describe import Workload, find_workload, list_workloads, load_workload
 from mimdsim.workload.filled import filled_activity

@@ -43,13 +43,14 @@ class Workload(Section):
         network = self.network
         decided = [key for key in DECIDED_BY_MODEL if key in network.model_fields_set]
         if network.imported and decided:
-            raise ValueError(f"network.{decided[0]}: is decided by the model in network.imported; leave it out")
+            raise ValueError(f"network.{decided[0]}: is determined by the model in network.imported; leave it out")
         layers = len(network.hidden) + 1
         for key in PER_LAYER:
             value = getattr(network, key)
             if isinstance(value, tuple) and len(value) != layers and (value or key != "capacity"):
                 raise ValueError(
-                    f"network.{key}: {len(value)} given for {layers} layers ({layers - 1} hidden and the output layer)"
+                    f"network.{key}: {len(value)} values given for {layers} layers ({layers - 1} hidden and the output "
+                    "layer)"
                 )
         try:
             neurons_of(network)
@@ -63,7 +64,9 @@ class Workload(Section):
                     f"{', '.join(IMAGE_SOURCES)}"
                 )
             if network.spikes != "dense":
-                raise ValueError("data.encoding: images are no spikes; set network.spikes = 'dense', or write 'events'")
+                raise ValueError(
+                    "data.encoding: images are not spikes; set network.spikes = 'dense', or write 'events'"
+                )
         if self.data.path and self.data.source not in FILE_SOURCES:
             raise ValueError(f"data.path: source '{self.data.source}' reads no files; leave it out")
         if any(width < 1 or width > MAX_NEURONS for width in network.hidden):
@@ -82,12 +85,12 @@ class Workload(Section):
         by_potential = self.training.reading in ("mean", "max")
         if by_potential and network.output == "spikes":
             raise ValueError(
-                f'training.reading: "{self.training.reading}" is of membrane potentials; set network.output = '
+                f'training.reading: "{self.training.reading}" reads membrane potentials; set network.output = '
                 '"membrane"'
             )
         if self.training.loss == "mean_squared_error" and (network.output, self.training.reading) != ("spikes", "sum"):
             raise ValueError(
-                'training.loss: "mean_squared_error" is of spike counts; set network.output = "spikes" and '
+                'training.loss: "mean_squared_error" uses spike counts; set network.output = "spikes" and '
                 'training.reading = "sum"'
             )
         if network.spikes == "sparse" and not network.capacity and not network.activity:
@@ -108,17 +111,17 @@ def list_workloads() -> tuple[str, ...]:
 
 
 def find_workload(name: str) -> Path:
-    """The file of a workload given by name ('digits', `base/places.py` says where it is looked for) or by path."""
+    """The file of a workload given by name ('digits'; `base/places.py` says where it is searched) or by path."""
     if name in list_machines() and name not in list_workloads():
         raise DescriptionError(f"workload '{name}'", ["is a machine; the workload comes first: digits " + name])
     return find_description("workloads", "workload", name)
 
 
 def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
-    """The workload `name`, with `changes` of dotted keys ('training.batch') laid over its description.
+    """The workload `name`, with `changes` of dotted keys ('training.batch') applied to its description.
 
-    Other neurons by `changes` leave out the constants that the description has for the published one; another data
-    source what only the former one reads.
+    If `changes` select another neuron, the description's constants for the published one are dropped; if they select
+    another data source, so is what only the former one reads.
     """
     path = find_workload(name)
     table, text = read_toml(path)
@@ -145,17 +148,17 @@ def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
         unread = [key for key in ("network.activity", "network.output_capacity") if changes.get(key)]
         if unread:
             slots = network["capacity"]
-            text = f"{unread[0]}: is not read, as network.capacity = {slots} gives the slots of every layer"
+            text = f"{unread[0]}: has no effect, because network.capacity = {slots} gives the slots of every layer"
             raise DescriptionError(str(path), [f"{text}; add  --set network.capacity=[]"])
     return build(Workload, table, where=str(path), text=text, changed=changes)
 
 
 def _find_beside(path: Path, table: dict[str, Any]) -> None:
-    """Let files of a model that lie beside the description be named as they are there."""
+    """Resolve file names of a model relative to the folder of the description, where they exist there."""
     for section, key in (("network", "imported"), ("training", "initial_weights")):
         named = table[section].get(key) if isinstance(table.get(section), dict) else None
         if not isinstance(named, str) or not named:
             continue
-        with contextlib.suppress(ValueError):  # what cannot be a path is said where the description is checked
+        with contextlib.suppress(ValueError):  # an invalid path is reported when the description is checked
             if (path.parent / possible_path(named)).is_file():
                 table[section][key] = str(path.parent / named)

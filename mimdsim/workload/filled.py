@@ -1,4 +1,4 @@
-"""Spikes that nobody recorded: every list filled to the same share, for timing a network that was not executed."""
+"""Artificial spikes: every list filled to the same share, to time a network that was not executed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mimdsim.program import RecordedActivity
 def filled_activity(network: SpikingNetwork, share: float) -> RecordedActivity:
     """Every list of the input and of all layers holds `share` (0 to 1) of its capacity, rounded half up, all true.
 
-    Ids lie evenly over the neurons of a layer, the same in every timestep and sample. Raises MappingError for another
-    share.
+    Ids are spread evenly over the neurons of a layer, the same in every timestep and sample. Raises MappingError for
+    another share.
     """
     if not 0 <= share <= 1:
         raise MappingError(f"lists filled to {share} of their capacity: give a share from 0 to 1")

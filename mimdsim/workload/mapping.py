@@ -1,4 +1,4 @@
-"""What a user may choose of placement and lowering: the section `mapping` of a workload."""
+"""User options for placement and lowering: the section `mapping` of a workload."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MappingOptions(Section):
     operation. `reduce_rule`: tiles that add up input gradients by work, or the same number for every layer.
     `dense_neurons`: with dense spikes linear neurons run as calls of the element-wise library, one per operation, or
     fused in a vertex written by hand. `state_gradient` "per_batch": one vertex per sample and layer on whole rows, as
-    until 2022. `stash`: what of the forward pass is kept for the backward pass, "everything", "carry" or "every:K"
+    until 2022. `stash`: which forward values are kept for the backward pass, "everything", "carry" or "every:K"
     (docs/stash.md).
     """
 
@@ -49,7 +49,7 @@ class MappingOptions(Section):
         if self.value_bytes == 2 and self.neurons_per_tile % halves:
             raise ValueError(
                 f"mapping.neurons_per_tile: {self.neurons_per_tile} must be a multiple of {halves} with value_bytes = "
-                "2, as vertices work on four halves at a time; 0 lets the compiler choose"
+                "2, because vertices work on four halves at a time; 0 lets the compiler choose"
             )
         return self
 

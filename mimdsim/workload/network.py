@@ -16,7 +16,7 @@ from mimdsim.workload.sources.dataset import input_shape
 
 
 def network_of(workload: Workload) -> SpikingNetwork:
-    """The described network, or the model that the workload names in its place; the rest is the workload's."""
+    """The described network, or the model that the workload names instead; the rest is the workload's."""
     described = described_network(workload)
     if not workload.network.imported:
         return described
@@ -96,7 +96,7 @@ def optimiser_of(training: TrainingRecipe) -> Adam | Sgd:
 
 
 def threshold_schedule_of(training: TrainingRecipe) -> ThresholdSchedule | None:
-    """How the second threshold moves, or None where it stands still."""
+    """How the second threshold moves, or None if it is constant."""
     if not training.second_threshold_share:
         return None
     return ThresholdSchedule(

@@ -14,7 +14,7 @@ OF_LIF_ONLY = tuple(parameter.name for parameter in LIF.parameters)  # keys of t
 
 
 def neurons_of(network: Network) -> tuple[LinearNeuron, ...]:
-    """The neurons of every layer, output layer last; raises MappingError for keys that do not go together."""
+    """The neurons of every layer, output layer last; raises MappingError for inconsistent keys."""
     known_surrogate(network.surrogate)
     found = []
     for index in range(len(network.hidden) + 1):

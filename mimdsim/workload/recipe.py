@@ -9,29 +9,29 @@ from pydantic import Field, model_validator
 from mimdsim.base.names import PathText
 from mimdsim.base.schema import Section
 
-MOST_TRAINING_STEPS = 1 << 27  # as many as a checkpoint counts
+MOST_TRAINING_STEPS = 1 << 27  # the most that a checkpoint can count
 
 
 class TrainingRecipe(Section):
-    """How weights start and change, and what for.
+    """Initial weights, their updates, and the loss.
 
-    `loss` is the cross-entropy of what `reading` takes of the output (spikes or potentials: network.output) or the mean
-    squared error of spike counts, whose targets are `correct_rate` and `incorrect_rate` of the timesteps; mean over the
-    batch. With a `firing_strength` the squared distance of every hidden layer's share of spikes from `firing_target`
-    times that is added.
+    `loss` is the cross-entropy of what `reading` takes from the output (spikes or potentials: network.output) or the
+    mean squared error of spike counts, whose targets are `correct_rate` and `incorrect_rate` of the timesteps; mean
+    over the batch. With a `firing_strength` the squared distance of every hidden layer's share of spikes from
+    `firing_target` times that is added.
 
     `learning_rate` holds throughout (schedule "constant"), or is reached after `warm_up_training_steps` and then falls
     along half a cosine to `final_rate_share` of it ("cosine"). `weight_decay` is added to the gradient (sgd) or takes
     its share of the weights directly (adamw). All gradients together are scaled down to `largest_gradient_norm` (0: as
     they are). With a `second_threshold_share` the second threshold of hidden layers, and of the output layer with
-    `second_threshold_output`, starts at `second_threshold_start` and goes that share of the way to its own value with
-    every training step.
+    `second_threshold_output`, starts at `second_threshold_start` and covers that share of the remaining way to its own
+    value in every training step.
 
-    With an `initial_activity` the first weights are scaled, layer by layer, until that share of a layer's neurons
+    With an `initial_activity` the initial weights are scaled, layer by layer, until that share of a layer's neurons
     spikes in a timestep of one batch, give or take `initial_activity_tolerance` of it (0: as drawn).
 
     `validation_share` of the training samples are set aside; with `keep_best` the weights after the epoch with the best
-    accuracy on them are the ones that are left. `initial_weights` names a safetensors or NPZ file with w.<layer>
+    accuracy on them are kept. `initial_weights` names a safetensors or NPZ file with w.<layer>
     [inputs, neurons] and so on for everything that is trained; without it weights are drawn.
 
     `engine` executes the training steps: the compiled "program", or "whole_tensors", the same mathematics layer by
@@ -65,7 +65,7 @@ class TrainingRecipe(Section):
     initial_activity: float = Field(default=0.0, ge=0, le=1)
     initial_activity_tolerance: float = Field(default=0.1, gt=0, lt=1)
     logit_scale: float = Field(default=1.0, gt=0)
-    max_training_steps: int = Field(default=0, ge=0, le=MOST_TRAINING_STEPS)  # 0: as many as the epochs hold
+    max_training_steps: int = Field(default=0, ge=0, le=MOST_TRAINING_STEPS)  # 0: all of the epochs
     evaluate: Literal["each epoch", "end", "never"] = "each epoch"
     validation_share: float = Field(default=0.0, ge=0, lt=1)
     keep_best: bool = False
@@ -75,9 +75,11 @@ class TrainingRecipe(Section):
     def _keys_agree(self) -> TrainingRecipe:
         problems = []
         if self.momentum and self.optimiser != "sgd":
-            problems.append(f"training.momentum: is for optimiser 'sgd'; '{self.optimiser}' has moments of its own")
+            problems.append(f"training.momentum: is for optimiser 'sgd'; '{self.optimiser}' has its own moments")
         if self.weight_decay and self.optimiser == "adam":
-            problems.append('training.weight_decay: write optimiser = "adamw", which decays weights apart from moments')
+            problems.append(
+                'training.weight_decay: write optimiser = "adamw", which decays weights separately from moments'
+            )
         if self.schedule == "constant" and (self.warm_up_training_steps or self.final_rate_share):
             problems.append('training.schedule: a warm-up and a final share need schedule = "cosine"')
         if self.keep_best and (not self.validation_share or self.evaluate != "each epoch"):

@@ -21,10 +21,10 @@ class Data(Section):
     """Where samples come from and how they become spikes per timestep.
 
     `bin_seconds` is the width of one timestep for recordings; `input_capacity` the most input ids a timestep keeps
-    (surplus ids are sub-sampled at random). `path` is a user's folder or file; `train_samples` and `test_samples`
-    bound what is read (0 = all there is). Recordings are freed of noise, then cropped, reduced and binned. Training
-    samples, never test or validation samples, are moved by up to `shift_pixels` to each side, anew in every epoch.
-    `encoding` 'image': digits as grey values from 0 to 1, the same in every timestep, for dense spikes.
+    (surplus ids are dropped at random). `path` is a user's folder or file; `train_samples` and `test_samples` bound
+    what is read (0 = all there is). Recordings are denoised, then cropped, reduced and binned. Training samples, never
+    test or validation samples, are shifted by up to `shift_pixels` to each side, differently in every epoch. `encoding`
+    'image': digits as grey values from 0 to 1, the same in every timestep, for dense spikes.
     """
 
     source: Literal[
@@ -40,13 +40,13 @@ class Data(Section):
     denoise_seconds: float = Field(
         default=0.0, ge=0, le=1e6
     )  # how old a neighbour's event may be (0 = keep all events)
-    crop: int = Field(default=0, ge=0, le=4096)  # width and height of the middle that is kept (0 = all)
+    crop: int = Field(default=0, ge=0, le=4096)  # width and height of the central part that is kept (0 = all)
     grid: int = Field(default=0, ge=0, le=4096)  # width and height events are reduced to (0 = as recorded)
-    shift_pixels: int = Field(default=0, ge=0, le=4095)  # of the pixels that are listed (0 = trained on as recorded)
+    shift_pixels: int = Field(default=0, ge=0, le=4095)  # in listed pixels (0 = trained on as recorded)
     sensor: tuple[int, ...] = ()  # events: width, height, polarities
     levels: int = Field(default=0, ge=0, le=255)  # braille: pressures at which a taxel spikes
     classes: int = Field(default=0, ge=0, le=65_536)  # events, randman, random
-    inputs: int = Field(default=0, ge=0, le=MAX_NEURONS)  # events (units without a place), randman, random
+    inputs: int = Field(default=0, ge=0, le=MAX_NEURONS)  # events (units without a position), randman, random
     manifold_dimensions: int = Field(default=1, gt=0, le=8)  # randman
     smoothness: float = Field(default=2.0, gt=0)  # randman
     activity: float = Field(default=0.005, ge=0, le=1)  # random: chance of an input spike per neuron and timestep
@@ -56,18 +56,18 @@ class Network(Section):
     """Layers of spiking neurons; the output layer has one neuron per class.
 
     `neuron` is a model of docs/neurons.md with its `neuron_parameters`, each a number or one per neuron; those of "lif"
-    may also stand in `decay`, `current_gain` and `threshold`. All five are one for all layers or a list of one per
-    layer, output layer last. `reset`, `reset_gradient`: the neuron's own where not given. Second thresholds count from
-    the resting potential.
+    may also be given as `decay`, `current_gain` and `threshold`. All five take one value for all layers or a list with
+    one per layer, output layer last. `reset`, `reset_gradient`: the neuron's own by default. Second thresholds count
+    from the resting potential.
 
     `capacity` lists the spike capacity of every hidden layer and of the output layer (beyond a layer's neurons: all of
     them); alternatively `activity` is the
-    share of a layer's neurons that fits, turned into 2*floor(activity*neurons/2), at least 2 (authors' rule). Dense
+    share of a layer's neurons that fits, converted to 2*floor(activity*neurons/2), at least 2 (authors' rule). Dense
     spikes list nothing and need neither.
     `recurrence`: trained synapses of every hidden layer onto itself, one timestep later. `delay`: timesteps from layer
     to layer. `bias`: a trained current per neuron, output layer included.
-    `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and first weights are its;
-    second thresholds are then shares of a layer's threshold.
+    `imported` names a model that `mimdsim import` made: neurons, biases, recurrence, delays and initial weights come
+    from it; second thresholds are then shares of a layer's threshold.
     """
 
     hidden: tuple[int, ...] = Field(max_length=MAX_LAYERS)
@@ -90,7 +90,9 @@ class Network(Section):
     reset: Literal["", "zero", "subtract", "none"] = ""
     reset_by: Literal["state", "emission"] = "state"
     reset_gradient: Literal["", "pass", "mask", "full"] = ""
-    truncation: Literal["lowest", "random"] = "lowest"  # whom a full list keeps: lowest ids, or from a random start
+    truncation: Literal["lowest", "random"] = (
+        "lowest"  # which spikes a full list keeps: lowest ids, or from a random start
+    )
     recurrence: Literal["none", "one_to_one", "all_to_all"] = "none"
     delay: Literal[0, 1] = 1
     bias: bool = False

@@ -1,1 +1,1 @@
-"""Predictions beside published figures: what `check --references` computes, and the page made of it."""
+"""Predictions next to published figures: what `check --references` computes, and the page made of it."""

@@ -1,7 +1,7 @@
 """Notes on published figures that the predictions miss: which term would have to be wrong, by pattern of row.
 
-They stand in `references/disagreements.toml`, written by hand. A row that is out and has no note is an open question,
-and a note for a row that is no longer out is stale; the tests refuse both for the tables that the project carries.
+They are written by hand in `references/disagreements.toml`. A row that is out and has no note is an open question,
+and a note for a row that is no longer out is stale; tests fail on both for the tables in the repository.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mimdsim.check.published.references import Row
 
 
 class TableNote(Section):
-    """What to know about a whole table: file name, heading of its section, where its predictions come from."""
+    """A note on a whole table: file name, heading of its section, where its predictions come from."""
 
     file: str
     title: str
@@ -23,7 +23,7 @@ class TableNote(Section):
 
 
 class Disagreement(Section):
-    """Rows of a table that are out, by patterns of their names, the term in question, and why we think so."""
+    """Rows of a table that are out, by patterns of their names, the term in question, and why."""
 
     file: str
     rows: tuple[str, ...]
@@ -31,7 +31,7 @@ class Disagreement(Section):
     note: str
 
     def matches(self, row: Row) -> bool:
-        """Whether it speaks of this row, in or out."""
+        """Whether it applies to this row, in or out."""
         return row.file == self.file and any(fnmatchcase(row.name, pattern) for pattern in self.rows)
 
 
@@ -42,11 +42,11 @@ class Notes(Section):
     disagreement: tuple[Disagreement, ...] = ()
 
     def of_row(self, row: Row) -> list[Disagreement]:
-        """The notes that speak of `row`."""
+        """The notes that apply to `row`."""
         return [each for each in self.disagreement if each.matches(row)]
 
     def of_table(self, file: str) -> TableNote | None:
-        """What is said of a whole table, None where nothing is."""
+        """The note on a whole table, None if there is none."""
         return next((each for each in self.table if each.file == file), None)
 
     def missing(self, rows: list[Row]) -> list[Row]:

@@ -1,4 +1,4 @@
-"""The figure at the head of 'Predicted and measured': the ratio of every row, a line a group, the worst group first."""
+"""The figure at the head of 'Predicted and measured': the ratio of every row, one line per group, worst first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from html import escape
 from mimdsim.check.published.reference_table import files_of, kinds_of, summarised
 from mimdsim.check.published.references import Row
 
-LABELS, PLOT, FIGURES = 320, 440, 190  # pixels of what stands left of the dots, of the dots, and right of them
+LABELS, PLOT, FIGURES = 320, 440, 190  # widths in pixels: left of the dots, the dots, right of the dots
 HEAD, LINE, FOOT = 34, 20, 26
 TICKS = (0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4, 2.0)
 LOW, HIGH = 0.5, 2.0  # ratios beyond are drawn at the edge
@@ -41,7 +41,7 @@ def ratios_svg(rows: list[Row]) -> str:
     for number, (error, name, within, chosen) in enumerate(groups):
         y = HEAD + LINE * number + LINE // 2
         lines.append(f'<text x="{LABELS - 10}" y="{y + 4}" text-anchor="end">{escape(name)}</text>')
-        for row in sorted(chosen, key=lambda row: row.within is False):  # what is out lies on top
+        for row in sorted(chosen, key=lambda row: row.within is False):  # dots that are out are drawn on top
             colour = OUT if row.within is False else WITHIN
             lines.append(
                 f'<circle cx="{_x(row.ratio or LOW)}" cy="{y}" r="3.5" fill="{colour}" fill-opacity="0.55">'

@@ -1,4 +1,4 @@
-"""The page 'Predicted and measured': every row of published figures in Markdown, with what is out and why."""
+"""The page 'Predicted and measured': every row of published figures in Markdown, with the rows that are out and why."""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ from mimdsim.report.wording import plain, significant
 TITLE = "Predicted and measured"
 LAST = "What is out and which term would have to be wrong"
 HOW_TO_READ = """\
-Every figure of the tables below was published or measured by others; beside it stands what mimdsim computes for the \
-same thing. Nothing is fitted to a row. Where a number or a choice of the model was taken from a table, or made \
-looking at it, the table's section says so: such rows show that the model hangs together, not that it foresees. \
-*Ratio* is predicted over published. A row is *within* when the ratio is off 1 by no \
-more than the *tolerance*, which belongs to the table and not to the prediction; else it is **OUT**: it is shown all \
-the same, and the last section says which term would have to be wrong. *Interval* is how far the prediction itself \
-could be off by the certainty of the numbers that go into it; where a table has none, a dash stands. *Error* in the \
-summary is the distance of the ratio from 1, over the rows that have both figures; *worst* is the row with the \
-largest. Rows that cannot be computed are listed with the reason and enter no error."""
+Every figure in the tables below was published or measured by others; next to it is what mimdsim computes for the \
+same case. Nothing is fitted to a row. Where a number or a choice in the model was taken from a table, or made with \
+it in view, the table's section says so: such rows show that the model is consistent, not that it predicts. *Ratio* \
+is predicted over published. A row is *within* when its ratio differs from 1 by no more than the *tolerance*, which \
+belongs to the table and not to the prediction; otherwise it is **OUT**: it is listed nevertheless, and the last \
+section says which term would have to be wrong. *Interval* says how far the prediction itself could be off, given the \
+certainty of the numbers it uses; a dash means that there is none. *Error* in the summary is the distance of the \
+ratio from 1, over the rows that have both figures; *worst* is the row with the largest error. Rows that cannot be \
+computed are listed with the reason and do not count towards the errors."""
 NO_NOTE = "No note yet: an open question"
 FIGURE = "predicted-and-measured.svg"
-FIGURE_SAYS = "The ratio of predicted to published of every row, a line a group, the worst group first; red: out"
+FIGURE_SAYS = (
+    "Ratio of predicted to published for every row, one line per group, worst group first; red: out of tolerance"
+)
 DIGITS = 4
 
 
 def write_page(path: Path, rows: list[Row], *, with_data: bool, files: tuple[str, ...] = ()) -> None:
-    """Write the page and beside it its figure; raises MimdsimError where they cannot be written."""
+    """Write the page and, next to it, its figure; raises MimdsimError if they cannot be written."""
     figure = path.with_suffix(".svg")
     lines = page_lines(rows, load_notes(), with_data=with_data, files=files, figure=figure.name)
     content = "\n".join(lines) + "\n"
@@ -57,7 +59,7 @@ def page_lines(
     yield ""
     yield (
         f"Made by mimdsim {__version__}: `{_code(command)}`"
-        + (", N-MNIST being the folder of the recordings" if with_data else "")
+        + (", where N-MNIST is the folder of the recordings" if with_data else "")
         + ". The same tables are printed without `--page`, and as JSON with `--json`."
     )
     yield ""
@@ -201,7 +203,7 @@ def _line(*cells: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text of others in a table: on one line, without what would end the cell, make a tag or open emphasis."""
+    """Foreign text in a table: on one line, escaping what would end the cell, make a tag or open emphasis."""
     for letter in "\\|<*_`":
         text = text.replace(letter, {"<": "&lt;"}.get(letter, "\\" + letter))
     return plain(text)

@@ -1,4 +1,4 @@
-"""Rows of published figures as lines for a console of 160 columns, and what they come to, kind by kind."""
+"""Rows of published figures as lines for a console of 160 columns, with summaries by kind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Summary:
 
 
 def summarised(rows: list[Row], kind: str = "") -> Summary:
-    """What `rows` come to together."""
+    """The summary of `rows`."""
     compared = [(abs(row.ratio - 1), row) for row in rows if row.ratio is not None]
     errors = [error for error, _ in compared]
     return Summary(
@@ -55,7 +55,7 @@ def files_of(rows: list[Row]) -> list[tuple[str, list[Row]]]:
 
 
 def table(rows: list[Row]) -> list[str]:
-    """Aligned lines per file, none longer than COLUMNS; below them its sources, notes, and what it comes to."""
+    """Aligned lines per file, none longer than COLUMNS; followed by sources, notes and a summary."""
     lines: list[str] = []
     for file, chosen in files_of(rows):
         for line in _lines_of(file, chosen):

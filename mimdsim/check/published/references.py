@@ -1,6 +1,6 @@
-"""Predictions beside published figures: one row each, with ratio, tolerance, interval and source.
+"""Predictions next to published figures: one row each, with ratio, tolerance, interval and source.
 
-A file is known by its columns. Nothing is fitted to any row; rows that cannot be computed say why.
+A file is recognised by its columns. Nothing is fitted to any row; rows that cannot be computed say why.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Given = dict[str, str]
 class Row:
     """One published figure. predicted None: cannot be computed, `note` says why. tolerance: relative.
 
-    published None: nothing was published beside which the prediction could stand, `note` says what it is for.
+    published None: no published figure to compare with, `note` says what the prediction is for.
     kind: which rows of a file are summed up together. noise: standard error of `published` in `unit`, where several
     runs tell it. second: the same figure as published by another clock, named second_name; never decides `within`.
     """
@@ -124,7 +124,7 @@ def _check_file(path: Path, data: Path | None, progress: Progress) -> list[Row]:
     for needed, predict in FORMATS:
         if needed <= columns:
             if not given:
-                raise DataFileError(path, "has a header and no row below it; nothing could be held against anything")
+                raise DataFileError(path, "has a header but no rows; there is nothing to compare")
             return predict(path, given, data, progress)
     known = "; ".join(", ".join(sorted(needed)) for needed, _ in FORMATS)
     raise DataFileError(
@@ -140,18 +140,18 @@ def _table(path: Path, text: str) -> tuple[set[str], list[Given]]:
         names = list(reader.fieldnames or ())
         given.extend(reader)
     except csv.Error as problem:
-        raise DataFileError(path, f"is no CSV table near line {reader.line_num}: {problem}") from None
+        raise DataFileError(path, f"is not a CSV table near line {reader.line_num}: {problem}") from None
     twice = sorted({name for name in names if names.count(name) > 1}) if len(names) <= MAX_COLUMNS else []
     if twice or len(names) > MAX_COLUMNS:
         what = (
             f"the column '{shortened(twice[0])}' twice"
             if twice
-            else f"{len(names):,} columns; {MAX_COLUMNS} are the most"
+            else f"{len(names):,} columns; at most {MAX_COLUMNS} are allowed"
         )
         raise DataFileError(path, f"has {what}")
     for number, row in enumerate(given, start=2):
         if None in row or None in row.values():
-            raise DataFileError(path, f"line {number} has not the {len(names)} columns of the header")
+            raise DataFileError(path, f"line {number} does not have the {len(names)} columns of the header")
     return set(names), given
 
 

@@ -1,7 +1,7 @@
-"""What follows from several published runs of one log: means, slopes, and the program with the other state gradient.
+"""Figures derived from several published runs of one log: means, slopes, and the program with the other state gradient.
 
 A configuration is a network with its capacities, run once per second threshold. Runs of it differ by chance more than
-by the threshold, so their mean is the better figure; slopes between configurations cancel what all of them share.
+by the threshold, so their mean is the better figure; in slopes between configurations whatever they share cancels.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def mean_rows(runs: list[Run], tolerance: float) -> Iterator[dict[str, Any]]:
 
 
 def slope_rows(runs: list[Run]) -> Iterator[dict[str, Any]]:
-    """Differences between configurations: largest less smallest capacity of a network, widest less narrowest network.
+    """Differences between configurations: largest minus smallest capacity of a network, widest minus narrowest network.
 
     Widths are compared at the same largest activity, so of rows that say it.
     """
@@ -167,7 +167,7 @@ def tilewise_rows(runs: list[Run], tilewise: dict[tuple[str, ...], list[Predicti
 
 
 def _slope(small: Configuration, large: Configuration, kind: str, name: str) -> dict[str, Any]:
-    """The larger configuration less the smaller one."""
+    """The larger configuration minus the smaller one."""
     low, middle, high = (
         getattr(large.predicted, end) - getattr(small.predicted, end) for end in ("low", "middle", "high")
     )

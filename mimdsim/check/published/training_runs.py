@@ -1,9 +1,9 @@
 """Published runs of the reference system, predicted: the mapping it printed, and milliseconds per training step.
 
-The log's spike counts are not known. They are taken from a run of the same network with the log's initial weights
+The log's spike counts are unknown. They are taken from a run of the same network with the log's initial weights
 (uniform in +-4*sqrt(6/inputs)) on N-MNIST recordings when a folder is given, else on random input with the recordings'
 mean activity (12.7 ids per millisecond, at most 32); zero and full lists give the interval. After the runs come the
-figures that follow from several of them, and what the tile-wise state gradient would take: see published_means.py.
+figures derived from several of them, and the time with the tile-wise state gradient: see training_means.py.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ STEP_TOLERANCE = 0.15
 MACHINE = "bow"
 SOURCE = "log of jrfinkbeiner/graphcore_snn, 12 September 2022, mean wall time; machine not stated, taken as Bow"
 NOTE = (
-    "with the per-batch state gradient of the log's day (mapping.state_gradient); "
-    "see docs/model.md for what is left out"
+    "with the per-batch state gradient used at the time of the log (mapping.state_gradient); see docs/model.md for "
+    "what is left out"
 )
 ACTIVITY = {False: "activity of random input", True: "activity of N-MNIST recordings"}
 
@@ -97,7 +97,7 @@ def _run_of(path: Path, line: int, row: dict[str, str], predicted: Prediction) -
         except ValueError:
             value = math.nan
         if value is not None and not (math.isfinite(value) and value > 0):
-            raise DataFileError(path, f"line {line}, column '{column}': '{text}' is no number above 0")
+            raise DataFileError(path, f"line {line}, column '{column}': '{text}' is not a number above 0")
         times.append(value)
     total, keras, activity = times
     assert total is not None  # _workload_of has read it
@@ -156,7 +156,7 @@ def _same_counts(compiled: Compiled, activity: RecordedActivity, *, full: bool) 
 def golden_rows(path: Path, cases: Any) -> Iterator[dict[str, Any]]:
     """Every entry of printed tile mappings against the placement rules; tolerance 0."""
     if not isinstance(cases, list) or any(not isinstance(case, dict) or "dense" not in case for case in cases):
-        raise DataFileError(path, "is no list of mappings with the key 'dense' (references/README.md)")
+        raise DataFileError(path, "is not a list of mappings with the key 'dense' (references/README.md)")
     for case in cases:
         dense = [int(width) for width in case["dense"]]
         predicted = golden_columns(dense)

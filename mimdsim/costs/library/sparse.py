@@ -210,7 +210,7 @@ def zero_partials_cycles(
 ) -> int:
     """Tile cycles to clear `n` partial sums.
 
-    `as_vendor` repeats the vendor's n times contexts, which forgets the cycles it has just counted.
+    `as_vendor` repeats the vendor's n times contexts, which drops the cycles it has just counted.
     """
     if as_vendor:
         return n * worker_contexts

@@ -78,7 +78,7 @@ def add_by_id(load, t, by_id, timesteps, found):  # type: ignore[no-untyped-def]
 
     by_id: terms, cells, weights, begins; lists and what they hold, as of `append_listed`.
 
-    Hits: cells[CELLS + sample * EXTENT + id] is the cell of an id, -1 where it counts for nobody. Within: of a sample
+    Hits: cells[CELLS + sample * EXTENT + id] is the cell of an id, -1 if no vertex counts it. Within: of a sample
     and its slots below the listed count, cells[begins[BEGINS + sample * (EXTENT + 1) + slot]...].
     """
     terms, cells, weights, begins, lists, flat = by_id

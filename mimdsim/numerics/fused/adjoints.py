@@ -1,4 +1,4 @@
-"""Gradients of currents made anew, a strip of neurons at a time, from what changed the adjoint in every turn.
+"""Gradients of currents recomputed, a strip of neurons at a time, from what changed the adjoint in every turn.
 
 An adjoint decays from turn to turn; otherwise it is added to where neurons are listed, and set to zero where they
 spiked in the timestep before. Both are kept as lists end to end, those of place turn * batch + sample ending at

@@ -1,4 +1,4 @@
-"""Several codelets in one pass, with the bits of one after another: for values that nobody else reads.
+"""Several codelets in one pass, bit for bit as one after another, for values that nothing else reads.
 
 Input gradient: products and sums of a tile's neurons, of a group's tiles, of all groups. With one group per vector
 lane each of these sums runs in its own order while the lanes run side by side. Weight gradient: what samples add to a

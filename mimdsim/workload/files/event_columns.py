@@ -1,4 +1,4 @@
-"""The arrays of a plain event file, whichever kind of file they are in: what must be there, and what is refused."""
+"""The arrays of a plain event file of either format: what is required and what is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Values = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """An array of a file, not read yet: `kind` is 'i' (whole numbers or truth values) or 'f' (real numbers)."""
+    """An array of a file, not read yet: `kind` is 'i' (whole numbers or booleans) or 'f' (real numbers)."""
 
     kind: Literal["i", "f"]
     length: int
@@ -62,20 +62,20 @@ class Contents:
 
 
 def kind_of(path: Path, name: str, dtype: np.dtype[Any]) -> Literal["i", "f"]:
-    """Of a column with numbers of at most 8 bytes; raises DataFileError for anything else."""
+    """The kind of a column with numbers of at most 8 bytes; raises DataFileError for anything else."""
     if dtype.kind in "iub" and dtype.itemsize <= 8:
         return "i"
     if dtype.kind == "f" and dtype.itemsize <= 8:
         return "f"
-    raise DataFileError(path, f"'{name}' has the dtype {dtype}; give integers, truth values or floats of 2 to 8 bytes")
+    raise DataFileError(path, f"'{name}' has the dtype {dtype}; give integers, booleans or floats of 2 to 8 bytes")
 
 
 def plain_values(values: npt.NDArray[Any]) -> Values:
-    """As int64 or float64; what int64 cannot hold becomes its largest number, which is out of range everywhere."""
+    """As int64 or float64; what int64 cannot hold becomes its largest number, which is always out of range."""
     if values.dtype.kind == "f":
         return values.astype(np.float64)
     if values.dtype.kind == "b":
-        return values.view(np.uint8).astype(np.int64)  # a byte over 1 is no truth value, and is to be seen as such
+        return values.view(np.uint8).astype(np.int64)  # a byte over 1 is not a boolean and must be noticed
     if values.dtype.kind == "u" and values.dtype.itemsize == 8:
         values = np.minimum(values, np.uint64(np.iinfo(np.int64).max))
     return values.astype(np.int64)
@@ -113,7 +113,7 @@ def read_contents(store: ColumnStore, *, by_unit: bool, classes: int) -> Content
         for half, what in enumerate(("training", "test")):
             if not (split == half).any():
                 raise DataFileError(
-                    path, f"'split' has no {half}, so there is no {what} sample; leave it out or mend it"
+                    path, f"'split' has no {half}, so there is no {what} sample; leave it out or correct it"
                 )
     return Contents(offsets=offsets, labels=labels, split=split, time=time, places=places)
 

@@ -1,4 +1,4 @@
-"""Event files as HDF5, read through a process of their own because the HDF5 library can crash on a damaged file."""
+"""Event files as HDF5, read through a separate process because the HDF5 library can crash on a damaged file."""
 
 from __future__ import annotations
 

@@ -12,9 +12,10 @@ from mimdsim.workload.files.npz import Member, NpzFile
 
 
 class NpzStore:
-    """An opened NPZ file (a `ColumnStore`) of which the arrays `names` are read, those of `widths` as rows of so many.
+    """An opened NPZ file (a `ColumnStore`) of which the arrays `names` are read, those in `widths` as rows of that
+    many.
 
-    An array of rows is one column of all its numbers, row after row. Whatever else the archive holds is not read.
+    An array of rows is one column of all its numbers, row after row. Everything else in the archive is ignored.
     """
 
     def __init__(self, path: Path, names: Collection[str] = NAMES, widths: Mapping[str, int] | None = None):
@@ -42,7 +43,7 @@ class NpzStore:
         self._file.close()
 
     def pieces(self, names: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Iterator[list[Values]]:
-        """As `ColumnStore`; at the end the columns are read to theirs, which checks the sums that the archive keeps."""
+        """As `ColumnStore`; finally each column is read to its end, which verifies the archive's checksums."""
         with contextlib.ExitStack() as stack:
             readers = [stack.enter_context(self._file.reader(self._members[name])) for name in names]
             for first, stop in ranges:
@@ -57,7 +58,7 @@ def _check(member: Member, width: int) -> None:
         wanted = f"(any number, {width})" if width else "one dimension"
         raise member.refused(f"has the shape {member.shape}; give {wanted}")
     if width and member.by_column:
-        raise member.refused("lies column by column; write numpy.ascontiguousarray of it")
+        raise member.refused("is stored column by column; save numpy.ascontiguousarray of it")
     if member.entries > MAX_EVENTS:
         raise member.refused(f"has {member.entries} entries, over {MAX_EVENTS}")
     member.check_size()

@@ -1,4 +1,4 @@
-"""The process in which HDF5 files are opened, seen from the side that asks: started, watched, killed if it hangs."""
+"""The process that opens HDF5 files, seen by its client: started, watched, killed if it hangs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any, Self
 from mimdsim.base.errors import DataFileError, MissingExtra
 from mimdsim.workload.files.hdf5_serving import FRAME, MAX_FRAME_BYTES
 
-FRAME_SECONDS = 60.0  # assumed: a sample takes under a millisecond to read; longer means HDF5 is lost in the file
+FRAME_SECONDS = 60.0  # assumed: a sample takes under a millisecond to read; longer means that HDF5 hangs
 
 
 class Hdf5Process:
@@ -44,8 +44,8 @@ class Hdf5Process:
     def answers(self, path: Path, wanted: Any, *, missing: str) -> Iterator[tuple[bytes, bytes]]:
         """The frames (kind, content) for the request [path, wanted], as they come.
 
-        Raises DataFileError with `missing` where there is no file, with the reason where it is refused, and where HDF5
-        crashed or hung on it; MissingExtra without h5py.
+        Raises DataFileError with `missing` if there is no file, with the reason if it is refused, and if HDF5 crashed
+        or hung on it; MissingExtra without h5py.
         """
         if importlib.util.find_spec("h5py") is None:
             raise MissingExtra("h5py", "data", self._purpose)
@@ -55,7 +55,7 @@ class Hdf5Process:
         assert process.stdin is not None
         finished = False
         try:
-            with contextlib.suppress(BrokenPipeError):  # a process that is gone is noticed when the answer is read
+            with contextlib.suppress(BrokenPipeError):  # a dead process is noticed when the answer is read
                 process.stdin.write(json.dumps([str(path), wanted]).encode() + b"\n")
                 process.stdin.flush()
             while True:
@@ -67,7 +67,7 @@ class Hdf5Process:
                     return
                 yield kind, content
         finally:
-            if not finished:  # a crash, or a caller who wants no more: what is left in the pipe is nobody's
+            if not finished:  # a crash, or a caller that stopped early: the rest in the pipe belongs to no request
                 self.stop()
 
     def stop(self) -> None:
@@ -104,7 +104,7 @@ class Hdf5Process:
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
                 "HDF5_PLUGIN_PRELOAD": "::",  # HDF5's switch for "load no plug-ins"
-                "OPENBLAS_NUM_THREADS": "1",  # or numpy alone could use up the process's memory limit
+                "OPENBLAS_NUM_THREADS": "1",  # else numpy alone could use up the process's memory limit
             }
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", self._module],

@@ -1,10 +1,10 @@
 """What the processes that open HDF5 files share: the loop that answers requests, and what a file may not contain.
 
-Why a process: the HDF5 library may crash or search without end in a damaged file, and nothing inside a Python process
-can survive that. A request is one JSON line [path, what is wanted]. An answer is frames: kind (one letter), length and
-content. E is the reason of a refusal, Z the end of the answer; the other letters belong to the format that is read.
+A separate process is needed because the HDF5 library may crash or search endlessly in a damaged file, which no Python
+process can survive. A request is one JSON line [path, what is wanted]. An answer is frames: kind (one letter), length
+and content. E is the reason of a refusal, Z the end of the answer; the other letters belong to the format that is read.
 
-A file may hold nothing but plain numbers: what could make HDF5 open another file or load a filter plug-in is refused.
+A file may hold only plain numbers: anything that could make HDF5 open another file or load a filter plug-in is refused.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Frames = Iterator[tuple[bytes, bytes]]
 FRAME = struct.Struct("<cQ")
 MAX_FRAME_BYTES = 64 << 20  # assumed: twice what the most events that a sample may have fill as one column
 MAX_MEMORY_BYTES = 900 << 20  # assumed: twice what reading takes; a damaged or packed file can ask for anything
-MAX_CPU_SECONDS = 600  # assumed: of one request; whoever asks waits less long, but may be gone
+MAX_CPU_SECONDS = 600  # assumed: of one request; clients wait less long, but may be gone
 MAX_CHUNK_VALUES = 1 << 20  # assumed: h5py's own choice of chunks is far smaller
 # Filters that HDF5 has built in: deflate 1, shuffle 2, fletcher32 3, szip 4, nbit 5, scale-offset 6 (HDF5 reference,
-# H5Zpublic.h). Any other number would be looked for among plug-ins, which are code.
+# H5Zpublic.h). Any other number would be searched among plug-ins, which are code.
 BUILT_IN_FILTERS = frozenset(range(1, 7))
 
 
@@ -43,17 +43,17 @@ def serve(requests: BinaryIO, answers: BinaryIO, read: Callable[[Path, Any], Fra
             kind, content = b"Z", b""
         except DataFileError as problem:
             kind, content = b"E", problem.reason.encode(errors="replace")
-        except Exception as problem:  # what h5py raises on damaged files differs with the place of the damage
+        except Exception as problem:  # h5py's exceptions on damaged files depend on the place of the damage
             kind, content = b"E", f"is damaged or not HDF5: {problem}; fetch it again".encode(errors="replace")
         answers.write(FRAME.pack(kind, len(content)) + content)
         answers.flush()
 
 
 def plain_dataset(path: Path, file: Any, name: str, *, expected: str) -> Any:
-    """The data set `name` (parts separated by '/'), stored in this very file with filters that HDF5 has built in.
+    """The data set `name` (parts separated by '/'), stored in this file with filters that are built into HDF5.
 
     Raises DataFileError for a missing one (`expected` says what is needed), a link, a virtual or external data set, a
-    filter that is a plug-in or that is there twice, and chunks of over MAX_CHUNK_VALUES.
+    filter that is a plug-in or used twice, and chunks of over MAX_CHUNK_VALUES.
     """
     import h5py
 
@@ -93,7 +93,7 @@ def _limit_memory() -> None:
 
 
 def _limit_time() -> None:
-    """A search without end is ended by the system from MAX_CPU_SECONDS on: nothing in this process could."""
+    """Let the system end an endless search after MAX_CPU_SECONDS: nothing in this process could."""
     try:
         import resource
     except ImportError:

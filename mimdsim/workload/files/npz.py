@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError
 
-MAX_HEADER_BYTES = 10_000  # numpy's own limit for headers of files that are not trusted
+MAX_HEADER_BYTES = 10_000  # numpy's own limit for headers of untrusted files
 MAX_DIMENSIONS = 8
 READ_BYTES = 1 << 20  # read and unpacked at once; also the most a zip directory may take, of some 60 bytes a member
 _MAGIC = b"\x93NUMPY"
@@ -36,7 +36,7 @@ _DAMAGE = (
     zlib.error,
     EOFError,
     OSError,
-    RuntimeError,  # also NotImplementedError, for what zipfile does not know
+    RuntimeError,  # also NotImplementedError, for unsupported features of zip files
     ValueError,
     OverflowError,
     struct.error,
@@ -45,7 +45,7 @@ _DAMAGE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """An array in an archive, as its header has it: plain numbers. by_column: the first index runs fastest."""
+    """An array in an archive, as described by its header: plain numbers. by_column: the first index runs fastest."""
 
     path: Path
     info: zipfile.ZipInfo
@@ -63,18 +63,18 @@ class Member:
         return math.prod(self.shape)
 
     def refused(self, reason: str) -> DataFileError:
-        """The error that says so of this array."""
+        """The error with this text about the array."""
         return _refused(self.path, self.info, reason)
 
     def check_size(self) -> None:
-        """Raise DataFileError where the archive has more or fewer bytes than the shape needs."""
+        """Raise DataFileError if the archive has more or fewer bytes than the shape needs."""
         wanted, there = self.entries * self.dtype.itemsize, self.info.file_size - self.header_bytes
         if wanted != there:
             raise self.refused(f"needs {wanted} bytes for its {self.entries} entries, the archive has {there}")
 
 
 class NpzFile:
-    """An opened NPZ file. Raises DataFileError for what is damaged or no NPZ file, here and in every method."""
+    """An opened NPZ file. Raises DataFileError for a damaged file or one that is not NPZ, here and in every method."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -101,11 +101,11 @@ class NpzFile:
 
     @property
     def infos(self) -> list[zipfile.ZipInfo]:
-        """What the directory has; names of arrays end in .npy."""
+        """Names in the directory; those of arrays end in .npy."""
         return self._archive.infolist()
 
     def member(self, info: zipfile.ZipInfo) -> Member:
-        """What the header of an array says; its size is not checked yet."""
+        """The header of an array; its size is not checked yet."""
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             reason = f"is packed by method {info.compress_type}; write it with numpy.savez_compressed"
             raise _refused(self.path, info, reason)
@@ -118,7 +118,7 @@ class NpzFile:
             raise _refused(self.path, info, f"has a header that numpy does not write: {text[:80]!r}")
         if not _PLAIN_DTYPE.fullmatch(found["descr"]):
             what = "Python objects, which are not unpickled" if "O" in found["descr"] else f"{found['descr'][:60]}"
-            reason = f"holds {what}; give integers, truth values or floats of 2 to 8 bytes"
+            reason = f"holds {what}; give integers, booleans or floats of 2 to 8 bytes"
             raise _refused(self.path, info, reason)
         if not _SHAPE.fullmatch(found["shape"]):
             raise _refused(self.path, info, f"has the shape ({found['shape'][:60]})")
@@ -153,7 +153,7 @@ class Reader:
         self._file.close()
 
     def read(self, first: int, stop: int) -> npt.NDArray[Any]:
-        """Entries `first` to `stop`, as stored; what lies before them is passed over for good."""
+        """Entries `first` to `stop`, as stored; entries before them cannot be read any more."""
         width = self._member.dtype.itemsize
         self._pass(first * width - self._at)
         content = bytearray()
@@ -168,7 +168,7 @@ class Reader:
         return np.frombuffer(content, dtype=self._member.dtype)
 
     def finish(self) -> None:
-        """Read what is left, so that the archive's checksum is compared."""
+        """Read the rest, so that the archive's checksum is verified."""
         self._pass(self._member.entries * self._member.dtype.itemsize - self._at)
         with self._refusing():
             self._file.read(1)
@@ -220,7 +220,7 @@ class _Bounded:
         self._length = file.seek(0, 2)
 
     def read(self, count: int = -1) -> bytes:
-        """At most `count` bytes (negative: all that is left)."""
+        """At most `count` bytes (negative: all remaining)."""
         left = max(self._length - self._file.tell(), 0)
         wanted = left if count < 0 else min(count, left)
         if wanted > READ_BYTES:
@@ -230,7 +230,7 @@ class _Bounded:
 
 @contextlib.contextmanager
 def _refusing(path: Path, what: str, byte_offset: int | None = None) -> Iterator[None]:
-    """Turn what zipfile and zlib raise on damaged archives into a DataFileError."""
+    """Turn the exceptions of zipfile and zlib on damaged archives into a DataFileError."""
     try:
         yield
     except _DAMAGE as problem:

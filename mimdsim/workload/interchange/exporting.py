@@ -19,7 +19,7 @@ def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: 
     """Write the graph to `out`; returns lines about it. `weights`: a safetensors or NPZ file with w.<layer> and so on;
     None takes those that the workload starts from.
 
-    Raises DescriptionError for neurons that NIR has no words for, DataFileError for weights that are not the network's.
+    Raises DescriptionError for neurons that NIR cannot express, DataFileError for weights of another network.
     """
     network = network_of(workload)
     if weights is not None:
@@ -39,15 +39,16 @@ def export_nir(workload: Workload, weights: Path | None, out: Path, dt_seconds: 
     lines = [f"{populations.title}, a timestep of {dt:g} s = tau / r, written to {out}"]
     if weights is not None and (differing := other_neurons(weights, workload)):
         lines.append(
-            f"note: {weights} was trained with other neurons (network.{'; network.'.join(differing)}); what is written "
-            "has the workload's"
+            f"note: {weights} was trained with other neurons (network.{'; network.'.join(differing)}); the written "
+            "file has the workload's"
         )
     noted = {each.dynamics.reset for each in populations.populations if each.spiking} - {"zero"}
     lines += [
-        f"note: NIR resets to a value; '{reset}' stands in the metadata, which others do not read" for reset in noted
+        f"note: NIR resets to a value; '{reset}' is recorded in the metadata, which other programs do not read"
+        for reset in noted
     ]
     if network.delay:
         lines.append(
-            "note: layers read each other a timestep later, written as nodes Delay, which not all programs read"
+            "note: layers read each other a timestep later, written as Delay nodes, which not all programs read"
         )
     return lines

@@ -1,6 +1,6 @@
-"""What a model file says, free of the format it came in: a chain of populations with their discrete equations.
+"""The content of a model file, independent of its format: a chain of populations with their discrete equations.
 
-Of one population, in timestep t (`current` is what its weights make of the spikes it is sent):
+For one population, in timestep t (`current` is the weighted sum of the spikes it receives):
 
     current[t] = source[t - delay] @ weights + own[t-1] @ recurrent + bias
     i[t] = synapse_decay * i[t-1] + synapse_gain * current[t]        (without a synapse: i[t] = current[t])
@@ -20,10 +20,10 @@ import numpy as np
 from mimdsim.workload.interchange.nir_nodes import Reals
 
 Reset = Literal["zero", "zero_after", "subtract", "subtract_decayed", "none"]
-# zero: v[t-1] becomes the reset value before integrating (NIR since it has v_reset, Norse, snnTorch Leaky "zero").
+# zero: v[t-1] becomes the reset value before integrating (NIR with v_reset, Norse, snnTorch Leaky "zero").
 # zero_after: v[t] becomes the reset value, so what came in at t is lost (snnTorch Synaptic and RLeaky "zero").
-# subtract: the threshold is taken off v[t] and does not decay (snnTorch "subtract", its default).
-# subtract_decayed: the threshold is taken off v[t-1], so that it decays (NIR up to 1.0.4, snnTorch reset_delay=False).
+# subtract: the threshold is subtracted from v[t] and does not decay (snnTorch "subtract", its default).
+# subtract_decayed: the threshold is subtracted from v[t-1], so it decays (NIR up to 1.0.4, snnTorch reset_delay=False).
 RESETS: tuple[Reset, ...] = ("zero", "zero_after", "subtract", "subtract_decayed", "none")
 
 
@@ -86,9 +86,9 @@ class Population:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ImportedNetwork:
-    """Populations in order, each reading the one before it; dt_seconds is what a timestep stands for (0: not known).
+    """Populations in order, each reading the one before it; dt_seconds is the length of a timestep (0: unknown).
 
-    `notes` say what was decided while reading that another reading could decide otherwise.
+    `notes` list decisions made while reading where another choice would be possible.
     """
 
     populations: tuple[Population, ...]

@@ -1,4 +1,4 @@
-"""A model of another program turned into a workload: a TOML file that `mimdsim run` takes, and the model beside it."""
+"""A model of another program turned into a workload: a TOML file that `mimdsim run` takes, and the model next to it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from mimdsim.workload.interchange.weights_file import read_arrays
 Array = npt.NDArray[Any]
 Table = dict[str, Any]
 
-# What a workload without data of its own runs on: random spikes, long enough that neurons fire.
+# The data of a workload without its own: random spikes, long enough that neurons fire.
 RANDOM_TIMESTEPS, RANDOM_ACTIVITY, RANDOM_BATCH = 50, 0.1, 16
-# Keys of [network] that do not say what the neurons are, so that an imported model keeps them.
+# Keys of [network] that do not define the neurons, so they are kept with an imported model.
 KEPT = (
     "spikes",
     "truncation",
@@ -71,12 +71,12 @@ def import_state_dict(
 ) -> tuple[Path, list[str]]:
     """Write the weights of a PyTorch state dict and a workload that starts from them; returns as `import_nir`.
 
-    The neurons are those of `workload`, which a state dict says nothing of.
+    The neurons are those of `workload`, because a state dict does not describe any.
     """
     weights, assigned, unused = weights_of_state_dict(path, read_arrays(path), given)
     if not workload:
         raise DescriptionError(
-            str(path), ["holds weights, but not what the neurons are; say whose they are with  --workload NAME"]
+            str(path), ["holds weights, but no neurons; name a workload for them with  --workload NAME"]
         )
     layers, widths = chain_of(path, weights)
     base = _base(workload)
@@ -114,7 +114,7 @@ def _fill(path: Path, weights: dict[str, Array], layers: tuple[str, ...], networ
 
 
 def _about(network: ImportedNetwork) -> list[str]:
-    """One line a layer, and what was decided."""
+    """One line per layer, and what was decided."""
     names = layer_names(len(network.populations))
     lines = [f"{network.title}, a timestep of {network.dt_seconds:g} s" if network.dt_seconds else network.title]
     lines += [_line(name, each) for name, each in zip(names, network.populations, strict=True)]
@@ -147,7 +147,7 @@ def model_name(path: Path) -> str:
 
 
 def _base(workload: str) -> Table:
-    """The table of a workload, to be laid under what is imported."""
+    """The table of a workload, to be overridden by what is imported."""
     found = find_workload(workload)
     table, _ = read_toml(found)
     table.pop("name", None)
@@ -173,7 +173,7 @@ def _random(inputs: int, classes: int) -> Table:
 
 
 def _written(path: Path, table: Table, source: Path) -> Path:
-    """Write a description as TOML; keys before sections, as TOML wants it."""
+    """Write a description as TOML; keys before sections, as TOML requires."""
     lines = [f"# Made from {_quoted(source.name)[1:-1]} by mimdsim import; edit freely."]
     lines += [f"{key} = {_value(value)}" for key, value in table.items() if not isinstance(value, Mapping)]
     for section in ("data", "network", "training", "mapping"):

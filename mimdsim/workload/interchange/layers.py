@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Learning:
-    """What a model file does not say: how gradients pass a spike, and how many spikes a layer lists.
+    """What a model file does not specify: how gradients pass a spike, and how many spikes a layer lists.
 
     Second thresholds are shares of a layer's threshold.
     """
@@ -164,7 +164,7 @@ def _resets(quiet: Dynamics, neuron: LinearNeuron, threshold: Reals) -> list[Dyn
             leaks = np.where(quiet.decay == 0, 1.0, quiet.decay)
             value = {"zero": constant / leaks, "zero_after": constant}.get(reset)
             taken: dict[Reset, Reals] = {"subtract": -constant, "subtract_decayed": -constant / leaks}
-            rest = taken[reset] - threshold if reset in taken else rest  # a rest of its own: more is taken off
+            rest = taken[reset] - threshold if reset in taken else rest  # rest is not zero: more is subtracted
         rest = np.where(np.abs(rest) < 1e-6, 0.0, rest)
         value = None if value is None else value + rest
         made.append(replace(quiet, rest=rest, threshold=threshold + rest, reset=reset, reset_value=value))
@@ -182,7 +182,7 @@ def _same(one: LinearNeuron, other: LinearNeuron, neurons: int) -> bool:
 
 
 def _short(values: Reals | float) -> Any:
-    """One number where all neurons have the same."""
+    """One number if all neurons have the same."""
     array = np.asarray(values, np.float64)
     return float(array.flat[0]) if array.size and np.all(array == array.flat[0]) else array
 

@@ -1,4 +1,4 @@
-"""What lies between two populations: products, scalings and delays, composed to one matrix per source and delay."""
+"""Linear maps between two populations: products, scalings and delays, composed to one matrix per source and delay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, Reals
 
 
 class MapProblem(Exception):
-    """Two parts that do not fit together; the caller says where."""
+    """Two parts do not fit together; the caller says where."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,7 +34,7 @@ class LinearMap:
 
     @property
     def plain(self) -> bool:
-        """Whether it passes on what it gets, whatever its size."""
+        """Whether it is the identity for any size."""
         return self.matrix is None and self.factor.size == 1 and bool(self.factor[0] == 1)
 
     def then(self, other: LinearMap) -> LinearMap:
@@ -100,7 +100,7 @@ class Combination:
 
 
 def total(parts: list[Combination]) -> Combination:
-    """The sum of what arrives at one node."""
+    """The sum of everything that arrives at one node."""
     terms: dict[tuple[str, int], LinearMap] = {}
     constant = np.zeros(1)
     for part in parts:

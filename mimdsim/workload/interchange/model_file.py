@@ -1,8 +1,8 @@
 """A model in one safetensors file: what `mimdsim import` makes and `network.imported` names in a workload.
 
 Arrays by layer ('hidden0', ..., 'output'): w.<layer>, and where it has them b.<layer> and r.<layer>; the neurons'
-constants as decay.<layer>, gain.<layer> and so on, named as the fields of `Dynamics`, one number per neuron. Notes say
-the kind of every layer, its reset and delay, and how long a timestep is.
+constants as decay.<layer>, gain.<layer> and so on, named as the fields of `Dynamics`, one number per neuron. Notes give
+the kind of every layer, its reset and delay, and the length of a timestep.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def read_model(path: Path) -> ImportedNetwork:
     notes = read_notes(path)
     if notes.get("form") != FORM:
         raise DataFileError(
-            path, "is no model that 'mimdsim import' made; weights alone go to training.initial_weights"
+            path, "is not a model made by 'mimdsim import'; weights alone go to training.initial_weights"
         )
     arrays = {name: values.astype(np.float64) for name, values in read_safetensors(path).items()}
     for name, values in arrays.items():
@@ -90,7 +90,7 @@ def _population(path: Path, layer: str, arrays: Mapping[str, Reals], notes: Mapp
     for name in _CONSTANTS:
         values = arrays.get(f"{name}.{layer}")
         if values is None and name in _NEEDED:
-            raise DataFileError(path, f"has no '{name}.{layer}'; make the file anew with  mimdsim import")
+            raise DataFileError(path, f"has no '{name}.{layer}'; create it again with  mimdsim import")
         if values is not None:
             if values.shape != (neurons,):
                 raise DataFileError(path, f"'{name}.{layer}' has the shape {list(values.shape)} for {neurons} neurons")

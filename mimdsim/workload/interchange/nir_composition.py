@@ -11,14 +11,14 @@ from mimdsim.workload.interchange.linear_maps import IDENTITY, Combination, Line
 from mimdsim.workload.interchange.nir_flat import FlatGraph
 from mimdsim.workload.interchange.nir_nodes import MAX_VALUES, NEURONS, NirNode
 
-WHOLE_DELAY = 1e-3  # assumed: how far a delay may lie from a whole number of timesteps, in timesteps
-MOST_TIMESTEPS = 10_000  # assumed: far beyond any sequence that is trained on
+WHOLE_DELAY = 1e-3  # assumed: how far a delay may be from a whole number of timesteps, in timesteps
+MOST_TIMESTEPS = 10_000  # assumed: far longer than any training sequence
 
 
 class Arriving:
     """`at[name]`: the combination that arrives at a neuron, or at an output, of sources that are neurons or inputs.
 
-    Raises MapProblem, with the node in its text, for circles without a neuron and parts that do not fit together.
+    Raises MapProblem, with the node in its text, for cycles without a neuron and parts that do not fit together.
     """
 
     def __init__(self, graph: FlatGraph, dt: float):
@@ -49,7 +49,7 @@ class Arriving:
                 self.at[name] = sent[name]
 
     def _ordered(self, graph: FlatGraph, before: dict[str, list[str]], sources: set[str]) -> list[str]:
-        """The linear nodes, each after those that it reads."""
+        """The linear nodes, each after the nodes it reads."""
         linear = [name for name in graph.nodes if name not in sources]
         order = graphlib.TopologicalSorter(
             {name: [one for one in before[name] if one not in sources] for name in linear}
@@ -58,7 +58,7 @@ class Arriving:
             return list(order.static_order())
         except graphlib.CycleError as problem:
             circle = " -> ".join(f"'{name}'" for name in problem.args[1][:8])
-            raise MapProblem(f"{circle} is a circle without a neuron in it, which has no value") from None
+            raise MapProblem(f"{circle} is a cycle without a neuron in it, which has no value") from None
 
     def _through(self, name: str, node: NirNode, arriving: Combination) -> Combination:
         through = _THROUGH.get(node.kind)
@@ -66,7 +66,7 @@ class Arriving:
             timesteps = self._timesteps(node)
             if timesteps and arriving.constant.any():
                 self.notes.append(
-                    f"the constant that '{name}' delays is there from the first timestep on, not {timesteps} later"
+                    f"the constant that '{name}' delays acts from the first timestep on, not {timesteps} later"
                 )
             return arriving.delayed(timesteps)
         if through is None:  # Flatten and Output: values are rows here anyway
@@ -80,7 +80,7 @@ class Arriving:
     def _timesteps(self, node: NirNode) -> int:
         delay = node.arrays["delay"].reshape(-1)
         if np.any(delay != delay[0]) or not np.isfinite(delay[0]) or delay[0] < 0:
-            raise MapProblem("delays of one layer must be one and the same number; a delay per neuron is not supported")
+            raise MapProblem("all delays of a layer must be equal; a delay per neuron is not supported")
         if delay[0] == 0:
             return 0
         if not self._dt:
@@ -88,7 +88,7 @@ class Arriving:
         timesteps = delay[0] / self._dt
         if timesteps > MOST_TIMESTEPS or abs(timesteps - round(timesteps)) > WHOLE_DELAY:
             raise MapProblem(
-                f"a delay of {delay[0]:g} s is {timesteps:.6g} timesteps of {self._dt:g} s; whole ones, please"
+                f"a delay of {delay[0]:g} s is {timesteps:.6g} timesteps of {self._dt:g} s; a whole number is needed"
             )
         return round(timesteps)
 
@@ -97,7 +97,7 @@ class Arriving:
             term.matrix.size for term in made.terms.values() if term.matrix is not None and term.matrix.base is None
         )
         if self._composed_values > MAX_VALUES:
-            raise MapProblem(f"products of weights come to over {MAX_VALUES} values")
+            raise MapProblem(f"products of weights have over {MAX_VALUES} values")
 
 
 def _product(node: NirNode) -> LinearMap:

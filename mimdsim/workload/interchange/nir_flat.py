@@ -1,4 +1,4 @@
-"""A NIR graph with its nested graphs opened, so that every node has a name of its own and edges join nodes."""
+"""A NIR graph with its nested graphs expanded, so that every node has a unique name and edges join nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from mimdsim.base.errors import DescriptionError
 from mimdsim.workload.interchange.nir_nodes import NODE_TYPES, WANTING, NirGraph, NirNode
 
-PASSES_ON = NirNode(kind="Flatten")  # what an input or output of a nested graph is: values go through as they are
+PASSES_ON = NirNode(kind="Flatten")  # the inputs and outputs of nested graphs pass values through unchanged
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,7 +64,7 @@ class _Opened:
                 self.edges.append((leaves[start], enters[end]))
 
     def refuse(self) -> None:
-        """Raise DescriptionError where there were problems."""
+        """Raise DescriptionError if there were problems."""
         problems = []
         for kind, names in self._unsupported.items():
             listed = ", ".join(f"'{name}'" for name in names[:6]) + (" ..." if len(names) > 6 else "")

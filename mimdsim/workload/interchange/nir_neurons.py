@@ -1,8 +1,8 @@
-"""Constants of a timestep from the equations of NIR, which are in continuous time and say nothing of a timestep.
+"""Constants of a timestep from the equations of NIR, which are in continuous time and do not define a timestep.
 
 Frameworks write tau = dt / (1 - decay) and r = tau / dt, so dt = tau / r gives their network back (Euler). A file with
-r = 1 everywhere says nothing of dt (Norse writes such). A neuron without tau (IF) and with r = 1 adds up its
-input as it is.
+r = 1 everywhere does not determine dt (Norse writes such files). A neuron without tau (IF) and with r = 1 sums its
+input unchanged.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from mimdsim.workload.interchange.nir_nodes import NirNode, Reals
 
 Leak = Literal["euler", "exp"]
 TIMED = frozenset({"LI", "LIF", "CubaLI", "CubaLIF"})  # have time constants
-SAME_DT = 1e-4  # assumed: tau and r are kept as float32, and 1 - decay has lost some digits by then
+SAME_DT = 1e-4  # assumed: tau and r are stored as float32, and 1 - decay has lost some digits
 USUAL = ((1e-3, "Norse"), (1e-4, "snnTorch, Rockpool"), (1e-6, "fine timesteps of others"))  # dt that frameworks use
-SHORT = 0.5  # of the shortest time constant: a longer timestep is not suggested, as little of the state would be left
-SNAP = 1e-6  # a gain this near to 1 was 1 before tau and r were rounded
+SHORT = (
+    0.5  # of the shortest time constant: a longer timestep is not suggested, because little of the state would remain
+)
+SNAP = 1e-6  # a gain this close to 1 was 1 before tau and r were rounded
 
 
 class NeuronProblem(Exception):
-    """A node that cannot become discrete; the caller says which."""
+    """A node cannot be made discrete; the caller says which."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Discretisation:
-    """How neurons become discrete. dt_seconds 0: from the file. leak 'euler': decay 1 - dt/tau, 'exp': exp(-dt/tau),
+    """How neurons are made discrete. dt_seconds 0: from the file. leak 'euler': decay 1 - dt/tau, 'exp': exp(-dt/tau),
     the input is multiplied by r dt/tau in both. reset 'file': to v_reset, refused where a node has none."""
 
     dt_seconds: float = 0.0
@@ -38,7 +40,7 @@ class Discretisation:
 
 
 def dt_of_file(neurons: dict[str, NirNode]) -> tuple[float, list[str]]:
-    """(tau / r of the neurons that tell it, else 0; problems where they tell different ones)."""
+    """(tau / r of the neurons that determine it, else 0; problems if they disagree)."""
     told: dict[str, tuple[float, float]] = {}
     for name, node in neurons.items():
         tau = node.arrays.get("tau", node.arrays.get("tau_mem"))
@@ -46,7 +48,7 @@ def dt_of_file(neurons: dict[str, NirNode]) -> tuple[float, list[str]]:
         if tau is None or r is None or np.all(r == 1) or not (np.all(np.isfinite(tau)) and np.all(np.isfinite(r))):
             continue
         if tau.size != r.size and 1 not in (tau.size, r.size):
-            continue  # one of them is refused, by name, where the number of neurons is known
+            continue  # such a value is refused, by name, when the number of neurons is known
         if np.all(r > 0) and np.all(tau > 0):
             ratio = tau.reshape(-1) / r.reshape(-1)
             told[name] = float(ratio.min()), float(ratio.max())
@@ -56,8 +58,8 @@ def dt_of_file(neurons: dict[str, NirNode]) -> tuple[float, list[str]]:
     high = max(told, key=lambda name: told[name][1])
     if told[high][1] > told[low][0] * (1 + SAME_DT):
         return 0.0, [
-            f"neurons tell different timesteps: tau/r is {told[low][0]:.6g} s in '{low}' and {told[high][1]:.6g} s in "
-            f"'{high}'; give one, --dt {told[low][0]:.3g}"
+            f"neurons imply different timesteps: tau/r is {told[low][0]:.6g} s in '{low}' and {told[high][1]:.6g} s "
+            f"in '{high}'; give one, --dt {told[low][0]:.3g}"
         ]
     return float(np.median([value for pair in told.values() for value in pair])), []
 
@@ -93,7 +95,7 @@ def _leak(name: str, tau: Reals, dt: float, how: Discretisation) -> tuple[Reals,
         return np.exp(-share), share
     if np.any(share > 1 + SAME_DT):
         raise NeuronProblem(
-            f"a timestep of {dt:.4g} s is longer than '{name}', {tau.min():.4g} s, so that the neuron would swing; "
+            f"a timestep of {dt:.4g} s is longer than '{name}', {tau.min():.4g} s, so the neuron would oscillate; "
             f"give --leak exp, or a shorter one, {suggested(tau)}"
         )
     return np.maximum(1 - share, 0.0), share
@@ -107,8 +109,8 @@ def _firing(made: Dynamics, node: NirNode, given: dict[str, Reals], how: Discret
     reset = node.metadata.get("reset", "file") if how.reset == "file" else how.reset
     if reset == "file" and "v_reset" not in given:
         raise NeuronProblem(
-            "has no 'v_reset', as files of old versions of NIR, which do not say whether a spike takes the threshold "
-            "off or resets to zero; give --reset zero or --reset subtract"
+            "has no 'v_reset', as files of old versions of NIR, which do not say whether a spike subtracts the "
+            "threshold or resets to zero; give --reset zero or --reset subtract"
         )
     known = "zero" if reset == "file" else next((name for name in RESETS if name == reset), None)
     if known is None:
@@ -126,7 +128,7 @@ def _per_neuron(name: str, values: Reals, neurons: int) -> Reals:
 def _known(dt: float, tau: Reals | None) -> float:
     if dt <= 0:
         raise NeuronProblem(
-            "the file says nothing of the timestep (r is 1); give the one of the program that wrote it, in seconds, "
+            "the file does not determine the timestep (r is 1); give that of the program that wrote it, in seconds, "
             f"{suggested(tau)}"
         )
     return dt
@@ -143,20 +145,20 @@ def suggested(tau: Reals | None) -> str:
 
 
 def doubts_of(node: NirNode, dynamics: Dynamics, how: Discretisation) -> list[str]:
-    """What was taken as the file or the user says it, and often is meant otherwise; nothing where that cannot be."""
+    """Notes on values that were taken as given by the file or the user but are often meant differently."""
     found = []
     decays = [dynamics.decay, *([] if dynamics.synapse_decay is None else [dynamics.synapse_decay])]
     if how.dt_seconds and node.kind in TIMED and any(np.any(decay <= 0) for decay in decays):
         found.append(
-            f"decay 0, as --dt {how.dt_seconds:g} is the time constant itself: nothing is remembered from one timestep "
-            "to the next. Unless it was built so (beta = 0), give the timestep of the program that wrote the file, "
-            "often 1e-4 or 1e-6"
+            f"decay 0, as --dt {how.dt_seconds:g} is the time constant itself: nothing is remembered from one "
+            "timestep to the next. Unless it was built that way (beta = 0), give the timestep of the program that "
+            "wrote the file, often 1e-4 or 1e-6"
         )
     told = how.reset != "file" or "reset" in node.metadata
     if dynamics.reset == "zero" and not told and not np.any(dynamics.reset_value):
         found.append(
-            "a spike resets to zero, as the file says; snnTorch writes so of neurons that subtract their threshold, "
-            "its default, too: if they do, give --reset subtract"
+            "a spike resets to zero, as the file says; snnTorch also writes this for neurons that subtract their "
+            "threshold, its default: if they do, give --reset subtract"
         )
     return found
 

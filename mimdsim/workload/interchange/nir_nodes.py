@@ -1,7 +1,7 @@
-"""The words of a NIR file: node types with their arrays, and what a graph of them is once read.
+"""The vocabulary of a NIR file: node types with their arrays, and the graph that is read.
 
 Source: NIR (neuromorphic intermediate representation), package `nir` 1.0.8; files of older versions differ in that
-neurons have no `v_reset` (their documentation then took the threshold off, newer ones reset to a value).
+neurons have no `v_reset` (their documentation then subtracted the threshold, newer versions reset to a value).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ NODE_TYPES: dict[str, NodeType] = {
 NEURONS = frozenset({"Threshold", "IF", "LI", "LIF", "CubaLI", "CubaLIF"})
 SHARED_WEIGHTS = "one weight shared by many connections (a convolution), which layers here do not have"
 POOLING = "sums over neighbouring neurons between two layers, which layers here do not have"
-# What is known to exist and not read, with what would be needed.
+# Known node types that are not supported, with what would be needed.
 WANTING = {
     "Conv1d": SHARED_WEIGHTS,
     "Conv2d": SHARED_WEIGHTS,
@@ -81,7 +81,7 @@ class NirGraph:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NirFile:
-    """A graph and the version of NIR that wrote it ('' where the file does not say)."""
+    """A graph and the version of NIR that wrote it ('' if the file does not say)."""
 
     version: str
     graph: NirGraph

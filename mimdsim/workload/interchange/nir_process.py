@@ -3,7 +3,7 @@
 Requests and frames are those of `hdf5_serving.py`; what is wanted is null. Frame J holds the whole graph as JSON, with
 the name and shape of every array; frames F hold the values of these arrays in that order, float64, in pieces.
 
-A file is walked with bounds on depth, nodes, edges, names and values, so that groups which contain themselves end too.
+The walk has bounds on depth, nodes, edges, names and values, so that it ends even if groups contain themselves.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class _Walk:
         return self._decoded(place, found[()])
 
     def _metadata(self, place: str) -> dict[str, str]:
-        """Those entries of group `place` that are short texts; a file may keep anything there."""
+        """The entries of group `place` that are short texts; a file may contain anything there."""
         import h5py
 
         group, texts = self._group(place), {}

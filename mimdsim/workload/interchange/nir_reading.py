@@ -1,4 +1,4 @@
-"""NIR files read into records, through a process of their own because the HDF5 library can crash on a damaged file."""
+"""NIR files read into records, through a separate process because the HDF5 library can crash on a damaged file."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def reading_process(frame_seconds: float = FRAME_SECONDS) -> Hdf5Process:
 def read_nir(path: Path, process: Hdf5Process | None = None) -> NirFile:
     """The graph in a NIR file; `process` may be one that has read other files.
 
-    Raises DataFileError for what is missing, damaged, over a bound or not NIR; MissingExtra without h5py. Node types
-    that are not understood are kept by name, without arrays: `network_of_nir` says what they would need.
+    Raises DataFileError for a file that is missing, damaged, over a bound or not NIR; MissingExtra without h5py.
+    Unsupported node types are kept by name, without arrays: `network_of_nir` says what they would need.
     """
     if process is None:
         with reading_process() as started:
@@ -37,7 +37,7 @@ def read_nir(path: Path, process: Hdf5Process | None = None) -> NirFile:
         raise DataFileError(path, "gave no graph")
     described = json.loads(content)
     graph = _graph(path, described["graph"], frames)
-    for _ in frames:  # the process goes on to the next request only when this one is read to its end
+    for _ in frames:  # the process starts the next request only when this one has been read to its end
         raise DataFileError(path, "was changed while it was read")
     return NirFile(version=described["version"], graph=graph)
 

@@ -1,7 +1,7 @@
-"""The walk over a NIR graph from its input to its output, along a chain of populations.
+"""Walks a NIR graph from its input to its output, along a chain of populations.
 
 A connection takes no time, as in the frameworks that write NIR: a population reads in timestep t what the one before it
-sent at t. Back to itself, over weights or not, it reads what it sent at t - 1.
+sent at t. From itself, with or without weights, it reads what it sent at t - 1.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ AS_FILE = Discretisation()
 def network_of_nir(path: Path, file: NirFile, how: Discretisation = AS_FILE) -> ImportedNetwork:
     """The chain of populations in a NIR graph, made discrete as `how` says.
 
-    Raises DescriptionError: nodes that are not supported with what they would need, graphs that are no chain, sizes
-    that disagree, a timestep or a reset that the file leaves open.
+    Raises DescriptionError for unsupported nodes (with what they would need), graphs that are not a chain, sizes that
+    disagree, and a timestep or a reset that the file leaves open.
     """
     return _Walk(str(path), flattened(path, file.graph), how).network()
 
@@ -59,7 +59,7 @@ class _Walk:
             source, size = name, chain[-1].neurons
         if self._left:
             names = ", ".join(f"'{name}'" for name in self._left)
-            self._refuse([f"{names}: not reached from the input one layer after the other, which is all that can run"])
+            self._refuse([f"{names}: not in one chain of layers from the input, and only such a chain can run"])
         if not chain or not _passes_on(self._arriving[output], source):
             chain.append(self._population(output, source, size))
         notes = self._notes + [f"{', '.join(names[:6])}: {doubt}" for doubt, names in self._doubts.items()]
@@ -68,7 +68,7 @@ class _Walk:
         return ImportedNetwork(populations=tuple(chain), dt_seconds=self._dt, notes=tuple(notes))
 
     def _open_questions(self, neurons: dict[str, NirNode]) -> list[str]:
-        """What is wrong with neurons on their own; all of it, as one option may answer several."""
+        """All problems of the neurons themselves, because one option may solve several."""
         problems: dict[str, list[str]] = {}
         for name, node in neurons.items():
             try:
@@ -78,7 +78,7 @@ class _Walk:
         return [f"{', '.join(names[:6])}: {problem}" for problem, names in problems.items()]
 
     def _reader(self, source: str) -> str | None:
-        """The neurons that read `source`, which may be read by no more than one population."""
+        """The neurons that read `source`, which at most one population may read."""
         readers = [name for name in self._left if name != source and source in _sources(self._arriving[name])]
         if len(readers) > 1:
             names = " and ".join(f"'{name}'" for name in readers)
@@ -126,7 +126,7 @@ class _Walk:
         if name not in _sources(arriving):
             return "none", None
         delay, term = _one_delay(arriving, name)
-        if delay > 1:  # without a delay node a circle takes one timestep, with one of a timestep also
+        if delay > 1:  # a cycle takes one timestep, both without a delay node and with one of one timestep
             raise MapProblem(f"reads itself after {delay} timesteps; one is supported")
         if term.matrix is None:
             return "one_to_one", self._finite(name, np.broadcast_to(term.factor, (neurons,)))
@@ -180,6 +180,6 @@ def _one_delay(arriving: Combination, source: str) -> tuple[int, LinearMap]:
 
 
 def _passes_on(arriving: Combination, source: str) -> bool:
-    """Whether exactly what `source` sends arrives."""
+    """Whether what arrives is exactly what `source` sends."""
     term = arriving.terms.get((source, 0))
     return len(arriving.terms) == 1 and term is not None and term.plain and not arriving.constant.any()

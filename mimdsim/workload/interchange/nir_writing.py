@@ -1,8 +1,8 @@
-"""NIR files written, as the package `nir` 1.0.8 writes and reads them; and the graph of a network to write.
+"""Writes NIR files as the package `nir` 1.0.8 does, and makes the graph of a network.
 
-NIR has no timestep. What is written has tau = dt / (1 - decay) and r = tau / dt, so that dt = tau / r; gains are folded
+NIR has no timestep. The file has tau = dt / (1 - decay) and r = tau / dt, so that dt = tau / r; gains are folded
 into weights. A connection takes no time in NIR, so a layer that reads what was sent a timestep ago has a Delay of dt.
-NIR knows reset to a value only: other resets are noted in a neuron's metadata, which other programs do not look at.
+NIR only has resets to a value; other resets are recorded in a neuron's metadata, which other programs ignore.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FLOAT32 = frozenset({"weight", "bias"})
 
 
 def write_nir(path: Path, file: NirFile) -> None:
-    """Write a graph whole or not at all; the same graph gives the same bytes."""
+    """Write a graph atomically; the same graph gives the same bytes."""
     try:
         import h5py
     except ImportError:
@@ -64,9 +64,9 @@ def _text(group: Any, name: str, value: str) -> None:
 
 
 def nir_of_network(network: ImportedNetwork, names: tuple[str, ...]) -> NirFile:
-    """The NIR graph of a network whose populations are called `names`.
+    """The NIR graph of a network whose populations are named `names`.
 
-    Raises DescriptionError for what NIR has no words for.
+    Raises DescriptionError for what NIR cannot express.
     """
     dt = network.dt_seconds
     if dt <= 0:
@@ -92,7 +92,7 @@ class _Part:
         self._gain = dynamics.gain * (1.0 if dynamics.synapse_gain is None else dynamics.synapse_gain)
 
     def add(self, nodes: dict[str, NirNode | NirGraph], edges: list[tuple[str, str]], before: str) -> str:
-        """Add nodes and edges; returns the node that sends what the population sends."""
+        """Add nodes and edges; returns the population's output node."""
         name, population = self._name, self._population
         if population.delay:
             delay = np.full(population.inputs, population.delay * self._dt)
@@ -148,7 +148,9 @@ class _Part:
 
     def _tau(self, decay: Reals) -> Reals:
         if np.any(decay < 0) or np.any(decay >= 1):
-            raise self._refused(f"has a decay of {decay.min():g} to {decay.max():g}; from 0 to below 1 has a tau")
+            raise self._refused(
+                f"has a decay of {decay.min():g} to {decay.max():g}; only one from 0 to below 1 has a tau"
+            )
         return self._dt / (1 - decay)
 
     def _refused(self, why: str) -> DescriptionError:

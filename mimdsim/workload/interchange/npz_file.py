@@ -16,9 +16,9 @@ Array = npt.NDArray[Any]
 
 
 def read_npz(path: Path) -> dict[str, Array]:
-    """The arrays of floats in an NPZ file, float32 (float64 where they are kept so), in the order of their names.
+    """The arrays of floats in an NPZ file, float32 (float64 if stored so), in the order of their names.
 
-    Raises DataFileError for what numpy does not write, objects, damage, or what is over a bound.
+    Raises DataFileError for files that numpy would not write, objects, damage, or sizes over a bound.
     """
     arrays: dict[str, Array] = {}
     seen: set[str] = set()
@@ -28,13 +28,13 @@ def read_npz(path: Path) -> dict[str, Array]:
             name = info.filename.removesuffix(".npy")
             if name == info.filename or name in seen:
                 raise DataFileError(
-                    path, f"member '{name[:80]}' is {'there twice' if name in seen else 'not an array'}"
+                    path, f"member '{name[:80]}' is {'given twice' if name in seen else 'not an array'}"
                 )
             seen.add(name)
             member = file.member(info)
             values += member.entries
             if max(values, *member.shape, 0) > MAX_VALUES:
-                raise member.refused(f"has the shape {member.shape}; up to it are over {MAX_VALUES} values")
+                raise member.refused(f"has the shape {member.shape}; with it there are over {MAX_VALUES} values")
             member.check_size()
             with file.reader(member) as reader:
                 found = reader.read(0, member.entries)
@@ -42,6 +42,6 @@ def read_npz(path: Path) -> dict[str, Array]:
             if member.dtype.kind == "f":
                 kept = np.float64 if member.dtype.itemsize == 8 else np.float32
                 array = found.reshape(member.shape, order="F" if member.by_column else "C")
-                with np.errstate(invalid="ignore"):  # some not-a-numbers make a noise when they are widened
+                with np.errstate(invalid="ignore"):  # widening some NaNs raises warnings
                     arrays[name] = np.ascontiguousarray(array, dtype=kept).reshape(member.shape)
     return arrays

@@ -1,7 +1,7 @@
 """The safetensors format, read and written: eight bytes of length, a JSON header, then the values of all tensors.
 
-Tensors are read by the package of that name, which executes nothing that a file says. Around it: bounds, names that are
-there twice (the package takes the last), and bfloat16, which its numpy side does not know.
+Tensors are read with the package of that name, which executes nothing from a file. This module adds bounds, refuses
+repeated names (the package takes the last), and reads bfloat16, which the package's numpy interface lacks.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ MAX_FILE_BYTES = MAX_HEADER_BYTES + 8 * MAX_VALUES
 MAX_TENSORS = 16_384
 MAX_DIMENSIONS = 8
 _LENGTH = struct.Struct("<Q")
-# How values are stored; BF16 is the upper half of a float32. Whole numbers and truth values are passed over.
+# How values are stored; BF16 is the upper half of a float32. Whole numbers and booleans are ignored.
 _STORED = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 Array = npt.NDArray[Any]
 
 
 def read_safetensors(path: Path) -> dict[str, Array]:
-    """The tensors of floats in a file, float32 (float64 where they are kept so), in the order of their names.
+    """The tensors of floats in a file, float32 (float64 if stored so), in the order of their names.
 
-    Raises DataFileError for anything that the format does not allow or is over a bound.
+    Raises DataFileError for anything that the format does not allow or that is over a bound.
     """
     try:
         with path.open("rb") as file:
@@ -62,19 +62,20 @@ def read_safetensors(path: Path) -> dict[str, Array]:
 
 
 def read_notes(path: Path) -> dict[str, str]:
-    """The notes in the header of a file; raises DataFileError for what is no header, and notes that are no texts."""
+    """The notes in the header of a file; raises DataFileError for an invalid header, and for notes that are not
+    text."""
     try:
         with path.open("rb") as file:
             notes = _header(path, file).get("__metadata__", {})
     except OSError as problem:
         raise DataFileError(path, f"cannot be read: {problem.strerror}") from None
     if not isinstance(notes, dict) or not all(isinstance(value, str) for value in notes.values()):
-        raise DataFileError(path, "has notes (__metadata__) that are not texts", byte_offset=_LENGTH.size)
+        raise DataFileError(path, "has notes (__metadata__) that are not text", byte_offset=_LENGTH.size)
     return notes
 
 
 def write_safetensors(path: Path, arrays: Mapping[str, Array], notes: Mapping[str, str] | None = None) -> None:
-    """Write float32 tensors and notes, whole or not at all; equal arrays and notes give equal bytes."""
+    """Write float32 tensors and notes atomically; equal arrays and notes give equal bytes."""
     about: dict[str, Any] = {"__metadata__": dict(sorted(notes.items()))} if notes else {}
     content = bytearray()
     for name in sorted(arrays):
@@ -88,7 +89,7 @@ def write_safetensors(path: Path, arrays: Mapping[str, Array], notes: Mapping[st
 
 
 def _header(path: Path, file: BinaryIO) -> dict[str, Any]:
-    """What the header says, no name twice."""
+    """The parsed header, without repeated names."""
     length = file.seek(0, 2)
     file.seek(0)
     start = file.read(_LENGTH.size)
@@ -96,7 +97,7 @@ def _header(path: Path, file: BinaryIO) -> dict[str, Any]:
         raise DataFileError(path, f"is {length} bytes long; a safetensors file begins with 8 bytes of length")
     (header_bytes,) = _LENGTH.unpack(start)
     if header_bytes > min(MAX_HEADER_BYTES, length - _LENGTH.size):
-        limit = f"the file has {length} and {MAX_HEADER_BYTES} are the most"
+        limit = f"the file has {length} and at most {MAX_HEADER_BYTES} are allowed"
         raise DataFileError(path, f"says its header has {header_bytes} bytes, {limit}; not safetensors, or cut off")
     try:
         header = parse_json(file.read(header_bytes).decode())
@@ -113,5 +114,5 @@ def _values(dtype: str, shape: list[int], data: bytes) -> Array:
     values = np.frombuffer(data, _STORED[dtype])
     if dtype == "BF16":
         values = (values.astype(np.uint32) << 16).view(np.float32)
-    with np.errstate(invalid="ignore"):  # some not-a-numbers make a noise when they are widened
+    with np.errstate(invalid="ignore"):  # widening some NaNs raises warnings
         return values.reshape(shape).astype(np.float64 if dtype == "F64" else np.float32, copy=False)

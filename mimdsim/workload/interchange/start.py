@@ -1,4 +1,4 @@
-"""Weights that a workload starts from because it says so, and the layers of a model that it names."""
+"""The weights that a workload names to start from, and the layers of a model that it names."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from mimdsim.workload.interchange.weights_file import checked_weights, read_arra
 
 
 def given_weights(workload: Workload, network: SpikingNetwork) -> dict[str, npt.NDArray[np.float32]] | None:
-    """float32 arrays for all that the network trains, from training.initial_weights or else from network.imported; None
-    where neither is given.
+    """float32 arrays for everything that the network trains, from training.initial_weights or else network.imported;
+    None if neither is given.
 
-    Raises DataFileError where names or shapes are not the network's.
+    Raises DataFileError if names or shapes are not those of the network.
     """
     if workload.training.initial_weights:
         path = Path(workload.training.initial_weights)
@@ -33,7 +33,7 @@ def given_weights(workload: Workload, network: SpikingNetwork) -> dict[str, npt.
 def imported_layers(workload: Workload, described: SpikingNetwork) -> tuple[tuple[Layer, ...], int]:
     """(layers of the model that the workload names, delay between them), of the widths of the `described` network.
 
-    Raises DataFileError for the file and DescriptionError where its widths are others.
+    Raises DataFileError for the file and DescriptionError if its widths differ.
     """
     chosen = workload.network
     network = read_model(Path(chosen.imported))

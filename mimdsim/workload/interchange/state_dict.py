@@ -1,7 +1,8 @@
 """PyTorch's names and layouts of weights turned into those of a network: w.<layer>, r.<layer>, b.<layer>.
 
 PyTorch keeps a Linear layer as [outputs, inputs] and a network here has weights [inputs, neurons], so that matrices are
-transposed. Which tensor is which is guessed from names and shapes where only one way fits, else it has to be said.
+transposed. Which tensor is which is guessed from names and shapes if only one assignment fits; otherwise it must be
+given.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def weights_of_state_dict(
 ) -> tuple[dict[str, Array], tuple[Assignment, ...], tuple[str, ...]]:
     """(weights by our names and in our layout; which tensor went where; tensors not used).
 
-    Layers are called hidden0, hidden1, ..., output in their order. Raises DataFileError where the tensors make no
+    Layers are named hidden0, hidden1, ..., output in their order. Raises DataFileError if the tensors form no
     chain of layers, or more than one.
     """
     assigned = given or _guessed(path, tensors)
@@ -58,7 +59,7 @@ def weights_of_state_dict(
     for each in assigned:
         if each.tensor not in tensors:
             raise DataFileError(path, f"has no tensor '{each.tensor}'{suggest(each.tensor, tensors)}")
-        with np.errstate(invalid="ignore"):  # some not-a-numbers make a noise when they are widened
+        with np.errstate(invalid="ignore"):  # widening some NaNs raises warnings
             values = np.asarray(tensors[each.tensor], np.float64)
         if not np.all(np.abs(values) <= np.finfo(np.float32).max):
             raise DataFileError(
@@ -82,7 +83,8 @@ def weights_of_state_dict(
 
 
 def chain_of(path: Path, weights: Mapping[str, Array]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """(layers in order, widths from the input to the output); raises DataFileError for what is no chain of layers."""
+    """(layers in order, widths from the input to the output); raises DataFileError if they do not form a chain of
+    layers."""
     layers = sorted(
         (name[2:] for name in weights if name.startswith("w.")),
         key=lambda name: (name == "output", _natural(name)),
@@ -125,8 +127,8 @@ def _guessed(path: Path, tensors: Mapping[str, Array]) -> tuple[Assignment, ...]
             listed = ", ".join(f"{name} {list(tensors[name].shape)}" for name in matrices)
             raise DataFileError(
                 path,
-                f"its matrices in the order of their names make no chain of layers ({listed}); say which is which, "
-                f"--map {matrices[0]}=w.hidden0 ...",
+                f"its matrices in the order of their names do not form a chain of layers ({listed}); say which is "
+                f"which, --map {matrices[0]}=w.hidden0 ...",
             )
     layers = [*(f"hidden{index}" for index in range(len(matrices) - 1)), "output"]
     made = [Assignment(tensor=name, target=f"w.{layer}") for name, layer in zip(matrices, layers, strict=True)]
@@ -144,7 +146,7 @@ def _guessed(path: Path, tensors: Mapping[str, Array]) -> tuple[Assignment, ...]
 
 
 def _recurrent_layer(path: Path, name: str, values: Array, widths: Mapping[str, int]) -> str:
-    """The layer that a recurrent tensor belongs to, told by its size."""
+    """The layer that a recurrent tensor belongs to, determined by its size."""
     fitting = [layer for layer, width in widths.items() if values.shape in ((width, width), (width,))]
     if len(fitting) != 1:
         which = f"fits {' and '.join(fitting)}" if fitting else "fits no layer"
@@ -155,7 +157,7 @@ def _recurrent_layer(path: Path, name: str, values: Array, widths: Mapping[str, 
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:
-    """Order in which fc2 stands before fc10."""
+    """Sort key that puts fc2 before fc10."""
     return [
         (1, int(part), "") if part.isdecimal() and len(part) < 9 else (0, 0, part)
         for part in re.split("([0-9]+)", name)

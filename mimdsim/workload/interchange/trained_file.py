@@ -1,4 +1,4 @@
-"""Trained weights with a note of the neurons that they were trained for, and whether a workload's are the same."""
+"""Trained weights with a note of the neurons they were trained for, and whether a workload has the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mimdsim.workload.describe import Workload
 from mimdsim.workload.interchange.safetensors_file import read_notes, write_safetensors
 from mimdsim.workload.interchange.weights_file import Array
 
-# fields of [network] that decide what weights mean; how they were learned (surrogates, capacities) does not
+# fields of [network] that determine the meaning of weights; how they were learned (surrogates, capacities) does not
 MEANING = (
     "imported", "neuron", "neuron_parameters", "decay", "current_gain", "threshold", "reset", "reset_by",
     "recurrence", "delay", "bias", "output",
@@ -19,14 +19,14 @@ _NOTE = "mimdsim.network"
 
 
 def write_trained(path: Path, weights: Mapping[str, Array], workload: Workload) -> None:
-    """float32 arrays and, as a note, the fields of the workload's network that decide what they mean."""
+    """float32 arrays and, as a note, the fields of the workload's network that give them their meaning."""
     write_safetensors(path, weights, {_NOTE: json.dumps(_meaning(workload), sort_keys=True)})
 
 
 def other_neurons(path: Path, workload: Workload) -> list[str]:
     """Fields in which the network that the weights were trained for differs: 'threshold 1.0, here 2.0'.
 
-    Empty where all are the same, and for files without such a note.
+    Empty if all are the same, and for files without such a note.
     """
     if path.suffix.lower() != ".safetensors":
         return []

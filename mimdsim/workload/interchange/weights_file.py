@@ -1,4 +1,5 @@
-"""Weights of a network in a file (safetensors or NPZ): read, told from pickles, held against names and shapes."""
+"""Weights of a network in a file (safetensors or NPZ): read, distinguished from pickles, checked for names and
+shapes."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ Array = npt.NDArray[Any]
 _PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin")
 _ZIP, _PICKLE = b"PK\x03\x04", b"\x80"
 _INSTEAD = (
-    'is a pickle, which runs code when it is read; where you trust it, type  python -c "import torch; from '
+    'is a pickle, which runs code when it is read; if you trust it, type  python -c "import torch; from '
     "safetensors.torch import save_file; save_file(torch.load('{name}', weights_only=True), '{stem}.safetensors')\""
 )
 
@@ -26,7 +27,7 @@ _INSTEAD = (
 def read_arrays(path: Path) -> dict[str, Array]:
     """The arrays of floats in a .safetensors or .npz file.
 
-    Raises DataFileError, for pickles with what to type instead.
+    Raises DataFileError; for pickles it says what to type instead.
     """
     try:
         with path.open("rb") as file:
@@ -42,15 +43,15 @@ def read_arrays(path: Path) -> dict[str, Array]:
         return read_npz(path)
     if suffix == ".safetensors":
         return read_safetensors(path)
-    raise DataFileError(path, f"is called '{suffix}'; weights are read from .safetensors and .npz files")
+    raise DataFileError(path, f"ends in '{suffix}'; weights are read from .safetensors and .npz files")
 
 
 def checked_weights(
     path: Path, arrays: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, npt.NDArray[np.float32]]:
-    """float32 arrays for every name of `shapes`; others in the file are passed over, but for those called like weights.
+    """float32 arrays for every name of `shapes`; others in the file are ignored unless they are named like weights.
 
-    Raises DataFileError that lists all that is missing, has another shape or is not finite.
+    Raises DataFileError that lists everything that is missing, has another shape or is not finite.
     """
     problems = []
     for name, shape in shapes.items():

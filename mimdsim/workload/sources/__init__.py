@@ -1,1 +1,1 @@
-"""Sources of data: what each has, which of its samples are read, and how events become spikes per timestep."""
+"""Sources of data: what each provides, which of its samples are read, and how events become spikes per timestep."""

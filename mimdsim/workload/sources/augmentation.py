@@ -1,4 +1,4 @@
-"""Training samples as they are shown anew in every epoch: moved over the sensor by some pixels."""
+"""Augmentation of training samples: in every epoch they are shifted over the sensor by some pixels."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Augmentation:
     shift_pixels: int
 
     def shifts(self, samples: int, epoch: int) -> Ints:
-        """int64[samples, 2]: columns to the right and lines down, each of -shift_pixels to shift_pixels as likely.
+        """int64[samples, 2]: columns to the right and lines down, each uniform in -shift_pixels to shift_pixels.
 
-        They follow from seed and epoch alone, whatever the batches: a training that is resumed meets them again.
+        They depend only on seed and epoch, whatever the batches, so a resumed training uses the same ones.
         """
         # Scaled random numbers, not Generator.integers: the same shifts with every version of numpy.
         drawn = stream(self.seed, "shift", epoch).random((samples, 2))

@@ -1,8 +1,8 @@
 """Braille letters read by a fingertip of 12 pressure taxels: arrays of pressures, turned into level-crossing events.
 
 Recordings: Müller-Cleve et al. 2022, "Braille letter reading", Frontiers in Neuroscience 16:951164 (CC BY 4.0): 26
-letters and the space, 50 times each. The file is an NPZ of three plain arrays: `taxel` [rows, 12] with the pressures of
-all samples behind one another, 0 to 255; `offset` [samples + 1], where each sample begins; `label` [samples].
+letters and the space, 50 times each. The file is an NPZ of three plain arrays: `taxel` [rows, 12] with the concatenated
+pressures of all samples, 0 to 255; `offset` [samples + 1], where each sample begins; `label` [samples].
 
 A row is one timestep. The range of pressures is cut by `levels` evenly spaced levels; where a taxel's pressure crosses
 one upwards from row to row, the input for (ON, taxel, level) spikes, downwards that for (OFF, taxel, level). The first
@@ -32,7 +32,7 @@ ARRAYS = ("taxel", "offset", "label")
 
 
 def inputs_of(levels: int) -> int:
-    """Inputs of `levels` levels; raises DescriptionError for none, or more than there are pressures to tell apart."""
+    """Inputs of `levels` levels; raises DescriptionError for none, or more than there are distinct pressures."""
     if not 0 < levels < PRESSURES:
         problem = f"'data.levels' is {levels}; source 'braille' needs 1 to {PRESSURES - 1}, for instance 63"
         raise DescriptionError("workload data", [problem])

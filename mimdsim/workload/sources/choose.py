@@ -11,7 +11,7 @@ from mimdsim.workload.sources.events import Ints
 
 TEST_SHARE = 0.2  # of the samples, for sources without a published split (assumed, a usual choice)
 GENERATED_PER_CLASS = 1000  # randman: setting of Zenke and Vogels 2021; random: assumed, the same
-MAX_LIST_BYTES = 4 << 30  # assumed: what a small computer can hold beside the run itself
+MAX_LIST_BYTES = 4 << 30  # assumed: what a small computer can hold in addition to the run itself
 _ID_BYTES = 4
 
 
@@ -32,7 +32,7 @@ def limited(labels: Ints, limit: int, seed: int, split: str) -> Ints:
 
 
 def held_out(labels: Ints, data: Data, seed: int) -> tuple[Ints, Ints]:
-    """(samples to train on, samples held back), none in both; raises DescriptionError if one of them is empty."""
+    """(samples to train on, samples held out), disjoint; raises DescriptionError if one of them is empty."""
     order = seeded_order(labels, seed, "split")
     tests = data.test_samples or max(round(TEST_SHARE * labels.size), 1)
     if not 0 < tests < labels.size:
@@ -44,7 +44,7 @@ def held_out(labels: Ints, data: Data, seed: int) -> tuple[Ints, Ints]:
 
 
 def generated_samples(data: Data) -> tuple[int, int]:
-    """(training, test) samples of a generated source; where none are asked for, GENERATED_PER_CLASS in all."""
+    """(training, test) samples of a generated source; where no numbers are given, GENERATED_PER_CLASS in all."""
     train = data.train_samples or round((1 - TEST_SHARE) * GENERATED_PER_CLASS) * data.classes
     return train, data.test_samples or max(round(train * TEST_SHARE / (1 - TEST_SHARE)), 1)
 

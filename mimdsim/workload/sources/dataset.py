@@ -38,10 +38,10 @@ CHANNELLED = {"shd": "SHD has channels", "ssc": "SSC has channels", "braille": "
 
 @dataclass(frozen=True, kw_only=True)
 class SpikeDataset:
-    """Samples as event lists: of every timestep the ascending ids of the inputs that spike.
+    """Samples as event lists: for every timestep the ascending ids of the inputs that spike.
 
     `ids` [samples, timesteps, capacity] (uint16 where the inputs allow it, else int32) are valid up to `counts`
-    int32[samples, timesteps]; `labels` int32[samples]; `surplus_events` were left out for lack of capacity.
+    int32[samples, timesteps]; `labels` int32[samples]; `surplus_events` were left out because the lists were full.
     `images` float32[samples, inputs], where given, are the input of every timestep, and nothing is listed.
     `augmentation`, where given, changes samples when they are trained on.
     """
@@ -76,12 +76,12 @@ class SpikeDataset:
         """
         chosen = np.asarray(indices, dtype=np.int64)
         if chosen.size and not 0 <= chosen.min() <= chosen.max() < self.samples:
-            raise IndexError(f"samples {chosen.min()} to {chosen.max()} asked for, there are 0 to {self.samples - 1}")
+            raise IndexError(f"samples {chosen.min()} to {chosen.max()} requested, there are 0 to {self.samples - 1}")
         ids = np.ascontiguousarray(self.ids[chosen].transpose(1, 0, 2), dtype=np.int32)
         return ids, np.ascontiguousarray(self.counts[chosen].T), self.labels[chosen]
 
     def training_batch(self, indices: npt.ArrayLike, epoch: int) -> tuple[Ids, Ids, Ids]:
-        """As `batch`, of samples that are trained on in `epoch` (from 0): augmented, where that is asked for."""
+        """As `batch`, of samples that are trained on in `epoch` (from 0): augmented, if the workload says so."""
         ids, counts, labels = self.batch(indices)
         if self.augmentation is not None:
             self.augmentation.change(ids, counts, np.asarray(indices, dtype=np.int64), self.samples, epoch)
@@ -113,13 +113,13 @@ def pixel_grid(data: Data) -> tuple[int, int] | None:
 
 
 def _check_shift(data: Data) -> None:
-    """Raise DescriptionError for a shift of what has no pixels, or by all of them."""
+    """Raise DescriptionError for a shift of data without pixels, or by the full sensor."""
     if not data.shift_pixels:
         return
     grid = pixel_grid(data)
     asked = f"'data.shift_pixels' is {data.shift_pixels}, but"
     if grid is None:
-        shown = "images are taken as they are" if data.encoding == "image" else f"source '{data.source}' has no pixels"
+        shown = "images are used as they are" if data.encoding == "image" else f"source '{data.source}' has no pixels"
         if data.source == "events":
             shown = "'data.inputs' gives units, not pixels"
         raise _refused([f"{asked} {shown}; leave it out"])
@@ -157,13 +157,13 @@ def _shape(data: Data) -> tuple[int, int]:
         return _area(data) * POLARITIES, CAMERAS[data.source][1]
     if data.encoding == "image":
         if data.grid:
-            raise _refused([f"'data.grid' is {data.grid}, but images are taken as they are; leave it out"])
+            raise _refused([f"'data.grid' is {data.grid}, but images are used as they are; leave it out"])
         return digits.PIXELS[data.source], digits.CLASSES
     return _area(data) * POLARITIES, digits.CLASSES
 
 
 def _area(data: Data) -> int:
-    """Pixels of a source that has some."""
+    """Pixels of a source that has them."""
     columns, lines = pixel_grid(data) or (0, 0)
     return columns * lines
 
@@ -183,13 +183,13 @@ def open_dataset(data: Data, seed: int, progress: Progress | None = None) -> tup
     At most `train_samples` and `test_samples` are read (0: all), an even share of every class, interleaved so that
     any run of samples holds all classes. Sources without a published split hold back a fifth, or `test_samples`.
     Training samples can be augmented as `data` says, test samples cannot. `progress(done, total)` is called while
-    samples are made, counting anew for the test samples.
+    samples are made, starting again from 0 for the test samples.
     Raises DataFileError for bad files, MissingExtra for a missing package, DescriptionError for what does not fit.
     """
     inputs, classes = input_shape(data)
     if data.encoding == "image":
         return tuple(_image_dataset(part, classes) for part in open_images(data, seed))  # type: ignore[return-value]
-    bin_nanoseconds(data.bin_seconds)  # refuses what no bin can be, before any file is read
+    bin_nanoseconds(data.bin_seconds)  # refuses an impossible bin before any file is read
     train, test = SOURCES[data.source](data, seed, progress or _silent)
     augmented = replace(_dataset(train, inputs, classes), augmentation=_augmentation(data, seed))
     return augmented, _dataset(test, inputs, classes)
@@ -232,4 +232,4 @@ def _refused(problems: list[str]) -> DescriptionError:
 
 
 def _silent(done: int, total: int) -> None:
-    """Progress that nobody watches."""
+    """Progress that is not shown."""

@@ -1,6 +1,6 @@
 """Handwritten digits as an event camera would see them while it moves along three small saccades.
 
-After N-MNIST (Orchard et al. 2015, Frontiers in Neuroscience 9:437), which filmed MNIST digits with a camera on a
+Modelled on N-MNIST (Orchard et al. 2015, Frontiers in Neuroscience 9:437), which filmed MNIST digits with a camera on a
 pan-tilt head; here the camera is computed. Every pixel remembers the log intensity of its last event and fires ON or
 OFF when the intensity has since changed by the contrast threshold (Lichtsteiner et al. 2008, IEEE JSSC 43:566).
 All arithmetic on pixels is in whole numbers, so that the events are the same bytes on every platform.
@@ -20,7 +20,7 @@ from mimdsim.base.rng import stream
 from mimdsim.workload.sources.events import Ids, Ints, pack_rows
 
 CLASSES = 10
-DEFAULT_GRID = {"digits": 16, "mnist5k": 34}  # sensor width where none is given; 34 as N-MNIST, 16 assumed
+DEFAULT_GRID = {"digits": 16, "mnist5k": 34}  # default sensor width; 34 as N-MNIST, 16 assumed
 PIXELS = {"digits": 8 * 8, "mnist5k": 28 * 28}
 DIGIT_SHARE = 28 / 34  # of the sensor's width: as in N-MNIST, 28 pixels of a digit on 34 pixels of a sensor
 # The corners of the triangle the three saccades run along, (x, y) in widths of the sensor. N-MNIST has three saccades
@@ -32,7 +32,7 @@ BACKGROUND = 0.3  # assumed: brightness of empty paper against full ink 1, so th
 _FRACTION = 64  # positions are whole 64ths of a pixel of the image
 _LEVELS = 256  # brightness of a filmed pixel, 0 to _LEVELS
 _LOG_UNIT = 1024  # log intensities are whole 1024ths
-_PIXELS_AT_ONCE = 1 << 20  # samples are filmed in groups of about so many pixels: bounds memory, keeps caches warm
+_PIXELS_AT_ONCE = 1 << 20  # samples are filmed in groups of about this many pixels: bounds memory, keeps caches warm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,8 @@ def film(
     """Event lists (ids int32[samples, timesteps, capacity], counts int32[samples, timesteps], surplus).
 
     The sensor has `grid` x `grid` pixels; the flat id is x + grid*y + grid*grid*polarity. The three saccades take all
-    `timesteps` together, whatever a timestep lasts. A pixel fires at most once a timestep. Surplus as in `pack_rows`.
+    `timesteps` together, whatever the length of a timestep. A pixel fires at most once a timestep. Surplus as in
+    `pack_rows`.
     """
     samples = images.labels.size
     inputs = 2 * grid * grid
@@ -102,7 +103,7 @@ def _fired(pixels: npt.NDArray[np.uint8], brightest: int, *, timesteps: int, gri
     rows, columns = pixels.shape[1:]
     log_table = _log_intensities()
     threshold = round(CONTRAST_THRESHOLD * _LOG_UNIT)
-    # One dark pixel all round: positions beside the image are clamped to it and see empty paper.
+    # One dark pixel all round: positions outside the image are clamped to it and see empty paper.
     padded = np.pad(pixels, ((0, 0), (1, 1), (1, 1))).astype(np.int32)
     padded = (padded * _LEVELS + brightest // 2) // brightest
     found = []

@@ -30,9 +30,11 @@ POLARITY_TIME_OFFSET = 4
 MAX_PACKET_BYTES = 64 << 20  # assumed: published packets are far smaller; bounds what one header can ask for
 MAX_TEXT_BYTES = 1 << 16  # assumed: label and trial lists are a few kB
 MAX_GESTURES = 64  # assumed: the published recordings have 11 or 12 rows each
-MAX_GESTURE_EVENTS = 1 << 22  # assumed: some ten times what a published gesture has; bounds the memory of one
+MAX_GESTURE_EVENTS = 1 << 22  # assumed: some ten times a published gesture; bounds the memory of one
 MAX_HELD_EVENTS = 1 << 25  # assumed: windows of a bad label file may overlap, and hold every event many times
-_EVENTS_AT_ONCE = 1 << 16  # packets are put together up to about so many: windows are compared once for all of them
+_EVENTS_AT_ONCE = (
+    1 << 16
+)  # packets are combined up to about this many events, so that windows are compared once for all of them
 CSV_HEADER = "class,startTime_usec,endTime_usec"
 LAYOUT = "trials_to_train.txt, trials_to_test.txt, userNN_<light>.aedat and userNN_<light>_labels.csv, as published"
 _RECORDING_NAME = re.compile(r"[A-Za-z0-9_]+\.aedat")  # a bare name: a list must not lead out of its folder
@@ -70,7 +72,7 @@ def list_gestures(folder: Path, split: Literal["train", "test"]) -> tuple[Gestur
 
 
 def read_labels(recording: Path) -> tuple[Gesture, ...]:
-    """The rows of the label file beside `recording`; raises DataFileError with the byte of a bad row."""
+    """The rows of the label file of `recording`; raises DataFileError with the byte of a bad row."""
     path = recording.with_name(f"{recording.stem}_labels.csv")
     lines = list(_lines(path))
     if not lines or lines[0][1].replace(" ", "") != CSV_HEADER:
@@ -95,7 +97,7 @@ def read_gestures(gestures: Sequence[Gesture], *, duration_microseconds: int) ->
     """The events of `gestures`, all of one recording, in order; only the first `duration_microseconds` of each.
 
     Times count from the start of the gesture. The file is read packet by packet, once; held are 8 bytes per event
-    of the windows asked for. Raises DataFileError for a damaged file, a gesture during which nothing was recorded, one
+    of the requested windows. Raises DataFileError for a damaged file, a gesture during which nothing was recorded, one
     of over MAX_GESTURE_EVENTS, or over MAX_HELD_EVENTS in all.
     """
     path = gestures[0].recording
@@ -129,7 +131,7 @@ def read_gestures(gestures: Sequence[Gesture], *, duration_microseconds: int) ->
 
 
 def _gathered(packets: Iterator[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
-    """The same events in fewer pieces."""
+    """The same events in fewer arrays."""
     words: list[Ints] = []
     times: list[Ints] = []
     waiting = 0
@@ -163,7 +165,7 @@ def read_packets(path: Path) -> Iterator[tuple[Ints, Ints]]:
     """Valid polarity events packet by packet: (address words, microseconds), int64 columns.
 
     An address word holds x in bits 17 to 31, y in bits 2 to 16, polarity in bit 1 and validity in bit 0. Packets of
-    other kinds (special events, inertial sensor) are passed over. Raises DataFileError with the byte of the mistake.
+    other kinds (special events, inertial sensor) are skipped. Raises DataFileError with the byte of the mistake.
     """
     try:
         length = path.stat().st_size

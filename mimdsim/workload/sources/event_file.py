@@ -1,4 +1,4 @@
-"""Event files that users bring: plain arrays in NPZ or HDF5, described in `docs/event-format.md`."""
+"""Users' own event files: plain arrays in NPZ or HDF5, described in `docs/event-format.md`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mimdsim.workload.sources.events import POLARITIES, Events
 SUFFIXES: dict[str, Callable[[Path], ColumnStore]] = {".npz": NpzStore, ".h5": Hdf5Store, ".hdf5": Hdf5Store}
 LAYOUT = "an event file (.npz, .h5 or .hdf5), or a folder with two called train and test (docs/event-format.md)"
 MAX_PIXELS = 4096  # assumed: a side of a sensor; the largest event cameras have 1280
-MAX_UNITS = 1 << 24  # as many as neurons that a layer may have
+MAX_UNITS = 1 << 24  # the most neurons of a layer
 MAX_CLASSES = 1 << 16  # assumed
 
 
@@ -74,7 +74,7 @@ def _is_sensor(numbers: tuple[int, ...]) -> bool:
 
 
 def half(folder: Path, name: str) -> Path:
-    """The one event file of `folder` called `name`; raises DataFileError where there is none, or more than one."""
+    """The one event file of `folder` named `name`; raises DataFileError if there is none, or more than one."""
     found = [folder / f"{name}{suffix}" for suffix in SUFFIXES if (folder / f"{name}{suffix}").is_file()]
     if len(found) != 1:
         has = f"has {' and '.join(path.name for path in found)}" if found else f"has no {name}.npz or {name}.h5"
@@ -119,7 +119,7 @@ class EventFile:
         contents = self._contents
         ranges = [(int(contents.offsets[sample]), int(contents.offsets[sample + 1])) for sample in chosen]
         pieces = self._store.pieces([contents.time, *contents.places], ranges)
-        # Not strict: that the pieces end only after the last one lets an archive compare its checksums.
+        # Not strict: exhausting the pieces lets an archive verify its checksums.
         for place, (time, *where) in enumerate(pieces):
             yield self._events(chosen[place], ranges[place][0], time, where)
 

@@ -1,4 +1,4 @@
-"""What may be left out of a recording before it is binned: events without neighbours, and the rim of the sensor."""
+"""Filters applied to a recording before binning: remove events without neighbours, and crop the sensor."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def centre_cropped(events: Events, crop: int) -> Events:
 def denoised(events: Events, window_seconds: float) -> Events:
     """The events that another one supports (0 seconds: all events).
 
-    An event at time t is kept if one of the four pixels beside it (left, right, above, below, of either polarity) had
+    An event at time t is kept if one of the four adjacent pixels (left, right, above, below, of either polarity) had
     an earlier event less than `window_seconds` before t; of events at the same time, those first in the file count as
-    earlier. Events with t below `window_seconds` are all kept, as what came before the recording is not known. Both as
-    `Denoise` of the package tonic has it (github.com/neuromorphs/tonic, tonic/functional/denoise.py). An event that is
-    dropped still supports others.
+    earlier. Events with t below `window_seconds` are all kept, because what came before the recording is
+    unknown. Both follow `Denoise` of the package tonic (github.com/neuromorphs/tonic, tonic/functional/denoise.py). A
+    dropped event still supports others.
     """
     if not window_seconds or not events.count:
         return events
     window = round(window_seconds * 1e9)
-    # Supporters are looked for in a list sorted by pixel, then by place in time: two binary searches replace a scan.
+    # Supporters are searched in a list sorted by pixel, then by order in time: two binary searches replace a scan.
     order = np.argsort(events.t_microseconds, kind="stable")
     x, y, t = events.x[order], events.y[order], events.t_microseconds[order]
     place = np.arange(events.count)
@@ -75,7 +75,7 @@ def denoised(events: Events, window_seconds: float) -> Events:
 
 
 def _recent(x: Ints, y: Ints, t: Ints, by_pixel: Ints, window: int, events: Events) -> npt.NDArray[np.bool_]:
-    """Of every event (in order of time): does the pixel (x, y) have an earlier one within the window?"""
+    """For every event (in order of time): whether the pixel (x, y) has an earlier one within the window."""
     there = (x >= 0) & (x < events.width) & (y >= 0) & (y < events.height)
     first = (x + events.width * y) * events.count
     # The last entry of that pixel before the event's own place; an entry below `first` belongs to another pixel.

@@ -85,8 +85,8 @@ def pack_rows(
     """Lists of at most `capacity` ids a row: (ids int32[row_count, capacity], counts int32[row_count], surplus).
 
     `rows` and `ids` are pairs sorted by row, then by id, without repeats. Where a row holds more than `capacity` ids a
-    uniformly random subset stays (as the authors of the sparse IPU training code do) and the rest counts as surplus.
-    Ids stay ascending; unused places are 0.
+    uniformly random subset is kept (as in the authors' sparse IPU training code) and the rest counts as surplus.
+    Ids stay ascending; unused entries are 0.
     """
     totals = np.bincount(rows, minlength=row_count)
     surplus = int(np.maximum(totals - capacity, 0).sum())

@@ -15,7 +15,7 @@ from mimdsim.workload.sources.events import EventLists, Ints, pack_rows
 Progress = Callable[[int, int], None]
 
 _LOADERS = {"digits": digits.load_digits, "mnist5k": digits.load_mnist5k}
-_EVENTS_AT_ONCE = 1 << 20  # random spikes are drawn in groups of about so many: bounds memory
+_EVENTS_AT_ONCE = 1 << 20  # random spikes are drawn in groups of about this many, to bound memory
 
 
 def open_digits(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:

@@ -2,8 +2,8 @@
 
 Format: Orchard et al. 2015, "Converting static image datasets to spiking neuromorphic datasets using saccades",
 Frontiers in Neuroscience 9:437. An event is 40 bits, big-endian: byte 0 = x, byte 1 = y, then 1 bit polarity (1 = ON)
-and 23 bits of microseconds. An event with y = 240 is no event but says that the timestamps of all that follow are
-2^13 microseconds later (as the reader of the package tonic has it).
+and 23 bits of microseconds. An event with y = 240 is not a spike but marks that all following timestamps are
+2^13 microseconds later (as in the reader of the package tonic).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def list_recordings(folder: Path, split: Literal["Train", "Test"]) -> tuple[tupl
 
 
 def read_recording(path: Path) -> Events:
-    """The events of one recording; raises DataFileError with the byte where the file goes wrong."""
+    """The events of one recording; raises DataFileError with the byte at which the file is wrong."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_RECORDING_BYTES + 1)

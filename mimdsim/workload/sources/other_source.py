@@ -1,4 +1,4 @@
-"""Another data source laid over a description: what only the former one reads must not stand in its way."""
+"""Selecting another data source in a description: keys that only the former source reads are removed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ READERS: dict[str, tuple[str, ...]] = {  # keys that some sources do not have, a
 
 
 def change_source(data: dict[str, Any], source: Any, given: Collection[str]) -> None:
-    """Take out of a [data] table what `source` does not read, but for the keys `given` with it.
+    """Remove from a [data] table what `source` does not read, except for the keys `given` with it.
 
     A generated source gets as many inputs and classes as the former source had.
     """
@@ -43,7 +43,7 @@ def change_source(data: dict[str, Any], source: Any, given: Collection[str]) -> 
 
 
 def _shape(data: dict[str, Any]) -> dict[str, int]:
-    """Inputs and classes of the former source; none where its description does not say."""
+    """Inputs and classes of the former source; empty if its description does not say."""
     try:
         inputs, classes = input_shape(build(Data, data, where="data"))
     except DescriptionError:

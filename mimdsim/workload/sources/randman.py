@@ -1,4 +1,5 @@
-"""Randman: spike times on smooth random manifolds, one per class; every input fires once, so rates say nothing.
+"""Randman: spike times on smooth random manifolds, one per class; every input fires once, so rates carry no
+information.
 
 Zenke and Vogels 2021, "The remarkable robustness of surrogate gradient learning ...", Neural Computation 33:899, and
 the authors' package randman: y_u(x) = product over d of sum over i of a_i s_i sin(2 pi (i x_d b_i + c_i)), with
@@ -59,7 +60,7 @@ def spike_timesteps(
         values = manifold(points, inputs, smoothness, rng)
         low, high = values.min(axis=0), values.max(axis=0)
         share = (values - low) / np.where(high > low, high - low, 1.0)
-        # The largest value stands at exactly 1, which would be one timestep past the end.
+        # The largest value is exactly 1, which would be one timestep past the end.
         blocks.append(np.minimum((share * timesteps).astype(np.int64), timesteps - 1))
     return np.concatenate(blocks), np.repeat(np.arange(classes), samples_per_class)
 

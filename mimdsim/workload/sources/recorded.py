@@ -19,7 +19,7 @@ from mimdsim.workload.sources.event_filters import centre_cropped, denoised
 from mimdsim.workload.sources.events import EventLists, Events, Ints, bin_events, duration_microseconds
 
 Progress = Callable[[int, int], None]
-INSTEAD = "--set data.source=random puts random spikes of the same shape in the place of recordings you do not have"
+INSTEAD = "--set data.source=random substitutes random spikes of the same shape for recordings you do not have"
 
 
 def open_nmnist(data: Data, seed: int, progress: Progress) -> tuple[EventLists, EventLists]:
@@ -43,7 +43,7 @@ def open_shd(data: Data, seed: int, progress: Progress) -> tuple[EventLists, Eve
         path = _path(data, f"a folder with {shd.layout(source)}", part=name, missing="no such file") / name
         labels = shd.read_labels(path, source=source)
         chosen = limited(labels, limit, seed, name)
-        places = np.argsort(chosen, kind="stable")  # read in the order of the file, put where the seeded order wants it
+        places = np.argsort(chosen, kind="stable")  # read in file order, stored in the seeded order
         recordings = zip(places.tolist(), shd.read_samples(path, chosen[places].tolist(), source=source), strict=True)
         return _binned(data, recordings, labels[chosen], seed, name, progress)
 
@@ -63,7 +63,7 @@ def open_dvs_gesture(data: Data, seed: int, progress: Progress) -> tuple[EventLi
         gestures = dvs_gesture.list_gestures(_path(data, f"a folder with {dvs_gesture.LAYOUT}"), split)
         labels = np.array([gesture.label for gesture in gestures])
         chosen = limited(labels, limit, seed, split)
-        places = np.argsort(chosen, kind="stable").tolist()  # gestures of one recording stand together in the list
+        places = np.argsort(chosen, kind="stable").tolist()  # gestures of one recording are adjacent in the list
         wanted = [(place, gestures[chosen[place]]) for place in places]
         return _binned(data, cut(wanted), labels[chosen], seed, split, progress)
 
@@ -75,7 +75,7 @@ def open_events(data: Data, seed: int, progress: Progress) -> tuple[EventLists, 
     path, sensor = _path(data, event_file.LAYOUT, missing="no such file or folder"), event_file.sensor_of(data)
 
     def cut(file: event_file.EventFile, chosen: Ints, name: str) -> EventLists:
-        places = np.argsort(chosen, kind="stable")  # read in the order of the file, put where the seeded order wants it
+        places = np.argsort(chosen, kind="stable")  # read in file order, stored in the seeded order
         recordings = zip(places.tolist(), file.samples(chosen[places].tolist()), strict=True)
         return _binned(data, recordings, file.labels[chosen], seed, name, progress)
 
@@ -107,7 +107,7 @@ def open_braille(data: Data, seed: int, progress: Progress) -> tuple[EventLists,
     def cut(file: braille.BrailleFile, chosen: Ints, name: str) -> EventLists:
         lists = _no_events(data, file.labels[chosen])
         surplus = 0
-        places = np.argsort(chosen, kind="stable")  # read in the order of the file, put where the seeded order wants it
+        places = np.argsort(chosen, kind="stable")  # read in file order, stored in the seeded order
         for done, (place, pressures) in enumerate(
             zip(places.tolist(), file.samples(chosen[places].tolist()), strict=True), start=1
         ):
@@ -129,7 +129,7 @@ def open_braille(data: Data, seed: int, progress: Progress) -> tuple[EventLists,
 
 
 def _path(data: Data, layout: str, *, part: str = "", missing: str = "no such folder") -> Path:
-    """Where the recordings lie; what may be taken in their place is said where they, or `part` of them, are not."""
+    """The path of the recordings; if they, or `part` of them, are missing, the error says what to use instead."""
     if not data.path:
         problem = f"'data.path' must name {layout}; source '{data.source}' reads your own files; {INSTEAD}"
         raise DescriptionError("workload data", [problem])
@@ -142,7 +142,7 @@ def _path(data: Data, layout: str, *, part: str = "", missing: str = "no such fo
 def _binned(
     data: Data, recordings: Iterable[tuple[int, Events]], labels: Ints, seed: int, split: str, progress: Progress
 ) -> EventLists:
-    """Event lists of (place, events), as they come; only one recording is held at once."""
+    """Event lists of (place, events), one by one; only one recording is held in memory at a time."""
     lists = _no_events(data, labels)
     surplus = 0
     for done, (place, events) in enumerate(recordings, start=1):
@@ -160,7 +160,7 @@ def _binned(
 
 
 def _no_events(data: Data, labels: Ints) -> EventLists:
-    """Room for the event lists of `labels`; raises DescriptionError where that would be too much."""
+    """Room for the event lists of `labels`; raises DescriptionError if that would be too much."""
     refuse_too_large(data, labels.size)
     ids = np.zeros((labels.size, data.timesteps, data.input_capacity), dtype=np.int32)
     return EventLists(ids=ids, counts=np.zeros(ids.shape[:2], dtype=np.int32), labels=labels, surplus=0)

@@ -2,9 +2,9 @@
 
 Format: Cramer et al. 2022, "The Heidelberg spiking data sets for the systematic evaluation of spiking neural networks",
 IEEE TNNLS 33:2744. `/spikes/times` (seconds) and `/spikes/units` (channel) hold one list of equal length per sample,
-`/labels` one class per sample: of SHD 0 to 9 English, 10 to 19 German digits; of SSC 35 words.
+`/labels` one class per sample: for SHD 0 to 9 English, 10 to 19 German digits; for SSC 35 words.
 
-Files are opened in a process of their own (`shd_process.py`), because the HDF5 library can crash on a damaged one.
+Files are opened in a separate process (`shd_process.py`), because the HDF5 library can crash on a damaged one.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def _labels(path: Path, file: Any, classes: int) -> npt.NDArray[np.int64]:
 
 
 def _plain(path: Path, file: Any, name: str, *, kinds: str, lists: bool) -> Any:
-    """The data set `name`, if it is numbers (or lists of numbers) stored in this very file."""
+    """The data set `name`, if it is numbers (or lists of numbers) stored in this file."""
     import h5py
 
     found = plain_dataset(path, file, name, expected=EXPECTED)

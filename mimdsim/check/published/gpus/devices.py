@@ -1,4 +1,4 @@
-"""Devices and number formats as tables of measurements name them -> our descriptions, and what that leaves open."""
+"""From the labels of devices and number formats in tables of measurements to our descriptions, with remarks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from mimdsim.machine.gpu import GpuMachine, Precision
 from mimdsim.machine.load import load_machine
 
-# (what the label contains, description, what stays open); the first that matches holds
+# (pattern of the label, description, what stays open); the first match wins
 RULES: tuple[tuple[str, str, str], ...] = (
     (r"laptop|mobile|max-?q", "", ""),  # dies of these names with fewer units, clocks and watts; not described
     (r"v100s(?!xm)", "", ""),
@@ -42,12 +42,12 @@ KNOWN = tuple(dict.fromkeys(machine for _, machine, _ in RULES if machine))
 
 
 def find_precision(label: str) -> Precision | None:
-    """The precision that a table calls `label`, such as 'fp16/fp32acc' or 'fp32 SIMT'; None when it is none of ours."""
+    """The precision that a table calls `label`, such as 'fp16/fp32acc' or 'fp32 SIMT'; None if unknown."""
     return next((ours for pattern, ours in FORMATS if re.match(pattern, label.strip().lower())), None)
 
 
 def find_device(label: str) -> tuple[str, str] | None:
-    """The description of the device that a table calls `label`, and a remark; None when it is none of ours."""
+    """The description of the device that a table calls `label`, and a remark; None if unknown."""
     for pattern, machine, remark in RULES:
         if re.search(pattern, label.lower()):
             return (machine, remark) if machine else None

@@ -1,7 +1,7 @@
-"""Framework programs that launch every operation from Python, timestep by timestep: for validation only, never a rival.
+"""Framework programs that launch every operation from Python, timestep by timestep: for validation only.
 
-Either the host or the device decides. A call costs the host one period; the device works through what was launched,
-and the host may run ahead of it by as many launches as the stream's queue holds. What a framework launches in a
+The slower of host and device determines the time. A call costs the host one period; the device works through what was
+launched, and the host may run ahead by as many launches as the stream's queue holds. What a framework launches in a
 timestep is counted from its code.
 
 The backward pass of indexing, x[t], fills a gradient as large as the whole sequence with zeros, copies one timestep
@@ -43,7 +43,7 @@ class Pass:
 
 @dataclass(frozen=True, kw_only=True)
 class Framework:
-    """A layer of neurons behind a dense layer, as a framework's users write it; shapes [timesteps, batch, neurons].
+    """A layer of neurons behind a dense layer, as users of the framework write it; shapes [timesteps, batch, neurons].
 
     products: each_timestep (inside the loop), hoisted (one for the sequence) or none.
     """
@@ -103,7 +103,7 @@ FRAMEWORKS: dict[str, Framework] = {
             forward=Pass(calls=14, array_passes=27),
             backward=Pass(calls=20, array_passes=48, sequence_passes=INDEXED + ASSIGNED, indexing_calls=4),
             source="derived: LIF without TorchScript of the documentation's table (2021); its growth with timesteps "
-            "shows two more passes over the sequence than PyTorch of 2023 makes, for a reason not known",
+            "shows two more passes over the sequence than PyTorch of 2023 makes, for an unknown reason",
         ),
     )
 }

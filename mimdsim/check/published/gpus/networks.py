@@ -1,7 +1,7 @@
-"""What the model says of a measured spiking or recurrent network: one row of a table in, one prediction out.
+"""Predictions for measured spiking or recurrent networks: one row of a table in, one prediction out.
 
 A row has the columns gpu, framework, exec_style, task, batch_B, steps_T, neurons_or_layers, dtype, metric and
-timing_valid. Programs whose operations nobody counted are named, not guessed.
+timing_valid. Programs whose operations were not counted are reported, not guessed.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _predict(case: _Case) -> SnnPrediction:
     note = f"{case.gpu.name}, {framework.name}, {' and '.join(bounds)} bound"
     return SnnPrediction(
         seconds=total,
-        note=f"{note}; period of a call assumed, this computer is not known" if unknown else note,
+        note=f"{note}; period of a call assumed, this computer is unknown" if unknown else note,
         tolerance=0.10 if "backward" in passes else 0.25,
         spread=(0.5, 2.0) if unknown else (0.8, 1.25),
     )
@@ -210,7 +210,7 @@ def _recurrent(case: _Case) -> SnnPrediction:
             for item in case.directions
         ]
     seconds = sum(parts)
-    if how is CUDNN_PERSISTENT:  # nn.LSTM takes the input's product along: forwards one, backwards two
+    if how is CUDNN_PERSISTENT:  # nn.LSTM includes the input's product: one forward, two backward
         rows = case.batch * case.timesteps
         products = sum({"forward": 1, "backward_inputs": 1, "backward_weights": 1}[item] for item in case.directions)
         seconds += (

@@ -1,4 +1,4 @@
-"""What the model says of a measured matrix product: one row of a table of measurements in, one prediction out."""
+"""Predictions for measured matrix products: one row of a table of measurements in, one prediction out."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ EAGER_LINEAR_SECONDS = 20e-6
 def predict_gemm_row(row: dict[str, str]) -> tuple[float | None, str]:
     """Predicted seconds of a row with the columns gpu, dtype, batch, M, N, K and includes_host_overhead_us.
 
-    The host overhead that the row says its time contains is added. A kernel named '..._tn' or 'TN' reads a weight that
-    lies with k innermost. The text names the model and what it leaves open; when the row cannot be computed the seconds
-    are None and the text says why.
+    The host overhead that the row says its time contains is added. A kernel named '..._tn' or 'TN' reads a weight
+    stored with k innermost. The text names the model and what it leaves open; when the row cannot be computed the
+    seconds are None and the text says why.
     """
     missing = [name for name in ("gpu", "dtype", "M", "N", "K") if not row.get(name)]
     if missing:

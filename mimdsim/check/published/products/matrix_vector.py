@@ -1,13 +1,13 @@
 """The matrix-vector product of Graphcore's tutorial 6, y = A x, with the layout of its tut6.cpp.
 
 Every row is cut into segments; the dot products of all rows with one segment of x come one after another, spread evenly
-over the tiles, and lie with their part of A and their partial sum. x lies spread over all tiles, an element each; y is
-summed on tiles spread evenly over the rows. Nothing of A moves while the product is computed.
+over the tiles, and are placed with their part of A and their partial sum. x is spread over all tiles, one element each;
+y is summed on tiles spread evenly over the rows. Nothing of A moves while the product is computed.
 
 The tutorial's program begins with A and x in host streams and ends with y in one, and its profile counts what that
 costs on the chip: a stream is in row-major order, so what the host sends is moved by an exchange to the tile that needs
-it, and y from the tile that made it. Where a stream lies on the chip is not public. Assumed: packet by packet over all
-tiles, packets as large as the host link carries them, 1,024 bytes to a tile and 256 bytes from a tile
+it, and y from the tile that made it. The placement of streams on the chip is not public. Assumed: packet by packet over
+all tiles, packets as large as the host link carries them, 1,024 bytes to a tile and 256 bytes from a tile
 (osmarks/ipu-stack exchange.rs). `streams=False` leaves these phases out.
 """
 

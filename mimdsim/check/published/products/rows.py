@@ -4,7 +4,7 @@ Columns: operation (matmul, matvec), machine, m, k, n, dtype, variant, metric, v
 the machine unless given), partials (as dtype unless given), tolerance and source. C[m, n] = A[m, k] B[k, n]; a matvec
 has m rows and k columns.
 
-A matmul is what the plan costs. Published rates divide by the intervals of compute and of exchange, syncs left out
+A matmul costs what its plan says. Published rates divide by the intervals of compute and of exchange, syncs left out
 (matmul_bench.py of graphcore-research/sparsity-benchmarks), and so do `tflops`, `cycles` and `microseconds` here;
 `total_cycles` has the syncs. A matvec is the timed program of the tutorial, its compute cycles means over tiles as in
 the vendor's profiles: `compute_cycles` with idle contexts, `busy_cycles` without.
@@ -69,7 +69,7 @@ def predict_tiled_product(row: dict[str, str]) -> tuple[float | None, float, flo
         m, k, n = (int(row[name]) for name in ("m", "k", "n"))
         clock_hz = float(row["clock_hz"]) if row.get("clock_hz") else None
     except ValueError:
-        return None, 0.0, 0.0, f"m={row['m']} k={row['k']} n={row['n']} clock_hz={row.get('clock_hz')}: no numbers"
+        return None, 0.0, 0.0, f"m={row['m']} k={row['k']} n={row['n']} clock_hz={row.get('clock_hz')}: not numbers"
     if row["operation"] == "matmul" and row["variant"] != "poplibs":
         return None, 0.0, 0.0, f"'{row['variant']}' is another software stack; only PopLibs' planner is described"
     predict: dict[str, Callable[[], Cycles]] = {
@@ -92,7 +92,7 @@ def predict_tiled_product(row: dict[str, str]) -> tuple[float | None, float, flo
 def _machine(name: str, clock_hz: float | None) -> MimdMachine:
     machine = load_machine(name, {} if clock_hz is None else {"chip.clock_hz": clock_hz})
     if not isinstance(machine, MimdMachine):
-        raise DescriptionError(f"machine '{name}'", ["is no tiled machine; tiled products need one"])
+        raise DescriptionError(f"machine '{name}'", ["is not a tiled machine; tiled products need one"])
     return machine
 
 

@@ -29,7 +29,7 @@ from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Exchange
 
 OVERSIZE = 1.3  # room of a bucket over its mean: metaInfoBucketOversizeProportion = 0.3
-PARTIAL_BYTES = 4  # partial sums are fp32 unless asked otherwise (partialsType)
+PARTIAL_BYTES = 4  # partial sums are fp32 by default (partialsType)
 # 16-bit entries of a group of rows (of which a bucket is planned to hold two), of a row, and alignment of the list
 GROUP_ENTRIES = {True: 5, False: 9 + 6 * 5}
 ROW_ENTRIES, ENTRY_ALIGNMENT = 2, 4

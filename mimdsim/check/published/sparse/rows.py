@@ -65,7 +65,7 @@ def _predict(row: dict[str, str], shape: tuple[int, int, int, float], batch: int
     try:
         machine = load_machine(row["machine"])
         if not isinstance(machine, MimdMachine):
-            return None, f"{row['machine']} is no tiled machine"
+            return None, f"{row['machine']} is not a tiled machine"
         if kind == "dense":  # all elements multiplied, those that would be nonzero counted
             return shape[3] * _dense_flops_per_second(machine.name, row["dtype"], batch, *shape[:2]) / 1e12, NOTE
         plan = _plan(machine.name, row["dtype"], kind == "static", batch, *shape)

@@ -36,7 +36,7 @@ class SparseShape:
             if count < 1
         ]
         problems += [
-            f"{name} = {count} is no multiple of the block edge {self.block}; choose "
+            f"{name} = {count} is not a multiple of the block edge {self.block}; choose "
             f"{count // self.block * self.block} or {ceil_divide(count, self.block) * self.block}"
             for name, count in (("rows", self.rows), ("columns", self.columns))
             if count > 0 and count % self.block

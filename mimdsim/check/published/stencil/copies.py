@@ -1,4 +1,4 @@
-"""What the compiler copies for the published stencil, as vertices: parts of a tile that a codelet walks in one piece.
+"""The copies that the compiler makes for the published stencil, as vertices: parts that a codelet reads as one piece.
 
 A context walks its slice, what it writes and each edge of its halo as single pieces of memory (ONE_PTR in the published
 codelets), while a tile keeps its block row by row. A slice as wide as its block is one piece already; of a narrower one
@@ -8,7 +8,7 @@ comes from other tiles is put in its place by the exchange.
 
 The vendor's copies are not public. With the cited costs as they stand, 2 bundles for 8 bytes and 6 for every row of a
 single pixel, post copies of half4 on one chip would be 1.35 times the published ones and pre copies twice; both changes
-were made looking at these rows, for the reasons that the sources give.
+were made with these rows in view, for the reasons given in the sources.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BOX = ("top:bottom", "left:right", ":")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Placed:
-    """Slices and where their vertices find things, bool[slices].
+    """Slices and where their operands are, bool[slices].
 
     in_rows: narrower than the block, so copied row by row; beside_west, beside_east: another slice of the same tile is
     there, so that edge is copied too.
@@ -45,7 +45,7 @@ class Placed:
 
 
 def placed(slices: Blocks, blocks: Blocks) -> Placed:
-    """Slices beside the blocks of their tiles."""
+    """The places of slices within the blocks of their tiles."""
     at = np.searchsorted(blocks.tile, slices.tile)
     several = slices.rows > 1  # of a single row, slice and edges are one piece each
     return Placed(

@@ -120,8 +120,8 @@ def blur_codelet(variant: str) -> Codelet:
             ),
             kind="derived",
             source="instructions of the C++ codelet (thorbenlouw/lbm-graphcore, GaussianBlurCodelets), one bundle "
-            "each: 9 loads, 3 multiplies, 8 adds, 1 store a vector; 4 pointers and a branch a pixel; what its nine "
-            "regions (four corners, five loops) begin with is our count too",
+            "each: 9 loads, 3 multiplies, 8 adds, 1 store a vector; 4 pointers and a branch a pixel; the fixed part "
+            "of its nine regions (four corners, five loops) is our count too",
         ),
         flops=(Term(bundles=CHANNELS * arithmetic, extents=("pixels",)),),
         extents={"rows": Length("new", 0), "pixels": Size("new", per=CHANNELS)},

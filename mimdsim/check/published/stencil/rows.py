@@ -3,7 +3,7 @@
 Phases of one step, in cycles: compute; pre copies and post copies, what is copied on a tile before and after the blur,
 and both together as copies; exchange on the chip; global exchange over links; sync; sum. As in a profile that lists
 program steps, compute and each of the copies are those of the tile that takes longest. No factor is fitted to a row,
-but these are no blind predictions: `exchange.fixed_cycles` and `links.fixed_seconds` are what an exchange of this very
+but these are not blind predictions: `exchange.fixed_cycles` and `links.fixed_seconds` are what an exchange of this
 profile takes beyond its bytes, from the difference between 16 and 32 bit elements, `sync.internal_cycles` and
 `sync.exchange_share` are its syncs on one chip, a tenth of the exchange, and `sync.external_cycles` and what copies
 cost were chosen with the rows in view (references/disagreements.toml).
@@ -43,7 +43,7 @@ def stencil_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]
         predicted: float | None = None
         note = f"phase '{row['phase']}' is none of {', '.join(PHASES)}"
         if published == 0:
-            note = "0 was published, a phase that this run has not: no ratio"
+            note = "0 was published; this run does not have that phase: no ratio"
         elif row["phase"] in PHASES:
             try:
                 predicted, note = published_phases(row["type"], chips)[row["phase"]], ""

@@ -12,7 +12,7 @@ class VendorParams(dict[str, str]):
     """Parameters of one vendor figure: text by name."""
 
     def count(self, name: str, default: int | None = None) -> int:
-        """The integer parameter `name`; raises MimdsimError if it is missing without default, or no integer."""
+        """The integer parameter `name`; raises MimdsimError if it is missing without default, or not an integer."""
         text = self.get(name)
         if text is None:
             if default is None:
@@ -28,7 +28,7 @@ class VendorParams(dict[str, str]):
         return self.count(name, 0) != 0
 
     def counts(self, name: str) -> list[int]:
-        """The integers of a parameter written as 7|9|33; raises MimdsimError if missing or no integers."""
+        """The integers of a parameter written as 7|9|33; raises MimdsimError if missing or not integers."""
         return [VendorParams({name: text}).count(name) for text in self.get(name, "").split("|")]
 
 

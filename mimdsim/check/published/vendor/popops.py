@@ -1,4 +1,4 @@
-"""The popops codelets of the registry: which formula prices each, and how its parameters are spelt."""
+"""The popops codelets of the registry: which formula gives the cost of each, and the spelling of its parameters."""
 
 from __future__ import annotations
 

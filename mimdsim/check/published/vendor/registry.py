@@ -23,7 +23,7 @@ def vendor_cycles(codelet: str, dtype: str, params: Mapping[str, str]) -> int | 
     """Cycles of a codelet named as the vendor does, e.g. "popops::BinaryOp1D<ADD>"; None if no formula is known.
 
     `dtype` is one format or two ("f16->f32", "f16/f32": data and partial sums). Raises MimdsimError that names the
-    codelet and the parameter when one is missing or no integer.
+    codelet and the parameter when one is missing or not an integer.
     """
     name, _, template = codelet.partition("<")
     formula = FORMULAS.get(name)
