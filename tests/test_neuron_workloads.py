@@ -142,7 +142,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"neuron": []}, r"network\.neuron: 0 values given for 3 layers"),
     ({"decay": [0.5, 1.5, 0.5]}, r"'network\.decay\.1'.*: must be less than 1 \(given: 1\.5\)"),
     ({"decay": "much"}, r"network\.decay'.*much"),
-    ({"threshold": True}, r"'network\.threshold'.*: is a truth value; a number is needed"),
+    ({"threshold": True}, r"'network\.threshold'.*: is a boolean; a number is needed"),
     ({"neuron": ["lif", "leeky", "lif"]}, r"layer 'hidden1': network\.neuron = 'leeky' is not known; did you mean"),
     ({"neuron": ["lif", "leaky", "li"]}, r"layer 'output': network\.neuron = \"li\" never fires"),
     (
