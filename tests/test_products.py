@@ -19,6 +19,7 @@ from mimdsim.check.published.products.rows import predict_tiled_gemm, predict_ti
 from mimdsim.check.published.references import check_files
 from mimdsim.codelets.products import partial_product_cycles
 from mimdsim.compiler import measure_memory
+from mimdsim.check.published.references import check_files
 from mimdsim.compiler.product_plan import ProductPlan, plan_product, split_choices
 from mimdsim.costs import fabric
 from mimdsim.costs.library.dense import amp_1x1_cycles
@@ -336,6 +337,14 @@ def test_measured_products_of_the_tiled_machine() -> None:
         assert seconds is not None, note
         errors.append(abs(1e6 * seconds / float(row["time_us"]) - 1))
     assert median(errors) < 0.15
+
+
+def test_rows_of_one_table_are_predicted_by_the_machine_they_name(tmp_path: Path) -> None:
+    path = tmp_path / "gemm.csv"
+    rows = ("one,IPU(GC200),FP16,1,4096,1024,1024,49", "one,Tesla V100-PCIE-32GB,fp32 SIMT,1,1024,2560,2560,1114")
+    path.write_text("\n".join(("source,gpu,dtype,batch,M,N,K,time_us", *rows)))
+    found = check_files((path,), None, lambda *_: None)
+    assert [row.predicted for row in found] == [pytest.approx(row.published, rel=0.3) for row in found]
 
 
 ROW = {
