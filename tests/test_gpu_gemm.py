@@ -130,6 +130,10 @@ def test_a_reduction_to_few_results_takes_a_second_kernel() -> None:
     assert one.seconds == elementwise_seconds(A100, ((1 << 20) + (1 << 10)) * 4, launching="stream").seconds
     two = reduction_seconds(A100, 1 << 20, 1, launching="stream")
     assert two.seconds > one.seconds + 2e-6
+    cut = reduction_seconds(A100, 1 << 20, 10, launching="stream", element_bytes=8)  # 108 // 10 parts
+    assert cut.bytes_moved == 8 * ((1 << 20) + 10 * 10) + 8 * 10 * (10 + 1)
+    kernels = [8 * ((1 << 20) + 100), 8 * 10 * 11]
+    assert cut.seconds == sum(elementwise_seconds(A100, moved, launching="stream").seconds for moved in kernels)
     with pytest.raises(ValueError, match="reduction of 3 elements to 4: needs"):
         reduction_seconds(A100, 3, 4, launching="stream")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -374,3 +375,17 @@ def table(k: Kernel) -> tuple[Any, Any]:
 def test_what_cannot_be_is_refused_at_the_callers_line(write: Any, text: str) -> None:
     with pytest.raises(KernelError, match=rf"^test_kernels_library\.py, line \d+: .*{text}"):
         write(Kernel("refused", TINY))
+
+
+FORMULAS: dict[str, Any] = {
+    "inverse": lambda x: 1.0 / x, "relu": lambda x: x if x > 0 else 0.0, "rsqrt": lambda x: x**-0.5,
+    "sigmoid": lambda x: 1.0 / (1.0 + math.exp(-x)), "signum": lambda x: (x > 0) - (x < 0),
+    "round": lambda x: float(round(x)), "square": lambda x: x * x, "negate": lambda x: -x,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", FORMULAS)
+def test_functions_of_one_number_are_what_they_are_called(op: str) -> None:
+    given = [x for x in (-2.5, -1.0, -0.25, 0.0, 0.25, 0.5, 1.5, 3.0) if x > 0 or op not in ("inverse", "rsqrt")]
+    found = UNARY[op](np.array(given))
+    assert found.tolist() == pytest.approx([FORMULAS[op](x) for x in given])

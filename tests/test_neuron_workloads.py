@@ -135,6 +135,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({"neuron": "li"}, r'network\.neuron = "li" never fires; hidden layers need one of lif, leaky'),
     ({"neuron": "leaky", "second_threshold": 1.5}, r"second_threshold: 1\.5 must be below the threshold of 'leaky'"),
+    (
+        {"neuron": "leaky", "neuron_parameters.beta": [0.5, 1.5, 0.5]},
+        r"network\.neuron_parameters\.beta.*1\.5",
+    ),
     ({"neuron_parameters.beta": 0.5}, r"model 'lif' has no such parameter; .*it has decay, current_gain"),
     ({"neuron_parameters.decay": 0.5}, r"network\.decay is given in network\.neuron_parameters too; leave one of them"),
     ({"threshold": 0}, r"network\.threshold.* must be greater than 0"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterator
-from dataclasses import astuple, fields
+from dataclasses import astuple, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from mimdsim.check.published.sparse.shapes import SparseShape
 from mimdsim.compiler.place.product_plan import ProductPlan, plan_product
 from mimdsim.gpu import STRATEGIES, time_on_gpu
 from mimdsim.graph import training_graph
+from mimdsim.graph.losses import Loss
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.workload import filled_activity
 
@@ -34,6 +35,9 @@ WIRINGS: dict[str, dict[str, Any]] = {
     "forward": {},
     "recurrent": {"recurrence": "all_to_all", "bias": True, "optimiser": ADAM},
     "dense": {"spikes": "dense", "delay": 0},
+    "read out": {"loss": Loss(kind="mean_squared_error", neurons_per_class=2, firing_strength=0.5)},
+    "greatest potential": {"loss": Loss(reading="max")},
+    "every potential": {"loss": Loss(reading="every"), "spikes": "dense"},
 }
 DENSE = ((64, 48, 32, "f16", None), (512, 300, 77, "f16", "f32"), (100, 2000, 16, "f32", None), (3, 5, 7, "f32", None))
 SPARSE = (
@@ -52,6 +56,8 @@ def on_gpu(name: str, precision: Any, wiring: str) -> Iterator[tuple[str, str, s
     gpu = load_machine(name)
     assert isinstance(gpu, GpuMachine)
     network = small_network((200, 120, 90, 10), timesteps=7, batch=24, capacities=(30, 20, 8), **WIRINGS[wiring])
+    if "potential" in wiring:
+        network = replace(network, layers=(*network.layers[:-1], replace(network.layers[-1], spiking=False)))
     graph, activity = training_graph(network), filled_activity(network, 0.5)
     for strategy in STRATEGIES:
         of = f"{name} {precision}, {wiring}, {strategy}"
@@ -143,6 +149,9 @@ CASES = (
     ("h100", "fp16", "recurrent"),
     ("v100", "fp32", "dense"),
     ("tpu-v3", "bf16", "forward"),
+    ("a100", "fp32", "read out"),
+    ("v100", "fp16", "greatest potential"),
+    ("h100", "tf32", "every potential"),
     ("tiny",),
     ("bow",),
 )

@@ -152,6 +152,7 @@ EXPLAINED: dict[str, Callable[[], tuple[Made, RecordedActivity]]] = {
     "two chips, planner": lambda: network(
         {"neurons_per_tile": 2}, {"links.chips": 2, "chip.tiles": 12, "exchange.model": "planner"}
     ),
+    "recurrent": lambda: network({"neurons_unit": 1}, {}, recurrence="all_to_all", reset_gradient="mask"),
     "own": lambda: (own(), NOTHING),
     "product": lambda: (product(40, 100, 24, "f16", "f32"), NOTHING),
 }

@@ -338,6 +338,14 @@ def test_measured_products_of_the_tiled_machine() -> None:
     assert median(errors) < 0.15
 
 
+def test_rows_of_one_table_are_predicted_by_the_machine_they_name(tmp_path: Path) -> None:
+    path = tmp_path / "gemm.csv"
+    rows = ("one,IPU(GC200),FP16,1,4096,1024,1024,49", "one,Tesla V100-PCIE-32GB,fp32 SIMT,1,1024,2560,2560,1114")
+    path.write_text("\n".join(("source,gpu,dtype,batch,M,N,K,time_us", *rows)))
+    found = check_files((path,), None, lambda *_: None)
+    assert [row.predicted for row in found] == [pytest.approx(row.published, rel=0.3) for row in found]
+
+
 ROW = {
     **{"operation": "matmul", "machine": "bow", "m": "512", "k": "512", "n": "64", "dtype": "f16"},
     **{"variant": "poplibs", "metric": "tflops", "value": "1", "unit": "TFLOP/s"},

@@ -25,9 +25,10 @@ from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
-from mimdsim.program import Program, Repeat, verify
+from mimdsim.program import Program, Repeat, Superstep, verify
 from mimdsim.program.codelet import now_shift
 from mimdsim.program.listing import listing
+from mimdsim.program.repeats import stretches
 from mimdsim.run.cautions import stash_note
 from mimdsim.run.profiles import memory_profile
 from mimdsim.timing import time_program
@@ -393,3 +394,14 @@ def test_dense_spikes_and_rows_in_another_order_are_refused() -> None:
     network = network_of_lif((7, 6, 3), timesteps=4, truncation="random")
     with pytest.raises(MappingError, match=r'write mapping.spike_exchange = "ids"'):
         compiled(network, options=stashed("every:2", OPTIONS.model_copy(update={"spike_exchange": "dense"})))
+
+
+@pytest.mark.parametrize(
+    ("around", "reverse"), [((), False), ((True,), True), ((True, True), True), ((True, False), False)]
+)
+def test_a_stretch_runs_in_reverse_where_all_repeats_around_it_do(around: tuple[bool, ...], reverse: bool) -> None:
+    body: Any = (Superstep(name="one"), Superstep(name="other"))
+    for number, each in enumerate(reversed(around)):
+        body = (Repeat(times=3 + number, body=body, reverse=each),)
+    (stretch,) = stretches(body)
+    assert (stretch.reverse, stretch.times, len(stretch.body)) == (reverse, {0: 1, 1: 3, 2: 12}[len(around)], 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -321,3 +322,26 @@ def test_run_resumes_from_a_checkpoint(tmp_path: Path, monkeypatch: pytest.Monke
     result = CliRunner().invoke(main, ["run", "digits", "bow", "--resume", *set_all])
     assert result.exit_code == 2
     assert "add  --checkpoint FILE" in result.output
+
+
+def test_epochs_are_counted_and_right_guesses_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 25 samples 20 are trained on, in 5 batches of 4; the guesses are right in every batch but the first."""
+    training: Any = sys.modules[split.__module__]
+    load, epochs, labels = training.load_batch, [], []
+
+    def watched(runner: Any, data: Any, indices: np.ndarray, *, epoch: int | None = None) -> np.ndarray:
+        found = load(runner, data, indices, epoch=epoch)
+        epochs.append(epoch)
+        labels[:] = found
+        return found
+
+    def right_but_once(_runner: Any) -> np.ndarray:
+        return (np.array(labels) + (len(epochs) == 1)) % 4
+
+    monkeypatch.setattr(training, "load_batch", watched)
+    monkeypatch.setattr(training, "guesses", right_but_once)
+    plan = TrainingPlan(epochs=3, seed=5, evaluation=Evaluation(when="never", validation_share=0.2))
+    weights = initial_weights(NETWORK, seed=3, scale=2.0, offset=0.2)
+    log = train(MADE.program, NETWORK, DATA, DATA, plan, weights=weights)
+    assert epochs == [0] * 5 + [1] * 5 + [2] * 5
+    assert log.train_accuracy_by_epoch == (16 / 20, 1.0, 1.0)
