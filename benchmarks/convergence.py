@@ -5,7 +5,7 @@ on the output layer too, and dense: lists that hold every neuron, which give the
 adds its epochs to docs/convergence.csv; the figure and the table of docs/convergence.md are drawn from that file.
 
 Rates, widths and thresholds were taken from other work and from a validation part of the training samples, never from
-test accuracies; all seeds that were run are in the file. Runs are skipped that the file already has.
+test accuracies; all seeds that were run are in the file. Runs already in the file are skipped.
 Usage: python benchmarks/convergence.py [--only nmnist ...] [--seeds N] [--nmnist FOLDER] [--braille FILE] [--draw]
 """
 

@@ -1,7 +1,7 @@
-"""The published networks on a tiled machine and on GPUs: same batch, best batch, and where which of them is faster.
+"""The published networks on a tiled machine and on GPUs: same batch, best batch, and when each is faster.
 
-Nothing is trained: lists of spikes are filled to a share of their capacity, which is what decides the tiled machine's
-time; dense GPU strategies do not depend on it. The claims drawn beside are those of the abstract of arXiv 2311.04386.
+Nothing is trained: lists of spikes are filled to a share of their capacity, which determines the tiled machine's time;
+dense GPU strategies do not depend on it. The claims shown for comparison are those of the abstract of arXiv 2311.04386.
 Usage: python benchmarks/gpu_comparison.py [--page docs/gpu-comparison.md]   (about three minutes)
 """
 

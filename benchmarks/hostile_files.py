@@ -1,4 +1,4 @@
-"""Mutants of every format of file that is read: refused with a reason, or read as what they say.
+"""Mutants of every file format that is read: refused with a reason, or read as what they contain.
 
     python benchmarks/hostile_files.py --count 2000 --format toml --seed 1 --keep failures
 

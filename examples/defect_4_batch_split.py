@@ -1,7 +1,7 @@
 """A published defect as a user's codelet: the batch split over six worker contexts by floor(batch / 6).
 
 The weight gradient of github.com/jrfinkbeiner/graphcore_snn gives every context floor(batch / 6) samples, so that the
-rest of the batch is never added up when six does not divide it:
+rest of the batch is never added if the batch is not divisible by six:
 
     mimdsim check digits bow --program examples/defect_4_batch_split.py --batch 8
 """

@@ -1,7 +1,7 @@
 """A program written by hand: a halo exchange and a three-point mean on four tiles.
 
-Shows all there is to know: variables with tile mappings, a codelet of one's own with its cost, vertices whose exchange
-is planned, the rules checked, values executed, cycles told. Longer ones: examples/kernels. Run it:
+Shows the essentials: variables with tile mappings, a custom codelet with its cost, vertices whose exchange is planned,
+the rules checked, values executed, cycles timed. Longer examples: examples/kernels. Run it:
 python examples/hand_written.py
 """
 

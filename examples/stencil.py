@@ -1,4 +1,4 @@
-"""The published stencil on Mk1 chips: checked rules, real values, and its phases beside the published ones.
+"""The published stencil on Mk1 chips: checked rules, real values, and its phases next to the published ones.
 
 A small blur is executed on the tiny machine and compared with numpy; then the image of 2200 x 1122 pixels is timed.
 The program itself is mimdsim/check/published/stencil/program.py. Run it:

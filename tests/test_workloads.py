@@ -236,10 +236,8 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("capacity", ["[24, 12]", "[24, 12, 10, 10]"])
 def test_a_wrong_number_of_capacities_is_refused(tmp_path: Path, capacity: str) -> None:
     message, _ = complaint(tmp_path, ("capacity = [24, 12, 10]", f"capacity = {capacity}"))
-    assert (
-        f"network.capacity: {capacity.count(',') + 1} values given for 3 layers (2 hidden and the output layer)"
-        in message
-    )
+    given = capacity.count(",") + 1
+    assert f"network.capacity: {given} values given for 3 layers (2 hidden and the output layer)" in message
 
 
 def test_widths_and_capacities_must_be_positive(tmp_path: Path) -> None:

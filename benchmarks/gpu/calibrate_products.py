@@ -1,9 +1,9 @@
-"""How well the parameters of GPU matrix products are determined: fitted anew, with each device left out in turn.
+"""How well the parameters of GPU matrix products are determined: refitted with each device left out in turn.
 
     python benchmarks/gpu/calibrate_products.py PATH/gemm_measurements.csv
 
 Prints the parameters and the mean error per device: as shipped, fitted to all, and for the device that a fit did not
-see. The last is what to expect of a device nobody measured. Takes some minutes.
+see. The last is what to expect for an unmeasured device. Takes some minutes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measure matrix products and training steps on the GPU at hand, in formats that `mimdsim check --references` reads.
+"""Measure matrix products and training steps on an available GPU, in formats that `mimdsim check --references` reads.
 
     python benchmarks/gpu/measure.py --out measured/
 
@@ -6,8 +6,8 @@ writes measured/gemm_measurements.csv and measured/gpu_snn_measurements.csv; the
 
     mimdsim check --references measured/gemm_measurements.csv measured/gpu_snn_measurements.csv
 
-holds the model against them. Needs PyTorch (pip install torch). Without a GPU it runs small sizes on the processor, to
-show that it runs; such rows say CPU and mean nothing for a GPU.
+compares the model with them. Needs PyTorch (pip install torch). Without a GPU it runs small sizes on the processor, to
+show that it works; such rows say CPU and are meaningless for a GPU.
 """
 
 from __future__ import annotations

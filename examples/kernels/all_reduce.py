@@ -1,7 +1,7 @@
 """Every tile has a row of numbers; afterwards every tile has the sum of all rows.
 
 Tiles sum shares of the columns, first over the rows of their own chip, then over chips, so that a link carries one row
-a chip and not one a tile; the sums are sent to all.
+per chip and not one per tile; the sums are sent to all.
 
     mimdsim check examples/kernels/all_reduce.py bow --set links.chips=4
 """

@@ -1,8 +1,8 @@
 """y = A x of a sparse matrix whose rows have very different lengths, in compressed sparse rows.
 
 Rows are dealt to the tiles in blocks of eight; a tile keeps the values and columns of its blocks and receives all of x.
-One vertex makes one row, so that the tile with the longest rows decides: the report's tile balance says how much is
-lost.
+One vertex makes one row, so the tile with the longest rows determines the time; the report's tile balance shows how
+much is lost.
 
     mimdsim check examples/kernels/csr_product.py bow --strict
 """
@@ -22,7 +22,7 @@ def multiply_row(y: np.ndarray, values: np.ndarray, columns: np.ndarray, ends: n
 
 
 def nonzeros(y: np.ndarray, values: np.ndarray, columns: np.ndarray, ends: np.ndarray, x: np.ndarray) -> dict[str, int]:
-    """How often the loop of `multiply_row` runs: only the data knows, so a run counts it for its timing."""
+    """How often the loop of `multiply_row` runs; this depends on the data, so a run counts it for the timing."""
     return {"nonzeros": int(ends[1]) - int(ends[0])}
 
 

@@ -1,7 +1,8 @@
 """The Fourier transform of complex points, radix 2, decimation in frequency: natural order in, bit-reversed order out.
 
-The points lie in runs, one for every vertex. While butterflies span a run or more, each of their stages is a superstep
-that brings the other run by exchange (or finds it on the same tile); what is left stays within runs, in one superstep.
+The points are stored in runs, one for every vertex. While butterflies span a run or more, each of their stages is a
+superstep that brings the other run by exchange (or finds it on the same tile); the remaining stages stay within runs,
+in one superstep.
 
     mimdsim check examples/kernels/fft.py bow --strict
 """

@@ -1,7 +1,7 @@
 """How often each value occurs among numbers that favour the small ones: counts on every tile, then their sum.
 
-Every worker context counts its own numbers into its own row, so that nobody waits for a popular value; the library adds
-the rows up.
+Every worker context counts its own numbers into its own row, so that no context waits for a frequent value; the library
+adds the rows.
 
     mimdsim check examples/kernels/histogram.py bow --strict
 """

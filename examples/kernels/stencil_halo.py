@@ -1,9 +1,9 @@
-"""A 3 x 3 Gaussian blur of an image of four channels, cut into a block a tile; a halo of one pixel comes by exchange.
+"""A 3 x 3 Gaussian blur of an image of four channels, one block per tile; a halo of one pixel comes by exchange.
 
-Every worker context blurs a slice of its tile's block. Blocks and slices are cut as a published program does it
-(thorbenlouw/lbm-graphcore), for whose image of 2200 x 1122 pixels on a Mk1 chip compute, exchange and sync come out
-within 15 % of its profile (references/stencil_phases.csv, tests/test_kernels_examples.py). What its compiler copies
-before and after the blur is left out here: mimdsim/check/published/stencil/program.py has it.
+Every worker context blurs a slice of its tile's block. Blocks and slices are cut as in a published program
+(thorbenlouw/lbm-graphcore); for its image of 2200 x 1122 pixels on a Mk1 chip, compute, exchange and sync are within
+15 % of its profile (references/stencil_phases.csv, tests/test_kernels_examples.py). The compiler's copies
+before and after the blur are left out here; mimdsim/check/published/stencil/program.py includes them.
 
     mimdsim check examples/kernels/stencil_halo.py bow --strict
 """
