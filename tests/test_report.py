@@ -29,8 +29,9 @@ from mimdsim.profile import (
     TiledProfile,
     Training,
 )
-from mimdsim.report import summary_lines, write_report
+from mimdsim.report import console, summary_lines, write_report
 from mimdsim.report.contenders import contenders, strongest_gpu
+from mimdsim.report.tables import Cell, Table
 from mimdsim.report.verdicts import verdicts
 from mimdsim.report.wording import clipped, interval, plain, share, significant, thousands
 
@@ -550,3 +551,13 @@ def test_importing_the_report_imports_no_drawing() -> None:
 )
 def test_numbers_and_names_for_people(said: str, wanted: str) -> None:
     assert said == wanted
+
+
+def test_the_console_cuts_names_and_never_numbers() -> None:
+    headers = ("name", "first", "second", "verdict")
+    texts = {"a name " * 30: None, "123,456,789": 123456789.0, "0.25": 0.25, "fits " * 8: None}
+    cells = tuple(Cell(text=text, value=value) for text, value in texts.items())
+    table = Table(name="one", caption="", headers=headers, rows=(cells,))
+    lines = list(console._section("Title", table, *headers))
+    assert max(map(len, lines)) <= console.WIDTH
+    assert "  123,456,789  0.25  " in lines[-1]

@@ -1,0 +1,61 @@
+"""Kernels that other tests reach only through whole networks, on small arrays worked out here."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mimdsim.numerics.columns import loads
+from mimdsim.numerics.fused import whole_tensors
+from mimdsim.numerics.fused.vectors import WIDTH
+from mimdsim.numerics.lists import wiring
+from mimdsim.program import Exchange
+from mimdsim.program.exchange_rule import _other_counts
+from mimdsim.program.records import EXCHANGE_COLUMNS
+
+
+def test_currents_of_a_row_replace_what_was_there() -> None:
+    weights = np.arange(12, dtype=np.float32).reshape(4, 3)
+    current = np.full((2, 3), 99, np.float32)
+    row = np.array([[1, 0, 0, 1], [0, 0, 1, 0]], np.uint8)
+    wiring.synapse_current_dense(current, weights, row, np.array([0, 1]), np.array([0, 1]), np.array([3, 3]))
+    assert current.tolist() == [[9, 11, 13], [99, 7, 8]]
+
+
+def test_places_are_dealt_to_contexts_in_turn() -> None:
+    place, row = np.array([0, 5, 7, -1, 12], np.int32), np.array([2, 0, 1, 0, 3], np.int32)
+    found = loads.cells_on(place, row, 4, 6)  # rows, contexts
+    assert found.tolist() == [2, 20, 5, -1, 3]
+
+
+def test_joined_lists_are_as_long_as_their_capacity_allows() -> None:
+    """Two blocks, three places; running ends of what is near the threshold and what spikes."""
+    near, fired = np.array([[1, 1, 4], [0, 2, 2]]), np.array([[2, 3, 3], [1, 1, 2]])
+    starts, trues, over = np.zeros(4, np.int64), np.zeros(3, np.int64), np.zeros(4, np.int64)
+    whole_tensors.count_listed(2, near, fired, starts, trues, over)
+    assert trues.tolist() == [2, 1, 1]  # 3, 1 and 1 spike
+    assert starts.tolist() == [0, 2, 4, 6]  # with 1, 2 and 3 near
+    assert over.tolist() == [0, 1, 1, 1]
+
+
+def test_input_gradients_of_later_places_start_from_nothing() -> None:
+    """Inputs 2 and 0 are listed at place 0, input 1 at place 1; a lag of one place."""
+    weights, adjoint = np.zeros((1, 3, WIDTH), np.float32), np.zeros((1, 3, 1, WIDTH), np.float32)
+    weights[0, :, :2] = [[1, 2], [3, 4], [5, 6]]
+    adjoint[0, :, 0, :2] = [[1, 1], [10, 1], [100, 1]]
+    found = np.full(4, 7, np.float32)
+    ids, starts = np.array([2, 0, 1, 1], np.int32), np.array([0, 2, 3, 4])
+    whole_tensors.input_gradient_places(0, 3, 0, 1, weights, ids, starts, adjoint, found)
+    assert found.tolist() == [56, 12, 304, 7]
+
+
+def test_a_tile_that_only_one_of_two_exchanges_counts_is_named() -> None:
+    def exchange(tiles: list[int]) -> Exchange:
+        columns = np.zeros((len(EXCHANGE_COLUMNS), len(tiles)), np.int64)
+        columns[0] = 8
+        return Exchange(deliveries=(), total_tiles=9, tiles=np.array(tiles), columns=columns)
+
+    first = EXCHANGE_COLUMNS[0].replace("_", " ")
+    assert _other_counts(exchange([3, 5]), exchange([3, 5])) == ""
+    assert f"counts 0 {first} on tile 4, what it delivers amounts to 8" in _other_counts(
+        exchange([5]), exchange([4, 5])
+    )
