@@ -560,4 +560,4 @@ def test_the_console_cuts_names_and_never_numbers() -> None:
     table = Table(name="one", caption="", headers=headers, rows=(cells,))
     lines = list(console._section("Title", table, *headers))
     assert max(map(len, lines)) <= console.WIDTH
-    assert "  123,456,789  0.25  " in lines[-1]
+    assert "  123,456,789    0.25  " in lines[-1]
