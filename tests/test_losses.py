@@ -244,8 +244,8 @@ def test_workloads_learn_with_every_loss(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"training.reading": "max"}, 'is of membrane potentials; set network.output = "membrane"'),
-        ({"training.loss": "mean_squared_error", "network.output": "membrane"}, "is of spike counts"),
+        ({"training.reading": "max"}, '"max" reads membrane potentials; set network.output = "membrane"'),
+        ({"training.loss": "mean_squared_error", "network.output": "membrane"}, "uses spike counts; set network.output"),
     ],
 )
 def test_workloads_whose_loss_and_output_do_not_agree_are_refused(changes: dict[str, Any], message: str) -> None:

@@ -9,7 +9,7 @@ GRADIENTS: Defects = {
         ("slope not squared", "one / (scaled * scaled)", "one / scaled"),
         ("no slope", "slope * abs", "abs"),
         ("slope twice", "slope * abs", "2 * slope * abs"),
-        ("distance with its sign", "abs(v[b, n] - threshold)", "(v[b, n] - threshold)"),
+        ("distance with its sign", "slope * abs(x)", "slope * x"),
         ("distance from zero", "v[b, n] - threshold", "v[b, n]"),
         ("replaced, not added", "dv[b, n] +=", "dv[b, n] ="),
         ("wrong sign", "dv[b, n] +=", "dv[b, n] -="),
@@ -17,7 +17,7 @@ GRADIENTS: Defects = {
         ("first entry only", "range(counts[b, 1])", "range(min(1, counts[b, 1]))"),
         ("last neuron ignored", "first <= n < last", "first <= n < last - 1"),
         ("gradient by neuron", "g[b, k]", "g[b, n % g.shape[1]]"),
-        ("without surrogate", "(one / (scaled * scaled))", "one"),
+        ("without surrogate", "return one / (scaled * scaled)", "return one"),
     ),
     "CurrentGradient": (
         ("factor of the first neuron", "factor[n]", "factor[start[i]]"),
@@ -25,9 +25,9 @@ GRADIENTS: Defects = {
         ("last sample ignored", "range(target.shape[0])", "range(target.shape[0] - 1)"),
     ),
     "MaskedDecayGradient": (
-        ("mask forgotten", "v_previous[b, n] > threshold", "False"),
-        ("masked at the threshold", "v_previous[b, n] > threshold", "v_previous[b, n] >= threshold"),
-        ("mask inverted", "v_previous[b, n] > threshold", "not v_previous[b, n] > threshold"),
+        ("mask forgotten", "zero if v_previous > threshold else value", "value"),
+        ("masked at the threshold", "if v_previous > threshold else", "if v_previous >= threshold else"),
+        ("mask inverted", "zero if v_previous > threshold else value", "value if v_previous > threshold else zero"),
         ("no decay", "target[b, n] * factor[n]", "target[b, n]"),
     ),
     "WeightGradient": (
