@@ -65,6 +65,7 @@ def test_every_name_is_there() -> None:
         _ = mimdsim.rum  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_a_run_in_one_line_each() -> None:
     run = made()
     assert len(repr(run)) < 400
@@ -81,6 +82,7 @@ def test_a_run_in_one_line_each() -> None:
     assert run.on(faster).cycles == run.cycles
 
 
+@pytest.mark.slow
 def test_gradients_of_biases_and_recurrence_have_names() -> None:
     run = made("all_to_all", True)
     assert run.gradients.keys() == {*("hidden0", "hidden0.bias", "hidden0.recurrent", "output", "output.bias")}

@@ -106,6 +106,7 @@ def test_serial_steps_where_memory_is_short() -> None:
     assert_agree(executed(made, values), interpreted(network, values))
 
 
+@pytest.mark.slow
 def test_sparse_spikes_at_full_capacity_give_the_dense_gradient() -> None:
     """Both as lowered programs: every neuron is listed, so nothing is left out of the sparse gradient."""
     network = small_network((40, 33, 18, 5), timesteps=6, batch=7, second_threshold=-1e9)
@@ -193,6 +194,7 @@ def assert_linear(model: str, reset: str, gradient: str, by: str, *, strict: boo
     assert_agree(executed(compiled(network), values, strict=strict), expected)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("model", "reset", "gradient", "by"), FAST)
 def test_linear_neurons_run_with_dense_spikes(model: str, reset: str, gradient: str, by: str) -> None:
     assert_linear(model, reset, gradient, by)
@@ -329,6 +331,7 @@ def test_a_machine_without_matrix_units_is_refused() -> None:
 # ---- a whole run
 
 
+@pytest.mark.slow
 def test_images_are_learnt_and_sent_once() -> None:
     changes = {
         "network.spikes": "dense", "network.hidden": [48], "network.capacity": [], "data.timesteps": 10,

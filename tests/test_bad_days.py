@@ -183,6 +183,7 @@ def run(out: Path, seed: int, code: int = 0) -> str:
     return mimdsim("run", "digits", "bow", "--gpu", "none", "--out", str(out), "--set", f"seed={seed}", code=code)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("simulated")
 def test_a_report_is_not_put_beside_another_profile(tmp_path: Path) -> None:
     run(tmp_path / "a", 1)

@@ -111,6 +111,7 @@ def test_execution_on_several_chips_is_interpretation(data: st.DataObject, netwo
         assert plan is None or plan.first_tile // tiles == (plan.first_tile + plan.tiles - 1) // tiles == layer.chip
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("chips", [2, 3])
 @pytest.mark.parametrize("state_gradient", ["tilewise", "per_batch"])
 def test_strict_execution_on_several_chips_gives_the_same_bits(chips: int, state_gradient: str) -> None:

@@ -119,6 +119,7 @@ def test_every_problem_of_a_description_is_told_at_once(tmp_path: Path) -> None:
     assert "learning_rate" in output
 
 
+@pytest.mark.slow
 def test_dump_writes_the_program_after_every_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mimdsim.report.figures.drawn", lambda _: [])  # not looked at here
     mimdsim("run", "digits", "bow", "--out", str(tmp_path / "out"), "--dump", str(tmp_path / "dump"), *FAST)

@@ -83,6 +83,7 @@ def test_all_digits_are_sparse_and_quick(timesteps: int) -> None:
     assert again.surplus_events == train.surplus_events
 
 
+@pytest.mark.slow
 def test_the_nearest_neighbour_can_read_them() -> None:
     """Event counts alone tell digits apart: 1-nearest-neighbour is far above the 10 % of chance."""
     pytest.importorskip("sklearn")

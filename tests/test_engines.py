@@ -76,6 +76,7 @@ def assert_same_bits(one: TrainingLog, other: TrainingLog) -> None:
         assert all(mine[name].tobytes() == theirs[name].tobytes() for name in mine)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("optimiser", OPTIMISERS, ids=str)
 def test_losses_accuracies_and_spikes_are_the_program_s(optimiser: Any) -> None:
     network = replace(NETWORK, optimiser=optimiser)

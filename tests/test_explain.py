@@ -87,6 +87,7 @@ def test_the_rows_of_compiled_programs_sum_to_the_profile(
     assert_explained(program, chosen, activity)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("on", "fields"), [("bow", {}), ("mk1", {}), ("mk1", {"links__chips": 2})])
 def test_the_rows_of_a_stencil_sum_to_the_profile(on: str, fields: dict[str, Any]) -> None:
     chosen = machine(on, **fields)

@@ -81,6 +81,7 @@ def test_a_nir_graph_becomes_a_workload_of_random_spikes(tmp_path: Path) -> None
     np.testing.assert_allclose(weights["r.hidden0"], made.recurrent)
 
 
+@pytest.mark.slow
 def test_an_imported_workload_takes_data_and_learning_from_another(tmp_path: Path, small: Path) -> None:
     path = nm.written(tmp_path, CHAINS["two layers"])
     typed("import", path, "--out", tmp_path / "made", "--workload", small)
@@ -103,6 +104,7 @@ def test_an_imported_workload_takes_data_and_learning_from_another(tmp_path: Pat
         network_of(other)
 
 
+@pytest.mark.slow
 def test_a_read_out_is_the_membrane_potential(tmp_path: Path) -> None:
     path = nm.written(tmp_path, CHAINS["read-out"])
     said = typed("import", path, "--out", tmp_path / "made")
@@ -114,6 +116,7 @@ def test_a_read_out_is_the_membrane_potential(tmp_path: Path) -> None:
         network_of(load_workload(str(tmp_path / "made/model.toml"), {"network.output": "spikes"}))
 
 
+@pytest.mark.slow
 def test_options_say_what_a_file_leaves_open(tmp_path: Path) -> None:
     plain = nm.leaky(3, reset=None, r=np.ones(3), tau=np.full(3, 2e-3))
     path = nm.written(tmp_path, nm.graph({"w": nm.node("Linear", weight=nm.weights(3, 6)), "n": plain}))
@@ -196,6 +199,7 @@ def test_trained_weights_go_to_nir_and_come_back(tmp_path: Path, small: Path) ->
     assert "names no weights; give trained ones" in typed("export", small, "--out", tmp_path / "x.nir", code=2)
 
 
+@pytest.mark.slow
 def test_what_nir_cannot_say_is_noted(tmp_path: Path) -> None:
     path = nm.written(tmp_path, CHAINS["two layers"])
     typed("import", path, "--out", tmp_path / "in", "--reset", "subtract")
@@ -203,6 +207,7 @@ def test_what_nir_cannot_say_is_noted(tmp_path: Path) -> None:
     assert "note: NIR resets to a value; 'subtract' is recorded in the metadata" in said
 
 
+@pytest.mark.slow
 def test_training_starts_from_given_weights(tmp_path: Path, small: Path, tiny: MimdMachine) -> None:
     first = simulate(load_workload(str(small)), tiny).log
     write_safetensors(tmp_path / "trained.safetensors", first.weights)
@@ -228,6 +233,7 @@ def tiny() -> MimdMachine:
     return machine(tiles=24)
 
 
+@pytest.mark.slow
 def test_run_leaves_weights(tmp_path: Path, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # drawing takes ten seconds
     monkeypatch.setattr("mimdsim.report.write_report", lambda profile, folder, progress: None)

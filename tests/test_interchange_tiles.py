@@ -70,7 +70,7 @@ def hold(folder: Path, path: Path, source: Any, spikes: str, how: Discretisation
             np.testing.assert_allclose(u, sent, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("name", "spikes"),
     [

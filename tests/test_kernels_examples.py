@@ -182,6 +182,7 @@ def test_matrix_products_take_what_was_published(dtype: str) -> None:
         assert rate == pytest.approx(float(row["value"]), rel=float(row["tolerance"]))
 
 
+@pytest.mark.slow
 def test_the_stencil_takes_what_was_published() -> None:
     machine = machine_of("mk1")
     program = load("stencil_halo").build(machine, 1122, 2200)

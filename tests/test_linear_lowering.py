@@ -97,7 +97,7 @@ def float64_error(network: SpikingNetwork) -> float:
     return max(relative_error(found.gradients[name], gradient) for name, gradient in expected.gradients.items())
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "reset", "reset_gradient", "reset_by"), FAST)
 def test_execution_is_interpretation_in_float64(model: str, reset: str, reset_gradient: str, reset_by: str) -> None:
     assert float64_error(linear_network(model, reset, reset_gradient=reset_gradient, reset_by=reset_by)) < 1e-12
@@ -150,18 +150,21 @@ WIRINGS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("wiring", WIRINGS, ids=str)
 @pytest.mark.parametrize("reset_by", ["state", "emission"])
 def test_every_wiring(wiring: dict[str, Any], reset_by: str) -> None:
     assert_lowered(linear_network("leaky", "zero", reset_gradient="full", reset_by=reset_by, **wiring))
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("reset_gradient", ["mask", "full"])
 def test_reset_by_emission_when_spikes_travel_as_rows(reset_gradient: str) -> None:
     network = linear_network("leaky", "zero", reset_gradient=reset_gradient, reset_by="emission", capacities=(6, 2))
     assert_lowered(network, MappingOptions(spike_exchange="dense"))
 
 
+@pytest.mark.first(1)
 @pytest.mark.newest  # before NumPy 2 a float32 scalar times a Python float is a float64: strict runs round otherwise
 @pytest.mark.parametrize("reset_gradient", GRADIENTS)
 def test_constants_of_every_neuron_its_own(reset_gradient: str) -> None:
@@ -278,7 +281,7 @@ DENSE: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(1)
 @pytest.mark.newest  # bits of strict runs: see above; older libraries also add products up in another order
 @pytest.mark.parametrize("vertices", ["calls", "fused"])
 @pytest.mark.parametrize(("model", "reset", "options"), DENSE)

@@ -150,7 +150,7 @@ def test_dense_spikes_on_tiles_are_interpreted_or_refused(name: str) -> None:
         assert relative_error(found.read(value), expected[value]) < FLOAT32, value
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_strict_execution_gives_the_same_bits(name: str) -> None:
     loss, spiking = CASES[name]
@@ -245,7 +245,10 @@ def test_workloads_learn_with_every_loss(changes: dict[str, Any]) -> None:
     ("changes", "message"),
     [
         ({"training.reading": "max"}, '"max" reads membrane potentials; set network.output = "membrane"'),
-        ({"training.loss": "mean_squared_error", "network.output": "membrane"}, "uses spike counts; set network.output"),
+        (
+            {"training.loss": "mean_squared_error", "network.output": "membrane"},
+            "uses spike counts; set network.output",
+        ),
     ],
 )
 def test_workloads_whose_loss_and_output_do_not_agree_are_refused(changes: dict[str, Any], message: str) -> None:

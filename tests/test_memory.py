@@ -201,6 +201,7 @@ def test_8_neurons_a_tile_are_accepted() -> None:
     assert fits.placement.neurons_per_tile == 8
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("name", ["nmnist-2", "nmnist-5", "shd-2", "multi-neuron-2", "multi-neuron-8", "randman"])
 def test_shipped_workloads_fit(name: str) -> None:
     assert compiled(name).memory.peak_bytes <= machine().tile.sram_bytes
@@ -450,6 +451,7 @@ def test_advice_can_be_followed() -> None:
     assert "data.grid" not in refusal(name, changes, on, sram_bytes)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("case", TIGHT)
 def test_the_message_has_the_numbers_and_three_savings(case: str) -> None:
     name, changes, on, _ = TIGHT[case]

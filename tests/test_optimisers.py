@@ -59,7 +59,7 @@ def state_after(network: SpikingNetwork, values: dict[str, Any]) -> dict[str, np
     return found
 
 
-@pytest.mark.first(12)
+@pytest.mark.first(6)
 @pytest.mark.parametrize("optimiser", CASES)
 @pytest.mark.parametrize("largest_norm", [0.0, 0.01])
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])

@@ -129,12 +129,14 @@ def test_shd_decodes_exactly(tmp_path: Path) -> None:
     assert (samples[0].width, samples[0].height) == (700, 1)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 def test_shd_reads_any_precision(tmp_path: Path, dtype: str) -> None:
     path = write_shd(tmp_path / "a.h5", [[1.375]], [[5]], [1], dtype)
     assert next(shd.read_samples(path, [0])).t_microseconds.tolist() == [1_375_000]
 
 
+@pytest.mark.slow
 def test_shd_refuses_bad_files(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
 
@@ -160,6 +162,7 @@ def test_shd_refuses_bad_files(tmp_path: Path) -> None:
     refused(read, "is damaged or not HDF5")
 
 
+@pytest.mark.slow
 def test_shd_opens_no_other_file(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     other = write_shd(tmp_path / "other.h5", [[0.1]], [[1]], [0])
@@ -291,6 +294,7 @@ def test_dvs_gesture_refuses_bad_lists(tmp_path: Path) -> None:
     refused(lambda: read_all(tmp_path), "user02_led.aedat: no such file, though trials_to_train.txt names it")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["os.kill(os.getpid(), 11)", "time.sleep(60)"])
 def test_shd_survives_a_crash_or_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     """A stand-in for h5py that does what HDF5 was seen to do on damaged files."""

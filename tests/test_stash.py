@@ -354,6 +354,7 @@ class Samples:
         return self.spikes.ids[:, indices], self.spikes.counts[:, indices, 0], self.labels[indices]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("truncation", ["lowest", "random"])
 def test_training_is_the_same_and_counts_dropped_spikes_alike(truncation: str) -> None:
     """Also where the generators of truncation go on from step to step."""

@@ -25,6 +25,7 @@ def read(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_grid_of_machine_fields_records_spikes_once(tmp_path: Path) -> None:
     axes = ("--set", "exchange.bytes_per_cycle=2,4,8", "--set", "sync.internal_cycles=50,126")
     mimdsim("sweep", "digits", "bow", *axes, *SMALL, "--out", str(tmp_path))
@@ -52,11 +53,13 @@ def test_resume_computes_only_what_is_missing(tmp_path: Path) -> None:
     assert middle == pytest.approx(2 * fast, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_fields_that_change_spikes_are_run_again(tmp_path: Path) -> None:
     mimdsim("sweep", "digits", "bow", "--set", "training.batch=24,48", *SMALL, "--out", str(tmp_path))
     assert len(list((tmp_path / "activity").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_points_that_do_not_fit_stay_in_the_table(tmp_path: Path) -> None:
     axes = ("--set", "chip.tiles=3,200,1472", "--set", "tile.sram_bytes=32 KiB,624 KiB")
     output = mimdsim("sweep", "digits", "bow", *axes, *SMALL, "--out", str(tmp_path))
@@ -114,6 +117,7 @@ def test_a_damaged_point_is_named_and_the_others_go_on(tmp_path: Path) -> None:
     assert "is damaged" in mimdsim(*arguments, "--set", "chip.clock_hz=1 GHz", code=2)  # the only one: no table
 
 
+@pytest.mark.slow
 def test_damaged_activity_stops_only_the_points_that_need_it(tmp_path: Path) -> None:
     arguments = ("sweep", "digits", "bow", *SMALL, "--out", str(tmp_path))
     mimdsim(*arguments, "--set", "training.batch=8")
@@ -191,6 +195,7 @@ def test_an_output_that_is_no_folder_is_refused_before_the_work(tmp_path: Path) 
         assert "choose another" in mimdsim("sweep", "digits", "bow", "--set", "seed=1", "--out", str(out), code=2)
 
 
+@pytest.mark.slow
 def test_points_of_other_sources_are_not_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ("sweep", "digits", "bow", "--set", "chip.clock_hz=1 GHz", *SMALL, "--out", str(tmp_path))
     mimdsim(*arguments)
@@ -206,6 +211,7 @@ NARROW = (
 )
 
 
+@pytest.mark.slow
 def test_a_sweep_beside_gpus_times_the_same_network_on_them(tmp_path: Path) -> None:
     out = ("--out", str(tmp_path), "--gpu", "a100", "--gpu", "h100")
     text = mimdsim("sweep", "nmnist-2-random", "tiny", *SATURATED, *NARROW, *out)
@@ -223,6 +229,7 @@ def test_a_sweep_beside_gpus_times_the_same_network_on_them(tmp_path: Path) -> N
     assert (tmp_path / "crossover.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_fuller_lists_take_longer(tmp_path: Path) -> None:
     found = []
     for fill in ("0", "0.5", "1"):
@@ -250,6 +257,7 @@ def test_a_ratio_to_a_gpu_has_its_interval() -> None:
     assert missing.endswith("-")
 
 
+@pytest.mark.slow
 def test_what_is_to_be_known_of_a_point_is_said_under_the_table(tmp_path: Path) -> None:
     axes = ("--set", "links.chips=1,2", "--set", "network.hidden=[16]", "--set", "network.capacity=[4,4]")
     text = mimdsim("sweep", "digits", "bow", *axes, *SMALL, "--out", str(tmp_path))
@@ -259,6 +267,7 @@ def test_what_is_to_be_known_of_a_point_is_said_under_the_table(tmp_path: Path) 
     assert "! chip.tiles=2: " in text
 
 
+@pytest.mark.slow
 def test_the_strongest_strategy_of_a_gpu_fits_its_memory(tmp_path: Path) -> None:
     small = tmp_path / "small.toml"
     text = find_machine("a100").read_text()
@@ -307,6 +316,7 @@ def test_a_first_point_that_does_not_fit_is_told() -> None:
     assert line == "! times the first: the first point with a time does not fit its memory"
 
 
+@pytest.mark.slow
 def test_energies_that_do_not_follow_the_machine_are_told(tmp_path: Path) -> None:
     out = ("--out", str(tmp_path), "--processes", "1")
     output = mimdsim("sweep", "digits", "bow", "--fill", "1", "--set", "chip.clock_hz=1.85 GHz,4 GHz", *out)

@@ -193,6 +193,7 @@ def slow_cycles(program: Program, activity: RecordedActivity, barrel: Barrel) ->
     return found
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize(
     "barrel",
     [

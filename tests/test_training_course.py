@@ -305,6 +305,7 @@ def test_a_schedule_of_the_second_threshold_needs_sparse_spikes() -> None:
         load_workload("digits", {"network.spikes": "dense", "training.second_threshold_share": 0.5})
 
 
+@pytest.mark.slow
 def test_run_resumes_from_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mimdsim.report.figures.drawn", lambda _: [])  # drawn from the profile, which is compared here
     keys = (

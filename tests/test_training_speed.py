@@ -24,6 +24,7 @@ def benchmark() -> Any:
     return module
 
 
+@pytest.mark.slow
 def test_every_layer_spikes_at_the_asked_share() -> None:
     problem = benchmark().made_problem((60, 90, 40), 12, 8, 0.05, "sgd")
     spikes, listed = problem["measured"].T
@@ -32,6 +33,7 @@ def test_every_layer_spikes_at_the_asked_share() -> None:
     assert problem["counts"].mean() / 60 == pytest.approx(0.05, rel=0.15)
 
 
+@pytest.mark.slow
 def test_both_ways_take_the_same_training_step() -> None:
     module = benchmark()
     problem = module.made_problem((60, 90, 40), 6, 8, 0.05, "adam")

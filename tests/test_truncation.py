@@ -110,6 +110,7 @@ def test_the_program_drops_whom_the_interpreter_drops(
         assert relative_error(found.gradients[name], expected.gradients[name]) < 1e-5
 
 
+@pytest.mark.slow
 def test_strictly_too() -> None:
     network = at_random(small_network((9, 20, 12, 4), capacities=(3, 2, 2), second_threshold=-100.0))
     values = given_values(network, 4)

@@ -100,6 +100,7 @@ def test_every_variant_is_interpretation_on_dyadic_weights(
         assert relative_error(found.gradients[name], gradient) < 1e-5
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_strict_execution_of_a_variant_gives_the_same_bits(name: str) -> None:
     network = small_network((5, 5, 4, 3), timesteps=3, batch=3, capacities=(3, 3, 3), optimiser=ADAM)
@@ -120,6 +121,7 @@ def test_what_moves_no_sum_leaves_every_bit(name: str) -> None:
     assert_same_bits(executed(compiled(NETWORK, options=options(**VARIANTS[name])), values), plain)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_lockstep_check_of_a_variant_finds_nothing(name: str) -> None:
     made = compiled(NETWORK, options=options(**VARIANTS[name]))

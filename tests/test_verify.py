@@ -297,6 +297,7 @@ def test_every_compiled_program_verifies(network: SpikingNetwork, options: Mappi
             assert ((exchange.bytes_received > 0) == (exchange.fragments_received > 0)).all()
 
 
+@pytest.mark.slow
 @LAW
 @given(network=networks(), options=MAPPINGS)
 def test_exchanges_are_conserved(network: SpikingNetwork, options: MappingOptions) -> None:

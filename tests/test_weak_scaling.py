@@ -131,6 +131,7 @@ def rows(**changes: Any) -> list[dict[str, Any]]:
     return made
 
 
+@pytest.mark.slow
 def test_the_figure_shows_time_and_efficiency() -> None:
     figure = draw_scaling(rows(), title="Weak scaling")
     speed, efficiency = figure.axes

@@ -76,6 +76,7 @@ def test_fewer_passes_leave_the_same_bits(
         assert executor.arrays[name].tobytes() == expected.arrays[name].tobytes()
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("options", [MappingOptions(neurons_per_tile=2), MappingOptions(neurons_unit=1)])
 @pytest.mark.parametrize("optimiser", [SGD, ADAM], ids=["sgd", "adam"])
 def test_a_network_of_several_strips_leaves_the_same_bits(options: MappingOptions, optimiser: Any) -> None:

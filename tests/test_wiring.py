@@ -69,7 +69,7 @@ def assert_agrees(found: Outcome, expected: Outcome) -> None:
         assert relative_error(found.updated[name], expected.updated[name]) < TOLERANCE, name
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("exchange", ["ids", "dense"])
 @wirings
 def test_every_wiring_runs_on_tiles_as_it_is_meant(recurrence: str, delay: int, bias: bool, exchange: str) -> None:
@@ -117,6 +117,7 @@ def test_whatever_the_wiring_execution_is_interpretation(
     assert_same_bits(left_in(alone, made), found)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("recurrence", ["one_to_one", "all_to_all"])
 @pytest.mark.parametrize("delay", [0, 1])
 def test_layers_on_several_chips(recurrence: str, delay: int) -> None:
@@ -157,6 +158,7 @@ def test_a_bias_above_the_threshold_fires_without_input() -> None:
     np.testing.assert_array_equal(made.counts, [[3, 0, 0]] * 2)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(("recurrence", "delay"), list(product(("one_to_one", "all_to_all"), (0, 1))))
 def test_cycles_of_own_spikes_are_counted_as_recorded(recurrence: str, delay: int) -> None:
     network = wired(recurrence, delay, True, widths=(5, 6, 3), capacities=(4, 2))
@@ -243,6 +245,7 @@ def test_a_wrong_key_is_refused(key: str, value: object, message: str) -> None:
         load_workload("digits", {f"network.{key}": value})
 
 
+@pytest.mark.slow
 def test_a_recurrent_layer_takes_the_memory_of_its_own_weights() -> None:
     plain, own = (
         compile_workload(load_workload("digits", {"network.recurrence": kind}), machine(1472))
@@ -254,12 +257,14 @@ def test_a_recurrent_layer_takes_the_memory_of_its_own_weights() -> None:
     assert own.memory.peak_bytes > plain.memory.peak_bytes
 
 
+@pytest.mark.slow
 def test_synapses_one_to_one_are_advised_where_all_to_all_do_not_fit() -> None:
     workload = load_workload("digits", {"network.recurrence": "all_to_all", "network.hidden": [1024, 128]})
     with pytest.raises(DoesNotFit, match=r'network.recurrence = "one_to_one" instead of "all_to_all": saves'):
         compile_workload(workload, machine(100))
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("recurrence", "delay"), [("one_to_one", 1), ("all_to_all", 1), ("all_to_all", 0)])
 def test_the_check_compares_every_value_of_a_wired_program(recurrence: str, delay: int) -> None:
     changes = {"network.hidden": [24, 16], "network.recurrence": recurrence, "network.bias": True}
