@@ -22,6 +22,7 @@ from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.graph.truncation import STATE_BITS
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.numerics.optimisers import Optimiser
 from mimdsim.workload import MappingOptions
 
 DYADIC_UNIT = 2.0**-14
@@ -47,7 +48,7 @@ def small_network(
     reset_gradient: str = "pass",
     second_threshold: float = 0.5,
     smooth: bool = False,
-    optimiser: Adam | Sgd = SGD,
+    optimiser: Optimiser = SGD,
     decay: float = 0.95,
     gain: float = 10.0,
     slope: float = 10.0,

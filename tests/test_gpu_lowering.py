@@ -21,6 +21,7 @@ from mimdsim.graph.records import Carry, Slice
 from mimdsim.graph.spikes import Selection
 from mimdsim.machine import GpuMachine, load_machine
 from mimdsim.machine.gpu import Precision
+from mimdsim.numerics.optimisers import Optimiser
 
 LIF = neuron_of("lif")
 INPUT_CAPACITY = 40
@@ -34,7 +35,7 @@ def a100(changes: dict[str, object] | None = None) -> GpuMachine:
 
 
 def network(
-    widths: tuple[int, ...], timesteps: int, batch: int, *, spikes: str = "sparse", optimiser: Adam | Sgd | None = None
+    widths: tuple[int, ...], timesteps: int, batch: int, *, spikes: str = "sparse", optimiser: Optimiser | None = None
 ) -> Graph:
     layers = []
     for index, (fan_in, neurons) in enumerate(pairwise(widths)):

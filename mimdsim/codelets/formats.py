@@ -112,7 +112,7 @@ SHORT_IDS = {
 }
 # library vertices: the formula for any bytes of an element, by the formula for four
 _FORMULAS: tuple[Callable[[int], TileFormula], ...] = (
-    *(partial(training.update_formula, each, rate) for each in training.UPDATES.values() for rate in (False, True)),
+    *(partial(training.update_formula, each, rate) for each in training.FORMS.values() for rate in (False, True)),
     dense.slice_formula,
     dense.fill_formula,
     dense.copy_formula,

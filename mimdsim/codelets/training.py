@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -11,12 +9,17 @@ import numpy as np
 
 from mimdsim.codelets.launch import overhead_bundles
 from mimdsim.numerics import training as numerics
+from mimdsim.numerics.optimisers import FORMS, Form
+from mimdsim.numerics.optimisers.adam import adam
+from mimdsim.numerics.optimisers.sgd import sgd
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, WorkerBundles
 
 UPDATE_FIELDS = (
     Field(name="w", access="update", box=(":", "start:stop")),
     Field(name="gradient", access="read", box=(":", "start:stop")),
 )
+
+PROGRESS = Field(name="progress", access="read", box=(":",))  # the number of the training step
 
 
 def _per_vector(bundles: float, item_bytes: int) -> Any:
@@ -57,7 +60,7 @@ SGD = Codelet(
     name="Sgd",
     fields=UPDATE_FIELDS,
     constants=("rate",),
-    compute=numerics.sgd,
+    compute=sgd,
     joinable=True,
     cost=sgd_formula(4),
     flops=(Term(bundles=2, extents=("elements",)),),
@@ -71,10 +74,10 @@ ADAM = Codelet(
         *UPDATE_FIELDS,
         Field(name="m", access="update", box=(":", "start:stop")),
         Field(name="v", access="update", box=(":", "start:stop")),
-        Field(name="progress", access="read", box=(":",)),
+        PROGRESS,
     ),
     constants=("rate", "beta1", "beta2", "epsilon"),
-    compute=numerics.adam,
+    compute=adam,
     joinable=True,
     cost=adam_formula(4),
     flops=(Term(bundles=12, extents=("elements",)),),
@@ -83,78 +86,14 @@ ADAM = Codelet(
 )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Update:
-    """An optimiser on tiles: what it keeps of every weight, its equations, its cost with weight decay.
-
-    compute: with the rate as the first of its constants, before `constants`; at_rate: with the rate in memory.
-    bundles: per 64 bits, of elements of so many bytes; counted: of what. plain: the codelet without weight decay and
-    with a constant rate, where it is one of its own.
-    """
-
-    kind: str
-    state: tuple[Field, ...] = ()
-    constants: tuple[str, ...]
-    compute: Callable[..., None]
-    at_rate: Callable[..., None]
-    bundles: Callable[[int], int]
-    counted: str
-    flops: int
-    code_bytes: int
-    plain: Codelet | None = None
-
-
-def _adam_bundles(item_bytes: int) -> int:
-    elements = 8 // item_bytes
-    return 4 + 3 + 11 + elements * 5 + elements * 3 + (elements if item_bytes == 2 else 0)
-
-
-UPDATES = {
-    update.kind: update
-    for update in (
-        Update(
-            kind="sgd",
-            constants=("decay",),
-            compute=numerics.sgd_decaying,
-            at_rate=numerics.sgd_at_rate,
-            bundles=lambda _: 2 + 1 + 4,
-            counted="2 loads, 1 store, 4 vector operations per 64 bits",
-            flops=4,
-            code_bytes=384,
-            plain=SGD,
-        ),
-        Update(
-            kind="momentum",
-            state=(Field(name="momentum", access="update", box=(":", "start:stop")),),
-            constants=("keep", "decay"),
-            compute=numerics.momentum,
-            at_rate=numerics.momentum_at_rate,
-            bundles=lambda _: 3 + 2 + 6,
-            counted="3 loads, 2 stores, 6 vector operations per 64 bits",
-            flops=6,
-            code_bytes=448,
-        ),
-        Update(
-            kind="adam",
-            state=ADAM.fields[2:],
-            constants=("beta1", "beta2", "epsilon", "decay"),
-            compute=numerics.adam_decaying,
-            at_rate=numerics.adam_at_rate,
-            bundles=_adam_bundles,
-            counted="4 loads, 3 stores, 11 vector operations, square root 5 and division 3 per element, "
-            "halves converted",
-            flops=13,
-            code_bytes=704,
-            plain=ADAM,
-        ),
-    )
-}
+# published codelets, without weight decay and with a constant rate
+PLAIN = {"sgd": SGD, "adam": ADAM}
 
 
 @lru_cache(maxsize=64)
-def update_formula(update: Update, scheduled: bool, item_bytes: int) -> TileFormula:
+def update_formula(form: Form, scheduled: bool, item_bytes: int) -> TileFormula:
     """With weight decay, elements of `item_bytes`; a rate in memory is loaded once by every context (2 bundles)."""
-    plain = _per_vector(update.bundles(item_bytes), item_bytes)
+    plain = _per_vector(form.bundles(item_bytes), item_bytes)
 
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
         return plain(extents, worker_contexts, vector_bytes) + (2 * worker_contexts if scheduled else 0)
@@ -162,7 +101,7 @@ def update_formula(update: Update, scheduled: bool, item_bytes: int) -> TileForm
     return TileFormula(
         cycles=cycles,
         kind="derived",
-        source=f"fused map: {update.counted} (PopLibs operation tables, commit 7eac0f2)"
+        source=f"fused map: {form.counted} (PopLibs operation tables, commit 7eac0f2)"
         + ("; the rate is loaded from memory, 2 bundles" if scheduled else ""),
     )
 
@@ -170,20 +109,25 @@ def update_formula(update: Update, scheduled: bool, item_bytes: int) -> TileForm
 RATE = Field(name="learning_rate", access="read", box=(":",))
 
 
-@lru_cache(maxsize=8)
+def _state(form: Form) -> tuple[Field, ...]:
+    kept = tuple(Field(name=name, access="update", box=(":", "start:stop")) for name in form.state.values())
+    return (*kept, PROGRESS) if form.counts else kept
+
+
+@lru_cache(maxsize=16)
 def update_codelet(kind: str, *, scheduled: bool, decaying: bool = True) -> Codelet:
     """Of the optimiser of that kind; its rate a constant, or one number in memory where it is scheduled."""
-    update = UPDATES[kind]
-    if update.plain is not None and not scheduled and not decaying:
-        return update.plain
+    form = FORMS[kind]
+    if kind in PLAIN and not scheduled and not decaying:
+        return PLAIN[kind]
     return Codelet(
-        name=f"{kind.capitalize()}{'AtRate' if scheduled else 'Decaying'}",
-        fields=(*UPDATE_FIELDS, *update.state, *((RATE,) if scheduled else ())),
-        constants=(*(() if scheduled else ("rate",)), *update.constants),
-        compute=update.at_rate if scheduled else update.compute,
-        cost=update_formula(update, scheduled, 4),
-        flops=(Term(bundles=update.flops, extents=("elements",)),),
-        code_bytes=update.code_bytes,
+        name=f"{kind.title().replace('_', '')}{'AtRate' if scheduled else 'Decaying'}",
+        fields=(*UPDATE_FIELDS, *_state(form), *((RATE,) if scheduled else ())),
+        constants=(*(() if scheduled else ("rate",)), *form.constants.values()),
+        compute=form.at_rate if scheduled else form.compute,
+        cost=update_formula(form, scheduled, 4),
+        flops=(Term(bundles=form.flops, extents=("elements",)),),
+        code_bytes=form.code_bytes,
         extents={"elements": Size("w")},
     )
 
@@ -280,7 +224,7 @@ SCALE_ALL = Codelet(
 CODELETS = (
     SGD,
     ADAM,
-    *(update_codelet(kind, scheduled=scheduled) for kind in UPDATES for scheduled in (False, True)),
+    *(update_codelet(kind, scheduled=scheduled) for kind in FORMS for scheduled in (False, True)),
     SUM_SQUARES,
     ADD_PARTS,
     CLIP_FACTOR,

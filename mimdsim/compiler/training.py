@@ -8,31 +8,23 @@ import numpy as np
 
 from mimdsim.codelets import training as codelets
 from mimdsim.compiler.context import Lowering
-from mimdsim.graph import Adam, Operation, Sgd
+from mimdsim.graph import Operation
 from mimdsim.graph.training import NORM_FLOOR
+from mimdsim.numerics.optimisers import FORMS, LEARNING_RATE, Optimiser
 from mimdsim.program import TileMapping, VertexTable
-
-# where a constant of a codelet and what the optimiser calls it differ
-NAMES = {"rate": "learning_rate", "keep": "momentum", "decay": "weight_decay"}
-
-
-def _float32(value: float) -> np.float32:
-    """Rounded; what is beyond its range is infinite, which the first update makes diverge."""
-    with np.errstate(over="ignore"):
-        return np.float32(value)
 
 
 def lower_update(low: Lowering, ops: tuple[Operation, ...]) -> None:
-    """sgd, momentum or adam in place on the tiles that hold the weights.
+    """An optimiser's update in place on the tiles that hold the weights.
 
     The published codelets where nothing more is wanted, else those with weight decay.
     """
     (op,) = ops
-    optimiser: Adam | Sgd = op.attributes
+    optimiser: Optimiser = op.attributes
     codelet = codelets.update_codelet(op.kind, scheduled=optimiser.scheduled, decaying=bool(optimiser.weight_decay))
-    number = float if isinstance(optimiser, Adam) else _float32
+    number, field_of = optimiser.form.number, {name: field for field, name in optimiser.form.constants.items()}
     constants: dict[str, object] = {
-        name: number(getattr(optimiser, NAMES.get(name, name))) for name in codelet.constants
+        name: number(getattr(optimiser, field_of.get(name, LEARNING_RATE))) for name in codelet.constants
     }
     names = [low.storage[name][0] for name in op.inputs]
     operands = dict(zip((item.name for item in codelet.fields), names, strict=True))
@@ -133,7 +125,5 @@ RULES: dict[tuple[str, ...], Callable[[Lowering, tuple[Operation, ...]], None]] 
     ("sum_squares",): lower_sum_squares,
     ("clip_factor",): lower_clip_factor,
     ("scale",): lower_scale,
-    ("sgd",): lower_update,
-    ("momentum",): lower_update,
-    ("adam",): lower_update,
+    **{(kind,): lower_update for kind in FORMS},
 }

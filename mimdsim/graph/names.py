@@ -12,8 +12,6 @@ from mimdsim.graph.records import Value
 
 INPUT, LABELS = "input", "labels"
 LOSS, SCORES = "loss", "counts"
-LEARNING_RATE = "learning_rate"  # graph input of a scheduled rate
-TRAINING_STEP = "training_step"  # graph input that counts from 1
 ROLES = {"weights": "w", "recurrent": "r", "bias": "b"}  # of what is trained, and what their names begin with
 
 

@@ -33,7 +33,8 @@ from mimdsim.graph.names import (
 from mimdsim.graph.operations import builder
 from mimdsim.graph.records import Carry, Graph, GraphBuilder, Scan, Slice, Value
 from mimdsim.graph.spikes import ThresholdSchedule
-from mimdsim.graph.training import Adam, Sgd, Trained, add_updates
+from mimdsim.graph.training import Trained, add_updates
+from mimdsim.numerics.optimisers import Optimiser
 
 DELAYS = (0, 1)  # timesteps from one layer to the next
 
@@ -51,7 +52,7 @@ class SpikingNetwork:
     input_capacity: int
     spikes: str
     logit_scale: float
-    optimiser: Adam | Sgd
+    optimiser: Optimiser
     delay: int = 1
     steady_input: bool = False
     loss: Loss = field(default_factory=Loss)

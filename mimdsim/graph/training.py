@@ -1,4 +1,4 @@
-"""Update of what is trained: clipping by the global norm, SGD with momentum, Adam and AdamW."""
+"""Update of what is trained: clipping by the global norm, then an optimiser (`numerics/optimisers`)."""
 
 from __future__ import annotations
 
@@ -8,69 +8,11 @@ from typing import Any
 import numpy as np
 
 from mimdsim.graph.definition import OpDef, elements, like
-from mimdsim.graph.names import LEARNING_RATE, TRAINING_STEP, Parameter
+from mimdsim.graph.names import Parameter
 from mimdsim.graph.records import GraphBuilder, Value
+from mimdsim.numerics.optimisers import FORMS, Form, Optimiser
 
 NORM_FLOOR = 1e-6  # added to the norm of the gradients before the bound is divided by it, as PyTorch does
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sgd:
-    """w <- w - learning_rate * b with b <- momentum * b + gradient + weight_decay * w (PyTorch's convention).
-
-    scheduled: the rate is a run-time input, `learning_rate` the highest it reaches.
-    """
-
-    learning_rate: float
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    scheduled: bool = False
-
-    @property
-    def kind(self) -> str:
-        """The operation that updates a weight."""
-        return "momentum" if self.momentum else "sgd"
-
-    @property
-    def state(self) -> tuple[str, ...]:
-        """What is kept per weight from one training step to the next."""
-        return ("momentum",) if self.momentum else ()
-
-    @property
-    def scalars(self) -> tuple[str, ...]:
-        """Run-time inputs that all weights share."""
-        return (LEARNING_RATE,) if self.scheduled else ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Adam:
-    """Kingma & Ba 2015; `training_step` is a run-time input that counts from 1.
-
-    weight_decay is decoupled (AdamW, Loshchilov & Hutter 2019): w <- (1 - rate * weight_decay) * w before the update.
-    scheduled: the rate is a run-time input, `learning_rate` the highest it reaches.
-    """
-
-    learning_rate: float
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-7  # Keras' default, which the published code uses
-    weight_decay: float = 0.0
-    scheduled: bool = False
-
-    @property
-    def kind(self) -> str:
-        """The operation that updates a weight."""
-        return "adam"
-
-    @property
-    def state(self) -> tuple[str, ...]:
-        """What is kept per weight from one training step to the next."""
-        return "moment1", "moment2"
-
-    @property
-    def scalars(self) -> tuple[str, ...]:
-        """Run-time inputs that all weights share."""
-        return (TRAINING_STEP, *((LEARNING_RATE,) if self.scheduled else ()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +24,7 @@ class Trained:
 
 
 def add_updates(
-    build: GraphBuilder, optimiser: Sgd | Adam, largest_norm: float, trained: tuple[Trained, ...]
+    build: GraphBuilder, optimiser: Optimiser, largest_norm: float, trained: tuple[Trained, ...]
 ) -> tuple[str, ...]:
     """Append the update of every weight; returns the gradients as they are used, then the updated weights and state.
 
@@ -116,41 +58,6 @@ def _clipped(build: GraphBuilder, largest_norm: float, trained: tuple[Trained, .
     return tuple(made)
 
 
-def _rate(optimiser: Sgd | Adam, given: tuple[Any, ...]) -> float:
-    """The learning rate: the optimiser's own, or what is given at run time."""
-    return float(np.asarray(given[0]).item()) if given else optimiser.learning_rate
-
-
-def _sgd(sgd: Sgd, w: np.ndarray, gradient: np.ndarray, *rate: Any) -> tuple[np.ndarray]:
-    kind = w.dtype.type
-    if sgd.weight_decay:
-        gradient = gradient + kind(sgd.weight_decay) * w
-    return (w - kind(_rate(sgd, rate)) * gradient,)
-
-
-def _momentum(
-    sgd: Sgd, w: np.ndarray, gradient: np.ndarray, buffer: np.ndarray, *rate: Any
-) -> tuple[np.ndarray, np.ndarray]:
-    kind = w.dtype.type
-    if sgd.weight_decay:
-        gradient = gradient + kind(sgd.weight_decay) * w
-    buffer = kind(sgd.momentum) * buffer + gradient
-    return w - kind(_rate(sgd, rate)) * buffer, buffer
-
-
-def _adam(
-    adam: Adam, w: np.ndarray, gradient: np.ndarray, m: np.ndarray, v: np.ndarray, training_step: int, *given: Any
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    kind = w.dtype.type
-    learning_rate = _rate(adam, given)
-    if adam.weight_decay:
-        w = w * kind(1 - learning_rate * adam.weight_decay)
-    m = kind(adam.beta1) * m + kind(1 - adam.beta1) * gradient
-    v = kind(adam.beta2) * v + kind(1 - adam.beta2) * gradient * gradient
-    rate = learning_rate * (1 - adam.beta2**training_step) ** 0.5 / (1 - adam.beta1**training_step)
-    return w - kind(rate) * m / (np.sqrt(v) + kind(adam.epsilon)), m, v
-
-
 def _clip_factor(largest_norm: float, *squares: Any) -> tuple[Any]:
     """min(1, largest_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_."""
     kind = np.asarray(squares[0]).dtype.type
@@ -158,19 +65,20 @@ def _clip_factor(largest_norm: float, *squares: Any) -> tuple[Any]:
     return (min(kind(1), kind(largest_norm) / (norm + kind(NORM_FLOOR))),)
 
 
+def _update(form: Form) -> OpDef:
+    return OpDef(
+        name=form.kind,
+        shapes=lambda values, _: (
+            *like(values[0]),
+            *(each for field in form.state.values() for each in like(values[0], field)),
+        ),
+        evaluate=lambda optimiser, *given: optimiser.update(*given),
+        flops=lambda values, _: form.plain_flops * elements(values[0]),
+    )
+
+
 TRAINING = (
-    OpDef(
-        name="sgd",
-        shapes=lambda values, _: like(values[0]),
-        evaluate=_sgd,
-        flops=lambda values, _: 2 * elements(values[0]),
-    ),
-    OpDef(
-        name="momentum",
-        shapes=lambda values, _: (*like(values[0]), *like(values[0], "momentum")),
-        evaluate=_momentum,
-        flops=lambda values, _: 4 * elements(values[0]),
-    ),
+    *(_update(form) for form in FORMS.values()),
     OpDef(
         name="sum_squares",
         shapes=lambda _values, _: (("", Value(name="", shape=())),),
@@ -188,15 +96,5 @@ TRAINING = (
         shapes=lambda values, _: like(values[0]),
         evaluate=lambda _, gradient, factor: (gradient * factor,),
         flops=lambda values, _: elements(values[0]),
-    ),
-    OpDef(
-        name="adam",
-        shapes=lambda values, _: (
-            ("", Value(name="", shape=values[0].shape)),
-            ("m", Value(name="", shape=values[0].shape)),
-            ("v", Value(name="", shape=values[0].shape)),
-        ),
-        evaluate=_adam,
-        flops=lambda values, _: 12 * elements(values[0]),
     ),
 )

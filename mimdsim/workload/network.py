@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from mimdsim.graph import Adam, Layer, Sgd, SpikingNetwork
+from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.losses import Loss
 from mimdsim.graph.spikes import Selection, ThresholdSchedule
+from mimdsim.numerics.optimisers import OPTIMISERS, Optimiser
 from mimdsim.workload.describe import Workload, capacity_by_activity
 from mimdsim.workload.interchange.start import imported_layers
 from mimdsim.workload.neuron import neurons_of
@@ -82,17 +83,14 @@ def described_network(workload: Workload) -> SpikingNetwork:
     )
 
 
-def optimiser_of(training: TrainingRecipe) -> Adam | Sgd:
+def optimiser_of(training: TrainingRecipe) -> Optimiser:
     """The optimiser with its constants; a rate that follows a schedule is a run-time input."""
-    scheduled = training.schedule != "constant"
-    if training.optimiser == "sgd":
-        return Sgd(
-            learning_rate=training.learning_rate,
-            momentum=training.momentum,
-            weight_decay=training.weight_decay,
-            scheduled=scheduled,
-        )
-    return Adam(learning_rate=training.learning_rate, weight_decay=training.weight_decay, scheduled=scheduled)
+    return OPTIMISERS[training.optimiser](
+        learning_rate=training.learning_rate,
+        weight_decay=training.weight_decay,
+        scheduled=training.schedule != "constant",
+        **training.constants,
+    )
 
 
 def threshold_schedule_of(training: TrainingRecipe) -> ThresholdSchedule | None:

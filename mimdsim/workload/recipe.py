@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from mimdsim.base.errors import suggest
 from mimdsim.base.names import PathText
 from mimdsim.base.schema import Section
+from mimdsim.numerics.optimisers import OPTIMISERS
 
 MOST_TRAINING_STEPS = 1 << 27  # the most that a checkpoint can count
+
+
+def _known(optimiser: str) -> str:
+    if optimiser not in OPTIMISERS:
+        raise ValueError(f"{optimiser!r} is no optimiser{suggest(optimiser, OPTIMISERS)}")
+    return optimiser
 
 
 class TrainingRecipe(Section):
@@ -47,7 +55,8 @@ class TrainingRecipe(Section):
     firing_target: float = Field(default=0.0, ge=0, le=1)
     firing_strength: float = Field(default=0.0, ge=0)
     epochs: int = Field(default=1, gt=0, le=1_000_000)
-    optimiser: Literal["sgd", "adam", "adamw"] = "adam"
+    optimiser: Annotated[str, AfterValidator(_known)] = "adam"
+    optimiser_parameters: dict[str, float] = Field(default_factory=dict)
     learning_rate: float = Field(gt=0)
     momentum: float = Field(default=0.0, ge=0, lt=1)
     weight_decay: float = Field(default=0.0, ge=0)
@@ -74,12 +83,7 @@ class TrainingRecipe(Section):
     @model_validator(mode="after")
     def _keys_agree(self) -> TrainingRecipe:
         problems = []
-        if self.momentum and self.optimiser != "sgd":
-            problems.append(f"training.momentum: is for optimiser 'sgd'; '{self.optimiser}' has its own moments")
-        if self.weight_decay and self.optimiser == "adam":
-            problems.append(
-                'training.weight_decay: write optimiser = "adamw", which decays weights separately from moments'
-            )
+        problems += self._problems_of_optimiser()
         if self.schedule == "constant" and (self.warm_up_training_steps or self.final_rate_share):
             problems.append('training.schedule: a warm-up and a final share need schedule = "cosine"')
         if self.keep_best and (not self.validation_share or self.evaluate != "each epoch"):
@@ -90,3 +94,33 @@ class TrainingRecipe(Section):
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+    @property
+    def constants(self) -> dict[str, float]:
+        """Of the optimiser, beside its rate and weight decay."""
+        return self.optimiser_parameters | ({"momentum": self.momentum} if self.momentum else {})
+
+    def _problems_of_optimiser(self) -> list[str]:
+        kind, problems = OPTIMISERS[self.optimiser], []
+        known = kind.parameters()
+        if self.momentum and "momentum" not in known:
+            problems.append(f"training.momentum: is for optimiser 'sgd'; '{self.optimiser}' has its own moments")
+        if self.weight_decay and self.optimiser not in kind.decays:
+            other = kind.decays[0] if kind.decays else "sgd"
+            problems.append(
+                f'training.weight_decay: write optimiser = "{other}", which decays weights separately from moments'
+            )
+        for name, value in self.optimiser_parameters.items():
+            if name not in known:
+                has = f"it has {', '.join(known)}" if known else "it has none"
+                problems.append(
+                    f"training.optimiser_parameters.{name}: optimiser '{self.optimiser}' has no such parameter"
+                    f"{suggest(name, known)}; {has}"
+                )
+            elif name == "momentum" and self.momentum:
+                problems.append("training.optimiser_parameters.momentum: training.momentum is given too; leave one out")
+            elif not 0 <= value < 1:
+                problems.append(
+                    f"training.optimiser_parameters.{name}: must be at least 0 and below 1 (given: {value:g})"
+                )
+        return problems

@@ -1,0 +1,20 @@
+"""Optimisers, a file each: constants, meaning, kernels, cost. Every subclass of `Optimiser` in this folder is known."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from mimdsim.numerics.optimisers.record import LEARNING_RATE, TRAINING_STEP, Form, Optimiser
+
+
+def _all(of: type[Optimiser]) -> list[type[Optimiser]]:
+    return [each for one in of.__subclasses__() for each in (one, *_all(one))]
+
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+OPTIMISERS: dict[str, type[Optimiser]] = {name: one for one in _all(Optimiser) for name in one.names}
+FORMS: dict[str, Form] = {form.kind: form for one in _all(Optimiser) for form in one.forms}
+
+__all__ = ["FORMS", "LEARNING_RATE", "OPTIMISERS", "TRAINING_STEP", "Form", "Optimiser"]

@@ -1,0 +1,88 @@
+"""What an optimiser is: its constants, its equations on whole arrays and on tiles, and what it costs there."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+LEARNING_RATE = "learning_rate"  # graph input of a scheduled rate
+TRAINING_STEP = "training_step"  # graph input that counts from 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """An update on tiles, with weight decay.
+
+    kind: the operation of the training graph. state: what is kept of every weight: its name in the graph -> the field
+    of the codelet. counts: whether it takes the number of the training step. compute(w, gradient, *state, progress,
+    start, stop, rate, *constants), progress only where it counts; at_rate: with the rate in memory, before `start`.
+    constants: fields of the optimiser, with the codelet's name for them; they come as `number`. bundles: per 64 bits,
+    of elements of so many bytes, as `counted`. flops: per weight, also `plain_flops` without weight decay.
+    """
+
+    kind: str
+    state: dict[str, str]
+    counts: bool = False
+    constants: dict[str, str]
+    number: Callable[[float], Any]
+    compute: Callable[..., None]
+    at_rate: Callable[..., None]
+    bundles: Callable[[int], int]
+    counted: str
+    flops: int
+    plain_flops: int
+    code_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimiser:
+    """scheduled: the rate is a run-time input, `learning_rate` the highest it reaches."""
+
+    learning_rate: float
+    weight_decay: float = 0.0
+    scheduled: bool = False
+
+    names: ClassVar[tuple[str, ...]]  # in a workload
+    decays: ClassVar[tuple[str, ...]]  # those of them that know weight decay
+    forms: ClassVar[tuple[Form, ...]]
+
+    @property
+    def form(self) -> Form:
+        return self.forms[0]
+
+    @property
+    def kind(self) -> str:
+        """The operation that updates a weight."""
+        return self.form.kind
+
+    @property
+    def state(self) -> tuple[str, ...]:
+        """What is kept per weight from one training step to the next."""
+        return tuple(self.form.state)
+
+    @property
+    def scalars(self) -> tuple[str, ...]:
+        """Run-time inputs that all weights share."""
+        return (*((TRAINING_STEP,) if self.form.counts else ()), *((LEARNING_RATE,) if self.scheduled else ()))
+
+    @classmethod
+    def parameters(cls) -> dict[str, float]:
+        """Constants of its own, with their defaults."""
+        common = {field.name for field in dataclasses.fields(Optimiser)}
+        return {field.name: field.default for field in dataclasses.fields(cls) if field.name not in common}  # type: ignore[misc]
+
+    def update(self, w: Any, gradient: Any, *given: Any) -> tuple[Any, ...]:
+        """(weights, *state) after one update, on arrays of any float format; given: the state, then `scalars`."""
+        count = len(self.form.state)
+        state, scalars = given[:count], list(given[count:])
+        number = int(scalars.pop(0)) if self.form.counts else 1
+        rate = float(np.asarray(scalars[0]).item()) if scalars else self.learning_rate
+        return self.equation(w, gradient, *state, rate=rate, number=number)
+
+    def equation(self, w: Any, gradient: Any, *state: Any, rate: float, number: int) -> tuple[Any, ...]:
+        """The meaning, in numpy; what `form.compute` has to leave."""
+        raise NotImplementedError
