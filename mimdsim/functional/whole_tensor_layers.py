@@ -164,7 +164,7 @@ class LinearLayer(WholeLayer):
         self._kept = u, self._x, current, aligned(plane if self._coupled else (self.blocks, 1, 1, WIDTH))
         self._ahead, own = _maps(neuron, layer.neurons, told, neuron.resets)
         self._back, own_back = _maps(neuron, layer.neurons, told, neuron.resets and neuron.reset_gradient != "pass")
-        self._forward, self._backward = (*self._kept, own), (*self._kept, own_back)
+        self._forward, self._backward = ((*self._kept, np.tile(each, network.batch)) for each in (own, own_back))
         self._later = aligned((self.blocks, *states)), aligned((self.blocks, network.batch, WIDTH))
         self._begins = np.zeros((network.timesteps, network.batch), np.int64)
         self._own_ids = np.zeros((network.batch, layer.capacity), np.int32), np.zeros(network.batch, np.int64)

@@ -7,7 +7,7 @@ and gets the same bits.
 
 forward: (u, x, current, spiked, own). u potentials; x states [blocks, rows, states, batch, WIDTH], a single row where
 no gradient reads the earlier ones; current may be the array of u, which takes its place; spiked 1 where a spike is
-listed, kept where the layer reads its own spikes; own coefficients per neuron [blocks, rows, WIDTH].
+listed, kept where the layer reads its own spikes; own coefficients per neuron [blocks, rows, batch * WIDTH].
 """
 
 from __future__ import annotations
@@ -41,19 +41,31 @@ def currents(first, last, lag, w, bias, source, current):  # type: ignore[no-unt
 
 
 @numba.njit(cache=True, nogil=True)
+def _as_rows(plane):  # type: ignore[no-untyped-def]
+    """[blocks, timesteps, 1, batch * WIDTH]: equations of a neuron do not tell its samples from its neighbours."""
+    return plane.reshape(plane.shape[0], plane.shape[1], 1, -1)
+
+
+@numba.njit(cache=True, nogil=True)
+def _box(samples):  # type: ignore[no-untyped-def]
+    """Those samples of such a row: begin, end, start, stop."""
+    return np.array([0]), np.array([1]), np.array([samples[0] * WIDTH]), np.array([samples[1] * WIDTH])
+
+
+@numba.njit(cache=True, nogil=True)
 def advance(blocks, samples, timesteps, by_emission, forward, maps):  # type: ignore[no-untyped-def]
     """States and potentials of those blocks and samples through those timesteps, each (first, last + 1)."""
-    u, x, current, spiked, own = forward
-    begin, end = np.array([samples[0]]), np.array([samples[1]])
-    start, stop = np.array([0]), np.array([WIDTH])
+    x, own = forward[1], forward[4]
+    u, current, spiked = _as_rows(forward[0]), _as_rows(forward[2]), _as_rows(forward[3])
+    box = _box(samples)
     for block in range(blocks[0], blocks[1]):
         for t in range(timesteps[0], timesteps[1]):
             here = min(t + 1, x.shape[1] - 1)
             if here:
-                x[block, here, :, begin[0] : end[0]] = x[block, here - 1, :, begin[0] : end[0]]
+                x[block, here, :, samples[0] : samples[1]] = x[block, here - 1, :, samples[0] : samples[1]]
             source = spiked[block, t] if by_emission else u[block, t]
-            given = (x[block, here], u[block, t + 1], current[block, t + 1], source, own[block])
-            neuron_update(*given, begin, end, start, stop, *maps)
+            states = x[block, here].reshape(x.shape[2], 1, -1)
+            neuron_update(states, u[block, t + 1], current[block, t + 1], source, own[block], *box, *maps)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -173,26 +185,24 @@ def adjoint(samples, timesteps, how, given, forward, maps, r, made, adjoints):  
     from the timestep after, q [blocks, t - timesteps[0], batch, WIDTH].
     """
     by_emission, full, wiring, threshold, kind, slope = how
-    u, x, current, spiked, own = forward
+    x, own = forward[1], forward[4]
+    u, current, spiked = _as_rows(forward[0]), _as_rows(forward[2]), _as_rows(forward[3])
     terms, uniform, readout, weights, told, switched = maps
     g, du = given
     dx, later, q = adjoints
-    begin, end = np.array([samples[0]]), np.array([samples[1]])
-    start, stop = np.array([0]), np.array([WIDTH])
+    box, rows, states = _box(samples), _as_rows(q), x.shape[2]
     for t in range(timesteps[1] - 1, timesteps[0] - 1, -1):
         _gather(samples, t, full and not by_emission, g, du, made, later)
         for block in range(len(u)):
-            one, given_dx, coefficients = later[block], dx[block], own[block]
+            one, given_dx = later[block].reshape(1, -1), dx[block].reshape(states, 1, -1)
             source = spiked[block, t] if by_emission else u[block, t]
-            readout_gradient(given_dx, one, coefficients, begin, end, start, stop, readout, weights)
+            readout_gradient(given_dx, one, own[block], *box, readout, weights)
             if full:
-                before = x[block, min(t, x.shape[1] - 1)]
-                constants = (terms, uniform, threshold, slope, -1 if by_emission else kind)
-                now = current[block, t + 1]
-                fired_gradient(one, given_dx, source, coefficients, before, now, begin, end, start, stop, *constants)
-            row = q[block, t - timesteps[0]]
-            constants = (terms, uniform, told, switched)
-            neuron_gradient(given_dx, row, source, coefficients, begin, end, start, stop, *constants)
+                before = x[block, min(t, x.shape[1] - 1)].reshape(states, 1, -1)
+                of = (terms, uniform, threshold, slope, -1 if by_emission else kind)
+                fired_gradient(one, given_dx, source, own[block], before, current[block, t + 1], *box, *of)
+            row = rows[block, t - timesteps[0]]
+            neuron_gradient(given_dx, row, source, own[block], *box, terms, uniform, told, switched)
         if t and (wiring != NOTHING or (full and by_emission)):
             _own_gradient(samples, t, t - timesteps[0], wiring, full and by_emission, g, made, later, q, r)
 
