@@ -231,7 +231,7 @@ def interpreted(network: SpikingNetwork, given: Given) -> Outcome:
         seen.setdefault(name, []).append(value)
 
     values = interpret(training_graph(network), given.for_graph(network), observe)
-    names = [layer.name for layer in network.layers]
+    names = [layer.name for layer in network.layers if layer.spiking]
     gradients = gradient_names(network)
     spikes = {name: seen[f"spikes.{name}"] for name in names} if network.spikes == "sparse" else {}
     listed = {name: np.stack([item.counts for item in items]) for name, items in spikes.items()}

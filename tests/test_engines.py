@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from linear_networks import linear_network
 from networks import compiled, given_values, small_network
 
 from mimdsim.base.errors import DescriptionError, MappingError
@@ -23,6 +24,8 @@ from mimdsim.functional import (
     train,
 )
 from mimdsim.graph import Adam, Sgd, SpikingNetwork
+from mimdsim.graph.losses import Loss
+from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.run import compile_workload, simulate
 from mimdsim.workload import MappingOptions, load_workload
@@ -65,6 +68,27 @@ def trained(engine: Any, network: SpikingNetwork = NETWORK, stop_after: int = 0,
     weights = initial_weights(network, seed=3, scale=2.0, offset=0.05)
     program = compiled(network).program
     return train(program, network, DATA, DATA, plan, weights=weights, checkpoints=checkpoints, progress=progress)
+
+
+@pytest.mark.first(2)
+@pytest.mark.parametrize("reset_gradient", ["full", "mask"])
+@pytest.mark.parametrize("model", ["synaptic", "adaptive", "lif"])
+def test_a_recurrent_network_is_trained_as_the_program_trains_it(model: str, reset_gradient: str) -> None:
+    made = linear_network(
+        model, "zero", reset_gradient=reset_gradient, widths=(20, 30, 4), timesteps=6, batch=4, capacities=(12, 4),
+        optimiser=Sgd(learning_rate=0.02, momentum=0.9, weight_decay=0.01, scheduled=True), bias=True,
+        recurrence="all_to_all", largest_gradient_norm=0.5, threshold_schedule=ThresholdSchedule(),
+        loss=Loss(firing_target=0.1, firing_strength=2.0),
+    )  # fmt: skip
+    layers = (replace(each, selection=replace(each.selection, truncation="random")) for each in made.layers)
+    network = replace(made, layers=tuple(layers))
+    program, whole = (trained(engine, network, epochs=2) for engine in ("program", "whole_tensors"))
+    assert len(set(whole.loss)) == len(whole.loss) == 10
+    np.testing.assert_allclose(whole.loss, program.loss, rtol=1e-4)
+    assert whole.scheduled == program.scheduled
+    assert whole.activity.dropped["hidden0"] == program.activity.dropped["hidden0"] > 0
+    for name, weight in program.weights.items():
+        np.testing.assert_allclose(whole.weights[name], weight, rtol=1e-3, atol=1e-5)
 
 
 def assert_same_bits(one: TrainingLog, other: TrainingLog) -> None:
@@ -130,9 +154,8 @@ def test_a_resumed_training_is_an_unbroken_one(tmp_path: Path, optimiser: Any, s
 def test_engines_that_cannot_train_a_network_say_why() -> None:
     with pytest.raises(MappingError, match=r"no such engine 'whole_tensor'.*whole_tensors"):
         trained("whole_tensor")
-    recurrent = replace(NETWORK, layers=(replace(NETWORK.layers[0], recurrence="one_to_one"), *NETWORK.layers[1:]))
-    with pytest.raises(MappingError, match=r"layer 'hidden0': recurrence 'one_to_one' does not run as whole tensors"):
-        trained("whole_tensors", recurrent)
+    with pytest.raises(MappingError, match='spikes = "dense": only sparse spikes are run as whole tensors; use the'):
+        trained("whole_tensors", replace(NETWORK, spikes="dense"))
     halves = compiled(NETWORK, options=MappingOptions(value_bytes=2, neurons_per_tile=4)).program
     weights = initial_weights(NETWORK, seed=3, scale=2.0, offset=0.05)
     plan = TrainingPlan(epochs=1, seed=5, engine="whole_tensors")
@@ -141,12 +164,10 @@ def test_engines_that_cannot_train_a_network_say_why() -> None:
 
 
 def test_a_workload_that_whole_tensors_cannot_train_is_refused_before_its_data_are_read() -> None:
-    changes = {"training.engine": "whole_tensors", "network.recurrence": "all_to_all", "data.path": "nowhere"}
+    changes = {"training.engine": "whole_tensors", "network.spikes": "dense", "data.path": "nowhere"}
     machine = load_machine("bow")
     assert isinstance(machine, MimdMachine)
-    message = (
-        r"(?s)training.engine = \"whole_tensors\": .*recurrence 'all_to_all' .*use the compiled program \(training"
-    )
+    message = r'(?s)training.engine = "whole_tensors": .* spikes = "dense": .*; use the compiled program \(training'
     with pytest.raises(DescriptionError, match=message):
         simulate(load_workload("nmnist-256", changes), machine)
     # what does not train compiles all the same

@@ -65,13 +65,6 @@ class BlockLists:
         )
 
 
-def max_listed(starts: np.ndarray, places: int) -> int:
-    """Most entries that any run of `places` places lists."""
-    if len(starts) <= places:
-        return int(starts[-1])
-    return int((starts[places:] - starts[:-places]).max())
-
-
 def listed_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(ids int32[timesteps, batch, most that are not zero], counts int32[timesteps, batch, 2]) of dense spikes."""
     fired = rows != 0

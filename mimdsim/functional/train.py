@@ -123,11 +123,13 @@ def draw_randomness(runner: Runner, *names: str | int) -> None:
 
     On a machine the tiles draw these numbers themselves.
     """
-    if not isinstance(runner, Executor):
-        return  # whole tensors know no such layer
-    program = runner.program
-    for name in program.observables.generators:
-        (batch,) = program.variables[program.inputs[name]].shape
+    if isinstance(runner, Executor):
+        program = runner.program
+        generators = program.observables.generators
+        batches = {name: program.variables[program.inputs[name]].shape[0] for name in generators}
+    else:
+        batches = dict.fromkeys(runner.generators, runner.network.batch)
+    for name, batch in batches.items():
         runner.write({name: stream(0, name, *names).integers(0, 1 << STATE_BITS, batch)})
 
 

@@ -7,17 +7,17 @@ compiled program's. Inputs and outputs go by the same names as an `Executor`'s.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.functional.lists import BlockLists, Lists, max_listed
-from mimdsim.functional.shares import Shares, aligned
+from mimdsim.functional.lists import Lists
+from mimdsim.functional.shares import Shares
+from mimdsim.functional.whole_tensor_layers import LinearLayer, Tensor, layer_of
 from mimdsim.functional.whole_tensor_limits import refusals
-from mimdsim.graph import Adam, Layer, SpikingNetwork, training_graph
+from mimdsim.functional.whole_tensor_training import WholeLoss, clip, update
+from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.graph.names import (
     INPUT,
     LABELS,
@@ -27,32 +27,13 @@ from mimdsim.graph.names import (
     TRAINING_STEP,
     gradient_of,
     listed,
-    weights_of,
+    random_name,
+    second_threshold_of,
 )
-from mimdsim.graph.neurons import constants_of
-from mimdsim.numerics import training as updates
 from mimdsim.numerics.fused import whole_tensors as kernels
-from mimdsim.numerics.fused.vectors import WIDTH
-from mimdsim.numerics.lists import losses
 from mimdsim.program import RecordedActivity
 
 LISTS = listed(INPUT)
-CHUNK_BYTES = 1 << 18  # of a block's gradients over a chunk of timesteps: what stays in a second-level cache
-
-
-@dataclass(kw_only=True, eq=False)
-class LayerTensors:
-    """What a layer keeps between training steps, and its spikes of the last one. Weights in blocks of WIDTH neurons."""
-
-    layer: Layer
-    w: np.ndarray
-    dw: np.ndarray
-    moments: tuple[np.ndarray, ...]
-    spikes: Lists
-
-    @property
-    def blocks(self) -> int:
-        return int(self.w.shape[0])
 
 
 class WholeTensors:
@@ -65,64 +46,65 @@ class WholeTensors:
             raise MappingError("\n".join(problems))
         self.network = network
         self._share = Shares(threads)
-        places = network.timesteps * network.batch
-        self._input = Lists.room(places, network.inputs, network.input_capacity)
-        self._layers = [self._tensors(layer, places) for layer in network.layers]
-        self._labels = np.zeros(network.batch, np.int32)
-        self._training_step = np.ones(1, np.int64)
-        self._rate = np.full(1, network.optimiser.learning_rate)
-        self._totals = np.zeros((network.batch, network.classes), np.int32)
-        self._losses = np.zeros(network.batch, np.float64)
-        self._places = {name: (item, array) for item in self._layers for name, array in self._kept(item)}
+        self._input = Lists.room(network.timesteps * network.batch, network.inputs, network.input_capacity)
+        self._layers = [layer_of(network, layer, self._share) for layer in network.layers]
+        self._loss = WholeLoss(network)
+        self._tensors = {each.parameter.name: each for layer in self._layers for each in layer.tensors.values()}
+        self._given = self._room_for_given()
+        self._places = {
+            name: (tensor, array) for tensor in self._tensors.values() for name, array in self._kept(tensor)
+        }
         self._readable = self._places | self._made()
 
-    def _kept(self, item: LayerTensors) -> Iterator[tuple[str, np.ndarray]]:
+    def _room_for_given(self) -> dict[str, np.ndarray]:
+        """What the host writes beside spikes and memory, by graph input."""
+        network = self.network
+        given: dict[str, np.ndarray] = {LABELS: np.zeros(network.batch, np.int32), TRAINING_STEP: np.ones(1, np.int64)}
+        given |= {name: np.full(1, value) for name, value in network.scheduled.items()}
+        return given | {name: np.zeros(network.batch, np.int64) for name in self.generators}
+
+    def _kept(self, tensor: Tensor) -> list[tuple[str, np.ndarray]]:
         """What stays from one training step to the next, by graph input."""
-        (weights,) = item.layer.parameters
-        yield weights.name, item.w
-        for slot, moment in zip(self.network.optimiser.state, item.moments, strict=True):
-            yield weights.kept(slot), moment
+        slots = (tensor.parameter.kept(slot) for slot in self.network.optimiser.state)
+        return [(tensor.parameter.name, tensor.value), *zip(slots, tensor.moments, strict=True)]
 
-    def _made(self) -> dict[str, tuple[LayerTensors, np.ndarray]]:
+    def _made(self) -> dict[str, tuple[Tensor, np.ndarray]]:
         """What a training step makes of it, by graph output: gradients, and what the update leaves."""
-        item_of = {item.layer.name: item for item in self._layers}
-        found = {gradient_of(weights_of(name)): (item, item.dw) for name, item in item_of.items()}
+        found = {gradient_of(name): (tensor, tensor.gradient) for name, tensor in self._tensors.items()}
         for op in training_graph(self.network).operations:
-            if op.phase == "update":
-                item = item_of[op.layer]
-                found |= {name: (item, held) for name, held in zip(op.outputs, (item.w, *item.moments), strict=True)}
+            if op.kind == self.network.optimiser.kind:
+                tensor = self._tensors[op.inputs[0]]
+                left = (tensor.value, *tensor.moments)
+                found |= {name: (tensor, held) for name, held in zip(op.outputs, left, strict=True)}
         return found
-
-    def _tensors(self, layer: Layer, places: int) -> LayerTensors:
-        shape = (-(-layer.neurons // WIDTH), layer.inputs, WIDTH)
-        return LayerTensors(
-            layer=layer,
-            w=aligned(shape),
-            dw=aligned(shape),
-            moments=tuple(np.zeros(shape, np.float32) for _ in self.network.optimiser.state),
-            spikes=Lists.room(places, layer.neurons, layer.capacity),
-        )
 
     # ---- values in and out
 
     @property
+    def generators(self) -> tuple[str, ...]:
+        """Graph inputs that hold the generators of layers that drop spikes at random."""
+        layers = (layer for layer in self.network.layers if layer.selection.truncation == "random")
+        return tuple(random_name(layer.name) for layer in layers)
+
+    @property
     def memory(self) -> tuple[str, ...]:
-        """What stays from one training step to the next: weights and moments, by graph input."""
+        """What stays from one training step to the next: parameters and moments, by graph input."""
         return tuple(self._places)
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
-        """The memory of all weights, in blocks of columns, by graph input."""
-        return {weights_of(item.layer.name): item.w for item in self._layers}
+        """The memory of all that is trained, in blocks of columns, by graph input."""
+        return {name: tensor.value for name, tensor in self._tensors.items()}
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """Graph inputs that can be written."""
-        return (*self.memory, *LISTS, LABELS, *self.network.optimiser.scalars)
+        network = self.network
+        return (*self.memory, *LISTS, LABELS, *network.optimiser.scalars, *network.moving_thresholds, *self.generators)
 
     def write(self, values: dict[str, np.ndarray]) -> None:
         """Set graph inputs: 'w.<layer>', 'moment1.<layer>', 'input.ids', 'input.counts', 'labels', 'training_step',
-        and 'learning_rate' where it is scheduled.
+        and what is scheduled or drawn: 'learning_rate', 'second_threshold.<layer>', 'random.<layer>'.
 
         Raises MappingError for an unknown name or another shape.
         """
@@ -140,12 +122,8 @@ class WholeTensors:
             self._check_input(ids, counts)
             kernels.lists_of_padded(ids, counts, self._input.starts, self._input.trues, self._input.ids)
         for name, value in values.items():
-            if name == LABELS:
-                self._labels[:] = value
-            elif name == TRAINING_STEP:
-                self._training_step[:] = value
-            elif name == LEARNING_RATE:
-                self._rate[:] = value
+            if name in self._given:
+                self._given[name][:] = value
             elif name not in lists:
                 kernels.into_blocks(np.ascontiguousarray(value, np.float32), self._placed(name)[1])
 
@@ -159,48 +137,42 @@ class WholeTensors:
 
     def _shape(self, name: str) -> tuple[int, ...]:
         network = self.network
-        fixed: dict[str, tuple[int, ...]] = {LABELS: (network.batch,), TRAINING_STEP: (1,)}
-        for listed_as, width in zip(LISTS, (network.input_capacity, 2), strict=True):
-            fixed[listed_as] = (network.timesteps, network.batch, width)
-        if network.optimiser.scheduled:
-            fixed[LEARNING_RATE] = (1,)
-        if name in fixed:
-            return fixed[name]
-        layer = self._placed(name)[0].layer
-        return layer.inputs, layer.neurons
+        if name in LISTS:
+            return network.timesteps, network.batch, network.input_capacity if name == LISTS[0] else 2
+        if name in self._given:
+            return self._given[name].shape
+        return self._placed(name)[0].parameter.shape
 
-    def _placed(self, name: str) -> tuple[LayerTensors, np.ndarray]:
-        """The layer and the blocks of a graph input."""
+    def _placed(self, name: str) -> tuple[Tensor, np.ndarray]:
+        """The tensor and the blocks of a graph input."""
         if name not in self._places:
             known = [*sorted(LISTS), LABELS, *self.weights]
             raise MappingError(f"the network has no input '{name}'; it has {known}")
         return self._places[name]
 
     def read(self, name: str) -> np.ndarray:
-        """'loss' [batch], 'counts' [batch, classes], an output of the update by its name in the training graph, or what
-        stays between training steps."""
-        if name == LOSS:
-            return self._losses.copy()
-        if name == SCORES:
-            return self._totals.copy()
-        item, blocks = self._readable.get(name) or self._placed(name)
-        matrix = np.empty((item.layer.inputs, item.layer.neurons), np.float32)
+        """'loss' [batch], 'counts' [batch, classes], 'penalty.<layer>' [1], an output of the update by its name in the
+        training graph, or what stays between training steps."""
+        plain: dict[str, np.ndarray] = {LOSS: self._loss.losses, SCORES: self._loss.scores, **self._loss.penalties}
+        if name in plain:
+            return plain[name].copy()
+        tensor, blocks = self._readable.get(name) or self._placed(name)
+        matrix = np.empty(tensor.parameter.shape, np.float32)
         kernels.from_blocks(blocks, matrix)
         return matrix
 
     def activity(self) -> RecordedActivity:
         """Spikes of the last training step, padded to the capacities, and how many were dropped."""
         network, ids, counts = self.network, {}, {}
-        sources = [(INPUT, self._input, network.input_capacity)]
-        sources += [(item.layer.name, item.spikes, item.layer.capacity) for item in self._layers]
-        for name, lists, capacity in sources:
+        spiking = [(each.layer.name, each.spikes, each.layer.capacity) for each in self._layers if each.layer.spiking]
+        for name, lists, capacity in [(INPUT, self._input, network.input_capacity), *spiking]:
             listed = np.diff(lists.starts)
             padded = np.zeros((len(listed), capacity), np.int32)
             padded[np.arange(capacity) < listed[:, None]] = lists.ids[: lists.starts[-1]]
             ids[name] = padded.reshape(network.timesteps, network.batch, capacity)
             both = np.stack([lists.trues, listed], axis=-1).astype(np.int32)
             counts[name] = both.reshape(network.timesteps, network.batch, 2)
-        dropped = {item.layer.name: int(item.spikes.over_starts[-1]) for item in self._layers}
+        dropped = {name: int(lists.over_starts[-1]) for name, lists, _ in spiking}
         return RecordedActivity(ids=ids, counts=counts, dropped=dropped)
 
     # ---- one training step
@@ -208,113 +180,41 @@ class WholeTensors:
     def run(self, phases: Collection[str] = ("forward", "loss", "backward", "update")) -> None:
         """One training step, or the first of its phases."""
         source = self._input
-        for index, tensors in enumerate(self._layers):
-            self._forward(tensors, source, self._lag(index))
-            source = tensors.spikes
-        g = self._loss()
+        for each in self._layers:
+            selection, name = each.layer.selection, each.layer.name
+            if isinstance(each, LinearLayer) and selection.truncation == "random":
+                each.draw(self._given[random_name(name)])
+            second = self._given.get(second_threshold_of(name), (selection.second_threshold,))
+            each.forward(source, np.float32(second[0]))
+            source = each.spikes
+        g = self._judge()
         if "backward" not in phases:
             return
         for index in reversed(range(len(self._layers))):
             g = self._backward(index, g)
         if "update" in phases:
-            for tensors in self._layers:
-                self._update(tensors)
+            tensors = tuple(self._tensors.values())
+            if self.network.largest_gradient_norm:
+                clip(tensors, self.network.largest_gradient_norm, self._share)
+            rate = self._given.get(LEARNING_RATE, (self.network.optimiser.learning_rate,))
+            for tensor in tensors:
+                update(self.network, tensor, float(rate[0]), self._given[TRAINING_STEP], self._share)
 
-    def _lag(self, index: int) -> int:
-        return self.network.delay * self.network.batch if index else 0
-
-    def _forward(self, tensors: LayerTensors, source: Lists, lag: int) -> None:
-        layer, network, made = tensors.layer, self.network, tensors.spikes
-        places = network.timesteps * network.batch
-        lists = [BlockLists.room(tensors.blocks, places) for _ in range(2)]
-        near, fired = lists
-        kind, selection, neuron = np.float32, layer.selection, constants_of(layer.neuron)
-        thresholds = kind(selection.threshold), kind(selection.second_threshold)
-        constants = neuron.decay, neuron.scale, *thresholds, kind(selection.slope)
-
-        def blocks(first: int, last: int) -> None:
-            given = (network.batch, lag, tensors.w, layer.neurons, source.arrays, constants)
-            kernels.forward_blocks(first, last, *given, near.arrays, fired.arrays)
-
-        def join(first: int, last: int) -> None:
-            kernels.join_lists(first, last, near.arrays, fired.arrays, made.arrays)
-
-        self._share(tensors.blocks, blocks)
-        kernels.count_listed(layer.capacity, near.ends, fired.ends, made.starts, made.trues, made.over_starts)
-        self._share(places, join)
-
-    def _loss(self) -> np.ndarray:
-        """Loss of every sample; gradient of everything the output layer lists."""
-        network, made = self.network, self._layers[-1].spikes
-        kernels.count_true(network.batch, made.ids, made.starts, made.trues, self._totals)
-        gradient = np.zeros((network.batch, network.classes), np.float32)
-        samples = np.arange(network.batch)
-        scale = float(network.logit_scale)
-        losses.cross_entropy(self._totals, self._labels, self._losses, gradient, samples, scale)
-        g = np.empty(int(made.starts[-1]), np.float32)
-        kernels.list_gradient(network.batch, made.ids, made.starts, gradient, g)
-        return g
+    def _judge(self) -> np.ndarray:
+        """Loss of every sample; gradient of everything the output layer lists, or of its potentials."""
+        last, labels = self._layers[-1], self._given[LABELS]
+        if isinstance(last, LinearLayer) and not last.layer.spiking:
+            return self._loss.of_potentials(last.potentials, labels)
+        return self._loss.of_spikes(last.spikes, labels)
 
     def _backward(self, index: int, g: np.ndarray) -> np.ndarray:
-        """Weight gradient of a layer from the gradients of its listed spikes; returns those of its input's."""
-        tensors, network, lag = self._layers[index], self.network, self._lag(index)
-        layer, batch, made = tensors.layer, network.batch, tensors.spikes
-        source = self._layers[index - 1].spikes if index else self._input
-        times = max(1, min(network.timesteps, CHUNK_BYTES // (4 * batch * WIDTH)))
-        q = aligned((tensors.blocks, times + 1, batch, WIDTH))
-        stride = (times + 1) * batch * WIDTH
-        tensors.dw[:] = 0
-        columns = np.zeros(layer.inputs + 2, np.int64)
-        rows = np.empty(int(max_listed(source.starts, times * batch)), np.int32)
-        wanted = np.zeros(int(source.starts[-1]) if index else 0, np.float32)
-        factors = constants_of(layer.neuron)[:2]
-        masked = layer.neuron.reset_gradient == "mask"
-        t1 = network.timesteps
-        while t1 > 0:
-            t0 = max(0, t1 - times)
-            low, high = t0 * batch, t1 * batch
-
-            def samples(first: int, last: int, t0: int = t0, t1: int = t1) -> None:
-                kernels.adjoint(first, last, t0, t1, masked, *factors, made.arrays, g, q)
-
-            def weights(first: int, last: int) -> None:
-                kernels.weight_gradient_blocks(
-                    first, last, layer.inputs, columns, rows, flat(q), stride, flat(tensors.dw)
-                )
-
-            def inputs(first: int, last: int, low: int = low) -> None:
-                given = (tensors.w, source.ids, source.starts, q, wanted)
-                kernels.input_gradient_places(low + first, low + last, low, lag, *given)
-
-            self._share(batch, samples)
-            kernels.sort_by_id(low, high, lag, source.ids, source.starts, source.trues, columns, rows)
-            self._share(tensors.blocks, weights)
-            if index:
-                self._share(high - low, inputs)
-            if t0:
-                q[:, min(times, t0)] = q[:, 0]
-            t1 = t0
+        """Gradients of a layer's parameters; returns those of what the layer before it lists, if there is one."""
+        if not index:
+            self._layers[index].backward(self._input, g, None)
+            return g
+        before = self._layers[index - 1]
+        wanted = np.empty(int(before.spikes.starts[-1]), np.float32)
+        self._layers[index].backward(before.spikes, g, wanted)
+        if self._loss.penalties:
+            self._loss.penalise(before.layer, before.spikes, wanted)
         return wanted
-
-    def _update(self, tensors: LayerTensors) -> None:
-        optimiser = self.network.optimiser
-        whole: Any = np.array([0]), np.array([WIDTH])
-        adam: Any = updates.adam
-        sgd: Any = updates.sgd
-
-        def rows(first: int, last: int) -> None:
-            w, dw, *moments = (
-                array.reshape(-1, WIDTH)[first:last] for array in (tensors.w, tensors.dw, *tensors.moments)
-            )
-            if isinstance(optimiser, Adam):
-                rates = (self._rate[0], optimiser.beta1, optimiser.beta2, optimiser.epsilon)
-                adam(w, dw, *moments, self._training_step, *whole, *(float(rate) for rate in rates))
-            else:
-                sgd(w, dw, *whole, np.float32(self._rate[0]))
-
-        self._share(tensors.blocks * tensors.layer.inputs, rows)
-
-
-def flat(array: np.ndarray) -> np.ndarray:
-    """The same memory as one axis."""
-    return array.reshape(-1)

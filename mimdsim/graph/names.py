@@ -9,9 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mimdsim.graph.records import Value
+from mimdsim.numerics import optimisers
 
 INPUT, LABELS = "input", "labels"
 LOSS, SCORES = "loss", "counts"
+LEARNING_RATE = optimisers.LEARNING_RATE  # graph input of a scheduled rate
+TRAINING_STEP = optimisers.TRAINING_STEP  # graph input that counts from 1
 ROLES = {"weights": "w", "recurrent": "r", "bias": "b"}  # of what is trained, and what their names begin with
 
 

@@ -118,7 +118,7 @@ class TrainingRecipe(Section):
                     f"{suggest(name, known)}; {has}"
                 )
             elif name == "momentum" and self.momentum:
-                problems.append("training.optimiser_parameters.momentum: training.momentum is given too; leave one out")
+                problems.append("training.optimiser_parameters.momentum: training.momentum is given too; omit one")
             elif not 0 <= value < 1:
                 problems.append(
                     f"training.optimiser_parameters.{name}: must be at least 0 and below 1 (given: {value:g})"

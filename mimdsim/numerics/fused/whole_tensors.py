@@ -212,20 +212,21 @@ def from_blocks(blocks, matrix):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def count_true(batch, ids, starts, trues, totals):  # type: ignore[no-untyped-def]
-    """totals[b, id]: how often id is a true spike of sample b."""
+def count_true(first, ids, starts, trues, totals):  # type: ignore[no-untyped-def]
+    """totals[row, id]: how often id is a true spike from place `first` on; row: place modulo the number of rows."""
     totals[:] = 0
-    for place in range(len(trues)):
+    for place in range(first, len(trues)):
         for k in range(starts[place], starts[place] + trues[place]):
-            totals[place % batch, ids[k]] += 1
+            totals[place % len(totals), ids[k]] += 1
 
 
 @numba.njit(cache=True, nogil=True)
-def list_gradient(batch, ids, starts, gradient, g):  # type: ignore[no-untyped-def]
-    """g[k] = gradient[b, id] for everything listed."""
-    for place in range(len(starts) - 1):
+def list_gradient(first, ids, starts, gradient, g):  # type: ignore[no-untyped-def]
+    """g[k] = gradient[row, id] for everything listed from place `first` on, 0 before; rows as in `count_true`."""
+    g[: starts[first]] = 0
+    for place in range(first, len(starts) - 1):
         for k in range(starts[place], starts[place + 1]):
-            g[k] = gradient[place % batch, ids[k]]
+            g[k] = gradient[place % len(gradient), ids[k]]
 
 
 @numba.njit(cache=True, nogil=True)
