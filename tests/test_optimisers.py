@@ -18,13 +18,16 @@ from networks import (
     small_network,
 )
 
-from mimdsim.base.errors import MappingError
+from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.functional import Executor
 from mimdsim.gpu import STRATEGIES
 from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.graph import Adam, Sgd, SpikingNetwork, interpret, training_graph
 from mimdsim.graph.spikes import ThresholdSchedule
-from mimdsim.workload import MappingOptions
+from mimdsim.numerics.optimisers import OPTIMISERS as KNOWN
+from mimdsim.numerics.optimisers.adam import TorchAdam
+from mimdsim.workload import MappingOptions, load_workload
+from mimdsim.workload.network import optimiser_of
 
 OPTIMISERS = {
     "sgd": Sgd(learning_rate=0.1),
@@ -33,6 +36,7 @@ OPTIMISERS = {
     "momentum with decay": Sgd(learning_rate=0.1, momentum=0.9, weight_decay=0.05),
     "adam": Adam(learning_rate=0.02),
     "adamw": Adam(learning_rate=0.02, weight_decay=0.3),
+    "torch_adamw": TorchAdam(learning_rate=0.02, weight_decay=0.3, epsilon=1e-3),
 }
 CASES = [pytest.param(made, id=name) for name, made in OPTIMISERS.items()] + [
     pytest.param(replace(made, scheduled=True), id=f"{name} scheduled") for name, made in OPTIMISERS.items()
@@ -77,7 +81,7 @@ def test_updates_on_tiles_are_those_of_the_interpreter(optimiser: Any, largest_n
         assert not np.array_equal(executor.arrays[name], values.arrays[name])
 
 
-@pytest.mark.parametrize("optimiser", [CASES[3].values[0], CASES[-1].values[0]], ids=["momentum", "adamw"])
+@pytest.mark.parametrize("optimiser", [CASES[3].values[0], CASES[-1].values[0]], ids=["momentum", "torch_adamw"])
 def test_strict_execution_gives_the_same_bits(optimiser: Any) -> None:
     network = small_network(
         (5, 5, 3), timesteps=2, batch=3, optimiser=optimiser, largest_gradient_norm=0.01,
@@ -122,8 +126,9 @@ def by_torch(network: SpikingNetwork, given: Given, gradients: dict[str, np.ndar
 @pytest.mark.parametrize("optimiser", CASES)
 @pytest.mark.parametrize("largest_norm", [0.0, 0.01, 100.0])
 def test_updates_are_those_of_torch(optimiser: Any, largest_norm: float) -> None:
-    epsilon = 1e-300  # Keras and PyTorch add theirs at different places
-    if isinstance(optimiser, Adam):
+    epsilon = getattr(optimiser, "epsilon", 0.0)
+    if isinstance(optimiser, Adam) and not isinstance(optimiser, TorchAdam):
+        epsilon = 1e-300  # Keras and PyTorch add theirs at different places
         optimiser = replace(optimiser, epsilon=epsilon)
     network = trained_network(optimiser, largest_gradient_norm=largest_norm)
     values = given_values(network, 3, dyadic=False, dtype=np.float64)
@@ -228,3 +233,30 @@ def test_clipping_takes_supersteps_and_cycles() -> None:
     more = ["square gradients", "add squares", "gather squares", "clip factor", "clip gradients"]
     assert [stage for stage in names if stage in more] == more
     assert len(names) == len([None for _ in plain.supersteps()]) + 5
+
+
+def test_a_workload_names_its_optimiser_and_the_constants() -> None:
+    for name, made in KNOWN.items():
+        given = {f"training.optimiser_parameters.{key}": 0.25 for key in made.parameters()}
+        optimiser = optimiser_of(load_workload("digits", {"training.optimiser": name, **given}).training)
+        assert type(optimiser) is made
+        assert all(getattr(optimiser, key) == 0.25 for key in made.parameters())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"optimiser": "adm"}, r"'adm' is no optimiser; did you mean 'adam'"),
+        ({"optimiser_parameters.beta3": 0.5}, r"optimiser 'adam' has no such parameter; did you mean 'beta2'"),
+        ({"optimiser_parameters.beta1": 1.0}, r"optimiser_parameters\.beta1: must be at least 0 and below 1"),
+        ({"optimiser": "torch_adam", "weight_decay": 0.1}, r'write optimiser = "torch_adamw"'),
+        ({"optimiser": "adamw", "momentum": 0.5}, r"training\.momentum: is for optimiser 'sgd'"),
+        (
+            {"optimiser": "sgd", "momentum": 0.5, "optimiser_parameters.momentum": 0.5},
+            r"training\.momentum is given too",
+        ),
+    ],
+)
+def test_optimisers_that_cannot_be_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DescriptionError, match=message):
+        load_workload("digits", {f"training.{key}": value for key, value in changes.items()})

@@ -28,6 +28,8 @@ class TrainingRecipe(Section):
     over the batch. With a `firing_strength` the squared distance of every hidden layer's share of spikes from
     `firing_target` times that is added.
 
+    `optimiser` is one of `numerics/optimisers`: "sgd", "adam" and "adamw" as Keras has them, "torch_adam" and
+    "torch_adamw" as PyTorch has them; `optimiser_parameters` are its constants (beta1, beta2, epsilon) by name.
     `learning_rate` holds throughout (schedule "constant"), or is reached after `warm_up_training_steps` and then falls
     along half a cosine to `final_rate_share` of it ("cosine"). `weight_decay` is added to the gradient (sgd) or takes
     its share of the weights directly (adamw). All gradients together are scaled down to `largest_gradient_norm` (0: as

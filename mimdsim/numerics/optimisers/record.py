@@ -13,7 +13,7 @@ LEARNING_RATE = "learning_rate"  # graph input of a scheduled rate
 TRAINING_STEP = "training_step"  # graph input that counts from 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Form:
     """An update on tiles, with weight decay.
 
