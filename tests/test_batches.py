@@ -36,6 +36,7 @@ class Remembering:
     """A runner whose output scores are the labels it was given, but for the samples it gets wrong."""
 
     inputs = ("input.ids", "input.counts", "labels")
+    generators = ()
 
     def __init__(self, wrong_label: int = -1) -> None:
         self.written: list[dict[str, np.ndarray]] = []
