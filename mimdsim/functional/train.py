@@ -128,7 +128,7 @@ def draw_randomness(runner: Runner, *names: str | int) -> None:
         generators = program.observables.generators
         batches = {name: program.variables[program.inputs[name]].shape[0] for name in generators}
     else:
-        batches = {name: runner.network.batch for name in runner.generators}
+        batches = dict.fromkeys(runner.generators, runner.network.batch) if runner.generators else {}
     for name, batch in batches.items():
         runner.write({name: stream(0, name, *names).integers(0, 1 << STATE_BITS, batch)})
 
