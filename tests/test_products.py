@@ -361,6 +361,26 @@ def test_a_doubled_clock_halves_the_time() -> None:
     assert predict_tiled_gemm(512, 512, 64, "f16") == pytest.approx(slow / 1.85)
 
 
+def test_intervals_of_a_row_lie_around_what_is_predicted() -> None:
+    """Compute cycles of a known formula are off by a tenth, exchange and syncs by three tenths; doubts add up."""
+    found = {metric: predict_tiled_product({**ROW, "metric": metric})[:3] for metric in METRICS}
+    compute, low, high = found["compute_cycles"]
+    assert (low, high) == (pytest.approx(0.9 * compute), pytest.approx(1.1 * compute))
+    exchange, low, high = found["exchange_cycles"]
+    assert (low, high) == (pytest.approx(0.7 * exchange), pytest.approx(1.3 * exchange))
+    off = 0.1 * compute + 0.3 * exchange
+    cycles, low, high = found["cycles"]
+    assert (cycles, low, high) == (compute + exchange, pytest.approx(cycles - off), pytest.approx(cycles + off))
+    total, low, high = found["total_cycles"]
+    off += 0.3 * (total - cycles)
+    assert (low, high) == (pytest.approx(total - off), pytest.approx(total + off))
+    rate, low, high = found["tflops"]
+    assert low < rate < high
+
+
+METRICS = ("compute_cycles", "exchange_cycles", "cycles", "total_cycles", "tflops")
+
+
 @pytest.mark.parametrize(
     ("changes", "note"),
     [

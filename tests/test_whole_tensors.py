@@ -291,5 +291,9 @@ def test_inputs_that_do_not_fit_are_refused() -> None:
     far, many = values["input.ids"] + 7, values["input.counts"] + 8
     with pytest.raises(MappingError, match=r"input\.ids must be 0 to 6, given 7 to 1\d"):
         engine.write({"input.ids": far, "input.counts": np.ones_like(many)})
+    one = np.zeros_like(far)
+    one[0, 0, 0] = 7
+    with pytest.raises(MappingError, match=r"input\.ids must be 0 to 6, given 0 to 7"):
+        engine.write({"input.ids": one, "input.counts": np.ones_like(many)})
     with pytest.raises(MappingError, match=r"input\.counts must be 0 to 7, given"):
         engine.write({"input.ids": values["input.ids"], "input.counts": many})
