@@ -219,7 +219,9 @@ def test_an_operation_without_a_gradient_rule_is_refused_or_differentiated() -> 
 
 
 def test_an_unknown_recurrence_or_delay_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(MappingError, match=r"'hidden0': network.recurrence = 'all' is no choice; .*all_to_all"):
+    with pytest.raises(
+        MappingError, match=r"'hidden0': network.recurrence = 'all' is not a valid choice; .*all_to_all"
+    ):
         small_network((4, 3, 2), recurrence="all")
     with pytest.raises(MappingError, match=r"network.delay = 2 must be 0 or 1 timesteps"):
         small_network(delay=2)

@@ -153,8 +153,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"name": "leaky", "parameters": {"beta": float("nan")}}, r"neuron_parameters\.beta = nan must be 0 to 1"),
     ({"name": "leaky", "parameters": {"beta": [[0.5]]}}, r"neuron_parameters\.beta must be a number or one number per"),
     ({"name": "norse_lif", "reset": "subtract"}, r"network\.reset = 'subtract': model 'norse_lif' offers zero, none"),
-    ({"name": "leaky", "reset_by": "stat"}, r"network\.reset_by = 'stat' is no choice; did you mean 'state'"),
-    ({"name": "leaky", "reset_gradient": "masked"}, r"network\.reset_gradient = 'masked' is no choice; did you mean"),
+    ({"name": "leaky", "reset_by": "stat"}, r"network\.reset_by = 'stat' is not a valid choice; did you mean 'state'"),
+    ({"name": "leaky", "reset_gradient": "masked"}, r"network\.reset_gradient = 'masked' is not a valid choice; did"),
     ({"name": "alpha", "parameters": {"alpha": 0.5}}, r"model 'alpha' needs 0 < beta < alpha < 1"),
     ({"name": "nir_lif", "parameters": {"v_leak": 2.0}}, r"threshold lies -1 above the resting potential.*raise the"),
 ]  # fmt: skip

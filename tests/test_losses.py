@@ -177,8 +177,8 @@ def test_every_gpu_strategy_does_what_the_interpreter_means(name: str, strategy:
 @pytest.mark.parametrize(
     ("changes", "spiking", "message"),
     [
-        ({"kind": "hinge"}, True, "training.loss = 'hinge' is no choice"),
-        ({"reading": "first"}, True, "training.reading = 'first' is no choice"),
+        ({"kind": "hinge"}, True, "training.loss = 'hinge' is not a valid choice"),
+        ({"reading": "first"}, True, "training.reading = 'first' is not a valid choice"),
         ({"kind": "mean_squared_error", "reading": "last"}, True, 'set training.reading = "sum"'),
         ({"reading": "max"}, True, 'set network.output = "membrane"'),
         ({"kind": "mean_squared_error"}, False, 'set network.output = "spikes"'),

@@ -246,7 +246,7 @@ def test_a_workload_names_its_optimiser_and_the_constants() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"optimiser": "adm"}, r"'adm' is no optimiser; did you mean 'adam'"),
+        ({"optimiser": "adm"}, r"'adm' is not an optimiser; did you mean 'adam'"),
         ({"optimiser_parameters.beta3": 0.5}, r"optimiser 'adam' has no such parameter; did you mean 'beta2'"),
         ({"optimiser_parameters.beta1": 1.0}, r"optimiser_parameters\.beta1: must be at least 0 and below 1"),
         ({"optimiser": "torch_adam", "weight_decay": 0.1}, r'write optimiser = "torch_adamw"'),

@@ -146,7 +146,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
     trained(file, epochs=1)
     with pytest.raises(DataFileError, match=r"training\.npz: belongs to another workload or machine \(digest aaaaaaaa"):
         trained(Checkpoints(path=file.path, digest="b" * 64, resume=True))
-    with pytest.raises(DataFileError, match="no such checkpoint; leave out --resume to start anew"):
+    with pytest.raises(DataFileError, match="no such checkpoint; leave out --resume to start again"):
         trained(Checkpoints(path=tmp_path / "none.npz", digest="a", resume=True))
 
 

@@ -202,5 +202,5 @@ def test_a_gpu_draws_too() -> None:
 
 
 def test_another_truncation_is_refused() -> None:
-    with pytest.raises(MappingError, match=r"network\.truncation = 'highest' is no choice; "):
+    with pytest.raises(MappingError, match=r"network\.truncation = 'highest' is not a valid choice; "):
         replace(RANDOM, truncation="highest")

@@ -131,9 +131,9 @@ def read_checkpoint(checkpoints: Checkpoints, executor: Executor, weights: tuple
             if about["finished"]:
                 course.activity = _activity(members, executor, about["dropped"])
             if _content_digest(about, members.found) != about["content"]:
-                raise DataFileError(path, "was changed after it was written; leave out --resume to start anew")
+                raise DataFileError(path, "was changed after it was written; leave out --resume to start again")
     except FileNotFoundError:
-        raise DataFileError(path, "no such checkpoint; leave out --resume to start anew") from None
+        raise DataFileError(path, "no such checkpoint; leave out --resume to start again") from None
     except DAMAGE as problem:
         raise DataFileError(path, f"is not a checkpoint, or damaged: {shortened(repr(problem), 300)}") from None
     for name, value in memory.items():
@@ -179,7 +179,7 @@ def _about(path: Path, archive: zipfile.ZipFile, digest: str) -> dict[str, Any]:
         raise DataFileError(
             path,
             f"belongs to another workload or machine (digest {str(about.get('digest'))[:12]}, this one "
-            f"{digest[:12]}): give the same descriptions and --set, or leave out --resume to start anew",
+            f"{digest[:12]}): give the same descriptions and --set, or leave out --resume to start again",
         )
     whole = {"done": MAX_TRAINING_STEPS, "right": 1 << 62, "best_epoch": MAX_TRAINING_STEPS}
     for name, most in whole.items():
@@ -214,7 +214,7 @@ class _Members:
             raise DataFileError(self.path, f"'{name}' is {array.dtype}{list(array.shape)}, {needed}")
         if kind.kind == "f" and not np.isfinite(array).all():
             raise DataFileError(
-                self.path, f"'{name}' holds values that are not finite: the training diverged; start anew"
+                self.path, f"'{name}' holds values that are not finite: the training diverged; start again"
             )
         return array
 

@@ -17,7 +17,7 @@ from mimdsim.functional.execute import Executor
 
 ADVICE = (
     "lower training.learning_rate or training.weight_scale, or clip gradients (training.largest_gradient_norm), and "
-    "train anew"
+    "train again"
 )
 STATES = ("neuron states", "gradients", "weight gradients")  # categories of variables
 

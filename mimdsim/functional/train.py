@@ -226,7 +226,7 @@ class _Training:
             raise DataFileError(
                 checkpoints.path,
                 f"holds {self.course.done:,} training steps, {self.total:,} are asked for: raise training.epochs or "
-                "training.max_training_steps, or leave out --resume to start anew",
+                "training.max_training_steps, or leave out --resume to start again",
             )
         self.engine.take(executor)
 

@@ -34,7 +34,9 @@ class Layer:
     def __post_init__(self) -> None:
         if self.recurrence not in RECURRENCES:
             hint = suggest(self.recurrence, RECURRENCES)
-            raise MappingError(f"layer '{self.name}': network.recurrence = {self.recurrence!r} is no choice{hint}")
+            raise MappingError(
+                f"layer '{self.name}': network.recurrence = {self.recurrence!r} is not a valid choice{hint}"
+            )
 
     @property
     def capacity(self) -> int:

@@ -56,7 +56,9 @@ class LinearNeuron:
         ):
             if value not in known:
                 hint = suggest(value, list(known))
-                raise MappingError(f"network.{key} = {value!r} is no choice{hint}; write one of {', '.join(known)}")
+                raise MappingError(
+                    f"network.{key} = {value!r} is not a valid choice{hint}; write one of {', '.join(known)}"
+                )
         count = len(self.states)
         if not 1 <= count <= MOST_STATES:
             raise MappingError(f"neuron '{self.model}' has {count} states; 1 to {MOST_STATES} are possible")

@@ -45,10 +45,10 @@ class Loss:
 
     def __post_init__(self) -> None:
         if self.kind not in LOSSES:
-            raise MappingError(f"training.loss = {self.kind!r} is no choice{suggest(self.kind, LOSSES)}")
+            raise MappingError(f"training.loss = {self.kind!r} is not a valid choice{suggest(self.kind, LOSSES)}")
         if self.reading not in POTENTIAL_READINGS:
             hint = suggest(self.reading, POTENTIAL_READINGS)
-            raise MappingError(f"training.reading = {self.reading!r} is no choice{hint}")
+            raise MappingError(f"training.reading = {self.reading!r} is not a valid choice{hint}")
         if self.kind == "mean_squared_error" and self.reading != "sum":
             raise MappingError(
                 f"training.loss = 'mean_squared_error' is of spike counts: set training.reading = \"sum\" (given: "

@@ -25,7 +25,7 @@ MULTIPLIER, INCREMENT, STATE_BITS = 1_664_525, 1_013_904_223, 32
 def known_truncation(name: str) -> str:
     """`name` itself; raises MappingError for one that is not known."""
     if name not in TRUNCATIONS:
-        raise MappingError(f"network.truncation = {name!r} is no choice{suggest(name, TRUNCATIONS)}")
+        raise MappingError(f"network.truncation = {name!r} is not a valid choice{suggest(name, TRUNCATIONS)}")
     return name
 
 

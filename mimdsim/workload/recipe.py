@@ -16,7 +16,7 @@ MOST_TRAINING_STEPS = 1 << 27  # the most that a checkpoint can count
 
 def _known(optimiser: str) -> str:
     if optimiser not in OPTIMISERS:
-        raise ValueError(f"{optimiser!r} is no optimiser{suggest(optimiser, OPTIMISERS)}")
+        raise ValueError(f"{optimiser!r} is not an optimiser{suggest(optimiser, OPTIMISERS)}")
     return optimiser
 
 
