@@ -10,8 +10,9 @@ What a `write` field leaves unwritten is poison from then on, and not what was t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from mimdsim.functional.failures import VertexFailure, field_written, written_th
 from mimdsim.functional.guarded import Guarded, Work
 from mimdsim.functional.poison import LARGE, NO_NUMBER, Poison, undefine
 from mimdsim.functional.work import declared_bundles, uncovered
+from mimdsim.numerics import equations
 from mimdsim.program import Superstep, VertexTable
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.problems import vertex_name
@@ -90,7 +92,7 @@ class _Table:
         self.memory: dict[tuple[str, int | None], np.ndarray] = {}
         codelet = table.codelet
         self.constants = [table.constants[name] for name in codelet.constants]
-        self.compute: Any = getattr(codelet.compute, "py_func", codelet.compute)
+        self.compute: Any = _as_python(codelet.compute)
         self.columns = [np.asarray(table.columns[name]) for name in codelet.columns]
         self.probed = not any(operand.field.access == "write" for operand in self.operands)
         self.declared = None if codelet.count else declared_bundles(executor.program, table)
@@ -290,3 +292,22 @@ class _Table:
 
     def _name(self, vertex: int, t: int) -> str:
         return f"superstep '{self.superstep.name}', timestep {t}: {vertex_name(self.table, vertex)}"
+
+
+def _as_python(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that a kernel was compiled from, with the scalar equations it calls in Python too: a compiled one
+    returns a number of Python's, with which NumPy before 2 goes on in double precision."""
+    function = getattr(kernel, "py_func", kernel)
+    if not isinstance(function, FunctionType):
+        return function
+    called: dict[str, Any] = {name: function.__globals__.get(name) for name in function.__code__.co_names}
+    scalars = {
+        name: _as_python(each)
+        for name, each in called.items()
+        if hasattr(each, "py_func") and each.py_func.__module__ == equations.__name__
+    }
+    if not scalars:
+        return function
+    made = FunctionType(function.__code__, {**function.__globals__, **scalars}, function.__name__)
+    made.__defaults__, made.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+    return made if function.__closure__ is None else function
