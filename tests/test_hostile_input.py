@@ -199,3 +199,18 @@ def test_a_file_may_be_as_long_as_its_bound_and_no_longer(tmp_path: Path) -> Non
     assert read_bounded(path, 5) == b"12345"
     with pytest.raises(ValueError, match="is over 4 bytes"):
         read_bounded(path, 4)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("network.hidden", [True, 3]),
+        ("network.capacity", [True, 1, 1]),
+        ("network.threshold", [True, 1.0, 1.0]),
+        ("network.neuron_parameters.decay", [True, 0.5]),
+        ("training.optimiser_parameters.beta1", False),
+    ],
+)
+def test_a_boolean_among_numbers_is_no_number(key: str, value: Any) -> None:
+    with pytest.raises(DescriptionError, match="holds a boolean; numbers are needed"):
+        load_workload("digits", {key: value})

@@ -58,6 +58,9 @@ class Section(BaseModel):
             value = int(number) if number.is_integer() else number
         if isinstance(value, bool) and key is not None and _is_number(cls.model_fields[key].annotation):
             raise ValueError("is a boolean; a number is needed")
+        numbers = key is not None and not _mentions(cls.model_fields[key].annotation, (bool, BaseModel))
+        if numbers and isinstance(value, (list, tuple, dict)) and _holds_boolean(value):
+            raise ValueError("holds a boolean; numbers are needed")
         whole = key is not None and cls.model_fields[key].annotation is int
         if whole and isinstance(value, (int, float)) and not -MOST_WHOLE <= value <= MOST_WHOLE:
             raise ValueError("must be less than 2^63, like all whole numbers")
@@ -91,6 +94,19 @@ def _is_number(annotation: Any) -> bool:
     """Whether a field takes a number, alone or in a union; a tuple of numbers does not count."""
     options = (annotation,) if typing.get_origin(annotation) is tuple else typing.get_args(annotation) or (annotation,)
     return any(getattr(option, "__origin__", option) in (int, float) for option in options)
+
+
+def _holds_boolean(value: Any) -> bool:
+    if isinstance(value, (list, tuple, dict)):
+        return any(_holds_boolean(each) for each in (value.values() if isinstance(value, dict) else value))
+    return isinstance(value, bool)
+
+
+def _mentions(annotation: Any, kinds: tuple[type, ...]) -> bool:
+    """Whether an annotation is of one of `kinds`, or holds one somewhere."""
+    if isinstance(annotation, type) and issubclass(annotation, kinds):
+        return True
+    return any(_mentions(each, kinds) for each in typing.get_args(annotation))
 
 
 S = TypeVar("S", bound=Section)
