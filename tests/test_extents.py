@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
-from networks import compiled, small_network
+from networks import compiled, given_values, small_network
 
 from mimdsim.base.errors import MappingError
 from mimdsim.codelets import CODELETS
 from mimdsim.codelets.losses import COUNT_LAST
 from mimdsim.codelets.neurons import LIF_UPDATE
+from mimdsim.functional import Executor
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import (
     Codelet,
@@ -450,3 +453,18 @@ def _problems(made: Program, name: str) -> list[Any]:
         for table in step.tables
         for problem in check_extents(made, step, table)
     ]
+
+
+def test_loads_keep_no_activity_alive() -> None:
+    made = compiled(small_network((30, 150, 70, 4), timesteps=5, batch=6, capacities=(20, 16, 4)), tiles=200)
+    executor = Executor(made.program)
+    executor.write(given_values(made.network, 5).for_program(made.network))
+    executor.run()
+    activity = executor.activity()
+    loads = program_loads(made.program, activity, BARREL)
+    assert program_loads(made.program, activity, BARREL) is loads
+    assert program_loads(made.program, activity, replace(BARREL, issue_cycles=4)) is not loads
+    gone = ref(activity)
+    del activity
+    gc.collect()
+    assert gone() is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -26,17 +27,21 @@ from networks import (
 )
 
 from mimdsim.base.errors import MappingError
+from mimdsim.codelets.dense import FILL_COLUMNS
 from mimdsim.codelets.neurons import DECAY_GRADIENT, LIF_UPDATE
 from mimdsim.codelets.spikes import FLAG_SPIKES, SCAN_FLAGS, WEIGHT_GRADIENT
 from mimdsim.codelets.wiring import SYNAPSE_CURRENT
 from mimdsim.compiler import Compiled
-from mimdsim.functional import Executor, chains
+from mimdsim.functional import Executor, input_gradients
+from mimdsim.functional.execute import SHORTCUTS
+from mimdsim.functional.shortcuts import Instead
 from mimdsim.functional.uses import Uses
-from mimdsim.functional.wide import is_whole, widened
+from mimdsim.functional.wide import widened
 from mimdsim.graph import SpikingNetwork
-from mimdsim.program import Codelet, VertexTable
+from mimdsim.program import Codelet, Superstep, VertexTable
 from mimdsim.workload import MappingOptions
 
+BY_SHORTCUT = {"FillReplicas", "WeightGradient", "SumReplicas", "InputGradient", "ReduceParts", "ReduceGroups"}
 KEPT = ("losses", "totals", "d_counts")
 
 
@@ -48,12 +53,13 @@ def watched(made: Compiled, values: Given) -> Executor:
     return executor
 
 
-def found_chains(made: Compiled) -> tuple[set[str], chains.Chains]:
-    """Names of the codelets that are not run as they stand, and all that is done otherwise."""
-    executor = Executor(made.program)
-    found = chains.find_chains(Uses(made.program), executor)
+def taken(made: Compiled) -> set[str]:
+    """Names of the codelets that a shortcut stands in for."""
+    uses, instead, executor = Uses(made.program), Instead(), Executor(made.program)
+    for shortcut in made.program.shortcuts:
+        SHORTCUTS[shortcut.kind](uses, executor, shortcut, instead)
     tables = [table for superstep, _, _ in made.program.supersteps() for table in superstep.tables]
-    return {table.codelet.name for table in tables if id(table) in found.replaced}, found
+    return {table.codelet.name for table in tables if id(table) in instead.calls}
 
 
 @pytest.mark.slow
@@ -63,13 +69,13 @@ def test_fewer_passes_leave_the_same_bits(
     network: SpikingNetwork, options: MappingOptions, seed: int, threads: int
 ) -> None:
     made, values = compiled(network, options=options), given_values(network, seed, dyadic=False)
-    kept, chains.MOST_PADDING = chains.MOST_PADDING, np.inf
+    kept, input_gradients.MOST_PADDING = input_gradients.MOST_PADDING, np.inf
     try:
         executor = Executor(made.program, threads)
         executor.write(values.for_program(network))
         executor.run()
     finally:
-        chains.MOST_PADDING = kept
+        input_gradients.MOST_PADDING = kept
     expected = watched(made, values)
     assert_same_bits(left_in(executor, made), left_in(expected, made))
     for name in KEPT:
@@ -85,8 +91,7 @@ def test_a_network_of_several_strips_leaves_the_same_bits(options: MappingOption
     )
     made = compiled(network, tiles=600, options=options)
     values = given_values(network, 3, dyadic=False, activity=0.1)
-    names, _ = found_chains(made)
-    assert {"InputGradient", "ReduceParts", "ReduceGroups", "WeightGradient", "SumReplicas"} <= names
+    assert taken(made) == BY_SHORTCUT
     expected = left_in(watched(made, values), made)
     assert min(np.abs(gradient).max() for gradient in expected.gradients.values()) > 0
     assert_same_bits(executed(made, values), expected)
@@ -104,12 +109,12 @@ def test_runs_of_both_kinds_may_follow_one_another() -> None:
     assert_same_bits(left_in(again, made), left_in(watched(made, values), made))
 
 
-def test_what_may_be_passed_over_is_found() -> None:
+def test_every_synapse_brings_its_shortcuts() -> None:
     network = small_network((9, 64, 64, 4), timesteps=3, batch=6)
-    names, found = found_chains(compiled(network, tiles=100))
-    assert {"WeightGradient", "FillReplicas", "SumReplicas", "InputGradient", "ReduceParts", "ReduceGroups"} <= names
-    assert {"DynamicSliceColumns", "DynamicSliceSlots", "DynamicSliceRows", "DynamicSliceSlots(-1)"} <= names
-    assert "saved.v.hidden0" in found.moving
+    made = compiled(network, tiles=100)
+    kinds = [shortcut.kind for shortcut in made.program.shortcuts]
+    assert sorted(kinds) == ["input gradient"] * 2 + ["weight gradient"] * 3
+    assert taken(made) == BY_SHORTCUT
 
 
 def test_an_unknown_codelet_is_run_as_it_stands() -> None:
@@ -127,11 +132,89 @@ def test_an_unknown_codelet_is_run_as_it_stands() -> None:
         given[2][...] *= 2
 
     other = replace(made, program=made.program.with_codelet("ReduceParts", replace(known, compute=doubled)))
-    names, _ = found_chains(other)
-    assert "InputGradient" not in names
-    assert "WeightGradient" in names
+    assert "InputGradient" not in taken(other)
+    assert "WeightGradient" in taken(other)
     gradients = executed(other, values).gradients
     assert not np.array_equal(gradients["hidden0"], executed(made, values).gradients["hidden0"])
+
+
+def changed(made: Compiled, change: Callable[[Superstep], Superstep]) -> Compiled:
+    return replace(made, program=made.program.map_supersteps(change))
+
+
+def without_half(superstep: Superstep) -> Superstep:
+    """Half of the vertices of the first weight gradient are left out."""
+
+    def cut(table: VertexTable) -> VertexTable:
+        if table.codelet.name != "WeightGradient" or table.layer != "hidden0":
+            return table
+        kept = table.vertices // 2
+        columns = {name: column[:kept] for name, column in table.columns.items()}
+        return replace(table, tiles=table.tiles[:kept], columns=columns)
+
+    return replace(superstep, tables=tuple(cut(table) for table in superstep.tables))
+
+
+def with_another_writer(superstep: Superstep) -> Superstep:
+    """The gradients of the currents are set to zero between the products and their sums."""
+    for table in superstep.tables:
+        if table.codelet.name == "ReduceParts" and table.layer == "hidden1":
+            fill = VertexTable(
+                codelet=FILL_COLUMNS,
+                layer="hidden1",
+                tiles=table.tiles[:1],
+                operands={"target": "q.hidden1"},
+                columns={"start": np.array([0]), "stop": np.array([1])},
+            )
+            return replace(superstep, tables=(*superstep.tables, fill))
+    return superstep
+
+
+@pytest.mark.parametrize("change", [without_half, with_another_writer])
+def test_a_changed_program_takes_no_shortcut_past_the_change(change: Callable[[Superstep], Superstep]) -> None:
+    network = small_network((9, 64, 64, 4), timesteps=3, batch=6, reset_gradient="mask")
+    made, values = compiled(network, tiles=100), given_values(network, 7, dyadic=False, activity=0.4)
+    other = changed(made, change)
+    assert_same_bits(executed(other, values), left_in(watched(other, values), other))
+    if change is without_half:
+        found = {name: executed(each, values).gradients["hidden0"] for name, each in (("made", made), ("cut", other))}
+        assert not np.array_equal(found["made"], found["cut"])
+
+
+def test_what_the_host_reads_is_written() -> None:
+    made = compiled(small_network((9, 64, 64, 4), timesteps=3, batch=6), tiles=100)
+    for name in ("partial.hidden1", "stage.output"):
+        uses = Uses(made.program)
+        uses.outside.add(name)
+        instead = Instead()
+        for shortcut in made.program.shortcuts:
+            SHORTCUTS[shortcut.kind](uses, Executor(made.program), shortcut, instead)
+        layer = name.split(".")[1]
+        left = [s for s in made.program.shortcuts if s.kind == "input gradient" and s.tables[0].layer == layer]
+        assert not any(id(table) in instead.calls for shortcut in left for table in shortcut.tables)
+
+
+def a_network(**changes: Any) -> SpikingNetwork:
+    shape: dict[str, Any] = {"timesteps": 5, "batch": 6, "capacities": (20, 16, 4), "reset_gradient": "mask"}
+    return small_network((30, 150, 70, 4), **(shape | changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"delay": 0}, {"reset_gradient": "pass"}, {"recurrence": "all_to_all", "bias": True}],
+    ids=lambda changes: "-".join(f"{name}={value}" for name, value in changes.items()) or "mask",
+)
+def test_runs_at_once_leave_what_watched_runs_leave(changes: dict[str, Any]) -> None:
+    """Twice in a row, on two threads; gradients are not all zero."""
+    made = compiled(a_network(**changes), tiles=300)
+    values = given_values(made.network, 2, dyadic=False, activity=0.3)
+    expected = left_in(watched(made, values), made)
+    assert min(np.abs(gradient).max() for gradient in expected.gradients.values()) > 0
+    again = Executor(made.program, 2)
+    for _ in range(2):
+        again.write(values.for_program(made.network))
+        again.run()
+        assert_same_bits(left_in(again, made), expected)
 
 
 def table_of(codelet: Codelet, columns: dict[str, Any], **constants: Any) -> VertexTable:
@@ -211,24 +294,6 @@ def test_slices_of_other_samples_stay_apart() -> None:
     assert np.stack(joined, axis=1).tolist() == [[0, 0, 2, 0, 3], [0, 2, 4, 3, 6], [1, 0, 2, 0, 6]]
     nothing: dict[str, Any] = {"sample": [], "start": [], "stop": []}
     assert [len(column) for column in widened(table_of(SYNAPSE_CURRENT, nothing))[1]] == [0, 0, 0]
-
-
-@pytest.mark.parametrize(
-    ("columns", "whole"),
-    [
-        ({"sample": [0, 0, 1], "start": [0, 3, 0], "stop": [3, 6, 6]}, True),
-        ({"sample": [0, 0, 1], "start": [0, 4, 0], "stop": [3, 6, 6]}, False),  # 3 is left out
-        ({"sample": [0, 1], "start": [0, 0], "stop": [6, 5]}, False),
-        ({"sample": [0, 1], "start": [1, 0], "stop": [6, 6]}, False),
-        ({"sample": [0], "start": [0], "stop": [7]}, False),
-    ],
-)
-def test_a_table_is_whole_where_its_slices_cover_every_sample(columns: dict[str, Any], whole: bool) -> None:
-    assert is_whole(table_of(SYNAPSE_CURRENT, columns), 6) is whole
-    assert not is_whole(table_of(replace(SYNAPSE_CURRENT, joinable=False), columns), 6)
-    assert not is_whole(
-        table_of(FLAG_SPIKES, {"sample": [0], "neuron": [0]}, threshold=1.0, second_threshold=0.5), 1
-    )  # one by one, not by ranges
 
 
 def test_what_is_joinable_must_be_cut_by_columns() -> None:

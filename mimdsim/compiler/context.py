@@ -12,7 +12,7 @@ from mimdsim.codelets.formats import in_format
 from mimdsim.compiler.place.lists import LayerPlacement, Placement
 from mimdsim.graph import Layer, SpikingNetwork, Value
 from mimdsim.graph.names import INPUT, listed
-from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
+from mimdsim.program import Codelet, Copy, Program, Repeat, Shortcut, Superstep, TileMapping, Variable, VertexTable
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP
 from mimdsim.program.rows import boxes_of_runs
 from mimdsim.workload.mapping import MappingOptions
@@ -41,6 +41,8 @@ class Lowering:
     values: dict[str, Value] = field(default_factory=dict)  # of the graph or body being lowered
     stash: Any = None  # what of the forward scan is made anew (`lower_stash.Stash`), None: nothing
     carried: frozenset[str] = frozenset()  # what enters the body being lowered from another timestep, or recorded
+    shortcuts: list[Shortcut] = field(default_factory=list)
+    summed: dict[str, list[VertexTable]] = field(default_factory=dict)  # replicas of a gradient -> what adds to them
     sequences: dict[str, str] = field(default_factory=dict)  # body value -> the variable that keeps all its timesteps
 
     def layer(self, name: str) -> Layer:
@@ -253,8 +255,9 @@ class Lowering:
         defines: tuple[tuple[str, str], ...] = (),
         mergeable: bool = True,
         layer: str = "",
-    ) -> None:
-        """Append a superstep to the open repeat, or to the program; codelets get the number formats of the options."""
+    ) -> tuple[VertexTable, ...]:
+        """Append a superstep to the open repeat, or to the program; returns its tables, their codelets in the number
+        formats of the options."""
         tables = tuple(self._in_format(table) for table in tables)
         superstep = Superstep(
             name=f"{stage} {layer}".strip(),
@@ -267,6 +270,7 @@ class Lowering:
             mergeable=mergeable,
         )
         self.block.append(superstep)
+        return tables
 
     def _in_format(self, table: VertexTable) -> VertexTable:
         """The table with its codelet for the formats chosen; library vertices by the variable they move first."""
@@ -313,6 +317,7 @@ class Lowering:
             layer_of_tile=tuple(layer_of_tile),
             recorded=dict(self.recorded),
             chips=self.placement.chips,
+            shortcuts=tuple(self.shortcuts),
         )
 
 

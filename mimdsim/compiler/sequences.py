@@ -13,7 +13,7 @@ from mimdsim.program import TileMapping, VertexTable
 COUNTERS = {"timesteps": "timestep", "segments": "segment", "segment": "place"}
 
 
-def fill_neurons(low: Lowering, variable: str, layer: str, stage: str) -> None:
+def fill_neurons(low: Lowering, variable: str, layer: str, stage: str) -> tuple[VertexTable, ...]:
     """Zero a [batch, neurons] or [replicas, fan_in, neurons] variable on the tiles of its neurons."""
     held = low.variables[variable]
     placed = low.placed(layer)
@@ -25,7 +25,7 @@ def fill_neurons(low: Lowering, variable: str, layer: str, stage: str) -> None:
         operands={"target": variable},
         columns={"start": placed.starts, "stop": placed.stops},
     )
-    low.emit(stage, "zeros", tables=(table,), layer=layer)
+    return low.emit(stage, "zeros", tables=(table,), layer=layer)
 
 
 def fill_rows(low: Lowering, variable: str, tiles: np.ndarray, stage: str) -> None:

@@ -1,7 +1,7 @@
 """Execute a program: exchanges as moves between variables, compute sets as one call per vertex table.
 
-Unwatched, vertices run as wide slices and some runs of supersteps as one pass (`mimdsim.functional.wide`, `.chains`):
-the same bits, but what nobody reads in between is not written. Watched superstep by superstep, everything is.
+Unwatched, vertices run as wide slices and a program's shortcuts are taken (`mimdsim.functional.wide`, `.shortcuts`):
+the same bits, but intermediate values that nothing else reads are not written. Watched superstep by superstep, all are.
 
 A variable is one array, whatever its mapping: what an exchange delivers before a compute set equals the source, since
 no vertex sees what another writes in the same superstep (`mimdsim.program.verify` checks both). A replica is stored
@@ -18,13 +18,15 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import MappingError
-from mimdsim.functional.chains import Chains, find_chains
 from mimdsim.functional.failures import VertexFailure, field_written
 from mimdsim.functional.given import accepted
+from mimdsim.functional.input_gradients import take_input_gradient
 from mimdsim.functional.lists import listed_of
 from mimdsim.functional.shares import Shares
+from mimdsim.functional.shortcuts import Instead
 from mimdsim.functional.turns import TurnCounts
 from mimdsim.functional.uses import Uses
+from mimdsim.functional.weight_gradients import take_weight_gradient
 from mimdsim.functional.wide import HEAVY, widened
 from mimdsim.numerics.lists.spikes import only_listed
 from mimdsim.program import Copy, Program, RecordedActivity, Repeat, Superstep, VertexTable
@@ -35,6 +37,7 @@ from mimdsim.program.rows import boxes_of
 Observer = Callable[[Superstep, int, "Executor"], None]
 Call = Callable[[int], None]
 NOTHING = np.zeros(0)
+SHORTCUTS = {"input gradient": take_input_gradient, "weight gradient": take_weight_gradient}
 
 
 class Executor:
@@ -59,7 +62,7 @@ class Executor:
         self.counted = TurnCounts(program)
         for superstep, _, _ in program.supersteps():
             calls = [self._prepare_copy(copy) for copy in superstep.copies]
-            calls += [self._prepare(superstep, table, frozenset()) for table in superstep.tables]
+            calls += [self._prepare(superstep, table) for table in superstep.tables]
             self._calls[id(superstep)] = calls
 
     @property
@@ -92,12 +95,10 @@ class Executor:
                 observe(superstep, t, self)
             return
         if self._turns is None:
-            self._turns, self._moving = self._shortened()
-        kept = {name: self.arrays[name] for name in self._moving}
+            self._turns = self._shortened()
         run = self._turns.prepared(phases)
         if run is not None:
             run(0)
-        self.arrays.update(kept)
 
     def steps(self, phases: Collection[str] | None = None) -> Iterator[tuple[Superstep, int]]:
         """Run one superstep after another; yields each with its timestep when it is done."""
@@ -130,31 +131,32 @@ class Executor:
         counts |= {name: turns.copy() for name, turns in self.counted.found.items()}
         return RecordedActivity(ids=ids, counts=counts, dropped={})
 
-    def _shortened(self) -> tuple[Turns, frozenset[str]]:
-        """The program in as few passes as give the same bits, and the variables whose array changes under way."""
-        chains = find_chains(Uses(self.program), self)
-        moving = frozenset(chains.moving)
+    def _shortened(self) -> Turns:
+        """The program with the shortcuts that it brings."""
+        uses, instead = Uses(self.program), Instead()
+        for shortcut in self.program.shortcuts:
+            SHORTCUTS[shortcut.kind](uses, self, shortcut, instead)
 
         def shortened(repeat: Repeat) -> Turns:
             body = [
-                shortened(item) if isinstance(item, Repeat) else (item.phase, self._short_calls(item, chains, moving))
+                shortened(item) if isinstance(item, Repeat) else (item.phase, self._short_calls(item, instead))
                 for item in repeat.body
             ]
-            return Turns(repeat=repeat, before=chains.before.get(id(repeat), []), body=body)
+            return Turns(repeat=repeat, before=instead.before.get(id(repeat), []), body=body)
 
         made = [
-            shortened(item) if isinstance(item, Repeat) else (item.phase, self._short_calls(item, chains, moving))
+            shortened(item) if isinstance(item, Repeat) else (item.phase, self._short_calls(item, instead))
             for item in self.program.body
         ]
-        return Turns(repeat=Repeat(times=1, body=()), before=[], body=made), moving
+        return Turns(repeat=Repeat(times=1, body=()), before=[], body=made)
 
-    def _short_calls(self, superstep: Superstep, chains: Chains, moving: frozenset[str]) -> list[Call]:
+    def _short_calls(self, superstep: Superstep, instead: Instead) -> list[Call]:
         calls = [self._prepare_copy(copy) for copy in superstep.copies]
         for table in superstep.tables:
-            if id(table) not in chains.replaced:
-                calls.append(self._prepare(superstep, table, moving))
-            elif (instead := chains.replaced[id(table)]) is not None:
-                calls.append(instead)
+            if id(table) not in instead.calls:
+                calls.append(self._prepare(superstep, table))
+            elif (call := instead.calls[id(table)]) is not None:
+                calls.append(call)
         return calls
 
     # ---- one superstep
@@ -175,7 +177,7 @@ class Executor:
         entry = variable.entry
         return lambda t: sequence[entry(t, shift)]
 
-    def _prepare(self, superstep: Superstep, table: VertexTable, moved: frozenset[str]) -> Call:
+    def _prepare(self, superstep: Superstep, table: VertexTable) -> Call:
         if table.codelet.form == "vertex":
             return self._prepare_vertices(superstep, table)
         record = self.counted.recorder(superstep, table)
@@ -189,15 +191,12 @@ class Executor:
             for index, (name, shift) in enumerate(zip(names, shifts, strict=True))
             if shift is not None
         ]
-        moving = [(index, name) for index, name in enumerate(names) if name in moved]
-        memory, share = self.arrays, self.share
+        share = self.share
         dealt = share.threads > 1 and compute in HEAVY and len(columns[0]) > 1
 
         def call(t: int) -> None:
             for index, taken in now:
                 arrays[index] = taken(t)
-            for index, name in moving:
-                arrays[index] = memory[name]
             if record is not None:
                 record(None, t, (*arrays, *columns, *constants))
             if dealt:  # vertices are independent of each other, so any of them may go to any thread

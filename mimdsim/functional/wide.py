@@ -42,13 +42,3 @@ def _joined(columns: dict[str, np.ndarray], start: str, stop: str) -> list[np.nd
     first = np.flatnonzero(begins)
     last = np.append(first[1:], len(order)) - 1
     return [np.ascontiguousarray(column[order][last if name == stop else first]) for name, column in columns.items()]
-
-
-def is_whole(table: VertexTable, extent: int) -> bool:
-    """Whether the table's slices along its axis cover 0..extent-1 for every combination of its other columns."""
-    if table.codelet.along is None:
-        return False
-    start, stop = table.codelet.along
-    _, joined = widened(table)
-    columns = dict(zip(table.codelet.columns, joined, strict=True)) if start != stop else {}
-    return bool(columns) and bool((columns[start] == 0).all()) and bool((columns[stop] == extent).all())

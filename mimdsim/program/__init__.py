@@ -18,6 +18,7 @@ from mimdsim.program.observables import Observables, Potential
 from mimdsim.program.program import Program
 from mimdsim.program.records import Copy, Delivery, Exchange, RecordedActivity, Superstep, Variable, VertexTable
 from mimdsim.program.repeats import Repeat, Stretch
+from mimdsim.program.shortcuts import Shortcut
 from mimdsim.program.trips import extents_of
 from mimdsim.program.verify import verify
 
@@ -38,6 +39,7 @@ __all__ = [
     "Recorded",
     "RecordedActivity",
     "Repeat",
+    "Shortcut",
     "Size",
     "Spikes",
     "SpikesOver",

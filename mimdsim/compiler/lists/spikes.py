@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mimdsim.codelets import spikes as codelets
@@ -10,7 +12,7 @@ from mimdsim.compiler.context import Lowering
 from mimdsim.compiler.lists.neurons import tile_sample_columns
 from mimdsim.graph import Operation
 from mimdsim.graph.names import Parameter
-from mimdsim.program import Copy, Listed, SpikesOver, TileMapping, VertexTable, Within
+from mimdsim.program import Copy, Listed, Shortcut, SpikesOver, TileMapping, VertexTable, Within
 from mimdsim.program.mapping import FLAT
 
 
@@ -32,11 +34,17 @@ def replicate_spikes(low: Lowering, spikes: str, layer: str) -> tuple[str, str]:
     return names[0], names[1]
 
 
+def replica_edges(low: Lowering, replicated: str) -> np.ndarray:
+    """int64[replicas + 1]: replica r sums samples edges[r]..edges[r + 1] - 1."""
+    replicas = low.variables[replicated].shape[0]
+    edges: np.ndarray = (np.arange(replicas + 1) * low.network.batch) // replicas
+    return edges
+
+
 def replica_columns(low: Lowering, replicated: str, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """One vertex per replica and tile of the layer, with the samples that the replica sums."""
     placed = low.placed(layer)
-    replicas = low.variables[replicated].shape[0]
-    edges = (np.arange(replicas + 1) * low.network.batch) // replicas
+    edges = replica_edges(low, replicated)
     filled = np.flatnonzero(edges[1:] > edges[:-1])
     replica, tile = (column.ravel() for column in np.meshgrid(filled, np.arange(placed.occupied), indexing="ij"))
     return placed.tiles[tile], {
@@ -67,7 +75,7 @@ def lower_weight_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
         columns=columns,
         extents={"spikes": SpikesOver(layer=source, shift=shift)},
     )
-    low.emit("weight gradient", gradient.kind, tables=(table,), layer=layer.name)
+    low.summed[dw] += low.emit("weight gradient", gradient.kind, tables=(table,), layer=layer.name)
 
 
 def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -96,8 +104,16 @@ def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
         columns=columns,
         extents={"listed": Listed(layer=source, shift=shift)},
     )
-    low.emit("input gradient", op.kind, tables=(table,), layer=layer.name)
-    emit_reduction(low, op, partial, low.storage[spikes][1], listed_gradient(low, op))
+    made = low.emit("input gradient", op.kind, tables=(table,), layer=layer.name)
+    summed = emit_reduction(low, op, partial, low.storage[spikes][1], listed_gradient(low, op))
+    low.shortcuts.append(
+        Shortcut(
+            kind="input gradient",
+            tables=(*made, *summed.tables),
+            unwritten=(partial, summed.stage),
+            numbers={"starts": placed.starts, "stops": placed.stops, "group": summed.group},
+        )
+    )
 
 
 def _stem(low: Lowering, op: Operation) -> str:
@@ -137,7 +153,16 @@ def gradient_chip(low: Lowering, layer: str) -> int:
     return low.placement.layers[min(names.index(layer) + low.network.delay, len(names) - 1)].chip
 
 
-def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: str) -> None:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Summed:
+    """The tables of a reduction in order, the variable of the sums over groups, and the group of every part."""
+
+    tables: tuple[VertexTable, ...]
+    stage: str
+    group: np.ndarray
+
+
+def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: str) -> Summed:
     """Partial sums of an input gradient added up over groups of tiles, then over groups, into `g`."""
     layer, (source, shift) = op.layer, low.origin(op.inputs[1])
     index = [placed.name for placed in low.placement.layers].index(layer)
@@ -172,7 +197,7 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
                 extents={"listed": Within(layer=source, shift=shift)},
             )
         )
-    low.emit("reduce parts", op.kind, tables=tuple(tables), layer=layer)
+    made = low.emit("reduce parts", op.kind, tables=tuple(tables), layer=layer)
     tiles, columns = low.slots_of(g, low.chip_of(layer))
     table = VertexTable(
         codelet=codelets.REDUCE_GROUPS,
@@ -181,7 +206,9 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
         operands={"stage": stage, "g": g},
         columns=columns,
     )
-    low.emit("reduce groups", op.kind, tables=(table,), defines=((g, op.outputs[0]),), layer=layer)
+    made += low.emit("reduce groups", op.kind, tables=(table,), defines=((g, op.outputs[0]),), layer=layer)
+    group = np.minimum(np.arange(occupied) // plan.group_size, plan.groups - 1)
+    return Summed(tables=made, stage=stage, group=group)
 
 
 def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
@@ -204,7 +231,13 @@ def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
         operands={"replicas": held, "total": gradient},
         columns={"start": placed.starts, "stop": placed.stops},
     )
-    low.emit("sum replicas", "add", tables=(table,), defines=((gradient, outer),), layer=layer)
+    low.summed[held] += low.emit("sum replicas", "add", tables=(table,), defines=((gradient, outer),), layer=layer)
+    if len(low.summed[held]) == 3:  # one synapse adds to it
+        edges = replica_edges(low, held)
+        numbers = {"replica": np.searchsorted(edges, np.arange(low.network.batch), side="right") - 1}
+        low.shortcuts.append(
+            Shortcut(kind="weight gradient", tables=tuple(low.summed[held]), unwritten=(held,), numbers=numbers)
+        )
     low.storage[outer] = (gradient,)
     low.outputs[outer] = gradient
 

@@ -144,7 +144,7 @@ def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
                 low.by_neuron(layer, 2),
                 "weight gradients",
             )
-            fill_neurons(low, name, layer, "zero weight gradients")
+            low.summed[name] = [*fill_neurons(low, name, layer, "zero weight gradients")]
         elif value.capacity:
             chip = gradient_chip(low, layer)
             name = low.spread(f"g.{layer}", value.capacity, "float32", "gradients", chip)

@@ -109,8 +109,9 @@ def copy_columns(source, target, start, stop):  # type: ignore[no-untyped-def]
     """target[:, columns] = source[:, columns]."""
     for row in range(source.shape[0]):
         for i in range(len(start)):
-            for n in range(start[i], stop[i]):
-                target[row, n] = source[row, n]
+            before, after = source[row, start[i] : stop[i]], target[row, start[i] : stop[i]]
+            for n in range(len(after)):
+                after[n] = before[n]
 
 
 @numba.njit(cache=True, nogil=True)

@@ -28,19 +28,20 @@ WIDTH = 64  # floats of a strip: eight vectors, which with eight to load fit the
 GROUPS = 2 * LANES  # sums side by side in `dot_parts`
 FLOAT, INDEX = ir.FloatType(), ir.IntType(64)
 VECTOR = ir.VectorType(FLOAT, LANES)
+WHOLE_VECTOR = ir.VectorType(ir.IntType(32), LANES)
 
 
 def _data(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     return context.make_array(kind)(context, builder, value).data
 
 
-def _vector_at(builder: Any, base: Any, offset: Any, number: int) -> Any:
+def _vector_at(builder: Any, base: Any, offset: Any, number: int, kind: Any = VECTOR) -> Any:
     place = builder.gep(base, [builder.add(offset, ir.Constant(INDEX, number * LANES))])
-    return builder.bitcast(place, VECTOR.as_pointer())
+    return builder.bitcast(place, kind.as_pointer())
 
 
-def _load(builder: Any, base: Any, offset: Any, number: int) -> Any:
-    loaded = builder.load(_vector_at(builder, base, offset, number))
+def _load(builder: Any, base: Any, offset: Any, number: int, kind: Any = VECTOR) -> Any:
+    loaded = builder.load(_vector_at(builder, base, offset, number, kind))
     loaded.align = 4
     return loaded
 
@@ -199,18 +200,20 @@ def _parts(numbers: int) -> Any:
 
 @intrinsic
 def above(typing_context, numbers, begin, limit):  # type: ignore[no-untyped-def]
-    """uint64: bit n is set where numbers[begin + n] > limit, for WIDTH numbers."""
-    signature = types.uint64(numbers, types.int64, types.float32)
+    """uint64: bit n is set where numbers[begin + n] > limit, for WIDTH numbers of four bytes, float or int."""
+    signature = types.uint64(numbers, types.int64, numbers.dtype)
+    whole = isinstance(numbers.dtype, types.Integer)
 
     def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         numbers, begin, limit = given
         numbers = _data(context, builder, signature.args[0], numbers)
-        limits = ir.Constant(VECTOR, ir.Undefined)
+        limits = ir.Constant(WHOLE_VECTOR if whole else VECTOR, ir.Undefined)
         for lane in range(LANES):
             limits = builder.insert_element(limits, limit, ir.Constant(ir.IntType(32), lane))
         bits = ir.Constant(INDEX, 0)
         for number in range(WIDTH // LANES):
-            higher = builder.fcmp_ordered(">", _load(builder, numbers, begin, number), limits)
+            loaded = _load(builder, numbers, begin, number, limits.type)
+            higher = builder.icmp_signed(">", loaded, limits) if whole else builder.fcmp_ordered(">", loaded, limits)
             some = builder.zext(builder.bitcast(higher, ir.IntType(LANES)), INDEX)
             bits = builder.or_(bits, builder.shl(some, ir.Constant(INDEX, number * LANES)))
         return bits

@@ -12,11 +12,10 @@ import numba
 import numpy as np
 
 from mimdsim.numerics.equations import integrated, unless_spiked
-from mimdsim.numerics.fused.vectors import add_run
+from mimdsim.numerics.fused.vectors import WIDTH, above, add_run, lowest_bit
 from mimdsim.numerics.lists import neurons, spikes
 
-RUN = 8  # flags looked at together
-U1, U2, U3, U4, U5, U6, U7 = (np.uint64(k) for k in range(1, 8))
+ONE_BIT, NO_FLAG = np.uint64(1), np.int32(0)
 BAND = 512  # neurons of all samples before the next: their weights stay in cache
 
 
@@ -52,24 +51,27 @@ def flag_spikes(v, flags, sample, start, stop, threshold, second_threshold):  # 
 
 @numba.njit(cache=True, nogil=True)
 def scan_flags(flags, worker_ids, worker_counts, row, sample, start, stop, slot, capacity):  # type: ignore[no-untyped-def]
-    """`spikes.scan_flags`, passing over runs without any flag."""
-    slots = min(capacity, worker_ids.shape[1])
+    """`spikes.scan_flags`, WIDTH flags at a time."""
+    slots, every, size = min(capacity, worker_ids.shape[1]), flags.reshape(-1), flags.size
+    _, samples, neurons = flags.shape
     for i in range(len(row)):
-        line, s = flags[row[i], sample[i]], slot[i]
-        found, first, last = 0, start[i], stop[i]
-        for begin in range(first, last, RUN):
-            end = min(last, begin + RUN)
-            n = np.uint64(begin)  # without a sign, so that no index is looked at for counting from the end
-            if end - begin == RUN:
-                low = line[n] | line[n + U1] | line[n + U2] | line[n + U3]
-                if low | line[n + U4] | line[n + U5] | line[n + U6] | line[n + U7] == 0:
-                    continue
-            for k in range(begin, end):
-                if line[k] != 0 and found < slots:
-                    worker_ids[s, found] = k
-                    found += 1
-            if found == slots:
-                break
+        line, s, found = (row[i] * samples + sample[i]) * neurons, slot[i], 0
+        for begin in range(start[i], stop[i], WIDTH):
+            end = min(stop[i], begin + WIDTH)
+            if line + begin + WIDTH > size:  # the last flags of all
+                for n in range(begin, end):
+                    if every[line + n] != 0 and found < slots:
+                        worker_ids[s, found] = n
+                        found += 1
+                continue
+            bits = above(every, line + begin, NO_FLAG)
+            while bits != 0 and found < slots:
+                n = begin + lowest_bit(bits)
+                if n >= end:
+                    break
+                bits &= bits - ONE_BIT
+                worker_ids[s, found] = n
+                found += 1
         worker_counts[s] = found
 
 

@@ -81,9 +81,11 @@ def state_gradient_rows(row, dv, v, threshold, g, ids, counts, sample, slope):  
 def scale_in_place(target, factor, start, stop):  # type: ignore[no-untyped-def]
     """target[:, n] *= factor[n]."""
     for i in range(len(start)):
+        by = factor[start[i] : stop[i]]
         for b in range(target.shape[0]):
-            for n in range(start[i], stop[i]):
-                target[b, n] = target[b, n] * factor[n]
+            scaled = target[b, start[i] : stop[i]]
+            for n in range(len(scaled)):
+                scaled[n] = scaled[n] * by[n]
 
 
 @numba.njit(cache=True, nogil=True)
