@@ -182,7 +182,7 @@ def test_every_gpu_strategy_does_what_the_interpreter_means(name: str, strategy:
         ({"kind": "mean_squared_error", "reading": "last"}, True, 'set training.reading = "sum"'),
         ({"reading": "max"}, True, 'set network.output = "membrane"'),
         ({"kind": "mean_squared_error"}, False, 'set network.output = "spikes"'),
-        ({"neurons_per_class": 5}, True, "4 neurons are no whole number of classes of 5"),
+        ({"neurons_per_class": 5}, True, "4 neurons are not a whole number of classes of 5"),
     ],
 )
 def test_losses_that_cannot_be_are_refused(changes: dict[str, Any], spiking: bool, message: str) -> None:

@@ -376,8 +376,8 @@ def test_training_is_the_same_and_counts_dropped_spikes_alike(truncation: str) -
 @pytest.mark.parametrize(
     ("stash", "message"),
     [
-        ("evry:5", r'mapping.stash = .evry:5. is no policy: write "everything", "carry" or "every:K"'),
-        ("every:0", "is no policy"),
+        ("evry:5", r'mapping.stash = .evry:5. is not a stash policy: write "everything", "carry" or "every:K"'),
+        ("every:0", "is not a stash policy"),
         ("every:7", r"100 timesteps .* not a whole number of segments of 7: write \"every:5\" or \"every:10\""),
         ("every:200", r'segments of 200: write "every:100"'),
     ],

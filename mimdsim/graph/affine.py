@@ -11,7 +11,7 @@ import numpy as np
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Affine:
     """x -> A x + B I + c: matrix [states, states, width], drive and constant [states, width]; a width of 1 holds for
-    all neurons of the layer, else it is their number."""
+    all neurons of the layer, otherwise there is one column per neuron."""
 
     matrix: np.ndarray
     drive: np.ndarray
@@ -28,7 +28,7 @@ def in_dtype(array: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 def advance(affine: Affine, x: np.ndarray, current: np.ndarray) -> np.ndarray:
-    """A x + B I + c, terms added in the order of states, current, constant; what is zero for all neurons left out."""
+    """A x + B I + c, added in the order states, current, constant; terms that are zero for all neurons are left out."""
     made = np.zeros_like(x)
     matrix, drive, constant = (in_dtype(array, x.dtype) for array in affine.arrays)
     for row in range(len(x)):
@@ -56,5 +56,5 @@ def pull_back(affine: Affine, dx: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def terms_of(*arrays: np.ndarray) -> int:
-    """How many coefficients are not zero for some neuron in one of the arrays, which are of one shape."""
+    """How many coefficients are nonzero for some neuron in at least one of the arrays, which have the same shape."""
     return int(np.any([array.any(axis=-1) for array in arrays], axis=0).sum())

@@ -1,4 +1,4 @@
-"""What an operation must say of itself: shapes, meaning, gradient, flops. One record each; see operations.py."""
+"""What an operation must declare: shapes, meaning, gradient, flops. One record each; see operations.py."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class OpDef:
     shapes(inputs, attributes) -> (suffix, value) per output. evaluate(attributes, *inputs) -> outputs, in plain numpy.
     vjp(backward, operation, cotangents of the outputs) -> cotangents of the inputs; None means no gradient.
     flops(inputs, attributes) -> floating-point operations of the dense meaning.
-    recomputed: its outputs are made anew where a gradient rule reads them, and never stashed.
+    recomputed: its outputs are computed again where a gradient rule reads them, and never stashed.
     """
 
     name: str

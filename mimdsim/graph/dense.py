@@ -1,4 +1,4 @@
-"""Dense algebra: products with 0/1 spike arrays, sums, zeros. The meaning the sparse operations must agree with."""
+"""Dense algebra: products with 0/1 spike arrays, sums, zeros. The sparse operations must agree with these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reverse-mode differentiation: from a graph with a loss, the graph that also makes the gradients.
+"""Reverse-mode differentiation: from a graph with a loss to a graph that also computes the gradients.
 
 One loop for all operations (`_pull_back`), applied to the outer graph and to the body of the scan. The rules live with
 the operations (`vjp` in their records). Nothing here knows what a neuron is.
@@ -18,7 +18,7 @@ from mimdsim.graph.scan import BodyBackward, without_unused
 
 
 class _Outer:
-    """The outer graph: forward values are simply there."""
+    """The outer graph: forward values can be read directly."""
 
     def __init__(self, build: GraphBuilder):
         self.build = build
@@ -44,7 +44,7 @@ def differentiate(
     """`graph` with the operations that compute d loss / d w for every w in `wrt`; the loss is `loss` plus all `terms`.
 
     Returns the new graph and the gradient's name for each w. The forward scan gains the stash as stacked outputs.
-    Raises ValueError when a w does not reach the loss.
+    Raises ValueError if the loss does not depend on one of them.
     """
     build = builder("backward")
     build.values = dict(graph.values)
@@ -134,11 +134,11 @@ def _transpose_scan(build: GraphBuilder, op: Operation, cotangents: dict[str, st
 
 @dataclass(frozen=True, kw_only=True)
 class _Entered:
-    """Cotangents within the body of a scan, by value.
+    """Cotangents within the body of a scan, by the value they belong to.
 
-    inside: those that are known so far; carried: those that come from later timesteps; slices: (outer sequence, what
-    enters of it); even: stacked value -> the constant of the body and the outer value that is the same number for all
-    elements of all timesteps.
+    inside: those known so far; carried: those that come from later timesteps; slices: (outer sequence, its slice in the
+    body); even: stacked value -> the constant of the body and the outer value, one number for all elements of all
+    timesteps.
     """
 
     inside: dict[str, str]
@@ -148,7 +148,7 @@ class _Entered:
 
 
 def _enter(build: GraphBuilder, op: Operation, cotangents: dict[str, str], back: BodyBackward) -> _Entered:
-    """What comes from later timesteps, then of the stacked outputs of this timestep."""
+    """Cotangents that come from later timesteps, then those of the stacked outputs of this timestep."""
     scan, inner = back.scan, back.build
     body = scan.body
     inside: dict[str, str] = {}
@@ -175,13 +175,13 @@ def _enter(build: GraphBuilder, op: Operation, cotangents: dict[str, str], back:
 
 
 def _go_back(back: BodyBackward, entered: _Entered) -> None:
-    """The rules of the body's operations, from the last to the first."""
+    """Apply the rules of the body's operations, from the last to the first."""
     inside = entered.inside
     for step in reversed(back.scan.body.operations):
         for name in step.outputs:
             if name in entered.even:
                 if name not in inside:
-                    raise ValueError(f"'{name}' has no gradient but of a penalty, which has no rule")
+                    raise ValueError(f"'{name}' gets a gradient only from a penalty, which has no rule for it")
                 given_even = (inside[name], entered.even[name][0])
                 inside[name] = back.build.one("add_even", given_even, f"d.{name}.with_even", layer=step.layer)
         given = tuple(inside.get(name) for name in step.outputs)
@@ -192,7 +192,7 @@ def _go_back(back: BodyBackward, entered: _Entered) -> None:
 def _leave(
     build: GraphBuilder, op: Operation, back: BodyBackward, entered: _Entered
 ) -> tuple[list[Carry], list[str], list[str]]:
-    """(what is carried to the timestep before, what each starts from, constants whose gradients are summed, last)."""
+    """(carries to the previous timestep, initial value of each, constants whose gradients are summed, last)."""
     scan, inner, reference = back.scan, back.build, op.inputs[-1]
     carries: list[Carry] = []
     starts: list[str] = []

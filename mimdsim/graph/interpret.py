@@ -12,7 +12,7 @@ from mimdsim.graph.scan import Observer, run_scan
 def interpret(graph: Graph, inputs: dict[str, Any], observe: Observer | None = None) -> dict[str, Any]:
     """All values of `graph`, by name, from the values of its inputs.
 
-    Arrays keep the dtype they come with: float64 weights give float64 gradients. Raises KeyError for a missing input.
+    Arrays keep their dtype: float64 weights give float64 gradients. Raises KeyError for a missing input.
     """
     values: dict[str, Any] = {name: inputs[name] for name in graph.inputs}
     for op in graph.operations:

@@ -1,4 +1,4 @@
-"""A layer, and its neurons in the body of the scan: what they carry, who fired, their step."""
+"""A layer, and its neurons in the body of the scan: what they carry, which of them fired, and one timestep of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Layer:
 
     bias: a trained current per neuron. recurrence: synapses from the layer's spikes of the timestep before onto every
     neuron itself ('one_to_one') or onto all ('all_to_all'). spiking False: the membrane potential is the output.
-    Raises MappingError for what is not known.
+    Raises MappingError for an unknown choice.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Layer:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What is trained: weights and, where it has them, synapses of its own spikes and biases."""
+        """The trained parameters: weights and, where the layer has them, synapses onto itself and biases."""
         shapes = {"weights": (self.inputs, self.neurons)}
         if self.recurrence != "none":
             shapes["recurrent"] = (self.neurons if self.recurrence == "all_to_all" else 1, self.neurons)
@@ -59,15 +59,15 @@ class Layer:
 
 
 def step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, ...], str]:
-    """Append one timestep of the layer's neurons; returns what it carries and the name of the potential that is held
-    against thresholds.
+    """Append one timestep of the layer's neurons; returns what it carries and the name of the potential compared
+    with the thresholds.
 
-    Carried: the states x [states, batch, neurons]; u [batch, neurons] too where a reset goes by state. Who was reset by
-    emission is read from the layer's own spikes of the timestep before, which the network carries. Fused neurons carry
-    the potential v [batch, neurons] alone.
+    Carried: the states x [states, batch, neurons], and u [batch, neurons] for a reset by state. For one by emission,
+    the layer's own spikes of the previous timestep, which the network carries, tell which were reset. Fused neurons
+    carry only the potential v [batch, neurons].
     """
     name = layer.name
-    # what does not spike is not reset either
+    # a layer that does not spike is not reset either
     neuron = layer.neuron if layer.spiking else replace(layer.neuron, fired=None)
     neuron.check_width(name, layer.neurons)
     batch, neurons = body.values[current].shape
@@ -99,6 +99,6 @@ def step(body: GraphBuilder, layer: Layer, current: str) -> tuple[tuple[Carry, .
 
 
 def reads_own_spikes(layer: Layer) -> bool:
-    """Whether the neurons need what they emitted in the timestep before."""
+    """Whether the neurons need what they emitted in the previous timestep."""
     neuron = layer.neuron
     return layer.spiking and neuron.resets and neuron.reset_by == "emission"

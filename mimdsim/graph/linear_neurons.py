@@ -1,11 +1,11 @@
-"""The linear neuron family: between spikes a neuron is an affine map of its state, after a spike it is another one.
+"""The linear neuron family: between spikes the state follows an affine map, after a spike another one.
 
     x[t] = A x[t-1] + B I[t] + c        if it did not fire at t-1
     x[t] = A'x[t-1] + B'I[t] + c'       if it did             (whatever the reset: zero, subtract, adaptation)
-    u[t] = h . x[t] + o                 held against the threshold: fires if u > threshold (strict)
+    u[t] = h . x[t] + o                 compared with the threshold: fires if u > threshold (strict)
 
-A neuron is these arrays, as data; `neuron_models` has a record per model that makes them from its parameters. The
-published neuron is one of them, whose operations and costs `neurons` overrides.
+A neuron is given by these arrays; `neuron_models` has a record per model that makes them from its parameters. The
+published neuron is one of them; `neurons` overrides its operations and costs.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ MOST_STATES = 4
 class LinearNeuron:
     """The neurons of one layer.
 
-    quiet: the map where a neuron did not fire in the timestep before; fired: where it did (None: the same). readout h
-    [states, width], offset o [width] (a neuron's own threshold is the layer's threshold less its offset).
+    quiet: the map where a neuron did not fire in the previous timestep; fired: where it did (None: the same). readout h
+    [states, width], offset o [width] (a neuron's own threshold is the layer's threshold minus its offset).
     reset_by: a neuron has fired when its 'state' was above the threshold, or when its 'emission' is listed (a spike
-    dropped for want of capacity does not reset). reset_gradient: 'pass' (adjoint by the quiet map everywhere), 'mask'
-    (by the map that was taken), 'full' (also through the decision, with the layer's surrogate). published: there is
-    published code for the model, which `fused` neurons take. Neurons are equal when all of that is.
-    Raises MappingError for shapes or choices that do not go together.
+    dropped for lack of capacity does not reset). reset_gradient: 'pass' (adjoint by the quiet map everywhere), 'mask'
+    (by the map that was applied), 'full' (also through the decision, with the layer's surrogate). published: there is
+    published code for the model, which `fused` neurons use. Neurons are equal when all these fields are.
+    Raises MappingError for shapes or choices that do not fit together.
     """
 
     model: str
@@ -91,7 +91,7 @@ class LinearNeuron:
 
     @property
     def neurons(self) -> int:
-        """How many neurons the arrays are for; 1 when one number holds for all."""
+        """The number of neurons that the arrays describe; 1 when one number holds for all."""
         return max(array.shape[-1] for array in self.arrays)
 
     @property
@@ -101,15 +101,15 @@ class LinearNeuron:
 
     @property
     def fused(self) -> bool:
-        """Whether the published operations and codelets, fused and priced as published, are what runs: those know one
-        number for all neurons, and a reset to zero by state that no gradient goes through."""
+        """Whether the published operations and codelets run, fused and priced as published: they need one number for
+        all neurons, and a reset to zero by state that no gradient goes through."""
         cleared = self.fired is None or not (self.fired.matrix.any() or self.fired.constant.any())
         by_state = self.reset_by == "state" and self.reset_gradient != "full"
         return self.published and by_state and cleared and self.neurons == 1
 
     @property
     def differs(self) -> tuple[bool, bool]:
-        """Whether the two maps differ in their matrix, in their drive: what a full reset gradient has to read."""
+        """Whether the two maps differ (in their matrix, in their drive): what a full reset gradient has to read."""
         if self.fired is None:
             return False, False
         pairs = zip(self.quiet.arrays, self.fired.arrays, strict=True)
@@ -117,7 +117,7 @@ class LinearNeuron:
         return matrix, drive
 
     def check_width(self, layer: str, neurons: int) -> None:
-        """Raises MappingError when per-neuron constants are not for as many neurons as the layer has."""
+        """Raises MappingError when the per-neuron constants do not match the layer's number of neurons."""
         for array in self.arrays:
             if array.shape[-1] not in (1, neurons):
                 raise MappingError(
@@ -128,7 +128,7 @@ class LinearNeuron:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Gradient:
-    """Attributes of 'neuron_gradient': what it reads beside dx, in this order: who fired, x before, current; and
+    """Attributes of 'neuron_gradient': what it reads besides dx, in this order: who fired, x before, current; and
     whether it makes the adjoint of who fired."""
 
     neuron: LinearNeuron
@@ -148,7 +148,7 @@ class Fired:
 
 
 def _choose(fired: np.ndarray, quiet: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """`after` where a neuron fired; in between for a smooth spike."""
+    """`after` where a neuron fired, `quiet` elsewhere; in between for a smooth spike."""
     if fired.dtype == bool:
         return np.where(fired, after, quiet)
     mixed = quiet + fired * (after - quiet)

@@ -1,9 +1,9 @@
-"""What is asked of a network: how its output is read, the loss of that, and a penalty on how often layers fire.
+"""The objective of training: how the output is read, the loss of that reading, a penalty on how often layers fire.
 
 The output is a stack over timesteps: spikes, or the membrane potentials of a layer that does not spike. Readings:
 
-    sum    spikes counted, or potentials added up over the timesteps        mean, max   of potentials over the timesteps
-    last   the last timestep alone                                          every       each timestep judged on its own
+    sum    spikes counted, or potentials added up, over the timesteps       mean, max   of potentials over the timesteps
+    last   the last timestep only                                           every       each timestep separately
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Loss:
 
     cross_entropy: of the reading times the network's logit scale; of reading 'every' summed over the timesteps.
     mean_squared_error: of spike counts, whose targets are the shares `correct_rate` and `incorrect_rate` of the
-    timesteps, over the number of timesteps (snnTorch, mse_count_loss). neurons_per_class: neighbouring output neurons
+    timesteps, divided by the number of timesteps (snnTorch, mse_count_loss). neurons_per_class: adjacent output neurons
     whose readings are added up (population code). firing_strength: weight of the squared distance between each hidden
     layer's share of spikes and `firing_target`. Raises MappingError for an unknown choice.
     """
@@ -51,20 +51,20 @@ class Loss:
             raise MappingError(f"training.reading = {self.reading!r} is not a valid choice{hint}")
         if self.kind == "mean_squared_error" and self.reading != "sum":
             raise MappingError(
-                f"training.loss = 'mean_squared_error' is of spike counts: set training.reading = \"sum\" (given: "
+                f"training.loss = 'mean_squared_error' needs spike counts: set training.reading = \"sum\" (given: "
                 f"{self.reading!r})"
             )
 
     def check_output(self, layer: str, neurons: int, spiking: bool) -> None:
-        """Raises MappingError when the output layer cannot be read so."""
+        """Raises MappingError when the output layer cannot be read this way."""
         if neurons % self.neurons_per_class:
             raise MappingError(
-                f"layer '{layer}': {neurons} neurons are no whole number of classes of {self.neurons_per_class}: "
+                f"layer '{layer}': {neurons} neurons are not a whole number of classes of {self.neurons_per_class}: "
                 "change network.neurons_per_class"
             )
         if spiking and self.reading not in SPIKE_READINGS:
             raise MappingError(
-                f'training.reading = {self.reading!r} is of membrane potentials: set network.output = "membrane", or '
+                f'training.reading = {self.reading!r} reads membrane potentials: set network.output = "membrane", or '
                 f"read spikes as {' or '.join(SPIKE_READINGS)}"
             )
         if not spiking and self.kind == "mean_squared_error":
@@ -73,14 +73,14 @@ class Loss:
 
 @dataclass(frozen=True, kw_only=True)
 class Logits:
-    """logits = scale * what was read."""
+    """logits = scale * reading."""
 
     scale: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class CountTargets:
-    """Spike counts that are asked for, and what the mean of the squares is divided by."""
+    """The target spike counts, and the number that the mean of the squares is divided by."""
 
     correct: int
     incorrect: int
@@ -98,7 +98,7 @@ class FiringTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """The stacked output of the last layer and what it is."""
+    """The stacked output of the last layer and its kind."""
 
     name: str
     layer: str

@@ -1,6 +1,6 @@
-"""What values of a training graph are called: every name that more than one place needs is put together here.
+"""The names of values in a training graph: every name that is needed in more than one place is built here.
 
-No name is ever taken apart again. Whose a value is, what it holds and at which timestep are fields of its record
+Names are never parsed. The layer of a value, what it holds and its timestep are fields of its record
 (`records.Value`).
 """
 
@@ -15,12 +15,12 @@ INPUT, LABELS = "input", "labels"
 LOSS, SCORES = "loss", "counts"
 LEARNING_RATE = optimisers.LEARNING_RATE  # graph input of a scheduled rate
 TRAINING_STEP = optimisers.TRAINING_STEP  # graph input that counts from 1
-ROLES = {"weights": "w", "recurrent": "r", "bias": "b"}  # of what is trained, and what their names begin with
+ROLES = {"weights": "w", "recurrent": "r", "bias": "b"}  # of the parameters, and how their names begin
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """What is trained of a layer: its 'weights' [inputs, neurons], its 'recurrent' synapses onto itself, or its 'bias'.
+    """A parameter of a layer: its 'weights' [inputs, neurons], its 'recurrent' synapses onto itself, or its 'bias'.
 
     One number per neuron is a row [1, neurons].
     """
@@ -36,7 +36,7 @@ class Parameter:
 
     @property
     def short(self) -> str:
-        """As `name`, of weights only the layer: 'hidden0', 'r.hidden0', 'b.hidden0'."""
+        """Like `name`, but only the layer for weights: 'hidden0', 'r.hidden0', 'b.hidden0'."""
         return self.layer if self.role == "weights" else self.name
 
     @property
@@ -50,7 +50,7 @@ class Parameter:
         return Value(name=self.name, shape=self.shape, role=self.role, layer=self.layer)
 
     def kept(self, slot: str) -> str:
-        """What an optimiser keeps of it: 'moment1.hidden0' of weights, 'moment1.b.hidden0' of a bias."""
+        """What an optimiser keeps for it: 'moment1.hidden0' for weights, 'moment1.b.hidden0' for a bias."""
         return f"{slot}.{self.short}"
 
 
@@ -60,7 +60,7 @@ def weights_of(layer: str) -> str:
 
 
 def gradient_of(parameter: str) -> str:
-    """A parameter's gradient as the update takes it."""
+    """A parameter's gradient as the update uses it."""
     return f"gradient.{parameter}"
 
 
@@ -70,7 +70,7 @@ def penalty_of(layer: str) -> str:
 
 
 def second_threshold_of(layer: str) -> str:
-    """The graph input that holds a layer's second threshold where that is scheduled."""
+    """The graph input that holds a layer's second threshold if it is scheduled."""
     return f"second_threshold.{layer}"
 
 
@@ -85,7 +85,7 @@ def spikes_of(layer: str) -> str:
 
 
 def before(value: str) -> str:
-    """A body value as it was a timestep earlier."""
+    """A body value one timestep earlier."""
     return f"{value}.previous"
 
 

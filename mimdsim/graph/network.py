@@ -1,6 +1,6 @@
-"""The training graph of a spiking network: feed-forward layers, each perhaps with synapses of its own onto itself.
+"""The training graph of a spiking network: feed-forward layers, each optionally with synapses onto itself.
 
-With a delay of one timestep every layer reads what the layer before it emitted one timestep earlier (the first layer
+With a delay of one timestep every layer reads what the previous layer emitted one timestep earlier (the first layer
 reads the input of this timestep), so all layers are independent of each other within a timestep. Without a delay the
 layers run one after another in every timestep. A layer always reads its own spikes one timestep later.
 """
@@ -41,9 +41,9 @@ DELAYS = (0, 1)  # timesteps from one layer to the next
 
 @dataclass(frozen=True, kw_only=True)
 class SpikingNetwork:
-    """A network with what is needed to train it. spikes: 'sparse' (ids and counts) or 'dense' (0/1 arrays).
+    """A network with everything needed to train it. spikes: 'sparse' (ids and counts) or 'dense' (0/1 arrays).
 
-    delay: timesteps from one layer to the next, 1 or 0. Raises MappingError for another one.
+    delay: timesteps from one layer to the next, 1 or 0. Raises MappingError for any other delay.
     """
 
     layers: tuple[Layer, ...]
@@ -57,7 +57,7 @@ class SpikingNetwork:
     steady_input: bool = False
     loss: Loss = field(default_factory=Loss)
     threshold_schedule: ThresholdSchedule | None = None
-    largest_gradient_norm: float = 0.0  # all gradients together are scaled down to it; 0: as they are
+    largest_gradient_norm: float = 0.0  # all gradients together are scaled down to it; 0: not clipped
 
     def __post_init__(self) -> None:
         if self.steady_input and self.spikes != "dense":
@@ -91,7 +91,7 @@ class SpikingNetwork:
 
     @property
     def penalties(self) -> tuple[str, ...]:
-        """Terms of the loss beside 'loss': one per hidden layer whose firing is penalised."""
+        """Terms of the loss besides 'loss': one per hidden layer whose firing is penalised."""
         return tuple(penalty_of(layer.name) for layer in self.layers[:-1]) if self.loss.firing_strength else ()
 
     @property
@@ -101,13 +101,13 @@ class SpikingNetwork:
 
     @property
     def parameters(self) -> dict[str, Parameter]:
-        """All that is trained by name, weights of all layers first."""
+        """All parameters by name, the weights of all layers first."""
         every = (parameter for layer in self.layers for parameter in layer.parameters)
         return {each.name: each for each in sorted(every, key=lambda each: list(ROLES).index(each.role))}
 
     @property
     def shapes(self) -> dict[str, tuple[int, int]]:
-        """Of all that is trained, by name."""
+        """The shapes of all parameters, by name."""
         return {name: parameter.shape for name, parameter in self.parameters.items()}
 
     def most_spikes(self, layer: Layer) -> int:
@@ -128,10 +128,10 @@ def training_graph(network: SpikingNetwork) -> Graph:
     """Forward scan, loss, backward scan and update of one training step.
 
     Inputs: 'input' (spikes [timesteps, batch, inputs]), 'labels' [batch], 'training_step', the network's parameters,
-    with Adam 'moment1.<layer>', 'moment2.<layer>' of weights and 'moment1.r.<layer>' and so on of others (with momentum
-    'momentum.<layer>'), what `network.scheduled` names, and 'random.<layer>' [batch] where truncation is random.
+    with Adam 'moment1.<layer>', 'moment2.<layer>' for weights and 'moment1.r.<layer>' etc. for others (with momentum
+    'momentum.<layer>'), the inputs in `network.scheduled`, and 'random.<layer>' [batch] where truncation is random.
     Outputs: 'loss', 'counts' [batch, classes], 'gradient.<parameter>' (clipped where a largest norm is given),
-    'next.<parameter>' (and moments), and 'penalty.<layer>' of the layers whose firing is penalised.
+    'next.<parameter>' (and moments), and 'penalty.<layer>' for layers whose firing is penalised.
     """
     graph = forward_graph(network)
     graph, gradients = differentiate(graph, LOSS, tuple(network.parameters), terms=network.penalties)
@@ -150,8 +150,8 @@ def forward_graph(network: SpikingNetwork) -> Graph:
     for layer in network.layers:
         if not layer.spiking and (layer is not network.layers[-1] or layer.recurrence != "none"):
             raise MappingError(
-                f"layer '{layer.name}': only the last layer may be read by its membrane potential, and without "
-                "synapses onto itself: leave spiking = true"
+                f"layer '{layer.name}': only the last layer may be read by its membrane potential, and only if it has "
+                "no synapses onto itself: leave spiking = true"
             )
     body = builder("forward")
     now = body.declare(_spikes(network, "input.now", INPUT, network.inputs, network.input_capacity))
@@ -210,7 +210,7 @@ def _spikes(network: SpikingNetwork, name: str, layer: str, neurons: int, capaci
 
 
 def _current(body: GraphBuilder, layer: Layer, source: str) -> str:
-    """What flows into the layer's neurons: from `source`, from its own spikes of the timestep before, and its bias."""
+    """The current into the layer's neurons: from `source`, from its spikes of the previous timestep, and its bias."""
     name, trained = layer.name, {parameter.role: parameter.name for parameter in layer.parameters}
     product = "synapse" if body.values[source].form == "sparse" else "matmul"
     current = body.one(product, (source, trained["weights"]), f"current.{name}", layer=name)
@@ -224,7 +224,7 @@ def _current(body: GraphBuilder, layer: Layer, source: str) -> str:
 
 
 def _emit(body: GraphBuilder, network: SpikingNetwork, layer: Layer, u: str) -> tuple[tuple[Carry, ...], str]:
-    """Spikes from the potentials `u`, and the generator that is carried where truncation is random."""
+    """Spikes from the potentials `u`, and the generator that is carried if truncation is random."""
     name = layer.name
     second = second_threshold_of(name)
     inputs: tuple[str, ...] = (u, second) if second in network.moving_thresholds else (u,)

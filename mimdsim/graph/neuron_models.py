@@ -1,6 +1,6 @@
 """The table of neuron models: one short record each, which turns parameters into the arrays of the linear family.
 
-To add a model, write its record beside its kin; docs/neurons.md shows one. Membrane potentials are counted from the
+To add a model, write it next to similar ones; docs/neurons.md shows one. Membrane potentials are relative to the
 resting potential, where the frameworks start them, so that every state starts at zero.
 """
 
@@ -21,7 +21,7 @@ from mimdsim.graph.neurons_snntorch import SNNTORCH
 
 
 def by_name(records: Iterable[Model]) -> dict[str, Model]:
-    """Models by name; raises MappingError for a name given twice and for resets that there are not."""
+    """Models by name; raises MappingError for duplicate names and unknown resets."""
     models: dict[str, Model] = {}
     for record in records:
         if record.name in models:
@@ -38,7 +38,7 @@ MODELS = by_name((LIF, *SNNTORCH, *NORSE_MODELS, *OTHERS))
 
 
 def model_of(name: str) -> Model:
-    """The record of a model; raises MappingError with what there is."""
+    """The record of a model; raises MappingError listing the known names."""
     if name not in MODELS:
         raise MappingError(
             f"network.neuron = {name!r} is not known{near(name, list(MODELS))}; write one of {', '.join(MODELS)}"
@@ -56,7 +56,7 @@ def neuron_of(
 ) -> LinearNeuron:
     """The neurons of a layer from a model's name and parameters, each a number or an array [neurons].
 
-    reset, reset_gradient: the model's own when not given. Raises MappingError for what the model does not know or
+    reset, reset_gradient: the model's default if not given. Raises MappingError for what the model does not know or
     allow.
     """
     model = model_of(name)

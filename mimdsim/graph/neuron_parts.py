@@ -15,7 +15,7 @@ Coefficient = Any  # a float for all neurons of a layer, or an array [neurons]
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """A number of a model, from `low` to `high`, both allowed; one for the layer or one per neuron."""
+    """A number of a model, from `low` to `high` inclusive; one for the layer or one per neuron."""
 
     name: str
     default: float
@@ -39,13 +39,13 @@ def potential(name: str, default: float, meaning: str) -> Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Coefficients of a model with `n` states, the first of them the membrane potential from the resting potential.
+    """Coefficients of a model with `n` states, the first the membrane potential relative to the resting potential.
 
     matrix n rows, drive n, constant n (none: zeros), readout n (none: the first state), offset: added to the read-out.
     zeroed: states that a reset to zero sets to `reset_value`, before the next integration, or after it ('after': the
     input of that timestep is lost). subtracts: what a reset by subtraction takes off the first state (none: the
-    threshold); before the integration if subtract_decays, and then decayed, else after it. subtracted: the whole map
-    after a spike, where subtraction does more than that. jumps: added to the states by a spike, whatever the reset.
+    threshold); before the integration if subtract_decays, so that it decays, otherwise after it. subtracted: the whole
+    map after a spike, where subtraction does more than that. jumps: added to the states by a spike, whatever the reset.
     """
 
     matrix: Sequence[Sequence[Coefficient]]
@@ -68,7 +68,7 @@ RESETS = ("zero", "subtract", "none")
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """One row of the table of models. resets: what is offered, the default first; reset_gradient: the default;
+    """One row of the table of models. resets: those it offers, the default first; reset_gradient: the default;
     source: what it reproduces; published: there is published code for it, see `LinearNeuron.fused`."""
 
     name: str

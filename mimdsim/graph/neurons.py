@@ -1,11 +1,11 @@
-"""The published leaky integrate-and-fire neuron: its row of the table of models, and operations of its own.
+"""The published leaky integrate-and-fire neuron: its row of the table of models, and its own operations.
 
 Facts: Finkbeiner et al. 2024, arXiv 2311.04386, equations of the fused layer.
 
 v[t] = 0            + (1 - decay) * gain * current[t]   if v[t-1] > threshold   (hard reset, state-based)
 v[t] = decay*v[t-1] + (1 - decay) * gain * current[t]   otherwise
 
-What is computed is what the linear family computes. The operations are apart because the published code is: it keeps
+The results are those of the linear family. The operations are separate because the published code is: it keeps
 one state and no read-out, fuses the update with the sum of the current, and its codelets have published costs.
 """
 
@@ -37,7 +37,7 @@ LIF = Model(
             default=10.0,
             unit="of potential per current",
             meaning="gain of the current",
-            low=1e-37,  # what float32 holds
+            low=1e-37,  # about the smallest normal float32
             high=1e38,
         ),
         positive("threshold", 1.0, "of the potential", "a spike where the potential is above it"),
@@ -52,7 +52,7 @@ LIF = Model(
 
 
 class Constants(NamedTuple):
-    """What published codelets take, each rounded once; `threshold` is that of the reset."""
+    """The constants that published codelets take, each rounded once; `threshold` is that of the reset."""
 
     decay: np.float32
     scale: np.float32
@@ -60,7 +60,7 @@ class Constants(NamedTuple):
 
 
 def constants_of(neuron: LinearNeuron) -> Constants:
-    """Of a fused neuron; one that is never reset has an infinite threshold."""
+    """The constants of a fused neuron; one that is never reset has an infinite threshold."""
     return Constants(
         decay=np.float32(neuron.quiet.matrix[0, 0, 0]),
         scale=np.float32(neuron.quiet.drive[0, 0]),

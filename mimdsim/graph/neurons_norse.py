@@ -1,4 +1,4 @@
-"""The neurons of norse 1.1.0, read and run. One record each: see neuron_models."""
+"""The neurons of norse 1.1.0, from reading and running its code. One record each: see neuron_models."""
 
 from __future__ import annotations
 

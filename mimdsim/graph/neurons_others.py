@@ -35,7 +35,7 @@ def _adaptive(p: Given) -> Parts:
 def _spikingjelly_lif(p: Given) -> Parts:
     leak = 1.0 / p["tau"]
     gain = np.where(np.asarray(p["decay_input"]) > 0, leak, 1.0)
-    threshold = p["v_threshold"] - p["v_reset"]  # potentials are counted from v_reset, to which they decay
+    threshold = p["v_threshold"] - p["v_reset"]  # potentials are relative to v_reset, to which they decay
     return Parts(
         matrix=[[1.0 - leak]], drive=[gain], threshold=threshold, subtracts=p["v_threshold"], subtract_decays=True
     )

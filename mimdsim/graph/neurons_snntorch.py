@@ -1,4 +1,4 @@
-"""The neurons of snnTorch 1.0.0, read and run. One record each: see neuron_models."""
+"""The neurons of snnTorch 1.0.0, from reading and running its code. One record each: see neuron_models."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _alpha(p: Given) -> Parts:
         raise MappingError("network.neuron_parameters: model 'alpha' needs 0 < beta < alpha < 1")
     tau = np.log(alpha) / (np.log(beta) - np.log(alpha)) + 1.0
     excited, inhibited = [0.0, alpha, 0.0], [0.0, 0.0, beta]
-    # a spike takes the threshold off the excitation, clears the inhibition and gives its last value to the potential
+    # a spike takes the threshold off the excitation, clears the inhibition and adds its last value to the potential
     subtracted = (
         [[0.0, tau * alpha, tau * beta + 1.0], excited, [0.0, 0.0, 0.0]],
         [0.0, 1.0, 0.0],

@@ -1,4 +1,4 @@
-"""Every operation there is. To add one, write its record in the file of its family and list the family here."""
+"""The table of all operations. To add one, write its record in the file of its family and list the family here."""
 
 from __future__ import annotations
 

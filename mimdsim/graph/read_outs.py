@@ -87,7 +87,7 @@ def _read_out_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, 
 
 
 def _read_out_gradient(over: str, gradient: np.ndarray, u: np.ndarray) -> tuple[np.ndarray]:
-    """max: to the first timestep that has it."""
+    """max: to the first timestep that attains it."""
     if over in ("sum", "mean"):
         share = gradient if over == "sum" else gradient * u.dtype.type(1 / len(u))
         return (np.broadcast_to(share, u.shape).copy(),)

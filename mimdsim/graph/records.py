@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-# how the elements of a value are kept: an array, or sparse spikes (ids and two counts per sample)
+# how the elements of a value are stored: an array, or sparse spikes (ids and two counts per sample)
 FORMS = ("array", "sparse")
 
 
@@ -42,10 +42,10 @@ class Value:
     """A value of the graph. `shape` is the dense meaning ([batch, neurons] for spikes, [timesteps, ...] if stacked);
     `capacity` is the most ids listed per sample, for form 'sparse' and for the cotangents of such values.
 
-    role: what it holds, where anyone needs to know: 'spikes', the 'generator' of a layer's random numbers, a parameter
+    role: what it holds, where that matters: 'spikes', the 'generator' of a layer's random numbers, a parameter
     ('weights', 'recurrent', 'bias'), 'saved' for gradient rules, an 'adjoint', or the 'gradient' summed over timesteps.
-    layer: whose it is, 'input' of the network's input. shift: from which timestep it is, counted from the one it is
-    read in. of: the forward value that it was saved from or is the derivative by.
+    layer: the layer it belongs to, 'input' for the network's input. shift: its timestep relative to the one it is read
+    in. of: the forward value that it was saved from, or that it is the derivative with respect to.
     """
 
     name: str
@@ -142,7 +142,7 @@ class Scan:
 
 
 class GraphBuilder:
-    """Collects operations in order and infers the shapes of what they make."""
+    """Collects operations in order and infers the shapes of their outputs."""
 
     def __init__(self, phase: str, shapes: Any):
         self.phase = phase
@@ -158,7 +158,7 @@ class GraphBuilder:
         return value.name
 
     def fresh(self, name: str) -> str:
-        """`name`, or `name.2`, `name.3`, ... when taken."""
+        """`name`, or `name.2`, `name.3`, ... if taken."""
         if name not in self.values:
             return name
         number = 2

@@ -3,7 +3,7 @@
     body      :: [carry, slice, constant]                    -> [carry, stacked]
     transpose :: [d carry, d constant, d stacked, stash]     -> [d carry, d constant]
 
-The stash is every forward value the gradient rules ask for. A carry on entry to timestep t is the stash of what left
+The stash is every forward value the gradient rules read. A carry on entry to timestep t is the stashed value that left
 timestep t - 1 (shift -1); a sequence or constant of the forward scan is read again and not stashed twice.
 """
 
@@ -69,7 +69,7 @@ class BodyBackward:
         return self.build.add(kind, inputs, name, layer=layer, attributes=attributes)
 
     def saved(self, name: str) -> str:
-        """`name` where the transposed body reads it, declared or made anew there when it is first asked for."""
+        """The name under which the transposed body reads `name`, declared or recomputed there on first use."""
         inside = f"saved.{name}"
         if inside in self.build.values:
             return inside
@@ -93,7 +93,7 @@ class BodyBackward:
 
 
 def without_unused(graph: Graph) -> Graph:
-    """The operations that the outputs depend on, and no others."""
+    """The graph with only the operations that the outputs depend on."""
     wanted = set(graph.outputs)
     kept: list[Operation] = []
     for op in reversed(graph.operations):
@@ -130,7 +130,7 @@ def run_scan(
 
 
 def _at(sequence: Any, t: int) -> Any:
-    """The value at timestep `t`; nothing (zeros, no spikes) before the first."""
+    """The value at timestep `t`; zeros (no spikes) before the first."""
     if isinstance(sequence, SparseSpikes):
         if t < 0:
             return SparseSpikes(ids=np.zeros_like(sequence.ids[0]), counts=np.zeros_like(sequence.counts[0]))

@@ -19,8 +19,8 @@ class Selection:
 
     surrogate names a record of `surrogates.SURROGATES`, slope is its parameter (beta of SuperSpike). `smooth` replaces
     the spike of the dense form by a function whose derivative is that surrogate: for finite differences only.
-    truncation: from where the scan for them runs, see `truncation.py`; with 'random', selection takes the state of a
-    generator as a second input. Raises MappingError for a surrogate or a truncation that is not known.
+    truncation: where the scan for them starts, see `truncation.py`; with 'random', selection takes the state of a
+    generator as a second input. Raises MappingError for an unknown surrogate or truncation.
     """
 
     threshold: float
@@ -40,9 +40,9 @@ class Selection:
 class ThresholdSchedule:
     """The second threshold of hidden layers moves towards its own value while a network learns.
 
-    In the first training step it is `start`, and with every one that follows it goes `share` of what is left:
+    In the first training step it is `start`, and in each one after that it moves by `share` of the remaining distance:
     threshold <- threshold + share * (target - threshold), as in the authors' accuracy study (facts: -100 and 0.5).
-    The output layer takes part only where `output` is set.
+    The output layer takes part only if `output` is set.
     """
 
     start: float = -100.0
@@ -62,13 +62,13 @@ def surrogate(selection: Selection, v: np.ndarray) -> np.ndarray:
 
 
 def smooth_spike(selection: Selection, v: np.ndarray) -> np.ndarray:
-    """A spike whose derivative is the surrogate, of any size."""
+    """A smooth spike whose derivative is the surrogate; its value may be of any magnitude."""
     kind = v.dtype.type
     return known_surrogate(selection.surrogate).smooth(v - kind(selection.threshold), kind(selection.slope))
 
 
 def _select(selection: Selection, v: np.ndarray, *given: Any) -> tuple[SparseSpikes]:
-    """given: a second threshold where that moves, then the state of the generators where truncation is random."""
+    """given: the second threshold if that moves, then the state of the generators if truncation is random."""
     batch, neurons = v.shape
     drawn = selection.truncation == "random"
     starts = scan_starts(given[-1], neurons) if drawn else np.zeros(batch, np.int64)
@@ -92,7 +92,7 @@ def _select_shapes(values: tuple[Value, ...], selection: Selection) -> tuple[tup
 
 
 def _select_vjp(build: Backward, op: Operation, cotangents: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    others = (None,) * (len(op.inputs) - 1)  # given at run time; nothing is differentiated by them
+    others = (None,) * (len(op.inputs) - 1)  # given at run time; no gradient is taken with respect to them
     if cotangents[0] is None:
         return (None, *others)
     inputs = (cotangents[0], build.saved(op.outputs[0]), build.saved(op.inputs[0]))

@@ -1,11 +1,11 @@
-"""Stash policies: what of the forward pass is kept for the backward pass, and what is made anew from it.
+"""Stash policies: which forward values are kept for the backward pass, and which are recomputed from those.
 
     everything   every value that a gradient rule reads, of every timestep
-    carry        what goes from one timestep to the next; the rest is made anew within the timestep
+    carry        what goes from one timestep to the next; the rest is recomputed within the timestep
     every:K      what goes from one segment of K timesteps to the next; the rest, segment by segment
 
-Spikes are kept of all timesteps whatever the policy: they are short lists, and with them no selection runs again (and
-none is drawn again). What is made anew takes the same operations in the same order, so that gradients do not change.
+Spikes of all timesteps are kept whatever the policy: they are short lists, and they save running the selection again
+(or drawing again). Recomputation takes the same operations in the same order, so that gradients do not change.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _EVERY = re.compile(r"^every:([1-9][0-9]{0,8})$")
 
 @dataclass(frozen=True, kw_only=True)
 class StashPolicy:
-    """name: 'everything', 'carry' or 'every'; segment: timesteps from one kept state to the next (0: not so)."""
+    """name: 'everything', 'carry' or 'every'; segment: timesteps from one kept state to the next (0 for the others)."""
 
     name: str
     segment: int = 0
 
 
 def stash_policy(text: str, timesteps: int = 0) -> StashPolicy:
-    """The policy that `text` names, for a sequence of `timesteps` where given; raises MappingError."""
+    """The policy that `text` names, for a sequence of `timesteps` if given; raises MappingError."""
     if text in ("everything", "carry"):
         return StashPolicy(name=text)
     found = _EVERY.match(text)
     if found is None:
-        raise MappingError(f"mapping.stash = {text!r} is no policy: write {FORMS}")
+        raise MappingError(f"mapping.stash = {text!r} is not a stash policy: write {FORMS}")
     segment = int(found.group(1))
     if timesteps % segment:
         fitting = [k for k in range(1, timesteps + 1) if timesteps % k == 0]
@@ -49,10 +49,10 @@ def stash_policy(text: str, timesteps: int = 0) -> StashPolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class Recomputation:
-    """What is made anew in place of keeping it: `values`, by `again` (a scan without sequences, run forward).
+    """What is recomputed instead of kept: `values`, by `again` (a scan without sequences, run forward).
 
     states: the carries it starts from, arrays. sources: spikes it reads -> the forward body's value that holds them,
-    and at which timestep from this one. kept: carries on leaving that must be stacked for it beside the forward scan's.
+    and its timestep relative to this one. kept: carries on leaving to be stacked for it besides the forward scan's.
     """
 
     values: tuple[str, ...]
@@ -62,7 +62,7 @@ class Recomputation:
 
 
 def recomputation(graph: Graph, policy: StashPolicy) -> Recomputation | None:
-    """What a policy makes anew in a training graph; None where everything that is read is kept anyway."""
+    """What a policy recomputes in a training graph; None if everything that is read is kept anyway."""
     if policy.name == "everything":
         return None
     op, backward = graph.scan("forward"), graph.scan("backward")
@@ -102,7 +102,7 @@ def _sparse(body: Graph) -> set[str]:
 
 
 def _back_to_states(body: Graph, values: tuple[str, ...]) -> tuple[tuple[Operation, ...], set[str]]:
-    """The operations that make `values`, and what they begin with: spikes, what enters the body, constants."""
+    """The operations that make `values`, and what they start from: spikes, inputs of the body, constants."""
     sparse = _sparse(body)
     wanted, kept, made = set(values), [], set()
     for op in reversed(body.operations):

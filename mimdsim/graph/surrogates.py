@@ -1,4 +1,4 @@
-"""Surrogate gradients: what stands for the derivative of a spike, as a function of u - threshold and a slope.
+"""Surrogate gradients: stand-ins for the derivative of a spike, as functions of u - threshold and a slope.
 
 To add one: a record here, its branch in numerics/equations.py, its bundles in codelets/surrogates.py.
 """
@@ -18,8 +18,8 @@ Shape = Callable[[np.ndarray, Any], np.ndarray]
 
 @dataclass(frozen=True, kw_only=True)
 class Surrogate:
-    """derivative(x, slope) at x = u - threshold, in the dtype of x; `smooth` is a spike whose derivative it is, for
-    finite differences. source: who uses it under which name, and with which default slope."""
+    """derivative(x, slope) at x = u - threshold, in the dtype of x; `smooth` is a spike with that derivative, for
+    finite differences. source: who uses it, under which name and with which default slope."""
 
     name: str
     derivative: Shape
@@ -40,7 +40,7 @@ def _arctan(x: np.ndarray, k: Any) -> np.ndarray:
 
 
 def _sigmoid(x: np.ndarray, k: Any) -> np.ndarray:
-    decay = np.exp(-k * np.abs(x))  # even in x; of the absolute value, so that it cannot overflow
+    decay = np.exp(-k * np.abs(x))  # even in x; the absolute value keeps it from overflowing
     raised = decay + x.dtype.type(1)
     return k * decay / (raised * raised)
 
@@ -108,7 +108,7 @@ SURROGATES = {
 
 
 def known_surrogate(name: str) -> Surrogate:
-    """The record of `name`; raises MappingError with what there is."""
+    """The record of `name`; raises MappingError listing the known names."""
     if name not in SURROGATES:
         raise MappingError(
             f"network.surrogate = {name!r} is not known{near(name, list(SURROGATES))}; write one of "

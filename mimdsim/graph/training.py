@@ -1,4 +1,4 @@
-"""Update of what is trained: clipping by the global norm, then an optimiser (`numerics/optimisers`)."""
+"""Update of the parameters: clipping by the global norm, then an optimiser (`numerics/optimisers`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mimdsim.graph.names import Parameter
 from mimdsim.graph.records import GraphBuilder, Value
 from mimdsim.numerics.optimisers import FORMS, Form, Optimiser
 
-NORM_FLOOR = 1e-6  # added to the norm of the gradients before the bound is divided by it, as PyTorch does
+NORM_FLOOR = 1e-6  # added to the norm of the gradients before the bound is divided by it, as in PyTorch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +26,9 @@ class Trained:
 def add_updates(
     build: GraphBuilder, optimiser: Optimiser, largest_norm: float, trained: tuple[Trained, ...]
 ) -> tuple[str, ...]:
-    """Append the update of every weight; returns the gradients as they are used, then the updated weights and state.
+    """Append the update of every parameter; returns the gradients as used, then the updated parameters and state.
 
-    With a `largest_norm` above 0 all gradients are scaled down together where their common norm exceeds it.
+    With a `largest_norm` above 0, all gradients are scaled down together if their common norm exceeds it.
     """
     if largest_norm:
         trained = _clipped(build, largest_norm, trained)

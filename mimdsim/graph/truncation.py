@@ -1,6 +1,6 @@
 """Where the scan for spikes starts, and so which spikes are dropped when a list is too short for all.
 
-'lowest': at neuron 0, as published, so that the highest ids are dropped. 'random': at a neuron drawn anew for every
+'lowest': at neuron 0, as published, so that the highest ids are dropped. 'random': at a neuron drawn afresh for every
 timestep and sample, from which the scan runs once round the layer; no id is preferred. (The published scan draws such
 an offset for each of its workers and then ignores it.)
 """
@@ -23,14 +23,14 @@ MULTIPLIER, INCREMENT, STATE_BITS = 1_664_525, 1_013_904_223, 32
 
 
 def known_truncation(name: str) -> str:
-    """`name` itself; raises MappingError for one that is not known."""
+    """`name` itself; raises MappingError if it is unknown."""
     if name not in TRUNCATIONS:
         raise MappingError(f"network.truncation = {name!r} is not a valid choice{suggest(name, TRUNCATIONS)}")
     return name
 
 
 def next_state(state: np.ndarray) -> np.ndarray:
-    """int64[batch]: the generator one number on."""
+    """int64[batch]: the next state of the generator."""
     return (state.astype(np.int64) * MULTIPLIER + INCREMENT) & ((1 << STATE_BITS) - 1)
 
 

@@ -1,6 +1,6 @@
-"""Wiring beside the synapses between layers: of a neuron onto itself, and a bias per neuron.
+"""Wiring besides the synapses between layers: from a neuron onto itself, and a bias per neuron.
 
-Their trained numbers are rows [1, neurons], so that all that is trained has the shape of weights.
+Their trained numbers are rows [1, neurons], so that every parameter has two axes like weights.
 """
 
 from __future__ import annotations
