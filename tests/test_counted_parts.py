@@ -146,7 +146,7 @@ def test_parts_without_elements_are_not_sent() -> None:
 
 
 def test_chips_of_a_program_are_alike() -> None:
-    with pytest.raises(MappingError, match="5 tiles cannot be placed on 2 chips"):
+    with pytest.raises(MappingError, match="5 tiles cannot be placed evenly on 2 chips"):
         Program(tiles=5, variables={}, body=(), layers=(), inputs={}, outputs={}, chips=2)
 
 
@@ -220,5 +220,5 @@ def test_a_mapping_has_as_many_starts_as_tiles() -> None:
 @pytest.mark.parametrize("pairable", [-1.0, 3.0])
 def test_more_than_all_bundles_cannot_be_pairable(pairable: float) -> None:
     wrong = cost(Term(bundles=2, extents=("e",), pairable=pairable))
-    with pytest.raises(MappingError, match="pairable: 0 to all of them can"):
+    with pytest.raises(MappingError, match="cannot be pairable: only 0 to all of them can"):
         Codelet(name="C", fields=(), columns=(), compute=lambda *_: None, cost=wrong)

@@ -91,7 +91,7 @@ def same_refusal(wrong: Program, pattern: str) -> None:
 
 
 def test_loops_run_a_whole_number_of_times_and_never_fewer_than_none() -> None:
-    with pytest.raises(ValueError, match=r"extent 'cells' is -3 for vertex 1; a loop runs no fewer than 0 times"):
+    with pytest.raises(ValueError, match=r"extent 'cells' is -3 for vertex 1; a loop cannot run fewer than 0 times"):
         program(extents={"cells": np.array([2, -3, 2, 2])[:TILES]})
     with pytest.raises(ValueError, match=r"extent 'cells' must be whole numbers in one column, given float64"):
         program(extents={"cells": np.full(TILES, 0.5)})
@@ -242,13 +242,13 @@ def left_out(start: list[int], stop: list[int]) -> tuple[str, ...]:
 
 def test_an_output_that_is_written_in_part_is_reported() -> None:
     assert left_out([0, 4, 6, 9], [3, 6, 8, 12]) == (
-        "output 'taken': 2 of 12 elements of 'new' are written by nothing, the first is new[3]; "
+        "output 'taken': 2 of 12 elements of 'new' are never written, the first is new[3]; "
         "superstep 'take' writes the others; let a vertex write them, or make 'new' an input of the program too",
     )
-    assert "1 of 12 elements of 'new' are written by nothing, the first is new[0]" in left_out(
+    assert "1 of 12 elements of 'new' are never written, the first is new[0]" in left_out(
         [1, 3, 6, 9], [3, 6, 9, 12]
     )[0]  # fmt: skip
-    assert "1 of 12 elements of 'new' are written by nothing, the first is new[11]" in left_out(
+    assert "1 of 12 elements of 'new' are never written, the first is new[11]" in left_out(
         [0, 3, 6, 9], [3, 6, 9, 11]
     )[0]  # fmt: skip
 
@@ -271,7 +271,7 @@ def test_an_output_over_timesteps_is_asked_about_all_of_them() -> None:
     made = replace(made, variables=made.variables | {"new": sequence}, body=(Repeat(times=5, body=made.body),))
     (problem,) = verify(plan_exchanges(made), TILES)
     assert problem.rule == "outputs are written whole"
-    assert "5 of 60 elements of 'new' are written by nothing, the first is new[0, 11]" in problem.message
+    assert "5 of 60 elements of 'new' are never written, the first is new[0, 11]" in problem.message
 
 
 # ---- a field that is written though it may only be read

@@ -251,7 +251,7 @@ def test_entries_of_an_output_that_no_timestep_writes_are_reported() -> None:
     made = program([variable("x", (6, 4), TileMapping.on(0, 1, 4))], *beside("@t"), outputs="x")
     ((rule, message),) = problems(made)
     assert rule == "outputs are written whole"
-    assert "output 'x': 12 of 24 elements of 'x' are written by nothing, the first is x[1, 0]" in message
+    assert "output 'x': 12 of 24 elements of 'x' are never written, the first is x[1, 0]" in message
     assert problems(replace(made, body=within("@t"))) == []
 
 
@@ -286,7 +286,7 @@ def spread(axis: int, *intervals: tuple[int, int]) -> TileMapping:
         (spread(0, (0, 9)), "is mapped from 0 to 9, it has 4 indices of axis 0; map no more than there are"),
         (spread(1, (-1, 6)), "is mapped from -1 to 6, it has 6 indices of axis 1"),
         (spread(2, (0, 4)), "is mapped along axis 2, its shape [4, 6] has 2; map an axis it has"),
-        (TileMapping.replicated(np.zeros(0, np.int64)), "is replicated on no tile; name the tiles that hold it"),
+        (TileMapping.replicated(np.zeros(0, np.int64)), "is not replicated on any tile; name the tiles that hold it"),
     ],
 )
 def test_every_element_is_on_a_tile(mapping: TileMapping, text: str) -> None:

@@ -5,7 +5,7 @@ A field's `box` says which part of a variable a vertex touches, one entry per ax
     ":"            the whole axis
     "sample"       one index, from the table's column of that name
     "start:stop"   a range, from two columns
-    "@t" "@t-1"    the index of the current timestep (and a shift; before the first timestep everything is zero)
+    "@t" "@t-1"    the index of the current timestep (plus a shift; before the first timestep everything is zero)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mimdsim.base.errors import MappingError, near
 from mimdsim.program.extents import RECORDED, Column, Derived, Extent, Hits, Lists, Size
 
 ACCESS = ("read", "write", "update")
-# relative uncertainty of a cost by the kind of its source; widens the interval of every total (assumed: our judgement)
+# relative uncertainty of a cost by the kind of its source; widens the interval of every total (assumed: our estimate)
 UNCERTAINTY = {"measured": 0.05, "published": 0.10, "derived": 0.30, "assumed": 0.50}
 _NOW = re.compile(r"^@t([+-]\d+)?$")
 
@@ -73,8 +73,8 @@ def columns_of(*boxes: tuple[str, ...]) -> tuple[str, ...]:
 class Term:
     """`bundles` for every turn of a loop nest: the product of the named extents.
 
-    Counted with every instruction alone, as compiled C++ issues them; `pairable` of them could share the bundle of
-    another one. The machine's tile.compiled_dual_issue says which share of those does.
+    Counted with one instruction per bundle, as compiled C++ issues them; `pairable` of them could share the bundle of
+    another. The machine's tile.compiled_dual_issue says what share of those does.
     """
 
     bundles: float
@@ -113,7 +113,7 @@ def shared_bundles(
 ) -> TileFormula:
     """Cost of a vertex that the supervisor splits over all worker contexts (a MultiVertex).
 
-    Every context takes its share of the extent `split`, rounded up, and all the others in full:
+    Every context takes its share of the extent `split`, rounded up, and all other extents in full:
 
         cycles = supervisor_cycles + contexts * (fixed + sum of the terms with extent `split` divided by contexts)
 
@@ -133,7 +133,7 @@ def shared_bundles(
     return TileFormula(cycles=cycles, kind=kind, source=source)
 
 
-OF_THE_BOXES = (":",)  # default for columns: those that the boxes name
+OF_THE_BOXES = (":",)  # default for columns: those named by the boxes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,12 +145,12 @@ class Codelet:
     'vertex' is called per vertex as compute(*views, *columns, *constants) with exactly the boxes of its fields (an
     axis given by one index is dropped) and the vertex's own integers. Both write in place.
     A cost without a source is an error. flops: floating-point operations, in the same terms as bundles.
-    columns: by default those that the boxes name, in order; for form 'vertex', which gets the boxes, none.
+    columns: by default those named by the boxes, in order; none for form 'vertex', which gets the boxes.
     joinable: a vertex works element by element along the last axis that the box of its first field cuts by columns, so
-    that vertices with adjacent slices may run as one, with identical bits.
+    that vertices with adjacent slices may run as one, with bit-identical results.
     extents: how often the loops of its costs run, by the names used in terms and formulas.
-    count: for extents that depend on data other than recorded lists of spikes: called with the arguments of compute,
-    before it, it returns whole numbers by name (of form 'table': a column each), which a run records for timing.
+    count: for extents that depend on data other than recorded lists of spikes: called before compute
+    with the same arguments; returns whole numbers by name (form 'table': columns), which runs record for timing.
     """
 
     name: str
@@ -183,8 +183,8 @@ class Codelet:
         for term in self.cost.terms if isinstance(self.cost, WorkerBundles) else ():
             if not 0 <= term.pairable <= term.bundles:
                 raise MappingError(
-                    f"codelet '{self.name}': of {term.bundles:g} bundles for {term.extents} cannot be "
-                    f"{term.pairable:g} pairable: 0 to all of them can"
+                    f"codelet '{self.name}': of {term.bundles:g} bundles for {term.extents}, "
+                    f"{term.pairable:g} cannot be pairable: only 0 to all of them can"
                 )
         if self.code_bytes < 0:
             raise MappingError(f"codelet '{self.name}': code_bytes {self.code_bytes} must not be negative")
@@ -237,7 +237,7 @@ class Codelet:
 
     @property
     def along(self) -> tuple[str, str] | None:
-        """The columns, start and stop, of the axis along which vertices may be joined, None: of none; the same name
+        """The start and stop columns of the axis along which vertices may be joined, or None; the same name
         twice is a column of single indices."""
         cut = [names for entry in self.fields[0].box if (names := columns_of((entry,)))] if self.joinable else []
         return (cut[-1][0], cut[-1][-1]) if cut else None

@@ -18,7 +18,7 @@ TWICE, MEANWHILE = "nothing is written twice", "nothing is read while written"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Touch:
-    """What the vertices of a table touch of a variable through a field, as given by `boxes_of`."""
+    """The part of a variable that the vertices of a table touch through a field, as given by `boxes_of`."""
 
     table: VertexTable
     field: Field
@@ -31,7 +31,7 @@ class Touch:
         return now_shift(self.field.box[0])
 
     def with_timesteps(self, timesteps: range) -> np.ndarray:
-        """The boxes with the entries that are taken in these timesteps as their first axis."""
+        """The boxes, with the entries taken in these timesteps as their first axis."""
         if self.shift is None:
             return self.boxes
         least, most = entries_taken(self.variable, self.shift, timesteps)
@@ -40,7 +40,7 @@ class Touch:
 
 
 def check_conflicts(superstep: Superstep, touches: list[Touch], timesteps: range) -> list[Problem]:
-    """Of every variable written: the first element written twice, and by each table the first read meanwhile."""
+    """For every variable written: the first element written twice and, for each table, the first one read meanwhile."""
     by_variable: dict[str, list[Touch]] = {}
     for touch in touches:
         if len(touch.boxes):
@@ -66,7 +66,7 @@ Pair = tuple[tuple[Touch, int], tuple[Touch, int]]  # two vertices' boxes that s
 
 
 def _by_shift(touches: list[Touch]) -> list[list[Touch]]:
-    """Those that take the same timestep together, and those that take none."""
+    """Grouped by the timestep that they take; those that take none form a group too."""
     found: dict[int | None, list[Touch]] = {}
     for touch in touches:
         found.setdefault(touch.shift, []).append(touch)
@@ -101,10 +101,10 @@ def _twice(touches: list[Touch]) -> Pair | None:
 
 
 def _shared(left: list[Touch], right: list[Touch], timesteps: range, *, skip: bool) -> Pair | None:
-    """A box of `left` and one of `right` that share an element; `skip`: not of the same vertex."""
+    """A box of `left` and one of `right` that share an element; `skip`: ignoring pairs of the same vertex."""
     shifts = left[0].shift, right[0].shift
     if shifts[0] != shifts[1] and None not in shifts:
-        return None  # in every timestep these are two entries
+        return None  # in every timestep these are two different entries
     sides = []
     for touches in (left, right):
         alike = shifts[0] == shifts[1]
@@ -139,16 +139,16 @@ def _located(touches: list[Touch], row: int) -> tuple[Touch, int]:
 def _first_meeting(
     left: np.ndarray, whose: np.ndarray, right: np.ndarray, whose_right: np.ndarray
 ) -> tuple[int, int] | None:
-    """Rows of two boxes of different vertices that share an element, the first such of `right`."""
+    """Rows of two boxes of different vertices that share an element, the first such row of `right`."""
     lengths, spans = (left[:, 1] - left[:, 0]).max(axis=1), left[:, 1].max(axis=1) - left[:, 0].min(axis=1)
-    along = int(np.argmin(lengths / np.maximum(spans, 1)))  # where boxes are short, few are neighbours
+    along = int(np.argmin(lengths / np.maximum(spans, 1)))  # along an axis where boxes are short, few overlap
     order = np.argsort(left[along, 0], kind="stable")
     one, two = numerics.first_meeting(left, whose, right, whose_right, order, along)
     return None if one < 0 else (int(one), int(two))
 
 
 def _grid(bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """`equal_rows` of boxes, if their intervals along every axis are pairwise equal or disjoint; None if not.
+    """`equal_rows` of boxes, if their intervals along every axis are pairwise equal or disjoint, otherwise None.
 
     Then boxes meet only if they are equal.
     """

@@ -1,4 +1,4 @@
-"""Copies of a superstep: what each tile of the target receives, and the rules that they keep."""
+"""Copies of a superstep: what each tile of the target receives, and the rules they must keep."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from mimdsim.program.rows import boxes_of_runs, describe_box, is_local, order_of
 
 
 def copy_parts(program: Program, copy: Copy) -> tuple[np.ndarray, np.ndarray]:
-    """(tiles, int64[parts, axes, 2]): what each tile of the target must have of the source, a timestep axis left out.
+    """(tiles, int64[parts, axes, 2]): the parts of the source that each target tile needs, a timestep axis left out.
 
-    Expects a copy that `check_copies` finds nothing wrong with.
+    Expects a copy in which `check_copies` finds no problem.
     """
     source, target = program.variables[copy.source], program.variables[copy.target]
     shape = source.shape[copy.source_shift is not None :]
@@ -73,7 +73,7 @@ def check_planned_copies(program: Program, superstep: Superstep, stretch: Stretc
         drop = copy.source_shift is not None
         tiles, boxes = copy_parts(program, copy)
         remote = np.flatnonzero(~is_local(spatial_mapping(source, drop), tiles, boxes, source.shape[drop:]))
-        remote = remote[order_of(tiles[None, remote], [0])]  # parts are looked for tile by tile
+        remote = remote[order_of(tiles[None, remote], [0])]  # parts are looked up tile by tile
         missing = remote[undelivered(superstep, source.name, tiles[remote], boxes[remote])]
         if len(missing):
             text = (
@@ -85,7 +85,7 @@ def check_planned_copies(program: Program, superstep: Superstep, stretch: Stretc
 
 
 def bytes_within_tiles(program: Program) -> int:
-    """Bytes that copies of one turn of every superstep move within a tile, which takes no cycles."""
+    """Bytes that the copies in one turn of every superstep move within a tile, which takes no cycles."""
     found = 0
     for superstep, _, _ in program.supersteps():
         for copy in superstep.copies:
@@ -111,7 +111,7 @@ def bytes_within_tiles(program: Program) -> int:
 
 
 def check_copies_apart(superstep: Superstep) -> list[Problem]:
-    """Two copies of one superstep of which the second writes what the first reads or writes, as both happen at once."""
+    """Pairs of copies in a superstep where the second writes what the first reads or writes, as both happen at once."""
     problems = []
     for place, copy in enumerate(superstep.copies):
         for other in superstep.copies[:place] + superstep.copies[place + 1 :]:
@@ -121,12 +121,12 @@ def check_copies_apart(superstep: Superstep) -> list[Problem]:
         for other in superstep.copies[:place]:
             if reaches(other, copy.target, copy.target_shift):
                 text = f"copies both '{other.source}' and '{copy.source}' to '{copy.target}'"
-                problems.append(_of_copy(TWICE, superstep, f"{text}; leave one of them to another superstep"))
+                problems.append(_of_copy(TWICE, superstep, f"{text}; move one of them to another superstep"))
     return problems
 
 
 def reaches(copy: Copy, variable: str, shift: int | None) -> bool:
-    """Whether a copy writes a variable where "@t" and a shift (None: all of it) take it."""
+    """Whether a copy writes the entry of a variable that "@t" and a shift take (None: all of it)."""
     return copy.target == variable and (shift == copy.target_shift or None in (shift, copy.target_shift))
 
 

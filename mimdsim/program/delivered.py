@@ -1,4 +1,4 @@
-"""Whether a superstep's exchange delivers what is wanted on a tile."""
+"""Whether a superstep's exchange delivers the data wanted on a tile."""
 
 from __future__ import annotations
 

@@ -10,17 +10,17 @@ IN_REPEAT = "timestep in repeat"
 
 def entries_taken(variable: Variable, shift: int, timesteps: range) -> tuple[int, int]:
     """(least, most) index on the first axis that "@t" and a shift name in these timesteps."""
-    # one segment is like another; all other entries ascend with time
+    # all segments are alike; all other entries ascend with time
     some = timesteps[: variable.segment] if variable.entries == "segment" else (timesteps[0], timesteps[-1])
     entries = [variable.entry(t, shift) for t in some]
     return min(entries), max(entries)
 
 
 def unfit_entries(variable: Variable, shift: int, stretch: Stretch, *, writes: bool) -> str:
-    """What is wrong with taking "@t" and a shift of a variable in a stretch; empty when nothing is.
+    """What is wrong with taking "@t" and a shift of a variable in a stretch, or ''.
 
-    Reading before the first timestep is legal and gives zero; there is no such entry to write, and none before the
-    first segment.
+    Reading before the first timestep is legal and gives zero; no such entry exists to be written, nor does one before
+    the first segment.
     """
     name, held = f"'{variable.name}'", variable.shape[0] if variable.shape else 0
     if not stretch.repeats and held != 1:

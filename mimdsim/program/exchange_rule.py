@@ -1,4 +1,4 @@
-"""Whether an exchange delivers exactly what is read and counts its bytes and pieces correctly."""
+"""Whether an exchange delivers exactly the data that is read and counts its bytes and pieces correctly."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ EXCHANGE_RULE = "an exchange delivers what is read"
 
 
 def check_deliveries(program: Program, superstep: Superstep) -> list[Problem]:
-    """What an exchange names that does not exist; with these its deliveries cannot be checked."""
+    """Anything that an exchange names but that does not exist, so that its deliveries cannot be checked."""
     return _of_exchange(superstep, "" if superstep.exchange is None else _misplaced(program, superstep.exchange))
 
 
 def check_exchange(program: Program, superstep: Superstep) -> list[Problem]:
-    """What an exchange delivers that is not read, or counts wrong, compared with one derived from the boxes.
+    """What an exchange delivers though nothing reads it, or counts wrongly, compared with one derived from the boxes.
 
     Expects a superstep that keeps the other rules.
     """
@@ -127,9 +127,9 @@ def _other_counts(given: Exchange, wanted: Exchange) -> str:
             f"counts {sides[0][column, at]} {EXCHANGE_COLUMNS[column].replace('_', ' ')} on tile {tiles[at]}, what it "
             f"delivers amounts to {sides[1][column, at]}"
         )
-    # where nothing crosses a link, the planner notes none
+    # the planner records no link bytes if nothing crosses a link
     linked, amount = (
         None if each.link_bytes is None or not each.link_bytes.any() else each.link_bytes for each in (given, wanted)
     )
     same = linked is amount if linked is None or amount is None else np.array_equal(linked, amount)
-    return "" if same else "counts other bytes over links than it delivers"
+    return "" if same else "does not count the bytes over links that it delivers"

@@ -38,9 +38,9 @@ _DERIVED: WeakKeyDictionary[Exchange, bytes] = WeakKeyDictionary()
 
 
 def plan_exchanges(program: Program) -> Program:
-    """The program with an exchange in every superstep whose vertices or copies need remote data.
+    """The program with an exchange in every superstep in which vertices or copies need remote data.
 
-    Raises MappingError, worded as in `verify`, for tiles and variables that do not exist and boxes that do not fit.
+    Raises MappingError, worded as in `verify`, for tiles and variables that do not exist and for boxes that do not fit.
     """
     _refuse(check_homes(program, program.tiles))
     changed: Program = program.map_supersteps(
@@ -130,7 +130,7 @@ def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, boo
             shape = spatial_shape(variable, item)
             mapping = spatial_mapping(variable, takes_timestep(item))
             remote = np.flatnonzero(~is_local(mapping, table.tiles, boxes, shape))
-            if len(remote):  # what is local is inside the variable, or does no harm until `verify` finds it
+            if len(remote):  # local boxes lie inside the variable, or do no harm until `verify` finds them
                 bounds = bounds_of(boxes).take(remote, axis=2)
                 _refuse(check_boxes(superstep, table, item, variable, bounds, remote))
                 key = (variable.name, now_shift(item.box[0]) if takes_timestep(item) else None)
@@ -145,10 +145,10 @@ def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, boo
 def _count_arranged(program: Program, superstep: Superstep, tally: Tally) -> None:
     """Add the pieces that must be put into one row: boxes of `one_row` fields from several tiles, once per tile.
 
-    Vertices of a tile that read the same box of a variable share its row; boxes that differ, even those that overlap,
-    are rows of their own. Derived, as the vendor's compiler is closed: PopLibs (7eac0f2) says that data which lies
-    otherwise than vertices want it is rearranged "on every tile that receives the data" (Convolution.cpp), makes one
-    copy a tile of what its vertices share, and plans memory for one (DynamicSlice.cpp, `baseCopies`, `sliceTempBytes`).
+    Vertices of a tile that read the same box of a variable share its row; boxes that differ, even if they overlap, get
+    separate rows. Derived, as the vendor's compiler is closed: PopLibs (7eac0f2) says that data not laid out as the
+    vertices need it is rearranged "on every tile that receives the data" (Convolution.cpp), makes one copy per tile of
+    what its vertices share, and plans memory for one (DynamicSlice.cpp, `baseCopies`, `sliceTempBytes`).
     """
     wanted: dict[tuple[str, int | None], list[tuple[np.ndarray, np.ndarray]]] = {}  # shift of "@t", None: everything
     for table in superstep.tables:

@@ -1,9 +1,9 @@
 """Extents: how often a loop of a vertex runs. Costs name them, and the codelet declares once what determines each.
 
-Most follow from the boxes: `Length`, `Size`, `Column`. Those that recorded spikes determine are declared by `Lists`,
-and every table says whose spikes and when: `Spikes`, `Listed`, `SpikesOver`, `Hits`, `Within`. A table itself gives
-only extents that follow from nothing else. Extents that depend on other data than spikes are counted as the codelet
-runs: `Turns`.
+Most follow from the boxes: `Length`, `Size`, `Column`. Those determined by recorded spikes are declared by `Lists`,
+and every table says which layer's spikes and when: `Spikes`, `Listed`, `SpikesOver`, `Hits`, `Within`. A table itself
+gives only extents that follow from nothing else. Extents that depend on data other than spikes are counted as the
+codelet runs: `Turns`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Length:
-    """Entries of the field's box along `axis`, counted in the entries of `Field.box`, `per` of them per turn, rounded
-    up.
+    """Entries of the field's box along `axis` (an index into `Field.box`), `per` of them per turn, rounded up.
 
     after: the constant of the table that says how many entries at the beginning the vertex skips.
     """
@@ -27,7 +26,7 @@ class Length:
 
 @dataclass(frozen=True)
 class Size:
-    """Elements of the field's box, of one timestep if the box is taken at "@t", `per` of them per turn, rounded up."""
+    """Elements of the field's box (of one timestep if it is taken at "@t"), `per` of them per turn, rounded up."""
 
     field: str
     per: int = 1
@@ -35,7 +34,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Column:
-    """A column that is also passed to `compute`, `per` of its count per turn, rounded up."""
+    """The values of a column that is also passed to `compute`, divided by `per` and rounded up."""
 
     name: str
     per: int = 1
@@ -98,7 +97,7 @@ RECORDED = (Spikes, Listed, SpikesOver, Hits, Within, Turns)
 
 @dataclass(frozen=True)
 class Lists:
-    """Determined by recorded spikes, counted as `kind` counts: a table gives a recorded extent of this kind.
+    """Determined by recorded spikes and counted as by `kind`: a table gives a recorded extent of this kind.
 
     which: the `Hits.which` of a loop over hits; if several, the column `by` holds the index into `which`.
     """

@@ -1,4 +1,4 @@
-"""What has been written of a variable as a program is followed, entry by entry and element by element."""
+"""Which entries and elements of a variable have been written so far as a program is followed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from mimdsim.program.rows import describe_box
 class Held:
     """What has been written of a variable: complete entries, and a mask of the elements of partial ones.
 
-    timed: the first axis counts entries, of which some vertex takes one at a time. loaded: it is loaded with values
-    once, and what of it is changed must not be read before (`leant` on), as a second run would find it changed.
+    timed: the first axis counts entries that some vertex takes one at a time. loaded: it is loaded with values once, so
+    elements that are changed must not be read before that (`leant` on), as a second run would find them changed.
     """
 
     variable: Variable
@@ -28,7 +28,7 @@ class Held:
     told: bool = False
     loaded: bool = False
     writers: tuple[str, ...] = ()  # supersteps, in program order
-    source: str = ""  # what a copy brought here that had not been written
+    source: str = ""  # the variable from which a copy brought unwritten elements here
     leant: dict[int, np.ndarray] = field(default_factory=dict)
 
     @cached_property
@@ -40,7 +40,7 @@ class Held:
         return int(np.prod(self.shape, dtype=np.int64))
 
     def entries(self, shift: int | None, t: int) -> range:
-        """Those that "@t" and a shift name in a timestep (None: all); what lies before the first is never written."""
+        """The entries that "@t" and a shift name in a timestep (None: all), without those before the first."""
         if not self.timed or shift is None:
             return range(len(self.whole))
         entry = self.variable.entry(t, shift)
@@ -64,7 +64,7 @@ class Held:
             self.masks[entry] = mask
 
     def advice(self, reader: str) -> str:
-        """What other supersteps write it, and what to do."""
+        """Which other supersteps write it, and what to do."""
         writers = [name for name in self.writers if name != reader]
         known = ""
         if self.source:
@@ -74,11 +74,11 @@ class Held:
         return f"{known}; write it in an earlier superstep, let the host give it (inputs) or load it (values)"
 
     def lean(self, entry: int, lacking: np.ndarray) -> None:
-        """Note that elements are read as they were loaded."""
+        """Note that elements are read with their loaded values."""
         self.leant[entry] = self.leant[entry] | lacking if entry in self.leant else lacking
 
     def is_leant(self, entry: int, touched: np.ndarray | None) -> bool:
-        """Whether some of what is touched (None: all) has been read as it was loaded."""
+        """Whether any touched element (None: all) has been read with its loaded value."""
         leant = self.leant.get(entry)
         return leant is not None and bool((leant if touched is None else leant & touched).any())
 
@@ -90,7 +90,7 @@ class Held:
 
 
 def held_variables(program: Program) -> dict[str, Held]:
-    """Of every variable that is not defined from the start, or not for every run."""
+    """One for every variable that is not defined from the start, or not for every run."""
     lasting = (name for name, one in program.variables.items() if one.values is not None and one.persistent)
     given = {*program.inputs.values(), *lasting}
     timed: set[str] = set()

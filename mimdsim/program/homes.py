@@ -60,7 +60,7 @@ def require_homes(program: Program) -> None:
 
 
 def _outside(numbers: np.ndarray, tiles: int) -> np.ndarray:
-    """Which of some tile numbers are not among the first `tiles`; two passes without a copy when all are."""
+    """The positions of tile numbers that are not among the first `tiles`; two passes without a copy if all are."""
     if not len(numbers) or (numbers.min() >= 0 and numbers.max() < tiles):
         return np.zeros(0, np.int64)
     return np.flatnonzero((numbers < 0) | (numbers >= tiles))
@@ -75,10 +75,10 @@ def _but_tiles(program: Program, tile: int, tiles: int) -> str:
 
 
 def _misfit(variable: Variable) -> str:
-    """What the mapping omits from the variable or has beyond it; empty if it covers every element."""
+    """Which elements the mapping omits or has in excess; empty if it covers the variable exactly."""
     mapping, shape = variable.mapping, variable.shape
     if mapping.is_replicated:
-        return "" if len(mapping.tiles) else "is replicated on no tile; name the tiles that hold it"
+        return "" if len(mapping.tiles) else "is not replicated on any tile; name the tiles that hold it"
     if mapping.axis == FLAT:
         counted, extent = "elements", int(np.prod(shape, dtype=np.int64))
     elif mapping.axis == PER_TIMESTEP and shape:
@@ -91,7 +91,7 @@ def _misfit(variable: Variable) -> str:
     least, most = (int(starts[0]), int(stops[-1])) if len(starts) else (0, 0)
     if least < 0 or most > extent:
         return f"is mapped from {least} to {most}, it has {extent} {counted}; map no more than there are"
-    if int((stops - starts).sum()) == extent:  # intervals do not overlap (TileMapping), so none is left out
+    if int((stops - starts).sum()) == extent:  # intervals do not overlap (TileMapping), so nothing is left out
         return ""
     begins, ends = np.append(starts, extent), np.insert(stops, 0, 0)
     gap = int(np.flatnonzero(begins > ends)[0])

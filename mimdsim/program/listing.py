@@ -1,4 +1,4 @@
-"""A program as text that says what every superstep moves, computes and costs; `--dump` writes it, tests compare it."""
+"""A program as text: what every superstep moves, computes and costs; `--dump` writes it, tests compare it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mimdsim.program.trips import extents_of
 
 LEGEND = (
     "Supersteps in program order, each after the phase it belongs to: exchange, then vertices. v[a:b] is what a vertex",
-    "touches of variable v, by columns a and b of its table; behind it, what that is for the first vertex .. the last.",
+    "touches of variable v, by columns a and b of its table, followed by the range of the first vertex .. the last.",
     "@t is the timestep. A cost is in bundles that the vertex's worker context issues, or in cycles of the whole tile.",
 )
 HITS = {"listed": "listed ids", "spikes": "spikes", "gradient": "gradient entries"}
@@ -27,7 +27,7 @@ ACCESS = {"read": "reads  ", "write": "writes ", "update": "updates"}
 def listing(program: Program, cycles: Sequence[int] | None = None) -> str:
     """Supersteps with exchange, vertices, boxes and cost, then variables with shape, category and place.
 
-    cycles: by superstep in program order, over all executions, if known.
+    cycles: by superstep in program order, summed over all executions, if known.
     """
     told = iter(cycles) if cycles is not None else None
     lines = [*LEGEND, "", f"program on {_many(program.tiles, 'tile')}"]
@@ -115,7 +115,7 @@ def _table(program: Program, table: VertexTable) -> Iterator[str]:
 
 
 def _first_and_last(table: VertexTable, field: Field) -> str:
-    """The boxes of the first vertex and the last; nothing where all vertices have the same."""
+    """The boxes of the first and last vertex; empty if all vertices have the same box."""
     if not table.vertices or all(entry == ":" or now_shift(entry) is not None for entry in field.box):
         return ""
     ends = [f"[{', '.join(_entry(table, entry, vertex) for entry in field.box)}]" for vertex in (0, -1)]
@@ -141,7 +141,7 @@ def _cost(program: Program, table: VertexTable) -> str:
 
 
 def _extent(extent: np.ndarray | Recorded) -> str:
-    """In words: how often the loop runs."""
+    """How often the loop runs, in words."""
     if isinstance(extent, np.ndarray):
         if not len(extent):
             return "none"

@@ -13,7 +13,7 @@ PER_TIMESTEP = -3
 
 
 def whole_numbers(what: str, values: ArrayLike) -> np.ndarray:
-    """A column of integers as an array, unchanged if it is one; raises ValueError for anything else."""
+    """A column of integers as an array, unchanged if it already is one; raises ValueError for anything else."""
     column = np.asarray(values)
     if not column.size:
         return column.astype(np.int64, copy=False)
@@ -27,7 +27,7 @@ class TileMapping:
     """Elements `starts[k]` to `stops[k]` along `axis` lie on `tiles[k]`; intervals ascend and do not overlap.
 
     axis FLAT: intervals count elements of the whole variable in C order. axis PER_TIMESTEP: the first axis is time, and
-    every timestep is spread like a FLAT variable of the other axes. axis REPLICATED: every tile of `tiles` holds the
+    every timestep is spread like a FLAT variable with the other axes. axis REPLICATED: every tile of `tiles` holds the
     whole variable; starts and stops are then empty.
     """
 
@@ -104,7 +104,7 @@ class TileMapping:
         return self.axis == REPLICATED
 
     def held_bytes(self, shape: tuple[int, ...], item_bytes: int) -> tuple[np.ndarray, np.ndarray]:
-        """(tiles, bytes) of a variable of `shape`, only the tiles that hold some of it, ascending."""
+        """(tiles, bytes) of a variable of `shape`; only the tiles that hold some of it, ascending."""
         whole = int(np.prod(shape, dtype=np.int64))
         if self.is_replicated:
             return self.tiles, np.full(len(self.tiles), whole * item_bytes)
@@ -126,7 +126,7 @@ class TileMapping:
         return held
 
     def owners(self, indices: np.ndarray) -> np.ndarray:
-        """The tiles that hold `indices` along the axis; of a replicated variable the first that holds it."""
+        """The tiles that hold `indices` along the axis; for a replicated variable, the first that holds it."""
         if self.is_replicated:
             return np.full(len(indices), self.tiles[0])
         return self.tiles[np.searchsorted(self.stops, indices, side="right")]

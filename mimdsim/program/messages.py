@@ -1,7 +1,7 @@
 """The messages of one exchange phase: which tile sends how much to which readers at once.
 
 A message is everything that one tile sends to the same readers. Parts are cut where the sending tile changes; a part
-that several tiles want is sent once to all of them. Only what stays on its chip is listed.
+that several tiles want is sent once to all of them. Only parts that stay on their chip are listed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def messages_of(program: Program, exchange: Exchange) -> Messages | None:
 
 
 def _readings(program: Program, number: int, delivery: Delivery, room: int) -> _Readings | None:
-    """Of one delivery; None when there are more than `room`."""
+    """The readings of one delivery; None when there are more than `room`."""
     variable, per_chip = program.variables[delivery.variable], program.tiles_per_chip
     drop = delivery.boxes.shape[1] < len(variable.shape)
     shape = variable.shape[1:] if drop else variable.shape
@@ -95,7 +95,7 @@ def _readings(program: Program, number: int, delivery: Delivery, room: int) -> _
 
 
 def _first_holder(holders: np.ndarray, readers: np.ndarray, per_chip: int) -> np.ndarray:
-    """int64[readers]: the reader itself if it holds the variable, else the first holder on its chip, else of all."""
+    """int64[readers]: the reader itself if it holds the variable, else the first holder on its chip, else the first."""
     at = np.searchsorted(holders, readers // per_chip * per_chip)
     nearest = holders[np.minimum(at, len(holders) - 1)]
     nearest = np.where(nearest // per_chip == readers // per_chip, nearest, holders[0])
@@ -120,7 +120,7 @@ def _along_elements(mapping: TileMapping, shape: tuple[int, ...], room: int) -> 
 
 
 def _together(parts: _Readings) -> Messages:
-    """Equal parts of several readers become one message, then all that a tile sends to the same readers."""
+    """Merge equal parts of several readers, then everything that a tile sends to the same readers, into one message."""
     order = np.lexsort((parts.reader, parts.stop, parts.start, parts.sender, parts.number))
     columns = [column[order] for column in (parts.number, parts.sender, parts.start, parts.stop)]
     reader, size_bytes = parts.reader[order], parts.size_bytes[order]

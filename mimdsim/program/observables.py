@@ -1,4 +1,4 @@
-"""What a run may ask of a training step by what it is, so that no engine has to know how a compiler calls things."""
+"""What a run may ask of a training step by kind, so that no engine needs to know the names a compiler gives."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Potential:
-    """What of a layer is held against its threshold: a graph value that supersteps define, and the variable
-    [timesteps, batch, neurons] that keeps it, '' where the program does not keep it of every timestep."""
+    """What a layer compares with its threshold: a graph value that supersteps define, and the variable
+    [timesteps, batch, neurons] that keeps it, '' if the program does not keep it for every timestep."""
 
     value: str
     sequence: str = ""
@@ -16,10 +16,10 @@ class Potential:
 
 @dataclass(frozen=True, kw_only=True)
 class Observables:
-    """Beside `Program.recorded`, the spikes by layer; a program by hand may leave all of it out.
+    """In addition to `Program.recorded`, the spikes by layer; a program written by hand may leave it all out.
 
-    gradients: the output that holds the gradient, by the input that is trained. generators: inputs that hold the states
-    of random numbers, drawn anew before every run. potentials: of layers that spike.
+    gradients: the output that holds the gradient, by trained input. generators: inputs that hold the states of random
+    number generators, drawn afresh before every run. potentials: for layers that spike.
     """
 
     gradients: dict[str, str] = field(default_factory=dict)

@@ -3,8 +3,8 @@ recorded sequences.
 
 A variable holds the entry of a recorded sequence that it was taken from, or that it goes into later in the timestep.
 A value is moved if it arrives unchanged, element by element: by a copy, or by vertices that write the whole numbers of
-the same box that they read. What a vertex makes from whole numbers may hold their lists (a row of bytes made from ids,
-two lists in one); what it makes from floats holds none. If nothing is known, nothing is reported.
+the same box that they read. A value that a vertex makes from whole numbers may hold their lists (a row of bytes made
+from ids, two lists in one); one made from floats holds none. If nothing is known, nothing is reported.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from mimdsim.program.program import Program
 from mimdsim.program.records import Superstep, VertexTable
 from mimdsim.program.repeats import Body, Repeat
 
-Entry = tuple[str, int]  # a layer, and the timestep counted from the current one
-# what a variable holds: ("at", layer, shift), ("made", number, ""), or ("before", repeat, variable): since the turn
-# before; None: unknown
+Entry = tuple[str, int]  # a layer, and the timestep relative to the current one
+# what a variable holds: ("at", layer, shift), ("made", number, ""), or ("before", repeat, variable): since the
+# previous turn; None: unknown
 Content = tuple[str, int | str, int | str] | None
 NOTHING: frozenset[Entry] = frozenset()
 
@@ -35,7 +35,7 @@ def origins_of(program: Program) -> Origins:
 
 
 class Origins:
-    """What every table of a program reads and writes, by where it comes from and what becomes of it."""
+    """Where the data that every table of a program reads comes from, and what becomes of the data it writes."""
 
     def __init__(self, program: Program):
         self._program = program
@@ -45,12 +45,12 @@ class Origins:
         self._made_of: dict[Content, set[Content]] = {}  # whole numbers
         self._goes_into: dict[Content, set[Content]] = {}
         self._entries: dict[Content, set[Entry]] = {}  # of the recorded sequences that a content is stored in
-        self._ends: list[dict[str, Content]] = []  # by repeat, what variables hold at the end of its turn
+        self._ends: list[dict[str, Content]] = []  # by repeat: what variables hold at the end of a turn
         self._repeats: list[Repeat] = []
         self._walk(program.body, {})
 
     def disagrees(self, table: VertexTable, extent: Recorded) -> str:
-        """What contradicts that a table counts spikes as `extent` says, or ''."""
+        """Whatever contradicts that a table counts spikes as `extent` says, or ''."""
         recorded = self._program.recorded
         if not recorded:
             return ""
@@ -83,7 +83,7 @@ class Origins:
                 self._repeats.append(item)
                 self._ends.append(within)
                 self._walk(item.body, within)
-                held.clear()  # entries are counted from the timestep of the repeat
+                held.clear()  # entries are relative to the timestep of the repeat
             else:
                 self._step(item, held)
 
@@ -146,7 +146,7 @@ class Origins:
         variable = self._program.variables.get(name)
         return name in self._layer_of and variable is not None and variable.entries == "timesteps"
 
-    # ---- what it says
+    # ---- what it shows
 
     def _lists_in(self, content: Content, seen: tuple[Content, ...] = ()) -> frozenset[Entry] | None:
         """The recorded entries that a content may hold; None: any."""
@@ -163,7 +163,7 @@ class Origins:
             end = self._lists_in(self._ends[int(first)].get(str(second)), (*seen, content))
             if end is None or repeat.segment > 1:
                 return None
-            later = 1 if repeat.reverse else -1  # what was at t is one timestep behind in the next turn
+            later = 1 if repeat.reverse else -1  # what was at t lies one timestep back in the next turn
             return found | {(layer, shift + later) for layer, shift in end}
         if found:
             return found
@@ -175,7 +175,7 @@ class Origins:
         return found
 
     def _is_list(self, content: Content) -> bool:
-        """Whether it is a recorded entry itself, now or some turns ago."""
+        """Whether a content is a recorded entry itself, now or some turns ago."""
         seen: set[Content] = set()
         while content is not None and content[0] == "before" and content not in seen | self._entries.keys():
             seen.add(content)

@@ -33,7 +33,7 @@ def check_places(program: Program, superstep: Superstep, tiles: int) -> list[Pro
 def check_boxes(
     superstep: Superstep, table: VertexTable, field: Field, variable: Variable, bounds: np.ndarray, rows: np.ndarray
 ) -> list[Problem]:
-    """The first of the boxes, as bounds and those of the vertices `rows`, that is not inside the variable."""
+    """The first of the boxes (given as bounds, those of the vertices `rows`) that is not inside the variable."""
     shape = np.array(spatial_shape(variable, field), np.int64)
     first = int(numerics.first_outside(bounds, shape))
     if first < 0:
@@ -60,7 +60,7 @@ def unknown_variable(program: Program, superstep: Superstep, table: VertexTable,
 
 
 def check_spread(superstep: Superstep, table: VertexTable, item: Field, variable: Variable) -> list[Problem]:
-    """A timestep taken of a variable that is spread over tiles by timesteps: its tile would change with time."""
+    """A timestep taken from a variable that is spread over tiles by timesteps: its tile would change with time."""
     if takes_timestep(item) and variable.mapping.axis in (0, FLAT):
         try:
             spatial_mapping(variable, drop_axis=True)

@@ -29,7 +29,7 @@ def _codelet_name(table: VertexTable) -> str:
 
 
 def of_vertex(rule: str, superstep: Superstep, table: VertexTable, vertex: int, text: str) -> Problem:
-    """What a vertex does wrong, or what the fields of a table without vertices would."""
+    """What a vertex does wrong, or what the fields of a table without vertices would do wrong."""
     empty = not table.vertices
     who = f"the empty table of {_codelet_name(table)}" if empty else vertex_name(table, vertex)
     return Problem(

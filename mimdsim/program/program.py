@@ -17,8 +17,8 @@ from mimdsim.program.shortcuts import Shortcut
 class Program:
     """What a device runs: a lowered training step, or a program written by hand.
 
-    `tiles` is how many tiles it was placed on, over all chips; tile numbers continue from chip to chip. `inputs` names
-    what the host writes, `bounds` the least and the largest whole number that some of these may hold, `streamed` the
+    `tiles` is the number of tiles it was placed on, over all chips; tile numbers continue from chip to chip. `inputs`
+    names what the host writes, `bounds` the least and largest whole number that some of these may hold, `streamed` the
     bytes that it sends for every run; everything else is on the tiles. `observables`: what a run may ask for by kind.
     """
 
@@ -38,7 +38,7 @@ class Program:
 
     def __post_init__(self) -> None:
         if self.chips < 1 or self.tiles % self.chips:
-            raise MappingError(f"a program of {self.tiles} tiles cannot be placed on {self.chips} chips alike")
+            raise MappingError(f"a program of {self.tiles} tiles cannot be placed evenly on {self.chips} chips")
 
     @property
     def tiles_per_chip(self) -> int:
@@ -46,7 +46,7 @@ class Program:
 
     @property
     def timesteps(self) -> int:
-        """Of the program's repeats."""
+        """Timesteps of the program's repeats."""
         return max((item.timesteps for item in self.body if isinstance(item, Repeat)), default=1)
 
     def stretches(self) -> Iterator[Stretch]:
@@ -54,13 +54,13 @@ class Program:
         return stretches(self.body)
 
     def supersteps(self) -> Iterator[tuple[Superstep, int, bool]]:
-        """Each superstep once, in program order, with how often it runs and whether time runs backwards."""
+        """Each superstep once, in program order, with its number of runs and whether time runs backwards."""
         for stretch in self.stretches():
             for superstep in stretch.body:
                 yield superstep, stretch.times, stretch.reverse
 
     def turns(self, phases: Collection[str] | None = None) -> Iterator[tuple[Superstep, int]]:
-        """The supersteps of `phases` (None: all) as they run, one after another, each with its timestep."""
+        """The supersteps of `phases` (None: all) in the order in which they run, each with its timestep."""
         return turns(self.body, 0, phases)
 
     def map_supersteps(self, change: Callable[[Superstep], Superstep]) -> Program:

@@ -1,7 +1,7 @@
 """Programs: variables on tiles, vertex tables, exchanges, supersteps.
 
 A superstep is sync, exchange, compute, in this order. Its vertices see what the exchange delivered and what lies on
-their own tile, and no vertex sees what another one writes in the same superstep.
+their own tile; no vertex sees what another one writes in the same superstep.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CATEGORIES = (
     "gradients",
     "spike selection",
 )
-OVERHEADS = ("exchange buffers", "vertices", "code")  # of memory that holds no variable
+OVERHEADS = ("exchange buffers", "vertices", "code")  # categories of memory that holds no variable
 ENTRIES = ("timesteps", "segments", "segment")
 
 
@@ -37,10 +37,10 @@ class Variable:
     category: any name; its bytes are reported under it (compiled programs: CATEGORIES). Persistent variables keep their
     value from run to run (weights, optimiser).
     stored_bytes: bytes of an element in tile memory and on the wire if different from `dtype` (0: the same);
-    its values are computed in `dtype` nevertheless, and halves are rounded by the engine that executes the program.
+    its values are still computed in `dtype`, and halves are rounded by the engine that executes the program.
     values: its initial content, loaded with the program (None: zeros, until something writes it).
     entries: what its first axis counts if vertices take it at "@t": 'timesteps', 'segments' of `segment` timesteps
-    each, or 'segment': the timesteps of the current one, after an entry for the timestep before it.
+    each, or 'segment': the timesteps of the current segment, after an entry for the timestep before it.
     """
 
     name: str
@@ -101,7 +101,7 @@ class VertexTable:
     """All vertices of one codelet in a compute set, as columns.
 
     tiles int64[vertices]; operands: field -> variable name; columns: int64[vertices] by name; extents: name -> a
-    Recorded extent, or the int64 column of one that follows from nothing the codelet declares; constants by name.
+    Recorded extent, or an int64 column for one that follows from nothing the codelet declares; constants by name.
     """
 
     codelet: Codelet
@@ -145,7 +145,7 @@ class VertexTable:
             counted = whole_numbers(f"{where}: {name}", column)
             if counted.size and counted.min() < 0:
                 least = int(np.argmin(counted))
-                text = f"{name} is {int(counted[least])} for vertex {least}; a loop runs no fewer than 0 times"
+                text = f"{name} is {int(counted[least])} for vertex {least}; a loop cannot run fewer than 0 times"
                 raise ValueError(f"{where}: {text}")
 
     @property
@@ -161,8 +161,8 @@ class VertexTable:
 class Copy:
     """An exchange without vertices: `target` <- `source`; a sequence on either side is taken at "@t" plus a shift.
 
-    Written by the exchange straight into the target's tiles; what stays on its tile is assumed to cost nothing,
-    because a compiler would rename it. Shapes agree after the timestep axis is taken.
+    Written by the exchange straight into the target's tiles; data that stays on its tile is assumed to cost nothing,
+    because a compiler would rename it. The shapes must agree once the timestep is taken.
     """
 
     source: str
@@ -197,7 +197,7 @@ EXCHANGE_COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exchange:
-    """What one exchange phase delivers, and what that means at the tiles that take part.
+    """What one exchange phase delivers, and the resulting counts at the tiles that take part.
 
     columns int64[len(EXCHANGE_COLUMNS), taking part], one column per tile of `tiles`; the properties of the same names
     are int64[total_tiles]. A part wanted by several tiles is sent once (multicast) and received by each; what a tile
@@ -261,7 +261,7 @@ class Exchange:
 class Superstep:
     """sync, exchange, compute. `op` is the graph operation it serves; `stage` groups what may be merged across layers.
 
-    phase: any name for the part of the program that it belongs to and is reported under (of a training step: PHASES).
+    phase: any name for the part of the program that it belongs to and is reported under (in a training step: PHASES).
     defines: (variable, graph value) pairs complete after this superstep, for checks against the interpreter.
     exchange None: not planned yet.
     """

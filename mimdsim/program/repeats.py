@@ -1,4 +1,4 @@
-"""Repeats, nested at most two deep, and the ways to go through a program: by stretches, or turn by turn as it runs."""
+"""Repeats, nested at most two deep, and the ways to traverse a program: by stretches, or turn by turn as it runs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Body: TypeAlias = tuple[Union["Superstep", "Repeat"], ...]
 class Repeat:
     """`body` once per turn, from the first to the last, or from the last to the first when `reverse`.
 
-    A turn is one timestep or, where the body holds repeats (all of as many turns, none with repeats in it), a segment
-    of timesteps; supersteps next to these repeats belong to the first timestep of the segment. Raises ValueError.
+    A turn is one timestep or, if the body holds repeats (all with equally many turns, none with repeats in it), a
+    segment of timesteps; supersteps next to these repeats belong to its first timestep. Raises ValueError otherwise.
     """
 
     times: int
@@ -29,7 +29,7 @@ class Repeat:
         if any(item.times != inner[0].times for item in inner):
             raise ValueError(f"repeats within one repeat differ in their turns: {[item.times for item in inner]}")
         if any(isinstance(part, Repeat) for item in inner for part in item.body):
-            raise ValueError("a repeat within a repeat within a repeat: two levels are what a program may have")
+            raise ValueError("a repeat within a repeat within a repeat: a program may have at most two levels")
 
     @property
     def segment(self) -> int:
@@ -38,14 +38,14 @@ class Repeat:
 
     @property
     def timesteps(self) -> int:
-        """Of all turns."""
+        """Timesteps of all turns."""
         return self.times * self.segment
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stretch:
-    """Supersteps that follow one another: how often they run in all, whether time runs backwards for them, and the
-    repeats they stand in, from the outermost on."""
+    """Consecutive supersteps: how often they run in all, whether time runs backwards for them, and the repeats that
+    enclose them, outermost first."""
 
     body: tuple[Superstep, ...]
     times: int = 1
@@ -54,7 +54,7 @@ class Stretch:
 
     @cached_property
     def timesteps(self) -> range:
-        """Those in which it runs, ascending: beside an inner repeat, the first one of every segment."""
+        """The timesteps in which it runs, ascending: next to an inner repeat, the first one of every segment."""
         if not self.repeats:
             return range(1)
         every = self.repeats[0].segment if len(self.repeats) == 1 else 1
@@ -81,9 +81,9 @@ def stretches(body: Body, around: tuple[Repeat, ...] = ()) -> Iterator[Stretch]:
 
 
 def turns(body: Body, t: int, phases: Collection[str] | None) -> Iterator[tuple[Superstep, int]]:
-    """The supersteps of `phases` (None: all) as they run, one after another, each with its timestep; `t` is the first.
+    """The supersteps of `phases` (None: all) in the order in which they run, each with its timestep; `t` is the first.
 
-    Repeats without supersteps of these phases take no turns.
+    Repeats without supersteps of these phases are skipped.
     """
     for item in body:
         if not isinstance(item, Repeat):

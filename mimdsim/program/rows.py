@@ -1,4 +1,4 @@
-"""Boxes of vertices as integer columns, and the places of their elements; for the verifier and the exchange planner."""
+"""Boxes of vertices as integer columns, and the tiles of their elements; for the verifier and the exchange planner."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def spatial_shape(variable: Variable, field: Field) -> tuple[int, ...]:
 
 
 def spatial_mapping(variable: Variable, drop_axis: bool) -> TileMapping:
-    """The mapping with its axis counted without the timestep axis; raises MappingError if that axis is spread over
-    tiles."""
+    """The mapping with its axis counted without the timestep axis; raises MappingError if the timestep axis is the one
+    spread over tiles."""
     mapping = variable.mapping
     if mapping.axis == PER_TIMESTEP:
         return _flat_mapping(mapping, variable.shape, drop_axis)
     if drop_axis and mapping.axis in (0, FLAT) and len(mapping.tiles) > 1:
         raise MappingError(
-            f"variable '{variable.name}' is spread over tiles along its timesteps, and a timestep of it is taken: "
+            f"variable '{variable.name}' is spread over tiles along its timesteps, but one timestep of it is taken: "
             "spread it along another axis, or every timestep alike (PER_TIMESTEP)"
         )
     if not drop_axis or mapping.axis < 0:
@@ -39,7 +39,7 @@ def spatial_mapping(variable: Variable, drop_axis: bool) -> TileMapping:
 
 
 def _flat_mapping(mapping: TileMapping, shape: tuple[int, ...], drop_axis: bool) -> TileMapping:
-    """A PER_TIMESTEP mapping as a FLAT one: of one timestep, or of the whole sequence."""
+    """A PER_TIMESTEP mapping as a FLAT one, of one timestep or of the whole sequence."""
     if drop_axis:
         return TileMapping(axis=FLAT, tiles=mapping.tiles, starts=mapping.starts, stops=mapping.stops)
     times, each = shape[0], int(np.prod(shape[1:], dtype=np.int64))
@@ -51,8 +51,8 @@ def _flat_mapping(mapping: TileMapping, shape: tuple[int, ...], drop_axis: bool)
 def boxes_of(table: VertexTable, field: Field, variable: Variable) -> np.ndarray:
     """int64[vertices, axes, 2]: start and stop per axis (timestep axis left out) of what each vertex touches.
 
-    Raises ValueError when the box has another number of axes than the variable, names an absent column, or leaves no
-    axis besides the timestep's: a vertex needs a part of a tensor, and could not write to a single number.
+    Raises ValueError when the box does not have as many axes as the variable, names an absent column, or leaves no axis
+    besides the timestep's: a vertex needs a part of a tensor, and could not write to a single number.
     """
     entries = field.box[1:] if takes_timestep(field) else field.box
     shape = spatial_shape(variable, field)
@@ -99,7 +99,7 @@ def to_runs(
 
 
 def runs_of_boxes(boxes: np.ndarray, shape: tuple[int, ...]) -> tuple[int, np.ndarray]:
-    """(the axis from which on all boxes are whole, int64[boxes] of runs of consecutive elements)."""
+    """(the axis after which all boxes are whole, int64[boxes]: the number of runs of consecutive elements of each)."""
     lengths = boxes[:, :, 1] - boxes[:, :, 0]
     last = len(shape) - 1
     while last > 0 and bool((lengths[:, last] == shape[last]).all()):

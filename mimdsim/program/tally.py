@@ -1,8 +1,8 @@
 """Count an exchange at every tile: bytes and fragments sent, received, shared on a bus, sent over links.
 
-Parts are cut into pieces where the sending tile changes. What several tiles read is sent once, element by element, in
-as many fragments as there are different pieces; pieces that a tile already holds are not sent. The same box wanted by
-many tiles is cut once, so that a broadcast costs as much as its pieces, not pieces times tiles.
+Parts are cut into pieces where the sending tile changes. Each element that several tiles read is sent once, in as many
+fragments as there are different pieces; pieces that a tile already holds are not sent. A box wanted by many tiles is
+cut once, so that the work of counting a broadcast grows with its pieces, not with pieces times tiles.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Tally:
 
     def _count_replicas(self, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray) -> None:
         """A replicated variable is sent by its first holder on the reader's chip, else by the first of all; tiles that
-        hold it need none."""
+        hold it need nothing."""
         per_chip = self.tiles // self.chips
         shape = variable.shape[1:] if drop else variable.shape
         holders = variable.mapping.tiles
@@ -73,7 +73,7 @@ class Tally:
             self._count_links(cut, linked, chips, variable.item_bytes)
 
     def _count_sent(self, cut: _Pieces, wanted: np.ndarray, fragments: np.ndarray, item_bytes: int) -> None:
-        """Every piece once at its sender, however many boxes share it, every element of a sender once."""
+        """Count every piece once at its sender, however many boxes share it, and every element of a sender once."""
         bounds = cut.bounds.take(wanted, axis=2)
         piece = wanted[equal_rows(bounds.reshape(2 * len(bounds), -1))[1]]
         np.add.at(self.total["fragments_sent"], cut.sender[piece], fragments[piece])
@@ -81,7 +81,7 @@ class Tally:
         self.total["bytes_sent"] += fresh * item_bytes
 
     def _count_links(self, cut: _Pieces, piece: np.ndarray, target: np.ndarray, item_bytes: int) -> None:
-        """Every element once per pair of chips, however many boxes on the target chip share it."""
+        """Count every element once per pair of chips, however many boxes on the target chip share it."""
         if len(piece):
             pair = cut.sender[piece] // (self.tiles // self.chips) * self.chips + target
             fresh = _fresh_elements(cut, piece, pair, self.chips**2)
@@ -103,7 +103,7 @@ class Tally:
 class _Pieces:
     """Pieces of distinct boxes, cut where the sender changes: the box of each, its sender, int64[axes, 2, pieces].
 
-    Of a FLAT mapping they are runs of elements, of one axis; axis: the one that is cut.
+    For a FLAT mapping they are runs of elements with one axis; axis: the one that is cut.
     """
 
     box: np.ndarray
@@ -128,7 +128,7 @@ def _cut(mapping: TileMapping, bounds: np.ndarray, shape: np.ndarray) -> _Pieces
 
 
 def _fresh_elements(cut: _Pieces, piece: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
-    """int64[groups]: elements of pieces, every element once per group however many pieces of the group share it."""
+    """int64[groups]: elements of pieces, each counted once per group however many pieces of the group share it."""
     total = np.zeros(groups, np.int64)
     run, starts, stops = numerics.element_runs(cut.bounds.take(piece, axis=2), cut.shape)
     group = group[run]

@@ -1,4 +1,4 @@
-"""How often the loops of a table's vertices run: what its codelet declares and what the table gives, checked for
+"""How often the loops of a table's vertices run: the codelet's declarations and the table's own extents, checked for
 consistency.
 
 `extents_of` works out the numbers; `check_extents` is the rule: every extent that a cost names exists, and one that
@@ -29,9 +29,9 @@ ANY_CONTEXTS, ANY_VECTOR_BYTES = 6, 8  # formulas are called to learn names, not
 
 
 def extents_of(program: Program, table: VertexTable) -> dict[str, np.ndarray | Recorded]:
-    """int64[vertices] or a recorded extent by name: what the table gives, its codelet declares, or counts as it runs.
+    """int64[vertices] or a recorded extent by name: given by the table, declared by its codelet, or counted as it runs.
 
-    Columns that are the same for all vertices take no memory and are read-only.
+    Columns with one value for all vertices take no memory and are read-only.
     """
     found = dict(table.extents)
     for name, extent in table.codelet.extents.items():
@@ -66,7 +66,7 @@ def _places(program: Program) -> dict[int, str]:
                 if id(table) in found:
                     raise MappingError(
                         f"superstep '{superstep.name}': a table of '{table.codelet.name}', which counts its turns, "
-                        "stands in two supersteps; make one for each"
+                        "is used in two supersteps; make one for each"
                     )
                 found[id(table)] = f"{number} {superstep.name}, table {index}"
     return found
@@ -89,7 +89,7 @@ def _count(variables: Mapping[str, Variable], table: VertexTable, extent: Derive
 
 
 def _length(table: VertexTable, item: Field, variable: Variable, axis: int) -> Any:
-    """Of an axis of a field's box: one number, or int64[vertices]."""
+    """The length of a field's box along an axis: one number, or int64[vertices]."""
     entry = item.box[axis]
     if entry == ":":
         return variable.shape[axis]
@@ -100,7 +100,7 @@ def _length(table: VertexTable, item: Field, variable: Variable, axis: int) -> A
 def check_extents(program: Program, superstep: Superstep, table: VertexTable) -> list[Problem]:
     """Extents that costs name but nothing gives, and recorded ones of spikes that the vertex does not read.
 
-    The boxes of the table fit their variables.
+    Expects boxes that fit their variables.
     """
     codelet = table.codelet
     derived = {name for name, extent in codelet.extents.items() if isinstance(extent, Derived)}

@@ -61,7 +61,7 @@ def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
             problems += _check_superstep(program, superstep, stretch, tiles)
             if len(problems) >= MAX_PROBLEMS:
                 return tuple(problems[:MAX_PROBLEMS])
-    if not problems:  # what lies inside its variables and does not meet can be counted and followed
+    if not problems:  # boxes that lie inside their variables and do not conflict can be counted and followed
         problems += check_written(program) or check_writers(program)
         for superstep, _, _ in program.supersteps():
             for table in superstep.tables:
@@ -72,7 +72,7 @@ def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
 
 
 def require_sound(program: Program) -> None:
-    """Raise MappingError with the first broken rule of a program; one that was verified before is not checked again."""
+    """Raise MappingError with the first broken rule of a program; a program already verified is not checked again."""
     problems = () if program in _SOUND else verify(program, program.tiles)
     if problems:
         raise MappingError(problems[0].message)
@@ -96,7 +96,7 @@ def _check_superstep(program: Program, superstep: Superstep, stretch: Stretch, t
 def _check_field(
     program: Program, superstep: Superstep, table: VertexTable, item: Field, stretch: Stretch, touches: list[Touch]
 ) -> list[Problem]:
-    """Rules 2 to 4 and 6 of a field; what it touches is added to `touches`."""
+    """Rules 2 to 4 and 6 for a field; the boxes it touches are added to `touches`."""
     name = table.operands[item.name]
     if name not in program.variables:
         return [unknown_variable(program, superstep, table, item)]
@@ -120,7 +120,7 @@ def _check_field(
 def _check_reach(
     superstep: Superstep, table: VertexTable, item: Field, variable: Variable, boxes: np.ndarray
 ) -> list[Problem]:
-    """Rules 3 and 4 of boxes inside their variable."""
+    """Rules 3 and 4 for boxes inside their variable."""
     name, shape = variable.name, spatial_shape(variable, item)
     mapping = spatial_mapping(variable, takes_timestep(item))
     if item.writes and mapping.is_replicated and len(mapping.tiles) > 1:

@@ -1,8 +1,8 @@
 """Whether everything that is read was written before, element by element, in the order in which a program runs.
 
 Tile memory is undefined at first: what the host gives (`Program.inputs`), what is loaded (`Variable.values`) and what a
-superstep has written is defined, anything else is not. The program is followed turn by turn; of every variable the
-elements written so far are kept, apart for every entry of a sequence that "@t" takes.
+superstep has written is defined, anything else is not. The program is followed turn by turn; the elements written so
+far are kept for every variable, and separately for every entry of a sequence that "@t" takes.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def check_written(program: Program) -> list[Problem]:
 
 @dataclass(kw_only=True, eq=False)
 class _Access:
-    """What a field of a table touches of a variable; shift None: all entries.
+    """The part of a variable that a field of a table touches; shift None: all entries.
 
-    seen: the entries it has touched; as nothing is ever unwritten, each is checked once.
+    seen: the entries it has touched; as written elements stay written, each is checked once.
     """
 
     held: Held
@@ -70,11 +70,11 @@ class _Access:
 
     @property
     def may_matter(self) -> bool:
-        """Whether later turns may show anything new."""
+        """Whether later turns may reveal anything new."""
         return (self.shift is not None or not self.seen) and not self.held.whole.all()
 
     def check(self, superstep: Superstep, t: int) -> Problem | None:
-        """What it reads that was never written."""
+        """Report an element that it reads but that was never written."""
         for entry in self._fresh(t):
             touched, lacking = self._touched(entry), ~self.held.written(entry)
             lacking = lacking if touched is None else lacking & touched
@@ -85,7 +85,7 @@ class _Access:
         return None
 
     def note(self, superstep: Superstep, t: int) -> Problem | None:
-        """That it is written; what is wrong where a loaded value that was read is changed."""
+        """Note what it writes; report a change to a loaded value that has been read."""
         for entry in self._fresh(t):
             touched = self._touched(entry)
             if self.held.is_leant(entry, touched):
@@ -104,7 +104,7 @@ class _Access:
         return boxes_of(self.table, self.item, self.held.variable)
 
     def _of_entry(self, entry: int) -> tuple[np.ndarray, np.ndarray]:
-        """(rows, boxes) that touch some of an entry."""
+        """(rows, boxes) that touch part of an entry."""
         boxes, rows = self._boxes, np.arange(len(self._boxes))
         if self.held.timed and self.shift is None:
             rows = np.flatnonzero((boxes[:, 0, 0] <= entry) & (entry < boxes[:, 0, 1]))
@@ -113,25 +113,25 @@ class _Access:
         return rows[some], boxes[some]
 
     def _touched(self, entry: int) -> np.ndarray | None:
-        """bool[elements]: which of an entry it touches; None: all."""
+        """bool[elements]: the elements of an entry that it touches; None: all."""
         return self._alike if self.shift is not None else self._marked(self._of_entry(entry)[1])
 
     @cached_property
     def _alike(self) -> np.ndarray | None:
-        """Of every entry that "@t" takes."""
+        """The same for every entry that "@t" takes."""
         return self._marked(self._of_entry(0)[1])
 
     def _marked(self, boxes: np.ndarray) -> np.ndarray | None:
         size = self.held.size
         if self.item.writes and np.prod(boxes[:, :, 1] - boxes[:, :, 0], axis=1, dtype=np.int64).sum() == size:
-            return None  # as what is written in a superstep does not meet
+            return None  # as writes in a superstep do not overlap
         _, start, stop = pieces.element_runs(bounds_of(boxes), np.array(self.held.shape, np.int64))
         edges = np.bincount(start, minlength=size + 1) - np.bincount(stop, minlength=size + 1)
         marked = edges.cumsum()[:-1] > 0
         return None if marked.all() else marked
 
     def _problem(self, superstep: Superstep, t: int, entry: int, lacking: np.ndarray) -> Problem:
-        """Of the first vertex that reads some of what is lacking."""
+        """The problem of the first vertex that reads a lacking element."""
         rows, boxes = self._of_entry(entry)
         of, start, stop = pieces.element_runs(bounds_of(boxes), np.array(self.held.shape, np.int64))
         before = np.concatenate([[0], np.cumsum(lacking)])
@@ -145,7 +145,7 @@ class _Access:
 
 
 def check_writers(program: Program) -> list[Problem]:
-    """Copies and partial reads (`Field.in_part`) of variables that nothing ever writes; other reads are walked."""
+    """Copies and partial reads (`Field.in_part`) of variables that nothing ever writes; other reads are followed."""
     problems = []
     held = held_variables(program)
     for superstep, _, _ in program.supersteps():
@@ -171,7 +171,7 @@ def _is_never_written(one: Held | None) -> bool:
 def _accesses(program: Program, superstep: Superstep, held: dict[str, Held]) -> tuple[list[_Access], list[_Access]]:
     """What the vertices of a superstep read, and what they write, of variables that are not defined from the start.
 
-    What is read and written is asked about once: when it is told that it was written before, writing adds nothing.
+    A field that reads and writes is checked only as a read: once all of it has been written, writing adds nothing.
     """
     reads: list[_Access] = []
     writes: list[_Access] = []
@@ -189,7 +189,7 @@ def _accesses(program: Program, superstep: Superstep, held: dict[str, Held]) -> 
 
 
 def _hand_on(superstep: Superstep, copy: Copy, held: dict[str, Held], t: int) -> list[Problem]:
-    """A copy moves what is there, written or not: its target is written where its source is, and stays so."""
+    """A copy moves its source, written or not: the target is written where the source is, and stays so."""
     target, source = held.get(copy.target), held.get(copy.source)
     there = range(0) if target is None else target.entries(copy.target_shift, t)
     here = range(0) if source is None else source.entries(copy.source_shift, t)
@@ -205,7 +205,7 @@ def _hand_on(superstep: Superstep, copy: Copy, held: dict[str, Held], t: int) ->
             target.whole[there.start : there.stop] = True
         return []
     written = np.concatenate([source.written(entry) for entry in here])
-    spoilt = ~written  # of what was defined
+    spoilt = ~written  # elements that were defined before
     if target is not None and not target.loaded:
         spoilt = spoilt & np.concatenate([target.written(entry) for entry in there])
     if spoilt.any():
@@ -230,7 +230,7 @@ def _changes(name: str) -> str:
 
 
 def _outputs(program: Program, held: dict[str, Held]) -> list[Problem]:
-    """Outputs of which some elements were never written."""
+    """Outputs with elements that were never written."""
     problems = []
     for value, name in program.outputs.items():
         if name not in held or held[name].told or held[name].loaded or held[name].whole.all():
@@ -242,8 +242,8 @@ def _outputs(program: Program, held: dict[str, Held]) -> list[Problem]:
         total = int(np.prod(one.variable.shape, dtype=np.int64))
         first = 0 if masks[0] is None else int(np.flatnonzero(~masks[0])[0])
         text = (
-            f"output '{value}': {missing} of {total} elements of '{name}' are written by "
-            f"nothing, the first is {one.describe(int(lacking[0]), first)}"
+            f"output '{value}': {missing} of {total} elements of '{name}' are never "
+            f"written, the first is {one.describe(int(lacking[0]), first)}"
             + (f"; superstep '{one.writers[-1]}' writes the others" if one.writers and missing < total else "")
             + (f"; a copy brings it from '{one.source}', where nothing wrote it" if one.source else "")
             + f"; let a vertex write them, or make '{name}' an input of the program too"
