@@ -15,13 +15,13 @@ from mimdsim.numerics.arrays import elementwise, products
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula, WorkerBundles
 
 ROWS, INNER, COLUMNS = "row_start:row_stop", "inner_start:inner_stop", "start:stop"
-# of an operand: whether it is stored transposed
+# per operand: whether it is stored transposed
 TRANSPOSED = {"forward": (False, False), "input gradient": (False, True), "weight gradient": (True, False)}
 
 
 @lru_cache(maxsize=64)
 def block_product(kind: str, direct: bool, units: int, channels: int, load_bytes: int) -> Codelet:
-    """Partial product of a block on the matrix unit in float32; `direct`: it is whole and lies in the result itself."""
+    """Partial product of a block on the matrix unit in float32; `direct`: complete, and stored in the result."""
     left_transposed, right_transposed = TRANSPOSED[kind]
     rows, inner, columns = (int(left_transposed), 1 - int(left_transposed), 1 - int(right_transposed))
 

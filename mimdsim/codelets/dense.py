@@ -1,4 +1,4 @@
-"""Codelets of the library's plain work: slices and updates of sequences, fills, sums of replicas."""
+"""Codelets of basic library operations: slices and updates of sequences, fills, sums of replicas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mimdsim.numerics.arrays import dense as numerics
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula
 from mimdsim.program.codelet import columns_of
 
-FORMATS = {1: "u8", 2: "f16", 4: "f32"}  # the library's cycles go by the bytes of an element
+FORMATS = {1: "u8", 2: "f16", 4: "f32"}  # the library's cycles depend on the bytes of an element
 
 
 @lru_cache(maxsize=8)
@@ -41,7 +41,7 @@ def slice_formula(item_bytes: int) -> TileFormula:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """Which part of a variable a vertex moves: its box, and the kernel that copies it. name: in codelets."""
+    """The part of a variable that a vertex moves: its box, and the function that copies it. name: in codelets."""
 
     name: str
     box: tuple[str, ...]
@@ -60,7 +60,7 @@ PARTS = {
 
 
 def _at_timestep(name: str, source: str, target: str, along: str, shift: int) -> Codelet:
-    """Its offset lies on one tile and goes to all: every slice is an exchange of its own, as in the library."""
+    """The offset lies on one tile and is sent to all: every slice needs its own exchange, as in the library."""
     part = PARTS[along]
     box = {"now": part.box, "sequence": (f"@t{shift:+d}" if shift else "@t", *part.box)}
     return Codelet(
@@ -81,13 +81,13 @@ def _at_timestep(name: str, source: str, target: str, along: str, shift: int) ->
 
 @lru_cache(maxsize=64)
 def slice_codelet(along: str, shift: int) -> Codelet:
-    """DynamicSlice of a sequence at t + shift into a variable, split as PARTS names."""
+    """DynamicSlice of a sequence at t + shift into a variable, split as in PARTS."""
     return _at_timestep("DynamicSlice", "sequence", "now", along, shift)
 
 
 @lru_cache(maxsize=64)
 def update_codelet(along: str, shift: int = 0) -> Codelet:
-    """DynamicUpdateSlice of a variable into a sequence at t + shift, split as PARTS names."""
+    """DynamicUpdateSlice of a variable into a sequence at t + shift, split as in PARTS."""
     return _at_timestep("DynamicUpdate", "now", "sequence", along, shift)
 
 

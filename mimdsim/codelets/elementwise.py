@@ -1,7 +1,7 @@
 """Codelets on boxes of matrices, element by element, each a sequence of calls of the element-wise library.
 
-A call is a pass over the box with its own start: nothing is fused, as where every operation of a framework is a call of
-its own. Boxes lie in one piece on their tile, so all worker contexts share a call.
+Each call starts separately and passes over the box: nothing is fused, as in a framework where every operation is a
+separate call. Boxes are contiguous on their tile, so all worker contexts share a call.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from mimdsim.numerics.arrays import elementwise as numerics
 from mimdsim.numerics.arrays import products
 from mimdsim.program import Codelet, Field, Length, Size, Term, TileFormula
 
-CALL_BYTES = 320  # code of one library codelet (assumed, as of slices and updates)
+CALL_BYTES = 320  # code of one library codelet (assumed, as for slices and updates)
 SOURCE = "PopLibs popops cycle estimators (commit 7eac0f2), one call each"
-LAUNCH_CYCLES = 11  # of a vertex that all contexts share: PopLibs' supervisor part
+LAUNCH_CYCLES = 11  # per vertex that all contexts share: PopLibs' supervisor part
 
 
 def _select(n: Any, contexts: int) -> Any:
-    """where(mask, a, b): a worker each, five cycles an element."""
+    """where(mask, a, b): one vertex per worker context, five cycles per element."""
     return LAUNCH_CYCLES + contexts * library.select_cycles([-(-n // contexts)])
 
 
@@ -68,7 +68,7 @@ CALLS: dict[str, Callable[[Any, int], Any]] = {
 
 @lru_cache(maxsize=64)
 def calls_formula(*calls: str) -> TileFormula:
-    """Cycles of library calls one after the other, each over all elements of the box (extent 'elements')."""
+    """Cycles of consecutive library calls, each over all elements of the box (extent 'elements')."""
 
     def cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
         n = np.asarray(extents["elements"])
@@ -106,7 +106,7 @@ SPIKE_BOXES = _on_boxes(
     ("above scalar", "one or zero"),
     ("threshold",),
 )
-# of a surrogate at x = v - threshold, without its product with the gradient
+# calls of a surrogate at x = v - threshold, without the product with the gradient
 SURROGATE_CALLS: dict[str, tuple[str, ...]] = {
     "superspike": ("plus scalar", "absolute", "times scalar", "plus scalar", "square", "inverse"),
     "arctan": ("plus scalar", "times scalar", "square", "plus scalar", "inverse", "times scalar"),
@@ -121,7 +121,7 @@ SURROGATE_CALLS: dict[str, tuple[str, ...]] = {
 
 @lru_cache(maxsize=16)
 def add_surrogate(name: str) -> Codelet:
-    """dv += g * surrogate, of every neuron."""
+    """dv += g * surrogate, for every neuron."""
     return _on_boxes(
         f"AddSurrogate({name})",
         (("dv", "update"), ("g", "read"), ("v", "read")),
@@ -133,7 +133,7 @@ def add_surrogate(name: str) -> Codelet:
 
 @lru_cache(maxsize=16)
 def surrogate_boxes(name: str) -> Codelet:
-    """target = g * surrogate, of every neuron."""
+    """target = g * surrogate, for every neuron."""
     return _on_boxes(
         f"Surrogate({name})",
         (("target", "write"), ("g", "read"), ("v", "read")),
@@ -201,11 +201,11 @@ TRANSPOSE_BOXES = replace(
 
 @lru_cache(maxsize=32)
 def on_boxes(codelet: Codelet) -> Codelet:
-    """A codelet that works on whole columns (":", "start:stop") of matrices, on boxes of them instead."""
+    """A codelet for whole columns (":", "start:stop") of matrices, changed to work on boxes of them."""
 
     def compute(*given: Any) -> None:
         views, constants = given[: len(codelet.fields)], given[len(codelet.fields) :]
-        ends = {"stop": views[0].shape[1]}  # of the box itself; any other index is that of a part of one element
+        ends = {"stop": views[0].shape[1]}  # of the box itself; any other index selects a part of one element
         columns = (np.array([ends.get(name, 0)]) for name in codelet.columns)
         codelet.compute(*views, *columns, *constants)
 

@@ -1,7 +1,7 @@
 """Codelets on numbers of two bytes: half values, and ids and counts as uint16.
 
-Records of the families are written for four bytes a number. Here stands what two bytes change in their cost; what they
-compute stays in float32 (`Variable.stored_bytes`), and what they write is rounded (`functional/halves.py`).
+The records of codelets assume four bytes per number. This file says how two bytes change their cost; they still
+compute in float32 (`Variable.stored_bytes`), and what they write is rounded (`functional/halves.py`).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from mimdsim.codelets.launch import SUBWORD_STORE_BUNDLES, SUBWORD_STORE_SOURCE
 from mimdsim.program import Codelet, Length, Term, TileFormula, WorkerBundles
 from mimdsim.program.extents import Extent
 
-# A surrogate in half: threshold, state, incoming gradient and adjoint to float, the sum back to half; division is a
-# float operation (PopLibs operation tables).
+# A surrogate in half: threshold, state, incoming gradient and adjoint are converted to float, the sum back to half;
+# division is a float operation (PopLibs operation tables).
 SURROGATE_CONVERSIONS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What two bytes add to a vertex in C++: bundles per vertex, terms, and why. times: factor of its loops."""
+    """The cost that two bytes add to a C++ vertex: bundles per vertex, terms, and why. times: factor of its loops."""
 
     why: str
     fixed: float = 0.0
@@ -37,8 +37,8 @@ class Change:
 _SURROGATE = f"half: {SURROGATE_CONVERSIONS} conversions per surrogate, {SUBWORD_STORE_SOURCE}"
 _AN_ID = f"ids of two bytes: for every id {SUBWORD_STORE_SOURCE}"
 
-# Loads and adds of 64 bits take four halves where they took two floats: `pairs` become `quads`. The end of the LIF
-# update keeps its bundles per neuron (two halves make the word it stores).
+# 64-bit loads and adds take four halves instead of two floats: `pairs` become `quads`. The end of the LIF update
+# keeps its bundles per neuron (two halves make the word it stores).
 HALF = {
     neurons.LIF_UPDATE.name: Change(why="half: a quad where a pair was"),
     neurons.LIF_UPDATE_DENSE.name: Change(why="half: a quad where a pair was"),
@@ -65,7 +65,7 @@ HALF = {
     spikes.WEIGHT_GRADIENT.name: Change(why="half: a quad where a pair was"),
     spikes.INPUT_GRADIENT.name: Change(
         more=(
-            Term(bundles=2, extents=("listed", "quads")),  # two lanes more to add up
+            Term(bundles=2, extents=("listed", "quads")),  # two more lanes to add up
             Term(bundles=SUBWORD_STORE_BUNDLES, extents=("listed",)),
         ),
         why=f"half: a quad where a pair was, 2 to add up its lanes, per id {SUBWORD_STORE_SOURCE}",
@@ -110,7 +110,7 @@ SHORT_IDS = {
     truncation.COMBINE_WORKERS_FROM.name: _PER_HIT,
     truncation.COMBINE_TILES_FROM.name: _PER_LISTED,
 }
-# library vertices: the formula for any bytes of an element, by the formula for four
+# library vertices: the formula for any number of bytes per element, by the formula for four
 _FORMULAS: tuple[Callable[[int], TileFormula], ...] = (
     *(partial(training.update_formula, each, rate) for each in training.FORMS.values() for rate in (False, True)),
     dense.slice_formula,
@@ -135,10 +135,10 @@ FORMULAS = {formula(4): formula for formula in _FORMULAS}
 def in_format(
     codelet: Codelet, *, id_bytes: int, value_bytes: int, moved_bytes: int, kept_bytes: int | None = None
 ) -> Codelet:
-    """The codelet for ids of `id_bytes` and values of `value_bytes`; the same one where nothing changes.
+    """The codelet for ids of `id_bytes` and values of `value_bytes`; the same one if nothing changes.
 
-    Library vertices go by `moved_bytes`, of an element of the variable they work on: raises MappingError for one
-    without a cost in these bytes. kept_bytes: of what an update keeps of earlier gradients, where it keeps anything.
+    Library vertices depend on `moved_bytes`, per element of the variable they work on: raises MappingError if there is
+    no cost for these. kept_bytes: per element of the state that an update keeps of earlier gradients, if any.
     """
     cost = codelet.cost
     if isinstance(cost, TileFormula):
@@ -159,7 +159,7 @@ def in_format(
 
 @lru_cache(maxsize=16)
 def _in_floats(cost: TileFormula) -> TileFormula:
-    """An update of halves whose moments are floats: as one of floats, with weight and gradient converted on the way."""
+    """An update of halves whose moments are floats: as for floats, with weight and gradient converted on the way."""
 
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
         pairs = -(-np.asarray(extents["elements"]) // (2 * worker_contexts))
@@ -170,7 +170,7 @@ def _in_floats(cost: TileFormula) -> TileFormula:
 
 
 def _in_quads(extents: Mapping[str, Extent]) -> dict[str, Extent]:
-    """Four halves a turn where there were two floats."""
+    """Four halves per turn instead of two floats."""
     changed = dict(extents)
     pairs = changed.pop("pairs", None)
     if isinstance(pairs, Length):

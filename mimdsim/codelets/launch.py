@@ -1,4 +1,4 @@
-"""What every C++ vertex pays beside its loops."""
+"""The cost of every C++ vertex besides its loops."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SOURCE = (
 # value, times the slope, plus one, square (pow(x, 2) of a float is narrowed to one multiply), divide (3 cycles), load
 # the incoming gradient, multiply, load the adjoint, add, store, and four pointers reloaded because the store may alias.
 SURROGATE_BUNDLES = 1 + 1 + 1 + 1 + 1 + 3 + 1 + 1 + 1 + 1 + 1 + 4
-SURROGATE_PAIRABLE = 3  # loads and the store, beside arithmetic of the same id
+SURROGATE_PAIRABLE = 3  # loads and the store, together with arithmetic of the same id
 SURROGATE_SOURCE = (
     "instruction count of our own for the published loop: subtract, absolute, multiply, add, square, divide (3), two "
     "loads, multiply, add, store, four reloads; 20 to 80 are compatible with the source, hundreds if pow were double"
 )
 
-# Tiles store 32 bits at least. One byte or half into its word, compiled: word address, load the word, shift of the
-# element (2), shifted mask, clear, shifted value, or; the store itself is counted where a whole word would be.
+# Tiles store at least 32 bits. Merging one byte or half into its word, compiled: word address, load the word, shift of
+# the element (2), shifted mask, clear, shifted value, or; the store itself is counted as for a whole word.
 SUBWORD_STORE_BUNDLES = 1 + 1 + 2 + 1 + 1 + 1 + 1
 SUBWORD_STORE_SOURCE = (
     f"{SUBWORD_STORE_BUNDLES} to put it into its word (instruction count of our own: tiles store 32 bits at least; "

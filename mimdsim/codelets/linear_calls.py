@@ -1,7 +1,7 @@
 """Linear neurons as calls of the element-wise library: the arithmetic of `linear_neurons.py`, one call per operation.
 
-What a framework does that runs every operation on its own: a coefficient is a product, every further term of a sum an
-addition, a coefficient that a spike changes a choice of two numbers before its product.
+As in a framework that runs every operation separately: each coefficient is a product, each further term of a sum an
+addition, and a coefficient that a spike changes is first chosen from two numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TOLD = ("above scalar",)  # who fired
 
 
 def _sum_calls(terms: tuple[Shape, ...], states: int, *, transposed: bool = False) -> tuple[str, ...]:
-    """Calls of all terms; a sum of one term that is neither zero nor one is its product, of one alone nothing."""
+    """Calls of all terms; a sum with a single term takes one product, or nothing if its coefficient is one."""
     calls: list[str] = []
     begun: set[int] = set()
     for term in terms:
@@ -53,7 +53,7 @@ def _as_calls(codelet: Codelet, calls: tuple[str, ...]) -> Codelet:
 
 @lru_cache(maxsize=64)
 def update(structure: Structure, source: str) -> Codelet:
-    """x and u of a box, one timestep on."""
+    """x and u of a box, one timestep later."""
     calls = (TOLD if source else ()) + _sum_calls(structure.terms, structure.states)
     return _as_calls(linear_neurons.update(structure, source), calls + _sum_calls(structure.readout, structure.states))
 
@@ -67,8 +67,8 @@ def gradient(structure: Structure, source: str) -> Codelet:
 
 @lru_cache(maxsize=64)
 def full_gradient(structure: Structure, reads: tuple[str, ...], surrogate: str) -> Codelet:
-    """`gradient`, and the adjoint of who fired: each change that a spike makes, times what it is of, times its dx, and
-    times the surrogate where one is named."""
+    """`gradient`, and the adjoint of who fired: each coefficient's change by a spike, times its operand, times its dx,
+    and times the surrogate if one is named."""
     calls = TOLD + _sum_calls(structure.terms, structure.states, transposed=True)
     for term in structure.terms:
         if term.differs:
@@ -87,7 +87,7 @@ def _readout_calls(structure: Structure) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def dense_state_gradient(structure: Structure, surrogate: str) -> Codelet:
-    """dx += readout * g * surrogate, of every neuron."""
+    """dx += readout * g * surrogate, for every neuron."""
     calls = (*SURROGATE_CALLS[surrogate], "times", *_readout_calls(structure))
     return _as_calls(linear_neurons.dense_state_gradient(structure, surrogate), calls)
 

@@ -1,4 +1,4 @@
-"""Codelets of the linear neuron family: made for a structure of coefficients, with the bundles these take."""
+"""Codelets of the linear neuron family, each made for one structure of coefficients, with the bundles that takes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _plane(name: str, access: str = "read") -> Field:
 
 
 def _compute(kernel: Any, order: tuple[str, ...], fields: tuple[Field, ...]) -> Callable[..., None]:
-    """`kernel` called with its arrays in `order`; what is not among the fields of the vertex becomes an empty array."""
+    """`kernel` called with its arrays in `order`; arrays that are not fields of the vertex are passed empty."""
     names = [item.name for item in fields]
     places = [names.index(name) if name in names else -1 for name in order]
     empty = [NO_ROWS if name == "x" else NOTHING for name in order]
@@ -62,7 +62,7 @@ def _cost(each: float, fields: tuple[Field, ...], coefficients: int, pairable: f
 
 
 def _immediates(structure: Structure) -> int:
-    """Coefficients that are not loaded per neuron."""
+    """The number of coefficients that are not loaded per neuron."""
     both = (*structure.terms, *structure.readout)
     return sum((1 + item.differs) for item in both if not item.loads and not item.unit)
 
@@ -73,7 +73,7 @@ def _fields(*items: Field | None) -> tuple[Field, ...]:
 
 @lru_cache(maxsize=64)
 def update(structure: Structure, source: str) -> Codelet:
-    """x and u of the vertex's samples and neurons. source: who fired is told by 'u' itself, by 'flags', or ''."""
+    """x and u of the vertex's samples and neurons. source: what tells who fired, 'u' itself, 'flags' or ''."""
     flags = _plane("flags") if source == "flags" else None
     own = OWN if structure.own else None
     fields = _fields(X, _plane("u", "update" if source == "u" else "write"), _plane("current"), flags, own)
@@ -96,7 +96,7 @@ def update(structure: Structure, source: str) -> Codelet:
 
 @lru_cache(maxsize=64)
 def gradient(structure: Structure, source: str) -> Codelet:
-    """dx by the transposed map and q, the adjoint of the current; who fired lies in 'fired' if source says so."""
+    """dx by the transposed map and q, the adjoint of the current; 'fired' tells who fired if `source` says so."""
     fired = _plane("fired") if source else None
     own = OWN if structure.own else None
     fields = _fields(DX, _plane("q", "write"), fired, own)
@@ -117,7 +117,7 @@ def gradient(structure: Structure, source: str) -> Codelet:
 
 @lru_cache(maxsize=64)
 def full_gradient(structure: Structure, reads: tuple[str, ...], surrogate: str) -> Codelet:
-    """`gradient`, and the adjoint of who fired; times the surrogate of u where one is named ('' : not)."""
+    """`gradient`, and the adjoint of who fired; times the surrogate of u if one is named ('': none)."""
     simple = gradient(structure, "fired")
     read = tuple(_plane(name) if name == "current" else Field(name=name, access="read", box=X.box) for name in reads)
     fields = (_plane("d_fired", "write"), *simple.fields, *read)
@@ -137,7 +137,7 @@ def full_gradient(structure: Structure, reads: tuple[str, ...], surrogate: str) 
     made = arranged(through, back)
     made.py_func = arranged(through.py_func, back.py_func)  # type: ignore[attr-defined]
     assert isinstance(simple.cost, WorkerBundles)
-    function = COSTS[surrogate].bundles + 1 if surrogate else 0  # and its product
+    function = COSTS[surrogate].bundles + 1 if surrogate else 0  # the function and its product
     each = simple.cost.terms[0].bundles + structure.change_bundles() + function + 2 + len(reads)  # store, reload
     terms = (Term(bundles=each, extents=WORK), *simple.cost.terms[1:])
     fixed = overhead_bundles(scalars=6, vectors=len(fields)) + CONSTANT_BUNDLES * _immediates(structure)
@@ -187,7 +187,7 @@ def state_gradient(structure: Structure, surrogate: str) -> Codelet:
     )
     bundles, source = at_an_id(surrogate)
     reading = [item for item in structure.readout if item.column < structure.states]
-    # the published loop adds to one adjoint; each further one is loaded, added to, stored, with a pointer reloaded
+    # the published loop adds to one adjoint; every further one costs a load, an add, a store and a reloaded pointer
     more = sum((not item.unit) + item.loads for item in reading) + 4 * (len(reading) - 1)
     terms = (
         Term(bundles=4, extents=("listed",)),

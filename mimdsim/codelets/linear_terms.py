@@ -1,4 +1,4 @@
-"""The coefficients of linear neurons that are not zero, packed for vertices, and what they cost to apply."""
+"""The nonzero coefficients of linear neurons, packed for vertices, and the cost of applying them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SELECT_BUNDLES = 2  # compiled: a branch and a move
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """One coefficient as a vertex sees it. target: state that it goes to (as many as states: u); column: state, then
-    the current, then one. unit: needs no multiply; differs: is another one after a spike; loads: from memory, because
-    every neuron has its own."""
+    """One coefficient as a vertex sees it. target: index of the state it contributes to (number of states: u); column:
+    states, then the current, then one. unit: needs no multiply; differs: changes after a spike; loads: from memory,
+    because every neuron has its own."""
 
     target: int
     column: int
@@ -37,18 +37,18 @@ class Structure:
     own: int  # rows of per-neuron coefficients
 
     def load_bundles(self) -> int:
-        """Every state and the current read once per neuron."""
+        """Every state and the current, read once per neuron."""
         return len({term.column for term in self.terms if term.column <= self.states})
 
     def apply_bundles(self, *, transposed: bool = False) -> int:
-        """Multiply, add (but for the first of a sum), select between two coefficients, load what is per neuron."""
+        """Multiply, add (except the first of a sum), select between two coefficients, load those kept per neuron."""
         return sum_bundles([term for term in self.terms if not transposed or term.column <= self.states], transposed)
 
     def readout_bundles(self) -> int:
         return sum_bundles(list(self.readout), False)
 
     def change_bundles(self) -> int:
-        """The coefficients that a spike changes times what they are of, summed and times the adjoint of their row."""
+        """The coefficients that a spike changes, times their operands, summed, and times the adjoint of their row."""
         changed = [term for term in self.terms if term.differs]
         rows = len({term.target for term in changed})
         read = {term.column for term in changed if term.column <= self.states}
@@ -81,7 +81,7 @@ class _Rows:
         self.rows: list[np.ndarray] = []
 
     def place(self, values: np.ndarray) -> int:
-        """The row of `values`, or -1 where one number holds for all."""
+        """The row of `values`, or -1 if one number holds for all."""
         if (values == values[0]).all():
             return -1
         whole = np.broadcast_to(values, (self.neurons,))

@@ -212,7 +212,7 @@ def _columns(
     name: str, fields: tuple[Field, ...], compute: Callable[..., None], formula: Callable[[int], TileFormula],
     elements: str, constants: tuple[str, ...] = (),
 ) -> Codelet:  # fmt: skip
-    """A vertex per tile on the columns of its neurons, over all `elements` of a field."""
+    """One vertex per tile for the columns of its neurons, over all `elements` of a field."""
     return Codelet(
         name=name,
         fields=fields,

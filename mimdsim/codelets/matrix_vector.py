@@ -47,7 +47,7 @@ _ASSEMBLER_SOURCE = "setPerfEstimate of graphcore/examples tut6.cpp: 5 cycles an
 
 
 def _variant(name: str, fields: tuple[Field, ...], compute: Any, extent: str, compiled: float | None) -> Codelet:
-    """compiled: bundles for an element in C++; None: one bundle for two floats in assembler."""
+    """compiled: bundles per element in C++; None: one bundle per two floats in assembler."""
     per_turn, fixed = (compiled, _CPP_FIXED) if compiled is not None else (1.0, _ASSEMBLER_FIXED)
     turns = extent if compiled is not None else f"{extent}_pairs"
     return Codelet(

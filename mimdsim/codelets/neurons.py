@@ -37,12 +37,12 @@ from mimdsim.program.extents import Extent
 
 
 def vectors_of(field: str, axis: int) -> dict[str, Extent]:
-    """Neurons along an axis of a field's box, and the pairs of them that 64-bit loads take (`formats`: of halves)."""
+    """Neurons along an axis of a field's box, and pairs of them, as 64-bit loads take (halves: see `formats`)."""
     return {"neurons": Length(field, axis), "pairs": Length(field, axis, per=2)}
 
 
 def by_neuron(field: str) -> dict[str, Extent]:
-    """Samples and neurons of a field whose box is a part of a matrix [samples, neurons]."""
+    """Samples and neurons of a field whose box is part of a matrix [samples, neurons]."""
     return {"samples": Length(field, 0), "neurons": Length(field, 1)}
 
 
@@ -99,7 +99,7 @@ LIF_INTEGRATE = Codelet(
     joinable=True,
     cost=WorkerBundles(
         fixed=overhead_bundles(scalars=3, vectors=2),
-        terms=(Term(bundles=16, extents=("neurons",)),),  # as the end of the fused update, and load the current
+        terms=(Term(bundles=16, extents=("neurons",)),),  # like the end of the fused update, plus loading the current
         kind="derived",
         source=f"{SOURCE}; about 15 per neuron, and 1 to load the current",
     ),
@@ -165,13 +165,13 @@ STATE_GRADIENT_ROW = Codelet(
 
 
 def scale_cycles(extents: dict[str, Any], worker_contexts: int, item_bytes: int) -> Any:
-    """Tile cycles of one number per neuron multiplied with or added to all samples, in place."""
+    """Tile cycles to multiply all samples by, or add to them, one number per neuron, in place."""
     samples, neurons = extents["samples"], extents["neurons"]
     if item_bytes == 4:
         return bias_add_cycles(samples, neurons, worker_contexts=worker_contexts)
     samples, neurons = np.broadcast_arrays(samples, neurons)
     cycles = np.zeros(neurons.shape, np.int64)
-    for width in np.unique(neurons).tolist():  # the library chooses another loop for each width of halves
+    for width in np.unique(neurons).tolist():  # the library chooses a different loop for each width of halves
         rows = neurons == width
         cycles[rows] = bias_add_cycles(samples[rows], width, dtype="f16", worker_contexts=worker_contexts)
     return cycles
@@ -195,7 +195,7 @@ def scale_formula(item_bytes: int) -> TileFormula:
 
 @lru_cache(maxsize=8)
 def masked_scale_formula(item_bytes: int) -> TileFormula:
-    """One factor per neuron, nothing where the neuron was reset."""
+    """One factor per neuron, zero where the neuron was reset."""
     return TileFormula(
         cycles=lambda extents, contexts, _: 2 * scale_cycles(extents, contexts, item_bytes),
         kind="assumed",

@@ -22,7 +22,7 @@ def partial_product_cycles(
     """Tile cycles of ConvPartial1x1Out for arrays of loop counts; `shared` as the arguments of `product_codelet`.
 
     The vendor's formula is bilinear in the two numbers of groups, so four of its values for every number of positions
-    give it everywhere, exactly.
+    determine it exactly everywhere.
     """
     dtype, partials_dtype, units, channels, load_bytes = shared
     positions, outs, ins = np.broadcast_arrays(positions, out_groups, in_groups)
@@ -56,7 +56,7 @@ def partial_product_cycles(
 def partial_sum_cycles(
     outputs: Any, partials: Any, *, dtype: str, out_dtype: str, worker_contexts: int, vector_bytes: int
 ) -> Any:
-    """Tile cycles of ReduceAdd for arrays of counts; the partial sums lie apart, as they arrive from several tiles."""
+    """Tile cycles of ReduceAdd for arrays of counts; the partial sums lie apart, arriving from several tiles."""
     pairs = np.stack(np.broadcast_arrays(outputs, partials), axis=-1)
     rows, which = np.unique(pairs.reshape(-1, 2), axis=0, return_inverse=True)
     each = [
@@ -84,7 +84,7 @@ def _multiply(left: np.ndarray, right: np.ndarray, partial: np.ndarray, rows: in
 
 @lru_cache(maxsize=64)
 def product_codelet(dtype: str, partials_dtype: str, units: int, channels: int, load_bytes: int) -> Codelet:
-    """Partial product of one tile on the matrix unit; the sums start at zero. Boxes: pieces of a step's operands."""
+    """Partial product of one tile on the matrix unit; the sums start at zero. Boxes: pieces of the operands."""
 
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
         return partial_product_cycles(

@@ -1,4 +1,4 @@
-"""Codelets between matrices [batch, neurons] and rows of one number per neuron: a bias, a synapse onto itself."""
+"""Codelets between matrices [batch, neurons] and rows with one number per neuron: a bias, a synapse onto itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROW = (":", "start:stop")
 
 
 def _broadcast_cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
-    """By samples and neurons of every box; the library's formula takes one width at a time."""
+    """Tile cycles by samples and neurons of every box; the library's formula takes one width at a time."""
     samples, neurons = np.broadcast_arrays(extents["samples"], extents["neurons"])
     cycles = np.zeros(neurons.shape, np.int64)
     for width in np.unique(neurons).tolist():

@@ -57,7 +57,7 @@ FLAG_SPIKES_ABOVE = Codelet(
     constants=("threshold",),
     compute=numerics.flag_spikes_above,
     cost=WorkerBundles(
-        fixed=LAUNCH_BUNDLES + 14,  # the pointer to the second threshold and its load beside
+        fixed=LAUNCH_BUNDLES + 14,  # plus the pointer to the second threshold and its load
         terms=(),
         kind="derived",
         source=f"{SOURCE}; about 12 for the body, 2 for a threshold that lies in memory",
@@ -65,7 +65,7 @@ FLAG_SPIKES_ABOVE = Codelet(
     code_bytes=192,
 )
 
-ROW_HITS = Lists(Hits, ("spikes", "gradient"), by="row")  # of the row of flags: true spikes, gradient entries
+ROW_HITS = Lists(Hits, ("spikes", "gradient"), by="row")  # by the row of flags: true spikes, gradient entries
 
 SCAN_FLAGS = Codelet(
     name="ScanFlags",
@@ -227,7 +227,7 @@ def reduce_groups_formula(item_bytes: int) -> TileFormula:
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
         outputs, groups = extents["outputs"], extents["groups"]
         per_worker = -(-outputs // worker_contexts)
-        # 16 to set up; every vector of outputs: 3 + store + 3 to start the inner loop + one add per further partial
+        # 16 to set up; per vector of outputs: 3 + store + 3 to start the inner loop + one add per further partial
         worker = 16 + -(-per_worker // (vector_bytes // item_bytes)) * (3 + store + 3 + (groups - 1))
         return 11 + worker_contexts * np.asarray(worker)  # 11: supervisor part of a popops vertex
 

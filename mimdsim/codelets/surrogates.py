@@ -1,4 +1,4 @@
-"""What a surrogate gradient costs, and the vertices that evaluate one at listed ids."""
+"""The cost of surrogate gradients, and the vertices that evaluate one at listed ids."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DIVIDE, EXPONENTIAL = 3, 3  # cycles of one float: division; f32exp, 6 for two i
 
 @dataclass(frozen=True, kw_only=True)
 class SurrogateCost:
-    """Bundles and flops of the function alone, each instruction by itself; `count` says which."""
+    """Bundles and flops of the function alone, one instruction per bundle; `count` lists them."""
 
     bundles: int
     flops: int
@@ -42,12 +42,12 @@ REST_BUNDLES = SURROGATE_BUNDLES - COSTS["superspike"].bundles
 
 
 def kind_of(surrogate: str) -> int:
-    """The number by which the arithmetic knows a surrogate."""
+    """The number that identifies a surrogate in the arithmetic."""
     return KINDS.index(surrogate)
 
 
 def at_an_id(surrogate: str) -> tuple[int, str]:
-    """(bundles, their source) of what a listed id takes with this surrogate: function, product, sum, store."""
+    """(bundles, their source) per listed id with this surrogate: function, product, sum, store."""
     if surrogate == "superspike":
         return SURROGATE_BUNDLES, SURROGATE_SOURCE
     cost = COSTS[surrogate]

@@ -44,9 +44,9 @@ def sgd_formula(item_bytes: int) -> TileFormula:
 
 @lru_cache(maxsize=8)
 def adam_formula(item_bytes: int) -> TileFormula:
-    """The whole update in one pass; square roots and divisions go one by one, of floats, and halves are converted."""
+    """The whole update in one pass; square roots and divisions take one float at a time, so halves are converted."""
     elements = 8 // item_bytes
-    conversions = 2 * elements if item_bytes == 2 else 0  # under the root and out of the quotient, two at a time
+    conversions = 2 * elements if item_bytes == 2 else 0  # before the root and after the quotient, two at a time
     loads_stores_arithmetic = 4 + 3 + 10
     return TileFormula(
         cycles=_per_vector(loads_stores_arithmetic + elements * 5 + elements * 3 + conversions // 2, item_bytes),
@@ -116,7 +116,7 @@ def _state(form: Form) -> tuple[Field, ...]:
 
 @lru_cache(maxsize=16)
 def update_codelet(kind: str, *, scheduled: bool, decaying: bool = True) -> Codelet:
-    """Of the optimiser of that kind; its rate a constant, or one number in memory where it is scheduled."""
+    """The update of an optimiser; its rate is a constant, or one number in memory if it is scheduled."""
     form = FORMS[kind]
     if kind in PLAIN and not scheduled and not decaying:
         return PLAIN[kind]
@@ -134,7 +134,7 @@ def update_codelet(kind: str, *, scheduled: bool, decaying: bool = True) -> Code
 
 @lru_cache(maxsize=8)
 def squares_formula(item_bytes: int) -> TileFormula:
-    """Sum of squares: a load and a multiply-accumulate per 64 bits, then the contexts' sums added up."""
+    """Sum of squares: a load and a multiply-accumulate per 64 bits, after which the contexts' sums are added up."""
 
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
         vectors = -(-np.asarray(extents["elements"]) // (worker_contexts * (vector_bytes // item_bytes)))

@@ -1,4 +1,4 @@
-"""Codelets of a selection that drops at random: a sample's scan runs once round from a neuron drawn for it."""
+"""Codelets of selection with random truncation: a sample's scan runs once round from a neuron drawn for it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _from_a_start(plain: Codelet, compute: Any, columns: tuple[str, ...], bundle
 
 
 def _with_a_second_lap(plain: Codelet, lists: str, ids: str) -> WorkerBundles:
-    """Every list is read twice: 6 more to begin it again, 3 more to pass over an id that belongs to the other lap."""
+    """Every list is read twice: 6 more to start again, 3 more to skip an id that belongs to the other lap."""
     cost = plain.cost
     assert isinstance(cost, WorkerBundles)
     more = (Term(bundles=6, extents=(lists,)), Term(bundles=3, extents=(ids,)))

@@ -1,6 +1,6 @@
 """Codelets of currents that are not summed in the neuron's own vertex: synapses, a neuron onto itself, a bias.
 
-With a current of its own per source a layer can have several, each in the same superstep, before its neurons
+With a separate current per source, a layer can have several, all in the same superstep, before its neurons
 integrate their sum.
 """
 
