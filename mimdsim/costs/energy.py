@@ -1,6 +1,6 @@
-"""Joules of one training step: static power over its seconds, plus every counted event.
+"""Joules of one training step: static power times its seconds, plus every counted event.
 
-Each part carries the kind of source of its coefficient; the interval is the sum of the parts' own.
+Each part carries the kind of source of its coefficient; the interval is the sum of the parts' intervals.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mimdsim.program.codelet import UNCERTAINTY
 
 
 def energy_profile(section: Any, counted: Iterable[tuple[str, str, float]]) -> EnergyProfile:
-    """Energy from (name of the part, field of `section` that is its coefficient, how many) of each part.
+    """Energy from (name, field of `section` that holds the coefficient, count) of each part.
 
     The coefficient times the count is joules: watts times seconds, joules per byte times bytes, and so on. Raises
     KeyError for a coefficient without a source.

@@ -3,7 +3,7 @@
     endpoint: phase = fixed + route + max over tiles of max( wire, control instructions for the fragments )
     planner:  phase = fixed + route + max over tiles of wire
     wire = max(bytes sent, bytes received) / bytes_per_cycle
-    scheduled: as endpoint, or what scheduling the messages one by one takes if that is longer (scheduling.py)
+    scheduled: as endpoint, or the result of scheduling the messages one by one if that is longer (scheduling.py)
 
 Neighbours on one bus receive common data at the rate of both; a tile whose neighbour is idle in the phase can receive
 on both buses. Sources: C600 stack measurements (osmarks/ipu-stack cost.rs, within 3 % of two
@@ -23,7 +23,7 @@ from mimdsim.costs.scheduling import scheduled_cycles
 from mimdsim.machine.mimd import Exchange as Fabric
 from mimdsim.program import Exchange, Program
 
-# cycles of phases by fabric; a program is timed for many recorded activities
+# cycles of phases by fabric; kept because a program is timed for many recorded activities
 _KNOWN: WeakKeyDictionary[Exchange, dict[tuple[object, ...], np.ndarray]] = WeakKeyDictionary()
 _BUSIEST: WeakKeyDictionary[Exchange, dict[tuple[object, ...], BusiestTile]] = WeakKeyDictionary()
 
@@ -32,8 +32,8 @@ _BUSIEST: WeakKeyDictionary[Exchange, dict[tuple[object, ...], BusiestTile]] = W
 class BusiestTile:
     """The tile that an exchange phase waits for: bytes on its wire, and cycles of its control instructions.
 
-    The phase takes the longer of wire_bytes / bytes_per_cycle and control_cycles, and the fixed part; a schedule may
-    take longer still.
+    The phase takes the longer of wire_bytes / bytes_per_cycle and control_cycles, plus the fixed part; a schedule may
+    take even longer.
     """
 
     tile: int
@@ -45,7 +45,7 @@ class BusiestTile:
 class TilePart:
     """What one tile does in an exchange phase; cycles: the longer of wire_bytes / bytes_per_cycle and control_cycles.
 
-    bytes_saved: of those received, what the neighbour's bus carries.
+    bytes_saved: received bytes that the neighbour's bus carries.
     """
 
     bytes_sent: int
@@ -68,7 +68,7 @@ def endpoint_cycles(
 ) -> np.ndarray:
     """int64[tiles]: cycles in which each tile takes part in one exchange phase, without the fixed part.
 
-    bytes_saved: of the bytes received, those that the neighbour's bus carries.
+    bytes_saved: received bytes that the neighbour's bus carries.
     """
     wire, control = _wire_and_control(
         bytes_sent, bytes_received, fragments_sent, fragments_received, fabric, bytes_saved
@@ -92,7 +92,7 @@ def _wire_and_control(
 
 
 def _longer(wire_bytes: np.ndarray, control_cycles: np.ndarray, fabric: Fabric) -> np.ndarray:
-    """int64[tiles]: cycles of the wire or of the control instructions, whichever take longer."""
+    """int64[tiles]: cycles of the wire or of the control instructions, whichever takes longer."""
     cycles: np.ndarray = np.ceil(np.maximum(wire_bytes / fabric.bytes_per_cycle, control_cycles)).astype(np.int64)
     return cycles
 
@@ -105,14 +105,14 @@ def bytes_by_neighbour(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) 
     within = tiles % tiles_per_chip
     partner = tiles - within + (within ^ 1)
     at = np.minimum(np.searchsorted(tiles, partner), len(tiles) - 1)
-    # the last tile of an odd chip has no neighbour
+    # on a chip with an odd number of tiles the last one has no neighbour
     silent = (exchange.column("bytes_sent") == 0) & (exchange.column("bytes_received") == 0)
     idle = ((tiles[at] != partner) | silent[at]) & (within ^ 1 < tiles_per_chip)
     return np.where(idle, exchange.column("bytes_received"), exchange.column("bytes_shared")) // 2
 
 
 def phase_cycles(program: Program, exchange: Exchange, fabric: Fabric) -> np.ndarray:
-    """int64[chips]: cycles of one exchange phase of `program` on every chip, 0 where nothing moves; read-only."""
+    """int64[chips]: cycles of one exchange phase of `program` on every chip, 0 if nothing moves; read-only."""
     tiles_per_chip, chips = program.tiles_per_chip, program.chips
     known = _KNOWN.setdefault(exchange, {})
     key = (*_matters(fabric), fabric.fixed_cycles, fabric.route_cycles, tiles_per_chip, chips)
@@ -127,7 +127,7 @@ def phase_cycles(program: Program, exchange: Exchange, fabric: Fabric) -> np.nda
 
 
 def busiest_tile(program: Program, exchange: Exchange, fabric: Fabric) -> BusiestTile | None:
-    """The tile with the longest part in an exchange phase; None where nothing moves."""
+    """The tile that takes longest in an exchange phase; None if nothing moves."""
     if not len(exchange.tiles):
         return None
     known = _BUSIEST.setdefault(exchange, {})
@@ -142,7 +142,7 @@ def busiest_tile(program: Program, exchange: Exchange, fabric: Fabric) -> Busies
 
 
 def part_of_tile(program: Program, exchange: Exchange, fabric: Fabric, tile: int) -> TilePart | None:
-    """What `tile` does in an exchange phase; None where it takes no part."""
+    """What `tile` does in an exchange phase; None if it takes no part."""
     at = int(np.searchsorted(exchange.tiles, tile))
     if at == len(exchange.tiles) or exchange.tiles[at] != tile:
         return None
@@ -190,7 +190,7 @@ def exchange_phase_cycles(tile_cycles: np.ndarray, fabric: Fabric) -> int:
 
 
 def host_exposed_seconds(stream_seconds: float, device_seconds: float, prefetch_depth: int) -> float:
-    """Streaming that the device waits for: all of it without prefetch, else what is longer than the training step."""
+    """Streaming that the device waits for: all of it without prefetch, else the part that exceeds the training step."""
     if prefetch_depth == 0:
         return stream_seconds
     return max(0.0, stream_seconds - device_seconds)

@@ -3,7 +3,7 @@
     phase = fixed + hop * edges of the longest route + bytes of the fullest directed edge / bandwidth of an edge
 
 An edge carries links_per_edge * bytes_per_second in either direction at once. Messages cut through the chips between
-source and target, and a chip may send over all its edges together. The form is assumed, a lower bound of any schedule
+source and target, and a chip may send over all its edges at once. The form is assumed, a lower bound on any schedule
 over these edges; the numbers and their sources are in the machine description.
 """
 
@@ -19,8 +19,8 @@ from mimdsim.machine.topology import Edge, next_chips, route_lengths
 def edge_bytes(traffic: np.ndarray, links: Links) -> dict[Edge, int]:
     """Bytes over every directed edge (from chip, to chip) that carries any, sorted by edge.
 
-    traffic: int64[chips, chips], bytes from chip `row` to chip `column`; what a chip keeps (the diagonal) takes no
-    link. Raises MappingError if the traffic is not a matrix of whole bytes for the machine's chips.
+    traffic: int64[chips, chips], bytes from chip `row` to chip `column`; bytes that stay on a chip (the diagonal) use
+    no link. Raises MappingError if the traffic is not a matrix of whole bytes for the machine's chips.
     """
     carried = _carried(traffic, links)
     return {(int(a), int(b)): int(carried[a, b]) for a, b in zip(*np.nonzero(carried), strict=True)}
@@ -36,7 +36,7 @@ def link_phase_seconds(traffic: np.ndarray, links: Links) -> float:
 
 
 def link_start_seconds(traffic: np.ndarray, links: Links) -> float:
-    """Seconds of one global exchange before its bytes: the fixed part and the hops; 0 when nothing moves."""
+    """Seconds of one global exchange without the transfer of its bytes: fixed part and hops; 0 when nothing moves."""
     moving = moving_bytes(traffic, links) > 0
     if not moving.any():
         return 0.0
@@ -49,7 +49,7 @@ def edge_bytes_per_second(links: Links) -> float:
 
 
 def moving_bytes(traffic: np.ndarray, links: Links) -> np.ndarray:
-    """int64[chips, chips]: the traffic that takes a link, that is with an empty diagonal. Errors as `edge_bytes`."""
+    """int64[chips, chips]: the traffic that uses a link, so with an empty diagonal. Errors as `edge_bytes`."""
     given = np.asarray(traffic)
     if given.shape != (links.chips, links.chips):
         raise MappingError(

@@ -1,11 +1,11 @@
-"""An exchange phase scheduled message by message; the endpoint model only takes the bound by the busiest end.
+"""An exchange phase scheduled message by message; the endpoint model only gives the bound set by the busiest end.
 
 On the machine every tile listens to one other at a time, and the compiler fixes which: a message occupies its sender
 and all its readers at once. Messages are tried in an arbitrary order and begin as soon as all their ends are free (list
-scheduling). No schedule is shorter than the endpoint bound; where tiles talk to a few neighbours in both directions, an
-order not chosen with care takes up to half as long again. That order matters so much is published (two orders of one
-phase on a C600: 484,530 and 741,414 cycles, osmarks/ipu-stack); the order that the vendor's compiler takes is unknown,
-so this one is assumed: a fixed random permutation. Other permutations move the halo exchange of
+scheduling). No schedule is shorter than the endpoint bound; where tiles talk to a few neighbours in both directions, a
+carelessly chosen order takes up to half as long again. That order matters so much is published (two orders of one phase
+on a C600: 484,530 and 741,414 cycles, osmarks/ipu-stack); the order that the vendor's compiler uses is unknown, so this
+one is assumed: a fixed random permutation. Other permutations change the halo exchange of
 `references/stencil_phases.csv` by 1 %.
 """
 
@@ -21,14 +21,14 @@ from mimdsim.numerics.columns.schedules import arrivals
 from mimdsim.program import Exchange, Program
 from mimdsim.program.messages import Messages, messages_of
 
-# sum over ends of (messages of the end)**2: about the cost of scheduling. A phase beyond it is close to all tiles
+# sum over ends of (messages of the end)**2: about the cost of scheduling. A phase beyond it has nearly all tiles
 # sending to all others, where some end has no gap and the endpoint bound is the schedule; it is not listed either.
 MOST_WORK = 30_000_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Ends:
-    """Messages in the order in which they are tried; ends are numbered senders first, then ports. chip by message."""
+    """Messages in the order in which they are tried; ends are numbered, senders first, then ports. chip: by message."""
 
     sender: np.ndarray
     size_bytes: np.ndarray
@@ -91,7 +91,7 @@ def _ends(program: Program, exchange: Exchange, tiles_per_bus: int) -> _Ends | N
 
 
 def _buses(messages: Messages, rank: np.ndarray, per_chip: int, tiles_per_bus: int) -> tuple[np.ndarray, np.ndarray]:
-    """(message by rank, bus) of all places that messages occupy, ascending; neighbours hear a message on one of two."""
+    """(message by rank, bus) of all buses that messages occupy, ascending; neighbours hear a message on one of two."""
     per_bus = -(-per_chip // tiles_per_bus)
     bus = messages.reader // per_chip * per_bus + messages.reader % per_chip // tiles_per_bus
     at = np.repeat(rank, np.diff(messages.first))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mimdsim.base.errors import MimdsimError, suggest
 
-# An element count: a Python integer, or an integer array of any shape that is costed in one call.
+# An element count: a Python integer, or an integer array of any shape, costed in one call.
 Elements = int | NDArray[np.integer[Any]]
 
 BYTES = {"f32": 4, "f16": 2, "i32": 4, "u32": 4, "i16": 2, "u16": 2, "i64": 8, "u64": 8, "u8": 1, "i8": 1, "bool": 1}
@@ -64,5 +64,5 @@ def truncated_loop_cycles(n: Elements, cycles_per_vector: int, elements_per_vect
 
 
 def ceil_log2(number: int) -> int:
-    """The smallest power of two's exponent that is not below `number`; 0 for 1."""
+    """The exponent of the smallest power of two that is not below `number`; 0 for 1."""
     return max(0, number - 1).bit_length()

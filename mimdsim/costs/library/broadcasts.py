@@ -19,7 +19,7 @@ from mimdsim.costs.library.elementwise import SUPERVISOR_CYCLES
 def _outer_loop_cycles(n: Elements, op: str, dtype: str, interleaved: bool, vector_bytes: int) -> Elements:
     if op not in costs.ASSEMBLY_OPERATIONS or dtype not in ("f32", "f16"):
         raise NoCycleFormula("broadcast of an outer vector", f"{op} {dtype}", ["ADD f32", "MULTIPLY f16"])
-    # One operation with its load, and a store unless interleaved memory does both at once.
+    # One operation with its load, and a store unless interleaved memory allows both at once.
     return truncated_loop_cycles(n, 1 if interleaved else 2, vector_elements(dtype, vector_bytes))
 
 
@@ -66,11 +66,11 @@ def _bias_core_f16_cycles(length: int, blocks: Elements) -> Elements:
     if length > 2048:
         busy: Elements = 3 + scalar  # too long for the accumulator paths
     elif length % 8 == 0:
-        loops = length // 8  # two vectors a pass, as the accumulators are read one pass late
+        loops = length // 8  # two vectors per pass, as the accumulators are read one pass late
         many = 12 + loops * (15 + 2 * (blocks - 1))
         busy = many + (11 + 7 * loops - many) * (blocks == 1)
     else:
-        few = 7 + scalar  # less than two blocks: one test less, and the scalar loop
+        few = 7 + scalar  # fewer than two blocks: one test fewer, and the scalar loop
         paired = 15 + (length // 4) * (13 + 2 * (blocks // 2 - 1) + blocks % 2)
         many = paired if length % 4 == 0 else 9 + scalar
         busy = many + (few - many) * (blocks < 2)
@@ -82,7 +82,7 @@ def bias_add_cycles(
 ) -> Elements:
     """Tile cycles of a[k, :] + bias, `factor` repeats of a bias of `length` elements (BroadcastVectorInner1D<ADD>).
 
-    `slices` biases are added one after the other, each to `factor` repeats.
+    `slices` biases are added in turn, each to `factor` repeats.
     """
     blocks = ceil_div(factor, worker_contexts)
     if dtype == "f32":
@@ -95,5 +95,5 @@ def bias_add_cycles(
     else:
         raise NoCycleFormula("bias addition", dtype, ["f32", "f16"])
     worker = worker + slices * ((17 if slices > 1 else 0) + core)
-    # 13 = setzi 1, runall 6, br 6; +6 a further branch of the supervisor; +3 a preamble in each worker.
+    # 13 = setzi 1, runall 6, br 6; +6 for another supervisor branch; +3 for a preamble in each worker.
     return 13 + 6 + worker_contexts * (worker + 3)

@@ -30,7 +30,7 @@ def _cast_core_cycles(
     n: Elements, source: str, target: str, read_ports: int, interleaved: bool, vector_bytes: int
 ) -> Elements:
     if target in ("i64", "u64"):
-        return 3 + n * (4 + (source in ("i32", "i8", "i16")))  # signed sources: one more for the sign
+        return 3 + n * (4 + (source in ("i32", "i8", "i16")))  # signed sources: one more cycle for the sign
     if source == "u8" and target == "f16":
         return 4 + _byte_cast_cycles(n, 14, 9, (2, 12, 14, 22))
     if source == "f16" and target in CHARS:
@@ -103,7 +103,7 @@ def fill_cycles(n: Elements, *, dtype: str = "f32", vector_bytes: int = 8) -> El
         return (28 + n // 4) * short + (39 + n // 8) * (1 - short)
     width = vector_elements(dtype, vector_bytes)
     if size == 2:
-        # One or two elements never reach the aligned loop.
+        # Fills of one or two elements never reach the aligned loop.
         return 15 * (n == 1) + 21 * (n == 2) + (26 + n // width) * ((n != 1) & (n != 2))
     # 16 before the loop, 6 checks after it, 1 for the mean alignment; 1 for a last odd element.
     return 23 + n // width + 1 * (n % width == 1)

@@ -85,7 +85,7 @@ def amp_1x1_cycles(
 
     # First input group: sets the partial sums. 7 and 6: branch and start around a pass.
     first = 11 + out_groups * (19 - common + passes * (7 + load + inner(True)))
-    # The others: add to them. +1: one excess input channel group to count down.
+    # The others: add to them. +1: one more input channel group to count down.
     later = (in_groups - 1) * (15 - common + 1 + out_groups * (19 + passes * (6 + load + inner(False))))
     # The first call of each worker builds the state that later ones retain.
     setup = worker_contexts * (retained + retained_per_group * (in_groups * conv_groups - 1))
@@ -97,7 +97,7 @@ def zero_partials_pass_cycles(
 ) -> int:
     """Tile cycles to clear `elements` partial sums of each group before the accumulation of nx1 and HMAC codelets."""
     vectors = -(-share(elements, worker_contexts)[0] // vector_elements(partials_dtype, vector_bytes))
-    # 14 or 15 less what workers retain (9 or 10): 5 either way.
+    # 14 or 15 minus what workers retain (9 or 10): 5 either way.
     return (vectors + 5) * worker_contexts * groups
 
 
@@ -139,7 +139,7 @@ def amp_nx1_cycles(
 ) -> int:
     """Tile cycles of a convolution by kernel position (ConvPartialnx1), the same rows at every position.
 
-    `rows_by_worker` holds each context's row lengths; contexts left out stand idle.
+    `rows_by_worker` holds each context's row lengths; contexts left out are idle.
     """
     passes = out_channels_per_group // conv_units
     size = 4 if dtype == "f32" else 2
@@ -153,7 +153,7 @@ def amp_nx1_cycles(
     least = min(workers) if len(workers) == worker_contexts else 0
     busy = max(*workers, least + 9) * passes
     inner = kernel_outer * (14 + kernel_inner * (12 + passes * one_pass)) + busy * kernel_outer * kernel_inner
-    # First calls build what later ones retain: 9 for the product, 9 or 10 for clearing.
+    # First calls build the state that later ones retain: 9 for the product, 9 or 10 for clearing.
     setup = worker_contexts * (9 + (9 if partials_dtype == "f32" else 10))
     # Supervisor loops that clear; a taken brnzdec stalls 6 cycles, the last one does not.
     clear_loops = conv_groups * (17 * out_groups + 6 * (out_groups - 1) + 1) + 6 * (conv_groups - 1) + 1
@@ -173,7 +173,7 @@ def outer_product_cycles(width: int, channels: int, channels_per_group: int, *, 
     groups = channels // channels_per_group
     vector, least, entry = (2, 6, 11) if dtype == "f32" else (4, 12, 10)
     grains = channels_per_group // vector
-    # The fast path unrolls three vectors and needs repeat count (12 bit) and stride to fit their fields.
+    # The fast path unrolls three vectors and needs the repeat count (12 bits) and the stride to fit their fields.
     fast = channels_per_group >= least and channels_per_group % vector == 0 and grains - 3 < 4096 and grains + 1 < 512
     if fast:
         row = 6 + (channels_per_group - least) // vector

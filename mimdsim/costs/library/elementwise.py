@@ -2,7 +2,7 @@
 
 Unless a docstring says otherwise the source is lib/popops/popopsCycleEstimators.cpp, graphcore/poplibs 7eac0f2.
 `n` is an element count or an integer array of counts; `worker_contexts` is both the number of contexts that share the
-work and the length of their round robin, since each context issues once a round.
+work and the length of their round robin, since each context issues once per round.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _binary_loop_cycles(
     cycles, elements = _cost(table, op, dtype, "binary operation")
     if elements == costs.VECTOR:
         elements = vector_elements(dtype, vector_bytes)
-        # Two separate loads beside the operation; interleaved memory lets an in-place loop load and store at once.
+        # Two separate loads besides the operation; interleaved memory lets an in-place loop load and store at once.
         cycles += (1 if in_place and interleaved else 2) if _float_assembly(op, dtype) else 5
     return ceil_div(n, elements) * cycles
 
@@ -64,7 +64,7 @@ def binary_1d_cycles(
 
     Raises NoCycleFormula for an operation or format that the vendor's tables do not have.
     """
-    # Worker prologue: the in-place codelet is the longer one; the vendor calibrated it so.
+    # Worker prologue: longer for the in-place codelet, as calibrated by the vendor.
     prologue = 58 if in_place else (29 if dtype == "f32" else 26)
     loop = _binary_loop_cycles(ceil_div(n, worker_contexts), op, dtype, in_place, interleaved, vector_bytes)
     supervisor = SUPERVISOR_CYCLES + (SCALED_POINTER_CYCLES if scaled_pointers else 0)
@@ -130,7 +130,7 @@ def _broadcast_loop_cycles(
     cycles, elements = _cost(table, op, dtype, "scalar broadcast")
     if elements == costs.VECTOR:
         elements = vector_elements(dtype, vector_bytes)
-        # One store beside the operation, none where interleaved memory serves load and store at once.
+        # One store besides the operation, none where interleaved memory serves load and store at once.
         store = (0 if in_place and interleaved else 1) if uniform and _float_assembly(op, dtype) else 4
         cycles += store
     return ceil_div(n, elements) * cycles

@@ -52,13 +52,13 @@ def arg_max_cycles(
 
 
 def heap_sort_cycles(n: int, *, key_and_value: bool = False) -> int:
-    """Worker cycles to sort `n` keys in place, every sift going to the bottom (HeapSortVertex, HeapSortVertexKV)."""
+    """Worker cycles to sort `n` keys in place if every sift goes to the bottom (HeapSortVertex, HeapSortVertexKV)."""
     depth = max(1, n).bit_length() - 1
     return (16 if key_and_value else 8) * (19 * n * depth + 6 * n + 2)
 
 
 def one_hot_cycles(indices: Elements, *, dtype: str = "f16") -> Elements:
-    """Tile cycles to write a one for each index, worst branch each time (EncodeOneHot)."""
+    """Tile cycles to write a one for each index, taking the worst branch each time (EncodeOneHot)."""
     if dtype == "f16":
         return SUPERVISOR_CYCLES + (62 + 12) * indices  # 62 find and merge the half word, 12 test for ignored
     return 100 * indices  # compiled code

@@ -2,7 +2,7 @@
 
 Source: lib/poprand/poprandCycleEstimators.cpp, graphcore/poplibs 7eac0f2. Counts may be integers or integer arrays.
 The vendor's Uniform and Bernoulli divide the width of the data path in bits by 2 or 4 instead of 32 or 16 and so count
-one store for 32 floats; the assembly stores one 64-bit vector a bundle. `as_vendor=True` repeats the vendor's figure.
+one store for 32 floats; the assembly stores one 64-bit vector per bundle. `as_vendor=True` repeats the vendor's figure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def uniform_cycles(
     """Tile cycles to draw `n` uniform numbers (Uniform)."""
     width = _width(dtype, vector_bytes, as_vendor)
     overhead, tail = (22, 4) if dtype == "f32" else (24, 12)
-    # 4 = supervisor call; 4 a vector: draw, convert, scale, store.
+    # 4 = supervisor call; 4 per vector: draw, convert, scale, store.
     return 4 + truncated_loop_cycles(n, 4, width) + overhead * worker_contexts + tail * _ragged(n, width)
 
 

@@ -15,7 +15,7 @@ VECTORISED = (*ACCUMULATING, "MAX", "MIN", "MUL")
 
 
 def accumulator_elements(dtype: str) -> int:
-    """Elements that one accumulate instruction adds: 128 bits of halves or floats, else one."""
+    """Elements that one accumulate instruction adds: 128 bits of halves or floats, otherwise one element."""
     return {"f16": 8, "f32": 4}.get(dtype, 1)
 
 
@@ -74,7 +74,7 @@ def reduce_contiguous_cycles(
 ) -> Elements:
     """Worker cycles to reduce `outputs` contiguous rows of `partials` elements each (ALL_REGIONS_CONTINUOUS).
 
-    The vendor hands its own estimator the number of outputs less one; pass that here to repeat its figures.
+    The vendor gives its own estimator the number of outputs minus one; pass that here to repeat its figures.
     """
     per_loop = min(accumulator_elements(dtype), vector_elements(dtype, vector_bytes))
     # 12 around each row's loop; 2 for an odd last element; 17 = 10 setup and 7 call and return.
@@ -131,13 +131,13 @@ def reduce_add_cycles(
 ) -> int:
     """Tile cycles to add `partials` vectors of `outputs` elements, as after a split matrix product (ReduceAdd).
 
-    `single_input`: the partials lie in one piece, `interleaved` in memory that loads twice as much a cycle.
+    `single_input`: the partials are contiguous; `interleaved`: in memory that loads twice as much per cycle.
     """
     if dtype not in ("f32", "f16") or out_dtype not in ("f32", "f16"):
         raise NoCycleFormula("ReduceAdd", f"{dtype}->{out_dtype}", ["f32->f32", "f16->f32", "f32->f16", "f16->f16"])
     widest = accumulator_elements(dtype)
     path = vector_elements(dtype, vector_bytes)
-    # Store and loop: halves unpack more accumulators; a float result is one store more.
+    # Store and loop: halves unpack more accumulators; a float result takes one more store.
     finish = (7 if dtype == "f32" else 9) + (out_dtype == "f32")
     if single_input:
         per_partial = max(1, widest // (path * (2 if interleaved else 1)))

@@ -59,7 +59,7 @@ def dynamic_slice_2d_cycles(
 
 
 def _binary_search_cycles(offsets: int, repeats_per_entry: int) -> int:
-    # Lower and upper bound at 10 a halving, 7 + 8 for each repeated entry, 4 + 5 around them.
+    # Lower and upper bound at 10 per halving, 7 + 8 for each repeated entry, 4 + 5 around them.
     return 2 * ceil_log2(offsets) * 10 + repeats_per_entry * (7 + 8) + 9
 
 
@@ -79,7 +79,7 @@ def multi_slice_cycles(
     """Tile cycles to gather (or, with `update`, overwrite) rows of `elements` elements at `offsets` indices.
 
     `in_range`: indices that the busiest context copies; by default all of them, the vendor's worst case, in which the
-    others stand idle. `sorted_indices` finds them by binary search and never looks at the rest.
+    others are idle. `sorted_indices` finds them by binary search and never looks at the rest.
     """
     size = element_bytes(dtype)
     if size == 8:
@@ -132,7 +132,7 @@ def scatter_add_cycles(
     if subword_writes:
         per_hit: Elements = outer + 20 * elements
     else:
-        # Load the base, multiply with the next load, add with the store: three bundles a word.
+        # Load the base, multiply with the next load, add with the store: three bundles per word.
         words = elements // max(1, atomic_bytes // size)
         per_hit = outer + (words - 1) * (3 + wider_scale)
         if scaled and op == "ADD":

@@ -24,7 +24,7 @@ def _search_cycles(
 
 
 def _element_cycles(z: int, y: int, dtype: str, row_entry: tuple[int, int]) -> int:
-    """Worker cycles of one row's products; `row_entry` opens the loop over the widest and the narrowest piece of z."""
+    """Worker cycles of one row's products; `row_entry`: to open the loop over the widest, narrowest piece of z."""
     wide, narrow = row_entry
     if dtype == "f32":
         if z in (2, 4):
@@ -33,7 +33,7 @@ def _element_cycles(z: int, y: int, dtype: str, row_entry: tuple[int, int]) -> i
         if z // 4:
             cycles += wide + (z // 4) * 3 * y
         if z & 2:
-            # The vendor charges the whole of z here, not the remaining pair; kept, as no measurement says otherwise.
+            # The vendor charges all of z here, not the remaining pair; kept, as no measurement contradicts it.
             cycles += 8 + (z // 2) * 2 * y
         if z & 1:
             cycles += 8 + 2 * y
@@ -51,7 +51,7 @@ def _element_cycles(z: int, y: int, dtype: str, row_entry: tuple[int, int]) -> i
 
 
 # (worker overhead, overhead per row) by z; 0 stands for every other z. Specialised codelets exist for one or two
-# vectors a row of the dense operand.
+# vectors per row of the dense operand.
 _FORWARD = {"f32": {2: (27, 11), 4: (25, 13), 0: (30, 13)}, "f16": {4: (30, 11), 8: (28, 15), 0: (33, 12)}}
 _GRADIENT_A = {"f32": {2: (25, 11), 4: (23, 13), 0: (33, 13)}, "f16": {4: (28, 11), 8: (26, 15), 0: (32, 11)}}
 _GRADIENT_W = {"f32": {2: (36, 6), 4: (34, 8), 0: (38, 8)}, "f16": {4: (36, 9), 8: (34, 10), 0: (39, 7)}}
@@ -176,7 +176,7 @@ def sparse_dense_block_cycles(
 ) -> int:
     """Tile cycles of block-sparse times dense on the matrix unit (SparseDenseMatMulBlock), blocks of 4, 8 or 16.
 
-    `retain_row`: workers keep their row pointers between blocks, three cycles less for each.
+    `retain_row`: workers keep their row pointers between blocks, which saves three cycles per block.
     """
     _check_float(dtype, "block-sparse product")
     floats = dtype == "f32"
@@ -188,7 +188,7 @@ def sparse_dense_block_cycles(
     columns, overhead = _block_overheads(block, floats, partials_dtype == "f32", conv_units)
     each = columns[min(z, 3) - 1] + z * per_z[block] - 3 * retain_row
     worker = overhead + x_blocks * y_blocks * loads * each
-    weights = block * block // (2 if floats else 4)  # one 64-bit load a cycle
+    weights = block * block // (2 if floats else 4)  # one 64-bit load per cycle
     supervisor = (y_blocks * (weights + 3 + 12 * loads) + retain_row) * x_blocks + 2
     return worker * worker_contexts + supervisor + _search_cycles(40, 46, 56, 33, buckets, others, subgroups)
 
@@ -201,7 +201,7 @@ def sparse_gather_cycles(indices: int, *, dtype: str = "f16", worker_contexts: i
     loop = first + (vectors - 1) * each if vectors else 0
     rest = indices % width
     tail = 5 * rest if dtype == "f32" else (0, 10, 10, 14)[rest]
-    # The context with the remainder has one vector less, if there are any.
+    # The context with the remainder has one vector fewer, if there are any.
     return 18 + worker_contexts * (23 + max(loop, loop + tail - (each if vectors else 0)))
 
 
@@ -219,7 +219,7 @@ def zero_partials_cycles(
 
 
 def transpose_cycles(transposes: int, rows: int, columns: int, *, dtype: str = "f16", worker_contexts: int = 6) -> int:
-    """Tile cycles to transpose `transposes` matrices that lie one after the other on a tile (Transpose).
+    """Tile cycles to transpose `transposes` matrices stored one after the other on a tile (Transpose).
 
     `rows` and `columns` are multiples of the grain: 2 elements for f32, 4 for f16.
     """
