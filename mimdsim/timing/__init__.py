@@ -1,7 +1,7 @@
 """The timing engine. Times a program with recorded activity; knows nothing of values or compilers.
 
-loads -> path (chips between barriers) -> fast (the profile); event: host, chips and links as processes, equal to the
-closed forms where there is no contention.
+loads -> path (chips between barriers) -> fast (the profile); event: host, chips and links as processes, which agrees
+with the closed forms where there is no contention.
 """
 
 from mimdsim.timing.event import ChipRun, global_exchange_seconds, run_chips, stream_training_steps

@@ -1,4 +1,4 @@
-"""What a profile rests on: every number of the machine, format and codelet cost with its source."""
+"""What a profile is based on: every number of the machine, every format and codelet cost, with their sources."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def machine_assumptions(machine: MimdMachine) -> tuple[Assumption, ...]:
 
 
 def format_assumptions(program: Program) -> tuple[Assumption, ...]:
-    """Said when values are counted in another format than the one they are computed in."""
+    """One for every format that values are counted in but not computed in."""
     formats = {
         (held.dtype, held.stored_bytes)
         for held in program.variables.values()

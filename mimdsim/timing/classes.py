@@ -1,8 +1,8 @@
-"""Classes of tiles: tiles with the same vertices in the same places take the same cycles, and are costed once.
+"""Classes of tiles: tiles with the same vertices in the same places take the same cycles and are costed once.
 
-Within a superstep, tiles are of one *kind* if they agree in everything that no spike changes, and in the samples and
-slots whose spikes they count. Each tile that counts hits has its own *row*; the others of a kind share one. Between two
-syncs of a chip, tiles that agree in every superstep form one class.
+Within a superstep, tiles are of one *kind* if they agree in everything that does not depend on spikes, and in the
+samples and slots whose spikes they count. Each tile that counts hits has its own *row*; the others of a kind share one.
+Between two syncs of a chip, tiles that agree in every superstep form one class.
 
 A vertex has a *place* among the workers of its tile; context `place % contexts` runs it. So kinds and rows belong to
 the program and work for any number of contexts.
@@ -25,7 +25,7 @@ from mimdsim.timing.recording import WHICH, Recording
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dealt:
-    """Vertices of one table on their tiles (from the superstep's first) and in their places, and what each costs:
+    """Vertices of one table on their tiles (from the superstep's first) and in their places, and the cost of each:
     `bundles`, of which `pairable` could go into others, and what is charged for spikes."""
 
     tile: np.ndarray
@@ -35,12 +35,12 @@ class Dealt:
     charges: tuple[Charge, ...]
 
     def constant(self, dual_issue: float) -> np.ndarray:
-        """float64[vertices]: bundles that no spike changes, with a share of the pairable ones issued together with
+        """float64[vertices]: bundles independent of spikes, with a share of the pairable ones issued together with
         others."""
         return self.bundles - dual_issue * self.pairable if dual_issue else self.bundles
 
     def total(self, dual_issue: float) -> float:
-        """Of all vertices together."""
+        """Constant bundles of all vertices together."""
         bundles, pairable = self._totals
         return bundles - dual_issue * pairable
 
@@ -51,7 +51,7 @@ class Dealt:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BySample:
-    """Vertices that count spikes of whole samples, on one tile of each kind, and the samples they count."""
+    """Vertices that count spikes of whole samples, on one tile of each kind, and the samples that they count."""
 
     place: np.ndarray
     kind: np.ndarray
@@ -64,10 +64,10 @@ class BySample:
 class Counting:
     """The bundles of a superstep that depend on spikes.
 
-    row_of int64[tiles]: the row of a tile, `rows` where it has no vertices; runs int64[kinds + 1]: first row of a kind.
-    standing: (kinds of, and) all vertices of one tile of each kind, by table. The rest are the arguments of
-    `numerics.add_by_id`, in `packed` a row per charge of `by_id` without where its lists are; for `cells` the place (-1
-    for none) and row of each.
+    row_of int64[tiles]: the row of a tile, `rows` if it has no vertices; runs int64[kinds + 1]: first row of a kind.
+    standing: by table, all vertices of one tile of each kind, with their kinds. The rest are the arguments of
+    `numerics.add_by_id`: in `packed`, a row per charge of `by_id`, without the positions of its lists; and instead of
+    `cells` the place (-1 for none) and row of each.
     """
 
     row_of: np.ndarray
@@ -94,7 +94,7 @@ def classes_of(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def counting(dealt: list[Dealt], tiles: int) -> Counting:
-    """How the bundles of a superstep are counted; some of `dealt` are charged for spikes."""
+    """How the bundles of a superstep are counted; at least one of `dealt` is charged for spikes."""
     alike = np.zeros(tiles, np.int64)
     own = np.full(tiles, -1, np.int64)
     used = np.zeros(tiles, bool)
@@ -109,7 +109,7 @@ def counting(dealt: list[Dealt], tiles: int) -> Counting:
     rows, kinds = row_first.shape[1], len(first)
     row_of = np.full(tiles, rows, np.int64)
     row_of[where] = row.reshape(-1)
-    kind_of = np.full(tiles, -1, np.int64)  # of tiles that represent their kind
+    kind_of = np.full(tiles, -1, np.int64)  # for tiles that represent their kind
     kind_of[where[first]] = np.arange(kinds)
     standing_for = np.full(tiles, -1, np.int64)  # rows of tiles that represent them
     standing_for[where[row_tile]] = np.arange(rows)
@@ -126,15 +126,15 @@ def counting(dealt: list[Dealt], tiles: int) -> Counting:
 
 
 def _sample_columns(term: Counted) -> tuple[np.ndarray, ...]:
-    """What determines which spikes a vertex counts, except for `Hits`."""
+    """The columns that determine which spikes a vertex counts, except for `Hits`."""
     names = [name for name in ("sample", "sample_start", "sample_stop") if name in term.columns]
     slot = (term.columns["slot"],) if isinstance(term.extent, Within) else ()
     return *(term.columns[name] for name in names), *slot
 
 
 def _tell_apart(alike: np.ndarray, one: Dealt) -> None:
-    """New numbers in `alike` int64[tiles] for the tiles on which a table has vertices: equal where they were equal and
-    the vertices are. Tiles without vertices keep theirs: on many chips a table has vertices on few tiles."""
+    """Renumber in `alike` int64[tiles] the tiles on which a table has vertices: equal where the old numbers and the
+    vertices are equal. Tiles without vertices keep theirs: on many chips a table has vertices on few tiles."""
     order, begins = order_by(one.tile, len(alike))
     columns = [one.place, one.bundles.view(np.int64), one.pairable.view(np.int64)]
     for charge in one.charges:
@@ -223,7 +223,7 @@ def _packed(charges: list[tuple[Dealt, Charge]], standing_for: np.ndarray, rows:
 def counted_cycles(
     plan: Counting, times: int, recording: Recording, contexts: int, issue_cycles: int, dual_issue: float
 ) -> np.ndarray:
-    """float64[times, rows + 1]: cycles of the vertices of every row; the last one is of tiles without."""
+    """float64[times, rows + 1]: cycles of the vertices of every row; the last is for tiles without vertices."""
     kinds = len(plan.runs) - 1
     constant = np.zeros(contexts * kinds)
     for kind, one in plan.standing:
@@ -251,7 +251,7 @@ def counted_cycles(
 def _counted_samples(
     by_sample: tuple[BySample, ...], kinds: int, times: int, recording: Recording, contexts: int, dual_issue: float
 ) -> np.ndarray:
-    """float64[contexts * kinds, times]: bundles for spikes of whole samples; no rows where none are counted."""
+    """float64[contexts * kinds, times]: bundles for spikes of whole samples; no rows if none are counted."""
     base = np.zeros((contexts * kinds if by_sample else 0, times))
     for each in by_sample:
         cell = each.place % contexts * kinds + each.kind

@@ -1,5 +1,5 @@
 """The part of a program's compute that depends on neither machine nor activity: the places of its vertices, their cost
-by loop level, identical tiles. Computed once per program, used for every machine it is timed on."""
+by loop level, identical tiles. Computed once per program, and used for every machine it is timed on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SYNCHRONISED: WeakKeyDictionary[Exchange, dict[tuple[int, int], np.ndarray]] = 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SuperstepDeal:
     """One superstep: the tiles first..first + tiles - 1 that it uses, its workers by table (None for library vertices
-    and empty tables), how they are counted where spikes change what they cost, flops per execution and those that
+    and empty tables), how they are counted if their cost depends on spikes, flops per execution and those that
     depend on spikes; extents of its tables; synchronised bool[chips]: which chips wait before it."""
 
     first: int
@@ -33,7 +33,7 @@ class SuperstepDeal:
     synchronised: np.ndarray
 
     def on_chip(self, chip: int, tiles_per_chip: int) -> tuple[slice, slice]:
-        """Its tiles on a chip, counted from `first`, and from the chip's first; empty where it has none there."""
+        """Its tiles on a chip, counted from `first`, and from the chip's first tile; empty if it has none there."""
         begin = chip * tiles_per_chip
         low = max(self.first, begin)
         high = max(low, min(self.first + self.tiles, begin + tiles_per_chip))
@@ -42,7 +42,7 @@ class SuperstepDeal:
 
 @lru_cache(maxsize=8)
 def dealt_program(program: Program) -> dict[Superstep, SuperstepDeal]:
-    """By superstep. Raises MappingError for a cost whose extents neither its codelet nor its table gives."""
+    """The deals by superstep. Raises MappingError if neither codelet nor table gives an extent that a cost needs."""
     return {superstep: _deal(program, superstep) for superstep, _, _ in program.supersteps()}
 
 
@@ -76,7 +76,7 @@ def _deal(program: Program, superstep: Superstep) -> SuperstepDeal:
 
 
 def _tile_range(superstep: Superstep) -> tuple[int, int]:
-    """First tile and one past the last that compute or arrange in a superstep; (0, 0) when none does."""
+    """First tile and one past the last that compute or arrange in a superstep; (0, 0) if none does."""
     tiles = [table.tiles for table in superstep.tables if table.vertices]
     if superstep.exchange is not None:
         tiles.append(superstep.exchange.tiles[superstep.exchange.column("fragments_arranged") > 0])
@@ -85,7 +85,7 @@ def _tile_range(superstep: Superstep) -> tuple[int, int]:
 
 
 def _dealt(table: VertexTable, extents: Extents, cost: WorkerBundles, first: int, turns: np.ndarray) -> Dealt:
-    """The vertices of a table take the places after those of earlier tables, as counted by `turns` int64[tiles]."""
+    """The vertices of a table, in the places after those of earlier tables, as counted by `turns` int64[tiles]."""
     tile = table.tiles - first
     # in most tables all vertices cost the same and pair nothing: one number for all takes no memory
     bundles, pairable = (np.broadcast_to(number, table.vertices) for number in (float(cost.fixed), 0.0))
@@ -101,7 +101,7 @@ def _dealt(table: VertexTable, extents: Extents, cost: WorkerBundles, first: int
 
 
 def _flops(table: VertexTable, extents: Extents) -> tuple[float, list[Charge]]:
-    """(operations that no spike changes, those that spikes do)."""
+    """(operations that do not depend on spikes, charges for those that do)."""
     always = 0.0
     by_spikes = []
     for term in table.codelet.flops:

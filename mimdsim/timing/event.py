@@ -1,6 +1,6 @@
 """The event path: host and chips as simpy processes, over a queue of prefetched batches and over links.
 
-One process a chip, never a process a tile. Without contention it agrees with the closed form of the fast path.
+One process per chip, never one per tile. Without contention it agrees with the closed form of the fast path.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def stream_training_steps(
 
 @dataclass(frozen=True, kw_only=True)
 class ChipRun:
-    """What several chips took together. For every chip: compute + waiting + sync + exchange = end."""
+    """The time of a run on several chips. For every chip: compute + waiting + sync + exchange = end."""
 
     end_seconds: float
-    waiting_seconds: tuple[float, ...]  # of each chip, for the slowest one before the global exchanges
+    waiting_seconds: tuple[float, ...]  # of each chip, waiting for the slowest before the global exchanges
     sync_seconds: float
     exchange_seconds: float  # of all global exchanges, the same for all chips
 
@@ -74,7 +74,7 @@ def global_exchange_seconds(traffic: np.ndarray, links: Links) -> float:
     and holds them all for its bytes over the bandwidth of an edge (cut through); none holds an edge while it waits for
     another, so deadlock is impossible. Of those that could start, the one with the most bytes goes first, then the
     one with the longest route, then by distance in chip numbers (assumed: an order a compiler could choose; that of
-    real machines is not public). Equal to `link_phase_seconds` where no edge is used twice, else never less.
+    real machines is not public). Equal to `link_phase_seconds` if no edge is used twice, otherwise never less.
     """
     still = np.zeros((1, links.chips))
     given = np.asarray(traffic)[None]
@@ -86,11 +86,11 @@ def run_chips(
 ) -> ChipRun:
     """Chips that compute, sync and exchange, segment after segment; all continue when the exchange is over.
 
-    compute_seconds: float[segments, chips], one segment's own time of each chip, internal exchanges and syncs included.
+    compute_seconds: float[segments, chips], each chip's own time for a segment, including internal exchanges and syncs.
     traffic: int64[segments, chips, chips], bytes of the global exchange that ends each segment, as in
-    `global_exchange_seconds`. Every segment pays the external sync, also where nothing moves after it. Without
+    `global_exchange_seconds`. Every segment pays the external sync, even if nothing moves after it. Without
     contention the end is the sum over segments of slowest chip + sync + `link_phase_seconds`.
-    Raises MappingError where shapes do not match the machine's chips or a number is negative or not finite.
+    Raises MappingError if shapes do not match the machine's chips or a number is negative or not finite.
     """
     compute = np.asarray(compute_seconds, float)
     _check_segments(compute, np.asarray(traffic), links, external_sync_seconds)
@@ -141,7 +141,7 @@ class _Barrier:
         self._open = env.event()
 
     def arrive(self) -> simpy.Event:
-        """An event that happens when the last one arrives."""
+        """An event that occurs when the last one arrives."""
         self._arrived += 1
         opened = self._open
         if self._arrived == self._parties:
@@ -152,7 +152,7 @@ class _Barrier:
 
 @dataclass(frozen=True, kw_only=True)
 class _Message:
-    rank: Rank  # less goes first; no two messages of an exchange have the same
+    rank: Rank  # the lowest goes first; no two messages of an exchange have the same
     edges: tuple[Edge, ...]
     seconds: float
 
@@ -170,7 +170,7 @@ class _Edges:
         self._parked: defaultdict[Edge, list[Asked]] = defaultdict(list)
 
     def take(self, message: _Message) -> simpy.Event:
-        """An event that happens when the message has its route."""
+        """An event that occurs when the message has its route."""
         taken = self._env.event()
         self._look_again([(message.rank, message, taken)])
         return taken
@@ -180,7 +180,7 @@ class _Edges:
         self._look_again([asked for edge in message.edges for asked in self._parked.pop(edge, [])])
 
     def _look_again(self, asked: list[Asked]) -> None:
-        # one decision for all requests and releases of an instant, else the chip simulated first would win
+        # one decision for all requests and releases of an instant, otherwise the chip simulated first would win
         if asked and not self._open:
             self._env.timeout(0).callbacks.append(self._decide)
         self._open += asked
@@ -192,7 +192,7 @@ class _Edges:
             if blocked is None:
                 self._busy.update(message.edges)
                 taken.succeed()
-            else:  # nothing can change for it before this edge is free
+            else:  # nothing can change for it until this edge is free
                 self._parked[blocked].append((rank, message, taken))
 
 
@@ -209,7 +209,7 @@ def _messages(traffic: np.ndarray, links: Links) -> list[list[_Message]]:
 
 
 def _check_segments(compute: np.ndarray, traffic: np.ndarray, links: Links, external_sync_seconds: float) -> None:
-    """Raises MappingError; the values of the traffic are checked where they are read."""
+    """Raises MappingError; traffic values are checked where they are read."""
     if compute.ndim != 2 or compute.shape[1] != links.chips:
         raise MappingError(
             f"run of chips: compute_seconds has the shape {compute.shape}, the machine has {links.chips} chips; "

@@ -1,7 +1,7 @@
-"""Why a superstep takes its cycles, on one tile: from its vertices to the figures of the profile, as sums that add up.
+"""Where a superstep's cycles come from, on one tile: from its vertices to the figures of the profile, as exact sums.
 
-`str(explain(...))` is a table. Its rows of compute sum to the busy cycles of the tile over all executions; with what
-the tile waits for, they are the compute cycles of the superstep; exchange and sync likewise.
+`str(explain(...))` is a table. Its rows of compute sum to the busy cycles of the tile over all executions; with
+those of waiting, to the compute cycles of the superstep; exchange and sync likewise.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def explain(
     activity: RecordedActivity | None = None,
     timestep: int | None = None,
 ) -> Explanation:
-    """Where the cycles of a superstep (given by its name or number among the spans of a profile) come from on a tile.
+    """Where the cycles of a superstep (given by name or by number among the spans of a profile) come from on a tile.
 
-    tile: by default the one with most work in it. activity: recorded, needed if costs depend on it. timestep: the
-    execution shown vertex by vertex, by default the one that takes the tile longest. Raises MappingError for a
+    tile: by default the one with the most work in it. activity: recorded, needed if costs depend on it. timestep: the
+    execution shown vertex by vertex, by default the longest on this tile. Raises MappingError for a
     superstep, tile or timestep that does not exist, and as `time_program` does.
     """
     refuse_other_machine(program, machine)
@@ -85,7 +85,7 @@ def explain(
 def busy_cycles(
     program: Program, machine: MimdMachine, superstep: str | int, activity: RecordedActivity | None = None
 ) -> np.ndarray:
-    """int64[tiles]: cycles in which each tile had work in a superstep, given by name or number, over all executions.
+    """int64[tiles]: cycles in which each tile had work in a superstep (given by name or number), over all executions.
 
     Raises MappingError for a superstep that does not exist, and as `time_program` does.
     """
@@ -95,7 +95,7 @@ def busy_cycles(
 
 
 def _number(names: list[str], superstep: str | int) -> int:
-    """Its place among the spans of a profile, which lists loop control after the supersteps."""
+    """A superstep's position among the spans of a profile, which lists loop control after the supersteps."""
     if isinstance(superstep, str) and not (superstep.isdecimal() and superstep not in names):
         places = [at for at, name in enumerate(names) if name == superstep]
         if not places:
@@ -109,7 +109,7 @@ def _number(names: list[str], superstep: str | int) -> int:
 
 
 def _loop(span: Span, machine: MimdMachine) -> Explanation:
-    """The control of a repeat, which the profile has as a span of its own."""
+    """The control of a repeat, which is a separate span in the profile."""
     counting = machine.sync.loop_cycles * span.times
     rows = (
         Row(what="counting on one tile", how=f"{machine.sync.loop_cycles} a turn x {span.times:,}", cycles=counting),

@@ -1,4 +1,4 @@
-"""What a tile computes in a superstep, as rows of cycles: workers by loop level, library vertices, arranged rows."""
+"""The compute of a tile in a superstep, as rows of cycles: workers by loop level, library vertices, arranged rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mimdsim.timing.tile_work import Level, TableWork
 
 
 class Workers:
-    """The worker contexts of the tile; cycles float64[executions], a single one if all are equal."""
+    """The worker contexts of the tile; cycles float64[executions], a single entry if all are equal."""
 
     def __init__(self, work: list[TableWork], times: int, barrel: Barrel):
         self.tables, self.times, self.barrel = work, times, barrel
@@ -27,7 +27,7 @@ class Workers:
         self.cycles = np.maximum(longest, whole)
 
     def rows(self) -> list[Row]:
-        """Every loop level of the vertices that decide: those of the longest context, or all if issue slots are the
+        """Every loop level of the decisive vertices: those of the longest context, or all if issue slots are the
         limit."""
         found = []
         for by_longest in (True, False):
@@ -52,7 +52,7 @@ class Workers:
         return found
 
     def _how(self, level: Level, each: np.ndarray, factor: int) -> str:
-        """each float64[executions]: turns."""
+        """How a level's cycles come about; each float64[executions]: turns."""
         alike = bool((each == each[0]).all())
         turns = each[0] if alike else each.sum()
         one, several = ("turn", "turns") if level.extents else ("vertex", "vertices")
@@ -65,7 +65,7 @@ class Workers:
         return f"{said}, in {np.count_nonzero(each):,} executions"
 
     def contexts(self, execution: int) -> tuple[Context, ...]:
-        """What every context runs, round after round."""
+        """The vertices that every context runs, round after round."""
         at = min(execution, self.executions - 1)
         ran: list[list[tuple[int, str]]] = [[] for _ in range(self.barrel.contexts)]
         for one in self.tables:
@@ -78,7 +78,7 @@ class Workers:
         )
 
     def work(self, execution: int) -> tuple[Work, ...]:
-        """What each vertex costs, equal ones together."""
+        """The cost of each vertex, with equal ones grouped."""
         at = min(execution, self.executions - 1)
         alike: dict[tuple[str, str], list[int]] = {}
         for one in self.tables:
@@ -91,7 +91,7 @@ class Workers:
 
 
 def library_row(one: TableWork, barrel: Barrel) -> Row:
-    """Library vertices of a table, one after another on all contexts."""
+    """Library vertices of a table, each in turn on all contexts."""
     extents = ", ".join(
         f"{name} {column.min():g}" + (f" to {column.max():g}" if column.min() < column.max() else "")
         for name, column in one.extents.items()

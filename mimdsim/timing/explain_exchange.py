@@ -1,4 +1,4 @@
-"""What exchange and sync of a superstep take, as rows of cycles, seen from one tile."""
+"""The exchange and sync of a superstep as rows of cycles, seen from one tile."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _own_part(own: TilePart, fabric: Fabric) -> Row:
 
 
 def _busier(program: Program, superstep: Superstep, machine: MimdMachine, cycles: int) -> Row:
-    """How long the tile waits for others, or because of the order of messages."""
+    """How long the tile waits for others, or for its turn in the order of messages."""
     assert superstep.exchange is not None
     busiest = busiest_tile(program, superstep.exchange, machine.exchange)
     assert busiest is not None

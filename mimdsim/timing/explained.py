@@ -1,4 +1,4 @@
-"""An explained superstep as records, and as the text of a table."""
+"""The explanation of a superstep, as records and as the text of a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST = 12  # contexts, or kinds of vertices, that the text lists
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Cycles with one cause: what it is, how the number is computed, and remarks."""
+    """Cycles with one cause: the cause, how the number is computed, and remarks."""
 
     what: str
     how: str
@@ -20,7 +20,7 @@ class Row:
     note: str = ""
 
     def times(self, executions: int) -> Row:
-        """The same in every one of `executions`."""
+        """The row for `executions` equal executions."""
         if executions == 1:
             return self
         each = f"({self.how})" if " + " in self.how else self.how
@@ -29,7 +29,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """A worker context in one execution: the vertices that it runs, in rounds, and their bundles."""
+    """A worker context in one execution: the vertices it runs, by round, and their bundles."""
 
     number: int
     vertices: tuple[str, ...]
@@ -71,27 +71,27 @@ class Explanation:
 
     @property
     def busy_cycles(self) -> int:
-        """Of the tile."""
+        """Busy cycles of the tile."""
         return round(sum(row.cycles for row in self.compute))
 
     @property
     def compute_cycles(self) -> int:
-        """Of the superstep."""
+        """Compute cycles of the superstep."""
         return round(sum(row.cycles for row in (*self.compute, *self.waiting)))
 
     @property
     def exchange_cycles(self) -> int:
-        """Of the superstep."""
+        """Exchange cycles of the superstep."""
         return round(sum(row.cycles for row in self.exchange))
 
     @property
     def sync_cycles(self) -> int:
-        """Of the superstep."""
+        """Sync cycles of the superstep."""
         return round(sum(row.cycles for row in self.sync))
 
     @property
     def cycles(self) -> int:
-        """Of the superstep."""
+        """All cycles of the superstep."""
         return self.compute_cycles + self.exchange_cycles + self.sync_cycles
 
     def __str__(self) -> str:

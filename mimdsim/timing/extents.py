@@ -1,4 +1,4 @@
-"""Cost terms whose extent depends on recorded spikes: the part that no recording changes."""
+"""Cost terms with an extent that depends on recorded spikes: the part that is the same for every recording."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Extents = Mapping[str, np.ndarray | Recorded]
 
 
 def split_extents(table: VertexTable, extents: Extents, term: Term) -> tuple[np.ndarray, Recorded | None]:
-    """(product of the static extents per vertex, the recorded extent if there is one); `extents_of` the table."""
+    """(product of the static extents per vertex, the recorded extent if any); extents: `extents_of` the table."""
     static = np.ones(table.vertices)
     recorded: Recorded | None = None
     for name in term.extents:
@@ -41,7 +41,7 @@ class Counted:
 
     weight float64[vertices]: product of the other extents. columns: the table's, contiguous. samples: how many samples
     they name. single: the common weight of all vertices, else None. owner int64[batch, neurons] for hits: the vertex
-    whose sample and range hold a neuron, -1 where none does. summed: the weights of vertices that count the same, by
+    whose sample and range include a neuron, -1 if none does. summed: the weights of vertices that count the same, by
     sample; for `Within` those of all slots below, [samples, slots + 1].
     """
 
@@ -56,27 +56,27 @@ class Counted:
 
     @property
     def by_id(self) -> bool:
-        """Whether individual listed ids count rather than whole samples."""
+        """Whether it counts individual listed ids rather than whole samples."""
         return isinstance(self.extent, Hits | Within)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Charge:
-    """What is charged for every turn of a loop nest that counts spikes: `term.bundles`, bundles or flops."""
+    """The charge for every turn of a loop nest that counts spikes: `term.bundles`, as bundles or flops."""
 
     term: Term
     counted: Counted
 
     def each(self, dual_issue: float) -> float:
-        """Bundles per turn if a compiler pairs the share `dual_issue` of what can be paired."""
+        """Bundles per turn if a compiler pairs the share `dual_issue` of the pairable ones."""
         return self.term.bundles - dual_issue * self.term.pairable
 
 
 def counted(table: VertexTable, weight: np.ndarray, extent: Recorded) -> Counted:
-    """The part of a term that no activity changes.
+    """The part of a term that does not depend on activity.
 
-    Raises MappingError if the table lacks the columns that determine which spikes count, or two vertices count the same
-    one.
+    Raises MappingError if the table lacks the columns that determine which spikes count, or if two vertices count the
+    same spike.
     """
     if isinstance(extent, Turns):
         columns = {"sample": np.arange(table.vertices)}
@@ -129,7 +129,7 @@ def _summed(weight: np.ndarray, extent: Recorded, columns: dict[str, np.ndarray]
 
 
 def _owner(table: VertexTable, columns: dict[str, np.ndarray], batch: int) -> np.ndarray:
-    """int64[batch, neurons]: the vertex whose sample, or samples, and range hold a neuron, -1 where none does."""
+    """int64[batch, neurons]: the vertex whose sample, or samples, and range include a neuron, -1 if none does."""
     first = columns["sample"] if "sample" in columns else columns["sample_start"]
     last = columns["sample"] + 1 if "sample" in columns else columns["sample_stop"]
     start, stop = columns["start"], columns["stop"]
@@ -139,6 +139,6 @@ def _owner(table: VertexTable, columns: dict[str, np.ndarray], batch: int) -> np
     if claimed != np.count_nonzero(owner >= 0):
         raise MappingError(
             f"codelet '{table.codelet.name}' ({table.layer}): two vertices count the hits of one neuron and sample; "
-            "the columns sample(s), start and stop must part them"
+            "the columns sample(s), start and stop must separate them"
         )
     return owner

@@ -34,7 +34,7 @@ def time_program(
     """Cycles of every superstep of one run of `program` on `machine`, with the counts of `activity`.
 
     Raises MappingError for a program that breaks a rule of the machine or needs more tiles or chips than it has, and
-    DoesNotFit for one that needs more tile memory; with must_fit False the profile says so instead.
+    DoesNotFit if it needs more tile memory; with must_fit False, the profile says so instead.
     """
     refuse_other_machine(program, machine)
     require_sound(program)
@@ -81,7 +81,7 @@ def time_program(
 
 @dataclass(frozen=True, kw_only=True)
 class _Moved:
-    """Bytes of one training step: received by superstep, sent and received by tile, over links."""
+    """Bytes of one training step: received by superstep, sent and received by tile, and sent over links."""
 
     volumes: tuple[int, ...]
     sent: tuple[int, ...]
@@ -154,7 +154,7 @@ def refuse_other_machine(program: Program, machine: MimdMachine) -> None:
 
 
 def _other_model_cycles(program: Program, machine: MimdMachine, loads: tuple[SuperstepLoad, ...]) -> int:
-    """Exchange cycles by the exchange model that is not selected."""
+    """Exchange cycles under the exchange model that is not selected."""
     return sum(part.exchange for part in critical_path(program, _other_model(machine), loads))
 
 

@@ -1,16 +1,16 @@
 """Compute cycles of every superstep, from the cost of its vertices and the recorded spikes.
 
-A tile issues one bundle a cycle, each worker context at most one every `issue_cycles`: up to as many contexts that is a
-strict round robin, in which idle ones waste their turns; with more contexts, the others take over idle turns.
+A tile issues one bundle per cycle, each worker context at most one every `issue_cycles`: with up to that many contexts
+this is a strict round robin, in which idle ones waste their turns; with more, the others take over idle turns.
 Vertices of a table are dealt to the contexts in turn. A compute set takes a tile
 
     max(issue_cycles * longest context, all bundles together)  +  cycles of its library vertices
-    + arranged fragments * arrange_fragment_bundles, the contexts sharing them, + arranged bytes at the copy's rate
+    + arranged fragments * arrange_fragment_bundles, shared by the contexts, + arranged bytes at the copy's rate
 
 and tiles that are not synchronised continue without waiting: between two syncs a chip takes the longest *sum*. An
-exchange synchronises the chips whose tiles take part, one over links all of them. The result depends on the machine
-only through what `Barrel` holds, and is kept for re-timing; the part that does not depend on spikes
-(`mimdsim.timing.plan`) also for other activities.
+exchange synchronises the chips whose tiles take part; one over links, all chips. The result depends on the machine
+only through the fields of `Barrel`, and is kept for re-timing; the part that does not depend on spikes
+(`mimdsim.timing.plan`) is kept for other activities too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SuperstepLoad:
     """Compute of one superstep over all its executions, in tile cycles.
 
     cycles_by_execution int64[times, chips]: what it adds to the critical path of each chip; busy_part int64[tiles from
-    first_tile on]; flops and issued bundles over all tiles and executions, a library vertex counted as one bundle a
+    first_tile on]; flops and issued bundles over all tiles and executions, a library vertex counted as one bundle per
     cycle; parts: (what costs, kind of source, share of the busy cycles).
     """
 
@@ -51,12 +51,12 @@ class SuperstepLoad:
 
     @property
     def uncertainty(self) -> float:
-        """Relative, of the compute cycles."""
+        """Relative uncertainty of the compute cycles."""
         return sum(share * UNCERTAINTY[kind] for _, kind, share in self.parts)
 
     @cached_property
     def cycles(self) -> int:
-        """On the slowest chip of every execution."""
+        """Cycles on the slowest chip of every execution."""
         return int(self.cycles_by_execution.max(axis=1).sum())
 
     @property
@@ -68,7 +68,7 @@ class SuperstepLoad:
 
     @cached_property
     def busy_cycles(self) -> int:
-        """Of all tiles together."""
+        """Busy cycles of all tiles together."""
         return int(self.busy_part.sum())
 
     @cached_property
@@ -80,9 +80,9 @@ _LAST: list[tuple[ref[Program], ref[RecordedActivity], Barrel, tuple[SuperstepLo
 
 
 def program_loads(program: Program, activity: RecordedActivity, barrel: Barrel) -> tuple[SuperstepLoad, ...]:
-    """One load per superstep in program order, the last ones are kept for re-timing as long as the activity is
-    referenced (its lists may be large); later changes to it in place are not noticed. Raises MappingError when activity
-    lacks a layer the program needs."""
+    """One load per superstep in program order; the most recent are kept for re-timing as long as the activity is
+    referenced (its lists may be large); later changes to it in place go unnoticed. Raises MappingError if the activity
+    lacks a layer that the program needs."""
     for of_program, of_activity, of_barrel, loads in _LAST:
         if of_program() is program and of_activity() is activity and of_barrel == barrel:
             return loads
@@ -109,7 +109,7 @@ def _program_loads(program: Program, activity: RecordedActivity, barrel: Barrel)
 
 @lru_cache(maxsize=8)
 def _settled(program: Program, barrel: Barrel) -> tuple[tuple[Stretch, dict[int, SuperstepLoad]], ...]:
-    """Every stretch with the loads of its supersteps that no spike changes, by their place."""
+    """Every stretch with the loads of its supersteps that do not depend on spikes, by position."""
     found = []
     for stretch in program_plan(program, barrel):
         gained = _Gained(stretch, program, {})
@@ -125,8 +125,8 @@ def _settled(program: Program, barrel: Barrel) -> tuple[tuple[Stretch, dict[int,
 
 
 class _Gained:
-    """What supersteps of a stretch add to the longest sum of every chip since its last sync, int64[times, chips], and
-    to the sums of its tiles, float64[tiles]; all except those already known."""
+    """What the supersteps of a stretch, except those already known, add to the longest sum of every chip since its last
+    sync, int64[times, chips], and to the sums of its tiles, float64[tiles]."""
 
     def __init__(self, stretch: Stretch, program: Program, known: Container[int]):
         self._stretch, self._per_chip = stretch, program.tiles_per_chip
@@ -135,7 +135,7 @@ class _Gained:
         self.busy = {index: np.zeros(stretch.plans[index].deal.tiles) for index in open_ones}
 
     def settle(self, segment: Settled) -> None:
-        """A segment that no spike changes."""
+        """Add a segment that does not depend on spikes."""
         gained = np.diff(np.rint(segment.reached), prepend=0.0)
         for index, cycles in zip(segment.indices, gained, strict=True):
             if index in self.cycles:
@@ -145,7 +145,7 @@ class _Gained:
                 self.busy[index][own] = plan.fixed[own] * self._stretch.times
 
     def count(self, segment: Moving, counted: Callable[[int], np.ndarray]) -> None:
-        """Any other, where counted(index) gives cycles [times, rows] of the supersteps that count spikes."""
+        """Add any other segment; counted(index) gives cycles [times, rows] of the supersteps that count spikes."""
         times = self._stretch.times
         since_sync, longest, before = np.zeros((times, segment.classes)), np.zeros(times), np.zeros(times)
         for member in segment.members:

@@ -1,4 +1,4 @@
-"""The critical path over chips: between two barriers the slowest chip counts, each with its own supersteps.
+"""The critical path over chips: between two barriers, during which each runs its own supersteps, the slowest counts.
 
 A superstep that moves bytes over links synchronises all chips, once; every turn of a repeat begins with a barrier. With
 sync.scope = "all" every superstep that exchanges does.
@@ -42,7 +42,7 @@ class _Member:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Waiting:
-    """What a superstep's exchange takes on a machine, int64[chips] per execution, whatever the loads.
+    """The cycles of a superstep's exchange on a machine, int64[chips] per execution, independent of the loads.
 
     once: (sync, link) cycles if all chips wait for each other, which closes a segment; else None.
     """
@@ -52,7 +52,7 @@ class Waiting:
     once: tuple[int, int] | None
 
 
-# by program, then machine, which is compared: records of machines hold dicts and cannot be keys
+# by program, then machine (compared, as records of machines hold dicts and cannot be keys)
 _MOVING: WeakKeyDictionary[Program, list[tuple[MimdMachine, tuple[Waiting, ...]]]] = WeakKeyDictionary()
 MACHINES_KEPT = 8
 
@@ -67,7 +67,7 @@ def critical_path(program: Program, machine: MimdMachine, loads: tuple[Superstep
 
 
 def all_waiting(program: Program, machine: MimdMachine) -> tuple[Waiting, ...]:
-    """What every superstep's exchange takes on `machine`, in program order."""
+    """The cycles of every superstep's exchange on `machine`, in program order."""
     known = _MOVING.setdefault(program, [])
     for one, moving in known:
         if one is machine or _move_alike(one, machine):
@@ -79,7 +79,7 @@ def all_waiting(program: Program, machine: MimdMachine) -> tuple[Waiting, ...]:
 
 
 def _move_alike(one: MimdMachine, other: MimdMachine) -> bool:
-    """Whether exchanges take the same on both machines, whatever their tiles are."""
+    """Whether exchanges take the same cycles on both machines, whatever their tiles are."""
     return (one.exchange, one.sync, one.links, one.chip) == (other.exchange, other.sync, other.links, other.chip)
 
 
@@ -103,7 +103,7 @@ def _moving(program: Program, machine: MimdMachine, superstep: Superstep) -> Wai
 
 
 def _waiting(machine: MimdMachine, barrier: int, exchange: int) -> int:
-    """Cycles of a sync: the barrier's own, and the wait for the last tile of the exchange."""
+    """Cycles of a sync: those of the barrier, and the wait for the last tile of the exchange."""
     return barrier + round(machine.sync.exchange_share * int(exchange))
 
 
@@ -127,7 +127,7 @@ def _stretch_parts(times: int, supersteps: list[tuple[Waiting, SuperstepLoad]]) 
 
 
 def _close(segment: list[_Member], times: int, found: dict[int, PathPart]) -> None:
-    """The slowest chip of every turn, and what each superstep of the segment took on it."""
+    """Find the slowest chip of every turn, and what each superstep of the segment took on it."""
     if not segment:
         return
     if segment[0].load.cycles_by_execution.shape[1] == 1:  # no other chip could be slower

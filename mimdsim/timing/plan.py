@@ -1,7 +1,7 @@
 """The part of a program's loads that does not depend on spikes: computed once per machine, used for every activity.
 
-Supersteps between two syncs of a chip are a segment; tiles that agree in all of them form one class. A segment that no
-spike changes is costed here completely. What does not depend on the machine either is in `mimdsim.timing.dealing`.
+Supersteps between two syncs of a chip are a segment; tiles that agree in all of them form one class. A segment without
+dependence on spikes is costed completely here. The part independent of the machine too is in `mimdsim.timing.dealing`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mimdsim.timing.extents import Charge
 
 @dataclass(frozen=True, kw_only=True)
 class Barrel:
-    """What compute cycles depend on in a machine's tiles."""
+    """The properties of a machine's tiles that compute cycles depend on."""
 
     contexts: int
     issue_cycles: int
@@ -45,16 +45,16 @@ class Barrel:
 
     @property
     def working(self) -> int:
-        """Contexts that share work which is spread over them: more than the issue interval add no throughput."""
+        """Contexts that share work spread over them: more than the issue interval would add no throughput."""
         return min(self.contexts, self.issue_cycles)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SuperstepPlan:
-    """One superstep on a machine: what its tiles take per execution, and its parts.
+    """One superstep on a machine: the cycles of its tiles per execution, and its parts.
 
-    fixed float64[tiles]: cycles of library vertices and of arranging rows, and those of workers if no spike changes
-    them; else `deal.counting` has these. weights: cycles and bundles that no spike changes, per execution, by (what,
+    fixed float64[tiles]: cycles of library vertices and of arranging rows, and those of workers unless they depend on
+    spikes, when `deal.counting` has them. weights: cycles and bundles independent of spikes, per execution, by (what,
     kind of source), counted by `counted_weights`; order: parts in the order in which the tables have them.
     """
 
@@ -86,7 +86,7 @@ class Moving:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Settled:
-    """Such supersteps that no spike changes. reached float64[indices]: the longest sum of a tile after each."""
+    """Such supersteps, but independent of spikes. reached float64[indices]: the longest sum of a tile after each."""
 
     chip: int
     indices: tuple[int, ...]
@@ -103,7 +103,7 @@ class Stretch:
     segments: tuple[Moving | Settled, ...]
 
     def settled(self) -> list[int]:
-        """The supersteps in no segment that spikes change, and that count no spikes otherwise."""
+        """The supersteps that are in no segment that depends on spikes, and that count no spikes otherwise."""
         moving = {one.index for segment in self.segments if isinstance(segment, Moving) for one in segment.members}
         counted = {index for index, plan in enumerate(self.plans) if plan.counted_weights or plan.deal.counted_flops}
         return [index for index in range(len(self.plans)) if index not in moving | counted]
@@ -111,7 +111,7 @@ class Stretch:
 
 @lru_cache(maxsize=8)
 def program_plan(program: Program, barrel: Barrel) -> tuple[Stretch, ...]:
-    """In program order."""
+    """The stretches in program order."""
     return tuple(_stretch(program, stretch.body, stretch.times, barrel) for stretch in program.stretches())
 
 
@@ -127,7 +127,7 @@ def _stretch(program: Program, supersteps: Sequence[Superstep], times: int, barr
 
 
 def _segment(plans: Sequence[SuperstepPlan], first: int, last: int, chip: int, per_chip: int) -> Moving | Settled:
-    """Of supersteps first..last-1, those that use tiles of the chip."""
+    """The segment of those supersteps first..last-1 that use tiles of the chip."""
     used = [(index, *plans[index].deal.on_chip(chip, per_chip)) for index in range(first, last)]
     used = [(index, own, here) for index, own, here in used if own.start < own.stop]
     if all(plans[index].deal.counting is None for index, _, _ in used):
@@ -191,7 +191,7 @@ def _plan(superstep: Superstep, deal: SuperstepDeal, barrel: Barrel) -> Superste
 
 
 def _constant_cycles(dealt: list[Dealt], tiles: int, barrel: Barrel) -> np.ndarray | float:
-    """float64[tiles]: of workers whose bundles no spike changes."""
+    """float64[tiles]: cycles of workers whose bundles do not depend on spikes."""
     if not dealt:
         return 0.0
     bundles = np.zeros((tiles, barrel.contexts))
@@ -204,7 +204,7 @@ def _constant_cycles(dealt: list[Dealt], tiles: int, barrel: Barrel) -> np.ndarr
 
 
 def arranging_parts(exchange: Exchange, barrel: Barrel) -> tuple[np.ndarray, np.ndarray]:
-    """float64[taking part], twice: cycles of a tile that issues whenever it can, to copy gathered pieces into rows and
+    """float64[taking part], twice: cycles of a tile that issues whenever it can, for the pieces gathered into rows and
     for their bytes."""
     pieces: np.ndarray = exchange.column("fragments_arranged") * barrel.arrange_fragment_bundles
     volume: np.ndarray = exchange.column("bytes_arranged") / barrel.copy_bytes_per_cycle
@@ -214,7 +214,7 @@ def arranging_parts(exchange: Exchange, barrel: Barrel) -> tuple[np.ndarray, np.
 def library_cycles(codelet: Codelet, extents: dict[str, np.ndarray], barrel: Barrel) -> np.ndarray:
     """float64[vertices]: tile cycles of library vertices, which spread their work over the contexts themselves.
 
-    The vendor's formulas multiply the longest worker by its six contexts, which there is also the issue interval.
+    The vendor's formulas multiply the longest worker by its six contexts; six is also the issue interval there.
     Fewer contexts leave issue slots empty; more than the interval add no throughput, and a library would not start
     them (derived). Raises MappingError if a formula returns something that is not a number, or is negative.
     """

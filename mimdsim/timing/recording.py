@@ -1,4 +1,4 @@
-"""A recorded activity as the loads need it: checked against the program, with values shared by terms computed once."""
+"""A recorded activity in the form the loads need: checked against the program, values shared by terms computed once."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from mimdsim.numerics.columns import loads as numerics
 from mimdsim.program import Hits, Listed, Recorded, RecordedActivity, Within
 from mimdsim.timing.extents import Counted
 
-BEGIN, SPIKES_END, LISTED_END = range(3)  # of a list: where in `Recording.flat` it begins, its spikes end, it ends
+BEGIN, SPIKES_END, LISTED_END = range(3)  # where in `Recording.flat` a list begins, its spikes end, it ends
 WHICH = {"spikes": (BEGIN, SPIKES_END), "listed": (BEGIN, LISTED_END), "gradient": (SPIKES_END, LISTED_END)}
 
 
 class Recording:
     """The lists of all layers, one after another, and counts by layer and shift.
 
-    flat int32: what is listed; lists int64[lists, 3]: where; a layer's lists are [timestep, sample] from its first.
+    flat int32: the listed ids; lists int64[lists, 3]: where; a layer's lists are [timestep, sample] from its first.
     """
 
     def __init__(self, activity: RecordedActivity):
         self.activity = activity
-        self.found: dict[tuple[int, Recorded], int] = {}  # (table, hits) -> how many, as far as counted
+        self.found: dict[tuple[int, Recorded], int] = {}  # (table, hits) -> how many, if counted already
         self._counts: dict[tuple[str, int], np.ndarray] = {}
         self._by_sample: dict[tuple[str, int, int], np.ndarray] = {}
         self._totals: dict[tuple[str, int, int], np.ndarray] = {}
@@ -46,7 +46,7 @@ class Recording:
                 end,
                 numerics.append_listed(*self._given(name), self.lists[self._first_list[name] :], self.flat, end),
             )
-            if end > begin and self.flat[begin:end].min() < 0:  # would be used to index
+            if end > begin and self.flat[begin:end].min() < 0:  # would be used as an index
                 raise MappingError(f"recorded activity of layer '{name}' lists a negative id: record it with a run")
 
     @staticmethod
@@ -91,7 +91,7 @@ class Recording:
         return found
 
     def by_sample(self, term: Counted, times: int) -> np.ndarray:
-        """float64[batch, times]: what the term counts of whole samples."""
+        """float64[batch, times]: the term's counts of whole samples."""
         which = int(isinstance(term.extent, Listed))
         key = term.extent.layer, term.extent.shift, which
         counts = self.counts(term.extent, term.samples, times)
@@ -117,7 +117,7 @@ class Recording:
         return turns
 
     def _hits(self, extent: Hits, counts: np.ndarray, vertices: np.ndarray) -> np.ndarray:
-        """int64[times, vertices]: listed ids in start..stop-1 of samples first..last-1; vertices: rows of these 4."""
+        """int64[times, vertices]: listed ids in start..stop-1 of samples first..last-1, a row of `vertices` each."""
         ids = _shifted(np.asarray(self.activity.ids[extent.layer]), extent.shift, len(counts))
         begin, end = {"spikes": (0, 1), "listed": (0, 2), "gradient": (1, 2)}[extent.which]
         edges = np.concatenate([np.zeros_like(counts[..., :1]), counts], axis=-1)[..., None]

@@ -1,4 +1,4 @@
-"""Supersteps and loop control as spans of a profile, and what the width of its interval is made of."""
+"""Supersteps and loop control as spans of a profile, and what makes up the width of its interval."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def superstep_spans(
     path: Sequence[PathPart],
     volumes: Sequence[int],
 ) -> Iterator[Span]:
-    """One for every superstep, in program order; volumes: bytes that each receives over all its executions."""
+    """One span per superstep, in program order; volumes: bytes that each receives over all its executions."""
     for (superstep, times, _), load, part, volume in zip(program.supersteps(), loads, path, volumes, strict=True):
         yield Span(
             name=superstep.name,
@@ -60,7 +60,7 @@ def _exchange_tile(program: Program, exchange: Exchange | None, fabric: Fabric) 
 def what_is_doubted(
     loads: Sequence[SuperstepLoad], path: Sequence[PathPart], loops: int, machine: MimdMachine
 ) -> tuple[Doubt, ...]:
-    """What the half width of the interval is made of, widest first; machines with the same names share a source."""
+    """What makes up the half width of the interval, widest first; machines with the same names share a source."""
     exchange = f"exchange on the chip, {machine.exchange.model} model"
     sync = "sync, a share of the exchange" if machine.sync.exchange_share else "sync"
     cycles: dict[tuple[str, str], float] = {}
@@ -84,7 +84,7 @@ def what_is_doubted(
 
 
 def loop_spans(program: Program, sync: Sync) -> list[Span]:
-    """Control of every repeat, once per timestep: counting on one tile, and the sync by which all learn of it."""
+    """Control of every repeat, once per timestep: counting on one tile, and the sync that informs the others."""
     barrier = sync.internal_cycles if program.chips == 1 else sync.external_cycles
     turns: dict[Repeat, int] = {}
     phases: dict[Repeat, str] = {}

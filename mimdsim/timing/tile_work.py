@@ -1,4 +1,4 @@
-"""What the vertices of one tile cost in one superstep: vertex by vertex, loop level by loop level.
+"""The cost of the vertices of one tile in one superstep, by vertex and loop level.
 
 The engine sums the same numbers over all tiles at once (`mimdsim.timing.loads`); here they keep their names.
 """
@@ -19,7 +19,7 @@ from mimdsim.timing.recording import Recording
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Level:
-    """A loop level of a codelet's cost, or its fixed part (no extents): bundles a turn, those left after dual
+    """A loop level of a codelet's cost, or its fixed part (no extents): bundles per turn that remain after dual
     issue; turns float64[executions, vertices]; extents: by name, of the same shape or with one row for all."""
 
     bundles: float
@@ -32,7 +32,7 @@ class Level:
         return f"for each of {' x '.join(self.extents)}" if self.extents else "to begin with"
 
     def at(self, execution: int, vertex: int) -> str:
-        """What it costs a vertex in an execution, as a product: '5 x 4 cells'."""
+        """Its cost for a vertex in an execution, as a product: '5 x 4 cells'."""
         factors = [
             f"{column[min(execution, len(column) - 1), vertex]:g} {name}" for name, column in self.extents.items()
         ]
@@ -66,7 +66,7 @@ class TableWork:
 def work_of_tile(
     superstep: Superstep, deal: SuperstepDeal, tile: int, times: int, recording: Recording, barrel: Barrel
 ) -> tuple[TableWork, ...]:
-    """By table, without those that have no vertex on the tile. Executions: `times` if spikes change them, else 1."""
+    """The work by table, without tables that have no vertex on the tile. Executions: `times` if they differ, else 1."""
     found = []
     for table, dealt, extents in zip(superstep.tables, deal.dealt, deal.extents, strict=True):
         rows = np.flatnonzero(table.tiles == tile)
@@ -122,6 +122,6 @@ def _workers(
 
 
 def _alone(table: VertexTable, every: Extents, name: str, rows: np.ndarray) -> np.ndarray:
-    """float64[1, vertices] of an extent; without rows if it is counted from spikes."""
+    """An extent as float64[1, vertices]; without rows if it is counted from spikes."""
     static, recorded = split_extents(table, every, Term(bundles=1, extents=(name,)))
     return np.zeros((0, len(rows))) if recorded is not None else static[rows][None].astype(np.float64)
