@@ -272,7 +272,7 @@ def test_kernels_that_can_be_kept_nowhere_are_said(tmp_path: Path) -> None:
         [sys.executable, "-c", nowhere], cwd=ROOT, capture_output=True, text=True, check=False, env=os.environ
     )
     assert done.returncode == 2
-    assert "set NUMBA_CACHE_DIR to a folder that can be written" in done.stderr
+    assert "set NUMBA_CACHE_DIR to a writable folder" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -10,13 +10,13 @@ from mimdsim.base.errors import MimdsimError
 
 
 def _kept() -> None:
-    """Compiled by nobody: whether kernels could be kept is found out when they are declared."""
+    """Never compiled: declaring it shows whether compiled kernels can be cached."""
 
 
 try:
     numba.njit(cache=True)(_kept)
-except RuntimeError:  # numba's, where it finds no folder
+except RuntimeError:  # raised by numba if it finds no folder
     raise MimdsimError(
-        f"compiled kernels can be kept neither in {__path__[0]} nor in a cache folder of yours; set NUMBA_CACHE_DIR to "
-        "a folder that can be written"
+        f"compiled kernels can be kept neither in {__path__[0]} nor in your cache folder; set NUMBA_CACHE_DIR to "
+        "a writable folder"
     ) from None

@@ -1,4 +1,4 @@
-"""The equations of one neuron, called by every kernel that has them; constants come in the dtype of the state."""
+"""The equations of one neuron, called by every kernel that uses them; constants have the dtype of the state."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def unless_spiked(value, v_previous, threshold, zero):  # type: ignore[no-untype
 
 @numba.njit(cache=True, nogil=True)
 def superspike(x, slope, one):  # type: ignore[no-untyped-def]
-    """1 / (slope * |x| + 1)^2, for the derivative of a spike at x = v - threshold."""
+    """1 / (slope * |x| + 1)^2, in place of the derivative of a spike at x = v - threshold."""
     scaled = slope * abs(x) + one
     return one / (scaled * scaled)
 
 
 @numba.njit(cache=True, nogil=True)
 def surrogate(kind, x, slope, like):  # type: ignore[no-untyped-def]
-    """The derivative that stands for that of a spike, at x = u - threshold; all in the dtype of the array `like`."""
+    """The surrogate for the derivative of a spike, at x = u - threshold; all in the dtype of the array `like`."""
     real = like.dtype.type
     zero, half, one = real(0), real(0.5), real(1)
     if kind == SUPERSPIKE:

@@ -1,4 +1,4 @@
-"""The adjoint of the potential at listed ids, by any of the surrogate gradients."""
+"""The adjoint of the potential at listed ids, with any of the surrogate gradients."""
 
 from __future__ import annotations
 

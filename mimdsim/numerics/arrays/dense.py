@@ -7,7 +7,7 @@ import numba
 
 @numba.njit(cache=True, nogil=True)
 def move_rows(source, target, timestep, start, stop):  # type: ignore[no-untyped-def]
-    """target[rows] = source[rows]; `timestep` says which of a sequence, the caller has taken it."""
+    """target[rows] = source[rows]; `timestep` says which entry of a sequence; the caller has taken it."""
     for i in range(len(start)):
         for row in range(start[i], stop[i]):
             for k in range(source.shape[1]):

@@ -12,7 +12,7 @@ def multiply_blocks(left_transposed: bool, right_transposed: bool) -> Callable[.
     """The partial products of a table: partial[part, rows, columns] = left[rows, inner] @ right[inner, columns].
 
     Either operand may be stored transposed; partial may lack its first axis. Blocks of one part that together fill a
-    rectangle are one call of the matrix library, which touches exactly their boxes.
+    rectangle take one call of the matrix library, which touches exactly their boxes.
     """
 
     def compute(left, right, partial, row_start, row_stop, inner_start, inner_stop, start, stop, part):  # type: ignore[no-untyped-def]
@@ -32,7 +32,7 @@ def multiply_blocks(left_transposed: bool, right_transposed: bool) -> Callable[.
 def _rectangles(
     row_start: np.ndarray, row_stop: np.ndarray, start: np.ndarray, stop: np.ndarray
 ) -> list[tuple[int, int, int, int]]:
-    """The rectangle that the boxes fill, or the boxes themselves where they leave gaps."""
+    """The rectangle that the boxes fill, or the boxes themselves if they leave gaps."""
     top, bottom, first, last = int(row_start.min()), int(row_stop.max()), int(start.min()), int(stop.max())
     if int(((row_stop - row_start) * (stop - start)).sum()) == (bottom - top) * (last - first):
         return [(top, bottom, first, last)]

@@ -1,1 +1,1 @@
-"""Columns of vertices and messages themselves: boxes, pieces of exchanges, what is alike, cycles."""
+"""Arithmetic on columns of vertices and messages: boxes, pieces of exchanges, equal stretches, cycles."""

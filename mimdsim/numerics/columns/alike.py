@@ -1,4 +1,4 @@
-"""What stands together: places among those of one group, the order by group, stretches alike bit for bit."""
+"""Grouping of entries: places within a group, the order by group, stretches equal bit for bit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FREE = -1
 
 @numba.njit(cache=True, nogil=True)
 def places_among(group, turns):  # type: ignore[no-untyped-def]
-    """int32[entries]: how many entries of its group stand before each, and turns[group] already; turns counts on."""
+    """int32[entries]: how many entries of its group precede each, plus turns[group]; turns is advanced."""
     place = np.empty(len(group), np.int32)
     for i in range(len(group)):
         place[i] = turns[group[i]]
@@ -20,7 +20,7 @@ def places_among(group, turns):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def order_by(group, groups):  # type: ignore[no-untyped-def]
-    """(entries by group, those of a group in their order; where each group 0..groups - 1 begins, and the end)."""
+    """(entries by group, in their order within each group; where each group 0..groups - 1 begins, and the end)."""
     begins = np.zeros(groups + 1, np.int64)
     for i in range(len(group)):
         begins[group[i] + 1] += 1
@@ -35,21 +35,21 @@ def order_by(group, groups):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def number_alike(before, begins, words):  # type: ignore[no-untyped-def]
-    """(number of each stretch words[begins[k]:begins[k + 1]], first stretch of each number), numbered as they come.
+    """(number of each stretch words[begins[k]:begins[k + 1]], first stretch of each), numbered in order of appearance.
 
-    Two stretches have one number when before[k] and all their words agree. Words int64: bits of whatever they hold.
+    Two stretches have the same number if before[k] and all their words agree. words int64: the bits of any data.
     """
     count = len(before)
     size = 4
     while size < 2 * count:
         size *= 2
-    slots = np.full(size, FREE)  # numbers, by the hash of what they stand for; the next free slot where it is taken
+    slots = np.full(size, FREE)  # numbers, by the hash of their stretch; the next free slot if that is taken
     number_of, first = np.empty(count, np.int64), np.empty(count, np.int64)
     found = 0
     for k in range(count):
         low, length = begins[k], begins[k + 1] - begins[k]
         mixed = np.uint64(before[k])
-        for place in range(low, low + length):  # splitmix64's multiplier; any odd number gives the same numbers
+        for place in range(low, low + length):  # splitmix64's multiplier; any odd multiplier gives the same numbers
             mixed = (mixed ^ np.uint64(words[place])) * np.uint64(0xBF58476D1CE4E5B9)
             mixed ^= mixed >> np.uint64(29)
         slot = np.int64(mixed & np.uint64(size - 1))

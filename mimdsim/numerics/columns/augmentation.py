@@ -1,4 +1,4 @@
-"""Lists of events changed in place, sample by sample."""
+"""Changes to lists of events, in place, sample by sample."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import numba
 
 @numba.njit(cache=True, nogil=True)
 def move(ids, counts, across, down, columns, lines):  # type: ignore[no-untyped-def]
-    """Move the events of sample b by across[b] columns and down[b] lines; what leaves the sensor is gone.
+    """Move the events of sample b by across[b] columns and down[b] lines; events that leave the sensor are dropped.
 
     ids int32[timesteps, batch, capacity] (x + columns * (y + lines * polarity), ascending) valid up to counts
-    int32[timesteps, batch]; what remains is ascending, what follows is zero.
+    int32[timesteps, batch]; the remaining events ascend, and zeros follow them.
     """
     timesteps, batch, _ = ids.shape
     for t in range(timesteps):

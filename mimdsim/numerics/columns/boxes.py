@@ -1,4 +1,4 @@
-"""Boxes of vertices in columns: what is local, what is delivered, which are equal or touch.
+"""Boxes of vertices in columns: which are local, delivered, equal or touching.
 
 Bounds are int64[axes, 2, boxes], contiguous: start and stop per axis. Intervals of a mapping ascend and do not overlap.
 """
@@ -8,14 +8,14 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-MOST_KEYS = 2.0**62  # rows that int64 keys tell apart, with room for the rounding of a float product
+MOST_KEYS = 2.0**62  # rows that int64 keys can distinguish, with room for the rounding of a float product
 
 
 @numba.njit(cache=True, nogil=True)
 def keys_of(columns, chosen):  # type: ignore[no-untyped-def]
     """(one number per row in the lexicographic order of its chosen columns, whether these ascend).
 
-    No numbers where there are no such keys: an entry is negative, or the columns span too much.
+    No numbers if there are no such keys: an entry is negative, or the columns span too much.
     """
     rows, span = columns.shape[1], 1.0
     radix = np.empty(len(chosen), np.int64)
@@ -41,7 +41,7 @@ def keys_of(columns, chosen):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def number_equal(columns, order):  # type: ignore[no-untyped-def]
-    """(which different row each one is, one row of each) of rows that `order` sorts; numbers ascend with the rows."""
+    """(the number of each row's distinct value, one row of each value) of rows sorted by `order`; numbers ascend."""
     which, one_of_each = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
     found = 0
     for place in range(len(order)):
@@ -63,7 +63,7 @@ def number_equal(columns, order):  # type: ignore[no-untyped-def]
 def join_touching(columns, order, start):  # type: ignore[no-untyped-def]
     """Rows that differ only in columns [start, start + 1], and touch or overlap there, as one row.
 
-    `order` sorts rows by the other columns, then by `start`; so come the joined ones.
+    `order` sorts rows by the other columns, then by `start`; the joined rows come in that order.
     """
     joined = np.empty((len(columns), len(order)), np.int64)
     found, before, reached = 0, -1, 0
@@ -110,7 +110,7 @@ def is_empty(bounds, box):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def first_meeting(left, owners, right, owners_right, order, along):  # type: ignore[no-untyped-def]
-    """(box of left, box of right) of different owners that share an element, the first such of right; (-1, -1): none.
+    """(box of left, box of right) of different owners sharing an element, the first such one of right; (-1, -1): none.
 
     `order` sorts the left boxes by where they start along axis `along`.
     """
@@ -136,7 +136,7 @@ def first_meeting(left, owners, right, owners_right, order, along):  # type: ign
 
 @numba.njit(cache=True, nogil=True)
 def whole_from(bounds, shape):  # type: ignore[no-untyped-def]
-    """The axis at which runs of consecutive elements begin: behind it all boxes are whole."""
+    """The axis at which runs of consecutive elements begin: all boxes are whole along the axes after it."""
     axis = len(shape) - 1
     while axis > 0:
         for box in range(bounds.shape[2]):
@@ -148,7 +148,7 @@ def whole_from(bounds, shape):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def box_whole_from(bounds, box, shape):  # type: ignore[no-untyped-def]
-    """The same of one box."""
+    """The same for one box."""
     axis = len(shape) - 1
     while axis > 0 and bounds[axis, 1, box] - bounds[axis, 0, box] == shape[axis]:
         axis -= 1
@@ -188,7 +188,7 @@ def strides_of(shape):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def first_from(entries, least, low, high):  # type: ignore[no-untyped-def]
-    """The first of entries[low:high], which ascend, that is at least `least`; high if none is."""
+    """The position of the first of entries[low:high] (ascending) that is at least `least`; high if none is."""
     while low < high:
         middle = (low + high) // 2
         if entries[middle] < least:
@@ -200,7 +200,7 @@ def first_from(entries, least, low, high):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def holds(holders, starts, stops, at, tile, start, stop):  # type: ignore[no-untyped-def]
-    """Whether intervals of one tile, from number `at` on, hold all from start to stop."""
+    """Whether the intervals of one tile, from number `at` on, hold everything from start to stop."""
     if stop <= start:
         return True
     while 0 <= at < len(starts) and starts[at] <= start < stops[at] and holders[at] == tile:
@@ -216,7 +216,7 @@ NONE, SEVERAL = -1, -2
 
 @numba.njit(cache=True, nogil=True)
 def interval_of_tiles(holders):  # type: ignore[no-untyped-def]
-    """(first holder, interval of every tile from it to the last holder: its only one, or NONE, or SEVERAL)."""
+    """(first holder; for every tile from it to the last holder, its only interval, or NONE, or SEVERAL)."""
     low, high = 0, -1
     for at in range(len(holders)):
         low = holders[at] if at == 0 else min(low, holders[at])
@@ -231,7 +231,7 @@ def interval_of_tiles(holders):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def local_boxes(holders, starts, stops, axis, shape, tiles, bounds):  # type: ignore[no-untyped-def]
-    """bool[boxes]: whether tiles[k] holds all of box k; intervals are along `axis`, along elements where it is -1."""
+    """bool[boxes]: whether tiles[k] holds all of box k; intervals are along `axis`, or along elements if that is -1."""
     local = np.empty(len(tiles), np.bool_)
     strides, along = strides_of(shape), whole_from(bounds, shape) if axis < 0 else axis
     low, only = interval_of_tiles(holders)
@@ -250,7 +250,7 @@ def local_boxes(holders, starts, stops, axis, shape, tiles, bounds):  # type: ig
                 where = first_from(starts, start + 1, 0, len(starts)) - 1 if at == SEVERAL else NONE
                 held = holds(holders, starts, stops, where, tile, start, stop)
             if not held:
-                local[box] = is_empty(bounds, box)  # along another axis: then there is nothing to hold
+                local[box] = is_empty(bounds, box)  # along another axis: there is nothing to hold
                 break
     return local
 
@@ -265,7 +265,7 @@ def contained_boxes(owners, delivered, tiles, bounds):  # type: ignore[no-untype
             first = latest = first_from(owners, tiles[box], 0, len(owners))
             last = first_from(owners, tiles[box] + 1, first, len(owners))
         for turn in range(last - first):
-            part = first + (latest - first + turn) % (last - first)  # where the box before it was found, comes first
+            part = first + (latest - first + turn) % (last - first)  # starting where the previous box was found
             within = True
             for axis in range(len(bounds)):
                 if delivered[axis, 0, part] > bounds[axis, 0, box] or delivered[axis, 1, part] < bounds[axis, 1, box]:

@@ -1,7 +1,7 @@
 """Work that depends on spikes, added up per cell; a cell is one worker context of one class of tiles.
 
-What counts spikes of whole samples comes timestep after timestep in one row per cell; what counts single ids goes
-timestep by timestep over all cells, so that these stay in cache.
+Work that counts spikes of whole samples is added in one row of timesteps per cell; work that counts single ids is
+added to all cells, one timestep after another, so that they stay in cache.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def add_by_count_over(load, cell, weight, first, last, running):  # type: ignore
 
 @numba.njit(cache=True, nogil=True)
 def append_listed(ids, counts, lists, flat, at):  # type: ignore[no-untyped-def]
-    """What is listed, list after list from flat[at]; lists[t * batch + b]: begin, end of spikes, end. Returns the end.
+    """Append the ids, list after list from flat[at]; lists[t * batch + b]: begin, end of spikes, end. Returns the end.
 
-    Called without room (flat of length 0) it only says how much is needed.
+    Called without room (flat of length 0), it only says how much is needed.
     """
     capacity = ids.shape[2]
     for t in range(ids.shape[0]):
@@ -57,7 +57,7 @@ def fill_owners(owner, first, last, start, stop):  # type: ignore[no-untyped-def
 
 @numba.njit(cache=True, nogil=True)
 def cells_on(place, row, rows, contexts):  # type: ignore[no-untyped-def]
-    """int32: context * rows + row, where context `place % contexts` runs what has a place; -1 where the place is."""
+    """int32: context * rows + row, where context `place % contexts` runs the vertex; -1 where the place is -1."""
     first = np.empty(1 + max(0, place.max()), np.int32)  # cell of the context of each place: dividing is slow
     for k in range(len(first)):
         first[k] = k % contexts * rows
@@ -74,11 +74,11 @@ KIND, LISTS, BATCH, SHIFT, FROM, TO, CELLS, WEIGHTS, SEVERAL, SAMPLES, EXTENT, B
 
 @numba.njit(cache=True, nogil=True)
 def add_by_id(load, t, by_id, timesteps, found):  # type: ignore[no-untyped-def]
-    """load[cell] += weight for whatever the terms find listed at timestep t; found[term] += how many.
+    """load[cell] += weight for everything the terms find listed at timestep t; found[term] += how many.
 
-    by_id: terms, cells, weights, begins; lists and what they hold, as of `append_listed`.
+    by_id: terms, cells, weights, begins; the lists and their contents, as from `append_listed`.
 
-    Hits: cells[CELLS + sample * EXTENT + id] is the cell of an id, -1 if no vertex counts it. Within: of a sample
+    Hits: cells[CELLS + sample * EXTENT + id] is the cell of an id, -1 if no vertex counts it. Within: for a sample
     and its slots below the listed count, cells[begins[BEGINS + sample * (EXTENT + 1) + slot]...].
     """
     terms, cells, weights, begins, lists, flat = by_id
@@ -125,10 +125,10 @@ def barrel(cycles, load, rows, contexts, issue_cycles, whole):  # type: ignore[n
 
 @numba.njit(cache=True, nogil=True)
 def count_cycles(cycles, base, constant, runs, contexts, issue_cycles, by_id, found):  # type: ignore[no-untyped-def]
-    """cycles[t, row] of all rows from constant[context * kinds + kind] of the kind they are of and what is in
-    base[context * kinds + kind, t] above it (nothing where base has no rows), and from listed ids.
+    """cycles[t, row] of all rows: constant[context * kinds + kind] of their kind, plus base[context * kinds + kind, t]
+    (nothing if base has no rows), plus the work of listed ids.
 
-    Rows runs[k]..runs[k+1]-1 are of kind k. cycles has one column more, of tiles without vertices, which stays zero.
+    Rows runs[k]..runs[k+1]-1 are of kind k. cycles has one more column, for tiles without vertices, which stays zero.
     """
     times, kinds, rows = cycles.shape[0], len(runs) - 1, cycles.shape[1] - 1
     load, whole = np.zeros(contexts * rows), np.zeros(rows)
@@ -146,8 +146,8 @@ def count_cycles(cycles, base, constant, runs, contexts, issue_cycles, by_id, fo
 
 @numba.njit(cache=True, nogil=True)
 def advance(since_sync, longest, row, fixed, cycles, busy):  # type: ignore[no-untyped-def]
-    """since_sync[t, class] and busy[class] += fixed[class] + cycles[t or 0, row[class]]; longest[t] becomes what any
-    class has now reached."""
+    """since_sync[t, class] and busy[class] += fixed[class] + cycles[t or 0, row[class]]; longest[t] becomes the most
+    that any class has now reached."""
     alike = cycles.shape[0] == 1
     for t in range(since_sync.shape[0]):
         reached, each = since_sync[t], cycles[0 if alike else t]
@@ -163,7 +163,7 @@ def advance(since_sync, longest, row, fixed, cycles, busy):  # type: ignore[no-u
 
 @numba.njit(cache=True, nogil=True)
 def total_by_hit(weight, owner, shift, timesteps, first_list, batch, which, lists, flat):  # type: ignore[no-untyped-def]
-    """Sum over timesteps of the weights of the vertices that own what is listed; which: columns of `lists`."""
+    """Sum over timesteps of the weights of the vertices that own listed ids; which: columns of `lists`."""
     total = 0.0
     for t in range(max(0, shift), min(timesteps, timesteps + shift)):
         for b in range(min(batch, owner.shape[0])):

@@ -1,7 +1,7 @@
-"""Pieces of what an exchange moves: parts cut where the sending tile changes, counted at senders and readers.
+"""Pieces of an exchange: parts cut where the sending tile changes, counted at senders and readers.
 
-Bounds are int64[axes, 2, pieces], contiguous. A mapping's axis is -1 where its intervals count elements in C order;
-pieces are then runs of elements, of one axis.
+Bounds are int64[axes, 2, pieces], contiguous. A mapping's axis is -1 if its intervals count elements in C order;
+pieces are then runs of elements, with one axis.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mimdsim.numerics.columns.boxes import box_whole_from, first_from, run_at, r
 
 @numba.njit(cache=True, nogil=True)
 def element_runs(bounds, shape):  # type: ignore[no-untyped-def]
-    """(box, start, stop) of every run of consecutive elements: each box cut at the axis behind which it is whole."""
+    """(box, start, stop) of every run of consecutive elements: each box cut at the axis after which it is whole."""
     strides = strides_of(shape)
     axes = np.empty(bounds.shape[2], np.int64)
     total = 0
@@ -56,7 +56,7 @@ def cut_at_intervals(starts, stops, along_start, along_stop):  # type: ignore[no
 
 @numba.njit(cache=True, nogil=True)
 def elements_and_fragments(bounds, shape, axis):  # type: ignore[no-untyped-def]
-    """Of every piece: elements, and separate runs per interval of the mapped axis, whose own part counts as whole."""
+    """For every piece: elements, and separate runs per interval of the mapped axis, whose own part counts as whole."""
     elements, fragments = np.empty(bounds.shape[2], np.int64), np.empty(bounds.shape[2], np.int64)
     for piece in range(bounds.shape[2]):
         elements[piece] = fragments[piece] = 1
@@ -75,7 +75,7 @@ def elements_and_fragments(bounds, shape, axis):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def add_up(counts):  # type: ignore[no-untyped-def]
-    """Every count becomes the sum of all up to it."""
+    """Replace every count by the sum of all counts up to it."""
     for place in range(1, len(counts)):
         counts[place] += counts[place - 1]
 
@@ -87,8 +87,8 @@ def count_received(  # type: ignore[no-untyped-def]
     """Add to totals (bytes received, pieces received, bytes shared) by tile; returns how many other readers every
     piece has.
 
-    Box which[k] is wanted by reader[k]; `order` sorts by box, then reader. What a reader holds itself does not travel.
-    Shared is what both tiles of a pair (on a chip, 2n and 2n + 1) receive alike: of a box, what neither holds.
+    Box which[k] is wanted by reader[k]; `order` sorts by box, then reader. Pieces that a reader holds are not sent.
+    Shared are pieces that both tiles of a pair (on a chip, 2n and 2n + 1) receive: of a box, those neither holds.
     """
     received, pieces_received, shared = totals
     begin = np.zeros(boxes + 1, np.int64)

@@ -1,4 +1,4 @@
-"""Messages one after another: list scheduling in a given order, each as soon as all its ends are free."""
+"""List scheduling of messages in a given order, each as soon as all its ends are free."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def arrivals(sender, duration, first, port, of_end_first, of_end, places):  # ty
 
     sender, duration int64[messages], in the order in which messages are tried. Message k occupies its sender and a
     place at each of the ends port[first[k]:first[k + 1]] (ends: senders first, then ports); end e may take
-    places[e] at once and has a part in of_end[of_end_first[e]:of_end_first[e + 1]], ascending. What begins when an end
-    becomes free is the first in order of its messages whose other ends are free too.
+    places[e] at once and takes part in of_end[of_end_first[e]:of_end_first[e + 1]], ascending. When an end becomes
+    free, the first of its messages in this order whose other ends are free too begins.
     """
     free, head = places.copy(), of_end_first[:-1].copy()
     begun = np.zeros(len(sender), np.bool_)

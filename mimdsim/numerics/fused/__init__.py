@@ -1,1 +1,1 @@
-"""Several vertices, or a whole layer, in one pass, with the bits of one after another."""
+"""Several vertices, or a whole layer, in one pass, bit-identical to running them one after another."""

@@ -1,9 +1,9 @@
-"""Several codelets in one pass, bit for bit as one after another, for values that nothing else reads.
+"""Several codelets in one pass, bit-identical to running them in turn, for values that nothing else reads.
 
 Input gradient: products and sums of a tile's neurons, of a group's tiles, of all groups. With one group per vector
 lane each of these sums runs in its own order while the lanes run side by side. Weight gradient: what samples add to a
-replica over all timesteps, replicas then summed, a strip of neurons at a time so that its operands stay in cache. No
-sum that starts from zero is ever -0, so that one more zero in front changes no bit.
+replica over all timesteps, with replicas then summed, a strip of neurons at a time so that its operands stay in cache.
+A sum that starts from zero is never -0, so one more zero in front changes no bit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TOGETHER = 8  # listed ids whose groups are added up together
 
 @numba.njit(cache=True, nogil=True)
 def spread_groups(matrix, where, spread):  # type: ignore[no-untyped-def]
-    """spread[row, where[n]] = matrix[row, n]; what no neuron goes to stays zero, which adds nothing to a sum."""
+    """spread[row, where[n]] = matrix[row, n]; other entries stay zero, which adds nothing to a sum."""
     for row in range(matrix.shape[0]):
         source, target = matrix[row], spread[row]
         for n in range(len(source)):
@@ -27,7 +27,7 @@ def spread_groups(matrix, where, spread):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def order_by_id(ids, counts, columns, sample, slot):  # type: ignore[no-untyped-def]
-    """Everything listed in order of ids, so that a row of weights is fetched once: where each lies. Returns how many.
+    """Where each listed id lies, in order of ids, so that a row of weights is fetched once. Returns how many.
 
     columns int64[inputs + 1], overwritten.
     """
@@ -74,7 +74,7 @@ def input_gradient(g, w, q, ids, sample, slot, form, first, last):  # type: igno
 
 @numba.njit(cache=True, nogil=True)
 def record_lists(ids, counts, turn, starts, listed):  # type: ignore[no-untyped-def]
-    """True spikes of every sample in a turn, appended to `listed`, whose lists end at starts[turn * batch + sample +
+    """Append the true spikes of every sample in a turn to `listed`, whose lists end at starts[turn * batch + sample +
     1]."""
     batch = counts.shape[0]
     end = starts[turn * batch]
@@ -87,7 +87,7 @@ def record_lists(ids, counts, turn, starts, listed):  # type: ignore[no-untyped-
 
 @numba.njit(cache=True, nogil=True)
 def record_rows(q, turn, turns, history):  # type: ignore[no-untyped-def]
-    """q of a turn in history [strips, batch * turns, WIDTH], a sample's turns together."""
+    """Store q of a turn in history [strips, batch * turns, WIDTH], a sample's turns together."""
     batch, neurons = q.shape
     for b in range(batch):
         for strip in range(history.shape[0]):
@@ -121,7 +121,7 @@ def sort_by_replica(replica_of_sample, inputs, turns, starts, listed, columns, r
 
 @numba.njit(cache=True, nogil=True)
 def summed_weight_gradient(total, replicas, columns, rows, history, first, last):  # type: ignore[no-untyped-def]
-    """total[id, n] = the sum over replicas of what their rows of the history add up to, for strips first..last-1."""
+    """total[id, n] = the sum over replicas of the sums of their rows of the history, for strips first..last-1."""
     inputs, neurons = total.shape
     flat, out = history.reshape(-1), total.reshape(-1)
     for strip in range(first, last):

@@ -1,8 +1,8 @@
-"""Sums and products of listed rows in vector registers, in an order that is written down.
+"""Sums and products of listed rows in vector registers, in an explicit order.
 
 The compiler may not reorder float additions, so a plain loop over a row of weights either goes through memory after
-every row or, for a product, one addition at a time. These are written in the compiler's own terms instead: a strip
-of WIDTH neighbouring numbers stays in registers while the listed rows pass by.
+every row or, for a product, makes one addition at a time. These are written in the compiler's own instructions instead:
+a strip of WIDTH adjacent numbers stays in registers while the listed rows pass by.
 
     add_rows    out[n] <- (((out[n] + rows[id_0, n]) + rows[id_1, n]) + ...): one number at a time in the order listed
     dot_rows    out[k] <- out[k] + sum over n of rows[id_k, n] * q[n], the strip summed as a tree (order of its own)
@@ -11,7 +11,7 @@ of WIDTH neighbouring numbers stays in registers while the listed rows pass by.
                 number after another, as tiles sum their neurons and a group sums its tiles; a group per lane
     above       which of WIDTH numbers lie above a limit, as bits
 
-A kernel that uses them keeps its compiled code beside its own file: after a change here, remove `__pycache__`.
+The compiled code of a kernel that uses them is cached next to its own file: after a change here, remove `__pycache__`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-LANES = 8  # floats of a vector; machines with narrower or wider registers split or join them
-WIDTH = 64  # floats of a strip: eight vectors, which with eight to load fit the sixteen registers of most processors
+LANES = 8  # floats per vector; machines with narrower or wider registers split or join them
+WIDTH = 64  # floats per strip: eight vectors, which with eight for loads fit the sixteen registers of most processors
 GROUPS = 2 * LANES  # sums side by side in `dot_parts`
 FLOAT, INDEX = ir.FloatType(), ir.IntType(64)
 VECTOR = ir.VectorType(FLOAT, LANES)
@@ -85,7 +85,7 @@ def _indices(count: int) -> tuple[Any, ...]:
 
 
 def _strip(vectors: int, from_zero: bool) -> Any:
-    """from_zero: the rows are summed by themselves and their sum is added to out."""
+    """from_zero: the rows are summed separately and their sum is added to out."""
 
     @intrinsic
     def add(typing_context, out, out_start, rows, row_start, stride, ids, first, last):  # type: ignore[no-untyped-def]
@@ -156,7 +156,7 @@ def _product(vectors: int) -> Any:
 
 
 def _parts(numbers: int) -> Any:
-    """`numbers` of a part written out; 0: as many as the last argument says."""
+    """The loop over a part's `numbers`, unrolled; 0: as many as the last argument says."""
 
     @intrinsic
     def dot(typing_context, stage, stage_start, w, w_start, q, q_start, parts, several):  # type: ignore[no-untyped-def]
@@ -223,7 +223,7 @@ def above(typing_context, numbers, begin, limit):  # type: ignore[no-untyped-def
 
 @intrinsic
 def lowest_bit(typing_context, bits):  # type: ignore[no-untyped-def]
-    """int64: the number of the lowest bit that is set; some bit is."""
+    """int64: the number of the lowest set bit; at least one must be set."""
     signature = types.int64(types.uint64)
 
     def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
@@ -242,7 +242,7 @@ dot_parts_of_1, dot_parts_of_2, dot_parts_of_3, dot_parts_of_4 = (_parts(numbers
 
 @numba.njit(cache=True, nogil=True)
 def add_run(out, out_start, rows, row_start, stride, ids, first, last, width):  # type: ignore[no-untyped-def]
-    """`add_strip` for any number of neighbours, and for numbers that are no float32 one by one."""
+    """`add_strip` for any number of neighbours; other formats than float32 are added one by one."""
     n = 0
     in_vectors = width if rows.itemsize == 4 else 0
     while in_vectors - n >= WIDTH:
@@ -261,7 +261,7 @@ def add_run(out, out_start, rows, row_start, stride, ids, first, last, width):  
 
 @numba.njit(cache=True, nogil=True)
 def add_sums_run(out, out_start, rows, row_start, stride, ids, first, last, width):  # type: ignore[no-untyped-def]
-    """The rows listed, summed by themselves, then added to `out`; any number of neighbours."""
+    """The listed rows, summed separately, then added to `out`; any number of neighbours."""
     n = 0
     while width - n >= WIDTH:
         add_sum_strip(out, out_start + n, rows, row_start + n, stride, ids, first, last)
@@ -276,7 +276,7 @@ def add_sums_run(out, out_start, rows, row_start, stride, ids, first, last, widt
 
 @numba.njit(cache=True, nogil=True)
 def dot_groups(stage, stage_start, w, w_start, q, q_start, parts, numbers):  # type: ignore[no-untyped-def]
-    """`dot_parts` of GROUPS groups that lie as [parts, numbers, GROUPS]."""
+    """`dot_parts` of GROUPS groups stored as [parts, numbers, GROUPS]."""
     if numbers == 4:
         dot_parts_of_4(stage, stage_start, w, w_start, q, q_start, parts, numbers)
     elif numbers == 2:

@@ -1,13 +1,13 @@
 """A layer of any linear neurons over all timesteps at once, without tiles: equations of `lists/linear_neurons.py`.
 
-Currents, potentials and adjoints lie in blocks of WIDTH neurons. What is kept of all timesteps begins with a row of
-zeros, [blocks, timesteps + 1, batch, WIDTH]: row t is from before timestep t. Where a layer does not read its own
-spikes, its blocks are independent of each other; else its samples are. A caller may give any share of those to a thread
+Currents, potentials and adjoints are stored in blocks of WIDTH neurons. Arrays of all timesteps begin with a row of
+zeros, [blocks, timesteps + 1, batch, WIDTH]: row t is from before timestep t. If a layer does not read its own spikes,
+its blocks are independent of each other, otherwise its samples are. A caller may give any share of these to a thread
 and gets the same bits.
 
-forward: (u, x, current, spiked, own). u potentials; x states [blocks, rows, states, batch, WIDTH], a single row where
-no gradient reads the earlier ones; current may be the array of u, which takes its place; spiked 1 where a spike is
-listed, kept where the layer reads its own spikes; own coefficients per neuron [blocks, rows, batch * WIDTH].
+forward: (u, x, current, spiked, own). u potentials; x states [blocks, rows, states, batch, WIDTH], a single row if no
+gradient reads the earlier ones; current may be the same array as u, which then overwrites it; spiked 1 where a spike is
+listed, kept if the layer reads its own spikes; own coefficients per neuron [blocks, rows, batch * WIDTH].
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOTHING, ONE_TO_ONE, ALL_TO_ALL = range(3)  # a layer's synapses onto itself
 
 @numba.njit(cache=True, nogil=True)
 def currents(first, last, lag, w, bias, source, current):  # type: ignore[no-untyped-def]
-    """Currents of blocks first..last-1 at all timesteps; lag: how many places back the input of a place lies."""
+    """Currents of blocks first..last-1 at all timesteps; lag: how many places back the input of a place is."""
     starts, trues, ids = source[:3]
     _, rows, batch, _ = current.shape
     inputs, weights, made = w.shape[1], w.reshape(-1), current.reshape(-1)
@@ -42,19 +42,19 @@ def currents(first, last, lag, w, bias, source, current):  # type: ignore[no-unt
 
 @numba.njit(cache=True, nogil=True)
 def _as_rows(plane):  # type: ignore[no-untyped-def]
-    """[blocks, timesteps, 1, batch * WIDTH]: equations of a neuron do not tell its samples from its neighbours."""
+    """[blocks, timesteps, 1, batch * WIDTH]: the equations treat samples and neighbours of a neuron alike."""
     return plane.reshape(plane.shape[0], plane.shape[1], 1, -1)
 
 
 @numba.njit(cache=True, nogil=True)
 def _box(samples):  # type: ignore[no-untyped-def]
-    """Those samples of such a row: begin, end, start, stop."""
+    """The part of such a row for these samples: begin, end, start, stop."""
     return np.array([0]), np.array([1]), np.array([samples[0] * WIDTH]), np.array([samples[1] * WIDTH])
 
 
 @numba.njit(cache=True, nogil=True)
 def advance(blocks, samples, timesteps, by_emission, forward, maps):  # type: ignore[no-untyped-def]
-    """States and potentials of those blocks and samples through those timesteps, each (first, last + 1)."""
+    """Advance states and potentials of these blocks and samples through these timesteps, each (first, last + 1)."""
     x, own = forward[1], forward[4]
     u, current, spiked = _as_rows(forward[0]), _as_rows(forward[2]), _as_rows(forward[3])
     box = _box(samples)
@@ -70,7 +70,7 @@ def advance(blocks, samples, timesteps, by_emission, forward, maps):  # type: ig
 
 @numba.njit(cache=True, nogil=True)
 def advance_coupled(samples, by_emission, wiring, forward, maps, selection, r, begins, ids, counts):  # type: ignore[no-untyped-def]
-    """Samples through all timesteps where a layer reads its own spikes; ids [batch, capacity], counts are overwritten.
+    """Samples of a layer that reads its own spikes through all timesteps; overwrites ids [batch, capacity] and counts.
 
     selection: neurons, threshold. begins [timesteps, batch]: the neuron at which the scan for spikes starts.
     """
@@ -117,7 +117,7 @@ def _emit(t, b, begin, u, spiked, selection, ids):  # type: ignore[no-untyped-de
 
 @numba.njit(cache=True, nogil=True)
 def count_selected(first, last, u, selection, fired, near):  # type: ignore[no-untyped-def]
-    """How many neurons fire, and how many are near it, at places first..last-1; selection: neurons, thresholds."""
+    """How many neurons fire, and how many nearly do, at places first..last-1; selection: neurons, thresholds."""
     neurons, threshold, second = selection
     blocks, rows, batch, _ = u.shape
     potentials, low = u.reshape(-1), min(threshold, second)
@@ -177,12 +177,12 @@ def list_selected(first, last, u, selection, begins, shape, made):  # type: igno
 
 @numba.njit(cache=True, nogil=True)
 def adjoint(samples, timesteps, how, given, forward, maps, r, made, adjoints):  # type: ignore[no-untyped-def]
-    """Gradient of the currents of those samples from the last of those timesteps to the first.
+    """Gradient of the currents of these samples from the last of these timesteps to the first.
 
     how: reset by emission, gradients through resets, synapses onto itself, threshold of the neuron, kind and slope of
-    the surrogate. given: g of what is listed, grown by what the layer's own reading of its spikes adds; du [timesteps,
-    batch, neurons] of potentials that are the output, else without timesteps. adjoints: dx of the states, du that comes
-    from the timestep after, q [blocks, t - timesteps[0], batch, WIDTH].
+    the surrogate. given: g of listed ids, to which the layer's reading of its own spikes adds; du [timesteps, batch,
+    neurons] of potentials that are the output, else with no timesteps. adjoints: dx of the states, du that comes from
+    the next timestep, q [blocks, t - timesteps[0], batch, WIDTH].
     """
     by_emission, full, wiring, threshold, kind, slope = how
     x, own = forward[1], forward[4]
@@ -209,7 +209,7 @@ def adjoint(samples, timesteps, how, given, forward, maps, r, made, adjoints):  
 
 @numba.njit(cache=True, nogil=True)
 def _gather(samples, t, kept, g, du, made, later):  # type: ignore[no-untyped-def]
-    """The adjoint of the potentials at timestep t: added to what is there where `kept`."""
+    """The adjoint of the potentials at timestep t, added to the existing one if `kept`."""
     starts, _, ids, slopes = made[:4]
     batch = later.shape[1]
     for b in range(samples[0], samples[1]):
@@ -226,7 +226,7 @@ def _gather(samples, t, kept, g, du, made, later):  # type: ignore[no-untyped-de
 
 @numba.njit(cache=True, nogil=True)
 def _own_gradient(samples, t, row, wiring, through_reset, g, made, later, q, r):  # type: ignore[no-untyped-def]
-    """What the layer's spikes of timestep t - 1 did to the layer at t, added to their gradients."""
+    """Add the effect of the layer's spikes of timestep t - 1 on the layer at t to their gradients."""
     starts, _, ids = made[:3]
     blocks, rows, batch, _ = q.shape
     neurons, weights, adjoints = r.shape[1], r.reshape(-1), q.reshape(-1)
@@ -249,7 +249,7 @@ def _own_gradient(samples, t, row, wiring, through_reset, g, made, later, q, r):
 
 @numba.njit(cache=True, nogil=True)
 def own_row_gradient(first, last, timesteps, spiked, q, dr):  # type: ignore[no-untyped-def]
-    """dr of blocks first..last-1: sum of q where the neuron itself had fired a timestep before."""
+    """dr of blocks first..last-1: sum of q where the neuron itself had fired one timestep earlier."""
     for block in range(first, last):
         for t in range(timesteps[0], timesteps[1]):
             for b in range(q.shape[2]):

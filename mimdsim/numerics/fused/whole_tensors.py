@@ -1,11 +1,11 @@
 """A layer of sparse spiking neurons over all timesteps at once, without tiles.
 
-Weights lie in blocks of WIDTH neurons, [blocks, inputs, WIDTH], so that a listed id adds WIDTH neighbouring weights and
-a block stays in cache while all timesteps pass by. Lists are kept end to end: the ids of place t * batch + b are
+Weights are stored in blocks of WIDTH neurons, [blocks, inputs, WIDTH], so that a listed id adds WIDTH adjacent weights
+and a block stays in cache while all timesteps pass by. Lists are kept end to end: the ids of place t * batch + b are
 ids[starts[place]:starts[place + 1]], true spikes first, `trues[place]` of them; slopes and over_* are those of
-`functional.lists.Lists`, whose arrays come together. No potential is kept but those of
-the neurons listed. Blocks, samples and places are independent of each other: a caller may give any share of them to a
-thread and gets the same bits.
+`functional.lists.Lists`, whose arrays are passed together. Only the potentials of listed neurons are kept.
+Blocks, samples and places are independent of each other: a caller may give any share of them to a thread and gets the
+same bits.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ ONE_BIT = np.uint64(1)
 
 @numba.njit(cache=True, nogil=True)
 def forward_blocks(first, last, batch, lag, w, neurons, source, constants, near_lists, spike_lists):  # type: ignore[no-untyped-def]
-    """Blocks first..last-1 through all timesteps; their lists (ids within the block, surrogate slopes) with running
-    ends [blocks, places]. lag: how many places back the input of a place lies (0, or batch: the timestep before).
+    """Advance blocks first..last-1 through all timesteps; their lists (ids in the block, surrogate slopes) get running
+    ends [blocks, places]. lag: how many places back the input of a place is (0, or batch: the previous timestep).
 
     constants: decay, scale of the currents, threshold, second threshold, slope of the surrogate.
     """
@@ -121,7 +121,7 @@ def join_lists(first, last, near_lists, spike_lists, made):  # type: ignore[no-u
 def adjoint(first, last, t0, t1, masked, decay, scale, made, g, q):  # type: ignore[no-untyped-def]
     """Gradient of the currents of samples first..last-1 at timesteps t1-1 down to t0, q [blocks, t - t0, batch, WIDTH].
 
-    It obeys the recursion of the adjoint of the potential, of which it is `scale` times. q[:, t1 - t0] is given.
+    It is `scale` times the adjoint of the potential and obeys the same recursion. q[:, t1 - t0] is given.
     """
     starts, trues, ids, slopes, over_starts, over_ids = made
     zero, batch = q.dtype.type(0), q.shape[2]
@@ -162,7 +162,7 @@ def sort_by_id(first, last, lag, ids, starts, trues, columns, rows):  # type: ig
 
 @numba.njit(cache=True, nogil=True)
 def weight_gradient_blocks(first, last, inputs, columns, rows, q, stride, dw):  # type: ignore[no-untyped-def]
-    """dw[block, id] += sum of the rows of q [blocks, stride / WIDTH, WIDTH] that the id is listed with, flat arrays."""
+    """dw[block, id] += sum of the rows of q [blocks, stride / WIDTH, WIDTH] where the id is listed; flat arrays."""
     for block in range(first, last):
         for i in range(inputs):
             into = (block * inputs + i) * WIDTH
@@ -171,7 +171,7 @@ def weight_gradient_blocks(first, last, inputs, columns, rows, q, stride, dw):  
 
 @numba.njit(cache=True, nogil=True)
 def input_gradient_places(first, last, origin, lag, w, ids, starts, q, g):  # type: ignore[no-untyped-def]
-    """g[k] = sum over neurons of w[ids[k], n] * q[place, n] for what the inputs of places first..last-1 list.
+    """g[k] = sum over neurons of w[ids[k], n] * q[place, n] for the ids that the inputs of places first..last-1 list.
 
     The first place of q [blocks, t, batch, WIDTH] is `origin`. Blocks are summed in ascending order.
     """
@@ -231,7 +231,7 @@ def list_gradient(first, ids, starts, gradient, g):  # type: ignore[no-untyped-d
 
 @numba.njit(cache=True, nogil=True)
 def lists_of_padded(ids, counts, starts, trues, flat):  # type: ignore[no-untyped-def]
-    """Joined lists of padded ones: ids [timesteps, batch, capacity], counts [timesteps, batch, 2]."""
+    """Joined lists from padded ones: ids [timesteps, batch, capacity], counts [timesteps, batch, 2]."""
     batch = ids.shape[1]
     starts[0] = 0
     for place in range(len(trues)):

@@ -1,7 +1,7 @@
 """The kernels of other modules for wide slices: the same numbers in the same order, in vector registers.
 
-A plain kernel is the meaning and runs vertex by vertex in strict execution; WIDE says which one may stand in for it.
-Columns are those of the plain kernel, but for a column of single neurons, in whose place start and stop are given.
+The plain kernel is the definition and runs vertex by vertex in strict execution; WIDE says which one may replace it.
+Columns are those of the plain kernel, except that start and stop replace a column of single neurons.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mimdsim.numerics.fused.vectors import WIDTH, above, add_run, lowest_bit
 from mimdsim.numerics.lists import neurons, spikes
 
 ONE_BIT, NO_FLAG = np.uint64(1), np.int32(0)
-BAND = 512  # neurons of all samples before the next: their weights stay in cache
+BAND = 512  # neurons done for all samples before the next ones: their weights stay in cache
 
 
 @numba.njit(cache=True, nogil=True)

@@ -1,6 +1,6 @@
-"""Linear neurons: forward update and adjoint, from a list of the coefficients that are not zero.
+"""Linear neurons: forward update and adjoint, from a list of the nonzero coefficients.
 
-A term is a row of `terms` int64[n, 4]: row of the state it goes to, column it is of (a state, then the current, then
+A term is a row of `terms` int64[n, 4]: row of the state it contributes to, its column (states, then the current, then
 one), and where its two coefficients (not fired, fired) lie in `own` [own, neurons], or -1 for `uniform` float64[n, 2].
 """
 
@@ -77,7 +77,7 @@ def neuron_update(x, u, current, source, own, begin, end, start, stop, *constant
 
 @numba.njit(cache=True, nogil=True)
 def neuron_gradient(dx, q, source, own, begin, end, start, stop, *constants):  # type: ignore[no-untyped-def]
-    """dx <- A^T dx and q <- B^T dx, by the map that each neuron took where `switched`."""
+    """dx <- A^T dx and q <- B^T dx, by the map that was applied to each neuron if `switched`."""
     terms, uniform, threshold, switched = constants
     kind = dx.dtype.type
     states = dx.shape[0]
@@ -103,7 +103,7 @@ def neuron_gradient(dx, q, source, own, begin, end, start, stop, *constants):  #
 
 @numba.njit(cache=True, nogil=True)
 def fired_gradient(target, dx, source, own, x, current, begin, end, start, stop, *constants):  # type: ignore[no-untyped-def]
-    """target <- the change that firing made, times dx; times the surrogate of `source` where one is named (>= 0)."""
+    """target <- the change that firing made, times dx; times the surrogate of `source` if one is named (>= 0)."""
     terms, uniform, threshold, slope, kind_of_surrogate = constants
     kind = dx.dtype.type
     states = dx.shape[0]

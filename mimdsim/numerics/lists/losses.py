@@ -1,4 +1,4 @@
-"""Read-outs and losses on tiles: per sample where scores are whole rows, per neuron where potentials lie."""
+"""Read-outs and losses on tiles: per sample on whole rows of scores, per neuron where the potentials are stored."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def count_listed(counts, spikes, sample):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def firing_penalty(spikes, penalty, even, place, target, strength, places):  # type: ignore[no-untyped-def]
-    """penalty = strength * (share - target)^2 of spikes over `places`; even = its derivative by a spike."""
+    """penalty = strength * (share - target)^2 of spikes over `places`; even = its derivative by one spike."""
     for i in range(len(place)):
         total = 0
         for b in range(len(spikes)):

@@ -40,7 +40,7 @@ def scan_flags(flags, worker_ids, worker_counts, row, sample, start, stop, slot,
 
 @numba.njit(cache=True, nogil=True)
 def combine_workers(worker_ids, worker_counts, tile_ids, tile_counts, first, last, slot):  # type: ignore[no-untyped-def]
-    """The workers' lists first..last-1 one after another, at most what the tile's list holds."""
+    """The workers' lists first..last-1 joined, up to the length of the tile's list."""
     slots = tile_ids.shape[1]
     for i in range(len(slot)):
         s = slot[i]
@@ -136,7 +136,7 @@ def reduce_groups(stage, g, sample, slot_start, slot_stop):  # type: ignore[no-u
 
 @numba.njit(cache=True, nogil=True)
 def only_listed(ids, counts, listed):  # type: ignore[no-untyped-def]
-    """listed[t, b, k] = ids[t, b, k] where it is listed; the rest stays as it is."""
+    """listed[t, b, k] = ids[t, b, k] where it is listed; the rest is left unchanged."""
     for t in range(ids.shape[0]):
         for b in range(ids.shape[1]):
             for k in range(counts[t, b, 1]):

@@ -7,7 +7,7 @@ import numba
 
 @numba.njit(cache=True, nogil=True)
 def draw_starts(random, starts, sample, neurons):  # type: ignore[no-untyped-def]
-    """random[b] = the next number of its generator (graph/truncation.py), starts[b] = that as a neuron."""
+    """random[b] = the next number of its generator (graph/truncation.py), starts[b] = that number as a neuron."""
     for i in range(len(sample)):
         b = sample[i]
         random[b] = (random[b] * 1664525 + 1013904223) & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""Currents of their own, before the neurons integrate them: of synapses, of a neuron onto itself, of a bias."""
+"""Separate currents, before the neurons integrate them: from synapses, from a neuron onto itself, from a bias."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def self_synapse(current, r, ids, counts, sample, start, stop):  # type: ignore[
 
 @numba.njit(cache=True, nogil=True)
 def self_synapse_dense(current, r, row, sample, start, stop):  # type: ignore[no-untyped-def]
-    """`self_synapse` from a row of zeros and ones, of which a vertex needs its own neurons."""
+    """`self_synapse` from a row of zeros and ones, of which a vertex needs only its own neurons."""
     zero = current.dtype.type(0)
     for i in range(len(sample)):
         b = sample[i]

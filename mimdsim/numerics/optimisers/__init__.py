@@ -1,4 +1,4 @@
-"""Optimisers, a file each: constants, meaning, kernels, cost. Every subclass of `Optimiser` in this folder is known."""
+"""Optimisers, one file each: constants, meaning, kernels, cost. Subclasses of `Optimiser` in this folder are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adam and AdamW, as Keras has them (the published code) and as PyTorch has them."""
+"""Adam and AdamW, as in Keras (the published code) and as in PyTorch."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def adam_at_rate(w, gradient, m, v, progress, learning_rate, start, stop, *const
 
 @numba.njit(cache=True, nogil=True)
 def torch_adam(w, gradient, m, v, progress, start, stop, *constants):  # type: ignore[no-untyped-def]
-    """`adam_decaying` with epsilon added to the corrected root: to the other one, epsilon by the correction."""
+    """`adam_decaying` with epsilon added to the corrected root, so epsilon times the correction to the other."""
     rate, beta1, beta2, epsilon, decay = constants
     small = epsilon * math.sqrt(1.0 - beta2 ** progress[0])
     adam_decaying(w, gradient, m, v, progress, start, stop, rate, beta1, beta2, small, decay)

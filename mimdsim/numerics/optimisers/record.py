@@ -1,4 +1,4 @@
-"""What an optimiser is: its constants, its equations on whole arrays and on tiles, and what it costs there."""
+"""The definition of an optimiser: its constants, its equations on whole arrays and on tiles, and its cost there."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ TRAINING_STEP = "training_step"  # graph input that counts from 1
 class Form:
     """An update on tiles, with weight decay.
 
-    kind: the operation of the training graph. state: what is kept of every weight: its name in the graph -> the field
+    kind: the operation of the training graph. state: what is kept for every weight: its name in the graph -> the field
     of the codelet. counts: whether it takes the number of the training step. compute(w, gradient, *state, progress,
-    start, stop, rate, *constants), progress only where it counts; at_rate: with the rate in memory, before `start`.
-    constants: fields of the optimiser, with the codelet's name for them; they come as `number`. bundles: per 64 bits,
-    of elements of so many bytes, as `counted`. flops: per weight, also `plain_flops` without weight decay.
+    start, stop, rate, *constants), progress only if it counts; at_rate: with the rate in memory, before `start`.
+    constants: fields of the optimiser, with the codelet's name for them; passed as `number`. bundles: per 64 bits, by
+    bytes per element, as in `counted`. flops: per weight; `plain_flops`: the same without weight decay.
     """
 
     kind: str
@@ -46,8 +46,8 @@ class Optimiser:
     weight_decay: float = 0.0
     scheduled: bool = False
 
-    names: ClassVar[tuple[str, ...]]  # in a workload
-    decays: ClassVar[tuple[str, ...]]  # those of them that know weight decay
+    names: ClassVar[tuple[str, ...]]  # names in a workload
+    decays: ClassVar[tuple[str, ...]]  # those of them that support weight decay
     forms: ClassVar[tuple[Form, ...]]
 
     @property
@@ -84,5 +84,5 @@ class Optimiser:
         return self.equation(w, gradient, *state, rate=rate, number=number)
 
     def equation(self, w: Any, gradient: Any, *state: Any, rate: float, number: int) -> tuple[Any, ...]:
-        """The meaning, in numpy; what `form.compute` has to leave."""
+        """The meaning, in numpy; `form.compute` must give the same result."""
         raise NotImplementedError
