@@ -34,7 +34,7 @@ class Program:
     streamed: dict[str, int] = field(default_factory=dict)  # input -> bytes
     bounds: dict[str, tuple[int, int]] = field(default_factory=dict)  # input -> least and largest
     observables: Observables = field(default_factory=Observables)
-    shortcuts: tuple[Shortcut, ...] = ()  # that an engine may take
+    shortcuts: tuple[Shortcut, ...] = ()  # passes that an engine may take
 
     def __post_init__(self) -> None:
         if self.chips < 1 or self.tiles % self.chips:
