@@ -17,7 +17,7 @@ RECURRENCES = ("none", "one_to_one", "all_to_all")
 class Layer:
     """One layer: `inputs` x `neurons` weights; at most `capacity` ids listed per sample and timestep.
 
-    bias: a trained current per neuron. recurrence: synapses from the layer's spikes of the timestep before onto every
+    bias: a trained current per neuron. recurrence: synapses from the layer's spikes of the previous timestep onto each
     neuron itself ('one_to_one') or onto all ('all_to_all'). spiking False: the membrane potential is the output.
     Raises MappingError for an unknown choice.
     """

@@ -5,7 +5,7 @@ every row or, for a product, makes one addition at a time. These are written in 
 a strip of WIDTH adjacent numbers stays in registers while the listed rows pass by.
 
     add_rows    out[n] <- (((out[n] + rows[id_0, n]) + rows[id_1, n]) + ...): one number at a time in the order listed
-    dot_rows    out[k] <- out[k] + sum over n of rows[id_k, n] * q[n], the strip summed as a tree (order of its own)
+    dot_rows    out[k] <- out[k] + sum over n of rows[id_k, n] * q[n], the strip summed as a tree (a different order)
     add_sums    out[n] <- out[n] + ((0 + rows[id_0, n]) + rows[id_1, n] + ...)
     dot_parts   stage[l] <- sum over parts of (sum over the numbers of a part of w[l] * q[l]): each sum from zero, one
                 number after another, as tiles sum their neurons and a group sums its tiles; a group per lane

@@ -71,7 +71,7 @@ class Optimiser:
 
     @classmethod
     def parameters(cls) -> dict[str, float]:
-        """Constants of its own, with their defaults."""
+        """Constants specific to this optimiser, with their defaults."""
         common = {field.name for field in dataclasses.fields(Optimiser)}
         return {field.name: field.default for field in dataclasses.fields(cls) if field.name not in common}  # type: ignore[misc]
 
