@@ -19,6 +19,7 @@ from mimdsim.graph.truncation import next_state, scan_starts
 from mimdsim.numerics.equations import KINDS
 from mimdsim.numerics.fused import whole_linear, whole_tensors
 from mimdsim.numerics.fused.vectors import WIDTH
+from mimdsim.program.records import frozen
 
 CHUNK_BYTES = 1 << 18  # of a block's gradients over a chunk of timesteps: what stays in a second-level cache
 LISTED = 0.5  # between the two numbers that say whether a spike is listed
@@ -278,7 +279,9 @@ def _maps(neuron: LinearNeuron, neurons: int, told: float, switched: bool) -> tu
     wide = np.zeros((len(rows), -(-neurons // WIDTH) * WIDTH), np.float32)
     wide[:, : rows.shape[1]] = rows
     own = np.ascontiguousarray(wide.reshape(len(rows), -1, WIDTH).transpose(1, 0, 2))
-    return (made.terms, made.uniform, made.readout, made.weights, float(told), switched), own
+    # read-only like the constants of a program, for which the same kernels are compiled
+    terms, uniform, readout, weights = (frozen(each) for each in (made.terms, made.uniform, made.readout, made.weights))
+    return (terms, uniform, readout, weights, float(told), switched), own
 
 
 def flat(array: np.ndarray) -> np.ndarray:

@@ -83,7 +83,7 @@ def advance_coupled(samples, by_emission, wiring, forward, maps, selection, r, b
                         current[block, t + 1, b, n] += r[block, 0, n] * spiked[block, t, b, n]
         elif t and wiring == ALL_TO_ALL:
             _add_own(samples, t, current.reshape(-1), current.shape, r, ids, counts)
-        advance((0, len(u)), samples, (t, t + 1), by_emission, forward, maps)
+        advance((np.int64(0), len(u)), samples, (t, t + 1), by_emission, forward, maps)
         for b in range(samples[0], samples[1]):
             counts[b] = _emit(t, b, begins[t, b], u, spiked, selection, ids[b])
 
