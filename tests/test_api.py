@@ -36,6 +36,7 @@ def made(recurrence: str = "none", bias: bool = False) -> Run:
     return found
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     monkeypatch.setenv("MIMDSIM_HOME", str(ROOT))

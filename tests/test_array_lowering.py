@@ -71,13 +71,19 @@ def assert_agree(found: Outcome, expected: Outcome) -> None:
         assert relative_error(found.updated[name], expected.updated[name]) < TOLERANCE
 
 
-@settings(SMALL, max_examples=25)
-@given(network=dense_networks(), tiles=st.sampled_from([3, 24, 130]), seed=SEEDS)
-def test_execution_is_interpretation_on_dyadic_weights(network: SpikingNetwork, tiles: int, seed: int) -> None:
-    values = given_values(network, seed)
-    assert_agree(executed(compiled(network, tiles=tiles), values), interpreted(network, values))
+@pytest.mark.first(1)
+@pytest.mark.parametrize("examples", [8, 25])
+def test_execution_is_interpretation_on_dyadic_weights(examples: int) -> None:
+    @settings(SMALL, max_examples=examples)
+    @given(network=dense_networks(), tiles=st.sampled_from([3, 24, 130]), seed=SEEDS)
+    def law(network: SpikingNetwork, tiles: int, seed: int) -> None:
+        values = given_values(network, seed)
+        assert_agree(executed(compiled(network, tiles=tiles), values), interpreted(network, values))
+
+    law()
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("optimiser", [SGD, ADAM], ids=["sgd", "adam"])
 @pytest.mark.parametrize(
     ("reset_gradient", "recurrence", "delay"),
@@ -208,6 +214,7 @@ def test_every_linear_neuron_runs_with_dense_spikes(model: str, reset: str, grad
     assert_linear(model, reset, gradient, by)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("surrogate", sorted(SURROGATES))
 def test_every_surrogate_runs_with_dense_spikes(surrogate: str) -> None:
     assert_linear("leaky", "zero", "full", "state", surrogate=surrogate, slope=1.5)
@@ -357,6 +364,7 @@ def test_images_are_refused_where_there_are_none_or_spikes_are_listed() -> None:
         replace(small_network(), steady_input=True)
 
 
+@pytest.mark.slow
 def test_digits_learn_with_dense_spikes_on_a_small_machine() -> None:
     changes = {
         "network.spikes": "dense", "network.hidden": [48], "network.capacity": [], "data.timesteps": 12,

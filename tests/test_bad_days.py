@@ -202,6 +202,7 @@ def test_a_report_is_not_put_beside_another_profile(tmp_path: Path) -> None:
     assert "holds the weights and report of a run" in mimdsim(*kernel, code=2)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("simulated")
 @pytest.mark.parametrize("failing", ["profile.json", "weights.safetensors", "report.html", "tiles.csv"])
 def test_a_full_disk_leaves_the_run_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
@@ -222,6 +223,7 @@ def test_a_full_disk_leaves_the_run_of_before(tmp_path: Path, monkeypatch: pytes
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_output_that_nobody_takes_is_said(tmp_path: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no such device here")
@@ -240,6 +242,7 @@ def test_output_that_nobody_takes_is_said(tmp_path: Path) -> None:
         ]
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_ends_the_command() -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -335,6 +338,7 @@ def kept(folder: Path) -> int:
     return len(list((folder / "points").glob("*.json")))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
 @pytest.mark.parametrize(
     "how",

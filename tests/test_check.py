@@ -29,6 +29,7 @@ def test_a_program_on_several_chips_is_right() -> None:
     assert "variables agree in 5 draws, superstep by superstep, with the interpreter" in output
 
 
+@pytest.mark.slow
 def test_code_that_does_not_fit_its_region_fails_the_check() -> None:
     output = mimdsim("check", "digits", "bow", "--set", "tile.code_bytes=300 KiB", code=1)
     assert "FAIL  memory" in output
@@ -51,6 +52,7 @@ def test_the_compiled_program_is_right_vertex_by_vertex() -> None:
     assert "each vertex run alone on memory that holds only its slices" in output
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("file", "arguments", "message"),
     [
@@ -68,6 +70,7 @@ def test_a_published_defect_is_found_and_its_vertex_named(file: str, arguments: 
     assert message in output
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("file", "arguments"), [("defect_1_current_buffer", ()), ("defect_4_batch_split", ("--batch", "6"))]
 )
@@ -85,6 +88,7 @@ def test_where_a_defect_does_no_harm_the_check_passes(file: str, arguments: tupl
     mimdsim("check", "digits", "bow", "--program", str(ROOT / f"examples/{file}.py"), *narrow, *arguments, code=code)
 
 
+@pytest.mark.slow
 def test_findings_as_json() -> None:
     findings = json.loads(mimdsim("check", "digits", "bow", "--json"))
     assert [finding["name"] for finding in findings] == ["rules", "memory", "values", "gradients", "time"]
@@ -165,6 +169,7 @@ def test_an_unknown_codelet_is_named_and_not_guessed(tmp_path: Path) -> None:
     assert "not computed: no formula for this codelet" in mimdsim("check", "--references", str(path))
 
 
+@pytest.mark.slow
 def test_memory_is_checked_in_full_length_and_batch() -> None:
     output = mimdsim("check", "digits", "bow", "--set", "tile.sram_bytes=100 KiB", code=1)
     assert "FAIL  memory: fullest tile" in output
@@ -219,6 +224,7 @@ def test_a_codelet_that_raises_names_its_vertex(tmp_path: Path) -> None:
     assert "vertex 0 of LifUpdate (hidden0) on tile 1 raised KeyError" in output
 
 
+@pytest.mark.slow
 def test_a_program_with_supersteps_of_its_own_is_held_by_what_it_leaves(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     source = (
@@ -236,6 +242,7 @@ def test_a_program_with_supersteps_of_its_own_is_held_by_what_it_leaves(tmp_path
     assert "leaves output 'next.w.hidden0' wrong" in output
 
 
+@pytest.mark.slow
 def test_a_cheaper_codelet_is_timed_beside_the_compiled_one(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(

@@ -36,6 +36,7 @@ def test_right_programs_pass(name: str) -> None:
     assert not given.check(given.program, True)
 
 
+@pytest.mark.slow
 def test_every_wrong_codelet_can_be_made_and_every_family_has_twenty() -> None:
     from mutations.wrong_codelets import DEFECTS, WRONG, wrong_program
 
@@ -61,7 +62,7 @@ DOZEN = (
 )
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize(("operator", "name"), DOZEN)
 def test_a_mutant_that_changes_values_is_found(operator: str, name: str) -> None:
     from mutations.declarations import OPERATORS

@@ -257,25 +257,30 @@ def slow_link_bytes(program: Program, superstep: Superstep, only: str = "") -> n
     return total
 
 
-@settings(SMALL, max_examples=25)
-@given(data=st.data(), network=networks())
-def test_link_bytes_are_the_elements_another_chip_wants(data: st.DataObject, network: SpikingNetwork) -> None:
-    chips, tiles, options = data.draw(machines_for(network))
-    program = compiled(network, chips, tiles, **options).program
-    for superstep, _, _ in program.supersteps():
-        exchange = superstep.exchange
-        if exchange is None:
-            continue
-        expected = slow_link_bytes(program, superstep)
-        found = np.zeros_like(expected) if exchange.link_bytes is None else exchange.link_bytes
-        np.testing.assert_array_equal(found, expected, err_msg=superstep.name)
-        assert (exchange.link_bytes is None) == (not expected.any())
-        # what a chip sends over links some of its tiles send; what it gets over links some of its tiles receive
-        sent = exchange.bytes_sent.reshape(program.chips, -1).sum(axis=1)
-        received = exchange.bytes_received.reshape(program.chips, -1).sum(axis=1)
-        assert (found.max(axis=1) <= sent).all()
-        assert (found.sum(axis=0) <= received).all()
-        assert (np.diag(found) == 0).all()
+@pytest.mark.first(1)
+@pytest.mark.parametrize("examples", [8, 25])
+def test_link_bytes_are_the_elements_another_chip_wants(examples: int) -> None:
+    @settings(SMALL, max_examples=examples)
+    @given(data=st.data(), network=networks())
+    def law(data: st.DataObject, network: SpikingNetwork) -> None:
+        chips, tiles, options = data.draw(machines_for(network))
+        program = compiled(network, chips, tiles, **options).program
+        for superstep, _, _ in program.supersteps():
+            exchange = superstep.exchange
+            if exchange is None:
+                continue
+            expected = slow_link_bytes(program, superstep)
+            found = np.zeros_like(expected) if exchange.link_bytes is None else exchange.link_bytes
+            np.testing.assert_array_equal(found, expected, err_msg=superstep.name)
+            assert (exchange.link_bytes is None) == (not expected.any())
+            # what a chip sends over links some of its tiles send; what it gets over links some of its tiles receive
+            sent = exchange.bytes_sent.reshape(program.chips, -1).sum(axis=1)
+            received = exchange.bytes_received.reshape(program.chips, -1).sum(axis=1)
+            assert (found.max(axis=1) <= sent).all()
+            assert (found.sum(axis=0) <= received).all()
+            assert (np.diag(found) == 0).all()
+
+    law()
 
 
 def test_a_network_that_fits_one_chip_uses_no_links() -> None:
@@ -342,6 +347,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_critical_path_is_that_of_chips_as_processes(name: str, share: float) -> None:

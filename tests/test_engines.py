@@ -70,7 +70,7 @@ def trained(engine: Any, network: SpikingNetwork = NETWORK, stop_after: int = 0,
     return train(program, network, DATA, DATA, plan, weights=weights, checkpoints=checkpoints, progress=progress)
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("reset_gradient", ["full", "mask"])
 @pytest.mark.parametrize("model", ["synaptic", "adaptive", "lif"])
 def test_a_recurrent_network_is_trained_as_the_program_trains_it(model: str, reset_gradient: str) -> None:
@@ -137,7 +137,7 @@ def test_the_last_training_step_runs_as_the_compiled_program(monkeypatch: pytest
     )
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("stop_after", [5, 7, 10, 19])
 @pytest.mark.parametrize("optimiser", OPTIMISERS[1:3], ids=str)
 def test_a_resumed_training_is_an_unbroken_one(tmp_path: Path, optimiser: Any, stop_after: int) -> None:

@@ -334,6 +334,7 @@ def test_damaged_hdf5(tmp_path: Path, process: Hdf5Process) -> None:
         refused(lambda: read(path, PIXELS, process), "is damaged or not HDF5")
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_too_long_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process: Hdf5Process
 ) -> None:
@@ -455,6 +456,7 @@ def test_crop_of_published_recordings() -> None:
 # The page
 
 
+@pytest.mark.slow
 def test_examples_of_the_page_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process: Hdf5Process) -> None:
     page = (Path(__file__).resolve().parents[1] / "docs" / "event-format.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -475,6 +477,7 @@ def test_examples_of_the_page_load(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert f"{MAX_MEMORY_BYTES >> 20} MiB" in page
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
 def test_a_search_without_end_is_ended_by_the_system() -> None:
     """Also when nobody waits for the answer any more."""

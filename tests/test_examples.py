@@ -18,6 +18,7 @@ from mimdsim.program import extents_of, verify
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.slow
 def test_hand_written_program_keeps_the_rules_computes_and_is_timed() -> None:
     done = subprocess.run(
         [sys.executable, "examples/hand_written.py"], cwd=ROOT, capture_output=True, text=True, check=True

@@ -145,64 +145,75 @@ def other_counts(given: Exchange, pick: Draw) -> Exchange:
     return replace(given, columns=columns)
 
 
-@settings(max_examples=150, deadline=None)
-@given(made=programs(), data=st.data())
-def test_every_change_of_an_exchange_is_told_and_nothing_else(made: Program, data: st.DataObject) -> None:
-    planned = plan_exchanges(made)
-    assert messages(planned) == []
-    again = planned.map_supersteps(lambda step: replace(step, exchange=step.exchange and replace(step.exchange)))
-    assert messages(again) == []  # derived again and compared
+@pytest.mark.first(1)
+@pytest.mark.parametrize("examples", [50, 150])
+def test_every_change_of_an_exchange_is_told_and_nothing_else(examples: int) -> None:
+    @settings(deadline=None, max_examples=examples)
+    @given(made=programs(), data=st.data())
+    def law(made: Program, data: st.DataObject) -> None:
+        planned = plan_exchanges(made)
+        assert messages(planned) == []
+        again = planned.map_supersteps(lambda step: replace(step, exchange=step.exchange and replace(step.exchange)))
+        assert messages(again) == []  # derived again and compared
 
-    def pick(below: int) -> int:
-        return data.draw(st.integers(0, below - 1))
+        def pick(below: int) -> int:
+            return data.draw(st.integers(0, below - 1))
 
-    moving = [step for step, _, _ in planned.supersteps() if step.exchange is not None and len(step.exchange.tiles)]
-    if not moving:
-        return
-    step = moving[pick(len(moving))]
-    assert step.exchange is not None
-    change = (other_delivery, other_counts)[pick(2)]
-    wrong = with_exchange(planned, step.name, change(step.exchange, pick))
-    found = messages(wrong)
-    assert found  # a part that is missing is missed by every field that reads it
-    for rule, message in found:
-        assert rule in (EXCHANGE_RULE, READ)
-        assert message.startswith(f"superstep '{step.name}': ")
+        moving = [step for step, _, _ in planned.supersteps() if step.exchange is not None and len(step.exchange.tiles)]
+        if not moving:
+            return
+        step = moving[pick(len(moving))]
+        assert step.exchange is not None
+        change = (other_delivery, other_counts)[pick(2)]
+        wrong = with_exchange(planned, step.name, change(step.exchange, pick))
+        found = messages(wrong)
+        assert found  # a part that is missing is missed by every field that reads it
+        for rule, message in found:
+            assert rule in (EXCHANGE_RULE, READ)
+            assert message.startswith(f"superstep '{step.name}': ")
+
+    law()
 
 
-@settings(max_examples=100, deadline=None)
-@given(made=programs())
-def test_bytes_are_those_of_the_elements_that_travel(made: Program) -> None:
+@pytest.mark.first(1)
+@pytest.mark.parametrize("examples", [35, 100])
+def test_bytes_are_those_of_the_elements_that_travel(examples: int) -> None:
     """Counted element by element: received once per reader that does not hold it, sent once by a holder."""
-    planned = plan_exchanges(made)
-    for step, _, _ in planned.supersteps():
-        if step.exchange is None:
-            continue
-        received, sent = np.zeros(TILES, int), 0
-        wanted: dict[str, set[tuple[int, int, int]]] = {}
-        for delivery in step.exchange.deliveries:
-            for tile, box in zip(delivery.tiles.tolist(), delivery.boxes.tolist(), strict=True):
-                cells = {(tile, i, j) for i in range(*box[0]) for j in range(*box[1])}
-                wanted[delivery.variable] = wanted.get(delivery.variable, set()) | cells
-        for name, cells in wanted.items():
-            mapping = planned.variables[name].mapping
-            if mapping.is_replicated:
-                travelling = {cell for cell in cells if cell[0] not in mapping.tiles}
-            else:
-                at = {0: lambda i, _: i, 1: lambda _, j: j, FLAT: lambda i, j: i * COLUMNS + j}[mapping.axis]
-                travelling = {(t, i, j) for t, i, j in cells if mapping.owners(np.array([at(i, j)]))[0] != t}
-            for tile, _, _ in travelling:
-                received[tile] += 4
-            per_chip = TILES // planned.chips
-            if mapping.is_replicated:  # by the first holder on the reader's chip, else by the first of all
-                chips = set((mapping.tiles // per_chip).tolist())
-                senders = {(t // per_chip if t // per_chip in chips else -1, i, j) for t, i, j in travelling}
-                first = int(mapping.tiles[0]) // per_chip
-                sent += 4 * len({(first if chip < 0 else chip, i, j) for chip, i, j in senders})
-            else:
-                sent += 4 * len({(i, j) for _, i, j in travelling})
-        assert (step.exchange.bytes_received >= received).all()  # boxes that overlap bring an element twice
-        assert int(step.exchange.bytes_sent.sum()) == sent
+
+    @settings(deadline=None, max_examples=examples)
+    @given(made=programs())
+    def law(made: Program) -> None:
+        planned = plan_exchanges(made)
+        for step, _, _ in planned.supersteps():
+            if step.exchange is None:
+                continue
+            received, sent = np.zeros(TILES, int), 0
+            wanted: dict[str, set[tuple[int, int, int]]] = {}
+            for delivery in step.exchange.deliveries:
+                for tile, box in zip(delivery.tiles.tolist(), delivery.boxes.tolist(), strict=True):
+                    cells = {(tile, i, j) for i in range(*box[0]) for j in range(*box[1])}
+                    wanted[delivery.variable] = wanted.get(delivery.variable, set()) | cells
+            for name, cells in wanted.items():
+                mapping = planned.variables[name].mapping
+                if mapping.is_replicated:
+                    travelling = {cell for cell in cells if cell[0] not in mapping.tiles}
+                else:
+                    at = {0: lambda i, _: i, 1: lambda _, j: j, FLAT: lambda i, j: i * COLUMNS + j}[mapping.axis]
+                    travelling = {(t, i, j) for t, i, j in cells if mapping.owners(np.array([at(i, j)]))[0] != t}
+                for tile, _, _ in travelling:
+                    received[tile] += 4
+                per_chip = TILES // planned.chips
+                if mapping.is_replicated:  # by the first holder on the reader's chip, else by the first of all
+                    chips = set((mapping.tiles // per_chip).tolist())
+                    senders = {(t // per_chip if t // per_chip in chips else -1, i, j) for t, i, j in travelling}
+                    first = int(mapping.tiles[0]) // per_chip
+                    sent += 4 * len({(first if chip < 0 else chip, i, j) for chip, i, j in senders})
+                else:
+                    sent += 4 * len({(i, j) for _, i, j in travelling})
+            assert (step.exchange.bytes_received >= received).all()  # boxes that overlap bring an element twice
+            assert int(step.exchange.bytes_sent.sum()) == sent
+
+    law()
 
 
 def far_and_near() -> Program:

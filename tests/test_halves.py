@@ -145,6 +145,7 @@ def test_moments_may_stay_floats() -> None:
     assert seconds[1].all()
 
 
+@pytest.mark.slow
 def test_floats_as_moments_cost_bytes_and_cycles() -> None:
     def update_cycles(options: MappingOptions) -> int:
         made = compiled(NETWORK, options=options)

@@ -65,6 +65,7 @@ def typed(*words: Any, code: int = 0) -> str:
     return done.output
 
 
+@pytest.mark.slow
 def test_a_nir_graph_becomes_a_workload_of_random_spikes(tmp_path: Path) -> None:
     path = nm.written(tmp_path, CHAINS["nested all to all"], "my net.nir")
     said = typed("import", path, "--out", tmp_path / "made")
@@ -260,6 +261,7 @@ def test_weights_of_other_neurons_are_told_at_export(tmp_path: Path, small: Path
         assert other_neurons(tmp_path / "odd.safetensors", here) == []
 
 
+@pytest.mark.slow
 def test_written_descriptions_are_toml_whatever_the_names(tmp_path: Path, small: Path) -> None:
     path = nm.written(tmp_path, CHAINS["lif"], 'a "b" \\ c.nir')
     typed("import", path, "--out", tmp_path / "made")

@@ -90,7 +90,7 @@ def test_tiles_send_what_the_record_sends(tmp_path: Path, name: str, spikes: str
     hold(tmp_path / "made", path, source, spikes, Discretisation())
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("reset", ["zero_after", "subtract", "subtract_decayed", "none"])
 def test_every_reset_on_tiles(tmp_path: Path, reset: Any) -> None:
     path = nm.written(tmp_path, CHAINS["nested one to one"])

@@ -157,7 +157,7 @@ def test_every_wiring(wiring: dict[str, Any], reset_by: str) -> None:
     assert_lowered(linear_network("leaky", "zero", reset_gradient="full", reset_by=reset_by, **wiring))
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow  # the only ones of their kernels
 @pytest.mark.parametrize("reset_gradient", ["mask", "full"])
 def test_reset_by_emission_when_spikes_travel_as_rows(reset_gradient: str) -> None:
     network = linear_network("leaky", "zero", reset_gradient=reset_gradient, reset_by="emission", capacities=(6, 2))
@@ -193,6 +193,7 @@ def test_a_surrogate_is_the_slope_of_its_smooth_step(surrogate: str) -> None:
         np.testing.assert_allclose(slope, record.derivative(x, k), rtol=1e-4, atol=1e-8)
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("surrogate", SURROGATES)
 @pytest.mark.parametrize("mapping", ["tilewise", "per_batch"])
 def test_every_surrogate_of_the_published_neuron(surrogate: str, mapping: str) -> None:
@@ -203,6 +204,7 @@ def test_every_surrogate_of_the_published_neuron(surrogate: str, mapping: str) -
     assert_lowered(replace(network, layers=tuple(layers)), MappingOptions(state_gradient=mapping))
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("surrogate", SURROGATES)
 def test_every_surrogate_of_linear_neurons(surrogate: str) -> None:
     slope = {"triangular": 1.0, "boxcar": 1.0}.get(surrogate, 4.0)
@@ -298,6 +300,7 @@ def test_dense_spikes_on_tiles(model: str, reset: str, options: dict[str, Any], 
     assert_same_bits(executed(made, given, strict=True), found)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("surrogate", SURROGATES)
 def test_every_surrogate_of_dense_spikes(surrogate: str) -> None:
     slope = {"triangular": 1.0, "boxcar": 1.0}.get(surrogate, 4.0)

@@ -38,6 +38,7 @@ def test_maps_are_the_equations_of_the_model(model: str, reset: str) -> None:
         np.testing.assert_allclose(u - neuron.threshold, above, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.first(12)
 @pytest.mark.parametrize(("model", "reset"), CASES)
 def test_gradients_are_finite_differences_of_smooth_spikes(model: str, reset: str) -> None:
     """Everything is differentiable when resets are as smooth as spikes."""

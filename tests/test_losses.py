@@ -150,7 +150,7 @@ def test_dense_spikes_on_tiles_are_interpreted_or_refused(name: str) -> None:
         assert relative_error(found.read(value), expected[value]) < FLOAT32, value
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_strict_execution_gives_the_same_bits(name: str) -> None:
     loss, spiking = CASES[name]
@@ -163,6 +163,7 @@ def test_strict_execution_gives_the_same_bits(name: str) -> None:
         np.testing.assert_array_equal(one.read(value), other.read(value), err_msg=value)
 
 
+@pytest.mark.first(28)
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
 @pytest.mark.parametrize("name", NAMES)
 def test_every_gpu_strategy_does_what_the_interpreter_means(name: str, strategy: str) -> None:

@@ -42,22 +42,25 @@ def gradient_error(one: Outcome, other: Outcome) -> float:
     return max(relative_error(one.gradients[name], other.gradients[name]) for name in one.gradients)
 
 
-@settings(SMALL, max_examples=80)
-@given(network=networks(), options=MAPPINGS, seed=SEEDS)
-def test_execution_is_interpretation_on_dyadic_weights(
-    network: SpikingNetwork, options: MappingOptions, seed: int
-) -> None:
-    values = given_values(network, seed)
-    expected = interpreted(network, values)
-    found = executed(compiled(network, options=options), values)
-    assert_same_spikes(found, expected)
-    np.testing.assert_array_equal(found.counts, expected.counts)
-    for name, potential in expected.potentials.items():
-        np.testing.assert_array_equal(found.potentials[name], potential)
-    assert found.loss == pytest.approx(expected.loss, rel=1e-12)
-    assert gradient_error(found, expected) < TOLERANCE
-    for name, updated in expected.updated.items():
-        assert relative_error(found.updated[name], updated) < TOLERANCE
+@pytest.mark.first(1)
+@pytest.mark.parametrize("examples", [15, 80])
+def test_execution_is_interpretation_on_dyadic_weights(examples: int) -> None:
+    @settings(SMALL, max_examples=examples)
+    @given(network=networks(), options=MAPPINGS, seed=SEEDS)
+    def law(network: SpikingNetwork, options: MappingOptions, seed: int) -> None:
+        values = given_values(network, seed)
+        expected = interpreted(network, values)
+        found = executed(compiled(network, options=options), values)
+        assert_same_spikes(found, expected)
+        np.testing.assert_array_equal(found.counts, expected.counts)
+        for name, potential in expected.potentials.items():
+            np.testing.assert_array_equal(found.potentials[name], potential)
+        assert found.loss == pytest.approx(expected.loss, rel=1e-12)
+        assert gradient_error(found, expected) < TOLERANCE
+        for name, updated in expected.updated.items():
+            assert relative_error(found.updated[name], updated) < TOLERANCE
+
+    law()
 
 
 def flips(network: SpikingNetwork, one: Outcome, other: Outcome) -> np.ndarray:

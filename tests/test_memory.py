@@ -201,7 +201,7 @@ def test_8_neurons_a_tile_are_accepted() -> None:
     assert fits.placement.neurons_per_tile == 8
 
 
-@pytest.mark.first(3)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", ["nmnist-2", "nmnist-5", "shd-2", "multi-neuron-2", "multi-neuron-8", "randman"])
 def test_shipped_workloads_fit(name: str) -> None:
     assert compiled(name).memory.peak_bytes <= machine().tile.sram_bytes
@@ -270,6 +270,7 @@ MEASURED = [
 ]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("name", "changes", "on"), MEASURED)
 def test_categories_add_up_to_the_live_bytes_at_the_peak(name: str, changes: dict[str, Any], on: str) -> None:
     memory = compiled(name, changes, on).memory
@@ -446,12 +447,13 @@ def test_half_the_batch_is_not_promised_to_fit_when_it_does_not() -> None:
     assert not any("training.batch" in line and "then it fits" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_advice_can_be_followed() -> None:
     name, changes, on, sram_bytes = TIGHT["small memory"]
     assert "data.grid" not in refusal(name, changes, on, sram_bytes)
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", TIGHT)
 def test_the_message_has_the_numbers_and_three_savings(case: str) -> None:
     name, changes, on, _ = TIGHT[case]

@@ -93,11 +93,16 @@ def test_every_stage_of_the_published_networks_is_one_superstep(name: str, state
         assert len(backward[stage].tables) == layers - 1
 
 
-@settings(SMALL, max_examples=25)
-@given(network=networks(hidden=5), options=MAPPINGS)
-def test_merging_loses_nothing_and_keeps_the_order(network: SpikingNetwork, options: MappingOptions) -> None:
-    before = lowered(network, options, tiles=40)
-    assert_nothing_lost_and_order_kept(before, merge_supersteps(before))
+@pytest.mark.first(1)
+@pytest.mark.parametrize("examples", [8, 25])
+def test_merging_loses_nothing_and_keeps_the_order(examples: int) -> None:
+    @settings(SMALL, max_examples=examples)
+    @given(network=networks(hidden=5), options=MAPPINGS)
+    def law(network: SpikingNetwork, options: MappingOptions) -> None:
+        before = lowered(network, options, tiles=40)
+        assert_nothing_lost_and_order_kept(before, merge_supersteps(before))
+
+    law()
 
 
 def test_merging_twice_is_merging_once() -> None:

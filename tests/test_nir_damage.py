@@ -173,6 +173,7 @@ def test_fixed_length_text_packed_arrays_and_other_metadata_are_read(tmp_path: P
     assert last.metadata == {"reset": "subtract"}
 
 
+@pytest.mark.slow
 def test_large_arrays_come_in_pieces(tmp_path: Path, process: Hdf5Process) -> None:
     weight = np.arange(1500 * 2000, dtype=np.float32).reshape(1500, 2000)
     file = read_nir(

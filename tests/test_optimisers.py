@@ -81,6 +81,7 @@ def test_updates_on_tiles_are_those_of_the_interpreter(optimiser: Any, largest_n
         assert not np.array_equal(executor.arrays[name], values.arrays[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimiser", [CASES[3].values[0], CASES[-1].values[0]], ids=["momentum", "torch_adamw"])
 def test_strict_execution_gives_the_same_bits(optimiser: Any) -> None:
     network = small_network(

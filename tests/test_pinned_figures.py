@@ -180,6 +180,7 @@ def pinned() -> dict[str, list[dict[str, str]]]:
     return {name: [row for row in table if row["program"] == name] for name in CASES}
 
 
+@pytest.mark.first(5)
 @pytest.mark.parametrize("name", CASES)
 def test_figures_are_as_pinned(name: str) -> None:
     expected = pinned()[name]

@@ -128,13 +128,16 @@ CASES: dict[str, Callable[[], Iterator[str]]] = {
     "sweeps": swept_figures,
     "other figures": other_figures,
 }
+LARGE = ("several machines", "many", "on the bounds", "a tenth full")
 
 
 def pinned(name: str) -> Path:
     return FOLDER / f"{name.replace(' ', '_')}.txt"
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in CASES]
+)
 def test_pages_are_as_pinned(name: str) -> None:
     known = pinned(name).read_text(encoding="utf-8").splitlines()
     found = list(CASES[name]())

@@ -129,7 +129,7 @@ def test_shd_decodes_exactly(tmp_path: Path) -> None:
     assert (samples[0].width, samples[0].height) == (700, 1)
 
 
-@pytest.mark.first(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 def test_shd_reads_any_precision(tmp_path: Path, dtype: str) -> None:
     path = write_shd(tmp_path / "a.h5", [[1.375]], [[5]], [1], dtype)

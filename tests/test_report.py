@@ -291,6 +291,16 @@ def folder(profile: RunProfile, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return found
 
 
+@pytest.fixture(scope="module", params=["small", pytest.param("whole", marks=pytest.mark.slow)])
+def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if request.param == "whole":
+        folder: Path = request.getfixturevalue("folder")
+        return folder / "report.html"
+    made = tmp_path_factory.mktemp("small")
+    write_report(request.getfixturevalue("small"), made)
+    return made / "report.html"
+
+
 class Reader(html.parser.HTMLParser):
     """Collects tags and what they load, and checks that tags close in order."""
 
@@ -324,8 +334,7 @@ def read(page: Path) -> Reader:
     return reader
 
 
-def test_page_is_whole_and_loads_nothing(folder: Path) -> None:
-    page = folder / "report.html"
+def test_page_is_whole_and_loads_nothing(page: Path) -> None:
     content = page.read_text(encoding="utf-8")
     assert page.stat().st_size < 5_000_000
     assert "http://" not in content
@@ -340,11 +349,11 @@ def test_page_is_whole_and_loads_nothing(folder: Path) -> None:
         if target.startswith("#"):
             assert target[1:] in reader.ids
         elif not target.startswith("data:image/"):
-            assert (folder / target).is_file()
+            assert (page.parent / target).is_file()
 
 
-def test_sections_stand_in_order(folder: Path) -> None:
-    content = (folder / "report.html").read_text(encoding="utf-8")
+def test_sections_stand_in_order(page: Path) -> None:
+    content = page.read_text(encoding="utf-8")
     titles = re.findall(r'<h2 id="\w+">(\d+) ([^<]+)</h2>', content)
     assert titles == [
         ("1", "Summary"), ("2", "Where the time goes"), ("3", "Tiles"), ("4", "Memory"), ("5", "Liveness"),
@@ -352,6 +361,7 @@ def test_sections_stand_in_order(folder: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_figure_is_embedded_and_beside_the_page(folder: Path) -> None:
     content = (folder / "report.html").read_text(encoding="utf-8")
     assert {path.stem for path in (folder / "figures").glob("*.png")} == FIGURES
@@ -363,6 +373,7 @@ def test_every_figure_is_embedded_and_beside_the_page(folder: Path) -> None:
         assert start == (b"\x89PNG\r" if kind == "png" else b"<?xml")
 
 
+@pytest.mark.slow
 def test_csv_files_hold_every_row_with_units(folder: Path, profile: RunProfile) -> None:
     tiled = profile.tiled
     assert tiled is not None

@@ -29,16 +29,35 @@ def mimdsim(*arguments: str, code: int = 0) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run without its figures."""
     made = tmp_path_factory.mktemp("run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mimdsim.report.figures.drawn", lambda _: [])
+        mimdsim("run", "digits", "bow", "--out", str(made), *SHORT)
+    return made
+
+
+@pytest.fixture(scope="module")
+def drawn_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("drawn")
     mimdsim("run", "digits", "bow", "--out", str(made), *SHORT)
     return made
 
 
-def test_run_writes_page_figures_tables_and_profile(folder: Path) -> None:
+def assert_written(folder: Path, *more: str) -> None:
     names = {path.name for path in folder.iterdir()}
-    assert {"report.html", "profile.json", "tiles.csv", "supersteps.csv", "liveness.csv", "figures"} <= names
+    assert {"report.html", "profile.json", "tiles.csv", "supersteps.csv", "liveness.csv", *more} <= names
     assert (folder / "report.html").stat().st_size < 5 << 20
     assert not list(folder.rglob("*.tmp"))
+
+
+def test_run_writes_page_tables_and_profile(folder: Path) -> None:
+    assert_written(folder)
+
+
+@pytest.mark.slow  # drawing takes most of a short run
+def test_run_writes_figures_too(drawn_folder: Path) -> None:
+    assert_written(drawn_folder, "figures")
 
 
 @pytest.fixture
@@ -139,9 +158,9 @@ def test_gpu_side_shows_the_published_and_the_strong_baseline(folder: Path) -> N
 
 
 @pytest.mark.slow
-def test_report_is_drawn_from_the_profile_alone(folder: Path, tmp_path: Path) -> None:
-    output = mimdsim("report", str(folder / "profile.json"), "--out", str(tmp_path))
-    assert (tmp_path / "report.html").read_bytes() == (folder / "report.html").read_bytes()
+def test_report_is_drawn_from_the_profile_alone(drawn_folder: Path, tmp_path: Path) -> None:
+    output = mimdsim("report", str(drawn_folder / "profile.json"), "--out", str(tmp_path))
+    assert (tmp_path / "report.html").read_bytes() == (drawn_folder / "report.html").read_bytes()
     assert "ms per training step" in output
 
 

@@ -91,7 +91,7 @@ WIRINGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.first(6)
+@pytest.mark.first(4)
 @pytest.mark.parametrize("policy", ["every:1", "every:2", "every:6"])
 @pytest.mark.parametrize("wiring", WIRINGS)
 def test_gradients_of_lif_do_not_change(wiring: str, policy: str) -> None:
@@ -105,9 +105,9 @@ def test_gradients_of_lif_do_not_change(wiring: str, policy: str) -> None:
     ("model", "reset", "gradient", "reset_by"),
     [
         ("leaky", "zero", "full", "state"),
-        ("leaky", "zero", "full", "emission"),
+        pytest.param("leaky", "zero", "full", "emission", marks=pytest.mark.slow),
         ("leaky", "subtract", "mask", "state"),
-        ("synaptic", "zero", "pass", "emission"),
+        pytest.param("synaptic", "zero", "pass", "emission", marks=pytest.mark.slow),
         pytest.param("adaptive", "subtract", "full", "emission", marks=pytest.mark.slow),
         pytest.param("rleaky", "zero", "full", "state", marks=pytest.mark.slow),
         pytest.param("synaptic", "subtract", "full", "state", marks=pytest.mark.slow),
@@ -146,6 +146,7 @@ def test_any_small_network(data: st.DataObject, seed: int) -> None:
     assert_policy(network, data.draw(st.sampled_from(POLICIES)), options, seed=seed)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("policy", ["carry", "every:2"])
 def test_strict_execution_gives_the_same_bits(policy: str) -> None:
     wiring: dict[str, Any] = {"timesteps": 4, "batch": 2, "widths": (5, 4, 3), "capacities": (3, 2)}

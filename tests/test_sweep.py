@@ -97,6 +97,7 @@ def test_damaged_activity_is_refused(tmp_path: Path) -> None:
         load_activity(path)
 
 
+@pytest.mark.slow
 def test_a_damaged_point_is_named_and_the_others_go_on(tmp_path: Path) -> None:
     arguments = ("sweep", "digits", "bow", "--fill", "1", "--processes", "1", "--gpu", "a100", "--out", str(tmp_path))
     mimdsim(*arguments, "--set", "chip.clock_hz=1 GHz")
@@ -175,6 +176,7 @@ def test_a_field_given_twice_is_refused() -> None:
     assert "given twice" in mimdsim("sweep", "digits", "bow", *arguments, code=2)
 
 
+@pytest.mark.slow
 def test_errors_of_worker_processes_arrive_whole(tmp_path: Path) -> None:
     """DescriptionError, DataFileError and MissingExtra take other arguments than their text."""
     for error in (

@@ -78,6 +78,7 @@ def same(one: TrainingLog, other: TrainingLog) -> None:
     assert one.activity.dropped == other.activity.dropped
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("stop_after", [5, 7, 10, 19])
 def test_a_resumed_training_is_an_unbroken_one(tmp_path: Path, stop_after: int) -> None:
     whole = trained()
@@ -92,6 +93,7 @@ def test_a_resumed_training_is_an_unbroken_one(tmp_path: Path, stop_after: int) 
     assert [path.name for path in tmp_path.iterdir()] == ["training.npz"]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("optimiser", [Sgd(learning_rate=0.02), Sgd(learning_rate=0.02, momentum=0.9)])
 def test_other_optimisers_resume_too(tmp_path: Path, optimiser: Any) -> None:
     network = replace(NETWORK, optimiser=optimiser, threshold_schedule=None)
@@ -211,23 +213,29 @@ def test_damaged_checkpoints_are_refused_by_name_and_reason(tmp_path: Path) -> N
     same(trained(file, epochs=1), trained(epochs=1))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
-@given(data=st.data())
-def test_a_mutated_checkpoint_is_refused_or_read(tmp_path_factory: Any, data: Any) -> None:
+@pytest.mark.first(1)
+@pytest.mark.parametrize("examples", [15, 60])
+def test_a_mutated_checkpoint_is_refused_or_read(tmp_path_factory: Any, examples: int) -> None:
     """Cut short or with a byte changed: a clear refusal, or what was written."""
-    file = Checkpoints(path=tmp_path_factory.mktemp("mutated") / "training.npz", digest="a", resume=True)
-    trained(replace(file, resume=False), epochs=1, evaluation=Evaluation(when="never"))
-    good = bytearray(file.path.read_bytes())
-    if data.draw(st.booleans()):
-        good = good[: data.draw(st.integers(0, len(good) - 1))]
-    else:
-        good[data.draw(st.integers(0, len(good) - 1))] ^= data.draw(st.integers(1, 255))
-    file.path.write_bytes(bytes(good))
-    try:
-        log = trained(file, epochs=1, evaluation=Evaluation(when="never"))
-    except DataFileError:
-        return  # refused; anything else that is raised fails the test
-    assert len(log.loss) == 6
+
+    @settings(derandomize=True, database=None, deadline=None, max_examples=examples)
+    @given(data=st.data())
+    def law(data: Any) -> None:
+        file = Checkpoints(path=tmp_path_factory.mktemp("mutated") / "training.npz", digest="a", resume=True)
+        trained(replace(file, resume=False), epochs=1, evaluation=Evaluation(when="never"))
+        good = bytearray(file.path.read_bytes())
+        if data.draw(st.booleans()):
+            good = good[: data.draw(st.integers(0, len(good) - 1))]
+        else:
+            good[data.draw(st.integers(0, len(good) - 1))] ^= data.draw(st.integers(1, 255))
+        file.path.write_bytes(bytes(good))
+        try:
+            log = trained(file, epochs=1, evaluation=Evaluation(when="never"))
+        except DataFileError:
+            return  # refused; anything else that is raised fails the test
+        assert len(log.loss) == 6
+
+    law()
 
 
 def test_validation_samples_are_not_trained_on() -> None:

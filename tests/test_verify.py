@@ -284,17 +284,22 @@ def readers_of_elements(superstep: Superstep) -> int:
 LAW = settings(SMALL, max_examples=30, phases=(Phase.generate,))  # no shrinking: the programs are small as they are
 
 
-@LAW
-@given(network=networks(), options=MAPPINGS)
-def test_every_compiled_program_verifies(network: SpikingNetwork, options: MappingOptions) -> None:
-    program = compiled(network, options=options).program
-    assert verify(program, TILES) == ()
-    for superstep, _, _ in program.supersteps():
-        if superstep.exchange is not None:
-            exchange: Any = superstep.exchange
-            assert exchange.bytes_sent.sum() > 0
-            assert exchange.bytes_received.sum() > 0
-            assert ((exchange.bytes_received > 0) == (exchange.fragments_received > 0)).all()
+@pytest.mark.first(1)
+@pytest.mark.parametrize("examples", [8, 30])
+def test_every_compiled_program_verifies(examples: int) -> None:
+    @settings(LAW, max_examples=examples)
+    @given(network=networks(), options=MAPPINGS)
+    def law(network: SpikingNetwork, options: MappingOptions) -> None:
+        program = compiled(network, options=options).program
+        assert verify(program, TILES) == ()
+        for superstep, _, _ in program.supersteps():
+            if superstep.exchange is not None:
+                exchange: Any = superstep.exchange
+                assert exchange.bytes_sent.sum() > 0
+                assert exchange.bytes_received.sum() > 0
+                assert ((exchange.bytes_received > 0) == (exchange.fragments_received > 0)).all()
+
+    law()
 
 
 @pytest.mark.slow

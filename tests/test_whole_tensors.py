@@ -214,9 +214,10 @@ def test_every_loss_is_run_as_meant(name: str, model: str) -> None:
     assert set(engine.activity().ids) == {"input", *(layer.name for layer in network.layers if layer.spiking)}
 
 
-@pytest.mark.parametrize("largest", [0.0, 0.05, 1e6])
-@pytest.mark.parametrize("scheduled", [False, True])
+@pytest.mark.first(2 * len(OPTIMISERS))
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
+@pytest.mark.parametrize("scheduled", [False, True])
+@pytest.mark.parametrize("largest", [0.05, 0.0, 1e6])
 def test_every_optimiser_is_run_as_meant(optimiser: str, scheduled: bool, largest: float) -> None:
     made = replace(OPTIMISERS[optimiser], scheduled=scheduled)
     network = replace(small_network((9, 70, 4), bias=True, recurrence="one_to_one"), optimiser=made)
