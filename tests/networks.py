@@ -22,12 +22,21 @@ from mimdsim.graph.neuron_models import neuron_of
 from mimdsim.graph.spikes import Selection
 from mimdsim.graph.truncation import STATE_BITS
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.numerics.optimisers import Optimiser
+from mimdsim.numerics.optimisers import OPTIMISERS, Optimiser
 from mimdsim.workload import MappingOptions
 
 DYADIC_UNIT = 2.0**-14
 SGD = Sgd(learning_rate=0.01)
 ADAM = Adam(learning_rate=0.01)
+
+
+def every_optimiser() -> dict[str, Optimiser]:
+    """One of each class there is, of its most general form: every constant other than by default, and weight decay."""
+    made = {}
+    for kind in dict.fromkeys(OPTIMISERS.values()):
+        constants = {name: sum(kind.bounds_of(name)) / 2 for name in kind.parameters()}
+        made[kind.names[0]] = kind(learning_rate=0.02, weight_decay=0.05 if kind.decays else 0.0, **constants)
+    return made
 
 
 def machine(tiles: int = 24, contexts: int = 6) -> MimdMachine:
@@ -145,7 +154,7 @@ class Given:
         values = {"input": self.dense.astype(np.float32), "labels": self.labels}
         if network.spikes == "sparse":
             values = {"input.ids": self.spikes.ids, "input.counts": self.spikes.counts, "labels": self.labels}
-        if isinstance(network.optimiser, Adam):
+        if network.optimiser.form.counts:
             values["training_step"] = np.array([self.training_step])
         scalars = {name: np.full(1, value, np.float32) for name, value in self.scalars(network).items()}
         return values | self.arrays | scalars
@@ -154,7 +163,7 @@ class Given:
 def given_values(
     network: SpikingNetwork, seed: int, *, dyadic: bool = True, dtype: Any = np.float32, activity: float = 0.4
 ) -> Given:
-    """Random weights (and Adam moments), labels and inputs that spike with probability `activity`."""
+    """Random weights, what the optimiser keeps of them, labels and inputs that spike with probability `activity`."""
     draw = np.random.default_rng(seed)
     arrays: dict[str, np.ndarray] = {}
     for name, parameter in network.parameters.items():
@@ -166,11 +175,10 @@ def given_values(
         if dyadic:
             weights = np.round(weights / DYADIC_UNIT) * DYADIC_UNIT
         arrays[name] = weights.astype(dtype)
-        if isinstance(network.optimiser, Sgd) and network.optimiser.momentum:
-            arrays[parameter.kept("momentum")] = draw.normal(0, 0.01, shape).astype(dtype)
-        if isinstance(network.optimiser, Adam):
-            arrays[parameter.kept("moment1")] = draw.normal(0, 0.01, shape).astype(dtype)
-            arrays[parameter.kept("moment2")] = draw.uniform(1e-4, 1e-3, shape).astype(dtype)
+        for state in network.optimiser.state:
+            positive = state in network.optimiser.form.never_negative
+            kept = draw.uniform(1e-4, 1e-3, shape) if positive else draw.normal(0, 0.01, shape)
+            arrays[parameter.kept(state)] = kept.astype(dtype)
     shape3 = (network.timesteps, network.batch, network.inputs)
     dense = draw.random(shape3) < activity
     dense &= dense.cumsum(axis=2) <= network.input_capacity

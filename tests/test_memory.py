@@ -14,7 +14,6 @@ import pytest
 from mimdsim.base.errors import DoesNotFit
 from mimdsim.check.program import memory_finding
 from mimdsim.compiler import Compiled, Memory, measure_memory, plan_exchanges
-from mimdsim.graph import Adam
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import Codelet, Field, Program, Superstep, TileMapping, Variable, VertexTable, WorkerBundles
 from mimdsim.report.tables_memory import categories_table
@@ -158,7 +157,7 @@ def derived_bytes(made: Compiled, replicas: int) -> int:
     for index, layer in enumerate(network.layers):
         listed = network.input_capacity if index == 0 else network.layers[index - 1].capacity
         weights = layer.inputs * per_tile * 4
-        arrays = 1 + replicas + (2 if isinstance(network.optimiser, Adam) else 0)
+        arrays = 1 + replicas + len(network.optimiser.state)
         states = network.timesteps * network.batch * per_tile * 4 + network.batch * per_tile * 2 * 4
         ids = (2 + (index > 0)) * network.batch * listed * 4
         fullest = max(fullest, weights * arrays + states + ids, weights * (arrays + 1))

@@ -11,6 +11,7 @@ from gpu_execution import execute
 from networks import (
     Given,
     compiled,
+    every_optimiser,
     executed,
     given_values,
     interpreted,
@@ -25,11 +26,12 @@ from mimdsim.gpu.lower import lower_to_kernels
 from mimdsim.graph import Adam, Sgd, SpikingNetwork, interpret, training_graph
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.numerics.optimisers import OPTIMISERS as KNOWN
+from mimdsim.numerics.optimisers import Optimiser
 from mimdsim.numerics.optimisers.adam import TorchAdam
 from mimdsim.workload import MappingOptions, load_workload
 from mimdsim.workload.network import optimiser_of
 
-OPTIMISERS = {
+NAMED = {
     "sgd": Sgd(learning_rate=0.1),
     "sgd with decay": Sgd(learning_rate=0.1, weight_decay=0.05),
     "momentum": Sgd(learning_rate=0.1, momentum=0.9),
@@ -38,9 +40,21 @@ OPTIMISERS = {
     "adamw": Adam(learning_rate=0.02, weight_decay=0.3),
     "torch_adamw": TorchAdam(learning_rate=0.02, weight_decay=0.3, epsilon=1e-3),
 }
-CASES = [pytest.param(made, id=name) for name, made in OPTIMISERS.items()] + [
-    pytest.param(replace(made, scheduled=True), id=f"{name} scheduled") for name, made in OPTIMISERS.items()
-]
+FAST = every_optimiser()
+OPTIMISERS = {
+    **{f"every {name}": made for name, made in FAST.items()},
+    **{f"default {name}": KNOWN[name](learning_rate=0.02) for name in FAST},
+    **NAMED,
+}
+
+
+def scheduled_too(made: dict[str, Optimiser]) -> list[Any]:
+    """Each of them, then each with a rate that is scheduled."""
+    moving = {f"{name} scheduled": replace(each, scheduled=True) for name, each in made.items()}
+    return [pytest.param(each, id=name) for name, each in (made | moving).items()]
+
+
+CASES = scheduled_too(OPTIMISERS)
 TIGHT = 1e-6
 FLOAT64 = 1e-8
 
@@ -55,15 +69,13 @@ def state_after(network: SpikingNetwork, values: dict[str, Any]) -> dict[str, np
     for layer in network.layers:
         weight = f"w.{layer.name}"
         names = (weight, *(layer.parameters[0].kept(slot) for slot in network.optimiser.state))
-        slots = ("", *(f".{'mv'[index]}" for index in range(2)))
-        if isinstance(network.optimiser, Sgd):
-            slots = ("", ".momentum")
+        slots = ("", *(f".{field}" for field in network.optimiser.form.state.values()))
         outputs = [f"next.{weight}{slot}" for slot in slots]
-        found |= {name: values[output] for name, output in zip(names, outputs, strict=False)}
+        found |= {name: values[output] for name, output in zip(names, outputs, strict=True)}
     return found
 
 
-@pytest.mark.first(6)
+@pytest.mark.first(len(FAST))
 @pytest.mark.parametrize("optimiser", CASES)
 @pytest.mark.parametrize("largest_norm", [0.0, 0.01])
 @pytest.mark.parametrize("spikes", ["sparse", "dense"])
@@ -82,7 +94,7 @@ def test_updates_on_tiles_are_those_of_the_interpreter(optimiser: Any, largest_n
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("optimiser", [CASES[3].values[0], CASES[-1].values[0]], ids=["momentum", "torch_adamw"])
+@pytest.mark.parametrize("optimiser", FAST.values(), ids=FAST)
 def test_strict_execution_gives_the_same_bits(optimiser: Any) -> None:
     network = small_network(
         (5, 5, 3), timesteps=2, batch=3, optimiser=optimiser, largest_gradient_norm=0.01,
@@ -124,7 +136,7 @@ def by_torch(network: SpikingNetwork, given: Given, gradients: dict[str, np.ndar
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("optimiser", CASES)
+@pytest.mark.parametrize("optimiser", scheduled_too(NAMED))
 @pytest.mark.parametrize("largest_norm", [0.0, 0.01, 100.0])
 def test_updates_are_those_of_torch(optimiser: Any, largest_norm: float) -> None:
     epsilon = getattr(optimiser, "epsilon", 0.0)
@@ -238,10 +250,11 @@ def test_clipping_takes_supersteps_and_cycles() -> None:
 
 def test_a_workload_names_its_optimiser_and_the_constants() -> None:
     for name, made in KNOWN.items():
-        given = {f"training.optimiser_parameters.{key}": 0.25 for key in made.parameters()}
+        constants = {key: sum(made.bounds_of(key)) / 2 for key in made.parameters()}
+        given = {f"training.optimiser_parameters.{key}": value for key, value in constants.items()}
         optimiser = optimiser_of(load_workload("digits", {"training.optimiser": name, **given}).training)
         assert type(optimiser) is made
-        assert all(getattr(optimiser, key) == 0.25 for key in made.parameters())
+        assert {key: getattr(optimiser, key) for key in constants} == constants
 
 
 @pytest.mark.parametrize(
@@ -251,7 +264,7 @@ def test_a_workload_names_its_optimiser_and_the_constants() -> None:
         ({"optimiser_parameters.beta3": 0.5}, r"optimiser 'adam' has no such parameter; did you mean 'beta2'"),
         ({"optimiser_parameters.beta1": 1.0}, r"optimiser_parameters\.beta1: must be at least 0 and below 1"),
         ({"optimiser": "torch_adam", "weight_decay": 0.1}, r'write optimiser = "torch_adamw"'),
-        ({"optimiser": "adamw", "momentum": 0.5}, r"training\.momentum: is for optimiser 'sgd'"),
+        ({"optimiser": "adamw", "momentum": 0.5}, r'training\.momentum: is for optimiser "sgd"'),
         (
             {"optimiser": "sgd", "momentum": 0.5, "optimiser_parameters.momentum": 0.5},
             r"training\.momentum is given too",

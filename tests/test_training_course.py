@@ -297,7 +297,7 @@ def test_the_rate_rises_and_falls_along_a_cosine(number: int, expected: float) -
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"optimiser": "adamw", "momentum": 0.9}, "training.momentum: is for optimiser 'sgd'"),
+        ({"optimiser": "adamw", "momentum": 0.9}, 'training.momentum: is for optimiser "sgd"'),
         ({"weight_decay": 0.1}, 'write optimiser = "adamw"'),
         ({"warm_up_training_steps": 3}, 'need schedule = "cosine"'),
         ({"keep_best": True}, "give validation_share and"),

@@ -19,6 +19,7 @@ from networks import (
     _only_listed,
     assert_same_spikes,
     compiled,
+    every_optimiser,
     executed,
     given_values,
     gradient_names,
@@ -34,7 +35,7 @@ from test_wiring import wirings
 
 from mimdsim.base.errors import MappingError
 from mimdsim.functional import Executor, WholeTensors
-from mimdsim.graph import Sgd, SpikingNetwork, interpret, training_graph
+from mimdsim.graph import SpikingNetwork, interpret, training_graph
 from mimdsim.graph.spikes import ThresholdSchedule
 from mimdsim.graph.surrogates import SURROGATES
 
@@ -129,9 +130,9 @@ def test_weights_and_moments_are_read_as_written() -> None:
         np.testing.assert_array_equal(engine.read(f"next.w.output{output}"), values.arrays[name])
 
 
-@pytest.mark.parametrize("optimiser", [Sgd(learning_rate=0.1, scheduled=True), replace(ADAM, scheduled=True)])
+@pytest.mark.parametrize("optimiser", every_optimiser().values(), ids=every_optimiser())
 def test_a_scheduled_rate_is_the_one_written(optimiser: Any) -> None:
-    network = small_network((9, 70, 4), optimiser=optimiser)
+    network = small_network((9, 70, 4), optimiser=replace(optimiser, scheduled=True))
     values = given_values(network, 7)
     program, engine = Executor(compiled(network).program), WholeTensors(network)
     assert set(engine.inputs) == set(program.inputs)

@@ -85,9 +85,9 @@ def drawn_inputs(
     for name, parameter in network.parameters.items():
         for moment in network.optimiser.state:
             size = sizes.get(name, UNKNOWN)
-            second = moment == "moment2"
+            square = moment in network.optimiser.form.never_negative
             shape = parameter.shape
-            kept = random.uniform(0.25, 1.0, shape) * size**2 if second else random.normal(0.0, size, shape)
+            kept = random.uniform(0.25, 1.0, shape) * size**2 if square else random.normal(0.0, size, shape)
             values[parameter.kept(moment)] = kept.astype(np.float32)
     return values
 

@@ -10,7 +10,7 @@ from mimdsim.codelets.training import update_codelet
 from mimdsim.functional.lists import Lists
 from mimdsim.functional.shares import Shares
 from mimdsim.functional.whole_tensor_layers import Tensor
-from mimdsim.graph import Adam, Layer, SpikingNetwork, training_graph
+from mimdsim.graph import Layer, SpikingNetwork, training_graph
 from mimdsim.graph.losses import CountTargets
 from mimdsim.graph.names import LOSS, penalty_of
 from mimdsim.graph.operations import OPERATIONS
@@ -108,12 +108,8 @@ def update(network: SpikingNetwork, tensor: Tensor, rate: float, training_step: 
     """The optimiser's step of one parameter, by the arithmetic of its codelet."""
     optimiser = network.optimiser
     codelet = update_codelet(optimiser.kind, scheduled=False, decaying=bool(optimiser.weight_decay))
-    adam = isinstance(optimiser, Adam)
-    numbers = {"rate": rate, "keep": getattr(optimiser, "momentum", 0.0), "decay": optimiser.weight_decay}
-    given = [numbers[name] if name in numbers else getattr(optimiser, name) for name in codelet.constants]
-    with np.errstate(over="ignore"):  # beyond its range is infinite, which the update makes diverge
-        constants = [float(value) if adam else np.float32(value) for value in given]
-    progress = (training_step,) if adam else ()
+    constants = optimiser.passed(codelet.constants, rate)
+    progress = (training_step,) if optimiser.form.counts else ()
     held = [array.reshape(-1, WIDTH) for array in (tensor.value, tensor.gradient, *tensor.moments)]
 
     def rows(first: int, last: int) -> None:

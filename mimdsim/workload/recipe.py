@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -20,6 +21,10 @@ def _known(optimiser: str) -> str:
     return optimiser
 
 
+def _one_of(names: Iterable[str]) -> str:
+    return " or ".join(f'"{name}"' for name in names)
+
+
 class TrainingRecipe(Section):
     """Initial weights, their updates, and the loss.
 
@@ -28,14 +33,12 @@ class TrainingRecipe(Section):
     over the batch. With a `firing_strength` the squared distance of every hidden layer's share of spikes from
     `firing_target` times that is added.
 
-    `optimiser` is one of `numerics/optimisers`: "sgd", "adam" and "adamw" as Keras has them, "torch_adam" and
-    "torch_adamw" as PyTorch has them; `optimiser_parameters` are its constants (beta1, beta2, epsilon) by name.
-    `learning_rate` holds throughout (schedule "constant"), or is reached after `warm_up_training_steps` and then falls
-    along half a cosine to `final_rate_share` of it ("cosine"). `weight_decay` is added to the gradient (sgd) or takes
-    its share of the weights directly (adamw). All gradients together are scaled down to `largest_gradient_norm` (0: as
-    they are). With a `second_threshold_share` the second threshold of hidden layers, and of the output layer with
-    `second_threshold_output`, starts at `second_threshold_start` and covers that share of the remaining way to its own
-    value in every training step.
+    `optimiser` is a name of one of `numerics/optimisers`; `optimiser_parameters` are its constants by name, within its
+    bounds, `weight_decay` is for those that support it. `learning_rate` holds throughout (schedule "constant"), or is
+    reached after `warm_up_training_steps` and then falls along half a cosine to `final_rate_share` of it ("cosine").
+    All gradients together are scaled down to `largest_gradient_norm` (0: as they are). With a `second_threshold_share`
+    the second threshold of hidden layers, and of the output layer with `second_threshold_output`, starts at
+    `second_threshold_start` and covers that share of the remaining way to its own value in every training step.
 
     With an `initial_activity` the initial weights are scaled, layer by layer, until that share of a layer's neurons
     spikes in a timestep of one batch, give or take `initial_activity_tolerance` of it (0: as drawn).
@@ -106,12 +109,13 @@ class TrainingRecipe(Section):
         kind, problems = OPTIMISERS[self.optimiser], []
         known = kind.parameters()
         if self.momentum and "momentum" not in known:
-            problems.append(f"training.momentum: is for optimiser 'sgd'; '{self.optimiser}' has its own moments")
-        if self.weight_decay and self.optimiser not in kind.decays:
-            other = kind.decays[0] if kind.decays else "sgd"
+            having = [name for name, one in OPTIMISERS.items() if "momentum" in one.parameters()]
             problems.append(
-                f'training.weight_decay: write optimiser = "{other}", which decays weights separately from moments'
+                f"training.momentum: is for optimiser {_one_of(having)}; '{self.optimiser}' has no such parameter"
             )
+        if self.weight_decay and self.optimiser not in kind.decays:
+            others = kind.decays or [name for name, one in OPTIMISERS.items() if name in one.decays]
+            problems.append(f"training.weight_decay: '{self.optimiser}' has none; write optimiser = {_one_of(others)}")
         for name, value in self.optimiser_parameters.items():
             if name not in known:
                 has = f"it has {', '.join(known)}" if known else "it has none"
@@ -121,8 +125,10 @@ class TrainingRecipe(Section):
                 )
             elif name == "momentum" and self.momentum:
                 problems.append("training.optimiser_parameters.momentum: training.momentum is given too; omit one")
-            elif not 0 <= value < 1:
+            elif not kind.bounds_of(name)[0] <= value < kind.bounds_of(name)[1]:
+                least, below = kind.bounds_of(name)
                 problems.append(
-                    f"training.optimiser_parameters.{name}: must be at least 0 and below 1 (given: {value:g})"
+                    f"training.optimiser_parameters.{name}: must be at least {least:g} and below {below:g} "
+                    f"(given: {value:g})"
                 )
         return problems

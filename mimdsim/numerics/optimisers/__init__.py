@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 
 from mimdsim.numerics.optimisers.record import LEARNING_RATE, TRAINING_STEP, Form, Optimiser
+from mimdsim.numerics.optimisers.rules import check_records
 
 
 def _all(of: type[Optimiser]) -> list[type[Optimiser]]:
@@ -14,6 +15,7 @@ def _all(of: type[Optimiser]) -> list[type[Optimiser]]:
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
+check_records(_all(Optimiser))
 OPTIMISERS: dict[str, type[Optimiser]] = {name: one for one in _all(Optimiser) for name in one.names}
 FORMS: dict[str, Form] = {form.kind: form for one in _all(Optimiser) for form in one.forms}
 

@@ -74,6 +74,7 @@ def _form(kind: str, compute: Any, at_rate: Any) -> Form:
     return Form(
         kind=kind,
         state={"moment1": "m", "moment2": "v"},
+        never_negative=("moment2",),
         counts=True,
         constants={"beta1": "beta1", "beta2": "beta2", "epsilon": "epsilon", "weight_decay": "decay"},
         number=float,

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numba
-import numpy as np
 
-from mimdsim.numerics.optimisers.record import Form, Optimiser
+from mimdsim.numerics.optimisers.record import Form, Optimiser, float32
 
 
 @numba.njit(cache=True, nogil=True)
@@ -52,17 +51,11 @@ def momentum_at_rate(w, gradient, buffer, learning_rate, start, stop, keep, deca
     momentum(w, gradient, buffer, start, stop, learning_rate[0], keep, decay)
 
 
-def _float32(value: float) -> np.float32:
-    """Rounded; a value beyond its range becomes infinite, and the first update then diverges."""
-    with np.errstate(over="ignore"):
-        return np.float32(value)
-
-
 SGD = Form(
     kind="sgd",
     state={},
     constants={"weight_decay": "decay"},
-    number=_float32,
+    number=float32,
     compute=sgd_decaying,
     at_rate=sgd_at_rate,
     bundles=lambda _: 2 + 1 + 4,
@@ -75,7 +68,7 @@ MOMENTUM = Form(
     kind="momentum",
     state={"momentum": "momentum"},
     constants={"momentum": "keep", "weight_decay": "decay"},
-    number=_float32,
+    number=float32,
     compute=momentum,
     at_rate=momentum_at_rate,
     bundles=lambda _: 3 + 2 + 6,
