@@ -12,8 +12,10 @@ import pytest
 from networks import ADAM, compiled, machine, small_network
 
 from mimdsim.check.draws import DRAWS, drawn_inputs
+from mimdsim.check.outputs import wrong_output
 from mimdsim.check.program import Finding, check_values
 from mimdsim.compiler import Compiled
+from mimdsim.functional import Executor
 from mimdsim.program import Program, Superstep, VertexTable, verify
 
 
@@ -54,6 +56,13 @@ def _step(
     powers = wrong.get("power", number)
     corrected = rate * np.sqrt(1 - beta2**powers) / (1 - beta1**powers)
     return w - corrected * m / (np.sqrt(v) + wrong.get("small", epsilon)), m, v
+
+
+def test_an_output_that_is_no_number_by_the_interpreter_is_told() -> None:
+    meaning = {name: np.full(1, np.nan) for name in made().graph.outputs}
+    _, said = wrong_output(Executor(made().program), made(), meaning, {})
+    assert said is not None
+    assert said.startswith("the interpreter's output 'loss' is NaN in 1 of 1 elements: correct its equation")
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,11 @@ def wrong_output(
         held, expected = subject.arrays[name], np.asarray(meaning[value])
         if held.shape != expected.shape:  # a loss per sample, reported as its mean
             held, expected = held.mean(axis=0, keepdims=True), expected.reshape(1)
+        if held.dtype.kind == "f" and (nan := np.isnan(expected)).any():
+            return count, (
+                f"the interpreter's output '{value}' is NaN in {int(nan.sum()):,} of {nan.size:,} elements: correct "
+                "its equation; of an optimiser, also say in its form which states are never negative"
+            )
         wrong = _wrong(held, expected, _start(compiled, value, inputs))
         if wrong.any():
             where = tuple(int(index) for index in np.argwhere(wrong)[0])
