@@ -13,8 +13,10 @@ from networks import ADAM, small_network
 
 from mimdsim.base.errors import DoesNotFit
 from mimdsim.compiler.fitting import check_fits, refuse_hopeless, remedies
-from mimdsim.graph import SpikingNetwork
+from mimdsim.graph import Adam, Sgd, SpikingNetwork
 from mimdsim.machine import MimdMachine
+from mimdsim.numerics.optimisers import Optimiser
+from mimdsim.numerics.optimisers.adam import TorchAdam
 from mimdsim.workload import MappingOptions
 
 NETWORK = small_network(
@@ -56,6 +58,20 @@ def test_each_remedy_changes_what_it_names() -> None:
     narrow = [(layer.inputs, layer.neurons, layer.selection.capacity) for layer in found[hidden][0].layers]
     assert narrow == [(32, 4, 4), (4, 3, 3), (3, 4, 4)]
     assert found[fewer][0] == replace(NETWORK, optimiser=ADAM)
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "advice"),
+    [
+        (Adam(learning_rate=0.1, weight_decay=0.1), 'training.optimiser = "sgd" instead of "adamw"'),
+        (TorchAdam(learning_rate=0.1), 'training.optimiser = "sgd" instead of "torch_adam"'),
+        (Sgd(learning_rate=0.1, momentum=0.9), "training.momentum = 0 instead of 0.9"),
+    ],
+)
+def test_what_any_optimiser_keeps_can_be_saved(optimiser: Optimiser, advice: str) -> None:
+    (network, _) = tried(replace(NETWORK, optimiser=optimiser))[advice]
+    assert network.optimiser == Sgd(learning_rate=0.1)
+    assert not [said for said in tried(network) if "sgd" in said or "momentum" in said]
 
 
 def test_what_cannot_be_less_is_not_tried() -> None:

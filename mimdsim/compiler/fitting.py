@@ -8,7 +8,7 @@ from dataclasses import replace
 from mimdsim.base.errors import DoesNotFit
 from mimdsim.base.units import show_bytes
 from mimdsim.compiler.passes.liveness import Memory
-from mimdsim.graph import Adam, Layer, Sgd, SpikingNetwork
+from mimdsim.graph import Layer, Sgd, SpikingNetwork
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program
@@ -109,9 +109,13 @@ def remedies(network: SpikingNetwork, options: MappingOptions) -> Iterator[tuple
         fewer = max(1, replicas // 3)
         advice = f"mapping.weight_gradient_replicas = {fewer} instead of {replicas} (fewer contexts add in parallel)"
         yield advice, network, options.model_copy(update={"weight_gradient_replicas": fewer})
-    if isinstance(network.optimiser, Adam):
-        sgd = Sgd(learning_rate=network.optimiser.learning_rate)
-        yield 'training.optimiser = "sgd" instead of "adam"', replace(network, optimiser=sgd), options
+    made = network.optimiser
+    if made.state:
+        name = (made.decays if made.weight_decay else made.names)[0]
+        advice = f'training.optimiser = "sgd" instead of "{name}"'
+        if isinstance(made, Sgd):
+            advice = f"training.momentum = 0 instead of {made.momentum:g}"
+        yield advice, replace(network, optimiser=Sgd(learning_rate=made.learning_rate)), options
     if any(layer.recurrence == "all_to_all" for layer in network.layers):
         own = tuple(
             replace(layer, recurrence="one_to_one") if layer.recurrence == "all_to_all" else layer
