@@ -35,7 +35,7 @@ from mimdsim.run import memory_profile
 from mimdsim.timing import time_program
 from mimdsim.timing.event import run_chips
 from mimdsim.timing.loads import program_loads, synchronised_chips
-from mimdsim.timing.plan import Barrel
+from mimdsim.timing.tile_cycles import Barrel
 from mimdsim.workload import MappingOptions, filled_activity
 
 TOLERANCE = 1e-5

@@ -29,7 +29,7 @@ from mimdsim.program import (
 )
 from mimdsim.program.mapping import FLAT
 from mimdsim.timing import program_loads
-from mimdsim.timing.loads import Barrel
+from mimdsim.timing.tile_cycles import Barrel
 
 BARREL = Barrel(contexts=2, issue_cycles=2, vector_bytes=8, arrange_fragment_bundles=0)
 

@@ -17,7 +17,7 @@ from mimdsim.report.tables_energy import energy_parts_table, energy_table
 from mimdsim.run import Run, retime, simulate
 from mimdsim.timing import program_loads
 from mimdsim.timing.fast import input_bytes
-from mimdsim.timing.plan import Barrel
+from mimdsim.timing.tile_cycles import Barrel
 from mimdsim.workload import load_workload
 
 SMALL: dict[str, Any] = {

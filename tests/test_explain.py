@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import runpy
+import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -25,7 +26,8 @@ from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.listing import listing
 from mimdsim.run import compile_workload, memory_profile
 from mimdsim.timing import explain, program_loads, time_program
-from mimdsim.timing.plan import Barrel
+from mimdsim.timing.explained import Row
+from mimdsim.timing.tile_cycles import Barrel
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
@@ -144,6 +146,23 @@ def test_a_cheaper_codelet_is_explained_cheaper() -> None:
     cost = replace(table.codelet.cost, fixed=10)
     found = explain(program.with_codelet("Smooth", replace(table.codelet, cost=cost)), on, "smooth")
     assert found.busy_cycles == (10 + 20) * 6
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [("arranging_rows", (Row(what="invented", how="7", cycles=7.0),)), ("Workers.rows", [])],
+    ids=["a row too many", "rows that are missing"],
+)
+def test_rows_that_are_not_what_the_engine_counts_are_a_fault(
+    monkeypatch: pytest.MonkeyPatch, name: str, rows: Any
+) -> None:
+    program, on = smoothing()
+    module = sys.modules["mimdsim.timing.explain"]  # the package has a function of this name
+    owner, _, attribute = name.rpartition(".")
+    monkeypatch.setattr(getattr(module, owner) if owner else module, attribute, lambda *_: rows)
+    told = "307" if rows else "0"
+    with pytest.raises(RuntimeError, match=rf"'smooth' on tile 1: the rows of compute sum to {told} .* counts 300"):
+        explain(program, on, "smooth", 1)
 
 
 def test_what_is_not_there_cannot_be_explained() -> None:

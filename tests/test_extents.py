@@ -49,7 +49,7 @@ from mimdsim.program.rows import boxes_of
 from mimdsim.program.trips import EXTENTS_FOLLOW, check_extents
 from mimdsim.run import compile_workload
 from mimdsim.timing import program_loads
-from mimdsim.timing.loads import Barrel
+from mimdsim.timing.tile_cycles import Barrel
 from mimdsim.workload import MappingOptions, load_workload
 
 NOTHING = RecordedActivity(ids={}, counts={}, dropped={})

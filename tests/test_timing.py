@@ -37,8 +37,8 @@ from mimdsim.run import Run, compile_workload, retime, simulate
 from mimdsim.timing import program_loads, stream_training_steps
 from mimdsim.timing.classes import Dealt, _tell_apart
 from mimdsim.timing.dealing import dealt_program
-from mimdsim.timing.loads import Barrel
 from mimdsim.timing.plan import program_plan
+from mimdsim.timing.tile_cycles import Barrel
 from mimdsim.workload import load_workload
 
 TINY: dict[str, Any] = {

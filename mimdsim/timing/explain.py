@@ -6,6 +6,8 @@ those of waiting, to the compute cycles of the superstep; exchange and sync like
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
@@ -19,11 +21,13 @@ from mimdsim.timing.explained import Explanation, Row
 from mimdsim.timing.fast import refuse_other_machine
 from mimdsim.timing.loads import SuperstepLoad, program_loads
 from mimdsim.timing.path import PathPart, all_waiting, critical_path
-from mimdsim.timing.plan import Barrel, SuperstepPlan, program_plan
+from mimdsim.timing.plan import SuperstepPlan, program_plan
 from mimdsim.timing.recording import Recording
 from mimdsim.timing.spans import loop_spans
+from mimdsim.timing.tile_cycles import Barrel, tile_cycles
 from mimdsim.timing.tile_work import work_of_tile
 
+ROUNDING = 1e-9  # relative, of sums in another order
 NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
 
 
@@ -58,7 +62,8 @@ def explain(
     arranging = arranging_rows(found, tile, barrel)
     libraries = [library_row(one, barrel) for one in work if not one.levels]
     compute = [*workers.rows(), *(row.times(times) for row in (*libraries, *arranging))]
-    every = workers.cycles + sum(row.cycles for row in (*libraries, *arranging))
+    every = tile_cycles(workers.cycles, plan.beside_of(tile))
+    _require_all(compute, int(load.busy[tile]), f"superstep '{found.name}' on tile {tile}")
     shown = _execution(every, times, timestep)
     part = critical_path(program, machine, loads)[number]
     chip = tile // program.tiles_per_chip
@@ -151,6 +156,16 @@ def _execution(every: np.ndarray, times: int, timestep: int | None) -> int:
     if not 0 <= timestep < times:
         raise MappingError(f"no timestep {timestep}: the superstep runs {times} times, counted from 0")
     return timestep
+
+
+def _require_all(rows: Sequence[Row], busy: int, where: str) -> None:
+    """Raise RuntimeError if rows of compute do not sum to what the engine counts, which is a fault of mimdsim."""
+    told = sum(row.cycles for row in rows)
+    if abs(told - busy) > 0.5 + ROUNDING * busy:
+        raise RuntimeError(
+            f"{where}: the rows of compute sum to {told:,.10g} cycles, the engine counts {busy:,}: a row is missing or "
+            "wrong for what mimdsim.timing.tile_cycles counts; please report it"
+        )
 
 
 def _compute_waiting(load: SuperstepLoad, part: PathPart, every: np.ndarray, chip: int) -> tuple[Row, ...]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from mimdsim.program import Superstep
 from mimdsim.timing.explained import Context, Row, Work, cycles_text
-from mimdsim.timing.plan import Barrel, arranging_parts
+from mimdsim.timing.tile_cycles import Barrel, arranging_parts, worker_cycles
 from mimdsim.timing.tile_work import Level, TableWork
 
 
@@ -24,7 +24,7 @@ class Workers:
         self.deciding = self.bundles.argmax(axis=1)
         longest, whole = barrel.issue_cycles * self.bundles.max(axis=1), self.bundles.sum(axis=1)
         self.by_longest = longest >= whole
-        self.cycles = np.maximum(longest, whole)
+        self.cycles = worker_cycles(self.bundles, barrel)
 
     def rows(self) -> list[Row]:
         """Every loop level of the decisive vertices: those of the longest context, or all if issue slots are the

@@ -19,8 +19,8 @@ from mimdsim.program.verify import require_sound
 from mimdsim.timing.assumptions import machine_assumptions, program_assumptions
 from mimdsim.timing.loads import SuperstepLoad, program_loads
 from mimdsim.timing.path import critical_path
-from mimdsim.timing.plan import Barrel
 from mimdsim.timing.spans import loop_spans, superstep_spans, what_is_doubted
+from mimdsim.timing.tile_cycles import Barrel
 
 
 def time_program(

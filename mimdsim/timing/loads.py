@@ -1,16 +1,10 @@
 """Compute cycles of every superstep, from the cost of its vertices and the recorded spikes.
 
-A tile issues one bundle per cycle, each worker context at most one every `issue_cycles`: with up to that many contexts
-this is a strict round robin, in which idle ones waste their turns; with more, the others take over idle turns.
-Vertices of a table are dealt to the contexts in turn. A compute set takes a tile
-
-    max(issue_cycles * longest context, all bundles together)  +  cycles of its library vertices
-    + arranged fragments * arrange_fragment_bundles, shared by the contexts, + arranged bytes at the copy's rate
-
-and tiles that are not synchronised continue without waiting: between two syncs a chip takes the longest *sum*. An
-exchange synchronises the chips whose tiles take part; one over links, all chips. The result depends on the machine
-only through the fields of `Barrel`, and is kept for re-timing; the part that does not depend on spikes
-(`mimdsim.timing.plan`) is kept for other activities too.
+Vertices of a table are dealt to the contexts in turn. What they and the rest of its work take a tile is in
+`mimdsim.timing.tile_cycles`; tiles that are not synchronised continue without waiting: between two syncs a chip takes
+the longest *sum*. An exchange synchronises the chips whose tiles take part; one over links, all chips. The result
+depends on the machine only through the fields of `Barrel`, and is kept for re-timing; the part that does not depend on
+spikes (`mimdsim.timing.plan`) is kept for other activities too.
 """
 
 from __future__ import annotations
@@ -28,8 +22,9 @@ from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.codelet import UNCERTAINTY
 from mimdsim.timing.classes import counted_cycles
 from mimdsim.timing.dealing import synchronised_chips
-from mimdsim.timing.plan import Barrel, Moving, Settled, Stretch, library_cycles, program_plan
+from mimdsim.timing.plan import Moving, Settled, Stretch, program_plan
 from mimdsim.timing.recording import Recording
+from mimdsim.timing.tile_cycles import Barrel, tile_cycles
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -142,7 +137,8 @@ class _Gained:
                 plan = self._stretch.plans[index]
                 own, _ = plan.deal.on_chip(segment.chip, self._per_chip)
                 self.cycles[index][:, segment.chip] = cycles
-                self.busy[index][own] = plan.fixed[own] * self._stretch.times
+                assert plan.cycles is not None
+                self.busy[index][own] = plan.cycles[own] * self._stretch.times
 
     def count(self, segment: Moving, counted: Callable[[int], np.ndarray]) -> None:
         """Add any other segment; counted(index) gives cycles [times, rows] of the supersteps that count spikes."""
@@ -150,9 +146,10 @@ class _Gained:
         since_sync, longest, before = np.zeros((times, segment.classes)), np.zeros(times), np.zeros(times)
         for member in segment.members:
             deal = self._stretch.plans[member.index].deal
-            cycles = np.zeros((1, 1)) if deal.counting is None else counted(member.index)
+            workers = member.workers[None] if deal.counting is None else counted(member.index)[:, member.row]
             busy = np.zeros(segment.classes)
-            numerics.advance(since_sync, longest, member.row, member.fixed, cycles, busy)
+            cycles = tile_cycles(workers, member.beside)
+            numerics.advance(since_sync, longest, cycles, busy)
             after = np.rint(longest)
             self.cycles[member.index][:, segment.chip] = after - before
             own, here = deal.on_chip(segment.chip, self._per_chip)
@@ -214,4 +211,4 @@ def _load(
     )
 
 
-__all__ = ["Barrel", "SuperstepLoad", "library_cycles", "program_loads", "synchronised_chips"]
+__all__ = ["SuperstepLoad", "program_loads", "synchronised_chips"]

@@ -13,8 +13,8 @@ from mimdsim.program import Superstep, Term, TileFormula, VertexTable
 from mimdsim.timing.classes import Dealt
 from mimdsim.timing.dealing import SuperstepDeal
 from mimdsim.timing.extents import Extents, split_extents
-from mimdsim.timing.plan import Barrel, library_cycles
 from mimdsim.timing.recording import Recording
+from mimdsim.timing.tile_cycles import Barrel, library_cycles
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -145,15 +145,15 @@ def count_cycles(cycles, base, constant, runs, contexts, issue_cycles, by_id, fo
 
 
 @numba.njit(cache=True, nogil=True)
-def advance(since_sync, longest, row, fixed, cycles, busy):  # type: ignore[no-untyped-def]
-    """since_sync[t, class] and busy[class] += fixed[class] + cycles[t or 0, row[class]]; longest[t] becomes the most
-    that any class has now reached."""
+def advance(since_sync, longest, cycles, busy):  # type: ignore[no-untyped-def]
+    """since_sync[t, class] and busy[class] += cycles[t or 0, class]; longest[t] becomes the most that any class has now
+    reached."""
     alike = cycles.shape[0] == 1
     for t in range(since_sync.shape[0]):
         reached, each = since_sync[t], cycles[0 if alike else t]
         most = longest[t]
-        for i in range(len(row)):
-            more = fixed[i] + each[row[i]]
+        for i in range(len(busy)):
+            more = each[i]
             busy[i] += more
             now = reached[i] + more
             reached[i] = now

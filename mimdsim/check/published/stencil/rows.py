@@ -24,7 +24,7 @@ from mimdsim.program.codelet import UNCERTAINTY
 from mimdsim.run import memory_profile
 from mimdsim.timing import time_program
 from mimdsim.timing.loads import program_loads
-from mimdsim.timing.plan import Barrel
+from mimdsim.timing.tile_cycles import Barrel
 
 STAGES = {"compute": "blur", "pre copies": "pre copies", "post copies": "post copies"}  # phase -> stage of supersteps
 PHASES = (*STAGES, "copies", "exchange", "global exchange", "sync", "sum")

@@ -1,0 +1,121 @@
+"""From the work of a tile in a superstep to its cycles: what the engine counts and what an explanation tells.
+
+A tile issues one bundle per cycle, each worker context at most one every `issue_cycles`: with up to that many contexts
+this is a strict round robin, in which idle ones waste their turns; with more, the others take over idle turns. So a
+superstep takes a tile
+
+    max(issue_cycles * longest context, all bundles together)  +  cycles of its library vertices
+    + arranged fragments * arrange_fragment_bundles, shared by the contexts, + arranged bytes at the copy's rate
+
+Another number of the machine that limits compute is a field of `Barrel`, a row of `Beside` with the cycles it sets,
+and a term of `tile_cycles`; `mimdsim.timing.explain` fails until it has rows for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError
+from mimdsim.machine import MimdMachine
+from mimdsim.numerics.columns import loads as numerics
+from mimdsim.program import Codelet, Exchange, Program, Superstep, TileFormula
+from mimdsim.timing.dealing import dealt_program
+
+
+@dataclass(frozen=True, kw_only=True)
+class Barrel:
+    """The properties of a machine's tiles that compute cycles depend on."""
+
+    contexts: int
+    issue_cycles: int
+    vector_bytes: int
+    arrange_fragment_bundles: float
+    copy_bytes_per_cycle: float = 8.0
+    compiled_dual_issue: float = 0.0
+
+    @classmethod
+    def of(cls, machine: MimdMachine) -> Barrel:
+        return cls(
+            contexts=machine.tile.worker_contexts,
+            issue_cycles=machine.tile.issue_cycles,
+            vector_bytes=machine.tile.vector_bytes,
+            arrange_fragment_bundles=machine.exchange.arrange_fragment_bundles,
+            copy_bytes_per_cycle=machine.tile.copy_bytes_per_cycle,
+            compiled_dual_issue=machine.tile.compiled_dual_issue,
+        )
+
+    @property
+    def working(self) -> int:
+        """Contexts that share work spread over them: more than the issue interval would add no throughput."""
+        return min(self.contexts, self.issue_cycles)
+
+
+class Beside(IntEnum):
+    """What takes a tile cycles beside its workers: rows of `work_beside`."""
+
+    LIBRARY = 0
+    ARRANGING = 1
+
+
+def work_beside(
+    program: Program, superstep: Superstep, library: Sequence[np.ndarray | None], barrel: Barrel
+) -> np.ndarray:
+    """float64[len(Beside), tiles from the first of the superstep]; library: cycles of the vertices of every table."""
+    deal = dealt_program(program)[superstep]
+    beside = np.zeros((len(Beside), deal.tiles))
+    for table, cycles in zip(superstep.tables, library, strict=True):
+        if cycles is not None:
+            np.add.at(beside[Beside.LIBRARY], table.tiles - deal.first, cycles)
+    if superstep.exchange is not None:
+        arranging = arranging_cycles(superstep.exchange, barrel)
+        where = arranging > 0
+        np.add.at(beside[Beside.ARRANGING], superstep.exchange.tiles[where] - deal.first, arranging[where])
+    return beside
+
+
+def tile_cycles(workers: np.ndarray, beside: np.ndarray) -> np.ndarray:
+    """float64: all cycles of tiles, from those of their workers [..., tiles] and `beside` [len(Beside), tiles]."""
+    cycles: np.ndarray = beside[Beside.LIBRARY] + beside[Beside.ARRANGING] + workers
+    return cycles
+
+
+def worker_cycles(bundles: np.ndarray, barrel: Barrel) -> np.ndarray:
+    """float64[tiles]: cycles of workers from the bundles [tiles, contexts] of their contexts."""
+    cycles = np.empty(len(bundles))
+    load = np.ascontiguousarray(bundles.T).reshape(-1)
+    numerics.barrel(cycles, load, len(bundles), barrel.contexts, barrel.issue_cycles, np.empty(len(bundles)))
+    return cycles
+
+
+def library_cycles(codelet: Codelet, extents: dict[str, np.ndarray], barrel: Barrel) -> np.ndarray:
+    """float64[vertices]: tile cycles of library vertices, which spread their work over the contexts themselves.
+
+    The vendor's formulas multiply the longest worker by its six contexts; six is also the issue interval there.
+    Fewer contexts leave issue slots empty; more than the interval add no throughput, and a library would not start
+    them (derived). Raises MappingError if a formula returns something that is not a number, or is negative.
+    """
+    assert isinstance(codelet.cost, TileFormula)
+    cycles = np.asarray(codelet.cost.cycles(extents, barrel.working, barrel.vector_bytes), np.float64)
+    if cycles.size and not (np.isfinite(cycles).all() and cycles.min() >= 0):
+        wrong = cycles.ravel()[np.argmin(np.where(np.isfinite(cycles), cycles, -np.inf))]
+        raise MappingError(f"codelet '{codelet.name}': its cost formula gives {wrong} cycles; correct the formula")
+    return cycles * barrel.issue_cycles / barrel.working
+
+
+def arranging_cycles(exchange: Exchange, barrel: Barrel) -> np.ndarray:
+    """float64[taking part]: cycles of arranging rows, shared by the contexts."""
+    pieces, volume = arranging_parts(exchange, barrel)
+    cycles: np.ndarray = (pieces + volume) * barrel.issue_cycles / barrel.working
+    return cycles
+
+
+def arranging_parts(exchange: Exchange, barrel: Barrel) -> tuple[np.ndarray, np.ndarray]:
+    """float64[taking part], twice: cycles of a tile that issues whenever it can, for the pieces gathered into rows and
+    for their bytes."""
+    pieces: np.ndarray = exchange.column("fragments_arranged") * barrel.arrange_fragment_bundles
+    volume: np.ndarray = exchange.column("bytes_arranged") / barrel.copy_bytes_per_cycle
+    return pieces, volume
