@@ -27,7 +27,7 @@ from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.graph import neurons_snntorch
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.neuron_models import MODELS, by_name, neuron_of
-from mimdsim.graph.neuron_parts import compose
+from mimdsim.graph.neuron_parts import Parts, compose, parts_of
 from mimdsim.graph.surrogates import SURROGATES
 from mimdsim.run import simulate
 from mimdsim.workload import load_workload, network_of
@@ -230,6 +230,38 @@ def test_models_are_named_once(name: str) -> None:
 def test_a_model_offers_resets_that_there_are() -> None:
     with pytest.raises(MappingError, match="reset 'subtact' is not one of zero, subtract, none"):
         by_name([replace(MODELS["leaky"], resets=("zero", "subtact"))])
+
+
+PAIR = Parts(matrix=[[0.9, 1.0], [0.0, 0.5]], drive=[0.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (replace(PAIR, drive=[1.0]), "drive has 1 entries; give one per state"),
+        (replace(PAIR, matrix=[[0.9, 1.0]]), "matrix has 1 rows of 2; give 2 rows of 2"),
+        (replace(PAIR, matrix=[[0.9, 1.0], [0.5]]), "matrix has 2 rows of 2, 1; give 2 rows of 2"),
+        (replace(PAIR, constant=[0.0, 0.0, 1.0]), "constant has 3 entries; give one per state"),
+        (replace(PAIR, readout=[1.0]), "readout has 1 entries; give one per state, or none"),
+        (replace(PAIR, jumps=[1.0]), "jumps has 1 entries; give one per state, or none"),
+        (replace(PAIR, zero_when="befor"), "zero_when is 'befor'; did you mean 'before'?"),
+        (replace(PAIR, zeroed=(0, 2)), "zeroed has 2; give numbers of states, 0 to 1"),
+        (replace(PAIR, zeroed=(-1,)), "zeroed has -1; give numbers of states, 0 to 1"),
+        (replace(PAIR, subtracted=([[1.0]], [1.0])), "subtracted has 2 entries; give matrix, drive, constant"),
+        (replace(PAIR, subtracted=([[1.0]], [1.0], [0.0])), "subtracted: matrix has 1 rows of 1; give 2 rows of 2"),
+    ],
+)
+def test_parts_that_do_not_fit_their_states_are_refused(parts: Parts, message: str) -> None:
+    model = replace(MODELS["synaptic"], parts=lambda _: parts)
+    with pytest.raises(MappingError) as raised:
+        compose(model, parts_of(model, {}), reset="zero", reset_by="state", reset_gradient="mask")
+    assert str(raised.value) == f"neuron model 'synaptic' ({', '.join(model.states)}): {message}"
+
+
+def test_parts_use_only_parameters_of_their_model() -> None:
+    model = replace(MODELS["leaky"], parts=lambda p: Parts(matrix=[[p["betta"]]], drive=[1.0]))
+    with pytest.raises(MappingError, match=r"model 'leaky': parts use a parameter 'betta', .*; did you mean 'beta'"):
+        parts_of(model, {"beta": 0.5, "threshold": 1.0})
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, near, suggest
 from mimdsim.graph.linear_neurons import LinearNeuron
-from mimdsim.graph.neuron_parts import RESETS, Model, compose
+from mimdsim.graph.neuron_parts import RESETS, Model, compose, parts_of
 from mimdsim.graph.neurons import LIF
 from mimdsim.graph.neurons_norse import NORSE_MODELS
 from mimdsim.graph.neurons_others import OTHERS
@@ -67,7 +67,7 @@ def neuron_of(
         )
     values = checked_parameters(model, parameters or {})
     gradient = model.reset_gradient if reset_gradient is None else reset_gradient
-    return compose(model, model.parts(values), reset=reset, reset_by=reset_by, reset_gradient=gradient)
+    return compose(model, parts_of(model, values), reset=reset, reset_by=reset_by, reset_gradient=gradient)
 
 
 def checked_parameters(model: Model, given: dict[str, Any]) -> dict[str, Any]:

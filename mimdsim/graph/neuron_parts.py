@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mimdsim.base.errors import MappingError, suggest
 from mimdsim.graph.linear_neurons import Affine, LinearNeuron
 
 Coefficient = Any  # a float for all neurons of a layer, or an array [neurons]
@@ -64,6 +65,8 @@ class Parts:
 
 
 RESETS = ("zero", "subtract", "none")
+WHENS = ("before", "after")  # the next integration
+SUBTRACTED = ("matrix", "drive", "constant")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,9 +102,47 @@ def _square(matrix: Any) -> np.ndarray:
     return flat.reshape(len(matrix), len(matrix), -1)
 
 
+def parts_of(model: Model, values: dict[str, Any]) -> Parts:
+    """The coefficients of a model with these parameters; raises MappingError for one that the model does not have."""
+    try:
+        return model.parts(values)
+    except KeyError as unknown:
+        known = suggest(str(unknown.args[0]), values)
+        raise MappingError(
+            f"neuron model '{model.name}': parts use a parameter {unknown}, which its parameters lack{known}"
+        ) from None
+
+
+def _misfits(parts: Parts, count: int) -> Iterator[str]:
+    """What of the parts does not fit `count` states."""
+    maps = [("", parts.matrix, parts.drive, parts.constant or [0.0] * count)]
+    if parts.subtracted is not None:
+        if len(parts.subtracted) != len(SUBTRACTED):
+            yield f"subtracted has {len(parts.subtracted)} entries; give {', '.join(SUBTRACTED)}"
+            return
+        maps.append(("subtracted: ", *parts.subtracted))
+    for where, matrix, drive, constant in maps:
+        rows = [len(row) for row in matrix]
+        if rows != [count] * count:
+            yield f"{where}matrix has {len(rows)} rows of {', '.join(map(str, rows))}; give {count} rows of {count}"
+        for name, entries in (("drive", drive), ("constant", constant)):
+            if len(entries) != count:
+                yield f"{where}{name} has {len(entries)} entries; give one per state"
+    for name, entries in (("readout", parts.readout), ("jumps", parts.jumps)):
+        if len(entries) not in (0, count):
+            yield f"{name} has {len(entries)} entries; give one per state, or none"
+    if parts.zero_when not in WHENS:
+        yield f"zero_when is {parts.zero_when!r}{suggest(parts.zero_when, WHENS)}"
+    if strange := [index for index in parts.zeroed if not 0 <= index < count]:
+        yield f"zeroed has {strange[0]}; give numbers of states, 0 to {count - 1}"
+
+
 def compose(model: Model, parts: Parts, *, reset: str, reset_by: str, reset_gradient: str) -> LinearNeuron:
-    """The neuron of a model with one of its resets."""
+    """The neuron of a model with one of its resets; raises MappingError, naming the model and the field, for parts
+    that do not fit its states."""
     count = len(model.states)
+    for problem in _misfits(parts, count):
+        raise MappingError(f"neuron model '{model.name}' ({', '.join(model.states)}): {problem}")
     quiet = affine(parts.matrix, parts.drive, parts.constant or [0.0] * count)
     thresholds = np.atleast_1d(np.asarray(parts.threshold, np.float64))
     offset = np.atleast_1d(np.asarray(parts.offset, np.float64)) + (thresholds.max() - thresholds)
