@@ -4,7 +4,8 @@
     made = mimdsim.run("digits", "bow")
 
 The names below are imported on first use, so importing this module and `mimdsim --help` are fast.
-docs/api.md shows them; import everything else from its package (`mimdsim.kernels`, `mimdsim.program`, ...).
+docs/api.md shows them; everything else is in its package (`mimdsim.kernels`, `mimdsim.program`, ...), which is imported
+on first use too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from mimdsim.base.version import __version__
 
 if TYPE_CHECKING:
     from mimdsim.api import check, compare, run, sweep
+    from mimdsim.base.errors import MimdsimError
     from mimdsim.check import check_kernel
     from mimdsim.functional import Executor
     from mimdsim.kernels import Kernel
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Executor",
     "Kernel",
+    "MimdsimError",
     "__version__",
     "check",
     "check_kernel",
@@ -47,6 +50,7 @@ _HOMES = {
     **dict.fromkeys(("list_workloads", "load_workload"), "workload"),
     "Executor": "functional",
     "Kernel": "kernels",
+    "MimdsimError": "base.errors",
     "check_kernel": "check",
     "compare": "api",
     "explain": "timing",
@@ -55,9 +59,12 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _CALLED:
-        return importlib.import_module(f"mimdsim.{name}")
     if name not in _HOMES:
+        try:
+            return importlib.import_module(f"mimdsim.{name}")
+        except ModuleNotFoundError as missing:
+            if missing.name != f"mimdsim.{name}":
+                raise
         raise AttributeError(f"module 'mimdsim' has no attribute '{name}'; it has {', '.join(__all__)}")
     found = getattr(importlib.import_module(f"mimdsim.{_HOMES[name]}"), name)
     globals()[name] = found

@@ -18,6 +18,7 @@ from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.functional import Executor
 from mimdsim.machine import load_machine
 from mimdsim.run import Run
+from mimdsim.timing import busy_cycles
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL: dict[str, Any] = {
@@ -48,6 +49,28 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (tmp_path / "mine" / "report.html").is_file()
     for name in re.findall(r"mimdsim\.([a-z_A-Z]+)\(", page):
         assert name in mimdsim.__all__
+
+
+def test_packages_and_errors_are_there_from_the_start() -> None:
+    code = (
+        "import mimdsim; mimdsim.kernels.Codelet, mimdsim.program.Program, mimdsim.timing.time_program\n"
+        "try: mimdsim.Kernel('x', 'a100')\n"
+        "except mimdsim.MimdsimError as refusal: print(refusal)\n"
+        "print(mimdsim.Kernel('x', 'tiny').tiles, hasattr(mimdsim, 'kernel'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert "machine 'a100': 1 problem\n  - is a GPU; a kernel runs on a tiled machine\n16 False" in done.stdout
+
+
+def test_what_explains_takes_machines_by_name() -> None:
+    kernel = mimdsim.Kernel("filled", "tiny")
+    kernel.fill(kernel.output(kernel.variable("x", 64)), 1.0)
+    program = kernel.program()
+    assert str(mimdsim.explain(program, "tiny", 0)) == str(mimdsim.explain(program, load_machine("tiny"), 0))
+    assert busy_cycles(program, "tiny", 0).max() > 0
+    for explained in (mimdsim.explain, busy_cycles):
+        with pytest.raises(DescriptionError, match="machine 'a100': 1 problem\n  - is a GPU; only programs of tiled"):
+            explained(program, "a100", 0)
 
 
 def test_importing_imports_nothing_heavy() -> None:

@@ -264,12 +264,18 @@ def test_a_file_is_checked(kernel: Path) -> None:
     assert "no such Python file" in mimdsim("check", str(kernel.with_name("other.py")), "tiny", code=2)
 
 
-def test_a_file_that_cannot_be_read_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_told_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "wrong.py"
     path.write_text("import numpy as np\nx = np.zros(3)\n")
     output = mimdsim("check", str(path), "tiny", code=2)
     assert "cannot be imported: AttributeError" in output
     assert "(wrong.py, line 2: x = np.zros(3))" in output
+    path.write_text(
+        'from mimdsim.kernels import WorkerBundles\n\nCOST = WorkerBundles(fixed=1, kind="none", source="")\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    for given in (str(path), "wrong.py", "./wrong.py"):
+        assert "(wrong.py, line 3: COST = kernels.WorkerBundles(" in mimdsim("check", given, "tiny", code=2)
     path.write_text("def build(machine:\n    pass\n")
     assert "SyntaxError" in mimdsim("check", str(path), "tiny", code=2)
     path.write_text("x = 1\n")

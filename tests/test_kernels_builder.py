@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from by_hand import outcome, timed, tiny
 
+from mimdsim.base.errors import MappingError
+from mimdsim.functional import Executor
 from mimdsim.kernels import Codelet, Field, Kernel, KernelError, Length, Term, TileMapping, WorkerBundles
 from mimdsim.program import Repeat
 
@@ -142,7 +145,7 @@ def test_repeats_nest_once() -> None:
         (lambda k: k.variable("x", 3, "float64"), "'x': format 'float64' is not one that tiles have; did you mean"),
         (lambda k: k.variable("x", 3, spread=1), r"'x' of shape \[3\] has no axis 1"),
         (lambda k: k.variable("x", 3, tiles=[]), "'x': no tile to be placed on"),
-        (lambda k: k.variable("x", 3, tiles=99), "'x' .*tile 99"),
+        (lambda k: k.variable("x", 3, tiles=99), "'x'.* tile number 99"),
         (lambda k: k.variable("x", 3, tiles=0, mapping=k.everywhere), "give a mapping, or spread and tiles"),
         (lambda k: k.variable("x", 3, mapping=TileMapping.on(0, 0, 2)), "'x'"),
         (lambda k: k.input("y"), "kernel 'wrong' has no variable 'y'"),
@@ -199,3 +202,30 @@ def test_an_error_within_a_superstep_is_told_and_nothing_else() -> None:
         1 / 0  # noqa: B018
     k.fill(cells(k, "x"), 0)  # the superstep is closed
     assert len(k.program().body) == 1
+
+
+@pytest.mark.parametrize(
+    ("tiles", "message"),
+    [
+        (16, r"'x': tiles=16 is tile number 16, .* tiles 0 to 15; write range\(n\) for the first n tiles"),
+        ([0, 3, 3], "'x': tiles names tile 3 more than once; name each once"),
+        ([], "'x': no tile to be placed on; give at least one"),
+    ],
+)
+def test_tiles_are_numbers_of_tiles_each_once(tiles: Any, message: str) -> None:
+    with pytest.raises(KernelError, match=rf"test_kernels_builder\.py, line \d+: {message}"):
+        Kernel("placed", "tiny").variable("x", 32, tiles=tiles)
+    assert Kernel("placed", "tiny").variable("x", 32, tiles=4).mapping.tiles.tolist() == [4]
+
+
+def test_a_function_of_slices_that_is_called_with_arrays_is_told_of_the_form() -> None:
+    k = Kernel("forgotten form", "tiny")
+    out, x = (k.output(cells(k, name)) for name in ("out", "x"))
+    k.vertices(
+        replace(TAKE, form="table", columns=("start", "stop", "from", "to")),
+        tiles=np.arange(16),
+        operands={"out": out, "x": x},
+        columns={"start": START, "stop": START + 2, "from": START, "to": START + 2},
+    )
+    with pytest.raises(MappingError, match=r"takes 2 positional arguments but 6 were given; .* with form=\"vertex\""):
+        Executor(k.program()).run()

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+GENERATED = "<string>"  # the file of methods that dataclasses make
 PACKAGE = Path(__file__).resolve().parents[1]
 MOST_PROBLEMS = 10  # of one description listed in a message
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -104,10 +105,21 @@ def near(word: str, known: Iterable[str]) -> str:
     return f"; did you mean '{found[0]}'?" if found else ""
 
 
-def raised_at(failure: BaseException, file: str = "") -> str:
-    """`mine.py, line 7`: where the user's code raised, in their `file` or in one that is not of this package."""
-    frames = traceback.extract_tb(failure.__traceback__)
-    theirs = [frame for frame in frames if frame.filename == file]
+def users_frame(failure: BaseException, file: str = "") -> traceback.FrameSummary | None:
+    """Where the user's code raised: the innermost line in their `file`, else outside of this package, else at all."""
+    frames = [frame for frame in traceback.extract_tb(failure.__traceback__) if frame.filename != GENERATED]
+    theirs = [frame for frame in frames if file and same_file(frame.filename, file)]
     theirs = theirs or [frame for frame in frames if not Path(frame.filename).resolve().is_relative_to(PACKAGE)]
-    innermost = (theirs or frames)[-1]
+    return next(reversed(theirs or frames), None)
+
+
+def same_file(one: str, other: str) -> bool:
+    """Whether two paths, relative or not, name one file."""
+    return Path(one).resolve() == Path(other).resolve()
+
+
+def raised_at(failure: BaseException, file: str = "") -> str:
+    """`mine.py, line 7`: where the user's code raised, as by `users_frame`."""
+    innermost = users_frame(failure, file)
+    assert innermost is not None
     return f"{innermost.filename}, line {innermost.lineno}"

@@ -27,7 +27,7 @@ from mimdsim.compiler import measure_memory
 from mimdsim.functional import Executor, execute_strictly
 from mimdsim.functional.halves import executor_of
 from mimdsim.functional.poison import KINDS, undefine
-from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.machine import MimdMachine, tiled_machine
 from mimdsim.profile import TiledProfile
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.copies import bytes_within_tiles
@@ -79,7 +79,7 @@ def check_kernel(
         raise DescriptionError("check_kernel", [f"draws = {draws}: values need at least one"])
     if not 0 <= tolerance < 1:
         raise DescriptionError("check_kernel", [f"tolerance = {tolerance!r} must be a number from 0 to below 1"])
-    on = tiled_machine(machine)
+    on = tiled_machine(machine, "a kernel runs on a tiled machine")
     program = called("build(machine)", build, on)
     if not isinstance(program, Program):
         raise DescriptionError("build(machine)", [f"must return a Program, returned {type(program).__name__}"])
@@ -101,14 +101,6 @@ def check_kernel(
         time, tiled = _time(program, on, activity)
         findings.append(time)
     return KernelResult(machine=on, findings=tuple(findings), program=program, activity=activity, tiled=tiled)
-
-
-def tiled_machine(machine: str | MimdMachine) -> MimdMachine:
-    """A tiled machine, given itself or by name or file; raises DescriptionError for a GPU."""
-    found = load_machine(machine) if isinstance(machine, str) else machine
-    if not isinstance(found, MimdMachine):
-        raise DescriptionError(f"machine '{machine}'", ["is a GPU; a kernel runs on a tiled machine"])
-    return found
 
 
 def _values(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import linecache
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from mimdsim.base.errors import DescriptionError, MimdsimError
+from mimdsim.base.errors import DescriptionError, MimdsimError, same_file, users_frame
 
 
 def load_file(path: Path, holds: str) -> ModuleType:
@@ -45,17 +44,12 @@ def called(what: str, function: Callable[..., Any], *given: Any, **named: Any) -
 
 
 def _told(failure: BaseException, file: str) -> str:
-    """Message and place of a failure: the innermost line of the user's file, else the innermost outside this
-    package."""
-    if isinstance(failure, SyntaxError) and failure.filename == file:
+    """Message and place of a failure, as by `users_frame`."""
+    if isinstance(failure, SyntaxError) and failure.filename and same_file(failure.filename, file):
         return f"{type(failure).__name__}: {failure.msg} (line {failure.lineno})"
-    frames = traceback.extract_tb(failure.__traceback__)
-    ours = str(Path(__file__).resolve().parents[1])
-    theirs = [frame for frame in frames if frame.filename == file]
-    theirs = theirs or [frame for frame in frames if not frame.filename.startswith(ours)] or list(frames)
     said = str(failure) if isinstance(failure, MimdsimError) else f"{type(failure).__name__}: {failure}"
-    if not theirs:
+    frame = users_frame(failure, file)
+    if frame is None:
         return said
-    frame = theirs[-1]
     line = linecache.getline(frame.filename, frame.lineno or 0).strip()
     return f"{said}\n    ({Path(frame.filename).name}, line {frame.lineno}: {line})"

@@ -12,7 +12,7 @@ from mimdsim.compiler import plan_exchanges
 from mimdsim.kernels.blocks import Opened, OpenRepeat, OpenSuperstep
 from mimdsim.kernels.lines import at_users_line
 from mimdsim.kernels.parts import FORMATS
-from mimdsim.machine import MimdMachine
+from mimdsim.machine import GpuMachine, MimdMachine, tiled_machine
 from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
 from mimdsim.program.mapping import whole_numbers
 
@@ -25,8 +25,9 @@ class Builder:
     Every mistake is refused with a KernelError that names the line of the caller.
     """
 
-    def __init__(self, name: str, machine: MimdMachine):
-        self.name, self.machine = name, machine
+    @at_users_line
+    def __init__(self, name: str, machine: str | MimdMachine | GpuMachine):
+        self.name, self.machine = name, tiled_machine(machine, "a kernel runs on a tiled machine")
         self.variables: dict[str, Variable] = {}
         self._inputs: dict[str, str] = {}
         self._constants: set[str] = set()
@@ -63,8 +64,9 @@ class Builder:
         tiles: Tiles | None = None,
         category: str = "data",
     ) -> Variable:
-        """Declare a variable of `shape`, spread evenly along its axis `spread` over `tiles` (default: all of them; one
-        number: that tile), or as `mapping` says.
+        """Declare a variable of `shape`, spread evenly along its axis `spread` over `tiles` (default: all of them), or
+        as `mapping` says. tiles: their numbers, each once; one number is that tile alone: 4 is tile number 4, range(4)
+        are the first four.
 
         Raises KernelError for a name that is taken, and for an invalid shape, format or mapping.
         """
@@ -170,6 +172,14 @@ class Builder:
         chosen = np.arange(self.tiles) if tiles is None else whole_numbers(f"'{name}': tiles", np.atleast_1d(tiles))
         if not len(chosen):
             raise MappingError(f"'{name}': no tile to be placed on; give at least one")
+        if isinstance(tiles, int) and tiles >= self.tiles:
+            raise MappingError(
+                f"'{name}': tiles={tiles} is tile number {tiles}, and the program has tiles 0 to {self.tiles - 1}; "
+                f"write range(n) for the first n tiles"
+            )
+        numbers, often = np.unique(chosen, return_counts=True)
+        if often.max() > 1:
+            raise MappingError(f"'{name}': tiles names tile {numbers[often > 1][0]} more than once; name each once")
         return TileMapping.evenly(axis, shape[axis], chosen)
 
     # ---- supersteps

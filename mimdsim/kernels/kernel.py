@@ -12,9 +12,9 @@ Given = Variable | str
 
 
 class Kernel(Builder):
-    """A program written by hand for `machine`, for example:
+    """A program written by hand for `machine`, a tiled one, given itself or by name, for example:
 
-        k = Kernel("mean", machine)
+        k = Kernel("mean", "bow")
         x = k.input(k.variable("x", (1024,)))
         total = k.output(k.variable("total", (1,), tiles=0))
         k.reduce(x, out=total)

@@ -1,7 +1,7 @@
 """Machines as frozen records read from `models/*.toml`; every number with unit and source."""
 
 from mimdsim.machine.gpu import GpuMachine
-from mimdsim.machine.load import find_machine, list_machines, load_machine
+from mimdsim.machine.load import find_machine, list_machines, load_machine, tiled_machine
 from mimdsim.machine.mimd import MimdMachine
 
-__all__ = ["GpuMachine", "MimdMachine", "find_machine", "list_machines", "load_machine"]
+__all__ = ["GpuMachine", "MimdMachine", "find_machine", "list_machines", "load_machine", "tiled_machine"]

@@ -26,6 +26,14 @@ def find_machine(name: str) -> Path:
     return find_description("models", "machine", name)
 
 
+def tiled_machine(machine: str | MimdMachine | GpuMachine, advice: str) -> MimdMachine:
+    """A tiled machine, given itself or by name or file; raises DescriptionError with the advice for a GPU."""
+    found = load_machine(machine) if isinstance(machine, str) else machine
+    if not isinstance(found, MimdMachine):
+        raise DescriptionError(f"machine '{found.name}'", [f"is a GPU; {advice}"])
+    return found
+
+
 def load_machine(name: str, changes: dict[str, Any] | None = None) -> MimdMachine | GpuMachine:
     """The machine `name`, with `changes` of dotted keys ('tile.sram_bytes') applied to its description.
 

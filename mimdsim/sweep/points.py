@@ -15,7 +15,7 @@ import numpy as np
 
 from mimdsim.base.errors import DescriptionError, shortened, suggest
 from mimdsim.base.schema import build, parse_toml
-from mimdsim.machine import GpuMachine, MimdMachine, load_machine
+from mimdsim.machine import GpuMachine, MimdMachine, load_machine, tiled_machine
 from mimdsim.run import config_digest
 from mimdsim.workload import Workload, load_workload
 
@@ -164,10 +164,7 @@ def points_of(
 
 def load_tiled(machine: str | MimdMachine | GpuMachine, changes: dict[str, Any] | None = None) -> MimdMachine:
     """A tiled machine by its name with `changes`, or one already loaded; raises DescriptionError for a GPU."""
-    loaded = load_machine(machine) if isinstance(machine, str) else machine
-    if not isinstance(loaded, MimdMachine):
-        problem = "is a GPU; give a tiled machine here (GPUs: run --gpu, compare)"
-        raise DescriptionError(f"machine '{loaded.name}'", [problem])
+    loaded = tiled_machine(machine, "give a tiled machine here (GPUs: run --gpu, compare)")
     if changes and not isinstance(machine, str):
         problems = [f"{key}: '{loaded.name}' is already loaded; pass this to load_machine" for key in changes]
         raise DescriptionError("changes", problems)

@@ -12,7 +12,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.costs.fabric import busiest_tile
-from mimdsim.machine import MimdMachine
+from mimdsim.machine import GpuMachine, MimdMachine, tiled_machine
 from mimdsim.profile import Span
 from mimdsim.program import Program, RecordedActivity, Superstep
 from mimdsim.timing.explain_compute import Workers, arranging_rows, library_row
@@ -28,12 +28,13 @@ from mimdsim.timing.tile_cycles import Barrel, tile_cycles
 from mimdsim.timing.tile_work import work_of_tile
 
 ROUNDING = 1e-9  # relative, of sums in another order
+TILED = "only programs of tiled machines have supersteps to explain"
 NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
 
 
 def explain(
     program: Program,
-    machine: MimdMachine,
+    machine: str | MimdMachine | GpuMachine,
     superstep: str | int,
     tile: int | None = None,
     activity: RecordedActivity | None = None,
@@ -41,10 +42,11 @@ def explain(
 ) -> Explanation:
     """Where the cycles of a superstep (given by name or by number among the spans of a profile) come from on a tile.
 
-    tile: by default the one with the most work in it. activity: recorded, needed if costs depend on it. timestep: the
-    execution shown vertex by vertex, by default the longest on this tile. Raises MappingError for a
-    superstep, tile or timestep that does not exist, and as `time_program` does.
+    machine: a tiled one, itself or by name. tile: by default the one with the most work in it. activity: recorded,
+    needed if costs depend on it. timestep: the execution shown vertex by vertex, by default the longest on this tile.
+    Raises MappingError for a superstep, tile or timestep that does not exist, and as `time_program` does.
     """
+    machine = tiled_machine(machine, TILED)
     refuse_other_machine(program, machine)
     activity = activity or NOTHING
     barrel = Barrel.of(machine)
@@ -88,12 +90,16 @@ def explain(
 
 
 def busy_cycles(
-    program: Program, machine: MimdMachine, superstep: str | int, activity: RecordedActivity | None = None
+    program: Program,
+    machine: str | MimdMachine | GpuMachine,
+    superstep: str | int,
+    activity: RecordedActivity | None = None,
 ) -> np.ndarray:
     """int64[tiles]: cycles in which each tile had work in a superstep (given by name or number), over all executions.
 
     Raises MappingError for a superstep that does not exist, and as `time_program` does.
     """
+    machine = tiled_machine(machine, TILED)
     refuse_other_machine(program, machine)
     number = _number([step.name for step, _, _ in program.supersteps()], superstep)
     return program_loads(program, activity or NOTHING, Barrel.of(machine))[number].busy
