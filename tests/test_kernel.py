@@ -275,7 +275,7 @@ def test_a_file_that_cannot_be_read_is_told_with_its_line(tmp_path: Path, monkey
     )
     monkeypatch.chdir(tmp_path)
     for given in (str(path), "wrong.py", "./wrong.py"):
-        assert "(wrong.py, line 3: COST = kernels.WorkerBundles(" in mimdsim("check", given, "tiny", code=2)
+        assert "(wrong.py, line 3: COST = WorkerBundles(" in mimdsim("check", given, "tiny", code=2)
     path.write_text("def build(machine:\n    pass\n")
     assert "SyntaxError" in mimdsim("check", str(path), "tiny", code=2)
     path.write_text("x = 1\n")

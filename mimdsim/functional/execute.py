@@ -210,9 +210,7 @@ class Executor:
             except Exception as failure:  # whatever a user's codelet raises
                 text = f"codelet {table.codelet.name} raised {type(failure).__name__}: {failure}"
                 if isinstance(failure, TypeError) and "argument" in str(failure):
-                    text += (
-                        '; it is called with whole arrays and columns, or with form="vertex" with one vertex\'s slices'
-                    )
+                    text += '; it is given whole arrays and columns, or the slices of one vertex with form="vertex"'
                 raise MappingError(f"superstep '{superstep.name}', timestep {t}: {text}") from failure
 
         return call
