@@ -1,5 +1,5 @@
-"""Cycles of every function of the vendor's library at drawn arguments, as they are: `pinned_costs.csv`; as with
-figures, `python tests/test_pinned_costs.py >tests/pinned_costs.csv` writes it anew.
+"""Cycles of every function of the vendor's formulas at drawn arguments, as they are: `pinned_costs.csv`; as with
+figures, `python tests/test_pinned_costs.py` writes it anew.
 
 `test_cost_golden.py` holds them against the vendor's own figures where there are some; here stand those between. The
 arguments follow from the names alone, so that a function more or less changes no other line; "-" was refused.
@@ -11,7 +11,6 @@ import csv
 import importlib
 import inspect
 import pkgutil
-import sys
 import zlib
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -20,9 +19,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pins import assert_as_pinned
 
 import mimdsim.costs.library as library
 from mimdsim.base.errors import MimdsimError
+from mimdsim.check.published import sparse, vendor
 
 TABLE = Path(__file__).resolve().parent / "pinned_costs.csv"
 COLUMNS = ("module", "function", "cycles")
@@ -51,8 +52,9 @@ CHOICES: dict[str | tuple[str, str], tuple[Any, ...]] = {
 def functions() -> dict[str, list[tuple[str, Callable[..., Any]]]]:
     """The public ones by module, in the order of their names."""
     found: dict[str, list[tuple[str, Callable[..., Any]]]] = {}
-    for module in sorted(one.name for one in pkgutil.iter_modules(library.__path__)):
-        held = importlib.import_module(f"{library.__name__}.{module}")
+    places = {one.name: of for of in (sparse, vendor, library) for one in pkgutil.iter_modules(of.__path__)}
+    for module, of in sorted(places.items(), key=lambda place: place[0]):
+        held = importlib.import_module(f"{of.__name__}.{module}")
         own = inspect.getmembers(held, inspect.isfunction)
         cycles: list[tuple[str, Callable[..., Any]]] = [
             (name, one)
@@ -109,15 +111,15 @@ def pinned() -> dict[str, list[tuple[str, ...]]]:
 
 @pytest.mark.parametrize("module", functions())
 def test_cycles_are_as_pinned(module: str) -> None:
-    for found, known in zip(figures(module), pinned()[module], strict=True):
-        assert found == known
+    assert_as_pinned(list(figures(module)), pinned().get(module, []), __file__)
 
 
 def main() -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for module in functions():
-        writer.writerows(figures(module))
+    with TABLE.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for module in functions():
+            writer.writerows(figures(module))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from drawn_text import number, numbers
+from pins import assert_as_pinned
 from pydantic import ValidationError
 
 from mimdsim.base.errors import DescriptionError
@@ -129,7 +130,7 @@ def test_data_are_as_pinned(name: str) -> None:
         pytest.importorskip("sklearn")
     _, *parts = FILE.read_text(encoding="utf-8").split("# ")
     (known,) = (part.splitlines()[1:] for part in parts if part.splitlines()[0] == name)
-    assert list(PARTS[name]()) == known
+    assert_as_pinned(list(PARTS[name]()), known, __file__)
 
 
 def main() -> None:

@@ -12,13 +12,13 @@ import html
 import re
 import struct
 from collections.abc import Callable, Iterator
-from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
 import pytest
 from drawn_text import figure_lines, table_lines
 from invented_runs import PROFILES, WHOLE, swept
+from pins import assert_as_pinned
 
 from mimdsim.profile import RunProfile
 from mimdsim.report import page, report_files, summary_lines, write_report
@@ -141,7 +141,7 @@ def pinned(name: str) -> Path:
 def test_pages_are_as_pinned(name: str) -> None:
     known = pinned(name).read_text(encoding="utf-8").splitlines()
     found = list(CASES[name]())
-    assert found == known, "\n".join(unified_diff(known, found, "pinned", "now", lineterm="", n=1))
+    assert_as_pinned(found, known, __file__)
 
 
 def test_pictures_are_large_and_laid_out_once() -> None:

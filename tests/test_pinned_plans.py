@@ -1,11 +1,9 @@
 """Kernels of a small training step on GPUs, what is said of measured rows, and plans of dense and sparse products on
-tiles, as they are: `pinned_plans.csv`; as with figures, `python tests/test_pinned_plans.py >tests/pinned_plans.csv`
-writes it anew."""
+tiles, as they are: `pinned_plans.csv`; as with figures, `python tests/test_pinned_plans.py` writes it anew."""
 
 from __future__ import annotations
 
 import csv
-import sys
 from collections.abc import Iterator
 from dataclasses import astuple, fields, replace
 from itertools import product
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 from networks import ADAM, small_network
+from pins import assert_as_pinned
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.check.published.gpus.networks import predict_snn_row
@@ -169,14 +168,15 @@ def test_plans_are_as_pinned(case: tuple[str, ...]) -> None:
         table = [(row["of"], row["what"], row["figures"]) for row in csv.DictReader(file)]
     start = f"{case[0]} {case[1]}, {case[2]}, " if len(case) > 1 else case[0]
     expected = [line for line in table if (line[0].startswith(start) if len(case) > 1 else line[0] == start)]
-    assert lines(case) == expected
+    assert_as_pinned(lines(case), expected, __file__)
 
 
 def main() -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for case in CASES:
-        writer.writerows(lines(case))
+    with TABLE.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for case in CASES:
+            writer.writerows(lines(case))
 
 
 if __name__ == "__main__":

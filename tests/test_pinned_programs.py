@@ -1,13 +1,11 @@
 """Programs by hand and of matrix products as they are, vertices, boxes, places and cycles, and tables that explain a
-superstep: `pinned_programs.txt`; as with figures, `python tests/test_pinned_programs.py >tests/pinned_programs.txt`
-writes it anew.
+superstep: `pinned_programs.txt`; as with figures, `python tests/test_pinned_programs.py` writes it anew.
 
 Sums over columns and places stand beside the first and the last, so that no number between them changes unseen.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -18,6 +16,7 @@ import pytest
 from by_hand import tiny
 from networks import small_network
 from padded_products import product_program
+from pins import assert_as_pinned
 
 from mimdsim.check.published.products.matrix_vector import matrix_vector_program
 from mimdsim.compiler import compile_graph, measure_memory
@@ -214,13 +213,12 @@ def pinned() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_programs_are_as_pinned(case: str) -> None:
-    for found, known in zip(lines(case), pinned()[case], strict=True):
-        assert found == known
+    assert_as_pinned(lines(case), pinned().get(case, []), __file__)
 
 
 def main() -> None:
-    for case in CASES:
-        sys.stdout.write("\n".join([f"==== {case}", *lines(case)]) + "\n")
+    text = "".join("\n".join([f"==== {case}", *lines(case)]) + "\n" for case in CASES)
+    TABLE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
