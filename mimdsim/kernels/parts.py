@@ -9,7 +9,7 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.program import Variable
 from mimdsim.program.mapping import FLAT
-from mimdsim.program.rows import bounds_of, boxes_of_runs, distinct, spatial_mapping
+from mimdsim.program.rows import bounds_of, boxes_on_tiles, distinct, spatial_mapping
 
 # the vendor's names of number formats, by numpy's
 FORMATS = {
@@ -64,21 +64,16 @@ def parts_of(variable: Variable) -> Parts:
     Raises MappingError for a variable copied to several tiles: a vertex would leave the other copies stale.
     """
     mapping = spatial_mapping(variable, drop_axis=False)
-    whole = np.array([[0, extent] for extent in variable.shape], np.int64)
-    if mapping.is_replicated:
-        if len(mapping.tiles) > 1:
-            raise MappingError(
-                f"'{variable.name}' is a copy on {len(mapping.tiles)} tiles, which no vertex can write; use "
-                "broadcast(x, to=...) to send a value to all of them"
-            )
-        return Parts(tiles=mapping.tiles, boxes=whole[None])
+    if mapping.has_copies:
+        raise MappingError(
+            f"'{variable.name}' is a copy on {len(mapping.tiles)} tiles, which no vertex can write; use "
+            "broadcast(x, to=...) to send a value to all of them"
+        )
+    tiles, boxes = boxes_on_tiles(mapping, variable.shape)
     if mapping.axis == FLAT:
-        tiles, boxes = boxes_of_runs(mapping, variable.shape)
         tiles, bounds = distinct(tiles, bounds_of(boxes))
         return Parts(tiles=tiles, boxes=bounds.transpose(2, 0, 1))
-    boxes = np.repeat(whole[None], len(mapping.tiles), axis=0)
-    boxes[:, mapping.axis, 0], boxes[:, mapping.axis, 1] = mapping.starts, mapping.stops
-    return Parts(tiles=mapping.tiles, boxes=boxes)
+    return Parts(tiles=tiles, boxes=boxes)
 
 
 def format_of(variable: Variable) -> str:

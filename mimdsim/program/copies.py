@@ -8,12 +8,12 @@ from mimdsim.base.errors import MappingError, near
 from mimdsim.program.conflicts import MEANWHILE, TWICE
 from mimdsim.program.delivered import undelivered
 from mimdsim.program.entries import IN_REPEAT, unfit_entries
-from mimdsim.program.mapping import FLAT
+from mimdsim.program.mapping import BANDED, FLAT
 from mimdsim.program.problems import Problem, at_large
 from mimdsim.program.program import Program
 from mimdsim.program.records import Copy, Superstep
 from mimdsim.program.repeats import Stretch
-from mimdsim.program.rows import boxes_of_runs, describe_box, is_local, order_of, spatial_mapping
+from mimdsim.program.rows import boxes_on_tiles, describe_box, is_local, order_of, spatial_mapping
 
 
 def copy_parts(program: Program, copy: Copy) -> tuple[np.ndarray, np.ndarray]:
@@ -23,14 +23,7 @@ def copy_parts(program: Program, copy: Copy) -> tuple[np.ndarray, np.ndarray]:
     """
     source, target = program.variables[copy.source], program.variables[copy.target]
     shape = source.shape[copy.source_shift is not None :]
-    mapping = spatial_mapping(target, copy.target_shift is not None)
-    if mapping.axis == FLAT:
-        return boxes_of_runs(mapping, shape)
-    whole = np.array([[0, extent] for extent in shape], np.int64)
-    boxes = np.repeat(whole[None], len(mapping.tiles), axis=0)
-    if not mapping.is_replicated:
-        boxes[:, mapping.axis, 0], boxes[:, mapping.axis, 1] = mapping.starts, mapping.stops
-    return mapping.tiles, boxes
+    return boxes_on_tiles(spatial_mapping(target, copy.target_shift is not None), shape)
 
 
 def check_copies(program: Program, superstep: Superstep) -> list[Problem]:
@@ -93,7 +86,7 @@ def bytes_within_tiles(program: Program) -> int:
             mapping = spatial_mapping(source, drop)
             tiles, boxes = copy_parts(program, copy)
             sizes = boxes[:, :, 1] - boxes[:, :, 0]
-            if mapping.axis == FLAT:  # parts that lie whole on the tile
+            if mapping.axis in (FLAT, BANDED):  # parts that lie whole on the tile
                 local = is_local(mapping, tiles, boxes, source.shape[drop:])
                 found += int(sizes[local].prod(axis=1).sum()) * source.item_bytes
                 continue

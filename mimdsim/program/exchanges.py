@@ -7,6 +7,7 @@ Planner and verifier share this derivation (`exchange_rule.check_exchange`). How
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
@@ -16,6 +17,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.copies import copy_parts
 from mimdsim.program.homes import check_homes
+from mimdsim.program.mapping import BANDED, TileMapping
 from mimdsim.program.places import check_boxes, check_places, unfit_box
 from mimdsim.program.problems import Problem
 from mimdsim.program.program import Program
@@ -25,6 +27,7 @@ from mimdsim.program.rows import (
     boxes_of,
     distinct,
     equal_rows,
+    in_bands,
     is_local,
     spatial_mapping,
     spatial_shape,
@@ -67,9 +70,7 @@ def _digest(program: Program, superstep: Superstep, exchange: Exchange) -> bytes
         names |= set(table.operands.values())
     for name in sorted(names):
         variable = program.variables[name]
-        mapping = variable.mapping
-        parts += [name, variable.shape, variable.item_bytes]
-        parts += [mapping.axis, mapping.tiles, mapping.starts, mapping.stops]
+        parts += [name, variable.shape, variable.item_bytes, *_described(variable.mapping)]
     parts += [exchange.total_tiles, exchange.tiles, exchange.columns, exchange.link_bytes]
     for delivery in exchange.deliveries:
         parts += [delivery.variable, delivery.tiles, delivery.boxes]
@@ -81,6 +82,13 @@ def _digest(program: Program, superstep: Superstep, exchange: Exchange) -> bytes
         else:
             found.update(repr(part).encode())
     return found.digest()
+
+
+def _described(mapping: TileMapping) -> Iterator[object]:
+    yield from (mapping.axis, mapping.tiles, mapping.starts, mapping.stops)
+    for band in mapping.bands:
+        yield from (band.axis, band.start, band.stop)
+        yield from _described(band.mapping)
 
 
 def _refuse(problems: list[Problem]) -> None:
@@ -164,11 +172,23 @@ def _count_arranged(program: Program, superstep: Superstep, tally: Tally) -> Non
         _, one_of_each = equal_rows(np.vstack([tiles[None], bounds.reshape(-1, len(tiles))]))
         tiles, boxes = tiles[one_of_each], bounds.take(one_of_each, axis=2).transpose(2, 0, 1)
         shape = variable.shape[shift is not None :]
-        row, mapping, _, runs = to_runs(spatial_mapping(variable, shift is not None), tiles, boxes, shape)
-        first = np.searchsorted(mapping.stops, runs[:, mapping.axis, 0], side="right")
-        last = np.searchsorted(mapping.starts, runs[:, mapping.axis, 1], side="left")
-        pieces = np.bincount(row, weights=last - first, minlength=len(tiles)).astype(np.int64)
+        pieces = _pieces(spatial_mapping(variable, shift is not None), tiles, boxes, shape)
         gathered = pieces > 1
         volume = np.prod(boxes[gathered, :, 1] - boxes[gathered, :, 0], axis=1, dtype=np.int64) * variable.item_bytes
         np.add.at(tally.total["fragments_arranged"], tiles[gathered], pieces[gathered])
         np.add.at(tally.total["bytes_arranged"], tiles[gathered], volume)
+
+
+def _pieces(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """int64[rows]: from how many pieces, each of one tile, a box is put together; copies count as one."""
+    if mapping.axis == BANDED:
+        found = np.zeros(len(tiles), np.int64)
+        for (copy, *_), rows, on, inside in in_bands(mapping, tiles, boxes):
+            found[rows] += _pieces(copy, on, inside, shape)
+        return found
+    if mapping.is_replicated:
+        return np.ones(len(tiles), np.int64)
+    row, mapping, _, runs = to_runs(mapping, tiles, boxes, shape)
+    first = np.searchsorted(mapping.stops, runs[:, mapping.axis, 0], side="right")
+    last = np.searchsorted(mapping.starts, runs[:, mapping.axis, 1], side="left")
+    return np.bincount(row, weights=last - first, minlength=len(tiles)).astype(np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.base.errors import MappingError, near
-from mimdsim.program.mapping import FLAT, PER_TIMESTEP
+from mimdsim.program.mapping import BANDED, FLAT, PER_TIMESTEP, TileMapping
 from mimdsim.program.problems import Problem, at_large, of_vertex
 from mimdsim.program.program import Program
 from mimdsim.program.records import Superstep, Variable, VertexTable
@@ -76,7 +76,12 @@ def _but_tiles(program: Program, tile: int, tiles: int) -> str:
 
 def _misfit(variable: Variable) -> str:
     """Which elements the mapping omits or has in excess; empty if it covers the variable exactly."""
-    mapping, shape = variable.mapping, variable.shape
+    return _uncovered(variable.mapping, variable.shape)
+
+
+def _uncovered(mapping: TileMapping, shape: tuple[int, ...]) -> str:
+    if mapping.axis == BANDED:
+        return _uncovered_in_bands(mapping, shape)
     if mapping.is_replicated:
         return "" if len(mapping.tiles) else "is not replicated on any tile; name the tiles that hold it"
     if mapping.axis == FLAT:
@@ -87,7 +92,22 @@ def _misfit(variable: Variable) -> str:
         counted, extent = f"indices of axis {mapping.axis}", shape[mapping.axis]
     else:
         return f"is mapped along axis {mapping.axis}, its shape {list(shape)} has {len(shape)}; map an axis it has"
-    starts, stops = mapping.starts, mapping.stops
+    return _gap(mapping.starts, mapping.stops, extent, counted)
+
+
+def _uncovered_in_bands(mapping: TileMapping, shape: tuple[int, ...]) -> str:
+    axis = mapping.bands[0].axis
+    if not 0 <= axis < len(shape):
+        return f"is cut into bands along axis {axis}, its shape {list(shape)} has {len(shape)}; cut an axis it has"
+    if any(band.mapping.axis in (FLAT, PER_TIMESTEP, axis) for band in mapping.bands):
+        return f"has bands along axis {axis} that are spread along it or element by element; spread them along others"
+    ranges = [copies[0] for copies in mapping.ranges()]
+    starts, stops = (np.array([getattr(band, end) for band in ranges]) for end in ("start", "stop"))
+    found = (_uncovered(band.mapping, shape) for band in mapping.bands)
+    return _gap(starts, stops, shape[axis], f"indices of axis {axis}") or next((text for text in found if text), "")
+
+
+def _gap(starts: np.ndarray, stops: np.ndarray, extent: int, counted: str) -> str:
     least, most = (int(starts[0]), int(stops[-1])) if len(starts) else (0, 0)
     if least < 0 or most > extent:
         return f"is mapped from {least} to {most}, it has {extent} {counted}; map no more than there are"

@@ -8,7 +8,7 @@ import numpy as np
 
 from mimdsim.program.codelet import Field, WorkerBundles, now_shift
 from mimdsim.program.extents import Hits, Listed, Recorded, Spikes, SpikesOver, Within
-from mimdsim.program.mapping import FLAT, PER_TIMESTEP
+from mimdsim.program.mapping import BANDED, FLAT, PER_TIMESTEP
 from mimdsim.program.program import Program
 from mimdsim.program.records import Exchange, Superstep, Variable, VertexTable
 from mimdsim.program.repeats import Repeat
@@ -44,6 +44,10 @@ def _variable(variable: Variable) -> str:
     mapping = variable.mapping
     flat = {FLAT: "element by element", PER_TIMESTEP: "element by element of every timestep"}
     where = "replicated" if mapping.is_replicated else flat.get(mapping.axis, f"axis {mapping.axis}")
+    if mapping.axis == BANDED:
+        many, ranges = len(mapping.bands), len(list(mapping.ranges()))
+        copies = f", {many} copies" if ranges == 1 else ""
+        where = f"{ranges} bands of axis {mapping.bands[0].axis}{copies}" if ranges > 1 else f"{many} copies"
     shape = "x".join(str(extent) for extent in variable.shape)
     stored = f" in {variable.stored_bytes} bytes" if variable.stored_bytes else ""
     kept = ", kept from run to run" if variable.persistent else ""

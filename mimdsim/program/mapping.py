@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,6 +12,7 @@ from numpy.typing import ArrayLike
 REPLICATED = -1
 FLAT = -2
 PER_TIMESTEP = -3
+BANDED = -4
 
 
 def whole_numbers(what: str, values: ArrayLike) -> np.ndarray:
@@ -27,19 +30,21 @@ class TileMapping:
     """Elements `starts[k]` to `stops[k]` along `axis` lie on `tiles[k]`; intervals ascend and do not overlap.
 
     axis FLAT: intervals count elements of the whole variable in C order. axis PER_TIMESTEP: the first axis is time, and
-    every timestep is spread like a FLAT variable with the other axes. axis REPLICATED: every tile of `tiles` holds the
-    whole variable; starts and stops are then empty.
+    every timestep is spread like a FLAT variable of the other axes. axis REPLICATED: every tile of `tiles` holds the
+    whole variable; starts and stops are then empty. axis BANDED: the variable is cut into `bands` along another axis,
+    each with a mapping of its own; `tiles` are then all tiles that hold some of it.
     """
 
     axis: int
     tiles: np.ndarray
     starts: np.ndarray
     stops: np.ndarray
+    bands: tuple[Band, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("tiles", "starts", "stops"):
             object.__setattr__(self, name, whole_numbers(f"mapping: {name}", getattr(self, name)))
-        if self.axis != REPLICATED:
+        if self.axis not in (REPLICATED, BANDED):
             if not len(self.tiles) == len(self.starts) == len(self.stops):
                 raise ValueError(
                     f"mapping: {len(self.tiles)} tiles, {len(self.starts)} starts, {len(self.stops)} stops"
@@ -99,12 +104,54 @@ class TileMapping:
         empty = np.zeros(0, np.int64)
         return TileMapping(axis=REPLICATED, tiles=np.unique(np.asarray(tiles, np.int64)), starts=empty, stops=empty)
 
+    @staticmethod
+    def banded(bands: tuple[Band, ...]) -> TileMapping:
+        """Bands along one axis, ascending; those of the same range are copies, which no vertex may write.
+
+        One band is its own mapping. Raises ValueError for bands of several axes, and for ranges that overlap without
+        being the same.
+        """
+        if len(bands) == 1:
+            return bands[0].mapping
+        ranges = [(band.start, band.stop) for band in bands]
+        apart = all(one == other or one[1] <= other[0] for one, other in pairwise(ranges))
+        if len({band.axis for band in bands}) != 1 or not apart or any(start >= stop for start, stop in ranges):
+            raise ValueError(f"mapping: bands {ranges} must ascend along one axis; only equal ones may overlap")
+        empty = np.zeros(0, np.int64)
+        tiles = np.unique(np.concatenate([band.mapping.tiles for band in bands]))
+        return TileMapping(axis=BANDED, tiles=tiles, starts=empty, stops=empty, bands=bands)
+
     @property
     def is_replicated(self) -> bool:
         return self.axis == REPLICATED
 
+    @property
+    def has_copies(self) -> bool:
+        """Whether several tiles hold the same elements."""
+        if self.axis == BANDED:
+            return any(len(copies) > 1 or copies[0].mapping.has_copies for copies in self.ranges())
+        return self.is_replicated and len(self.tiles) > 1
+
+    def ranges(self) -> Iterator[tuple[Band, ...]]:
+        """The bands of a BANDED mapping by range: more than one are copies."""
+        for _, copies in groupby(self.bands, key=lambda band: (band.start, band.stop)):
+            yield tuple(copies)
+
+    def without_axis(self) -> TileMapping:
+        """The same counted without the first axis, along which it must not be spread."""
+        bands = tuple(replace(band, axis=band.axis - 1, mapping=band.mapping.without_axis()) for band in self.bands)
+        return replace(self, axis=self.axis - 1 if self.axis >= 0 else self.axis, bands=bands)
+
+    def is_cut_along(self, axis: int) -> bool:
+        """Whether indices of an axis lie on different tiles; FLAT ones count as cut along every axis."""
+        if self.axis == BANDED:
+            return any(band.axis == axis or band.mapping.is_cut_along(axis) for band in self.bands)
+        return self.axis in (axis, FLAT) and len(self.tiles) > 1
+
     def held_bytes(self, shape: tuple[int, ...], item_bytes: int) -> tuple[np.ndarray, np.ndarray]:
-        """(tiles, bytes) of a variable of `shape`; only the tiles that hold some of it, ascending."""
+        """(tiles, bytes) of a variable of `shape`, only the tiles that hold some of it, ascending."""
+        if self.axis == BANDED:
+            return self._held_in_bands(shape, item_bytes)
         whole = int(np.prod(shape, dtype=np.int64))
         if self.is_replicated:
             return self.tiles, np.full(len(self.tiles), whole * item_bytes)
@@ -118,6 +165,14 @@ class TileMapping:
         np.add.at(held, which, (self.stops - self.starts) * each)
         return tiles, held
 
+    def _held_in_bands(self, shape: tuple[int, ...], item_bytes: int) -> tuple[np.ndarray, np.ndarray]:
+        held = np.zeros(len(self.tiles), np.int64)
+        for band in self.bands:
+            part = tuple(band.stop - band.start if axis == band.axis else extent for axis, extent in enumerate(shape))
+            tiles, size = band.mapping.held_bytes(part, item_bytes)
+            held[np.searchsorted(self.tiles, tiles)] += size
+        return self.tiles, held
+
     def bytes_by_tile(self, shape: tuple[int, ...], item_bytes: int, tiles: int) -> np.ndarray:
         """int64[tiles]: bytes of a variable of `shape` on every tile."""
         held = np.zeros(tiles, np.int64)
@@ -130,3 +185,19 @@ class TileMapping:
         if self.is_replicated:
             return np.full(len(indices), self.tiles[0])
         return self.tiles[np.searchsorted(self.stops, indices, side="right")]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Band:
+    """Indices `start` to `stop` of an axis; `mapping` says how they lie over tiles, in terms of the whole variable."""
+
+    axis: int
+    start: int
+    stop: int
+    mapping: TileMapping
+
+    def clip(self, boxes: np.ndarray) -> np.ndarray:
+        """int64[boxes, axes, 2]: what of each box is in the band; empty where nothing is."""
+        inside = boxes.copy()
+        inside[:, self.axis] = np.clip(inside[:, self.axis], self.start, self.stop)
+        return inside

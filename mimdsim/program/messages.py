@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.program.mapping import FLAT, TileMapping
+from mimdsim.program.mapping import BANDED, FLAT, TileMapping
 from mimdsim.program.program import Program
 from mimdsim.program.records import Delivery, Exchange
-from mimdsim.program.rows import runs_of_boxes, spatial_mapping, to_runs
+from mimdsim.program.rows import boxes_on_tiles, runs_of_boxes, spatial_mapping, to_runs
 
 MOST_READINGS = (
     2_000_000  # (part, reader) pairs of a phase that are listed; beyond it, nearly every tile receives from all others
@@ -106,6 +106,8 @@ def _along_elements(mapping: TileMapping, shape: tuple[int, ...], room: int) -> 
     """Intervals along the elements in C order of a variable of `shape`; None when there are more than `room`."""
     if mapping.axis == FLAT:
         return mapping
+    if mapping.axis == BANDED:
+        return _along_bands(mapping, shape, room)
     before = int(np.prod(shape[: mapping.axis], dtype=np.int64))
     after = int(np.prod(shape[mapping.axis + 1 :], dtype=np.int64))
     if before * len(mapping.tiles) > room:
@@ -117,6 +119,18 @@ def _along_elements(mapping: TileMapping, shape: tuple[int, ...], room: int) -> 
         starts=np.tile(mapping.starts * after, before) + offset,
         stops=np.tile(mapping.stops * after, before) + offset,
     )
+
+
+def _along_bands(mapping: TileMapping, shape: tuple[int, ...], room: int) -> TileMapping | None:
+    """As `_along_elements`; of copies the first."""
+    found = []
+    for band, *_ in mapping.ranges():
+        tiles, boxes = boxes_on_tiles(band.mapping, shape)
+        found.append((tiles, band.clip(boxes)))
+    tiles, boxes = (np.concatenate(part) for part in zip(*found, strict=True))
+    if int(runs_of_boxes(boxes, shape)[1].sum()) > room:
+        return None
+    return TileMapping.of_boxes(tiles, boxes, shape)
 
 
 def _together(parts: _Readings) -> Messages:

@@ -9,7 +9,6 @@ from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.program.codelet import Field
 from mimdsim.program.copies import check_copies
 from mimdsim.program.homes import check_tiles
-from mimdsim.program.mapping import FLAT
 from mimdsim.program.problems import Problem, of_vertex
 from mimdsim.program.program import Program
 from mimdsim.program.records import Superstep, Variable, VertexTable
@@ -60,8 +59,8 @@ def unknown_variable(program: Program, superstep: Superstep, table: VertexTable,
 
 
 def check_spread(superstep: Superstep, table: VertexTable, item: Field, variable: Variable) -> list[Problem]:
-    """A timestep taken from a variable that is spread over tiles by timesteps: its tile would change with time."""
-    if takes_timestep(item) and variable.mapping.axis in (0, FLAT):
+    """A timestep taken of a variable that is spread over tiles by timesteps: its tile would change with time."""
+    if takes_timestep(item):
         try:
             spatial_mapping(variable, drop_axis=True)
         except MappingError as failure:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from mimdsim.base.errors import MappingError
 from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.numerics.columns import pieces
 from mimdsim.program.codelet import Field, now_shift
-from mimdsim.program.mapping import FLAT, PER_TIMESTEP, TileMapping
+from mimdsim.program.mapping import BANDED, FLAT, PER_TIMESTEP, TileMapping
 from mimdsim.program.records import Variable, VertexTable
 
 
@@ -28,14 +30,12 @@ def spatial_mapping(variable: Variable, drop_axis: bool) -> TileMapping:
     mapping = variable.mapping
     if mapping.axis == PER_TIMESTEP:
         return _flat_mapping(mapping, variable.shape, drop_axis)
-    if drop_axis and mapping.axis in (0, FLAT) and len(mapping.tiles) > 1:
+    if drop_axis and mapping.is_cut_along(0):
         raise MappingError(
             f"variable '{variable.name}' is spread over tiles along its timesteps, but one timestep of it is taken: "
             "spread it along another axis, or every timestep alike (PER_TIMESTEP)"
         )
-    if not drop_axis or mapping.axis < 0:
-        return mapping
-    return TileMapping(axis=mapping.axis - 1, tiles=mapping.tiles, starts=mapping.starts, stops=mapping.stops)
+    return mapping.without_axis() if drop_axis else mapping
 
 
 def _flat_mapping(mapping: TileMapping, shape: tuple[int, ...], drop_axis: bool) -> TileMapping:
@@ -124,8 +124,40 @@ def boxes_of_runs(mapping: TileMapping, shape: tuple[int, ...]) -> tuple[np.ndar
     return mapping.tiles[run], boxes
 
 
+def boxes_on_tiles(mapping: TileMapping, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """(tiles, int64[parts, axes, 2]): what each tile holds of a variable of `shape`, as few boxes as the mapping is
+    made of; copies are listed with every tile that holds one."""
+    if mapping.axis == FLAT:
+        return boxes_of_runs(mapping, shape)
+    if mapping.axis == BANDED:
+        parts = [(band, *boxes_on_tiles(band.mapping, shape)) for band in mapping.bands]
+        tiles = np.concatenate([tiles for _, tiles, _ in parts])
+        return tiles, np.concatenate([band.clip(boxes) for band, _, boxes in parts])
+    whole = np.array([[0, extent] for extent in shape], np.int64)
+    boxes = np.repeat(whole[None], len(mapping.tiles), axis=0)
+    if not mapping.is_replicated:
+        boxes[:, mapping.axis, 0], boxes[:, mapping.axis, 1] = mapping.starts, mapping.stops
+    return mapping.tiles, boxes
+
+
+def in_bands(
+    mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray
+) -> Iterator[tuple[tuple[TileMapping, ...], np.ndarray, np.ndarray, np.ndarray]]:
+    """(mappings of the copies of a band, rows that touch it, their tiles, what of their boxes is in it)."""
+    for copies in mapping.ranges():
+        inside = copies[0].clip(boxes)
+        rows = np.flatnonzero((inside[:, :, 0] < inside[:, :, 1]).all(axis=1))
+        if len(rows):
+            yield tuple(band.mapping for band in copies), rows, tiles[rows], inside[rows]
+
+
 def is_local(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """bool[rows]: whether every element of the box, if there is one, lies on the row's own tile."""
+    if mapping.axis == BANDED:
+        in_all = np.ones(len(tiles), bool)
+        for copies, rows, on, inside in in_bands(mapping, tiles, boxes):
+            in_all[rows] &= np.any([is_local(copy, on, inside, shape) for copy in copies], axis=0)
+        return in_all
     if mapping.is_replicated:
         held: np.ndarray = np.isin(tiles, mapping.tiles)
         return held if held.all() else held | (boxes[:, :, 1] <= boxes[:, :, 0]).any(axis=1)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mimdsim.numerics.columns import pieces as numerics
-from mimdsim.program.mapping import FLAT, TileMapping
+from mimdsim.program.mapping import BANDED, FLAT, TileMapping
 from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Variable
-from mimdsim.program.rows import bounds_of, equal_rows, order_of, spatial_mapping
+from mimdsim.program.rows import bounds_of, equal_rows, in_bands, is_local, order_of, spatial_mapping
 
 
 class Tally:
@@ -28,18 +28,29 @@ class Tally:
 
     def count(self, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray) -> None:
         """Add the parts `boxes` of `variable` wanted on `tiles`, a timestep axis dropped or not."""
-        mapping = spatial_mapping(variable, drop)
-        if mapping.is_replicated:
-            self._count_replicas(variable, drop, tiles, boxes)
-            return
-        self._count(mapping, variable, drop, tiles, boxes)
+        self._count_in(spatial_mapping(variable, drop), variable, drop, tiles, boxes)
 
-    def _count_replicas(self, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray) -> None:
+    def _count_in(
+        self, mapping: TileMapping, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray
+    ) -> None:
+        if mapping.axis == BANDED:
+            shape = variable.shape[1:] if drop else variable.shape
+            for copies, _, on, inside in in_bands(mapping, tiles, boxes):
+                wanting = ~np.any([is_local(copy, on, inside, shape) for copy in copies[1:]], axis=0)
+                wanting = np.broadcast_to(wanting, on.shape)
+                self._count_in(copies[0], variable, drop, on[wanting], inside[wanting])
+        elif mapping.is_replicated:
+            self._count_replicas(mapping.tiles, variable, drop, tiles, boxes)
+        else:
+            self._count(mapping, variable, drop, tiles, boxes)
+
+    def _count_replicas(
+        self, holders: np.ndarray, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray
+    ) -> None:
         """A replicated variable is sent by its first holder on the reader's chip, else by the first of all; tiles that
         hold it need nothing."""
         per_chip = self.tiles // self.chips
         shape = variable.shape[1:] if drop else variable.shape
-        holders = variable.mapping.tiles
         wanting = ~np.isin(tiles, holders)
         tiles, boxes = tiles[wanting], boxes[wanting]
         on_chip = np.full(self.chips, holders[0])

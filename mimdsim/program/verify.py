@@ -23,7 +23,7 @@ from mimdsim.program.delivered import undelivered
 from mimdsim.program.entries import IN_REPEAT, unfit_entries
 from mimdsim.program.exchange_rule import check_deliveries, check_exchange
 from mimdsim.program.homes import check_homes, check_names, check_tiles
-from mimdsim.program.mapping import FLAT, TileMapping
+from mimdsim.program.mapping import BANDED, FLAT, TileMapping
 from mimdsim.program.places import check_boxes, check_spread, unfit_box, unknown_variable
 from mimdsim.program.problems import Problem, of_vertex
 from mimdsim.program.program import Program
@@ -33,6 +33,7 @@ from mimdsim.program.rows import (
     bounds_of,
     boxes_of,
     describe_box,
+    in_bands,
     is_local,
     spatial_mapping,
     spatial_shape,
@@ -123,7 +124,7 @@ def _check_reach(
     """Rules 3 and 4 for boxes inside their variable."""
     name, shape = variable.name, spatial_shape(variable, item)
     mapping = spatial_mapping(variable, takes_timestep(item))
-    if item.writes and mapping.is_replicated and len(mapping.tiles) > 1:
+    if item.writes and mapping.has_copies:
         text = f"writes one replica of '{name}', which {len(mapping.tiles)} tiles hold; the others would stay old"
         return [of_vertex("writes are local", superstep, table, 0, text)]
     remote = np.flatnonzero(~is_local(mapping, table.tiles, boxes, shape))
@@ -160,6 +161,11 @@ def _first_elsewhere(
     mapping: TileMapping, box: np.ndarray, shape: tuple[int, ...], tile: int
 ) -> tuple[tuple[int, ...], int]:
     """(the first element of a box that lies on another tile than `tile`, that tile); box int64[axes, 2]."""
+    if mapping.axis == BANDED:
+        one, boxes = np.array([tile]), box[None]
+        for copies, _, _, inside in in_bands(mapping, one, boxes):
+            if not any(is_local(copy, one, inside, shape).all() for copy in copies):
+                return _first_elsewhere(copies[0], inside[0], shape, tile)
     if mapping.axis == FLAT:
         corners = np.ix_(*(np.arange(start, stop) for start, stop in box.tolist()))
         places = np.ravel_multi_index(corners, shape).reshape(-1)
