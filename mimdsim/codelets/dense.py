@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -120,6 +120,9 @@ def _fill(name: str, box: tuple[str, ...], compute: Any, *constants: str, joinab
 FILL_ROWS = _fill("FillRows", PARTS["rows"].box, numerics.fill_rows)
 FILL_COLUMNS = _fill("FillColumns", PARTS["columns"].box, numerics.fill_columns)
 FILL_REPLICAS = _fill("FillReplicas", PARTS["states"].box, numerics.fill_columns)
+FILL_OWN_REPLICAS = _fill(
+    "FillOwnReplicas", ("row_start:row_stop", ":", "start:stop"), numerics.fill_replicas, joinable=False
+)
 FILL_VECTOR = _fill("FillVector", ("start:stop",), numerics.fill_vector, "value")
 FILL_SLOTS = _fill("FillSlots", PARTS["slots"].box, numerics.fill_slots)
 FILL_BOXES = _fill("FillBoxes", BOX, numerics.fill_boxes, joinable=False)
@@ -234,6 +237,19 @@ SUM_REPLICAS = Codelet(
     extents={"elements": Size("total"), "replicas": Length("replicas", 0)},
 )
 
+SUM_OWN_REPLICAS = replace(
+    SUM_REPLICAS,
+    name="SumOwnReplicas",
+    fields=(
+        Field(name="replicas", access="read", box=("first:last", ":", "start:stop")),
+        Field(name="totals", access="write", box=("copy", ":", "start:stop")),
+    ),
+    columns=("first", "last", "copy", "start", "stop"),
+    compute=numerics.sum_own_replicas,
+    joinable=False,
+    extents={"elements": Size("totals"), "replicas": Length("replicas", 0)},
+)
+
 CODELETS = (
     slice_codelet("rows", 0),
     slice_codelet("slots", 0),
@@ -246,6 +262,7 @@ CODELETS = (
     FILL_ROWS,
     FILL_COLUMNS,
     FILL_REPLICAS,
+    FILL_OWN_REPLICAS,
     FILL_SLOTS,
     FILL_VECTOR,
     FILL_BOXES,
@@ -255,4 +272,5 @@ CODELETS = (
     COPY_COLUMNS,
     RANDOM_OFFSETS,
     SUM_REPLICAS,
+    SUM_OWN_REPLICAS,
 )

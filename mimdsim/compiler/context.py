@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from mimdsim.codelets.dense import FILL_VECTOR
 from mimdsim.codelets.formats import in_format
+from mimdsim.codelets.parts import on_rows
 from mimdsim.compiler.place.lists import LayerPlacement, Placement
 from mimdsim.graph import Layer, SpikingNetwork, Value
 from mimdsim.graph.names import INPUT, listed
 from mimdsim.program import Codelet, Copy, Program, Repeat, Shortcut, Superstep, TileMapping, Variable, VertexTable
-from mimdsim.program.mapping import FLAT, PER_TIMESTEP
+from mimdsim.program.mapping import FLAT, PER_TIMESTEP, Band
 from mimdsim.program.rows import boxes_of_runs
 from mimdsim.workload.mapping import MappingOptions
 
@@ -33,6 +36,7 @@ class Lowering:
     variables: dict[str, Variable] = field(default_factory=dict)
     storage: dict[str, tuple[str, ...]] = field(default_factory=dict)
     body: list[Superstep | Repeat] = field(default_factory=list)
+    kept: dict[str, str] = field(default_factory=dict)  # weights that copies of a layer use -> those that are trained
     open: list[list[Superstep | Repeat]] = field(default_factory=list)  # bodies of open repeats, outermost first
     inputs: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)
@@ -59,22 +63,27 @@ class Lowering:
     def by_context(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Tiles and (row_start, row_stop, start, stop) of one vertex per tile of a layer and worker context, each with
         a share of the samples."""
-        placed, batch = self.placed(layer), self.network.batch
-        shares = min(self.placement.worker_contexts, batch)
-        edges = (np.arange(shares + 1) * batch) // shares
-        share, tile = (column.ravel() for column in np.indices((shares, placed.occupied)))
+        placed = self.placed(layer)
+        tiles, rows = [], []
+        for grid, begin, end in zip(placed.grid, placed.batch_edges[:-1], placed.batch_edges[1:], strict=True):
+            shares = min(self.placement.worker_contexts, int(end - begin))
+            edges = begin + (np.arange(shares + 1) * (end - begin)) // shares
+            tiles.append(np.tile(grid, shares))
+            rows.append((np.repeat(edges[:-1], placed.parts), np.repeat(edges[1:], placed.parts)))
+        row_start, row_stop = (np.concatenate(ends) for ends in zip(*rows, strict=True))
+        runs = len(row_start) // placed.parts
         columns = {
-            "row_start": edges[share],
-            "row_stop": edges[share + 1],
-            "start": placed.starts[tile],
-            "stop": placed.stops[tile],
+            "row_start": row_start,
+            "row_stop": row_stop,
+            "start": np.tile(placed.starts, runs),
+            "stop": np.tile(placed.stops, runs),
         }
-        return placed.tiles[tile], columns
+        return np.concatenate(tiles), columns
 
     def plane(self, name: str, layer: str, category: str, dtype: str = "float32") -> str:
         """Declare a variable of [batch, neurons] that lies where the layer's neurons do."""
         shape = (self.network.batch, self.layer(layer).neurons)
-        return self.variable(name, shape, dtype, self.by_neuron(layer, 1), category)
+        return self.variable(name, shape, dtype, self.on_neurons(layer, 1), category)
 
     # ---- variables
 
@@ -113,9 +122,30 @@ class Lowering:
         return self.options.value_bytes if dtype == "float32" else int(np.dtype(dtype).itemsize)
 
     def by_neuron(self, layer: str, axis: int) -> TileMapping:
-        """Split along `axis` as the layer's neurons are."""
+        """Split along `axis` as the layer's neurons are, once for every copy of its weights."""
         placed = self.placed(layer)
-        return TileMapping.split(axis, placed.tiles, placed.starts, placed.stops)
+        return self._in_copies(placed, axis, [(0, self.layer(layer).neurons)] * placed.copies, axis)
+
+    def on_neurons(self, layer: str, axis: int) -> TileMapping:
+        """Of [..., batch, neurons], neurons along `axis`: where the layer's neurons of each sample are."""
+        placed = self.placed(layer)
+        return self._in_copies(placed, axis, pairwise(placed.batch_edges.tolist()), axis - 1)
+
+    def shared(self, layer: str, rows: int) -> TileMapping:
+        """Of [rows, neurons], one number for all copies: each copy holds a share of the rows of its neurons."""
+        placed = self.placed(layer)
+        return self._in_copies(placed, 1, pairwise(shares_of(rows, placed.copies).tolist()), 0)
+
+    def _in_copies(
+        self, placed: LayerPlacement, axis: int, ranges: Iterable[tuple[int, int]], along: int
+    ) -> TileMapping:
+        """Neurons along `axis`; range b of the axis `along` with copy b of the layer."""
+        bands = tuple(
+            Band(axis=along, start=begin, stop=end, mapping=TileMapping.split(axis, tiles, placed.starts, placed.stops))
+            for (begin, end), tiles in zip(ranges, placed.grid, strict=True)
+            if begin < end
+        )
+        return TileMapping.banded(bands)
 
     def by_sample(self, axis: int) -> TileMapping:
         """One sample after another over the sample tiles."""
@@ -221,13 +251,22 @@ class Lowering:
         return held
 
     def parameter(self, name: str, shape: tuple[int, int], category: str, layer: str) -> None:
-        """Declare numbers that training keeps from step to step: weights, or what an optimiser keeps of them."""
-        mapping = self.by_neuron(layer, 1)
+        """Declare numbers that training keeps from step to step: weights, or what an optimiser keeps of them.
+
+        Of weights that several copies of a layer use, each copy keeps and updates a share, and gets the others' when a
+        training step begins.
+        """
+        mapping = self.shared(layer, shape[0])
         stored = self.options.moment_bytes if category == MOMENTS else 0
         self.inputs[name] = self.variable(
             name, shape, "float32", mapping, category, persistent=True, stored_bytes=stored
         )
         self.storage[name] = (name,)
+        if category != MOMENTS and self.placed(layer).copies > 1:
+            used = self.variable(f"{name}.copies", shape, "float32", self.by_neuron(layer, 1), category)
+            self.kept[used] = name
+            self.storage[name] = (used,)
+            self.emit("share weights", "copy", copies=(Copy(source=name, target=used),), layer=layer)
 
     def tiles_of(self, layer: str) -> np.ndarray:
         """The tiles that hold neurons of a layer."""
@@ -240,8 +279,27 @@ class Lowering:
 
         `codelet` works on whole columns of the matrix (":", "start:stop"), one vertex per tile of the layer.
         """
+        return self._by_copy(codelet, layer, shares_of(self.variables[matrix].shape[0], self.placed(layer).copies))
+
+    def over_neurons(
+        self, codelet: Codelet, layer: str, whole: tuple[str, ...] = ()
+    ) -> tuple[Codelet, np.ndarray, dict[str, np.ndarray]]:
+        """The codelet, its tiles and columns for work on all of a [batch, neurons] plane where it lies.
+
+        `codelet` works on whole columns of the plane (":", "start:stop"), one vertex per tile of the layer. whole: its
+        fields that have no samples.
+        """
+        return self._by_copy(codelet, layer, self.placed(layer).batch_edges, whole)
+
+    def _by_copy(
+        self, codelet: Codelet, layer: str, edges: np.ndarray, whole: tuple[str, ...] = ()
+    ) -> tuple[Codelet, np.ndarray, dict[str, np.ndarray]]:
         placed = self.placed(layer)
-        return codelet, placed.tiles, {"start": placed.starts, "stop": placed.stops}
+        if placed.copies == 1:
+            return codelet, placed.tiles, {"start": placed.starts, "stop": placed.stops}
+        columns = placed.rows(edges)
+        filled = columns["row_start"] < columns["row_stop"]
+        return on_rows(codelet, whole), placed.tiles[filled], {name: column[filled] for name, column in columns.items()}
 
     # ---- supersteps
 
@@ -319,6 +377,12 @@ class Lowering:
             chips=self.placement.chips,
             shortcuts=tuple(self.shortcuts),
         )
+
+
+def shares_of(rows: int, copies: int) -> np.ndarray:
+    """int64[copies + 1]: of so many rows of weights, copy c keeps edges[c]..edges[c + 1]."""
+    edges: np.ndarray = np.arange(copies + 1) * rows // copies
+    return edges
 
 
 def defines_of(storage: tuple[str, ...], value: Value) -> tuple[tuple[str, str], ...]:

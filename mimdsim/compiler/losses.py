@@ -14,6 +14,7 @@ from mimdsim.graph import Operation
 from mimdsim.graph.losses import CountTargets
 from mimdsim.graph.names import SCORES
 from mimdsim.program import Codelet, Copy, TileMapping, VertexTable
+from mimdsim.program.mapping import BANDED
 
 
 def _per_sample(
@@ -35,13 +36,13 @@ def _per_tile(
     low: Lowering, layer: str, codelet: Codelet, operands: dict[str, str], constants: Any = None
 ) -> VertexTable:
     """One vertex per tile on the columns of its neurons."""
-    placed = low.placed(layer)
+    codelet, tiles, columns = low.over_neurons(codelet, layer)
     return VertexTable(
         codelet=codelet,
         layer=layer,
-        tiles=placed.tiles,
+        tiles=tiles,
         operands=operands,
-        columns={"start": placed.starts, "stop": placed.stops},
+        columns=columns,
         constants=constants or {},
     )
 
@@ -106,7 +107,7 @@ def lower_loss(low: Lowering, ops: tuple[Operation, ...]) -> None:
 def _to_neurons(low: Lowering, op: Operation, forward: str, gradient: str) -> None:
     """The gradient of a stack of potentials is moved to the tiles of the neurons, where the backward scan reads it."""
     held = low.variables[low.storage[forward][0]]
-    if len(held.shape) < 3 or held.mapping.axis != 2:
+    if len(held.shape) < 3 or held.mapping.axis not in (2, BANDED):  # by sample
         return
     du = _potential_gradient(low, op.layer, held.shape)
     low.emit("scatter gradient", op.kind, copies=(Copy(source=gradient, target=du),), layer=op.layer)
@@ -114,7 +115,7 @@ def _to_neurons(low: Lowering, op: Operation, forward: str, gradient: str) -> No
 
 
 def _potential_gradient(low: Lowering, layer: str, shape: tuple[int, ...]) -> str:
-    return low.variable(f"du.{layer}.sequence", shape, "float32", low.by_neuron(layer, 2), "gradients")
+    return low.variable(f"du.{layer}.sequence", shape, "float32", low.on_neurons(layer, 2), "gradients")
 
 
 def lower_list_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -175,7 +176,7 @@ def lower_read_out(low: Lowering, ops: tuple[Operation, ...]) -> None:
     (op,) = ops
     u = low.storage[op.inputs[0]][0]
     timesteps, batch, neurons = low.variables[u].shape
-    scores = low.variable("scores", (batch, neurons), "float32", low.by_neuron(op.layer, 1), "gradients")
+    scores = low.variable("scores", (batch, neurons), "float32", low.on_neurons(op.layer, 1), "gradients")
     _keep(low, op, scores)
     codelet, operands = READ_OUTS[op.attributes][0], {"u": u, "scores": scores}
     table = _per_tile(low, op.layer, codelet, operands, _factor(op.attributes, timesteps))

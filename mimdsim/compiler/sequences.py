@@ -14,16 +14,18 @@ COUNTERS = {"timesteps": "timestep", "segments": "segment", "segment": "place"}
 
 
 def fill_neurons(low: Lowering, variable: str, layer: str, stage: str) -> tuple[VertexTable, ...]:
-    """Zero a [batch, neurons] or [replicas, fan_in, neurons] variable on the tiles of its neurons."""
-    held = low.variables[variable]
-    placed = low.placed(layer)
-    codelet = codelets.FILL_REPLICAS if len(held.shape) == 3 else codelets.FILL_COLUMNS
+    """Zero a [batch, neurons] or [states, batch, neurons] variable on the tiles of its neurons."""
+    several = len(low.variables[variable].shape) == 3
+    codelet = codelets.FILL_REPLICAS if several else codelets.FILL_COLUMNS
+    _, tiles, columns = low.over_neurons(codelet, layer)
+    if low.placed(layer).copies > 1:
+        codelet = codelets.FILL_STATES if several else codelets.FILL_BOXES
     table = VertexTable(
         codelet=codelet,
         layer=layer,
-        tiles=placed.tiles,
+        tiles=tiles,
         operands={"target": variable},
-        columns={"start": placed.starts, "stop": placed.stops},
+        columns=columns,
     )
     return low.emit(stage, "zeros", tables=(table,), layer=layer)
 
@@ -150,20 +152,26 @@ def slice_rows(low: Lowering, sequence: str, now: str, shift: int, tiles: np.nda
     low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
 
 
-def along(low: Lowering, variable: str) -> str:
-    """How a variable that is split by neurons is moved: [batch, neurons], or [states, batch, neurons]."""
-    return "states" if len(low.variables[variable].shape) == 3 else "columns"
+def _moving(low: Lowering, variable: str, layer: str) -> tuple[str, np.ndarray, dict[str, np.ndarray]]:
+    """How a variable that is split by neurons is moved, [batch, neurons] or [states, batch, neurons], with tiles and
+    columns of its vertices."""
+    several, placed = len(low.variables[variable].shape) == 3, low.placed(layer)
+    chip = {"chip": np.full(placed.occupied, placed.chip)}
+    if placed.copies > 1:
+        return "boxes of states" if several else "boxes", placed.tiles, {**placed.rows(placed.batch_edges), **chip}
+    columns = {"start": placed.starts, "stop": placed.stops, **chip}
+    return "states" if several else "columns", placed.tiles, columns
 
 
 def slice_neurons(low: Lowering, sequence: str, now: str, shift: int, layer: str) -> None:
     """now <- sequence[t + shift], one vertex per tile of the layer."""
-    placed = low.placed(layer)
+    along, tiles, columns = _moving(low, now, layer)
     table = VertexTable(
-        codelet=codelets.slice_codelet(along(low, now), shift),
+        codelet=codelets.slice_codelet(along, shift),
         layer=layer,
-        tiles=placed.tiles,
+        tiles=tiles,
         operands={"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, shift)},
-        columns={"start": placed.starts, "stop": placed.stops, "chip": np.full(placed.occupied, placed.chip)},
+        columns=columns,
     )
     low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
 
@@ -171,12 +179,12 @@ def slice_neurons(low: Lowering, sequence: str, now: str, shift: int, layer: str
 def update_neurons(low: Lowering, now: str, sequence: str, layer: str, name: str, shift: int = 0) -> None:
     """sequence[t + shift] <- now, one vertex per tile of the layer. The entry is the one the counter says at `shift` 0;
     what a segment begins with is stored when the counter stands there, before its first timestep."""
-    placed = low.placed(layer)
+    along, tiles, columns = _moving(low, now, layer)
     table = VertexTable(
-        codelet=codelets.update_codelet(along(low, now), shift),
+        codelet=codelets.update_codelet(along, shift),
         layer=layer,
-        tiles=placed.tiles,
+        tiles=tiles,
         operands={"now": now, "sequence": sequence, "timestep": offset_of(low, sequence, 0)},
-        columns={"start": placed.starts, "stop": placed.stops, "chip": np.full(placed.occupied, placed.chip)},
+        columns=columns,
     )
     low.emit(f"stash {name}", "stash", tables=(table,), mergeable=False)

@@ -26,7 +26,7 @@ def lower_update(low: Lowering, ops: tuple[Operation, ...]) -> None:
     constants: dict[str, object] = {
         name: number(getattr(optimiser, field_of.get(name, LEARNING_RATE))) for name in codelet.constants
     }
-    names = [low.storage[name][0] for name in op.inputs]
+    names = [low.kept.get(low.storage[name][0], low.storage[name][0]) for name in op.inputs]
     operands = dict(zip((item.name for item in codelet.fields), names, strict=True))
     made = [operands[item.name] for item in codelet.fields if item.writes]
     for value, variable in zip(op.outputs, made, strict=True):

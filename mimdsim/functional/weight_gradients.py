@@ -5,6 +5,7 @@ What the gradient of the currents and the lists of spikes were in every timestep
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,11 @@ from mimdsim.numerics.fused.vectors import WIDTH
 from mimdsim.numerics.lists import spikes
 from mimdsim.program import Shortcut
 
-COMPUTES = (dense.fill_columns, spikes.weight_gradient, dense.sum_replicas)
+COMPUTES = (
+    *(dense.fill_columns, dense.fill_replicas),
+    spikes.weight_gradient,
+    *(dense.sum_replicas, dense.sum_own_replicas),
+)
 
 
 def take_weight_gradient(uses: Uses, memory: Memory, shortcut: Shortcut, instead: Instead) -> None:
@@ -26,21 +31,23 @@ def take_weight_gradient(uses: Uses, memory: Memory, shortcut: Shortcut, instead
     known = uses_of(uses, shortcut, COMPUTES)
     if known is None:
         return
-    before, use, after = known
-    filled, table, summed = shortcut.tables
-    outside = use.repeat is not None and before.repeat is None and after.repeat is None
-    if outside and before.place < use.place < after.place:
+    before, use, *after = known
+    filled, table, *sums, last = shortcut.tables
+    outside = use.repeat is not None and all(one.repeat is None for one in (before, *after))
+    if outside and all(one.place < other.place for one, other in pairwise(known)):
         deferred = _Deferred(uses, memory, shortcut, use)
-        instead.calls |= {id(filled): None, id(table): deferred.record, id(summed): deferred.finish}
+        instead.calls |= {id(one): None for one in (filled, *sums)}
+        instead.calls |= {id(table): deferred.record, id(last): deferred.finish}
 
 
 class _Deferred:
     """Lists of spikes and gradients of the currents of all turns of a repeat, until the sum over replicas."""
 
     def __init__(self, uses: Uses, memory: Memory, shortcut: Shortcut, use: Use):
-        _, table, summed = shortcut.tables
+        _, table, *_, summed = shortcut.tables
         variables = uses.program.variables
         self._memory, self._replica = memory, shortcut.numbers["replica"]
+        self._copies = int(shortcut.numbers["copies"][0])
         self._turns, self._reverse = use.timesteps, use.reverse
         self._q, self._ids, self._counts = (table.operands[name] for name in ("q", "ids", "counts"))
         self._total = summed.operands["total"]
@@ -63,5 +70,5 @@ class _Deferred:
         rows = np.empty(int(self._starts[-1]), np.int32)
         kernels.sort_by_replica(self._replica, self._inputs, self._turns, self._starts, self._listed, columns, rows)
         compute: Any = kernels.summed_weight_gradient
-        given = self._memory.arrays[self._total], self._replicas, columns, rows, self._history
+        given = self._memory.arrays[self._total], self._replicas, self._copies, columns, rows, self._history
         self._memory.share(self._strips, lambda first, last: compute(*given, first, last))

@@ -22,7 +22,8 @@ class Shortcut:
     "input gradient": products of each part, sums over the parts of a group, sums over groups. numbers: `starts` and
     `stops` [parts], the neurons of each part; `group` [parts], the group it belongs to, ascending.
     "weight gradient": zeros, sums over the samples of a replica in every timestep, sum over replicas. numbers:
-    `replica` [batch], the replica that a sample is added to.
+    `replica` [batch], the replica that a sample is added to; `copies` [1], groups of replicas that are
+    summed first.
     """
 
     kind: Literal["input gradient", "weight gradient"]

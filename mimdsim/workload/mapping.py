@@ -12,6 +12,14 @@ from mimdsim.base.schema import Section
 VECTOR_BYTES = 8  # of the published codelets: a pair of floats, or four halves
 
 
+class Split(Section):
+    """Into how many parts a layer is cut: `batch` copies of its weights share the samples, `neurons` parts of each copy
+    share the neurons. 0 neurons: as many as the published rule makes of the tiles that other layers leave."""
+
+    batch: int = Field(default=1, ge=1)
+    neurons: int = Field(default=0, ge=0)
+
+
 class MappingOptions(Section):
     """Placement and number formats on a tiled machine; defaults are those of the published system (github.com/
     jrfinkbeiner/graphcore_snn, commit 0d81a25).
@@ -24,7 +32,8 @@ class MappingOptions(Section):
     `dense_neurons`: with dense spikes linear neurons run as calls of the element-wise library, one per operation, or
     fused in a vertex written by hand. `state_gradient` "per_batch": one vertex per sample and layer on whole rows, as
     until 2022. `stash`: which forward values are kept for the backward pass, "everything", "carry" or "every:K"
-    (docs/stash.md).
+    (docs/stash.md). `split`: layers that are cut otherwise than by the published rule, which makes no copies and gives
+    every tile of the chip the same number of neurons (docs/mapping.md).
     """
 
     neurons_per_tile: int = Field(default=0, ge=0)  # 0: the smallest multiple of the unit that fits
@@ -42,6 +51,7 @@ class MappingOptions(Section):
     dense_neurons: Literal["calls", "fused"] = "calls"
     reduce_rule: Literal["work", "even"] = "work"
     stash: str = "everything"
+    split: dict[str, Split] = Field(default_factory=dict)  # by layer
 
     @model_validator(mode="after")
     def _whole_vectors(self) -> MappingOptions:

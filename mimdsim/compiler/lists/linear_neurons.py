@@ -223,7 +223,7 @@ def lower_emitted_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     ids, counts = replicate_spikes(low, spikes, op.layer)
     partial = partial_sums(low, op)
     tiles, columns = tile_sample_columns(low.placed(op.layer), low.network.batch)
-    columns["part"] = np.tile(np.arange(low.placed(op.layer).occupied), low.network.batch)
+    columns["part"] = np.tile(np.arange(low.placed(op.layer).parts), low.network.batch)
     layer, shift = low.origin(spikes)
     table = VertexTable(
         codelet=codelets.EMITTED_GRADIENT,

@@ -17,13 +17,12 @@ from mimdsim.program import Copy, Hits, Listed, Spikes, TileMapping, VertexTable
 
 def tile_sample_columns(placed: LayerPlacement, batch: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """One vertex per (sample, tile), samples outermost so that neighbours touch neighbouring weights."""
-    tiles = np.tile(placed.tiles, batch)
     columns = {
-        "sample": np.repeat(np.arange(batch), placed.occupied),
+        "sample": np.repeat(np.arange(batch), placed.parts),
         "start": np.tile(placed.starts, batch),
         "stop": np.tile(placed.stops, batch),
     }
-    return tiles, columns
+    return placed.grid[placed.copy_of].ravel(), columns
 
 
 def lower_lif(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -130,31 +129,26 @@ def declare_constants(low: Lowering, layer: str) -> None:
         low.constant("gain", layer, float(constants_of(neuron).scale))
 
 
-def per_tile(low: Lowering, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Tiles and columns of one vertex per tile of the layer, all samples."""
-    placed = low.placed(layer)
-    return placed.tiles, {"start": placed.starts, "stop": placed.stops}
-
-
 def lower_current_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     """q = dv * (1 - decay) * gain on the tile's neurons, all samples."""
     (op,) = ops
     layer = low.layer(op.layer)
     dv = low.storage[op.inputs[0]][0]
     shape = (low.network.batch, layer.neurons)
-    q = low.variable(f"q.{layer.name}", shape, "float32", low.by_neuron(layer.name, 1), "gradients")
+    q = low.variable(f"q.{layer.name}", shape, "float32", low.on_neurons(layer.name, 1), "gradients")
     low.storage[op.outputs[0]] = (q,)
-    tiles, columns = per_tile(low, layer.name)
+    copy, tiles, columns = low.over_neurons(COPY_COLUMNS, layer.name)
     copied = VertexTable(
-        codelet=COPY_COLUMNS,
+        codelet=copy,
         layer=layer.name,
         tiles=tiles,
         operands={"source": dv, "target": q},
         columns=columns,
     )
     low.emit("copy adjoint", op.kind, tables=(copied,), mergeable=False, layer=layer.name)
+    scale, tiles, columns = low.over_neurons(codelets.CURRENT_GRADIENT, layer.name)
     table = VertexTable(
-        codelet=codelets.CURRENT_GRADIENT,
+        codelet=scale,
         layer=layer.name,
         tiles=tiles,
         operands={"q": q, "gain": f"gain.{layer.name}"},
@@ -171,7 +165,6 @@ def lower_decay_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     layer = low.layer(op.layer)
     dv = low.storage[op.inputs[0]][0]
     low.storage[op.outputs[0]] = (dv,)
-    tiles, columns = per_tile(low, layer.name)
     operands = {"dv": dv, "decay": f"decay.{layer.name}"}
     values: dict[str, object] = {}
     codelet = codelets.DECAY_GRADIENT
@@ -179,6 +172,7 @@ def lower_decay_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
         codelet = codelets.MASKED_DECAY_GRADIENT
         operands["v_previous"] = low.storage[op.inputs[1]][0]
         values["threshold"] = constants_of(op.attributes).threshold
+    codelet, tiles, columns = low.over_neurons(codelet, layer.name)
     table = VertexTable(
         codelet=codelet,
         layer=layer.name,

@@ -91,7 +91,7 @@ def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
     name, batch = layer.name, low.network.batch
     v = low.storage[op.inputs[0]][0]
     flags = low.variable(
-        f"flags.{name}", (ROWS, batch, layer.neurons), "int32", low.by_neuron(name, 2), "spike selection"
+        f"flags.{name}", (ROWS, batch, layer.neurons), "int32", low.on_neurons(name, 2), "spike selection"
     )
     drawn = layer.selection.truncation == "random"  # then the state of the generators is the last input
     second = low.storage[op.inputs[1]][0] if len(op.inputs) > 1 + drawn else None
@@ -128,12 +128,12 @@ def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
 def _emit_flags(low: Lowering, layer: Layer, placed: LayerPlacement, v: str, flags: str, second: str | None) -> None:
     """One vertex per neuron and sample (as published), samples outermost."""
     batch = low.network.batch
-    tile_of_neuron = np.repeat(placed.tiles, placed.stops - placed.starts)
+    tile_of_neuron = np.repeat(placed.grid, placed.stops - placed.starts, axis=1)
     scheduled = second is not None
     table = VertexTable(
         codelet=codelets.FLAG_SPIKES_ABOVE if scheduled else codelets.FLAG_SPIKES,
         layer=layer.name,
-        tiles=np.tile(tile_of_neuron, batch),
+        tiles=tile_of_neuron[placed.copy_of].ravel(),
         operands={"v": v, "flags": flags} | ({"second_threshold": second} if second is not None else {}),
         columns={
             "sample": np.repeat(np.arange(batch), layer.neurons),

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from mimdsim.codelets import spikes as codelets
-from mimdsim.codelets.dense import SUM_REPLICAS
+from mimdsim.codelets.dense import FILL_OWN_REPLICAS, FILL_REPLICAS, SUM_OWN_REPLICAS, SUM_REPLICAS
 from mimdsim.compiler.context import Lowering
 from mimdsim.compiler.lists.neurons import tile_sample_columns
-from mimdsim.graph import Operation
+from mimdsim.graph import Operation, Value
 from mimdsim.graph.names import Parameter
 from mimdsim.program import Copy, Listed, Shortcut, SpikesOver, TileMapping, VertexTable, Within
-from mimdsim.program.mapping import FLAT
+from mimdsim.program.mapping import FLAT, Band
 
 
 def replicate_spikes(low: Lowering, spikes: str, layer: str) -> tuple[str, str]:
-    """Ids and counts of `spikes` copied to every tile of `layer`, once per timestep."""
+    """Ids and counts of `spikes` copied to every tile of `layer` that has the sample, once per timestep."""
     ids, counts = low.storage[spikes]
-    tiles = low.placed(layer).tiles
-    mapping = TileMapping.replicated(tiles)
+    placed = low.placed(layer)
+    parts = zip(pairwise(placed.batch_edges.tolist()), placed.grid, strict=True)
+    mapping = TileMapping.banded(
+        tuple(
+            Band(axis=0, start=begin, stop=end, mapping=TileMapping.replicated(tiles)) for (begin, end), tiles in parts
+        )
+    )
     copies = []
     names = []
     for original in (ids, counts):
@@ -34,20 +40,52 @@ def replicate_spikes(low: Lowering, spikes: str, layer: str) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def replica_edges(low: Lowering, replicated: str) -> np.ndarray:
+def replicas_of(low: Lowering, layer: str) -> int:
+    """Partial sums of a weight gradient on each tile of a layer: one for a worker context, if there are samples."""
+    placed, asked = low.placed(layer), low.options.weight_gradient_replicas
+    return asked if placed.copies == 1 else min(asked, int(np.diff(placed.batch_edges).max()))
+
+
+def declare_replicas(low: Lowering, value: Value, layer: str) -> str:
+    """Partial sums [replicas, rows, neurons] of a weight gradient, those of a copy of the layer on its tiles; zero."""
+    placed, each = low.placed(layer), replicas_of(low, layer)
+    parts = zip(range(placed.copies), placed.grid, strict=True)
+    mapping = TileMapping.banded(
+        tuple(
+            Band(
+                axis=0,
+                start=copy * each,
+                stop=(copy + 1) * each,
+                mapping=TileMapping.split(2, tiles, placed.starts, placed.stops),
+            )
+            for copy, tiles in parts
+        )
+    )
+    shape = (placed.copies * each, *value.shape)
+    name = low.variable(f"d{value.of}", shape, "float32", mapping, "weight gradients")
+    codelet, columns = FILL_REPLICAS, {"start": placed.starts, "stop": placed.stops}
+    if placed.copies > 1:
+        codelet, columns = FILL_OWN_REPLICAS, placed.rows(np.arange(placed.copies + 1) * each)
+    table = VertexTable(codelet=codelet, layer=layer, tiles=placed.tiles, operands={"target": name}, columns=columns)
+    low.summed[name] = [*low.emit("zero weight gradients", "zeros", tables=(table,), layer=layer)]
+    return name
+
+
+def replica_edges(low: Lowering, layer: str) -> np.ndarray:
     """int64[replicas + 1]: replica r sums samples edges[r]..edges[r + 1] - 1."""
-    replicas = low.variables[replicated].shape[0]
-    edges: np.ndarray = (np.arange(replicas + 1) * low.network.batch) // replicas
+    placed, each = low.placed(layer), replicas_of(low, layer)
+    begins, sizes = placed.batch_edges[:-1, None], np.diff(placed.batch_edges)[:, None]
+    edges: np.ndarray = np.append((begins + np.arange(each) * sizes // each).ravel(), low.network.batch)
     return edges
 
 
-def replica_columns(low: Lowering, replicated: str, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def replica_columns(low: Lowering, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """One vertex per replica and tile of the layer, with the samples that the replica sums."""
     placed = low.placed(layer)
-    edges = replica_edges(low, replicated)
+    edges, each = replica_edges(low, layer), replicas_of(low, layer)
     filled = np.flatnonzero(edges[1:] > edges[:-1])
-    replica, tile = (column.ravel() for column in np.meshgrid(filled, np.arange(placed.occupied), indexing="ij"))
-    return placed.tiles[tile], {
+    replica, tile = (column.ravel() for column in np.meshgrid(filled, np.arange(placed.parts), indexing="ij"))
+    return placed.grid[replica // each, tile], {
         "replica": replica,
         "sample_start": edges[replica],
         "sample_stop": edges[replica + 1],
@@ -65,7 +103,7 @@ def lower_weight_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     low.storage[add.outputs[0]] = (dw,)
     q, spikes = gradient.inputs
     ids, counts = replicate_spikes(low, spikes, layer.name)
-    tiles, columns = replica_columns(low, dw, layer.name)
+    tiles, columns = replica_columns(low, layer.name)
     source, shift = low.origin(spikes)
     table = VertexTable(
         codelet=codelets.WEIGHT_GRADIENT,
@@ -89,7 +127,7 @@ def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     ids, counts = replicate_spikes(low, spikes, layer.name)
     partial = partial_sums(low, op)
     tiles, columns = tile_sample_columns(placed, batch)
-    columns["part"] = np.tile(np.arange(placed.occupied), batch)
+    columns["part"] = np.tile(np.arange(placed.parts), batch)
     table = VertexTable(
         codelet=codelets.INPUT_GRADIENT,
         layer=layer.name,
@@ -125,16 +163,18 @@ def _stem(low: Lowering, op: Operation) -> str:
 
 
 def partial_sums(low: Lowering, op: Operation) -> str:
-    """Gradients at listed ids [part, batch, capacity], one part on every tile of the layer."""
+    """Gradients at listed ids [part, batch, capacity], one part of a sample on every tile that has it."""
     placed = low.placed(op.layer)
-    by_tile = np.arange(placed.occupied)
-    return low.variable(
-        f"partial.{_stem(low, op)}",
-        (placed.occupied, low.network.batch, op.attributes),
-        "float32",
-        TileMapping.split(0, placed.tiles, by_tile, by_tile + 1),
-        "gradients",
+    part = np.arange(placed.parts)
+    copies = zip(pairwise(placed.batch_edges.tolist()), placed.grid, strict=True)
+    mapping = TileMapping.banded(
+        tuple(
+            Band(axis=1, start=begin, stop=end, mapping=TileMapping.split(0, tiles, part, part + 1))
+            for (begin, end), tiles in copies
+        )
     )
+    shape = (placed.parts, low.network.batch, op.attributes)
+    return low.variable(f"partial.{_stem(low, op)}", shape, "float32", mapping, "gradients")
 
 
 def listed_gradient(low: Lowering, op: Operation) -> str:
@@ -212,34 +252,70 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
 
 
 def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
-    """The gradient of a parameter from the replicas of its worker contexts."""
+    """The gradient of a parameter from the replicas of its worker contexts; of several copies of a layer, each sums its
+    own and then a share of the rows of all."""
     layer = parameter.layer
     placed = low.placed(layer)
     held = low.storage[outer][0]
     _, rows, neurons = low.variables[held].shape
+    summed = _sum_in_copies(low, parameter, held) if placed.copies > 1 else held
     gradient = low.variable(
-        f"gradient.{parameter.short}",
-        (rows, neurons),
-        "float32",
-        low.by_neuron(layer, 1),
-        "weight gradients",
+        f"gradient.{parameter.short}", (rows, neurons), "float32", low.shared(layer, rows), "weight gradients"
     )
+    codelet, tiles, columns = low.over_matrix(SUM_REPLICAS, gradient, layer)
     table = VertexTable(
-        codelet=SUM_REPLICAS,
+        codelet=codelet,
         layer=layer,
-        tiles=placed.tiles,
-        operands={"replicas": held, "total": gradient},
-        columns={"start": placed.starts, "stop": placed.stops},
+        tiles=tiles,
+        operands={"replicas": summed, "total": gradient},
+        columns=columns,
     )
     low.summed[held] += low.emit("sum replicas", "add", tables=(table,), defines=((gradient, outer),), layer=layer)
-    if len(low.summed[held]) == 3:  # one synapse adds to it
-        edges = replica_edges(low, held)
+    if len(low.summed[held]) == 3 + (placed.copies > 1):  # one synapse adds to it
+        edges = replica_edges(low, layer)
         numbers = {"replica": np.searchsorted(edges, np.arange(low.network.batch), side="right") - 1}
         low.shortcuts.append(
-            Shortcut(kind="weight gradient", tables=tuple(low.summed[held]), unwritten=(held,), numbers=numbers)
+            Shortcut(
+                kind="weight gradient",
+                tables=tuple(low.summed[held]),
+                unwritten=tuple({held, summed}),
+                numbers={**numbers, "copies": np.array([placed.copies])},
+            )
         )
     low.storage[outer] = (gradient,)
     low.outputs[outer] = gradient
+
+
+def _sum_in_copies(low: Lowering, parameter: Parameter, held: str) -> str:
+    """Sums [copies, rows, neurons] of the replicas of each copy, where they lie."""
+    layer, each = parameter.layer, replicas_of(low, parameter.layer)
+    placed = low.placed(layer)
+    shape = (placed.copies, *low.variables[held].shape[1:])
+    parts = enumerate(placed.grid)
+    mapping = TileMapping.banded(
+        tuple(
+            Band(
+                axis=0,
+                start=copy,
+                stop=copy + 1,
+                mapping=TileMapping.split(2, tiles, placed.starts, placed.stops),
+            )
+            for copy, tiles in parts
+        )
+    )
+    summed = low.variable(f"sums.{parameter.short}", shape, "float32", mapping, "weight gradients")
+    copy = np.repeat(np.arange(placed.copies), placed.parts)
+    columns = {
+        "first": copy * each,
+        "last": (copy + 1) * each,
+        "copy": copy,
+        "start": np.tile(placed.starts, placed.copies),
+        "stop": np.tile(placed.stops, placed.copies),
+    }
+    operands = {"replicas": held, "totals": summed}
+    table = VertexTable(codelet=SUM_OWN_REPLICAS, layer=layer, tiles=placed.tiles, operands=operands, columns=columns)
+    low.summed[held] += low.emit("sum replicas", "add", tables=(table,), layer=layer)
+    return summed
 
 
 RULES = {

@@ -103,7 +103,7 @@ def _declare(low: Lowering, stash: Stash, value: Value, entries: str) -> str:
     """A sequence of states or potentials: of segments, or of the timesteps of one with an entry before them."""
     count = low.network.timesteps // stash.segment if entries == "segments" else stash.segment + 1
     shape = (count, *value.shape)
-    mapping = low.by_neuron(value.layer, len(shape) - 1)
+    mapping = low.on_neurons(value.layer, len(shape) - 1)
     name = f"{value.name}.kept" if entries == "segments" else f"{value.name}.segment"
     made = low.variable(name, shape, "float32", mapping, "neuron states")
     low.variables[made] = replace(low.variables[made], entries=entries, segment=stash.segment)

@@ -13,7 +13,7 @@ from mimdsim.compiler.context import LINEAR_BYTES, Lowering
 from mimdsim.compiler.lists import stash as lower_stash
 from mimdsim.compiler.lists.neurons import declare_constants, declare_thresholds
 from mimdsim.compiler.lists.selection import declare_random, handed_on, list_variables
-from mimdsim.compiler.lists.spikes import gradient_chip, sum_replicas
+from mimdsim.compiler.lists.spikes import declare_replicas, gradient_chip, sum_replicas
 from mimdsim.compiler.lists.stash import LowerBody
 from mimdsim.compiler.sequences import (
     count_timestep,
@@ -49,7 +49,7 @@ def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
         elif value.role == "generator":
             declare_random(low, carry, layer)
         else:
-            mapping = low.by_neuron(layer, len(value.shape) - 1)
+            mapping = low.on_neurons(layer, len(value.shape) - 1)
             v = low.variable(carry.leaves, value.shape, "float32", mapping, "neuron states")
             low.storage[carry.enters] = (v,)
             fill_neurons(low, v, layer, "zero states")
@@ -119,7 +119,7 @@ def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
             low.emit(f"stash {now}", "stash", tables=(table,), mergeable=False)
         return sequence
     shape = (network.timesteps, *value.shape)
-    mapping = low.by_neuron(layer, len(shape) - 1)
+    mapping = low.on_neurons(layer, len(shape) - 1)
     whole = low.variable(f"{value.name}.sequence", shape, "float32", mapping, "neuron states")
     now = low.storage[value.name][0]
     update_neurons(low, now, whole, layer, value.name)
@@ -136,21 +136,13 @@ def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
         value = scan.body.value(carry.enters)
         layer = value.layer
         if value.role == "gradient":
-            replicas = low.options.weight_gradient_replicas
-            name = low.variable(
-                f"d{value.of}",
-                (replicas, *value.shape),
-                "float32",
-                low.by_neuron(layer, 2),
-                "weight gradients",
-            )
-            low.summed[name] = [*fill_neurons(low, name, layer, "zero weight gradients")]
+            name = declare_replicas(low, value, layer)
         elif value.capacity:
             chip = gradient_chip(low, layer)
             name = low.spread(f"g.{layer}", value.capacity, "float32", "gradients", chip)
             fill_slots(low, name, chip, "zero adjoints")
         else:
-            mapping = low.by_neuron(layer, len(value.shape) - 1)
+            mapping = low.on_neurons(layer, len(value.shape) - 1)
             name = low.variable(f"d{value.of}", value.shape, "float32", mapping, "gradients")
             fill_neurons(low, name, layer, "zero adjoints")
             declare_constants(low, layer)
@@ -200,7 +192,7 @@ def _slice_saved(low: Lowering, value: Value, sequence: tuple[str, ...], shift: 
         low.storage[value.name] = (now_g,)
         slice_rows(low, sequence[0], now_g, shift, low.placement.sample_tiles, low.placement.layers[-1].chip)
     else:
-        mapping = low.by_neuron(value.layer, len(value.shape) - 1)
+        mapping = low.on_neurons(value.layer, len(value.shape) - 1)
         now_v = low.variable(value.name, value.shape, "float32", mapping, "neuron states")
         low.storage[value.name] = (now_v,)
         slice_neurons(low, sequence[0], now_v, shift, value.layer)

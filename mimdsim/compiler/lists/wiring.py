@@ -10,7 +10,7 @@ import numpy as np
 from mimdsim.codelets import neurons as neuron_codelets
 from mimdsim.codelets import wiring as codelets
 from mimdsim.compiler.context import Lowering
-from mimdsim.compiler.lists.neurons import per_tile, tile_sample_columns
+from mimdsim.compiler.lists.neurons import tile_sample_columns
 from mimdsim.compiler.lists.selection import received
 from mimdsim.compiler.lists.spikes import (
     emit_reduction,
@@ -28,7 +28,7 @@ def _current_of(low: Lowering, op: Operation) -> str:
     """The variable of a current, split as the layer's neurons."""
     layer = low.layer(op.layer)
     shape = (low.network.batch, layer.neurons)
-    held = low.variable(op.outputs[0], shape, "float32", low.by_neuron(layer.name, 1), "neuron states")
+    held = low.variable(op.outputs[0], shape, "float32", low.on_neurons(layer.name, 1), "neuron states")
     low.storage[op.outputs[0]] = (held,)
     return held
 
@@ -84,9 +84,9 @@ def lower_bias(low: Lowering, ops: tuple[Operation, ...]) -> None:
     (op,) = ops
     current, bias = (low.storage[name][0] for name in op.inputs)
     low.storage[op.outputs[0]] = (current,)
-    tiles, columns = per_tile(low, op.layer)
+    codelet, tiles, columns = low.over_neurons(codelets.BIAS_ADD, op.layer, whole=("bias",))
     table = VertexTable(
-        codelet=codelets.BIAS_ADD,
+        codelet=codelet,
         layer=op.layer,
         tiles=tiles,
         operands={"current": current, "bias": bias},
@@ -134,9 +134,9 @@ def lower_add(low: Lowering, ops: tuple[Operation, ...]) -> None:
         )
         low.emit("add gradients", op.kind, tables=(table,), defines=defines, layer=op.layer)
         return
-    tiles, columns = per_tile(low, op.layer)
+    codelet, tiles, columns = low.over_neurons(codelets.ADD_COLUMNS, op.layer)
     table = VertexTable(
-        codelet=codelets.ADD_COLUMNS,
+        codelet=codelet,
         layer=op.layer,
         tiles=tiles,
         operands={"total": total, "other": other},
@@ -159,7 +159,7 @@ def lower_self_weight_gradient(low: Lowering, ops: tuple[Operation, ...]) -> Non
     dw = _accumulators(ops, low)
     q, spikes = gradient.inputs
     ids, counts = replicate_spikes(low, spikes, gradient.layer)
-    tiles, columns = replica_columns(low, dw, gradient.layer)
+    tiles, columns = replica_columns(low, gradient.layer)
     layer, shift = low.origin(spikes)
     table = VertexTable(
         codelet=codelets.SELF_WEIGHT_GRADIENT,
@@ -179,7 +179,7 @@ def lower_bias_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     """bias_gradient + add: every worker context adds its samples into a replica of its own."""
     gradient, _ = ops
     db = _accumulators(ops, low)
-    tiles, columns = replica_columns(low, db, gradient.layer)
+    tiles, columns = replica_columns(low, gradient.layer)
     table = VertexTable(
         codelet=codelets.BIAS_GRADIENT,
         layer=gradient.layer,
@@ -200,7 +200,7 @@ def lower_self_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None
     ids, counts = replicate_spikes(low, spikes, op.layer)
     partial = partial_sums(low, op)
     tiles, columns = tile_sample_columns(low.placed(op.layer), low.network.batch)
-    columns["part"] = np.tile(np.arange(low.placed(op.layer).occupied), low.network.batch)
+    columns["part"] = np.tile(np.arange(low.placed(op.layer).parts), low.network.batch)
     layer, shift = low.origin(spikes)
     table = VertexTable(
         codelet=codelets.SELF_INPUT_GRADIENT,

@@ -10,17 +10,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.base.errors import DoesNotFit, MappingError
+from mimdsim.base.errors import DoesNotFit, MappingError, suggest
 from mimdsim.compiler.place.array_products import ArrayPlacement
 from mimdsim.graph import SpikingNetwork
-from mimdsim.workload.mapping import MappingOptions
+from mimdsim.workload.mapping import MappingOptions, Split
 
 MOST_SHORT_IDS = 2**16 - 1  # neurons whose ids and counts fit two bytes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LayerPlacement:
-    """One layer: neurons start..stop of `tiles[k]`; the tiles that select its spikes, in slots of (sample, row, part).
+    """One layer, cut into parts of the batch and of its neurons: `grid[b, k]` holds neurons starts[k]..stops[k] of
+    samples batch_edges[b]..batch_edges[b + 1], with a copy of their weights. And the tiles that select its spikes, in
+    slots of (sample, row, part).
 
     Tile numbers run on over the chips. spread: tiles per sample and threshold row; workers: scanning workers per sample
     and row, over all its tiles.
@@ -30,7 +32,8 @@ class LayerPlacement:
     chip: int
     first_tile: int
     last_tile: int  # one past
-    tiles: np.ndarray
+    grid: np.ndarray  # int64[batch parts, neuron parts]
+    batch_edges: np.ndarray
     starts: np.ndarray
     stops: np.ndarray
     spread: int
@@ -38,8 +41,37 @@ class LayerPlacement:
     selection_tiles: np.ndarray  # [batch, 2, spread]
 
     @property
+    def tiles(self) -> np.ndarray:
+        """Every tile of the layer, copy by copy."""
+        return self.grid.ravel()
+
+    @property
+    def copies(self) -> int:
+        """Of its weights: parts of the batch."""
+        return len(self.grid)
+
+    @property
+    def parts(self) -> int:
+        """Tiles that share the neurons of a sample."""
+        return self.grid.shape[1]
+
+    @property
     def occupied(self) -> int:
-        return len(self.tiles)
+        return self.grid.size
+
+    @property
+    def copy_of(self) -> np.ndarray:
+        """int64[batch]: the copy that a sample belongs to."""
+        return np.repeat(np.arange(self.copies), np.diff(self.batch_edges))
+
+    def rows(self, edges: np.ndarray) -> dict[str, np.ndarray]:
+        """Columns of one vertex per tile: its neurons, and the rows edges[b]..edges[b + 1] of copy b."""
+        return {
+            "row_start": np.repeat(edges[:-1], self.parts),
+            "row_stop": np.repeat(edges[1:], self.parts),
+            "start": np.tile(self.starts, self.copies),
+            "stop": np.tile(self.stops, self.copies),
+        }
 
     @property
     def combine_tiles(self) -> np.ndarray:
@@ -120,10 +152,12 @@ def place(
             f"mapping.reserved_tiles = {options.reserved_tiles} leaves none of the {tiles} tiles of the first chip: "
             "lower it"
         )
-    per_tile = _neurons_per_tile(widths, tiles, chips, options)
-    firsts = _first_tiles(widths, per_tile, tiles, chips, options.reserved_tiles)
+    splits = _splits(network, options)
+    per_tile = _neurons_per_tile(widths, splits, tiles, chips, options)
+    grids = [_grid_of(width, split, per_tile) for width, split in zip(widths, splits, strict=True)]
+    firsts = _first_tiles(grids, tiles, chips, options.reserved_tiles)
     assert firsts is not None
-    layers = _layers(network, firsts, per_tile, tiles, worker_contexts, options)
+    layers = _layers(network, firsts, grids, tiles, worker_contexts, options)
     last = layers[-1].chip
     reductions, own_reductions = _reductions(network, layers, tiles, options)
     usable = np.arange(last * tiles + (options.reserved_tiles if last == 0 else 0), (last + 1) * tiles)
@@ -143,12 +177,12 @@ def place(
 def _layers(
     network: SpikingNetwork,
     firsts: list[int],
-    per_tile: int,
+    grids: list[Grid],
     tiles: int,
     worker_contexts: int,
     options: MappingOptions,
 ) -> list[LayerPlacement]:
-    """Layers from their first tiles on, `per_tile` neurons each, and the tiles that select their spikes."""
+    """Layers from their first tiles on, and the tiles that select their spikes."""
     widths = [layer.neurons for layer in network.layers]
     on_chip = [first // tiles for first in firsts]
     if options.selection_tiles == "last":
@@ -159,19 +193,18 @@ def _layers(
         spreads = [selection_spread(width, worker_contexts, options.states_per_worker) for width in widths]
         selecting = _published_tiles(network.batch, spreads, on_chip, tiles)
     layers: list[LayerPlacement] = []
-    each = zip(network.layers, firsts, on_chip, spreads, selecting, strict=True)
-    for layer, first, chip, spread, selects in each:
-        count = -(-layer.neurons // per_tile)
-        starts = np.arange(count) * per_tile
+    each = zip(network.layers, firsts, grids, on_chip, spreads, selecting, strict=True)
+    for layer, first, grid, chip, spread, selects in each:
         layers.append(
             LayerPlacement(
                 name=layer.name,
                 chip=chip,
                 first_tile=first,
-                last_tile=first + count,
-                tiles=first + np.arange(count),
-                starts=starts,
-                stops=np.minimum(starts + per_tile, layer.neurons),
+                last_tile=first + grid.tiles,
+                grid=first + np.arange(grid.tiles).reshape(grid.copies, -1),
+                batch_edges=np.arange(grid.copies + 1) * network.batch // grid.copies,
+                starts=grid.edges[:-1],
+                stops=grid.edges[1:],
                 spread=spread,
                 workers=min(worker_contexts * spread, layer.neurons),
                 selection_tiles=(chip * tiles + selects).reshape(network.batch, 2, spread),
@@ -220,11 +253,49 @@ def _check_last_tiles(network: SpikingNetwork, on_chip: list[int], tiles: int) -
         )
 
 
-def _first_tiles(widths: list[int], per_tile: int, tiles: int, chips: int, reserved: int) -> list[int] | None:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Grid:
+    """Copies of a layer, and where the neurons of each are cut."""
+
+    copies: int
+    edges: np.ndarray
+
+    @property
+    def tiles(self) -> int:
+        return self.copies * (len(self.edges) - 1)
+
+
+def _grid_of(width: int, split: Split, per_tile: int) -> Grid:
+    """As the split says or, of a split that leaves it open, with so many neurons a tile and the rest on the last."""
+    if split.neurons:
+        return Grid(copies=split.batch, edges=np.arange(split.neurons + 1) * width // split.neurons)
+    edges = np.minimum(np.arange(-(-width // per_tile) + 1) * per_tile, width)
+    return Grid(copies=split.batch, edges=edges)
+
+
+def _splits(network: SpikingNetwork, options: MappingOptions) -> list[Split]:
+    """Of every layer; raises MappingError for layers that do not exist and for more parts than there is to share."""
+    names = [layer.name for layer in network.layers]
+    if options.state_gradient == "per_batch" and any(split.batch > 1 for split in options.split.values()):
+        raise MappingError(
+            'mapping.state_gradient = "per_batch" has one vertex per sample for all neurons: it takes no copies of a '
+            'layer (mapping.split.LAYER.batch); write "tilewise"'
+        )
+    for name, split in options.split.items():
+        if name not in names:
+            raise MappingError(f"mapping.split.{name}: no such layer{suggest(name, names)}")
+        layer = network.layers[names.index(name)]
+        for key, parts, of in (("batch", split.batch, network.batch), ("neurons", split.neurons, layer.neurons)):
+            if parts > of:
+                what = "samples of the batch" if key == "batch" else f"neurons of '{name}'"
+                raise MappingError(f"mapping.split.{name}.{key}: {parts} parts of {of} {what}; take at most {of}")
+    return [options.split.get(name, Split()) for name in names]
+
+
+def _first_tiles(grids: list[Grid], tiles: int, chips: int, reserved: int) -> list[int] | None:
     """The first tile of every layer, or None when the layers do not fit."""
     firsts, tile = [], reserved
-    for width in widths:
-        count = -(-width // per_tile)
+    for count in (grid.tiles for grid in grids):
         if tile % tiles + count > tiles:
             tile = (tile // tiles + 1) * tiles
         if count > tiles - (reserved if tile == reserved else 0) or tile + count > tiles * chips:
@@ -234,27 +305,36 @@ def _first_tiles(widths: list[int], per_tile: int, tiles: int, chips: int, reser
     return firsts
 
 
-def _neurons_per_tile(widths: list[int], tiles: int, chips: int, options: MappingOptions) -> int:
+def _neurons_per_tile(widths: list[int], splits: list[Split], tiles: int, chips: int, options: MappingOptions) -> int:
     """The smallest multiple of the unit for which all layers fit, or the one asked for."""
+
+    def grids(per_tile: int) -> list[Grid]:
+        return [_grid_of(width, split, per_tile) for width, split in zip(widths, splits, strict=True)]
+
     reserved = options.reserved_tiles
     usable = tiles * chips - reserved
     asked = options.neurons_per_tile
     where = f"{usable} are usable" + (f" on {chips} chips, and no layer may straddle two" if chips > 1 else "")
     if asked:
-        if _first_tiles(widths, asked, tiles, chips, reserved) is None:
-            needed = sum(-(-width // asked) for width in widths)
+        if _first_tiles(grids(asked), tiles, chips, reserved) is None:
+            needed = sum(grid.tiles for grid in grids(asked))
             raise DoesNotFit(
                 f"with {asked} neurons per tile the {len(widths)} layers need {needed} tiles, "
                 f"{where}: raise mapping.neurons_per_tile, or set it to 0 to let the compiler choose"
             )
         return asked
-    if len(widths) > usable:
+    least = sum(grid.tiles for grid in grids(max(widths)))
+    if len(widths) > usable and not options.split:
         raise DoesNotFit(
             f"{len(widths)} layers need at least one tile each, {usable} tiles are usable: "
             "use a machine with more tiles (chip.tiles) or fewer layers (network.hidden)"
         )
+    if least > usable:
+        raise DoesNotFit(f"the parts of mapping.split need at least {least} tiles, {where}: lower its batch or neurons")
     per_tile = options.tile_unit
-    while _first_tiles(widths, per_tile, tiles, chips, reserved) is None:
+    while _first_tiles(grids(per_tile), tiles, chips, reserved) is None:
+        if per_tile > max(widths):  # a grid of the split is too large for a chip
+            raise DoesNotFit(f"the parts of mapping.split do not fit, {where}: lower its batch or neurons")
         per_tile += options.tile_unit
     return per_tile
 
@@ -281,7 +361,7 @@ def _reductions(
     for index, layer in enumerate(network.layers):
         for source in [index - 1] * (index > 0) + [index] * layer.gives_itself_gradients:
             capacity = network.layers[source].capacity
-            occupied = layers[index].occupied
+            occupied = layers[index].parts
             work[index, source] = 1 if even else int(occupied**options.reduce_exponent * capacity * batch)
     for chip in sorted({layer.chip for layer in layers}):
         on_chip = [pair for pair in work if layers[pair[0]].chip == chip]
@@ -290,8 +370,8 @@ def _reductions(
         usable = (chip + 1) * tiles - begin
         for index, source in on_chip:
             count = max(1, work[index, source] * usable // total)
-            group_size = max(1, min(batch // 2, layers[index].occupied))
-            groups = layers[index].occupied // group_size
+            group_size = max(1, min(batch // 2, layers[index].parts))
+            groups = layers[index].parts // group_size
             placed[index, source] = ReducePlacement(
                 tiles=count,
                 first_tile=min(first, begin + usable - count),

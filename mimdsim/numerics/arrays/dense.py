@@ -97,6 +97,28 @@ def sum_replicas(replicas, total, start, stop):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
+def sum_own_replicas(replicas, totals, first, last, copy, start, stop):  # type: ignore[no-untyped-def]
+    """totals[copy, :, columns] = sum of replicas[first:last, :, columns]."""
+    for i in range(len(start)):
+        for row in range(totals.shape[1]):
+            for n in range(start[i], stop[i]):
+                value = replicas[first[i], row, n]
+                for r in range(first[i] + 1, last[i]):
+                    value += replicas[r, row, n]
+                totals[copy[i], row, n] = value
+
+
+@numba.njit(cache=True, nogil=True)
+def fill_replicas(target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
+    """target[rows, :, columns] = 0."""
+    for i in range(len(start)):
+        for r in range(row_start[i], row_stop[i]):
+            for row in range(target.shape[1]):
+                for n in range(start[i], stop[i]):
+                    target[r, row, n] = 0
+
+
+@numba.njit(cache=True, nogil=True)
 def fill_slots(target, sample, slot_start, slot_stop):  # type: ignore[no-untyped-def]
     """target[sample, slots] = 0."""
     for i in range(len(sample)):

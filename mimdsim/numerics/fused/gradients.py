@@ -120,19 +120,25 @@ def sort_by_replica(replica_of_sample, inputs, turns, starts, listed, columns, r
 
 
 @numba.njit(cache=True, nogil=True)
-def summed_weight_gradient(total, replicas, columns, rows, history, first, last):  # type: ignore[no-untyped-def]
-    """total[id, n] = the sum over replicas of the sums of their rows of the history, for strips first..last-1."""
+def summed_weight_gradient(total, replicas, copies, columns, rows, history, first, last):  # type: ignore[no-untyped-def]
+    """total[id, n] = the sum over replicas of the sums of their rows of the history, for strips first..last-1; with
+    several copies of a layer first over the replicas of each, then over copies."""
     inputs, neurons = total.shape
-    flat, out = history.reshape(-1), total.reshape(-1)
+    flat, each = history.reshape(-1), replicas // copies
+    own = np.zeros((inputs, WIDTH), total.dtype)
+    out = own.reshape(-1)
     for strip in range(first, last):
         begin = strip * WIDTH
         width = min(WIDTH, neurons - begin)
-        for i in range(inputs):
-            for n in range(begin, begin + width):
-                total[i, n] = 0
         origin = strip * history.shape[1] * WIDTH
-        for replica in range(replicas):
+        for copy in range(copies):
+            own[:] = 0
+            for replica in range(copy * each, (copy + 1) * each):
+                for i in range(inputs):
+                    low, high = columns[replica * inputs + i], columns[replica * inputs + i + 1]
+                    if low < high:
+                        add_sums_run(out, i * WIDTH, flat, origin, WIDTH, rows, low, high, width)
             for i in range(inputs):
-                low, high = columns[replica * inputs + i], columns[replica * inputs + i + 1]
-                if low < high:
-                    add_sums_run(out, i * neurons + begin, flat, origin, WIDTH, rows, low, high, width)
+                into = total[i, begin : begin + width]
+                for n in range(width):
+                    into[n] = own[i, n] if copy == 0 else into[n] + own[i, n]
