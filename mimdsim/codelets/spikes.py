@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from mimdsim.codelets.dense import BOX
 from mimdsim.codelets.launch import (
     LAUNCH_BUNDLES,
     SOURCE,
@@ -63,6 +65,38 @@ FLAG_SPIKES_ABOVE = Codelet(
         source=f"{SOURCE}; about 12 for the body, 2 for a threshold that lies in memory",
     ),
     code_bytes=192,
+)
+
+FLAG_ROWS_COST = WorkerBundles(
+    fixed=overhead_bundles(scalars=4, vectors=2),
+    terms=(
+        Term(bundles=9, extents=("samples", "neurons"), pairable=2),
+        Term(bundles=6, extents=("samples",)),  # three pointers of the row, loop
+    ),
+    kind="derived",
+    source="instruction count of our own: load, two compares, and-not, two ands, two stores, loop; 6 per row",
+)
+FLAG_ROWS = Codelet(
+    name="FlagRows",
+    fields=(
+        Field(name="v", access="read", box=BOX),
+        Field(name="flags", access="write", box=(":", *BOX)),
+    ),
+    constants=("threshold", "second_threshold"),
+    compute=numerics.flag_rows,
+    joinable=True,
+    cost=FLAG_ROWS_COST,
+    code_bytes=256,
+    extents={"samples": Length("v", 0), "neurons": Length("v", 1)},
+)
+
+FLAG_ROWS_ABOVE = replace(
+    FLAG_ROWS,
+    name="FlagRowsAbove",
+    fields=(*FLAG_ROWS.fields, Field(name="second_threshold", access="read", box=(":",))),
+    constants=("threshold",),
+    compute=numerics.flag_rows_above,
+    cost=replace(FLAG_ROWS_COST, fixed=overhead_bundles(scalars=3, vectors=3) + 1),
 )
 
 ROW_HITS = Lists(Hits, ("spikes", "gradient"), by="row")  # by the row of flags: true spikes, gradient entries
@@ -255,6 +289,8 @@ REDUCE_GROUPS = Codelet(
 CODELETS = (
     FLAG_SPIKES,
     FLAG_SPIKES_ABOVE,
+    FLAG_ROWS,
+    FLAG_ROWS_ABOVE,
     SCAN_FLAGS,
     COMBINE_WORKERS,
     COMBINE_TILES,

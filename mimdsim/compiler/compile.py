@@ -12,8 +12,9 @@ from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.base.files import write_atomically
 from mimdsim.compiler.fitting import check_fits, refuse_hopeless
 from mimdsim.compiler.lower import lower
+from mimdsim.compiler.passes.dead import drop_dead_code
 from mimdsim.compiler.passes.liveness import Memory, measure_memory
-from mimdsim.compiler.passes.merge import merge_supersteps
+from mimdsim.compiler.passes.merge import merge_levels, merge_supersteps
 from mimdsim.compiler.place.arrays import place_arrays
 from mimdsim.compiler.place.lists import Placement, place
 from mimdsim.graph import Graph, SpikingNetwork, training_graph
@@ -84,7 +85,10 @@ def compile_graph(
     else:
         placement = watch("place", place, network, machine.chip.tiles, contexts, options, machine.links.chips)
     program = watch("lower", lower, graph, network, placement, options)
-    program = watch("merge supersteps", merge_supersteps, program)
+    if "dead_code" in options.rules:
+        program = watch("drop dead code", drop_dead_code, program)
+    merge = merge_levels if "merge" in options.rules else merge_supersteps
+    program = watch("merge supersteps", merge, program)
     program = watch("plan exchanges", plan_exchanges, program)
     problems = watch("verify", verify, program, machine.chip.tiles * machine.links.chips)
     if problems:

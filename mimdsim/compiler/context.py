@@ -25,6 +25,10 @@ MOMENTS = "optimiser"  # the category of what an optimiser keeps
 WORD_BYTES = 4  # tiles store and exchange whole words
 
 
+LISTS = ("ids", "counts", "gradients")
+Family = tuple[str, str]  # one of LISTS, and the layer whose spikes they are of
+
+
 @dataclass
 class Lowering:
     """The state of one lowering. `storage` tells in which variables a graph value lies: one for an array, two (ids,
@@ -45,6 +49,7 @@ class Lowering:
     values: dict[str, Value] = field(default_factory=dict)  # of the graph or body being lowered
     stash: Any = None  # what of the forward scan is made anew (`lower_stash.Stash`), None: nothing
     carried: frozenset[str] = frozenset()  # what enters the body being lowered from another timestep, or recorded
+    families: dict[str, Family] = field(default_factory=dict)  # of lists spread over a chip
     shortcuts: list[Shortcut] = field(default_factory=list)
     summed: dict[str, list[VertexTable]] = field(default_factory=dict)  # replicas of a gradient -> what adds to them
     sequences: dict[str, str] = field(default_factory=dict)  # body value -> the variable that keeps all its timesteps
@@ -157,13 +162,14 @@ class Lowering:
         return self.placement.layers[0].chip if layer == INPUT else self.placed(layer).chip
 
     def slots(
-        self, width: int, chip: int, item_bytes: int, least_bytes: int = WORD_BYTES
+        self, width: int, chip: int, item_bytes: int, least_bytes: int = WORD_BYTES, family: Family | None = None
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Tiles and (sample, slot_start, slot_stop) of runs of a [batch, width] variable, spread over a chip's tiles.
+        """Tiles and (sample, slot_start, slot_stop) of runs of a [batch, width] variable, spread over a chip's tiles;
+        by the rule 'lists_apart' over those of its family.
 
         A run stays within a sample, is of whole words and has at least `least_bytes` where the sample has them.
         """
-        batch, usable = self.network.batch, self.placement.usable_on(chip)
+        batch, usable = self.network.batch, self._tiles_of(family, chip)
         word = max(1, WORD_BYTES // item_bytes)
         run = -(-batch * width // (len(usable) * word)) * word
         run = min(width, max(1, least_bytes // item_bytes, run))
@@ -179,7 +185,16 @@ class Lowering:
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """`slots` of a declared variable of [batch, width]."""
         held = self.variables[variable]
-        return self.slots(held.shape[-1], chip, held.item_bytes, least_bytes)
+        return self.slots(held.shape[-1], chip, held.item_bytes, least_bytes, self.families.get(variable))
+
+    def _tiles_of(self, family: Family | None, chip: int) -> np.ndarray:
+        """Tiles of a chip for a family of lists: every n-th, where each of n families has tiles of its own."""
+        usable = self.placement.usable_on(chip)
+        if "lists_apart" not in self.options.rules or family is None:
+            return usable
+        layers = [INPUT, *(layer.name for layer in self.network.layers)]
+        place, count = LISTS.index(family[0]) * len(layers) + layers.index(family[1]), len(LISTS) * len(layers)
+        return usable[place::count] if len(usable) >= count else usable
 
     def rows_of(self, variable: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Tiles and (sample, slot_start, slot_stop) of a declared variable of [batch, width] as it lies: whole samples
@@ -202,9 +217,12 @@ class Lowering:
         *,
         timesteps: int = 0,
         least_bytes: int = WORD_BYTES,
+        family: Family | None = None,
     ) -> str:
         """A [batch, width] variable, or a sequence of it, in runs over a chip's tiles as `slots` says."""
-        tiles, columns = self.slots(width, chip, self.value_bytes(dtype), least_bytes)
+        if family is not None:
+            self.families[name] = family
+        tiles, columns = self.slots(width, chip, self.value_bytes(dtype), least_bytes, family)
         offset = columns["sample"] * width
         axis = PER_TIMESTEP if timesteps else FLAT
         mapping = TileMapping.split(axis, tiles, offset + columns["slot_start"], offset + columns["slot_stop"])
@@ -212,9 +230,9 @@ class Lowering:
         return self.variable(name, shape, dtype, mapping, category)
 
     def spikes(
-        self, name: str, capacity: int, chip: int, *, timesteps: int = 0, least_bytes: int = WORD_BYTES
+        self, name: str, capacity: int, chip: int, layer: str, *, timesteps: int = 0, least_bytes: int = WORD_BYTES
     ) -> tuple[str, str]:
-        """Ids and counts of sparse spikes spread over a chip; a whole sequence when `timesteps` is given."""
+        """Ids and counts of a layer's sparse spikes spread over a chip; a whole sequence when `timesteps` is given."""
         ids, counts = (
             self.spread(
                 f"{what}.{name}",
@@ -224,6 +242,7 @@ class Lowering:
                 chip,
                 timesteps=timesteps,
                 least_bytes=least_bytes,
+                family=(what, layer),
             )
             for what, width in (("ids", capacity), ("counts", 2))
         )

@@ -238,7 +238,7 @@ def lower_add_even(low: Lowering, ops: tuple[Operation, ...]) -> None:
     g, even = (low.storage[name][0] for name in op.inputs)
     width = low.variables[g].shape[-1]
     chip = gradient_chip(low, op.layer)
-    total = low.spread(f"g_even.{op.layer}", width, "float32", "gradients", chip)
+    total = low.spread(f"g_even.{op.layer}", width, "float32", "gradients", chip, family=("gradients", op.layer))
     low.storage[op.outputs[0]] = (total,)
     tiles, columns = low.slots_of(total, chip)
     table = VertexTable(

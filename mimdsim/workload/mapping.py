@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -14,10 +14,18 @@ VECTOR_BYTES = 8  # of the published codelets: a pair of floats, or four halves
 
 class Split(Section):
     """Into how many parts a layer is cut: `batch` copies of its weights share the samples, `neurons` parts of each copy
-    share the neurons. 0 neurons: as many as the published rule makes of the tiles that other layers leave."""
+    share the neurons. 0 neurons: as many as the published rule makes of the tiles that other layers leave.
+
+    `replicas`: partial sums of a weight gradient on a tile, each over a share of its samples (0:
+    mapping.weight_gradient_replicas); worker contexts beyond these share the neurons of a replica.
+    """
 
     batch: int = Field(default=1, ge=1)
     neurons: int = Field(default=0, ge=0)
+    replicas: int = Field(default=0, ge=0, le=64)
+
+
+Rule = Literal["merge", "dead_code", "coarse_flags", "lists_apart"]
 
 
 class MappingOptions(Section):
@@ -33,7 +41,8 @@ class MappingOptions(Section):
     fused in a vertex written by hand. `state_gradient` "per_batch": one vertex per sample and layer on whole rows, as
     until 2022. `stash`: which forward values are kept for the backward pass, "everything", "carry" or "every:K"
     (docs/stash.md). `split`: layers that are cut otherwise than by the published rule, which makes no copies and gives
-    every tile of the chip the same number of neurons (docs/mapping.md).
+    every tile of the chip the same number of neurons. `program`: rules that make another program of the same training
+    step, or "best" for all of them (docs/mapping.md).
     """
 
     neurons_per_tile: int = Field(default=0, ge=0)  # 0: the smallest multiple of the unit that fits
@@ -52,6 +61,7 @@ class MappingOptions(Section):
     reduce_rule: Literal["work", "even"] = "work"
     stash: str = "everything"
     split: dict[str, Split] = Field(default_factory=dict)  # by layer
+    program: Literal["published", "best"] | tuple[Rule, ...] = "published"
 
     @model_validator(mode="after")
     def _whole_vectors(self) -> MappingOptions:
@@ -67,6 +77,13 @@ class MappingOptions(Section):
     def id_dtype(self) -> str:
         """numpy's name of the format of ids and counts."""
         return "int32" if self.id_bytes == 4 else "uint16"
+
+    @property
+    def rules(self) -> frozenset[str]:
+        """The rules of `program`."""
+        if isinstance(self.program, str):
+            return frozenset(get_args(Rule) if self.program == "best" else ())
+        return frozenset(self.program)
 
     @property
     def tile_unit(self) -> int:

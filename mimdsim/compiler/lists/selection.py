@@ -126,23 +126,37 @@ def lower_selection(low: Lowering, ops: tuple[Operation, ...]) -> None:
 
 
 def _emit_flags(low: Lowering, layer: Layer, placed: LayerPlacement, v: str, flags: str, second: str | None) -> None:
-    """One vertex per neuron and sample (as published), samples outermost."""
+    """One vertex per neuron and sample (as published), samples outermost; or one per tile and worker context."""
     batch = low.network.batch
-    tile_of_neuron = np.repeat(placed.grid, placed.stops - placed.starts, axis=1)
     scheduled = second is not None
+    operands = {"v": v, "flags": flags} | ({"second_threshold": second} if second is not None else {})
+    constants: dict[str, object] = {
+        "threshold": np.float32(layer.selection.threshold),
+        "second_threshold": np.float32(layer.selection.second_threshold),
+    }
+    if "coarse_flags" in low.options.rules:
+        tiles, columns = low.by_context(layer.name)
+        table = VertexTable(
+            codelet=codelets.FLAG_ROWS_ABOVE if scheduled else codelets.FLAG_ROWS,
+            layer=layer.name,
+            tiles=tiles,
+            operands=operands,
+            columns=columns,
+            constants=constants,
+        )
+        low.emit("flag spikes", "select_spikes", tables=(table,), layer=layer.name)
+        return
+    tile_of_neuron = np.repeat(placed.grid, placed.stops - placed.starts, axis=1)
     table = VertexTable(
         codelet=codelets.FLAG_SPIKES_ABOVE if scheduled else codelets.FLAG_SPIKES,
         layer=layer.name,
         tiles=tile_of_neuron[placed.copy_of].ravel(),
-        operands={"v": v, "flags": flags} | ({"second_threshold": second} if second is not None else {}),
+        operands=operands,
         columns={
             "sample": np.repeat(np.arange(batch), layer.neurons),
             "neuron": np.tile(np.arange(layer.neurons), batch),
         },
-        constants={
-            "threshold": np.float32(layer.selection.threshold),
-            "second_threshold": np.float32(layer.selection.second_threshold),
-        },
+        constants=constants,
     )
     low.emit("flag spikes", "select_spikes", tables=(table,), layer=layer.name)
 

@@ -40,15 +40,10 @@ def replicate_spikes(low: Lowering, spikes: str, layer: str) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def replicas_of(low: Lowering, layer: str) -> int:
-    """Partial sums of a weight gradient on each tile of a layer: one for a worker context, if there are samples."""
-    placed, asked = low.placed(layer), low.options.weight_gradient_replicas
-    return asked if placed.copies == 1 else min(asked, int(np.diff(placed.batch_edges).max()))
-
-
 def declare_replicas(low: Lowering, value: Value, layer: str) -> str:
     """Partial sums [replicas, rows, neurons] of a weight gradient, those of a copy of the layer on its tiles; zero."""
-    placed, each = low.placed(layer), replicas_of(low, layer)
+    placed = low.placed(layer)
+    each = placed.replicas
     parts = zip(range(placed.copies), placed.grid, strict=True)
     mapping = TileMapping.banded(
         tuple(
@@ -73,25 +68,34 @@ def declare_replicas(low: Lowering, value: Value, layer: str) -> str:
 
 def replica_edges(low: Lowering, layer: str) -> np.ndarray:
     """int64[replicas + 1]: replica r sums samples edges[r]..edges[r + 1] - 1."""
-    placed, each = low.placed(layer), replicas_of(low, layer)
+    placed = low.placed(layer)
     begins, sizes = placed.batch_edges[:-1, None], np.diff(placed.batch_edges)[:, None]
-    edges: np.ndarray = np.append((begins + np.arange(each) * sizes // each).ravel(), low.network.batch)
+    edges: np.ndarray = np.append(
+        (begins + np.arange(placed.replicas) * sizes // placed.replicas).ravel(), low.network.batch
+    )
     return edges
 
 
 def replica_columns(low: Lowering, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """One vertex per replica and tile of the layer, with the samples that the replica sums."""
+    """One vertex per replica, tile of the layer, and context that shares its neurons, with the samples it sums."""
     placed = low.placed(layer)
-    edges, each = replica_edges(low, layer), replicas_of(low, layer)
+    edges = replica_edges(low, layer)
     filled = np.flatnonzero(edges[1:] > edges[:-1])
-    replica, tile = (column.ravel() for column in np.meshgrid(filled, np.arange(placed.parts), indexing="ij"))
-    return placed.grid[replica // each, tile], {
+    every = np.meshgrid(filled, np.arange(placed.sharers), np.arange(placed.parts), indexing="ij")
+    replica, share, part = (column.ravel() for column in every)
+    pairs = -(-(placed.stops - placed.starts) // 2)[part]
+    low_, high = (placed.starts[part] + 2 * (more * pairs // placed.sharers) for more in (share, share + 1))
+    stop = np.minimum(high, placed.stops[part])
+    some = low_ < stop
+    tiles = placed.grid[replica // placed.replicas, part]
+    columns = {
         "replica": replica,
         "sample_start": edges[replica],
         "sample_stop": edges[replica + 1],
-        "start": placed.starts[tile],
-        "stop": placed.stops[tile],
+        "start": low_,
+        "stop": stop,
     }
+    return tiles[some], {name: column[some] for name, column in columns.items()}
 
 
 def lower_weight_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -182,7 +186,9 @@ def listed_gradient(low: Lowering, op: Operation) -> str:
     name = op.outputs[0]
     if name not in low.storage:
         chip = low.chip_of(op.layer)
-        low.storage[name] = (low.spread(f"g.{_stem(low, op)}.now", op.attributes, "float32", "gradients", chip),)
+        family = ("gradients", low.origin(op.inputs[1])[0])
+        held = low.spread(f"g.{_stem(low, op)}.now", op.attributes, "float32", "gradients", chip, family=family)
+        low.storage[name] = (held,)
     return low.storage[name][0]
 
 
@@ -258,7 +264,8 @@ def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
     placed = low.placed(layer)
     held = low.storage[outer][0]
     _, rows, neurons = low.variables[held].shape
-    summed = _sum_in_copies(low, parameter, held) if placed.copies > 1 else held
+    in_copies = placed.copies > 1 and placed.replicas > 1
+    summed = _sum_in_copies(low, parameter, held) if in_copies else held
     gradient = low.variable(
         f"gradient.{parameter.short}", (rows, neurons), "float32", low.shared(layer, rows), "weight gradients"
     )
@@ -271,7 +278,7 @@ def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
         columns=columns,
     )
     low.summed[held] += low.emit("sum replicas", "add", tables=(table,), defines=((gradient, outer),), layer=layer)
-    if len(low.summed[held]) == 3 + (placed.copies > 1):  # one synapse adds to it
+    if len(low.summed[held]) == 3 + in_copies:  # one synapse adds to it
         edges = replica_edges(low, layer)
         numbers = {"replica": np.searchsorted(edges, np.arange(low.network.batch), side="right") - 1}
         low.shortcuts.append(
@@ -288,8 +295,9 @@ def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
 
 def _sum_in_copies(low: Lowering, parameter: Parameter, held: str) -> str:
     """Sums [copies, rows, neurons] of the replicas of each copy, where they lie."""
-    layer, each = parameter.layer, replicas_of(low, parameter.layer)
+    layer = parameter.layer
     placed = low.placed(layer)
+    each = placed.replicas
     shape = (placed.copies, *low.variables[held].shape[1:])
     parts = enumerate(placed.grid)
     mapping = TileMapping.banded(

@@ -174,7 +174,7 @@ def again(low: Lowering, stash: Stash, lower_body: LowerBody) -> None:
         value = body.value(name)
         sequence = low.storage[INPUT if value.layer == INPUT else stash.outer[source]]
         chip = low.chip_of(value.layer)
-        now = low.spikes(f"again.{name}", value.capacity, chip)
+        now = low.spikes(f"again.{name}", value.capacity, chip, value.layer)
         for whole, part in zip(sequence, now, strict=True):
             slice_slots(low, whole, part, shift, chip)
         low.storage[name] = now

@@ -54,11 +54,11 @@ def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
             low.storage[carry.enters] = (v,)
             fill_neurons(low, v, layer, "zero states")
     home = low.chip_of(INPUT)
-    sequence = low.spikes("input.sequence", network.input_capacity, home, timesteps=network.timesteps)
+    sequence = low.spikes("input.sequence", network.input_capacity, home, INPUT, timesteps=network.timesteps)
     low.inputs |= dict(zip(listed(INPUT), sequence, strict=True))
     low.storage[INPUT] = sequence
     low.recorded[INPUT] = sequence
-    now = low.spikes(INPUT, network.input_capacity, home)
+    now = low.spikes(INPUT, network.input_capacity, home, INPUT)
     low.storage[scan.slices[0].inside] = now
     stash = low.stash
     set_counters(low, "forward", -1)
@@ -90,10 +90,12 @@ def _declare_carried_spikes(low: Lowering, value: Value) -> None:
     chip = gradient_chip(low, layer)
     if low.options.spike_exchange == "dense":
         width = low.layer(layer).neurons
-        row = low.spread(f"row.{layer}.in", width, "uint8", "spike ids", chip, least_bytes=LINEAR_BYTES)
+        row = low.spread(
+            f"row.{layer}.in", width, "uint8", "spike ids", chip, least_bytes=LINEAR_BYTES, family=("ids", layer)
+        )
         low.storage[enters] = (row,)
     else:
-        low.storage[enters] = low.spikes(f"{layer}.in", value.capacity, chip, least_bytes=LINEAR_BYTES)
+        low.storage[enters] = low.spikes(f"{layer}.in", value.capacity, chip, layer, least_bytes=LINEAR_BYTES)
     # of ids and counts, only the counts need a value
     fill_slots(low, low.storage[enters][-1], chip, "zero spikes", LINEAR_BYTES)
     list_variables(low, layer)
@@ -106,9 +108,9 @@ def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
     network, layer = low.network, value.layer
     if value.form == "sparse":
         chip = low.chip_of(layer)
-        sequence = low.spikes(f"{layer}.sequence", value.capacity, chip, timesteps=network.timesteps)
+        sequence = low.spikes(f"{layer}.sequence", value.capacity, chip, layer, timesteps=network.timesteps)
         for now, whole in zip(low.storage[value.name], sequence, strict=True):
-            tiles, columns = low.slots_of(now, chip)
+            tiles, columns = low.slots_of(whole, chip)
             table = VertexTable(
                 codelet=codelets.update_codelet("slots"),
                 layer=layer,
@@ -139,7 +141,7 @@ def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
             name = declare_replicas(low, value, layer)
         elif value.capacity:
             chip = gradient_chip(low, layer)
-            name = low.spread(f"g.{layer}", value.capacity, "float32", "gradients", chip)
+            name = low.spread(f"g.{layer}", value.capacity, "float32", "gradients", chip, family=("gradients", layer))
             fill_slots(low, name, chip, "zero adjoints")
         else:
             mapping = low.on_neurons(layer, len(value.shape) - 1)
@@ -182,7 +184,7 @@ def _slice_saved(low: Lowering, value: Value, sequence: tuple[str, ...], shift: 
     """The current timestep of a stashed sequence, in variables of its own."""
     if value.form == "sparse":
         chip = low.chip_of(value.layer)
-        now = low.spikes(value.name, value.capacity, chip)
+        now = low.spikes(value.name, value.capacity, chip, value.layer)
         low.storage[value.name] = now
         for whole, part in zip(sequence, now, strict=True):
             slice_slots(low, whole, part, shift, chip)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import replace
+from itertools import groupby
 
 from mimdsim.program import Program, Superstep
 from mimdsim.program.repeats import joined
@@ -16,6 +17,24 @@ from mimdsim.program.repeats import joined
 def merge_supersteps(program: Program) -> Program:
     """The program with mergeable supersteps of equal stage and depth joined, in every stretch between repeats."""
     return replace(program, body=joined(program.body, _merge_stretch))
+
+
+def merge_levels(program: Program) -> Program:
+    """The program with all supersteps joined that do not wait for each other, in every stretch between repeats: as few
+    as the longest chain of waits has."""
+    return replace(program, body=joined(program.body, _merge_by_level))
+
+
+def _merge_by_level(stretch: list[Superstep]) -> list[Superstep]:
+    """Each superstep as early as those that it waits for let it; one level is one superstep. Phases stay apart."""
+    made = []
+    for _, run in groupby(stretch, key=lambda superstep: superstep.phase):
+        steps, levels = list(run), list[int]()
+        for before in _waits(steps):
+            levels.append(max((levels[earlier] + 1 for earlier in before), default=0))
+        for level in range(max(levels) + 1):
+            made.append(_join([step for step, own in zip(steps, levels, strict=True) if own == level]))
+    return made
 
 
 def touched(superstep: Superstep) -> tuple[set[str], set[str]]:
@@ -107,9 +126,11 @@ def _join(parts: list[Superstep]) -> Superstep:
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
+    stages = list(dict.fromkeys(part.stage for part in parts))
+    more = f" and {len(stages) - 1} more" if len(stages) > 1 else ""
     return replace(
         first,
-        name=first.stage,
+        name=f"{stages[0]}{more}",
         tables=tuple(table for part in parts for table in part.tables),
         copies=tuple(copy for part in parts for copy in part.copies),
         defines=tuple(pair for part in parts for pair in part.defines),

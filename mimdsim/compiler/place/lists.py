@@ -36,6 +36,8 @@ class LayerPlacement:
     batch_edges: np.ndarray
     starts: np.ndarray
     stops: np.ndarray
+    replicas: int  # of a weight gradient, on a tile
+    sharers: int  # contexts that share the neurons of a replica
     spread: int
     workers: int
     selection_tiles: np.ndarray  # [batch, 2, spread]
@@ -205,6 +207,7 @@ def _layers(
                 batch_edges=np.arange(grid.copies + 1) * network.batch // grid.copies,
                 starts=grid.edges[:-1],
                 stops=grid.edges[1:],
+                **_replicas(options, options.split.get(layer.name), network.batch, grid, worker_contexts),
                 spread=spread,
                 workers=min(worker_contexts * spread, layer.neurons),
                 selection_tiles=(chip * tiles + selects).reshape(network.batch, 2, spread),
@@ -251,6 +254,18 @@ def _check_last_tiles(network: SpikingNetwork, on_chip: list[int], tiles: int) -
             f"and a chip of {tiles} must have more than these: "
             'set mapping.selection_tiles = "published", or lower training.batch'
         )
+
+
+def _replicas(
+    options: MappingOptions, split: Split | None, batch: int, grid: Grid, worker_contexts: int
+) -> dict[str, int]:
+    """How the contexts of a tile share a weight gradient: by samples as published, and the rest by pairs of neurons."""
+    asked = split.replicas if split is not None and split.replicas else options.weight_gradient_replicas
+    replicas = asked if grid.copies == 1 else min(asked, -(-batch // grid.copies))
+    if split is None:
+        return {"replicas": replicas, "sharers": 1}
+    pairs = -(-int(np.diff(grid.edges).max()) // 2)
+    return {"replicas": replicas, "sharers": max(1, min(worker_contexts // replicas, pairs))}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

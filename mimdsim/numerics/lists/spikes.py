@@ -17,6 +17,25 @@ def flag_spikes(v, flags, sample, neuron, threshold, second_threshold):  # type:
 
 
 @numba.njit(cache=True, nogil=True)
+def flag_rows(v, flags, row_start, row_stop, start, stop, threshold, second_threshold):  # type: ignore[no-untyped-def]
+    """`flag_spikes` of boxes of samples and neurons."""
+    for i in range(len(start)):
+        for b in range(row_start[i], row_stop[i]):
+            state = v[b, start[i] : stop[i]]
+            fires, near = flags[0, b, start[i] : stop[i]], flags[1, b, start[i] : stop[i]]
+            for n in range(len(state)):
+                fires[n] = state[n] > threshold
+            for n in range(len(state)):
+                near[n] = (state[n] > second_threshold) & (not (state[n] > threshold))
+
+
+@numba.njit(cache=True, nogil=True)
+def flag_rows_above(v, flags, second_threshold, row_start, row_stop, start, stop, threshold):  # type: ignore[no-untyped-def]
+    """`flag_rows` with the second threshold in memory."""
+    flag_rows(v, flags, row_start, row_stop, start, stop, threshold, second_threshold[0])
+
+
+@numba.njit(cache=True, nogil=True)
 def flag_spikes_above(v, flags, second_threshold, sample, neuron, threshold):  # type: ignore[no-untyped-def]
     """`flag_spikes` with the second threshold in memory."""
     flag_spikes(v, flags, sample, neuron, threshold, second_threshold[0])
