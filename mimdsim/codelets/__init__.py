@@ -4,6 +4,7 @@ from mimdsim.codelets import (
     array_products,
     dense,
     elementwise,
+    fan_in,
     losses,
     neurons,
     rows,
@@ -13,9 +14,24 @@ from mimdsim.codelets import (
     wiring,
 )
 
+FAMILIES = (
+    neurons, spikes, fan_in, truncation, wiring, dense, losses, training, elementwise, array_products, rows,
+)  # fmt: skip
 CODELETS = {
     record.name: record
-    for family in (neurons, spikes, truncation, wiring, dense, losses, training, elementwise, array_products, rows)
+    for family in (
+        neurons,
+        spikes,
+        fan_in,
+        truncation,
+        wiring,
+        dense,
+        losses,
+        training,
+        elementwise,
+        array_products,
+        rows,
+    )
     for record in family.CODELETS
 }
 
@@ -24,6 +40,7 @@ __all__ = [
     "array_products",
     "dense",
     "elementwise",
+    "fan_in",
     "losses",
     "neurons",
     "rows",

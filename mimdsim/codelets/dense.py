@@ -121,7 +121,7 @@ FILL_ROWS = _fill("FillRows", PARTS["rows"].box, numerics.fill_rows)
 FILL_COLUMNS = _fill("FillColumns", PARTS["columns"].box, numerics.fill_columns)
 FILL_REPLICAS = _fill("FillReplicas", PARTS["states"].box, numerics.fill_columns)
 FILL_OWN_REPLICAS = _fill(
-    "FillOwnReplicas", ("row_start:row_stop", ":", "start:stop"), numerics.fill_replicas, joinable=False
+    "FillOwnReplicas", ("first:last", "row_start:row_stop", "start:stop"), numerics.fill_replicas, joinable=False
 )
 FILL_VECTOR = _fill("FillVector", ("start:stop",), numerics.fill_vector, "value")
 FILL_SLOTS = _fill("FillSlots", PARTS["slots"].box, numerics.fill_slots)
@@ -241,10 +241,10 @@ SUM_OWN_REPLICAS = replace(
     SUM_REPLICAS,
     name="SumOwnReplicas",
     fields=(
-        Field(name="replicas", access="read", box=("first:last", ":", "start:stop")),
-        Field(name="totals", access="write", box=("copy", ":", "start:stop")),
+        Field(name="replicas", access="read", box=("first:last", *BOX)),
+        Field(name="totals", access="write", box=("copy", *BOX)),
     ),
-    columns=("first", "last", "copy", "start", "stop"),
+    columns=("first", "last", "row_start", "row_stop", "start", "stop", "copy"),
     compute=numerics.sum_own_replicas,
     joinable=False,
     extents={"elements": Size("totals"), "replicas": Length("replicas", 0)},

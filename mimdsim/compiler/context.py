@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -70,13 +70,13 @@ class Lowering:
         a share of the samples."""
         placed = self.placed(layer)
         tiles, rows = [], []
-        for grid, begin, end in zip(placed.grid, placed.batch_edges[:-1], placed.batch_edges[1:], strict=True):
+        for homes, begin, end in zip(placed.homes, placed.batch_edges[:-1], placed.batch_edges[1:], strict=True):
             shares = min(self.placement.worker_contexts, int(end - begin))
             edges = begin + (np.arange(shares + 1) * (end - begin)) // shares
-            tiles.append(np.tile(grid, shares))
-            rows.append((np.repeat(edges[:-1], placed.parts), np.repeat(edges[1:], placed.parts)))
+            tiles.append(np.tile(homes, shares))
+            rows.append(tuple(np.repeat(ends, len(homes)) for ends in (edges[:-1], edges[1:])))
         row_start, row_stop = (np.concatenate(ends) for ends in zip(*rows, strict=True))
-        runs = len(row_start) // placed.parts
+        runs = len(row_start) // len(placed.starts)
         columns = {
             "row_start": row_start,
             "row_stop": row_stop,
@@ -128,29 +128,71 @@ class Lowering:
 
     def by_neuron(self, layer: str, axis: int) -> TileMapping:
         """Split along `axis` as the layer's neurons are, once for every copy of its weights."""
-        placed = self.placed(layer)
-        return self._in_copies(placed, axis, [(0, self.layer(layer).neurons)] * placed.copies, axis)
+        placed, neurons = self.placed(layer), self.layer(layer).neurons
+        return TileMapping.banded(
+            tuple(
+                Band(axis=axis, start=0, stop=neurons, mapping=self._on_tiles(placed, tiles, axis))
+                for tiles in placed.homes
+            )
+        )
 
     def on_neurons(self, layer: str, axis: int) -> TileMapping:
         """Of [..., batch, neurons], neurons along `axis`: where the layer's neurons of each sample are."""
         placed = self.placed(layer)
-        return self._in_copies(placed, axis, pairwise(placed.batch_edges.tolist()), axis - 1)
+        return TileMapping.banded(
+            tuple(
+                Band(axis=axis - 1, start=begin, stop=end, mapping=self._on_tiles(placed, tiles, axis))
+                for (begin, end), tiles in zip(pairwise(placed.batch_edges.tolist()), placed.homes, strict=True)
+            )
+        )
+
+    def weights_of_copy(self, layer: str, copy: int, rows: int, axis: int) -> TileMapping:
+        """Of [..., rows, neurons], neurons along `axis`: where one copy of a layer has weights of this shape."""
+        placed = self.placed(layer)
+        return TileMapping.banded(
+            tuple(
+                Band(axis=axis - 1, start=begin, stop=end, mapping=self._on_tiles(placed, tiles, axis))
+                for (begin, end), tiles in zip(pairwise(placed.cut_rows(rows).tolist()), placed.grid[copy], strict=True)
+                if begin < end
+            )
+        )
+
+    def over_weights(self, layer: str, rows: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Tiles and (copy, row_start, row_stop, start, stop) of every tile that has weights of so many rows."""
+        placed, edges = self.placed(layer), self.placed(layer).cut_rows(rows)
+        copy, part, run = (column.ravel() for column in np.indices(placed.grid.shape))
+        some = edges[part] < edges[part + 1]
+        copy, part, run = copy[some], part[some], run[some]
+        columns = {
+            "copy": copy,
+            "row_start": edges[part],
+            "row_stop": edges[part + 1],
+            "start": placed.starts[run],
+            "stop": placed.stops[run],
+        }
+        return placed.grid[copy, part, run], columns
+
+    def _on_tiles(self, placed: LayerPlacement, tiles: np.ndarray, axis: int) -> TileMapping:
+        return TileMapping.split(axis, tiles, placed.starts, placed.stops)
+
+    def _shares(self, layer: str, rows: int) -> Iterator[tuple[int, int, np.ndarray]]:
+        """(first row, one past the last, tiles) of what each copy of a layer keeps of weights of so many rows."""
+        placed = self.placed(layer)
+        for part, (first, last) in enumerate(pairwise(placed.cut_rows(rows).tolist())):
+            edges = first + np.arange(placed.copies + 1) * (last - first) // placed.copies
+            for copy, (begin, end) in enumerate(pairwise(edges.tolist())):
+                if begin < end:
+                    yield begin, end, placed.grid[copy, part]
 
     def shared(self, layer: str, rows: int) -> TileMapping:
         """Of [rows, neurons], one number for all copies: each copy holds a share of the rows of its neurons."""
         placed = self.placed(layer)
-        return self._in_copies(placed, 1, pairwise(shares_of(rows, placed.copies).tolist()), 0)
-
-    def _in_copies(
-        self, placed: LayerPlacement, axis: int, ranges: Iterable[tuple[int, int]], along: int
-    ) -> TileMapping:
-        """Neurons along `axis`; range b of the axis `along` with copy b of the layer."""
-        bands = tuple(
-            Band(axis=along, start=begin, stop=end, mapping=TileMapping.split(axis, tiles, placed.starts, placed.stops))
-            for (begin, end), tiles in zip(ranges, placed.grid, strict=True)
-            if begin < end
+        return TileMapping.banded(
+            tuple(
+                Band(axis=0, start=begin, stop=end, mapping=self._on_tiles(placed, tiles, 1))
+                for begin, end, tiles in self._shares(layer, rows)
+            )
         )
-        return TileMapping.banded(bands)
 
     def by_sample(self, axis: int) -> TileMapping:
         """One sample after another over the sample tiles."""
@@ -282,7 +324,11 @@ class Lowering:
         )
         self.storage[name] = (name,)
         if category != MOMENTS and self.placed(layer).copies > 1:
-            used = self.variable(f"{name}.copies", shape, "float32", self.by_neuron(layer, 1), category)
+            copies = tuple(
+                Band(axis=1, start=0, stop=shape[1], mapping=self.weights_of_copy(layer, copy, shape[0], 1))
+                for copy in range(self.placed(layer).copies)
+            )
+            used = self.variable(f"{name}.copies", shape, "float32", TileMapping.banded(copies), category)
             self.kept[used] = name
             self.storage[name] = (used,)
             self.emit("share weights", "copy", copies=(Copy(source=name, target=used),), layer=layer)
@@ -298,27 +344,29 @@ class Lowering:
 
         `codelet` works on whole columns of the matrix (":", "start:stop"), one vertex per tile of the layer.
         """
-        return self._by_copy(codelet, layer, shares_of(self.variables[matrix].shape[0], self.placed(layer).copies))
+        shares, placed = list(self._shares(layer, self.variables[matrix].shape[0])), self.placed(layer)
+        if len(shares) == 1:
+            return codelet, shares[0][2], {"start": placed.starts, "stop": placed.stops}
+        columns = {
+            "row_start": np.repeat([begin for begin, _, _ in shares], len(placed.starts)),
+            "row_stop": np.repeat([end for _, end, _ in shares], len(placed.starts)),
+            "start": np.tile(placed.starts, len(shares)),
+            "stop": np.tile(placed.stops, len(shares)),
+        }
+        return on_rows(codelet), np.concatenate([tiles for _, _, tiles in shares]), columns
 
     def over_neurons(
         self, codelet: Codelet, layer: str, whole: tuple[str, ...] = ()
     ) -> tuple[Codelet, np.ndarray, dict[str, np.ndarray]]:
         """The codelet, its tiles and columns for work on all of a [batch, neurons] plane where it lies.
 
-        `codelet` works on whole columns of the plane (":", "start:stop"), one vertex per tile of the layer. whole: its
+        `codelet` works on whole columns of the plane (":", "start:stop"), one vertex per tile of the states. whole: its
         fields that have no samples.
         """
-        return self._by_copy(codelet, layer, self.placed(layer).batch_edges, whole)
-
-    def _by_copy(
-        self, codelet: Codelet, layer: str, edges: np.ndarray, whole: tuple[str, ...] = ()
-    ) -> tuple[Codelet, np.ndarray, dict[str, np.ndarray]]:
         placed = self.placed(layer)
         if placed.copies == 1:
-            return codelet, placed.tiles, {"start": placed.starts, "stop": placed.stops}
-        columns = placed.rows(edges)
-        filled = columns["row_start"] < columns["row_stop"]
-        return on_rows(codelet, whole), placed.tiles[filled], {name: column[filled] for name, column in columns.items()}
+            return codelet, placed.homes.ravel(), {"start": placed.starts, "stop": placed.stops}
+        return on_rows(codelet, whole), placed.homes.ravel(), placed.rows(placed.batch_edges)
 
     # ---- supersteps
 
@@ -396,12 +444,6 @@ class Lowering:
             chips=self.placement.chips,
             shortcuts=tuple(self.shortcuts),
         )
-
-
-def shares_of(rows: int, copies: int) -> np.ndarray:
-    """int64[copies + 1]: of so many rows of weights, copy c keeps edges[c]..edges[c + 1]."""
-    edges: np.ndarray = np.arange(copies + 1) * rows // copies
-    return edges
 
 
 def defines_of(storage: tuple[str, ...], value: Value) -> tuple[tuple[str, str], ...]:

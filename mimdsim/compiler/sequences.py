@@ -156,11 +156,12 @@ def _moving(low: Lowering, variable: str, layer: str) -> tuple[str, np.ndarray, 
     """How a variable that is split by neurons is moved, [batch, neurons] or [states, batch, neurons], with tiles and
     columns of its vertices."""
     several, placed = len(low.variables[variable].shape) == 3, low.placed(layer)
-    chip = {"chip": np.full(placed.occupied, placed.chip)}
+    tiles = placed.homes.ravel()
+    chip = {"chip": np.full(len(tiles), placed.chip)}
     if placed.copies > 1:
-        return "boxes of states" if several else "boxes", placed.tiles, {**placed.rows(placed.batch_edges), **chip}
+        return "boxes of states" if several else "boxes", tiles, {**placed.rows(placed.batch_edges), **chip}
     columns = {"start": placed.starts, "stop": placed.stops, **chip}
-    return "states" if several else "columns", placed.tiles, columns
+    return "states" if several else "columns", tiles, columns
 
 
 def slice_neurons(low: Lowering, sequence: str, now: str, shift: int, layer: str) -> None:

@@ -14,13 +14,15 @@ VECTOR_BYTES = 8  # of the published codelets: a pair of floats, or four halves
 
 class Split(Section):
     """Into how many parts a layer is cut: `batch` copies of its weights share the samples, `neurons` parts of each copy
-    share the neurons. 0 neurons: as many as the published rule makes of the tiles that other layers leave.
+    share the neurons, and `inputs` parts of each of these the weights of a neuron. 0 neurons: as many as the published
+    rule makes of the tiles that other layers leave.
 
     `replicas`: partial sums of a weight gradient on a tile, each over a share of its samples (0:
     mapping.weight_gradient_replicas); worker contexts beyond these share the neurons of a replica.
     """
 
     batch: int = Field(default=1, ge=1)
+    inputs: int = Field(default=1, ge=1)
     neurons: int = Field(default=0, ge=0)
     replicas: int = Field(default=0, ge=0, le=64)
 

@@ -221,9 +221,9 @@ def lower_emitted_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     (op,) = ops
     d_fired, spikes = op.inputs
     ids, counts = replicate_spikes(low, spikes, op.layer)
-    partial = partial_sums(low, op)
+    partial = partial_sums(low, op, low.placed(op.layer).homes)
     tiles, columns = tile_sample_columns(low.placed(op.layer), low.network.batch)
-    columns["part"] = np.tile(np.arange(low.placed(op.layer).parts), low.network.batch)
+    columns["part"] = np.tile(np.arange(len(low.placed(op.layer).starts)), low.network.batch)
     layer, shift = low.origin(spikes)
     table = VertexTable(
         codelet=codelets.EMITTED_GRADIENT,

@@ -8,6 +8,7 @@ from mimdsim.codelets import neurons as codelets
 from mimdsim.codelets import surrogates
 from mimdsim.codelets.dense import COPY_COLUMNS, FILL_VECTOR
 from mimdsim.compiler.context import Lowering
+from mimdsim.compiler.lists.fan_in import emit_current
 from mimdsim.compiler.lists.selection import received
 from mimdsim.compiler.place.lists import LayerPlacement
 from mimdsim.graph import Layer, Operation
@@ -18,11 +19,11 @@ from mimdsim.program import Copy, Hits, Listed, Spikes, TileMapping, VertexTable
 def tile_sample_columns(placed: LayerPlacement, batch: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """One vertex per (sample, tile), samples outermost so that neighbours touch neighbouring weights."""
     columns = {
-        "sample": np.repeat(np.arange(batch), placed.parts),
+        "sample": np.repeat(np.arange(batch), len(placed.starts)),
         "start": np.tile(placed.starts, batch),
         "stop": np.tile(placed.stops, batch),
     }
-    return placed.grid[placed.copy_of].ravel(), columns
+    return placed.homes[placed.copy_of].ravel(), columns
 
 
 def lower_lif(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -36,6 +37,10 @@ def lower_lif(low: Lowering, ops: tuple[Operation, ...]) -> None:
     source, shift = low.origin(spikes)
     tiles, columns = tile_sample_columns(placed, low.network.batch)
     held = received(low, spikes)
+    if placed.fan_in_parts > 1:
+        given = (held[0], held[1]), low.storage[weights][0], synapse.outputs[0], (source, shift)
+        integrate(low, lif, v, emit_current(low, layer.name, *given))
+        return
     dense = len(held) == 1  # a row of all neurons instead of ids and counts
     table = VertexTable(
         codelet=codelets.LIF_UPDATE_DENSE if dense else codelets.LIF_UPDATE,
@@ -51,6 +56,20 @@ def lower_lif(low: Lowering, ops: tuple[Operation, ...]) -> None:
         constants=constants_of(lif.attributes)._asdict(),
     )
     low.emit("LIF update", "lif", tables=(table,), defines=((v, lif.outputs[0]),), layer=layer.name)
+
+
+def integrate(low: Lowering, lif: Operation, v: str, current: str) -> None:
+    """The neurons integrate a current that lies with them."""
+    tiles, columns = tile_sample_columns(low.placed(lif.layer), low.network.batch)
+    table = VertexTable(
+        codelet=codelets.LIF_INTEGRATE,
+        layer=lif.layer,
+        tiles=tiles,
+        operands={"v": v, "current": current},
+        columns=columns,
+        constants=constants_of(lif.attributes)._asdict(),
+    )
+    low.emit("integrate", lif.kind, tables=(table,), defines=((v, lif.outputs[0]),), layer=lif.layer)
 
 
 def surrogate_constant(layer: Layer) -> dict[str, object]:

@@ -146,7 +146,7 @@ def _emit_flags(low: Lowering, layer: Layer, placed: LayerPlacement, v: str, fla
         )
         low.emit("flag spikes", "select_spikes", tables=(table,), layer=layer.name)
         return
-    tile_of_neuron = np.repeat(placed.grid, placed.stops - placed.starts, axis=1)
+    tile_of_neuron = np.repeat(placed.homes, placed.stops - placed.starts, axis=1)
     table = VertexTable(
         codelet=codelets.FLAG_SPIKES_ABOVE if scheduled else codelets.FLAG_SPIKES,
         layer=layer.name,

@@ -10,10 +10,12 @@ import numpy as np
 from mimdsim.codelets import spikes as codelets
 from mimdsim.codelets.dense import FILL_OWN_REPLICAS, FILL_REPLICAS, SUM_OWN_REPLICAS, SUM_REPLICAS
 from mimdsim.compiler.context import Lowering
+from mimdsim.compiler.lists import fan_in
 from mimdsim.compiler.lists.neurons import tile_sample_columns
 from mimdsim.graph import Operation, Value
 from mimdsim.graph.names import Parameter
-from mimdsim.program import Copy, Listed, Shortcut, SpikesOver, TileMapping, VertexTable, Within
+from mimdsim.program import Copy, Hits, Listed, Shortcut, SpikesOver, TileMapping, VertexTable, Within
+from mimdsim.program.extents import Recorded
 from mimdsim.program.mapping import FLAT, Band
 
 
@@ -42,28 +44,34 @@ def replicate_spikes(low: Lowering, spikes: str, layer: str) -> tuple[str, str]:
 
 def declare_replicas(low: Lowering, value: Value, layer: str) -> str:
     """Partial sums [replicas, rows, neurons] of a weight gradient, those of a copy of the layer on its tiles; zero."""
-    placed = low.placed(layer)
+    placed, rows = low.placed(layer), value.shape[0]
     each = placed.replicas
-    parts = zip(range(placed.copies), placed.grid, strict=True)
-    mapping = TileMapping.banded(
+    shape = (placed.copies * each, *value.shape)
+    name = low.variable(f"d{value.of}", shape, "float32", _in_copies(low, layer, each, rows), "weight gradients")
+    codelet, tiles = FILL_REPLICAS, placed.homes.ravel()
+    columns = {"start": placed.starts, "stop": placed.stops}
+    if len(placed.grid.ravel()) > len(placed.starts):
+        codelet = FILL_OWN_REPLICAS
+        tiles, columns = low.over_weights(layer, rows)
+        columns |= {"first": columns["copy"] * each, "last": (columns["copy"] + 1) * each}
+    table = VertexTable(codelet=codelet, layer=layer, tiles=tiles, operands={"target": name}, columns=columns)
+    low.summed[name] = [*low.emit("zero weight gradients", "zeros", tables=(table,), layer=layer)]
+    return name
+
+
+def _in_copies(low: Lowering, layer: str, each: int, rows: int) -> TileMapping:
+    """Of [copies * each, rows, neurons]: `each` of them with every copy of the layer."""
+    return TileMapping.banded(
         tuple(
             Band(
                 axis=0,
                 start=copy * each,
                 stop=(copy + 1) * each,
-                mapping=TileMapping.split(2, tiles, placed.starts, placed.stops),
+                mapping=low.weights_of_copy(layer, copy, rows, 2),
             )
-            for copy, tiles in parts
+            for copy in range(low.placed(layer).copies)
         )
     )
-    shape = (placed.copies * each, *value.shape)
-    name = low.variable(f"d{value.of}", shape, "float32", mapping, "weight gradients")
-    codelet, columns = FILL_REPLICAS, {"start": placed.starts, "stop": placed.stops}
-    if placed.copies > 1:
-        codelet, columns = FILL_OWN_REPLICAS, placed.rows(np.arange(placed.copies + 1) * each)
-    table = VertexTable(codelet=codelet, layer=layer, tiles=placed.tiles, operands={"target": name}, columns=columns)
-    low.summed[name] = [*low.emit("zero weight gradients", "zeros", tables=(table,), layer=layer)]
-    return name
 
 
 def replica_edges(low: Lowering, layer: str) -> np.ndarray:
@@ -76,25 +84,26 @@ def replica_edges(low: Lowering, layer: str) -> np.ndarray:
     return edges
 
 
-def replica_columns(low: Lowering, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """One vertex per replica, tile of the layer, and context that shares its neurons, with the samples it sums."""
+def replica_columns(low: Lowering, layer: str, part: int = 0) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """One vertex per replica, tile with a part of the weights, and context that shares its neurons, with the samples
+    it sums."""
     placed = low.placed(layer)
     edges = replica_edges(low, layer)
     filled = np.flatnonzero(edges[1:] > edges[:-1])
-    every = np.meshgrid(filled, np.arange(placed.sharers), np.arange(placed.parts), indexing="ij")
-    replica, share, part = (column.ravel() for column in every)
-    pairs = -(-(placed.stops - placed.starts) // 2)[part]
-    low_, high = (placed.starts[part] + 2 * (more * pairs // placed.sharers) for more in (share, share + 1))
-    stop = np.minimum(high, placed.stops[part])
-    some = low_ < stop
-    tiles = placed.grid[replica // placed.replicas, part]
+    every = np.meshgrid(filled, np.arange(placed.sharers), np.arange(len(placed.starts)), indexing="ij")
+    replica, share, run = (column.ravel() for column in every)
+    pairs = -(-(placed.stops - placed.starts) // 2)[run]
+    start, stop = (placed.starts[run] + 2 * (end * pairs // placed.sharers) for end in (share, share + 1))
+    stop = np.minimum(stop, placed.stops[run])
+    some = start < stop
     columns = {
         "replica": replica,
         "sample_start": edges[replica],
         "sample_stop": edges[replica + 1],
-        "start": low_,
+        "start": start,
         "stop": stop,
     }
+    tiles = placed.grid[replica // placed.replicas, part, run]
     return tiles[some], {name: column[some] for name, column in columns.items()}
 
 
@@ -107,15 +116,21 @@ def lower_weight_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     low.storage[add.outputs[0]] = (dw,)
     q, spikes = gradient.inputs
     ids, counts = replicate_spikes(low, spikes, layer.name)
-    tiles, columns = replica_columns(low, layer.name)
     source, shift = low.origin(spikes)
+    codelet = codelets.WEIGHT_GRADIENT
+    extents: dict[str, np.ndarray | Recorded] = {"spikes": SpikesOver(layer=source, shift=shift)}
+    tiles, columns = replica_columns(low, layer.name)
+    if low.placed(layer.name).fan_in_parts > 1:
+        codelet = fan_in.WEIGHT_GRADIENT_PART
+        tiles, columns = fan_in.parts_of(low, layer.name, low.variables[dw].shape[1], replica_columns)
+        extents |= {"hits": Hits(layer=source, shift=shift, which="spikes")}
     table = VertexTable(
-        codelet=codelets.WEIGHT_GRADIENT,
+        codelet=codelet,
         layer=layer.name,
         tiles=tiles,
         operands={"dw": dw, "q": low.storage[q][0], "ids": ids, "counts": counts},
         columns=columns,
-        extents={"spikes": SpikesOver(layer=source, shift=shift)},
+        extents=extents,
     )
     low.summed[dw] += low.emit("weight gradient", gradient.kind, tables=(table,), layer=layer.name)
 
@@ -129,11 +144,17 @@ def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     source, shift = low.origin(spikes)
     batch = low.network.batch
     ids, counts = replicate_spikes(low, spikes, layer.name)
-    partial = partial_sums(low, op)
+    partial = partial_sums(low, op, placed.grid)
+    codelet = codelets.INPUT_GRADIENT
+    extents: dict[str, np.ndarray | Recorded] = {"listed": Listed(layer=source, shift=shift)}
     tiles, columns = tile_sample_columns(placed, batch)
-    columns["part"] = np.tile(np.arange(placed.parts), batch)
+    columns["part"] = np.tile(np.arange(len(placed.starts)), batch)
+    if placed.fan_in_parts > 1:
+        codelet = fan_in.INPUT_GRADIENT_PART
+        tiles, columns = fan_in.parts_of(low, layer.name, low.variables[low.storage[weights][0]].shape[0])
+        extents |= {"hits": Hits(layer=source, shift=shift)}
     table = VertexTable(
-        codelet=codelets.INPUT_GRADIENT,
+        codelet=codelet,
         layer=layer.name,
         tiles=tiles,
         operands={
@@ -144,10 +165,12 @@ def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
             "counts": counts,
         },
         columns=columns,
-        extents={"listed": Listed(layer=source, shift=shift)},
+        extents=extents,
     )
     made = low.emit("input gradient", op.kind, tables=(table,), layer=layer.name)
     summed = emit_reduction(low, op, partial, low.storage[spikes][1], listed_gradient(low, op))
+    if placed.fan_in_parts > 1:
+        return
     low.shortcuts.append(
         Shortcut(
             kind="input gradient",
@@ -166,18 +189,17 @@ def _stem(low: Lowering, op: Operation) -> str:
     return f"{op.layer}.own" if source == op.layer else op.layer
 
 
-def partial_sums(low: Lowering, op: Operation) -> str:
-    """Gradients at listed ids [part, batch, capacity], one part of a sample on every tile that has it."""
+def partial_sums(low: Lowering, op: Operation, grid: np.ndarray) -> str:
+    """Gradients at listed ids [part, batch, capacity], one part of a sample on every tile of grid[copy]."""
     placed = low.placed(op.layer)
-    part = np.arange(placed.parts)
-    copies = zip(pairwise(placed.batch_edges.tolist()), placed.grid, strict=True)
+    part = np.arange(grid[0].size)
     mapping = TileMapping.banded(
         tuple(
-            Band(axis=1, start=begin, stop=end, mapping=TileMapping.split(0, tiles, part, part + 1))
-            for (begin, end), tiles in copies
+            Band(axis=1, start=begin, stop=end, mapping=TileMapping.split(0, tiles.ravel(), part, part + 1))
+            for (begin, end), tiles in zip(pairwise(placed.batch_edges.tolist()), grid, strict=True)
         )
     )
-    shape = (placed.parts, low.network.batch, op.attributes)
+    shape = (len(part), low.network.batch, op.attributes)
     return low.variable(f"partial.{_stem(low, op)}", shape, "float32", mapping, "gradients")
 
 
@@ -215,15 +237,16 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
     plan = (low.placement.own_reductions if source == layer else low.placement.reductions)[index]
     assert plan is not None
     occupied, batch, capacity = low.variables[partial].shape
-    number = np.arange(plan.groups * batch * capacity)
-    group, sample, slot = np.unravel_index(number, (plan.groups, batch, capacity))
+    groups = max(1, occupied // plan.group_size)
+    number = np.arange(groups * batch * capacity)
+    group, sample, slot = np.unravel_index(number, (groups, batch, capacity))
     part_start = group * plan.group_size
-    part_stop = np.where(group == plan.groups - 1, occupied, part_start + plan.group_size)
+    part_stop = np.where(group == groups - 1, occupied, part_start + plan.group_size)
     tiles = plan.first_tile + number // plan.per_tile
     mapping = TileMapping.split(FLAT, tiles, number, number + 1)
-    stage = low.variable(f"stage.{_stem(low, op)}", (plan.groups, batch, capacity), "float32", mapping, "gradients")
+    stage = low.variable(f"stage.{_stem(low, op)}", (groups, batch, capacity), "float32", mapping, "gradients")
     tables = []
-    is_last = group == plan.groups - 1
+    is_last = group == groups - 1
     for chosen in (~is_last, is_last):
         if not chosen.any():
             continue
@@ -253,7 +276,7 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
         columns=columns,
     )
     made += low.emit("reduce groups", op.kind, tables=(table,), defines=((g, op.outputs[0]),), layer=layer)
-    group = np.minimum(np.arange(occupied) // plan.group_size, plan.groups - 1)
+    group = np.minimum(np.arange(occupied) // plan.group_size, groups - 1)
     return Summed(tables=made, stage=stage, group=group)
 
 
@@ -278,7 +301,7 @@ def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
         columns=columns,
     )
     low.summed[held] += low.emit("sum replicas", "add", tables=(table,), defines=((gradient, outer),), layer=layer)
-    if len(low.summed[held]) == 3 + in_copies:  # one synapse adds to it
+    if len(low.summed[held]) == 3 + in_copies and placed.fan_in_parts == 1:  # one synapse adds to it
         edges = replica_edges(low, layer)
         numbers = {"replica": np.searchsorted(edges, np.arange(low.network.batch), side="right") - 1}
         low.shortcuts.append(
@@ -296,32 +319,19 @@ def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
 def _sum_in_copies(low: Lowering, parameter: Parameter, held: str) -> str:
     """Sums [copies, rows, neurons] of the replicas of each copy, where they lie."""
     layer = parameter.layer
+    _, rows, neurons = low.variables[held].shape
     placed = low.placed(layer)
-    each = placed.replicas
-    shape = (placed.copies, *low.variables[held].shape[1:])
-    parts = enumerate(placed.grid)
-    mapping = TileMapping.banded(
-        tuple(
-            Band(
-                axis=0,
-                start=copy,
-                stop=copy + 1,
-                mapping=TileMapping.split(2, tiles, placed.starts, placed.stops),
-            )
-            for copy, tiles in parts
-        )
+    summed = low.variable(
+        f"sums.{parameter.short}",
+        (placed.copies, rows, neurons),
+        "float32",
+        _in_copies(low, layer, 1, rows),
+        "weight gradients",
     )
-    summed = low.variable(f"sums.{parameter.short}", shape, "float32", mapping, "weight gradients")
-    copy = np.repeat(np.arange(placed.copies), placed.parts)
-    columns = {
-        "first": copy * each,
-        "last": (copy + 1) * each,
-        "copy": copy,
-        "start": np.tile(placed.starts, placed.copies),
-        "stop": np.tile(placed.stops, placed.copies),
-    }
+    tiles, columns = low.over_weights(layer, rows)
+    columns |= {"first": columns["copy"] * placed.replicas, "last": (columns["copy"] + 1) * placed.replicas}
     operands = {"replicas": held, "totals": summed}
-    table = VertexTable(codelet=SUM_OWN_REPLICAS, layer=layer, tiles=placed.tiles, operands=operands, columns=columns)
+    table = VertexTable(codelet=SUM_OWN_REPLICAS, layer=layer, tiles=tiles, operands=operands, columns=columns)
     low.summed[held] += low.emit("sum replicas", "add", tables=(table,), layer=layer)
     return summed
 

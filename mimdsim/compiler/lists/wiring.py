@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from mimdsim.codelets import neurons as neuron_codelets
 from mimdsim.codelets import wiring as codelets
 from mimdsim.compiler.context import Lowering
-from mimdsim.compiler.lists.neurons import tile_sample_columns
+from mimdsim.compiler.lists.fan_in import emit_current
+from mimdsim.compiler.lists.neurons import integrate, tile_sample_columns
 from mimdsim.compiler.lists.selection import received
 from mimdsim.compiler.lists.spikes import (
     emit_reduction,
@@ -20,7 +20,6 @@ from mimdsim.compiler.lists.spikes import (
     replicate_spikes,
 )
 from mimdsim.graph import Operation
-from mimdsim.graph.neurons import constants_of
 from mimdsim.program import Hits, Listed, Spikes, SpikesOver, VertexTable
 
 
@@ -39,6 +38,10 @@ def lower_synapse(low: Lowering, ops: tuple[Operation, ...]) -> None:
     placed = low.placed(op.layer)
     spikes, weights = op.inputs
     held = received(low, spikes)
+    if placed.fan_in_parts > 1:
+        given = (held[0], held[1]), low.storage[weights][0], op.outputs[0], low.origin(spikes)
+        low.storage[op.outputs[0]] = (emit_current(low, op.layer, *given),)
+        return
     dense = len(held) == 1
     tiles, columns = tile_sample_columns(placed, low.network.batch)
     layer, shift = low.origin(spikes)
@@ -100,16 +103,7 @@ def lower_integrate(low: Lowering, ops: tuple[Operation, ...]) -> None:
     (op,) = ops
     before, current = (low.storage[name][0] for name in op.inputs)
     low.storage[op.outputs[0]] = (before,)
-    tiles, columns = tile_sample_columns(low.placed(op.layer), low.network.batch)
-    table = VertexTable(
-        codelet=neuron_codelets.LIF_INTEGRATE,
-        layer=op.layer,
-        tiles=tiles,
-        operands={"v": before, "current": current},
-        columns=columns,
-        constants=constants_of(op.attributes)._asdict(),
-    )
-    low.emit("integrate", op.kind, tables=(table,), defines=((before, op.outputs[0]),), layer=op.layer)
+    integrate(low, op, before, current)
 
 
 def lower_add(low: Lowering, ops: tuple[Operation, ...]) -> None:
@@ -198,9 +192,9 @@ def lower_self_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None
     (op,) = ops
     q, spikes, row = op.inputs
     ids, counts = replicate_spikes(low, spikes, op.layer)
-    partial = partial_sums(low, op)
+    partial = partial_sums(low, op, low.placed(op.layer).homes)
     tiles, columns = tile_sample_columns(low.placed(op.layer), low.network.batch)
-    columns["part"] = np.tile(np.arange(low.placed(op.layer).parts), low.network.batch)
+    columns["part"] = np.tile(np.arange(len(low.placed(op.layer).starts)), low.network.batch)
     layer, shift = low.origin(spikes)
     table = VertexTable(
         codelet=codelets.SELF_INPUT_GRADIENT,

@@ -20,9 +20,9 @@ MOST_SHORT_IDS = 2**16 - 1  # neurons whose ids and counts fit two bytes
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LayerPlacement:
-    """One layer, cut into parts of the batch and of its neurons: `grid[b, k]` holds neurons starts[k]..stops[k] of
-    samples batch_edges[b]..batch_edges[b + 1], with a copy of their weights. And the tiles that select its spikes, in
-    slots of (sample, row, part).
+    """One layer in parts of the batch, of the weights of a neuron, and of its neurons: `grid[b, f, k]` has a copy of
+    part f of the weights of neurons starts[k]..stops[k] for samples batch_edges[b]..batch_edges[b + 1]. Their states
+    lie on `homes[b, k]`. And the tiles that select its spikes, in slots of (sample, row, part).
 
     Tile numbers run on over the chips. spread: tiles per sample and threshold row; workers: scanning workers per sample
     and row, over all its tiles.
@@ -32,7 +32,7 @@ class LayerPlacement:
     chip: int
     first_tile: int
     last_tile: int  # one past
-    grid: np.ndarray  # int64[batch parts, neuron parts]
+    grid: np.ndarray  # int64[batch parts, fan-in parts, neuron parts]
     batch_edges: np.ndarray
     starts: np.ndarray
     stops: np.ndarray
@@ -53,9 +53,25 @@ class LayerPlacement:
         return len(self.grid)
 
     @property
-    def parts(self) -> int:
-        """Tiles that share the neurons of a sample."""
+    def homes(self) -> np.ndarray:
+        """int64[batch parts, neuron parts]: the tiles of the neurons' states."""
+        chosen: np.ndarray = self.grid[:, 0]
+        return chosen
+
+    @property
+    def fan_in_parts(self) -> int:
         return self.grid.shape[1]
+
+    @property
+    def parts(self) -> int:
+        """Tiles that share the weights of a sample."""
+        return self.grid[0].size
+
+    def cut_rows(self, rows: int) -> np.ndarray:
+        """int64[fan-in parts + 1]: part f has rows edges[f]..edges[f + 1] of a matrix of weights; of one row the first
+        part has it."""
+        edges: np.ndarray = -(-np.arange(self.fan_in_parts + 1) * rows // self.fan_in_parts)
+        return edges
 
     @property
     def occupied(self) -> int:
@@ -69,8 +85,8 @@ class LayerPlacement:
     def rows(self, edges: np.ndarray) -> dict[str, np.ndarray]:
         """Columns of one vertex per tile: its neurons, and the rows edges[b]..edges[b + 1] of copy b."""
         return {
-            "row_start": np.repeat(edges[:-1], self.parts),
-            "row_stop": np.repeat(edges[1:], self.parts),
+            "row_start": np.repeat(edges[:-1], len(self.starts)),
+            "row_stop": np.repeat(edges[1:], len(self.starts)),
             "start": np.tile(self.starts, self.copies),
             "stop": np.tile(self.stops, self.copies),
         }
@@ -203,7 +219,7 @@ def _layers(
                 chip=chip,
                 first_tile=first,
                 last_tile=first + grid.tiles,
-                grid=first + np.arange(grid.tiles).reshape(grid.copies, -1),
+                grid=first + np.arange(grid.tiles).reshape(grid.copies, grid.fan_in_parts, -1),
                 batch_edges=np.arange(grid.copies + 1) * network.batch // grid.copies,
                 starts=grid.edges[:-1],
                 stops=grid.edges[1:],
@@ -270,22 +286,23 @@ def _replicas(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Grid:
-    """Copies of a layer, and where the neurons of each are cut."""
+    """Copies of a layer, parts of the weights of a neuron, and where the neurons are cut."""
 
     copies: int
+    fan_in_parts: int
     edges: np.ndarray
 
     @property
     def tiles(self) -> int:
-        return self.copies * (len(self.edges) - 1)
+        return self.copies * self.fan_in_parts * (len(self.edges) - 1)
 
 
 def _grid_of(width: int, split: Split, per_tile: int) -> Grid:
     """As the split says or, of a split that leaves it open, with so many neurons a tile and the rest on the last."""
-    if split.neurons:
-        return Grid(copies=split.batch, edges=np.arange(split.neurons + 1) * width // split.neurons)
     edges = np.minimum(np.arange(-(-width // per_tile) + 1) * per_tile, width)
-    return Grid(copies=split.batch, edges=edges)
+    if split.neurons:
+        edges = np.arange(split.neurons + 1) * width // split.neurons
+    return Grid(copies=split.batch, fan_in_parts=split.inputs, edges=edges)
 
 
 def _splits(network: SpikingNetwork, options: MappingOptions) -> list[Split]:
@@ -296,13 +313,23 @@ def _splits(network: SpikingNetwork, options: MappingOptions) -> list[Split]:
             'mapping.state_gradient = "per_batch" has one vertex per sample for all neurons: it takes no copies of a '
             'layer (mapping.split.LAYER.batch); write "tilewise"'
         )
+    if options.spike_exchange == "dense" and any(split.inputs > 1 for split in options.split.values()):
+        raise MappingError(
+            'mapping.spike_exchange = "dense" sends whole rows of spikes: it takes no parts of the weights of a neuron '
+            '(mapping.split.LAYER.inputs); write "ids"'
+        )
     for name, split in options.split.items():
         if name not in names:
             raise MappingError(f"mapping.split.{name}: no such layer{suggest(name, names)}")
         layer = network.layers[names.index(name)]
-        for key, parts, of in (("batch", split.batch, network.batch), ("neurons", split.neurons, layer.neurons)):
+        there = {
+            "batch": (network.batch, "samples of the batch"),
+            "inputs": (layer.inputs, f"inputs of '{name}'"),
+            "neurons": (layer.neurons, f"neurons of '{name}'"),
+        }
+        for key, (of, what) in there.items():
+            parts = getattr(split, key)
             if parts > of:
-                what = "samples of the batch" if key == "batch" else f"neurons of '{name}'"
                 raise MappingError(f"mapping.split.{name}.{key}: {parts} parts of {of} {what}; take at most {of}")
     return [options.split.get(name, Split()) for name in names]
 

@@ -97,10 +97,10 @@ def sum_replicas(replicas, total, start, stop):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def sum_own_replicas(replicas, totals, first, last, copy, start, stop):  # type: ignore[no-untyped-def]
-    """totals[copy, :, columns] = sum of replicas[first:last, :, columns]."""
+def sum_own_replicas(replicas, totals, first, last, row_start, row_stop, start, stop, copy):  # type: ignore[no-untyped-def]
+    """totals[copy, box] = sum of replicas[first:last, box]."""
     for i in range(len(start)):
-        for row in range(totals.shape[1]):
+        for row in range(row_start[i], row_stop[i]):
             for n in range(start[i], stop[i]):
                 value = replicas[first[i], row, n]
                 for r in range(first[i] + 1, last[i]):
@@ -109,11 +109,11 @@ def sum_own_replicas(replicas, totals, first, last, copy, start, stop):  # type:
 
 
 @numba.njit(cache=True, nogil=True)
-def fill_replicas(target, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
-    """target[rows, :, columns] = 0."""
+def fill_replicas(target, first, last, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
+    """target[first:last, box] = 0."""
     for i in range(len(start)):
-        for r in range(row_start[i], row_stop[i]):
-            for row in range(target.shape[1]):
+        for r in range(first[i], last[i]):
+            for row in range(row_start[i], row_stop[i]):
                 for n in range(start[i], stop[i]):
                     target[r, row, n] = 0
 
