@@ -13,6 +13,7 @@ from mimdsim.base.files import write_atomically
 from mimdsim.compiler.fitting import check_fits, refuse_hopeless
 from mimdsim.compiler.lower import lower
 from mimdsim.compiler.passes.dead import drop_dead_code
+from mimdsim.compiler.passes.in_place import stash_in_place
 from mimdsim.compiler.passes.liveness import Memory, measure_memory
 from mimdsim.compiler.passes.merge import merge_levels, merge_supersteps
 from mimdsim.compiler.place.arrays import place_arrays
@@ -85,6 +86,8 @@ def compile_graph(
     else:
         placement = watch("place", place, network, machine.chip.tiles, contexts, options, machine.links.chips)
     program = watch("lower", lower, graph, network, placement, options)
+    if "stash_in_place" in options.rules:
+        program = watch("stash in place", stash_in_place, program)
     if "dead_code" in options.rules:
         program = watch("drop dead code", drop_dead_code, program)
     merge = merge_levels if "merge" in options.rules else merge_supersteps

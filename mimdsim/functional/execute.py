@@ -192,7 +192,7 @@ class Executor:
             if shift is not None
         ]
         share = self.share
-        dealt = share.threads > 1 and compute in HEAVY and len(columns[0]) > 1
+        dealt = share.threads > 1 and getattr(compute, "compute", compute) in HEAVY and len(columns[0]) > 1
 
         def call(t: int) -> None:
             for index, taken in now:

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
+from mimdsim.numerics.arrays.rows import Kept
 from mimdsim.numerics.fused.wide import WIDE, lif_update
 from mimdsim.program import VertexTable
 
 HEAVY = (lif_update,)  # worth more than what it takes to wake a thread
 
 
+def wide_of(compute: Callable[..., None]) -> Callable[..., None]:
+    """What stands in for a function on wide slices, if anything does."""
+    if isinstance(compute, Kept):
+        return replace(compute, compute=wide_of(compute.compute))
+    return WIDE.get(compute, compute)
+
+
 def widened(table: VertexTable) -> tuple[Callable[..., None], list[np.ndarray]]:
     """What computes the table, and its columns with adjoining vertices joined; the same bits as vertex by vertex."""
     codelet = table.codelet
     columns = {name: np.ascontiguousarray(table.columns[name], np.int64) for name in codelet.columns}
-    compute = WIDE.get(codelet.compute, codelet.compute)
+    compute = wide_of(codelet.compute)
     if codelet.along is None or codelet.count is not None:  # what is counted is told vertex by vertex
         return compute, list(columns.values())
     start, stop = codelet.along

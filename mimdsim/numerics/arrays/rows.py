@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numba
 import numpy as np
 
 
@@ -26,3 +27,34 @@ class OnRows:
             rows = slice(first, int(stop[chosen[0]]))
             views = (array[..., rows, :] if cut else array for array, cut in zip(arrays, self.cut, strict=True))
             self.compute(*views, *(column[chosen] for column in columns), *constants)
+
+
+@numba.njit(cache=True, nogil=True)
+def keep_boxes(source, target, first, last, start, stop, one_row):  # type: ignore[no-untyped-def]
+    """target[..., box] = source[..., box]; one_row: `last` is the row itself."""
+    old = source.reshape(-1, source.shape[-2], source.shape[-1])
+    new = target.reshape(-1, target.shape[-2], target.shape[-1])
+    for i in range(len(start)):
+        for s in range(len(old)):
+            for row in range(first[i], last[i] + one_row):
+                before, after = old[s, row, start[i] : stop[i]], new[s, row, start[i] : stop[i]]
+                for n in range(len(after)):
+                    after[n] = before[n]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """`compute(*arrays, *columns, *constants)`, then what it left in the array at `place` copied to one array more,
+    behind the `fields` arrays of its own. boxes: the columns of first and last row (the same: one row), start, stop."""
+
+    compute: Callable[..., None]
+    fields: int
+    place: int
+    boxes: tuple[int, int, int, int]
+
+    def __call__(self, *given: Any) -> None:
+        arrays, kept, rest = given[: self.fields], given[self.fields], given[self.fields + 1 :]
+        self.compute(*arrays, *rest)
+        first, last, start, stop = self.boxes
+        one_row = int(first == last)
+        keep_boxes(arrays[self.place], kept, rest[first], rest[last], rest[start], rest[stop], one_row)
