@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.codelets.dense import BOX
 from mimdsim.codelets.launch import (
     SOURCE,
     SURROGATE_BUNDLES,
@@ -247,7 +248,52 @@ CURRENT_GRADIENT = Codelet(
     extents=by_neuron("q"),
 )
 
+ADJOINT_ROWS = Codelet(
+    name="AdjointRows",
+    fields=(
+        Field(name="dv", access="update", box=BOX),
+        Field(name="q", access="write", box=BOX),
+    ),
+    constants=("decay", "scale"),
+    compute=numerics.adjoint_rows,
+    joinable=True,
+    cost=WorkerBundles(
+        fixed=overhead_bundles(scalars=6, vectors=2),
+        terms=(
+            Term(bundles=6, extents=("samples", "pairs"), pairable=2),  # load, multiply, store, multiply, store, branch
+            Term(bundles=6, extents=("samples",)),
+        ),
+        kind="derived",
+        source="instruction count of our own: a load, two multiplies and two stores of 64 bits, branch; 6 per row",
+    ),
+    flops=(Term(bundles=2, extents=("samples", "neurons")),),
+    code_bytes=256,
+    extents={"samples": Length("dv", 0), **vectors_of("dv", 1)},
+)
+
+MASKED_ADJOINT_ROWS = replace(
+    ADJOINT_ROWS,
+    name="MaskedAdjointRows",
+    fields=(*ADJOINT_ROWS.fields, Field(name="v_previous", access="read", box=BOX)),
+    constants=("decay", "scale", "threshold"),
+    compute=numerics.masked_adjoint_rows,
+    cost=WorkerBundles(
+        fixed=overhead_bundles(scalars=7, vectors=3),
+        terms=(
+            Term(bundles=9, extents=("samples", "pairs"), pairable=3),  # a load, a compare and an and-not more
+            Term(bundles=8, extents=("samples",)),
+        ),
+        kind="derived",
+        source="instruction count of our own: two loads, two multiplies, compare, and-not and two stores of 64 bits, "
+        "branch; 8 per row",
+    ),
+    flops=(Term(bundles=3, extents=("samples", "neurons")),),
+    code_bytes=320,
+)
+
 CODELETS = (
+    ADJOINT_ROWS,
+    MASKED_ADJOINT_ROWS,
     LIF_UPDATE,
     LIF_UPDATE_DENSE,
     LIF_INTEGRATE,

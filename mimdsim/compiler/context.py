@@ -13,7 +13,7 @@ from mimdsim.codelets.dense import FILL_VECTOR
 from mimdsim.codelets.formats import in_format
 from mimdsim.codelets.parts import on_rows
 from mimdsim.compiler.place.lists import LayerPlacement, Placement
-from mimdsim.graph import Layer, SpikingNetwork, Value
+from mimdsim.graph import Graph, Layer, SpikingNetwork, Value
 from mimdsim.graph.names import INPUT, listed
 from mimdsim.program import Codelet, Copy, Program, Repeat, Shortcut, Superstep, TileMapping, Variable, VertexTable
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP, Band
@@ -48,6 +48,7 @@ class Lowering:
     phase: str = "forward"
     values: dict[str, Value] = field(default_factory=dict)  # of the graph or body being lowered
     stash: Any = None  # what of the forward scan is made anew (`lower_stash.Stash`), None: nothing
+    scan_body: Graph | None = None  # being lowered
     carried: frozenset[str] = frozenset()  # what enters the body being lowered from another timestep, or recorded
     families: dict[str, Family] = field(default_factory=dict)  # of lists spread over a chip
     shortcuts: list[Shortcut] = field(default_factory=list)

@@ -149,6 +149,7 @@ def _lower_scan(low: Lowering, op: Operation) -> None:
 
 
 def _lower_body(low: Lowering, scan: Scan) -> None:
+    low.scan_body = scan.body
     for ops in order_in_place(fuse(scan.body, _rules(low)), scan, low):
         _apply(low, ops)
 

@@ -27,7 +27,7 @@ class Split(Section):
     replicas: int = Field(default=0, ge=0, le=64)
 
 
-Rule = Literal["merge", "dead_code", "coarse_flags", "lists_apart", "stash_in_place"]
+Rule = Literal["merge", "dead_code", "coarse_flags", "lists_apart", "stash_in_place", "fused_adjoint"]
 
 
 class MappingOptions(Section):

@@ -156,6 +156,9 @@ def lower_current_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     shape = (low.network.batch, layer.neurons)
     q = low.variable(f"q.{layer.name}", shape, "float32", low.on_neurons(layer.name, 1), "gradients")
     low.storage[op.outputs[0]] = (q,)
+    if "fused_adjoint" in low.options.rules:
+        _lower_adjoint(low, op, dv, q)
+        return
     copy, tiles, columns = low.over_neurons(COPY_COLUMNS, layer.name)
     copied = VertexTable(
         codelet=copy,
@@ -178,12 +181,43 @@ def lower_current_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     )
 
 
+def _lower_adjoint(low: Lowering, op: Operation, dv: str, q: str) -> None:
+    """The gradient of the current and, in the same vertex, the decay that `lower_decay_gradient` then leaves out: what
+    lies between reads the former only."""
+    assert low.scan_body is not None
+    decay = next(
+        each
+        for each in low.scan_body.operations
+        if each.kind == "lif_state_gradient" and each.layer == op.layer and each.inputs[0] == op.inputs[0]
+    )
+    constants = constants_of(op.attributes)
+    operands, values = {"dv": dv, "q": q}, {"decay": constants.decay, "scale": constants.scale}
+    codelet = codelets.ADJOINT_ROWS
+    if len(decay.inputs) == 2:
+        codelet = codelets.MASKED_ADJOINT_ROWS
+        operands["v_previous"] = low.storage[decay.inputs[1]][0]
+        values["threshold"] = constants.threshold
+    tiles, columns = low.by_context(op.layer)
+    table = VertexTable(
+        codelet=codelet,
+        layer=op.layer,
+        tiles=tiles,
+        operands=operands,
+        columns=columns,
+        constants=dict(values),
+    )
+    defines = ((q, op.outputs[0]), (dv, decay.outputs[0]))
+    low.emit("gradient of currents", op.kind, tables=(table,), defines=defines, layer=op.layer)
+
+
 def lower_decay_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     """dv <- decay * dv in place, masked where the neuron was reset when the gradient does not pass resets."""
     (op,) = ops
     layer = low.layer(op.layer)
     dv = low.storage[op.inputs[0]][0]
     low.storage[op.outputs[0]] = (dv,)
+    if "fused_adjoint" in low.options.rules:  # done with the gradient of the current
+        return
     operands = {"dv": dv, "decay": f"decay.{layer.name}"}
     values: dict[str, object] = {}
     codelet = codelets.DECAY_GRADIENT

@@ -26,15 +26,43 @@ def merge_levels(program: Program) -> Program:
 
 
 def _merge_by_level(stretch: list[Superstep]) -> list[Superstep]:
-    """Each superstep as early as those that it waits for let it; one level is one superstep. Phases stay apart."""
+    """As few supersteps as the longest chain of waits; within these, supersteps of one stage together if they can wait
+    for the last of them. Phases stay apart."""
     made = []
     for _, run in groupby(stretch, key=lambda superstep: superstep.phase):
-        steps, levels = list(run), list[int]()
-        for before in _waits(steps):
-            levels.append(max((levels[earlier] + 1 for earlier in before), default=0))
+        steps = list(run)
+        waits = _waits(steps)
+        earliest = _levels(waits, [0] * len(steps))
+        latest = _latest(waits, max(earliest))
+        together: dict[str, int] = {}
+        for step, level in zip(steps, earliest, strict=True):
+            together[step.stage] = max(together.get(step.stage, 0), level)
+        least = [
+            together[step.stage] if together[step.stage] <= last else first
+            for step, first, last in zip(steps, earliest, latest, strict=True)
+        ]
+        levels = _levels(waits, least)
         for level in range(max(levels) + 1):
             made.append(_join([step for step, own in zip(steps, levels, strict=True) if own == level]))
     return made
+
+
+def _levels(waits: list[set[int]], least: list[int]) -> list[int]:
+    """Of every superstep: after all that it waits for, and not before `least`."""
+    levels: list[int] = []
+    for before, bound in zip(waits, least, strict=True):
+        levels.append(max((levels[earlier] + 1 for earlier in before), default=0))
+        levels[-1] = max(levels[-1], bound)
+    return levels
+
+
+def _latest(waits: list[set[int]], last: int) -> list[int]:
+    """Of every superstep: the last level that delays none beyond `last`."""
+    levels = [last] * len(waits)
+    for node in range(len(waits) - 1, -1, -1):
+        for earlier in waits[node]:
+            levels[earlier] = min(levels[earlier], levels[node] - 1)
+    return levels
 
 
 def touched(superstep: Superstep) -> tuple[set[str], set[str]]:

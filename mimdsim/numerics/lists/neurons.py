@@ -89,6 +89,30 @@ def scale_in_place(target, factor, start, stop):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
+def adjoint_rows(dv, q, row_start, row_stop, start, stop, decay, scale):  # type: ignore[no-untyped-def]
+    """q = dv * scale, then dv = decay * dv, of boxes of samples and neurons."""
+    for i in range(len(start)):
+        for b in range(row_start[i], row_stop[i]):
+            adjoint, current = dv[b, start[i] : stop[i]], q[b, start[i] : stop[i]]
+            for n in range(len(adjoint)):
+                current[n] = adjoint[n] * scale
+                adjoint[n] = adjoint[n] * decay
+
+
+@numba.njit(cache=True, nogil=True)
+def masked_adjoint_rows(dv, q, v_previous, row_start, row_stop, start, stop, decay, scale, threshold):  # type: ignore[no-untyped-def]
+    """`adjoint_rows`, where v_previous > threshold with dv = 0: the gradient masked by the reset."""
+    zero = dv.dtype.type(0)
+    for i in range(len(start)):
+        for b in range(row_start[i], row_stop[i]):
+            adjoint, current = dv[b, start[i] : stop[i]], q[b, start[i] : stop[i]]
+            before = v_previous[b, start[i] : stop[i]]
+            for n in range(len(adjoint)):
+                current[n] = adjoint[n] * scale
+                adjoint[n] = unless_spiked(adjoint[n] * decay, before[n], threshold, zero)
+
+
+@numba.njit(cache=True, nogil=True)
 def scale_unless_spiked(target, factor, v_previous, start, stop, threshold):  # type: ignore[no-untyped-def]
     """target[:, n] *= factor[n], or 0 where v_previous > threshold: the gradient masked by the reset."""
     zero = target.dtype.type(0)
