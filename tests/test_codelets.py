@@ -16,6 +16,7 @@ from mimdsim.codelets import (
     array_products,
     dense,
     elementwise,
+    fan_in,
     losses,
     neurons,
     rows,
@@ -305,5 +306,5 @@ def test_cycles_by_hand(name: str, turns: dict[str, int], floats: int, of_halves
 
 
 def test_every_codelet_has_a_name_of_its_own() -> None:
-    families = (array_products, dense, elementwise, losses, neurons, rows, spikes, training, truncation, wiring)
+    families = (array_products, dense, elementwise, fan_in, losses, neurons, rows, spikes, training, truncation, wiring)
     assert len(CODELETS) == sum(len(family.CODELETS) for family in families)

@@ -24,6 +24,7 @@ from mimdsim.codelets import (
     array_products,
     dense,
     elementwise,
+    fan_in,
     linear_calls,
     linear_neurons,
     losses,
@@ -95,7 +96,19 @@ def linear(name: str, module: Any) -> Iterator[Codelet]:
 def families() -> dict[str, list[Codelet]]:
     found: dict[str, list[Codelet]] = {
         module.__name__.rpartition(".")[2]: list(module.CODELETS)
-        for module in (neurons, spikes, truncation, wiring, dense, losses, training, elementwise, array_products, rows)
+        for module in (
+            neurons,
+            spikes,
+            fan_in,
+            truncation,
+            wiring,
+            dense,
+            losses,
+            training,
+            elementwise,
+            array_products,
+            rows,
+        )  # fmt: skip
     }
     found["neurons"] += [
         make(name) for make in (surrogates.state_gradient, surrogates.state_gradient_row) for name in SURROGATES

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import MappingError
-from mimdsim.codelets import dense, losses, neurons, spikes, training, truncation, wiring
+from mimdsim.codelets import dense, fan_in, losses, neurons, spikes, training, truncation, wiring
 from mimdsim.codelets.launch import SUBWORD_STORE_BUNDLES, SUBWORD_STORE_SOURCE
 from mimdsim.program import Codelet, Length, Term, TileFormula, WorkerBundles
 from mimdsim.program.extents import Extent
@@ -66,6 +66,17 @@ HALF = {
     spikes.INPUT_GRADIENT.name: Change(
         more=(
             Term(bundles=2, extents=("listed", "quads")),  # two more lanes to add up
+            Term(bundles=SUBWORD_STORE_BUNDLES, extents=("listed",)),
+        ),
+        why=f"half: a quad where a pair was, 2 to add up its lanes, per id {SUBWORD_STORE_SOURCE}",
+    ),
+    neurons.ADJOINT_ROWS.name: Change(why="half: a quad where a pair was"),
+    neurons.MASKED_ADJOINT_ROWS.name: Change(why="half: a quad where a pair was"),
+    fan_in.SYNAPSE_CURRENT_PART.name: Change(why="half: a quad where a pair was"),
+    fan_in.WEIGHT_GRADIENT_PART.name: Change(why="half: a quad where a pair was"),
+    fan_in.INPUT_GRADIENT_PART.name: Change(
+        more=(
+            Term(bundles=2, extents=("hits", "quads")),
             Term(bundles=SUBWORD_STORE_BUNDLES, extents=("listed",)),
         ),
         why=f"half: a quad where a pair was, 2 to add up its lanes, per id {SUBWORD_STORE_SOURCE}",
