@@ -108,7 +108,7 @@ def families() -> dict[str, list[Codelet]]:
             elementwise,
             array_products,
             rows,
-        )  # fmt: skip
+        )
     }
     found["neurons"] += [
         make(name) for make in (surrogates.state_gradient, surrogates.state_gradient_row) for name in SURROGATES
