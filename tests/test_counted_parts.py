@@ -186,7 +186,7 @@ def test_a_cost_that_counts_spikes_names_the_columns_it_lacks() -> None:
 def test_hits_of_two_vertices_on_one_neuron_are_refused() -> None:
     apart = {"sample": [0, 0], "start": [0, 2], "stop": [2, 4]}
     assert loads(apart, Hits(layer="h"), [[4, 4]]) == [6, 6]
-    with pytest.raises(MappingError, match="two vertices count the hits of one neuron"):
+    with pytest.raises(MappingError, match="the ranges in which two vertices count hits overlap"):
         loads(apart | {"stop": [3, 4]}, Hits(layer="h"), [[4, 4]])
 
 

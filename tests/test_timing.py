@@ -205,7 +205,20 @@ def slow_cycles(program: Program, activity: RecordedActivity, barrel: Barrel) ->
     ],
 )
 def test_fast_path_equals_the_slow_one_to_the_cycle(barrel: Barrel) -> None:
-    program, activity = tiny_run().compiled.program, tiny_run().log.activity
+    assert_timed_as_slowly(tiny_run().compiled.program, barrel)
+
+
+@pytest.mark.first(1)
+@pytest.mark.parametrize("parts", [{"batch": 2, "inputs": 3, "neurons": 3}, {"batch": 5, "inputs": 2, "neurons": 2}])
+def test_layers_in_parts_are_timed_like_the_slow_path(parts: dict[str, int]) -> None:
+    """Several vertices of a part of the fan-in count the same spikes."""
+    split = {f"mapping.split.{layer}": {**parts, "replicas": 1} for layer in ("hidden0", "hidden1", "output")}
+    workload = load_workload("nmnist-2-random", {**TINY, **split, "mapping.program": "best"})
+    assert_timed_as_slowly(compile_workload(workload, machine(chip__tiles=100)).program, BARREL)
+
+
+def assert_timed_as_slowly(program: Program, barrel: Barrel) -> None:
+    activity = tiny_run().log.activity
     loads = program_loads(program, activity, barrel)
     slow = slow_cycles(program, activity, barrel)
     names = [superstep.name for superstep, _, _ in program.supersteps()]

@@ -193,12 +193,20 @@ def _packed(charges: list[tuple[Dealt, Charge]], standing_for: np.ndarray, rows:
         entry[numerics.SHIFT], entry[numerics.SAMPLES] = term.extent.shift, term.samples
         if isinstance(term.extent, Hits):
             assert term.owner is not None
-            owner = term.owner.reshape(-1)
-            entry[numerics.KIND], entry[numerics.EXTENT] = numerics.HITS, term.owner.shape[1]
+            entry[numerics.EXTENT] = term.owner.shape[1]
             entry[numerics.FROM], entry[numerics.TO] = WHICH[term.extent.which]
-            row, weight = row[owner], weight if term.single is not None else weight[owner]
-            place = place[owner]
-            place[owner < 0] = -1
+            if len(term.begins) == term.table.vertices + 1:  # one vertex for every id
+                owner = np.where(term.owner < 0, -1, term.members[term.owner]).reshape(-1)
+                entry[numerics.KIND] = numerics.HITS
+                row, weight = row[owner], weight if term.single is not None else weight[owner]
+                place = place[owner]
+                place[owner < 0] = -1
+            else:
+                entry[numerics.KIND] = numerics.SHARED_HITS
+                order, bounds = _on_rows(term, row)
+                entry[numerics.BEGINS] = begins.place(term.owner.reshape(-1))
+                begins.place(bounds)
+                place, row, weight = place[order], row[order], weight[order]
         else:
             sample, slot, slots = term.columns["sample"], term.columns["slot"], term.summed.shape[1] - 1
             order = np.lexsort((slot, sample))
@@ -218,6 +226,13 @@ def _packed(charges: list[tuple[Dealt, Charge]], standing_for: np.ndarray, rows:
         "weights": np.concatenate(weights.parts),
         "begins": np.concatenate(begins.parts),
     }
+
+
+def _on_rows(term: Counted, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(vertices of tiles that represent their row, in order of groups, where each group begins)."""
+    kept = row[term.members] >= 0
+    bounds = np.concatenate([[0], np.cumsum(kept)])[term.begins]
+    return term.members[kept], bounds
 
 
 def counted_cycles(
@@ -243,7 +258,8 @@ def counted_cycles(
     count: Any = numerics.count_cycles
     count(cycles, base, constant, plan.runs, contexts, issue_cycles, by_id, found)
     for charge, hits in zip(plan.by_id, found.tolist(), strict=True):
-        if isinstance(charge.counted.extent, Hits):
+        shared = len(charge.counted.begins) <= charge.counted.table.vertices
+        if isinstance(charge.counted.extent, Hits) and not shared:
             recording.found[id(charge.counted.table), charge.counted.extent] = hits
     return cycles
 

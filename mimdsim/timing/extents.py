@@ -40,8 +40,9 @@ class Counted:
     """The loop nest of a cost term that counts spikes: its turns per spike, and which spikes count.
 
     weight float64[vertices]: product of the other extents. columns: the table's, contiguous. samples: how many samples
-    they name. single: the common weight of all vertices, else None. owner int64[batch, neurons] for hits: the vertex
-    whose sample and range include a neuron, -1 if none does. summed: the weights of vertices that count the same, by
+    they name. single: the common weight of all vertices, else None. owner int64[batch, neurons] for hits: the group of
+    vertices whose sample and range include a neuron, -1 if none does. members, begins: the vertices of group g are
+    members[begins[g]:begins[g + 1]]. summed: the weights of vertices that count the same, by group for hits, else by
     sample; for `Within` those of all slots below, [samples, slots + 1].
     """
 
@@ -52,6 +53,8 @@ class Counted:
     columns: dict[str, np.ndarray]
     samples: int
     owner: np.ndarray | None
+    members: np.ndarray
+    begins: np.ndarray
     summed: np.ndarray
 
     @property
@@ -84,7 +87,10 @@ def counted(table: VertexTable, weight: np.ndarray, extent: Recorded) -> Counted
         columns = {name: np.ascontiguousarray(table.columns[name], np.int64) for name in _columns_of(table, extent)}
     last = columns["sample"] + 1 if "sample" in columns else columns["sample_stop"]
     samples = int(last.max(initial=1))
-    owner = _owner(table, columns, samples) if isinstance(extent, Hits) else None
+    owner, members, begins = None, np.zeros(0, np.int64), np.zeros(1, np.int64)
+    if isinstance(extent, Hits):
+        members, begins = _groups(columns)
+        owner = _owner(table, columns, samples, members[begins[:-1]])
     return Counted(
         table=table,
         weight=weight,
@@ -93,7 +99,9 @@ def counted(table: VertexTable, weight: np.ndarray, extent: Recorded) -> Counted
         columns=columns,
         samples=samples,
         owner=owner,
-        summed=_summed(weight, extent, columns, samples),
+        members=members,
+        begins=begins,
+        summed=_summed(weight, extent, columns, samples) if owner is None else _by_group(weight, members, begins),
     )
 
 
@@ -112,8 +120,6 @@ def _columns_of(table: VertexTable, extent: Recorded) -> tuple[str, ...]:
 
 
 def _summed(weight: np.ndarray, extent: Recorded, columns: dict[str, np.ndarray], samples: int) -> np.ndarray:
-    if isinstance(extent, Hits):
-        return np.zeros(0)
     if isinstance(extent, SpikesOver):
         edges = np.bincount(columns["sample_start"], weights=weight, minlength=samples + 1)
         edges = edges - np.bincount(columns["sample_stop"], weights=weight, minlength=samples + 1)
@@ -128,17 +134,35 @@ def _summed(weight: np.ndarray, extent: Recorded, columns: dict[str, np.ndarray]
     return np.bincount(columns["sample"], weights=weight, minlength=samples)
 
 
-def _owner(table: VertexTable, columns: dict[str, np.ndarray], batch: int) -> np.ndarray:
-    """int64[batch, neurons]: the vertex whose sample, or samples, and range include a neuron, -1 if none does."""
-    first = columns["sample"] if "sample" in columns else columns["sample_start"]
-    last = columns["sample"] + 1 if "sample" in columns else columns["sample_stop"]
-    start, stop = columns["start"], columns["stop"]
+def _by_group(weight: np.ndarray, members: np.ndarray, begins: np.ndarray) -> np.ndarray:
+    """float64[groups]: the weights of each group's vertices."""
+    running = np.concatenate([[0.0], np.cumsum(weight[members])])
+    total: np.ndarray = weight[members] if len(begins) == len(members) + 1 else np.diff(running[begins])
+    return total
+
+
+def _groups(columns: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """(vertices in order of their groups, int64[groups + 1]: where each begins): vertices with equal columns."""
+    rows = np.stack(list(columns.values()))
+    order = np.lexsort(rows[::-1])
+    sorted_rows = rows[:, order]
+    begins = np.ones(len(order) + 1, bool)
+    begins[1:-1] = (sorted_rows[:, 1:] != sorted_rows[:, :-1]).any(axis=0)
+    return order, np.flatnonzero(begins)
+
+
+def _owner(table: VertexTable, columns: dict[str, np.ndarray], batch: int, heads: np.ndarray) -> np.ndarray:
+    """int64[batch, neurons]: the group whose sample, or samples, and range include a neuron, -1 if none does; heads: a
+    vertex of each group."""
+    first = columns["sample" if "sample" in columns else "sample_start"][heads]
+    last = columns["sample"][heads] + 1 if "sample" in columns else columns["sample_stop"][heads]
+    start, stop = columns["start"][heads], columns["stop"][heads]
     owner = np.full((batch, int(stop.max(initial=0))), -1, np.int64)
     numerics.fill_owners(owner, first, last, start, stop)
     claimed = np.maximum(last - first, 0) @ np.maximum(stop - start, 0)
     if claimed != np.count_nonzero(owner >= 0):
         raise MappingError(
-            f"codelet '{table.codelet.name}' ({table.layer}): two vertices count the hits of one neuron and sample; "
-            "the columns sample(s), start and stop must separate them"
+            f"codelet '{table.codelet.name}' ({table.layer}): the ranges in which two vertices count hits overlap; the "
+            "columns sample(s), start and stop must be the same or separate them"
         )
     return owner

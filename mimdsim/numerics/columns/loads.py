@@ -67,7 +67,7 @@ def cells_on(place, row, rows, contexts):  # type: ignore[no-untyped-def]
     return cells
 
 
-HITS, WITHIN = 0, 1
+HITS, WITHIN, SHARED_HITS = 0, 1, 2
 # entries of a row of `terms` in `add_by_id`
 KIND, LISTS, BATCH, SHIFT, FROM, TO, CELLS, WEIGHTS, SEVERAL, SAMPLES, EXTENT, BEGINS = range(12)
 
@@ -78,8 +78,10 @@ def add_by_id(load, t, by_id, timesteps, found):  # type: ignore[no-untyped-def]
 
     by_id: terms, cells, weights, begins; the lists and their contents, as from `append_listed`.
 
-    Hits: cells[CELLS + sample * EXTENT + id] is the cell of an id, -1 if no vertex counts it. Within: for a sample
-    and its slots below the listed count, cells[begins[BEGINS + sample * (EXTENT + 1) + slot]...].
+    Hits: cells[CELLS + sample * EXTENT + id] is the cell of an id, -1 if no vertex counts it. Shared hits:
+    begins[BEGINS + sample * EXTENT + id] is the group of an id, -1 for none; behind all of these, begins[... + group]
+    is the group's first cell. Within: for a sample and its slots below the listed count,
+    cells[begins[BEGINS + sample * (EXTENT + 1) + slot]...].
     """
     terms, cells, weights, begins, lists, flat = by_id
     for number in range(len(terms)):
@@ -99,6 +101,13 @@ def add_by_id(load, t, by_id, timesteps, found):  # type: ignore[no-untyped-def]
                     if flat[k] < extent and cells[place] >= 0:
                         load[cells[place]] += weights[first_weight + (place - first_cell) * several]
                         added += 1
+            elif term[KIND] == SHARED_HITS:
+                row, bounds = term[BEGINS] + b * extent, term[BEGINS] + term[SAMPLES] * extent
+                for k in range(lists[known, term[FROM]], lists[known, term[TO]]):
+                    if flat[k] < extent and begins[row + flat[k]] >= 0:
+                        group = bounds + begins[row + flat[k]]
+                        for cell in range(begins[group], begins[group + 1]):
+                            load[cells[first_cell + cell]] += weights[first_weight + cell * several]
             else:
                 row = term[BEGINS] + b * (extent + 1)
                 for k in range(begins[row], begins[row + min(extent, lists[known, 2] - lists[known, 0])]):
