@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from mimdsim.base.errors import DoesNotFit
+from mimdsim.base.errors import DoesNotFit, MimdsimError
 from mimdsim.base.units import show_bytes
 from mimdsim.compiler.passes.liveness import Memory
 from mimdsim.graph import Layer, Sgd, SpikingNetwork
@@ -76,12 +77,20 @@ def check_fits(
         f"in superstep '{memory.names[memory.peak_superstep]}'",
         "  three things to change (each tried on its own):",
     ]
-    savings = [(needed - peak_of(other, chosen), advice) for advice, other, chosen in remedies(network, options)]
-    for saved, advice in sorted(savings, key=lambda item: -item[0])[:3]:
+    for saved, advice in sorted(_savings(needed, network, options, peak_of), key=lambda item: -item[0])[:3]:
         left = needed - saved - available
         verdict = "then it fits" if left <= 0 else f"still {show_bytes(left)} over"
         lines.append(f"  - {advice}: saves {saved:,} bytes ({show_bytes(saved)}), {verdict}")
     raise DoesNotFit("\n".join(lines))
+
+
+def _savings(
+    needed: int, network: SpikingNetwork, options: MappingOptions, peak_of: PeakOf
+) -> Iterator[tuple[int, str]]:
+    """(bytes of the fullest tile, what to change) of every remedy that the split of the layers allows."""
+    for advice, other, chosen in remedies(network, options):
+        with contextlib.suppress(MimdsimError):
+            yield needed - peak_of(other, chosen), advice
 
 
 def fits_executable(memory: Memory, machine: MimdMachine) -> bool:
