@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from mimdsim.functional import TrainingLog
+from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import RecordedActivity
-from mimdsim.run.cautions import fewer_slots, loss_warning, repeated_samples
+from mimdsim.run import compile_workload
+from mimdsim.run.cautions import fewer_slots, loss_warning, repeated_samples, rounded_tiles
 from mimdsim.workload import SpikeDataset, load_workload, network_of
 
 
@@ -87,3 +89,21 @@ def test_a_batch_larger_than_the_samples_is_said(samples: int, changes: dict[str
     found = repeated_samples(load_workload("digits", changes), data)
     assert len(found) == bool(said)
     assert said in "".join(found)
+
+
+def test_a_cliff_of_the_published_rule_is_told() -> None:
+    """One tile less than two neurons a tile need, and neurons per tile that halves round."""
+    workload = load_workload("nmnist-2-random")
+    said = {}
+    for tiles in (1472, 1471):
+        device = load_machine("bow", {"chip.tiles": tiles})
+        assert isinstance(device, MimdMachine)
+        said[tiles] = rounded_tiles(workload, compile_workload(workload, device).placement)
+    assert said[1472] == ()
+    (told,) = said[1471]
+    assert told.startswith("733 of 1,471 tiles hold no neurons: the published rule gives every tile the same number")
+    halves = load_workload("nmnist-2-random", {"mapping.value_bytes": 2, "mapping.neurons_unit": 2})
+    device = load_machine("bow")
+    assert isinstance(device, MimdMachine)
+    first, *_ = rounded_tiles(halves, compile_workload(halves, device).placement)
+    assert first.startswith("mapping.value_bytes = 2 makes neurons per tile a multiple of 4 instead of 2")

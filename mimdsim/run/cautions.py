@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from mimdsim.compiler import Compiled
+from mimdsim.compiler import Compiled, Placement
 from mimdsim.functional import TrainingLog
 from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import GpuMachine, MimdMachine
@@ -16,6 +16,7 @@ SOURCED_TILES = 1472  # largest chip behind the numbers in models/
 # what a chip's power depends on besides its work, while [energy] in its description stays unchanged
 POWERED = ("chip.clock_hz", "chip.tiles", "tile.sram_bytes")
 # a fifth of the training steps needs this many losses; their means may differ by this share, or this much near zero
+MANY_IDLE = 0.1  # share of tiles without neurons that is worth saying
 FEWEST_LOSSES, RISE, LEAST_RISE = 4, 0.1, 0.05
 
 
@@ -27,7 +28,8 @@ def surplus_warning(workload: Workload, data: SpikeDataset) -> tuple[str, ...]:
     share = data.surplus_events / (kept + data.surplus_events)
     return (
         f"{data.surplus_events:,} of {kept + data.surplus_events:,} input events ({share:.1%}) were beyond the input "
-        f"capacity of {workload.data.input_capacity} per timestep and left out at random: raise data.input_capacity",
+        f"capacity of {workload.data.input_capacity} per timestep and left out at random: raise data.input_capacity, "
+        "which takes memory and cycles: all slots of a list are sent, sliced and kept, full or not",
     )
 
 
@@ -127,6 +129,30 @@ def loss_warning(log: TrainingLog) -> tuple[str, ...]:
         f"the loss rose from {first:.4g} (first fifth of {len(loss):,} training steps) to {last:.4g} (last): the "
         f"spikes that are timed may not be those of a trained network; {advice}",
     )
+
+
+def rounded_tiles(workload: Workload, placement: Placement) -> tuple[str, ...]:
+    """Said when the published rule decides by a step: neurons per tile in whole vectors of halves, or many tiles left
+    without neurons because one neuron less per tile would not fit."""
+    mapping = workload.mapping
+    if placement.arrays is not None or mapping.split or mapping.neurons_per_tile:
+        return ()
+    found = []
+    each, unit = placement.neurons_per_tile, mapping.tile_unit
+    if unit > mapping.neurons_unit:
+        found.append(
+            f"mapping.value_bytes = 2 makes neurons per tile a multiple of {unit} instead of {mapping.neurons_unit}: "
+            f"{each:,} on each of {sum(layer.occupied for layer in placement.layers):,} tiles"
+        )
+    used = sum(layer.occupied for layer in placement.layers)
+    idle = placement.tiles - placement.reserved_tiles - used
+    if each > unit and idle > MANY_IDLE * placement.tiles:
+        found.append(
+            f"{idle:,} of {placement.tiles:,} tiles hold no neurons: the published rule gives every tile the same "
+            f"number, and {each - unit:,} a tile would need more tiles than there are; `mimdsim place` finds other "
+            "mappings"
+        )
+    return tuple(found)
 
 
 def half_warning(workload: Workload) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ from mimdsim.run.cautions import (
     half_warning,
     loss_warning,
     repeated_samples,
+    rounded_tiles,
     stash_note,
     surplus_warning,
     unscaled_energy,
@@ -113,6 +114,7 @@ def simulate(
         + unscaled_energy(machine, changes or {})
         + unused_chips(compiled, machine)
         + tuple(f"{other.name}: {said}" for other, theirs in others for said in unused_chips(theirs, other))
+        + rounded_tiles(workload, compiled.placement)
         + half_warning(workload)
         + engine_note(workload, log)
         + loss_warning(log)
