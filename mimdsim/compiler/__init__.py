@@ -3,9 +3,9 @@
 place -> lower -> merge supersteps -> plan exchanges -> verify -> measure memory. `compile.py` runs the passes.
 """
 
-from mimdsim.compiler.compile import Compiled, compile_graph
+from mimdsim.compiler.compile import Compiled, Watch, compile_graph, merged_program
 from mimdsim.compiler.fitting import fits_executable
-from mimdsim.compiler.passes.liveness import Memory, measure_memory
+from mimdsim.compiler.passes.liveness import Memory, measure_memory, memory_of
 from mimdsim.compiler.place.lists import Placement, place
 from mimdsim.program.exchanges import plan_exchanges
 
@@ -13,9 +13,12 @@ __all__ = [
     "Compiled",
     "Memory",
     "Placement",
+    "Watch",
     "compile_graph",
     "fits_executable",
     "measure_memory",
+    "memory_of",
+    "merged_program",
     "place",
     "plan_exchanges",
 ]

@@ -79,19 +79,7 @@ def compile_graph(
     """
     refuse_hopeless(network, machine, options, must_fit)
     watch = Watch(dump)
-    # more contexts than the issue interval add no throughput: work is spread as for so many
-    contexts = min(machine.tile.worker_contexts, machine.tile.issue_cycles)
-    if network.spikes == "dense":
-        placement = watch("place", place_arrays, network, machine, options)
-    else:
-        placement = watch("place", place, network, machine.chip.tiles, contexts, options, machine.links.chips)
-    program = watch("lower", lower, graph, network, placement, options)
-    if "stash_in_place" in options.rules:
-        program = watch("stash in place", stash_in_place, program)
-    if "dead_code" in options.rules:
-        program = watch("drop dead code", drop_dead_code, program)
-    merge = merge_levels if "merge" in options.rules else merge_supersteps
-    program = watch("merge supersteps", merge, program)
+    placement, program = merged_program(graph, network, machine, options, watch)
     program = watch("plan exchanges", plan_exchanges, program)
     problems = watch("verify", verify, program, machine.chip.tiles * machine.links.chips)
     if problems:
@@ -106,3 +94,23 @@ def compile_graph(
     return Compiled(
         graph=graph, network=network, program=program, placement=placement, memory=memory, pass_seconds=watch.seconds
     )
+
+
+def merged_program(
+    graph: Graph, network: SpikingNetwork, machine: MimdMachine, options: MappingOptions, watch: Watch
+) -> tuple[Placement, Program]:
+    """The placement and the program before its exchanges are planned; raises as `compile_graph`."""
+    # more contexts than the issue interval add no throughput: work is spread as for so many
+    contexts = min(machine.tile.worker_contexts, machine.tile.issue_cycles)
+    if network.spikes == "dense":
+        placement = watch("place", place_arrays, network, machine, options)
+    else:
+        placement = watch("place", place, network, machine.chip.tiles, contexts, options, machine.links.chips)
+    program = watch("lower", lower, graph, network, placement, options)
+    if "stash_in_place" in options.rules:
+        program = watch("stash in place", stash_in_place, program)
+    if "dead_code" in options.rules:
+        program = watch("drop dead code", drop_dead_code, program)
+    merge = merge_levels if "merge" in options.rules else merge_supersteps
+    program = watch("merge supersteps", merge, program)
+    return placement, program

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
+from functools import wraps
 from itertools import pairwise
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
 
@@ -27,6 +28,21 @@ WORD_BYTES = 4  # tiles store and exchange whole words
 
 LISTS = ("ids", "counts", "gradients")
 Family = tuple[str, str]  # one of LISTS, and the layer whose spikes they are of
+Given = ParamSpec("Given")
+Make = Callable[Concatenate["Lowering", Given], TileMapping]
+
+
+def made_once(make: Make[Given]) -> Make[Given]:
+    """A mapping made once in every lowering: many variables lie alike."""
+
+    @wraps(make)
+    def known(low: Lowering, *given: Given.args, **named: Given.kwargs) -> TileMapping:
+        key = make.__name__, *given
+        if key not in low.mappings:
+            low.mappings[key] = make(low, *given, **named)
+        return low.mappings[key]
+
+    return known
 
 
 @dataclass
@@ -54,6 +70,7 @@ class Lowering:
     shortcuts: list[Shortcut] = field(default_factory=list)
     summed: dict[str, list[VertexTable]] = field(default_factory=dict)  # replicas of a gradient -> what adds to them
     sequences: dict[str, str] = field(default_factory=dict)  # body value -> the variable that keeps all its timesteps
+    mappings: dict[Hashable, TileMapping] = field(default_factory=dict)  # made already
 
     def layer(self, name: str) -> Layer:
         return next(layer for layer in self.network.layers if layer.name == name)
@@ -127,6 +144,7 @@ class Lowering:
         """Bytes of one element of `dtype` in tile memory."""
         return self.options.value_bytes if dtype == "float32" else int(np.dtype(dtype).itemsize)
 
+    @made_once
     def by_neuron(self, layer: str, axis: int) -> TileMapping:
         """Split along `axis` as the layer's neurons are, once for every copy of its weights."""
         placed, neurons = self.placed(layer), self.layer(layer).neurons
@@ -137,6 +155,7 @@ class Lowering:
             )
         )
 
+    @made_once
     def on_neurons(self, layer: str, axis: int) -> TileMapping:
         """Of [..., batch, neurons], neurons along `axis`: where the layer's neurons of each sample are."""
         placed = self.placed(layer)
@@ -147,6 +166,7 @@ class Lowering:
             )
         )
 
+    @made_once
     def weights_of_copy(self, layer: str, copy: int, rows: int, axis: int) -> TileMapping:
         """Of [..., rows, neurons], neurons along `axis`: where one copy of a layer has weights of this shape."""
         placed = self.placed(layer)
@@ -174,7 +194,11 @@ class Lowering:
         return placed.grid[copy, part, run], columns
 
     def _on_tiles(self, placed: LayerPlacement, tiles: np.ndarray, axis: int) -> TileMapping:
-        return TileMapping.split(axis, tiles, placed.starts, placed.stops)
+        """The neurons of a layer along an axis, on a row of its grid."""
+        key = placed.name, int(tiles[0]), axis
+        if key not in self.mappings:
+            self.mappings[key] = TileMapping.split(axis, tiles, placed.starts, placed.stops)
+        return self.mappings[key]
 
     def _shares(self, layer: str, rows: int) -> Iterator[tuple[int, int, np.ndarray]]:
         """(first row, one past the last, tiles) of what each copy of a layer keeps of weights of so many rows."""
@@ -185,6 +209,7 @@ class Lowering:
                 if begin < end:
                     yield begin, end, placed.grid[copy, part]
 
+    @made_once
     def shared(self, layer: str, rows: int) -> TileMapping:
         """Of [rows, neurons], one number for all copies: each copy holds a share of the rows of its neurons."""
         placed = self.placed(layer)
@@ -195,6 +220,7 @@ class Lowering:
             )
         )
 
+    @made_once
     def by_sample(self, axis: int) -> TileMapping:
         """One sample after another over the sample tiles."""
         index = np.arange(self.network.batch)

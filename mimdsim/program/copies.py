@@ -16,14 +16,16 @@ from mimdsim.program.repeats import Stretch
 from mimdsim.program.rows import boxes_on_tiles, describe_box, is_local, order_of, spatial_mapping
 
 
-def copy_parts(program: Program, copy: Copy) -> tuple[np.ndarray, np.ndarray]:
-    """(tiles, int64[parts, axes, 2]): the parts of the source that each target tile needs, a timestep axis left out.
+def copy_parts(program: Program, copy: Copy, receiving: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """(tiles, int64[parts, axes, 2]): the parts of the source that each target tile needs, a timestep axis left out;
+    only tiles of `receiving` bool[tiles], if given.
 
     Expects a copy in which `check_copies` finds no problem.
     """
     source, target = program.variables[copy.source], program.variables[copy.target]
     shape = source.shape[copy.source_shift is not None :]
-    return boxes_on_tiles(spatial_mapping(target, copy.target_shift is not None), shape)
+    mapping = spatial_mapping(target, copy.target_shift is not None)
+    return boxes_on_tiles(mapping if receiving is None else mapping.on_some(receiving), shape)
 
 
 def check_copies(program: Program, superstep: Superstep) -> list[Problem]:

@@ -109,21 +109,32 @@ def derived_exchange(program: Program, superstep: Superstep) -> Exchange | None:
     Raises MappingError where `check_places` or `check_boxes` finds a problem.
     """
     _refuse(check_places(program, superstep, program.tiles))
+    exchange = _exchange(program, superstep, None)
+    if exchange is not None:
+        _DERIVED[exchange] = _digest(program, superstep, exchange)
+    return exchange
+
+
+def sampled_exchange(program: Program, superstep: Superstep, receiving: np.ndarray) -> Exchange | None:
+    """The exchange of a superstep whose vertices are all on tiles of `receiving` bool[tiles], and of what its copies
+    bring to these; the places that it names are not checked."""
+    return _exchange(program, superstep, receiving)
+
+
+def _exchange(program: Program, superstep: Superstep, receiving: np.ndarray | None) -> Exchange | None:
     tally = Tally(program.tiles, program.chips)
     deliveries: list[Delivery] = []
     for name, drop, tiles, boxes in _remote_reads(program, superstep):
         deliveries.append(Delivery(variable=name, tiles=tiles, boxes=boxes))
         tally.count(program.variables[name], drop, tiles, boxes)
     for copy in superstep.copies:
-        tiles, boxes = copy_parts(program, copy)
+        tiles, boxes = copy_parts(program, copy, receiving)
         deliveries.append(Delivery(variable=copy.source, tiles=tiles, boxes=boxes))
         tally.count(program.variables[copy.source], copy.source_shift is not None, tiles, boxes)
     if not deliveries:
         return None
     _count_arranged(program, superstep, tally)
-    exchange = tally.exchange(tuple(deliveries))
-    _DERIVED[exchange] = _digest(program, superstep, exchange)
-    return exchange
+    return tally.exchange(tuple(deliveries))
 
 
 def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, bool, np.ndarray, np.ndarray]]:

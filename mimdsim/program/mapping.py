@@ -49,7 +49,7 @@ class TileMapping:
                 raise ValueError(
                     f"mapping: {len(self.tiles)} tiles, {len(self.starts)} starts, {len(self.stops)} stops"
                 )
-            if np.any(self.stops <= self.starts) or np.any(self.starts[1:] < self.stops[:-1]):
+            if (self.stops <= self.starts).any() or (self.starts[1:] < self.stops[:-1]).any():
                 raise ValueError("mapping: intervals must ascend and not overlap")
 
     @staticmethod
@@ -62,6 +62,8 @@ class TileMapping:
             )
         joined = np.ones(len(tiles), bool)
         joined[1:] = (tiles[1:] != tiles[:-1]) | (starts[1:] != stops[:-1])
+        if joined.all():
+            return TileMapping(axis=axis, tiles=tiles.copy(), starts=starts.copy(), stops=stops.copy())
         first = np.flatnonzero(joined)
         last = np.append(first[1:], len(tiles)) - 1
         return TileMapping(axis=axis, tiles=tiles[first], starts=starts[first], stops=stops[last])
@@ -141,6 +143,18 @@ class TileMapping:
         """The same counted without the first axis, along which it must not be spread."""
         bands = tuple(replace(band, axis=band.axis - 1, mapping=band.mapping.without_axis()) for band in self.bands)
         return replace(self, axis=self.axis - 1 if self.axis >= 0 else self.axis, bands=bands)
+
+    def on_some(self, chosen: np.ndarray) -> TileMapping:
+        """What lies on the tiles of `chosen` bool[tiles]."""
+        kept = chosen[self.tiles]
+        if self.axis == BANDED:
+            bands = tuple(replace(band, mapping=band.mapping.on_some(chosen)) for band in self.bands)
+            return replace(self, tiles=self.tiles[kept], bands=bands)
+        if self.is_replicated:
+            return replace(self, tiles=self.tiles[kept])
+        return TileMapping(
+            axis=self.axis, tiles=self.tiles[kept], starts=self.starts[kept], stops=self.stops[kept]
+        )
 
     def is_cut_along(self, axis: int) -> bool:
         """Whether indices of an axis lie on different tiles; FLAT ones count as cut along every axis."""

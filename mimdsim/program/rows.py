@@ -144,11 +144,12 @@ def in_bands(
     mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray
 ) -> Iterator[tuple[tuple[TileMapping, ...], np.ndarray, np.ndarray, np.ndarray]]:
     """(mappings of the copies of a band, rows that touch it, their tiles, what of their boxes is in it)."""
+    axis = mapping.bands[0].axis
+    first, last = np.where((boxes[:, :, 0] < boxes[:, :, 1]).all(axis=1), boxes[:, axis].T, 0)  # an empty one: 0 to 0
     for copies in mapping.ranges():
-        inside = copies[0].clip(boxes)
-        rows = np.flatnonzero((inside[:, :, 0] < inside[:, :, 1]).all(axis=1))
+        rows = np.flatnonzero((first < copies[0].stop) & (last > copies[0].start))
         if len(rows):
-            yield tuple(band.mapping for band in copies), rows, tiles[rows], inside[rows]
+            yield tuple(band.mapping for band in copies), rows, tiles[rows], copies[0].clip(boxes[rows])
 
 
 def is_local(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -79,6 +79,15 @@ def time_program(
     )
 
 
+def program_cycles(program: Program, machine: MimdMachine, activity: RecordedActivity) -> tuple[int, ...]:
+    """Cycles of every superstep over all its executions, and then those of loop control: the spans of `time_program`
+    without what a profile says of them. Its rules are not checked."""
+    loads = program_loads(program, activity, Barrel.of(machine))
+    path = critical_path(program, machine, loads)
+    loops = loop_spans(program, machine.sync)
+    return *(part.compute + part.exchange + part.sync for part in path), sum(span.cycles for span in loops)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Moved:
     """Bytes of one training step: received by superstep, sent and received by tile, and sent over links."""

@@ -15,6 +15,7 @@ from mimdsim.base.phases import in_order
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Repeat, Superstep
 from mimdsim.program.homes import require_homes
+from mimdsim.program.mapping import TileMapping
 from mimdsim.program.records import CATEGORIES, OVERHEADS
 from mimdsim.program.rows import takes_timestep
 
@@ -91,6 +92,11 @@ def measure_memory(program: Program, machine: MimdMachine) -> Memory:
     Raises MappingError for a vertex or an element on a tile that the program does not have.
     """
     require_homes(program)
+    return memory_of(program, machine)
+
+
+def memory_of(program: Program, machine: MimdMachine) -> Memory:
+    """`measure_memory` of a program whose vertices and elements are all on its tiles."""
     supersteps = [superstep for superstep, _, _ in program.supersteps()]
     spans = _spans(program)
     tiles = program.tiles
@@ -99,9 +105,13 @@ def measure_memory(program: Program, machine: MimdMachine) -> Memory:
     begins: dict[int, list[str]] = {}
     ends: dict[int, list[str]] = {}
     held: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    alike: dict[tuple[TileMapping, tuple[int, ...], int], tuple[np.ndarray, np.ndarray]] = {}  # many lie alike
     for name, (first, last) in spans.items():
         variable = program.variables[name]
-        held[name] = variable.mapping.held_bytes(variable.shape, variable.item_bytes)
+        key = variable.mapping, variable.shape, variable.item_bytes
+        if key not in alike:
+            alike[key] = variable.mapping.held_bytes(*key[1:])
+        held[name] = alike[key]
         begins.setdefault(first, []).append(name)
         ends.setdefault(last, []).append(name)
         if variable.persistent:

@@ -1,0 +1,1 @@
+"""The best mapping of a network on a machine, found by search."""

@@ -1,0 +1,88 @@
+"""The time and memory of a mapping, estimated from a sample of its tiles: the program is lowered as always, and its
+exchanges and cycles are counted by the same formulas, but only for the vertices of some tiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mimdsim.compiler import Placement, Watch, memory_of, merged_program
+from mimdsim.graph import Graph, SpikingNetwork, training_graph
+from mimdsim.machine import MimdMachine
+from mimdsim.program import Program, RecordedActivity, Superstep, VertexTable
+from mimdsim.program.exchanges import sampled_exchange
+from mimdsim.timing import program_cycles
+from mimdsim.workload.mapping import MappingOptions
+
+SAMPLED_TILES = 24  # drawn from all tiles, besides those that stand out
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Subject:
+    """What is mapped: a network, its training graph, the machine, and the spikes that it is timed with."""
+
+    network: SpikingNetwork
+    graph: Graph
+    machine: MimdMachine
+    activity: RecordedActivity
+
+    @classmethod
+    def of(cls, network: SpikingNetwork, machine: MimdMachine, activity: RecordedActivity) -> Subject:
+        return cls(network=network, graph=training_graph(network), machine=machine, activity=activity)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """Cycles of a training step and bytes on its fullest tile, somewhat less than those of all tiles; and the tiles
+    that hold neurons."""
+
+    cycles: int
+    peak_bytes: int
+    tiles: int
+
+
+def estimate(subject: Subject, options: MappingOptions) -> Estimate:
+    """The estimate of a mapping; raises DoesNotFit for too few tiles and MappingError for one that cannot be."""
+    placement, program = merged_program(subject.graph, subject.network, subject.machine, options, Watch())
+    chosen = _sampled_tiles(placement, program)
+    sampled = program.map_supersteps(lambda superstep: _on_some(program, superstep, chosen))
+    return Estimate(
+        cycles=sum(program_cycles(sampled, subject.machine, subject.activity)),
+        peak_bytes=memory_of(sampled, subject.machine).peak_bytes,
+        tiles=sum(layer.occupied for layer in placement.layers),
+    )
+
+
+def _sampled_tiles(placement: Placement, program: Program) -> np.ndarray:
+    """bool[tiles]: a draw that is the same for every mapping, a tile of each size of part of every layer, and the tile
+    with most vertices of every superstep."""
+    tiles = placement.tiles
+    chosen = np.zeros(tiles, bool)
+    chosen[np.random.default_rng(0).permutation(tiles)[:SAMPLED_TILES]] = True
+    for layer in placement.layers:
+        samples, neurons = np.diff(layer.batch_edges)[:, None, None], (layer.stops - layer.starts)[None, None, :]
+        size = np.broadcast_to(samples * (int(neurons.max()) + 1) + neurons, layer.grid.shape)
+        chosen[layer.grid.ravel()[np.unique(size, return_index=True)[1]]] = True
+        chosen[layer.grid[0, :, 0]] = True
+    for superstep, _, _ in program.supersteps():
+        if superstep.tables:
+            chosen[np.bincount(np.concatenate([table.tiles for table in superstep.tables])).argmax()] = True
+    return chosen
+
+
+def _on_some(program: Program, superstep: Superstep, chosen: np.ndarray) -> Superstep:
+    """What a superstep does and receives on the tiles of `chosen`, with its exchange."""
+    tables = tuple(table for table in (_rows(table, chosen) for table in superstep.tables) if table.vertices)
+    sampled = replace(superstep, tables=tables)
+    return replace(sampled, exchange=sampled_exchange(program, sampled, chosen))
+
+
+def _rows(table: VertexTable, chosen: np.ndarray) -> VertexTable:
+    rows = np.flatnonzero(chosen[table.tiles])
+    return replace(
+        table,
+        tiles=table.tiles[rows],
+        columns={name: column[rows] for name, column in table.columns.items()},
+        extents={name: each[rows] if isinstance(each, np.ndarray) else each for name, each in table.extents.items()},
+    )
