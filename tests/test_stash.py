@@ -30,7 +30,7 @@ from mimdsim.program.codelet import now_shift
 from mimdsim.program.listing import listing
 from mimdsim.program.repeats import stretches
 from mimdsim.run.cautions import stash_note
-from mimdsim.run.profiles import memory_profile
+from mimdsim.run import memory_profile
 from mimdsim.timing import time_program
 from mimdsim.timing.loads import program_loads
 from mimdsim.workload import MappingOptions, load_workload

@@ -55,7 +55,7 @@ def worked_on(
         if point in bad:
             raise MimdsimError(f"no disk for {point}")
 
-    monkeypatch.setattr(pool, "_pool", made)
+    monkeypatch.setattr(pool, "process_pool", made)
     given: Any = points
     found = list(each_point(work, given, Path("out"), processes))
     told: Any = {done.point: str(done.problem or "") for done in found}

@@ -5,6 +5,7 @@ place -> lower -> merge supersteps -> plan exchanges -> verify -> measure memory
 
 from mimdsim.compiler.compile import Compiled, Watch, compile_graph, merged_program
 from mimdsim.compiler.fitting import fits_executable
+from mimdsim.compiler.measured import memory_profile
 from mimdsim.compiler.passes.liveness import Memory, measure_memory, memory_of
 from mimdsim.compiler.place.lists import Placement, place
 from mimdsim.program.exchanges import plan_exchanges
@@ -18,6 +19,7 @@ __all__ = [
     "fits_executable",
     "measure_memory",
     "memory_of",
+    "memory_profile",
     "merged_program",
     "place",
     "plan_exchanges",

@@ -1,10 +1,10 @@
 """One complete run, from descriptions to a profile."""
 
 from mimdsim.base.called import make_called
+from mimdsim.compiler import memory_profile
 from mimdsim.run.cautions import beyond_sources, half_warning, unscaled_energy, unused_chips
 from mimdsim.run.gpus import GPU_LINEUP, time_on_gpus
 from mimdsim.run.made import Run, retime
-from mimdsim.run.profiles import memory_profile
 from mimdsim.run.walk import (
     compile_workload,
     config_digest,

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.compiler import Compiled
+from mimdsim.compiler import Compiled, memory_profile
 from mimdsim.functional import TrainingLog
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import RunProfile, TiledProfile
 from mimdsim.program import RecordedActivity
-from mimdsim.run.profiles import memory_profile
 from mimdsim.timing import Explanation, busy_cycles, explain, time_program
 from mimdsim.workload import Workload
 

@@ -3,51 +3,26 @@ exchanges and cycles are counted by the same formulas, but only for the vertices
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from mimdsim.compiler import Placement, Watch, memory_of, merged_program
-from mimdsim.graph import Graph, SpikingNetwork, training_graph
-from mimdsim.machine import MimdMachine
-from mimdsim.program import Program, RecordedActivity, Superstep, VertexTable
+from mimdsim.program import Program, Superstep, VertexTable
 from mimdsim.program.exchanges import sampled_exchange
+from mimdsim.search.subject import Figures, Subject
 from mimdsim.timing import program_cycles
 from mimdsim.workload.mapping import MappingOptions
 
 SAMPLED_TILES = 24  # drawn from all tiles, besides those that stand out
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Subject:
-    """What is mapped: a network, its training graph, the machine, and the spikes that it is timed with."""
-
-    network: SpikingNetwork
-    graph: Graph
-    machine: MimdMachine
-    activity: RecordedActivity
-
-    @classmethod
-    def of(cls, network: SpikingNetwork, machine: MimdMachine, activity: RecordedActivity) -> Subject:
-        return cls(network=network, graph=training_graph(network), machine=machine, activity=activity)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """Cycles of a training step and bytes on its fullest tile, somewhat less than those of all tiles; and the tiles
-    that hold neurons."""
-
-    cycles: int
-    peak_bytes: int
-    tiles: int
-
-
-def estimate(subject: Subject, options: MappingOptions) -> Estimate:
-    """The estimate of a mapping; raises DoesNotFit for too few tiles and MappingError for one that cannot be."""
+def estimate(subject: Subject, options: MappingOptions) -> Figures:
+    """The figures of a mapping, somewhat less than those of all its tiles; raises DoesNotFit for too few tiles and MappingError for one that cannot be."""
     placement, program = merged_program(subject.graph, subject.network, subject.machine, options, Watch())
     chosen = _sampled_tiles(placement, program)
     sampled = program.map_supersteps(lambda superstep: _on_some(program, superstep, chosen))
-    return Estimate(
+    return Figures(
         cycles=sum(program_cycles(sampled, subject.machine, subject.activity)),
         peak_bytes=memory_of(sampled, subject.machine).peak_bytes,
         tiles=sum(layer.occupied for layer in placement.layers),

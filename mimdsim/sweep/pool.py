@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import os
-import signal
-import threading
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Generator
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
 from mimdsim.base.errors import MimdsimError, of_the_machine
+from mimdsim.base.processes import ENDED, process_pool
 from mimdsim.sweep.points import Point
 
-ENDED = "the process computing it was killed, perhaps for lack of memory: use fewer --processes"
 Work = Callable[[Point, Path], None]
 
 
@@ -53,7 +47,7 @@ def _all_done(work: Work, points: list[Point], folder: Path, processes: int) -> 
     left, broken = dict(enumerate(points)), 0
     while left:
         alone = broken > 1
-        with _pool(1 if alone else min(processes, len(left))) as pool:
+        with process_pool(1 if alone else min(processes, len(left))) as pool:
             futures = {pool.submit(work, point, folder): number for number, point in left.items()}
             for future in as_completed(futures):
                 problem = future.exception()
@@ -71,32 +65,3 @@ def _here(work: Work, point: Point, folder: Path) -> Done:
     except Exception as problem:
         return Done(point, problem)
     return Done(point, None)
-
-
-@contextlib.contextmanager
-def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that end when the other end of their pipe is closed: this process has left, or is dead."""
-    line, ours = multiprocessing.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(processes, initializer=_hold, initargs=(line, ours))
-    try:
-        yield pool
-    except BaseException:
-        ours.close()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-        ours.close()
-        line.close()
-
-
-def _hold(line: Connection, other: Connection) -> None:
-    """In a worker process: end with the parent, which also handles the Ctrl-C that a terminal sends to all."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    other.close()
-    threading.Thread(target=_end_with, args=(line,), daemon=True).start()
-
-
-def _end_with(line: Connection) -> None:
-    with contextlib.suppress(EOFError, OSError):
-        line.recv()
-    os._exit(1)

@@ -1,0 +1,37 @@
+"""The memory of a compiled program as profile records."""
+
+from __future__ import annotations
+
+from mimdsim.compiler.passes.liveness import Memory
+from mimdsim.machine import MimdMachine
+from mimdsim.profile import Liveness, MemoryProfile
+from mimdsim.program import Program
+
+
+def memory_profile(program: Program, memory: Memory, machine: MimdMachine) -> MemoryProfile:
+    """The compiler's memory measurement as profile records."""
+    peak_tile = memory.peak_tile
+    largest = tuple((name, program.variables[name].category, size) for name, size in memory.largest(peak_tile, 12))
+    curve = tuple(
+        Liveness(
+            superstep=name,
+            phase=phase,
+            fullest_tile=int(tile),
+            fullest_tile_bytes=int(fullest),
+            total_bytes=int(total),
+        )
+        for name, phase, tile, fullest, total in zip(
+            memory.names, memory.phases, memory.fullest_tile, memory.fullest_bytes, memory.total_bytes, strict=True
+        )
+    )
+    return MemoryProfile(
+        limit_bytes=machine.tile.sram_bytes,
+        peak_tile=peak_tile,
+        peak_bytes=memory.peak_bytes,
+        categories=memory.categories,
+        bytes_by_category_and_tile=tuple(tuple(row.tolist()) for row in memory.by_category),
+        peak_bytes_by_tile=tuple(memory.peak_by_tile.tolist()),
+        always_live_bytes_by_tile=tuple(memory.always.tolist()),
+        largest_on_peak_tile=largest,
+        liveness=curve,
+    )

@@ -1,0 +1,95 @@
+"""Mappings estimated, and timed in full, by several processes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
+
+from mimdsim.base.errors import DoesNotFit, MappingError, MimdsimError
+from mimdsim.base.processes import ENDED, process_pool
+from mimdsim.compiler import compile_graph, fits_executable, memory_profile
+from mimdsim.search.estimate import estimate
+from mimdsim.search.subject import Figures, Subject, Timed
+from mimdsim.timing import time_program
+from mimdsim.workload.mapping import MappingOptions
+
+T = TypeVar("T")
+_SUBJECT: list[Subject] = []  # of a worker process
+
+
+class Evaluator:
+    """Evaluates mappings of a subject, in the order in which they are given."""
+
+    def __init__(self, subject: Subject, pool: ProcessPoolExecutor | None):
+        self.subject, self._pool = subject, pool
+
+    def estimates(self, mappings: Sequence[MappingOptions]) -> list[Figures | None]:
+        """None: it cannot be placed."""
+        return self._each(_estimated, mappings)
+
+    def timings(self, mappings: Sequence[MappingOptions]) -> list[Timed | None]:
+        return self._each(_timed, mappings)
+
+    def _each(self, work: Callable[[MappingOptions], T], mappings: Sequence[MappingOptions]) -> list[T]:
+        if self._pool is None or len(mappings) < 2:
+            _begin(self.subject)
+            return [work(mapping) for mapping in mappings]
+        try:
+            return list(self._pool.map(work, mappings))
+        except BrokenProcessPool:
+            raise MimdsimError(ENDED) from None
+
+
+@contextlib.contextmanager
+def evaluator(subject: Subject, processes: int) -> Iterator[Evaluator]:
+    """An evaluator with its processes; one process: this one."""
+    if processes <= 1:
+        yield Evaluator(subject, None)
+        return
+    with process_pool(processes, _begin, (subject,)) as pool:
+        yield Evaluator(subject, pool)
+
+
+def _begin(subject: Subject) -> None:
+    _SUBJECT[:] = [subject]
+
+
+def _estimated(options: MappingOptions) -> Figures | None:
+    try:
+        return estimate(_SUBJECT[0], options)
+    except (DoesNotFit, MappingError):
+        return None
+
+
+def _timed(options: MappingOptions) -> Timed | None:
+    try:
+        return timed(_SUBJECT[0], options)
+    except DoesNotFit:
+        return None
+
+
+def timed(subject: Subject, options: MappingOptions) -> Timed:
+    """A mapping compiled and timed in full; raises DoesNotFit for too few tiles."""
+    machine = subject.machine
+    made = compile_graph(subject.graph, subject.network, machine, options, must_fit=False)
+    memory = memory_profile(made.program, made.memory, machine)
+    profile = time_program(made.program, machine, subject.activity, memory, must_fit=False)
+    layers = made.placement.layers
+    return Timed(
+        options=options,
+        figures=Figures(
+            cycles=profile.cycles,
+            peak_bytes=made.memory.peak_bytes,
+            tiles=sum(layer.occupied for layer in layers),
+            joules=None if profile.energy is None else profile.energy.joules,
+        ),
+        seconds=profile.seconds_per_training_step,
+        spans=tuple((span.name, span.cycles) for span in profile.spans),
+        fits=made.memory.peak_bytes <= machine.tile.sram_bytes and fits_executable(made.memory, machine),
+        shares=tuple(
+            (layer.name, layer.copies, layer.fan_in_parts, len(layer.starts), layer.replicas) for layer in layers
+        ),
+    )

@@ -1,0 +1,191 @@
+"""The search: seeds, then steps from the best mappings found so far, all estimated; the best few timed in full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from mimdsim.base.errors import DescriptionError, DoesNotFit
+from mimdsim.base.units import show_bytes
+from mimdsim.search.aims import Aims
+from mimdsim.search.evaluate import Evaluator, evaluator
+from mimdsim.search.moves import moved
+from mimdsim.search.savings import Saving, savings
+from mimdsim.search.splits import Space, seeds
+from mimdsim.search.subject import Figures, Subject, Timed
+from mimdsim.workload.mapping import MappingOptions
+
+ROUND = 16  # mappings estimated before the next parents are chosen; the same for any number of processes
+SEED_SHARE = 0.35  # of the candidates
+PARENTS = 10
+FINALISTS, ON_FRONT = 6, 6  # timed in full
+PATIENCE = 12  # rounds without a better mapping
+LEAST_GAIN = 1e-3
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a search found. published: the published mapping (None: too few tiles for it); front: timed mappings none of
+    which is both faster and smaller than another, fastest first; savings: from the published mapping to the best one.
+    """
+
+    best: Timed
+    published: Timed | None
+    front: tuple[Timed, ...]
+    savings: tuple[Saving, ...]
+    candidates: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A mapping and its estimate."""
+
+    options: MappingOptions
+    figures: Figures
+
+
+def search(
+    subject: Subject,
+    aims: Aims,
+    *,
+    candidates: int = 400,
+    processes: int = 2,
+    explained: bool = True,
+    progress: Progress = lambda _what, _done, _total: None,
+) -> Found:
+    """The best mapping of so many candidates, the same for any number of processes.
+
+    Raises DoesNotFit if none keeps to the limits, with the one that comes closest, and DescriptionError for a network
+    whose mapping has no splits.
+    """
+    refuse_dense(subject)
+    with evaluator(subject, processes) as evaluate:
+        known = estimated(evaluate, aims, candidates, progress)
+        chosen = _chosen(known, aims)
+        mappings = [subject.published, *(one.options for one in chosen)]
+        progress("timing the best", 0, len(mappings))
+        published, *others = evaluate.timings(mappings)
+        progress("timing the best", len(mappings), len(mappings))
+        finished = [one for one in (published, *others) if one is not None]
+        kept = [one for one in finished if one.fits and aims.rank(one.figures)[0] == 0]
+        if not kept:
+            raise DoesNotFit(_why(finished, aims, len(known)))
+        best = min(kept, key=lambda one: aims.rank(one.figures))
+        saved = savings(evaluate, published, best) if explained and published is not None else ()
+    return Found(best=best, published=published, front=_front(kept), savings=saved, candidates=len(known))
+
+
+def refuse_dense(subject: Subject) -> None:
+    """Raise DescriptionError for dense spikes."""
+    if subject.network.spikes == "dense":
+        problem = "splits are of layers with sparse spikes; set network.spikes = \"sparse\""
+        raise DescriptionError("place", [problem])
+
+
+def estimated(evaluate: Evaluator, aims: Aims, candidates: int, progress: Progress) -> list[Candidate]:
+    """All candidates that can be placed, best first."""
+    subject = evaluate.subject
+    space = Space.of(subject, int(dict(aims.within).get("tiles", 0)))
+    draw = np.random.default_rng(subject.network.batch)
+    seen: set[str] = set()
+    known: list[Candidate] = []
+
+    def tried(mappings: Iterable[MappingOptions]) -> None:
+        new = [mapping for mapping in mappings if not _is_known(seen, mapping)]
+        for begin in range(0, len(new), ROUND):
+            part = new[begin : begin + ROUND]
+            for mapping, figures in zip(part, evaluate.estimates(part), strict=True):
+                if figures is not None:
+                    known.append(Candidate(options=mapping, figures=figures))
+            progress("mappings", min(len(seen), candidates), candidates)
+        known.sort(key=lambda one: aims.rank(one.figures))
+
+    first = [subject.published, subject.published.model_copy(update={"program": "best"}), subject.options]
+    tried([*first, *_spread(list(seeds(subject, space)), max(1, int(SEED_SHARE * candidates)))])
+    idle = 0
+    while len(seen) < candidates and idle < PATIENCE:
+        parents = [one.options for one in known if set(one.options.split) == {name for name, _, _ in space.layers}]
+        parents = parents[:PARENTS]
+        if not parents:
+            break
+        before = aims.rank(known[0].figures)
+        room = min(ROUND, candidates - len(seen))
+        tried(islice(_children(parents, space, draw, seen), room))
+        after = aims.rank(known[0].figures)
+        idle = 0 if after[0] < before[0] or after[1] < before[1] * (1 - LEAST_GAIN) else idle + 1
+    progress("mappings", candidates, candidates)
+    return known
+
+
+def _children(
+    parents: list[MappingOptions], space: Space, draw: np.random.Generator, seen: set[str]
+) -> Iterable[MappingOptions]:
+    """Neighbours not yet seen, more of better parents; some are several steps away."""
+    proposed: set[str] = set()
+    for _ in range(20 * ROUND):
+        child = parents[min(int(draw.exponential(PARENTS / 4)), len(parents) - 1)]
+        for _ in range(int(draw.geometric(0.6))):
+            child = moved(child, space, draw)
+        key = _key(child)
+        if key not in seen and key not in proposed:
+            proposed.add(key)
+            yield child
+
+
+def _spread(mappings: list[MappingOptions], count: int) -> list[MappingOptions]:
+    """So many of all, the first ones densest."""
+    if len(mappings) <= count:
+        return mappings
+    half = mappings[: count // 2]
+    rest = mappings[count // 2 :]
+    return half + [rest[int(at)] for at in np.linspace(0, len(rest) - 1, count - len(half))]
+
+
+def _key(mapping: MappingOptions) -> str:
+    return mapping.model_dump_json()
+
+
+def _is_known(seen: set[str], mapping: MappingOptions) -> bool:
+    """Whether it was seen before; it is seen now."""
+    key = _key(mapping)
+    known = key in seen
+    seen.add(key)
+    return known
+
+
+def _chosen(known: list[Candidate], aims: Aims) -> list[Candidate]:
+    """The best few, and some along the front of time and memory."""
+    front = sorted(known, key=lambda one: (one.figures.cycles, one.figures.peak_bytes))
+    least, on_front = float("inf"), []
+    for one in front:
+        if one.figures.peak_bytes < least and one.figures.peak_bytes <= aims.sram_bytes:
+            least = one.figures.peak_bytes
+            on_front.append(one)
+    apart = [on_front[int(at)] for at in np.linspace(0, len(on_front) - 1, min(ON_FRONT, len(on_front)))]
+    chosen = {_key(one.options): one for one in [*known[:FINALISTS], *apart]}
+    return list(chosen.values())
+
+
+def _front(timed: list[Timed]) -> tuple[Timed, ...]:
+    found: list[Timed] = []
+    for one in sorted(timed, key=lambda one: (one.figures.cycles, one.figures.peak_bytes)):
+        if not found or one.figures.peak_bytes < found[-1].figures.peak_bytes:
+            found.append(one)
+    return tuple(found)
+
+
+def _why(finished: list[Timed], aims: Aims, candidates: int) -> str:
+    """That no mapping keeps to the limits."""
+    limits = "".join(f", max {of} {most:g}" for of, most in aims.within)
+    said = f"none of {candidates} mappings fits {show_bytes(aims.sram_bytes)} of tile memory{limits}"
+    if not finished:
+        return f"{said}: the layers need more tiles than there are; take a machine with more (chip.tiles)"
+    near = min(finished, key=lambda one: aims.rank(one.figures))
+    return (
+        f"{said}; the closest needs {near.figures.peak_bytes:,} bytes on {near.figures.tiles:,} tiles: raise a limit, "
+        "try more --candidates, or lower training.batch or data.timesteps"
+    )
