@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mimdsim.base.version import __version__
 
 if TYPE_CHECKING:
-    from mimdsim.api import check, compare, run, sweep
+    from mimdsim.api import check, compare, place, run, sweep
     from mimdsim.base.errors import MimdsimError
     from mimdsim.check import check_kernel
     from mimdsim.functional import Executor
@@ -40,6 +40,7 @@ __all__ = [
     "load_machine",
     "load_profile",
     "load_workload",
+    "place",
     "run",
     "sweep",
 ]
@@ -55,6 +56,7 @@ _HOMES = {
     "compare": "api",
     "explain": "timing",
     "load_profile": "profile",
+    "place": "api",
 }
 
 

@@ -1,12 +1,13 @@
 """The Python API: what the commands do, as functions that return their results.
 
-`mimdsim.run`, `mimdsim.compare`, `mimdsim.sweep` and `mimdsim.check` are these; docs/api.md shows them at work.
+`mimdsim.run`, `mimdsim.compare`, `mimdsim.sweep`, `mimdsim.place` and `mimdsim.check` are these; docs/api.md has examples.
 Machines and workloads are names, paths of TOML files, or what `load_machine` and `load_workload` return; `changes` are
 fields of either by dotted key: {"training.epochs": 2, "tile.worker_contexts": 12}. User errors raise MimdsimError.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,9 +21,10 @@ from mimdsim.machine import GpuMachine, MimdMachine
 from mimdsim.profile import save_profile
 from mimdsim.program import Program
 from mimdsim.run.made import Run
-from mimdsim.run.walk import Progress, silent
+from mimdsim.run.walk import Progress, recorded_spikes, silent
+from mimdsim.search import Aims, Case, Found, Objective, parse_limits, search
 from mimdsim.sweep.points import load_gpu, load_line_up, load_tiled, points_of, split_changes
-from mimdsim.workload import Workload, load_workload
+from mimdsim.workload import Workload, filled_activity, load_workload, network_of, write_mapping_file
 from mimdsim.workload.interchange.trained_file import write_trained
 
 OF_A_RUN = ("profile.json", "weights.safetensors")  # beside the report
@@ -37,6 +39,7 @@ def run(
     machine: GivenMachine = "bow",
     *,
     changes: Changes | None = None,
+    mapping: str | Path | None = None,
     gpus: Iterable[GivenGpu] = ("a100",),
     report: str | Path | None = None,
     dump: Path | None = None,
@@ -46,9 +49,9 @@ def run(
 ) -> Run:
     """Train a workload on the tiles of a machine and profile its last training step; compare GPUs on the same graph.
 
-    report: a folder for the report, the profile and the trained weights; written as a whole at the end. checkpoint: a
-    file that the training is saved to after every epoch; resume: continue from it. dump: a folder for the program as
-    text.
+    mapping: a file with options of the mapping, as `place` writes it. report: a folder for the report, the profile and
+    the trained weights; written as a whole at the end. checkpoint: a file that the training is saved to after every
+    epoch; resume: continue from it. dump: a folder for the program as text.
     """
     if resume and checkpoint is None:
         problem = "needs a file to continue from: add  --checkpoint FILE  (from Python: checkpoint=FILE)"
@@ -56,7 +59,7 @@ def run(
     from mimdsim.run import simulate
 
     for_workload, for_machine = split_changes(dict(changes or {}))
-    wanted, tiled = _loaded(workload, for_workload), load_tiled(machine, for_machine)
+    wanted, tiled = _loaded(workload, for_workload, mapping), load_tiled(machine, for_machine)
     beside = tuple(load_gpu(gpu) for gpu in gpus)
     made = simulate(
         *(wanted, tiled, beside),
@@ -74,15 +77,16 @@ def compare(
     machines: Sequence[GivenMachine | GivenGpu] = ("bow", "a100", "h100"),
     *,
     changes: Changes | None = None,
+    mapping: str | Path | None = None,
     report: str | Path | None = None,
     progress: Progress = silent,
 ) -> Run:
     """Compare tiled machines and GPUs on the same training step: training runs on the first tiled machine, the others
-    are timed with its spikes. `report` as in `run`."""
+    are timed with its spikes. `mapping` and `report` as in `run`."""
     from mimdsim.run import simulate
 
     for_workload, for_machine = split_changes(dict(changes or {}))
-    wanted, (tiled, gpus) = _loaded(workload, for_workload), load_line_up(machines, for_machine)
+    wanted, (tiled, gpus) = _loaded(workload, for_workload, mapping), load_line_up(machines, for_machine)
     made = simulate(wanted, tiled[0], gpus, beside=tiled[1:], progress=progress, changes=for_workload | for_machine)
     return _written(made, report, progress)
 
@@ -95,6 +99,8 @@ def sweep(
     gpus: Iterable[str] = (),
     training_steps: int = 20,
     fill: float | None = None,
+    mapping: str | Path | None = None,
+    best_mapping: int = 0,
     processes: int | None = None,
     folder: str | Path | None = None,
     progress: Progress = silent,
@@ -102,15 +108,76 @@ def sweep(
     """Time a workload for every combination of the values of `axes`; returns one row each, in order.
 
     training_steps: training steps before spikes are recorded (0: the whole training); fill: fill lists to this share
-    instead of training. folder: where points are saved, so that the same call continues where it stopped.
+    instead of training. mapping: as in `run`; best_mapping: search for the best mapping of every point among so many.
+    folder: where points are saved, so that the same call continues where it stopped.
     """
     from mimdsim.sweep import default_processes, run_sweep
 
     values = [(key, tuple(each)) for key, each in axes.items()]
-    points = points_of(workload, machine, values, training_steps, tuple(gpus), fill)
+    points = points_of(workload, machine, values, training_steps, tuple(gpus), fill, mapping, best_mapping)
     with tempfile.TemporaryDirectory() as spare:
         rows = run_sweep(points, Path(folder or spare), processes or default_processes(), progress)
     return list(rows)
+
+
+def place(
+    workload: GivenWorkload = "digits",
+    machine: GivenMachine = "bow",
+    *,
+    objective: Objective = "time",
+    within: str = "",
+    changes: Changes | None = None,
+    fill: float = 0.5,
+    training_steps: int = 0,
+    candidates: int = 400,
+    processes: int | None = None,
+    out: str | Path | None = None,
+    progress: Progress = silent,
+) -> Found:
+    """The best mapping of a workload on a machine, of so many candidates: how its layers are cut, and the form of the
+    program. The same call finds the same.
+
+    objective: what is least, "time", "memory" (of the fullest tile), "energy" or "product" (of time and memory).
+    within: limits, "max memory 400 KiB, max tiles 1000". fill: the share of their capacity that lists hold;
+    training_steps: record spikes after so many instead. out: a mapping file to write, for `run`, `compare`, `sweep`.
+    """
+    for_workload, for_machine = split_changes(dict(changes or {}))
+    wanted, tiled = _loaded(workload, for_workload), load_tiled(machine, for_machine)
+    network = network_of(wanted)
+    recorded = recorded_spikes(wanted, tiled, training_steps, progress) if training_steps else None
+    case = Case.of(network, tiled, recorded or filled_activity(network, fill), wanted.mapping)
+    aims = Aims(
+        objective=objective,
+        within=parse_limits(within),
+        sram_bytes=tiled.tile.sram_bytes,
+        clock_hz=tiled.chip.clock_hz,
+    )
+    found = search(case, aims, candidates=candidates, processes=processes or os.cpu_count() or 1, progress=progress)
+    if out is not None:
+        write_found(out, found, wanted, tiled)
+    return found
+
+
+def write_found(
+    path: str | Path,
+    found: Found,
+    workload: GivenWorkload,
+    machine: GivenMachine,
+    changes: Changes | None = None,
+) -> None:
+    """Write the best mapping that a search found for a workload on a machine as a mapping file."""
+    for_workload, for_machine = split_changes(dict(changes or {}))
+    wanted, tiled = _loaded(workload, for_workload), load_tiled(machine, for_machine)
+    figures = found.best.figures
+    title = f"{figures.cycles:,} cycles and {figures.peak_bytes:,} bytes a tile on {figures.tiles:,} tiles"
+    write_mapping_file(
+        Path(path),
+        found.best.options,
+        network_of(wanted),
+        title=title,
+        workload=wanted.name,
+        machine=tiled.name,
+    )
 
 
 def check(
@@ -181,9 +248,11 @@ def _checked_kernel(
     return result
 
 
-def _loaded(workload: GivenWorkload, changes: dict[str, Any]) -> Workload:
+def _loaded(workload: GivenWorkload, changes: dict[str, Any], mapping: str | Path | None = None) -> Workload:
     if isinstance(workload, str):
-        return load_workload(workload, changes)
+        return load_workload(workload, changes, mapping)
+    if mapping is not None:
+        raise DescriptionError("mapping", [f"{mapping}: the workload is already loaded; pass this to load_workload"])
     if changes:
         problems = [f"{key}: the workload is already loaded; pass this to load_workload" for key in changes]
         raise DescriptionError("changes", problems)

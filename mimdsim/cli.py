@@ -18,6 +18,7 @@ from mimdsim.base.progress import Bars
 from mimdsim.base.version import __version__
 from mimdsim.checking import SET, WORKLOAD, check_command, explain_command
 from mimdsim.conversion import export_command, import_command
+from mimdsim.placing import MAPPING, place_command
 
 if TYPE_CHECKING:
     from mimdsim.machine import GpuMachine, MimdMachine
@@ -101,6 +102,7 @@ main.add_command(import_command)
 main.add_command(export_command)
 main.add_command(check_command)
 main.add_command(explain_command)
+main.add_command(place_command)
 
 
 @main.command(short_help="Train a workload on tiles, profile it, write a report.")
@@ -113,10 +115,12 @@ main.add_command(explain_command)
 )
 @click.option("--checkpoint", type=click.Path(path_type=Path), help="Save the training to this file after every epoch.")
 @click.option("--resume", is_flag=True, help="Continue from the checkpoint, as if the training had never stopped.")
+@MAPPING
 @SET
 def run(
     workload: str,
     machine: str,
+    mapping: Path | None,
     out: Path | None,
     gpus: tuple[str, ...],
     dump: Path | None,
@@ -130,10 +134,11 @@ def run(
 
     def made(**given: Any) -> Run:
         beside = tuple(gpu for gpu in gpus if gpu != "none")
-        return api.run(workload, machine, gpus=beside, dump=dump, checkpoint=checkpoint, resume=resume, **given)
+        to_go_on: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume}
+        return api.run(workload, machine, mapping=mapping, gpus=beside, dump=dump, **to_go_on, **given)
 
-    changed, name = _named(workload, changes)
-    folder = out or _folder(name, load_tiled(machine).name, changed)
+    changed, name = _named(workload, changes, mapping)
+    folder = out or _folder(name, load_tiled(machine).name, changed, mapping)
     _run(made, folder, changed, dump, checkpoint)
 
 
@@ -141,8 +146,11 @@ def run(
 @WORKLOAD
 @click.argument("machines", nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), help=FOLDER.format("compared"))
+@MAPPING
 @SET
-def compare(workload: str, machines: tuple[str, ...], out: Path | None, changes: tuple[str, ...]) -> None:
+def compare(
+    workload: str, machines: tuple[str, ...], out: Path | None, mapping: Path | None, changes: tuple[str, ...]
+) -> None:
     """Compare tiled machines and GPUs on WORKLOAD (default: bow, a100 and h100).
 
     The first tiled machine is the reference: WORKLOAD is trained on it, the others are timed with its spikes. One
@@ -153,24 +161,26 @@ def compare(workload: str, machines: tuple[str, ...], out: Path | None, changes:
     chosen = machines or ("bow", "a100", "h100")
     if len(chosen) == 1:
         chosen = (*chosen, "a100")
-    changed, name = _named(workload, changes)
-    _run(lambda **given: api.compare(workload, chosen, **given), out or _folder(name, "compared", changed), changed)
+    changed, name = _named(workload, changes, mapping)
+    folder = out or _folder(name, "compared", changed, mapping)
+    _run(lambda **given: api.compare(workload, chosen, mapping=mapping, **given), folder, changed)
 
 
-def _named(workload: str, changes: tuple[str, ...]) -> tuple[dict[str, Any], str]:
+def _named(workload: str, changes: tuple[str, ...], mapping: Path | None) -> tuple[dict[str, Any], str]:
     """All changes as text, and the name of the workload."""
     from mimdsim.sweep import parse_changes
     from mimdsim.workload import find_workload, load_workload
 
     find_workload(workload)  # a machine given first gets a message
     for_workload, for_machine = parse_changes(changes)
-    return for_workload | for_machine, load_workload(workload, for_workload).name
+    return for_workload | for_machine, load_workload(workload, for_workload, mapping).name
 
 
-def _folder(workload: str, kind: str, changes: dict[str, Any]) -> Path:
+def _folder(workload: str, kind: str, changes: dict[str, Any], mapping: Path | None) -> Path:
     from mimdsim.base.files import changes_mark
 
-    return Path("reports") / f"{workload}-{kind}{changes_mark(changes)}"
+    decides = changes | ({} if mapping is None else {"--mapping": mapping.read_text(encoding="utf-8")})
+    return Path("reports") / f"{workload}-{kind}{changes_mark(decides)}"
 
 
 def _run(
@@ -239,6 +249,9 @@ def _kept_points(folder: Path) -> str:
     type=click.FloatRange(0, 1),
     help="Fill every list of spikes to this share of its capacity instead of training (1: saturated).",
 )
+@click.option("--best-mapping", is_flag=True, help="Time every point with the best mapping that a search finds.")
+@click.option("--candidates", type=click.IntRange(min=1), default=200, show_default=True, help="Of each such search.")
+@MAPPING
 def sweep(
     workload: str,
     machine: str,
@@ -248,6 +261,9 @@ def sweep(
     training_steps: int,
     gpus: tuple[str, ...],
     fill: float | None,
+    best_mapping: bool,
+    candidates: int,
+    mapping: Path | None,
 ) -> None:
     """Time WORKLOAD for every combination of values, e.g. --set tile.worker_contexts=3,6,12."""
     from mimdsim.base.files import folders_to_write
@@ -263,7 +279,8 @@ def sweep(
 
     parsed = [parse_axis(axis) for axis in axes]
     names = [name for name, _ in parsed]
-    points = points_of(workload, machine, parsed, training_steps, gpus, fill)
+    best = candidates if best_mapping else 0
+    points = points_of(workload, machine, parsed, training_steps, gpus, fill, mapping, best)
     folder = out or Path("reports") / f"{points[0].workload.name}-{points[0].machine.name}-sweep"
     beside = tuple(gpu.name for gpu in points[0].gpus)
     with _says_how_to_go_on(lambda: _kept_points(folder)), folders_to_write(folder), Bars() as bars:

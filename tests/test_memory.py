@@ -17,8 +17,7 @@ from mimdsim.compiler import Compiled, Memory, measure_memory, plan_exchanges
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import Codelet, Field, Program, Superstep, TileMapping, Variable, VertexTable, WorkerBundles
 from mimdsim.report.tables_memory import categories_table
-from mimdsim.run import compile_workload
-from mimdsim.run import memory_profile
+from mimdsim.run import compile_workload, memory_profile
 from mimdsim.sweep import parse_value
 from mimdsim.workload import load_workload
 

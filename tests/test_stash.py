@@ -29,8 +29,8 @@ from mimdsim.program import Program, Repeat, Superstep, verify
 from mimdsim.program.codelet import now_shift
 from mimdsim.program.listing import listing
 from mimdsim.program.repeats import stretches
-from mimdsim.run.cautions import stash_note
 from mimdsim.run import memory_profile
+from mimdsim.run.cautions import stash_note
 from mimdsim.timing import time_program
 from mimdsim.timing.loads import program_loads
 from mimdsim.workload import MappingOptions, load_workload

@@ -129,6 +129,8 @@ def _exchange(program: Program, superstep: Superstep, receiving: np.ndarray | No
         tally.count(program.variables[name], drop, tiles, boxes)
     for copy in superstep.copies:
         tiles, boxes = copy_parts(program, copy, receiving)
+        if receiving is not None and not len(tiles):
+            continue
         deliveries.append(Delivery(variable=copy.source, tiles=tiles, boxes=boxes))
         tally.count(program.variables[copy.source], copy.source_shift is not None, tiles, boxes)
     if not deliveries:

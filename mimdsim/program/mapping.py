@@ -152,9 +152,7 @@ class TileMapping:
             return replace(self, tiles=self.tiles[kept], bands=bands)
         if self.is_replicated:
             return replace(self, tiles=self.tiles[kept])
-        return TileMapping(
-            axis=self.axis, tiles=self.tiles[kept], starts=self.starts[kept], stops=self.stops[kept]
-        )
+        return TileMapping(axis=self.axis, tiles=self.tiles[kept], starts=self.starts[kept], stops=self.stops[kept])
 
     def is_cut_along(self, axis: int) -> bool:
         """Whether indices of an axis lie on different tiles; FLAT ones count as cut along every axis."""

@@ -28,6 +28,7 @@ from mimdsim.graph import training_graph
 from mimdsim.machine import GpuMachine, MimdMachine
 from mimdsim.profile import RunProfile
 from mimdsim.profile.records import SCHEMA_VERSION
+from mimdsim.program import RecordedActivity
 from mimdsim.run.cautions import (
     beyond_sources,
     engine_note,
@@ -178,6 +179,16 @@ def train_workload(
         checkpoints=checkpoints,
         progress=lambda done, total: progress("training", done, total),
     )
+
+
+def recorded_spikes(
+    workload: Workload, machine: MimdMachine, training_steps: int, progress: Progress = silent
+) -> RecordedActivity:
+    """The spikes of the last of so many training steps; memory limits do not matter for values."""
+    shorter = workload.training.model_copy(update={"max_training_steps": training_steps, "evaluate": "never"})
+    workload = workload.model_copy(update={"training": shorter})
+    compiled = compile_workload(workload, machine, must_fit=False)
+    return train_workload(workload, compiled, open_data(workload, progress), progress).activity
 
 
 def course_digest(workload: Workload, machine: MimdMachine) -> str:

@@ -1,24 +1,24 @@
 """The best mapping of a network on a machine, found by search.
 
-subject -> splits (seeds) and moves -> estimate (a sample of tiles) -> walk (the search) -> evaluate (in full) ->
+case -> splits (seeds) and moves -> estimate (a sample of tiles) -> walk (the search) -> evaluate (in full) ->
 savings.
 """
 
 from mimdsim.search.aims import OBJECTIVES, Aims, Objective, parse_limits
+from mimdsim.search.case import Case, Figures, Timed
 from mimdsim.search.estimate import estimate
 from mimdsim.search.evaluate import timed
 from mimdsim.search.savings import Saving
-from mimdsim.search.subject import Figures, Subject, Timed
 from mimdsim.search.walk import Found, search
 
 __all__ = [
     "OBJECTIVES",
     "Aims",
+    "Case",
     "Figures",
     "Found",
     "Objective",
     "Saving",
-    "Subject",
     "Timed",
     "estimate",
     "parse_limits",

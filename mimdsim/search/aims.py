@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from mimdsim.base.errors import DescriptionError, shortened, suggest
 from mimdsim.base.units import parse_quantity
-from mimdsim.search.subject import Figures
+from mimdsim.search.case import Figures
 
 Objective = Literal["time", "memory", "energy", "product"]
 OBJECTIVES = get_args(Objective)

@@ -10,21 +10,24 @@ import numpy as np
 from mimdsim.compiler import Placement, Watch, memory_of, merged_program
 from mimdsim.program import Program, Superstep, VertexTable
 from mimdsim.program.exchanges import sampled_exchange
-from mimdsim.search.subject import Figures, Subject
+from mimdsim.search.case import Case, Figures
 from mimdsim.timing import program_cycles
 from mimdsim.workload.mapping import MappingOptions
 
 SAMPLED_TILES = 24  # drawn from all tiles, besides those that stand out
 
 
-def estimate(subject: Subject, options: MappingOptions) -> Figures:
-    """The figures of a mapping, somewhat less than those of all its tiles; raises DoesNotFit for too few tiles and MappingError for one that cannot be."""
-    placement, program = merged_program(subject.graph, subject.network, subject.machine, options, Watch())
+def estimate(case: Case, options: MappingOptions) -> Figures:
+    """The figures of a mapping, somewhat less than those of all its tiles.
+
+    Raises DoesNotFit for too few tiles and MappingError for a mapping that cannot be.
+    """
+    placement, program = merged_program(case.graph, case.network, case.machine, options, Watch())
     chosen = _sampled_tiles(placement, program)
     sampled = program.map_supersteps(lambda superstep: _on_some(program, superstep, chosen))
     return Figures(
-        cycles=sum(program_cycles(sampled, subject.machine, subject.activity)),
-        peak_bytes=memory_of(sampled, subject.machine).peak_bytes,
+        cycles=sum(program_cycles(sampled, case.machine, case.activity)),
+        peak_bytes=memory_of(sampled, case.machine).peak_bytes,
         tiles=sum(layer.occupied for layer in placement.layers),
     )
 

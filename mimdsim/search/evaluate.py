@@ -11,20 +11,20 @@ from typing import TypeVar
 from mimdsim.base.errors import DoesNotFit, MappingError, MimdsimError
 from mimdsim.base.processes import ENDED, process_pool
 from mimdsim.compiler import compile_graph, fits_executable, memory_profile
+from mimdsim.search.case import Case, Figures, Timed
 from mimdsim.search.estimate import estimate
-from mimdsim.search.subject import Figures, Subject, Timed
 from mimdsim.timing import time_program
 from mimdsim.workload.mapping import MappingOptions
 
 T = TypeVar("T")
-_SUBJECT: list[Subject] = []  # of a worker process
+_CASE: list[Case] = []  # of a worker process
 
 
 class Evaluator:
-    """Evaluates mappings of a subject, in the order in which they are given."""
+    """Evaluates mappings of a case, in the order in which they are given."""
 
-    def __init__(self, subject: Subject, pool: ProcessPoolExecutor | None):
-        self.subject, self._pool = subject, pool
+    def __init__(self, case: Case, pool: ProcessPoolExecutor | None):
+        self.case, self._pool = case, pool
 
     def estimates(self, mappings: Sequence[MappingOptions]) -> list[Figures | None]:
         """None: it cannot be placed."""
@@ -35,7 +35,7 @@ class Evaluator:
 
     def _each(self, work: Callable[[MappingOptions], T], mappings: Sequence[MappingOptions]) -> list[T]:
         if self._pool is None or len(mappings) < 2:
-            _begin(self.subject)
+            _begin(self.case)
             return [work(mapping) for mapping in mappings]
         try:
             return list(self._pool.map(work, mappings))
@@ -44,39 +44,39 @@ class Evaluator:
 
 
 @contextlib.contextmanager
-def evaluator(subject: Subject, processes: int) -> Iterator[Evaluator]:
+def evaluator(case: Case, processes: int) -> Iterator[Evaluator]:
     """An evaluator with its processes; one process: this one."""
     if processes <= 1:
-        yield Evaluator(subject, None)
+        yield Evaluator(case, None)
         return
-    with process_pool(processes, _begin, (subject,)) as pool:
-        yield Evaluator(subject, pool)
+    with process_pool(processes, _begin, (case,)) as pool:
+        yield Evaluator(case, pool)
 
 
-def _begin(subject: Subject) -> None:
-    _SUBJECT[:] = [subject]
+def _begin(case: Case) -> None:
+    _CASE[:] = [case]
 
 
 def _estimated(options: MappingOptions) -> Figures | None:
     try:
-        return estimate(_SUBJECT[0], options)
+        return estimate(_CASE[0], options)
     except (DoesNotFit, MappingError):
         return None
 
 
 def _timed(options: MappingOptions) -> Timed | None:
     try:
-        return timed(_SUBJECT[0], options)
+        return timed(_CASE[0], options)
     except DoesNotFit:
         return None
 
 
-def timed(subject: Subject, options: MappingOptions) -> Timed:
+def timed(case: Case, options: MappingOptions) -> Timed:
     """A mapping compiled and timed in full; raises DoesNotFit for too few tiles."""
-    machine = subject.machine
-    made = compile_graph(subject.graph, subject.network, machine, options, must_fit=False)
+    machine = case.machine
+    made = compile_graph(case.graph, case.network, machine, options, must_fit=False)
     memory = memory_profile(made.program, made.memory, machine)
-    profile = time_program(made.program, machine, subject.activity, memory, must_fit=False)
+    profile = time_program(made.program, machine, case.activity, memory, must_fit=False)
     layers = made.placement.layers
     return Timed(
         options=options,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mimdsim.search.case import Timed
 from mimdsim.search.evaluate import Evaluator
-from mimdsim.search.subject import Timed
 from mimdsim.workload.mapping import MappingOptions, Split
 
 
@@ -37,17 +37,13 @@ def savings(evaluate: Evaluator, first: Timed, last: Timed) -> tuple[Saving, ...
         less = before.figures.peak_bytes - after.figures.peak_bytes
         if saved or less:
             found.append(
-                Saving(
-                    change=", ".join(named), cycles=saved, bytes=less, superstep=superstep, before=one, after=two
-                )
+                Saving(change=", ".join(named), cycles=saved, bytes=less, superstep=superstep, before=one, after=two)
             )
         before, named = after, []
     return tuple(found)
 
 
-def changes(
-    first: MappingOptions, last: MappingOptions, layers: list[str]
-) -> Iterator[tuple[str, MappingOptions]]:
+def changes(first: MappingOptions, last: MappingOptions, layers: list[str]) -> Iterator[tuple[str, MappingOptions]]:
     """(what is changed, the options after it and those before it): rules of the program, then options, then splits."""
     now = first
     for rule in sorted(last.rules - first.rules):

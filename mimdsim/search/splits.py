@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.search.subject import Subject
+from mimdsim.search.case import Case
 from mimdsim.workload.mapping import MappingOptions, Split
 
 REPLICAS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -24,13 +24,13 @@ class Space:
     contexts: int
 
     @classmethod
-    def of(cls, subject: Subject, most_tiles: int = 0) -> Space:
-        """Those of a subject, on at most so many tiles (0: all)."""
-        machine = subject.machine
+    def of(cls, case: Case, most_tiles: int = 0) -> Space:
+        """Those of a case, on at most so many tiles (0: all)."""
+        machine = case.machine
         return cls(
-            layers=tuple((layer.name, layer.inputs, layer.neurons) for layer in subject.network.layers),
-            batch=subject.network.batch,
-            room=min(subject.room, most_tiles or subject.room),
+            layers=tuple((layer.name, layer.inputs, layer.neurons) for layer in case.network.layers),
+            batch=case.network.batch,
+            room=min(case.room, most_tiles or case.room),
             contexts=min(machine.tile.worker_contexts, machine.tile.issue_cycles),
         )
 
@@ -76,35 +76,33 @@ def even_parts(neurons: int, parts: int) -> int:
     return -(-neurons // -(-neurons // parts))
 
 
-def seeds(subject: Subject, space: Space) -> Iterator[MappingOptions]:
+def seeds(case: Case, space: Space) -> Iterator[MappingOptions]:
     """Mappings to begin with: by numbers of copies, tiles shared among layers by their neurons or by their work, and
     fewer tiles than there are."""
-    works = _works(subject)
+    works = _works(case)
     for share in (1.0, 0.5, 0.25):
         for replicas in (1, 2, 6):
             for copies in space.ladder:
                 if copies > 1 and replicas > -(-space.batch // copies):
                     continue
                 for work in works:
-                    yield _seed(subject, space, copies, replicas, work, share)
+                    yield _seed(case, space, copies, replicas, work, share)
 
 
-def _seed(
-    subject: Subject, space: Space, copies: int, replicas: int, work: np.ndarray, share: float
-) -> MappingOptions:
+def _seed(case: Case, space: Space, copies: int, replicas: int, work: np.ndarray, share: float) -> MappingOptions:
     tiles = max(len(work), int(share * space.room) // copies)
     parts = np.maximum(1, (tiles * work / work.sum()).astype(np.int64))
     split = {
         name: Split(batch=copies, neurons=int(each), replicas=replicas)
         for (name, _, _), each in zip(space.layers, parts, strict=True)
     }
-    return subject.options.model_copy(update={"split": space.bounded(split), "program": "best"})
+    return case.options.model_copy(update={"split": space.bounded(split), "program": "best"})
 
 
-def _works(subject: Subject) -> list[np.ndarray]:
+def _works(case: Case) -> list[np.ndarray]:
     """Of every layer, how many tiles it should have of all: as it has neurons, or also by the spikes that reach it."""
-    neurons = np.array([layer.neurons for layer in subject.network.layers], np.float64)
-    sources = ["input", *(layer.name for layer in subject.network.layers[:-1])]
-    counts = subject.activity.counts
+    neurons = np.array([layer.neurons for layer in case.network.layers], np.float64)
+    sources = ["input", *(layer.name for layer in case.network.layers[:-1])]
+    counts = case.activity.counts
     spikes = np.array([counts[name][..., 1].mean() if name in counts else 1.0 for name in sources])
     return [neurons, neurons * (STATE_WORK + spikes)]

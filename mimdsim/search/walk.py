@@ -11,11 +11,11 @@ import numpy as np
 from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.base.units import show_bytes
 from mimdsim.search.aims import Aims
+from mimdsim.search.case import Case, Figures, Timed
 from mimdsim.search.evaluate import Evaluator, evaluator
 from mimdsim.search.moves import moved
 from mimdsim.search.savings import Saving, savings
 from mimdsim.search.splits import Space, seeds
-from mimdsim.search.subject import Figures, Subject, Timed
 from mimdsim.workload.mapping import MappingOptions
 
 ROUND = 16  # mappings estimated before the next parents are chosen; the same for any number of processes
@@ -49,7 +49,7 @@ class Candidate:
 
 
 def search(
-    subject: Subject,
+    case: Case,
     aims: Aims,
     *,
     candidates: int = 400,
@@ -62,11 +62,11 @@ def search(
     Raises DoesNotFit if none keeps to the limits, with the one that comes closest, and DescriptionError for a network
     whose mapping has no splits.
     """
-    refuse_dense(subject)
-    with evaluator(subject, processes) as evaluate:
+    refuse_dense(case)
+    with evaluator(case, processes) as evaluate:
         known = estimated(evaluate, aims, candidates, progress)
         chosen = _chosen(known, aims)
-        mappings = [subject.published, *(one.options for one in chosen)]
+        mappings = [case.published, *(one.options for one in chosen)]
         progress("timing the best", 0, len(mappings))
         published, *others = evaluate.timings(mappings)
         progress("timing the best", len(mappings), len(mappings))
@@ -79,18 +79,18 @@ def search(
     return Found(best=best, published=published, front=_front(kept), savings=saved, candidates=len(known))
 
 
-def refuse_dense(subject: Subject) -> None:
+def refuse_dense(case: Case) -> None:
     """Raise DescriptionError for dense spikes."""
-    if subject.network.spikes == "dense":
-        problem = "splits are of layers with sparse spikes; set network.spikes = \"sparse\""
+    if case.network.spikes == "dense":
+        problem = 'splits are of layers with sparse spikes; set network.spikes = "sparse"'
         raise DescriptionError("place", [problem])
 
 
 def estimated(evaluate: Evaluator, aims: Aims, candidates: int, progress: Progress) -> list[Candidate]:
     """All candidates that can be placed, best first."""
-    subject = evaluate.subject
-    space = Space.of(subject, int(dict(aims.within).get("tiles", 0)))
-    draw = np.random.default_rng(subject.network.batch)
+    case = evaluate.case
+    space = Space.of(case, int(dict(aims.within).get("tiles", 0)))
+    draw = np.random.default_rng(case.network.batch)
     seen: set[str] = set()
     known: list[Candidate] = []
 
@@ -104,8 +104,8 @@ def estimated(evaluate: Evaluator, aims: Aims, candidates: int, progress: Progre
             progress("mappings", min(len(seen), candidates), candidates)
         known.sort(key=lambda one: aims.rank(one.figures))
 
-    first = [subject.published, subject.published.model_copy(update={"program": "best"}), subject.options]
-    tried([*first, *_spread(list(seeds(subject, space)), max(1, int(SEED_SHARE * candidates)))])
+    first = [case.published, case.published.model_copy(update={"program": "best"}), case.options]
+    tried([*first, *_spread(list(seeds(case, space)), max(1, int(SEED_SHARE * candidates)))])
     idle = 0
     while len(seen) < candidates and idle < PATIENCE:
         parents = [one.options for one in known if set(one.options.split) == {name for name, _, _ in space.layers}]

@@ -34,10 +34,12 @@ class Point:
     activity_key: str
     gpus: tuple[GpuMachine, ...] = ()
     fill: float | None = None  # lists filled to this share of their capacity; None: spikes of a run
+    best_mapping: int = 0  # candidates of a search for its best mapping; 0: the workload's
 
     @property
     def key(self) -> str:
         decides = f"{config_digest(self.workload, self.machine, *self.gpus)}{self.activity_key}{code_digest()}"
+        decides += f"best of {self.best_mapping}" if self.best_mapping else ""
         return hashlib.sha256(decides.encode()).hexdigest()
 
 
@@ -128,6 +130,8 @@ def points_of(
     training_steps: int,
     gpus: tuple[str, ...] = (),
     fill: float | None = None,
+    mapping: str | Path | None = None,
+    best_mapping: int = 0,
 ) -> list[Point]:
     """Every combination of the axes' values, checked before anything runs; every point is timed on `gpus` too."""
     beside = tuple(load_gpu(name) for name in gpus)
@@ -143,7 +147,7 @@ def points_of(
     for values in itertools.product(*(values for _, values in axes)):
         changes = dict(zip((key for key, _ in axes), values, strict=True))
         for_workload, for_machine = split_changes(changes)
-        resolved = load_workload(workload, for_workload)
+        resolved = load_workload(workload, for_workload, mapping)
         chosen = load_tiled(machine, for_machine)
         if training_steps:
             table = resolved.model_dump(mode="json")
@@ -157,6 +161,7 @@ def points_of(
                 activity_key=activity_key(resolved) if fill is None else f"filled {fill!r}",
                 gpus=beside,
                 fill=fill,
+                best_mapping=best_mapping,
             )
         )
     return points

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from mimdsim.run import (
     unscaled_energy,
     unused_chips,
 )
+from mimdsim.search import Aims, Case, search
 from mimdsim.sweep.points import Point
 from mimdsim.sweep.pool import each_point
 from mimdsim.sweep.results import POINT_RESULTS, gpu_columns, load_point, shown, with_ratios
@@ -125,18 +127,31 @@ def load_activity(path: Path) -> RecordedActivity:
     return RecordedActivity(ids=ids, counts=counts, dropped={})
 
 
-def _time_point(point: Point, folder: Path) -> None:
-    activity: RecordedActivity | None = None
+def _best_mapped(point: Point, activity: RecordedActivity | None) -> Point:
+    """The point with its best mapping; with the one it has if no other fits."""
+    workload, machine = point.workload, point.machine
+    network = network_of(workload)
+    spikes = activity or filled_activity(network, point.fill or 0.0)
+    aims = Aims(sram_bytes=machine.tile.sram_bytes, clock_hz=machine.chip.clock_hz)
+    try:
+        case = Case.of(network, machine, spikes, workload.mapping)
+        found = search(case, aims, candidates=point.best_mapping, processes=1, explained=False)
+    except DoesNotFit:
+        return point
+    return replace(point, workload=workload.model_copy(update={"mapping": found.best.options}))
+
+
+def _time_point(given: Point, folder: Path) -> None:
+    activity = load_activity(activity_path(folder, given.activity_key)) if given.fill is None else None
+    point = _best_mapped(given, activity) if given.best_mapping else given
     try:
         compiled = compile_workload(point.workload, point.machine, must_fit=False)
     except DoesNotFit as refusal:  # too few tiles: nothing to time
         row: dict[str, Any] = dict.fromkeys(POINT_RESULTS)
         row |= {"fits": False, "note": str(refusal)}
     else:
-        if point.fill is None:
-            activity = load_activity(activity_path(folder, point.activity_key))
-        else:
-            activity = filled_activity(compiled.network, point.fill)
+        if activity is None:
+            activity = filled_activity(compiled.network, point.fill or 0.0)
         profile = retime(compiled, point.machine, activity)
         limit = point.machine.tile.sram_bytes
         cautions = (
@@ -164,7 +179,7 @@ def _time_point(point: Point, folder: Path) -> None:
             "note": "; ".join(cautions),
         }
     row |= _on_gpus(point, activity)
-    write_sealed_json(point_path(folder, point.key), row)
+    write_sealed_json(point_path(folder, given.key), row)
 
 
 def _millijoules(energy: EnergyProfile | None) -> dict[str, float | None]:

@@ -15,6 +15,7 @@ from mimdsim.base.schema import Section, build, read_toml
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import list_machines
 from mimdsim.workload.mapping import MappingOptions
+from mimdsim.workload.mapping_file import check_layers, read_mapping_file
 from mimdsim.workload.neuron import OF_LIF_ONLY, neurons_of
 from mimdsim.workload.recipe import TrainingRecipe
 from mimdsim.workload.sections import FILE_SOURCES, IMAGE_SOURCES, MAX_NEURONS, PER_LAYER, Data, Network
@@ -117,8 +118,9 @@ def find_workload(name: str) -> Path:
     return find_description("workloads", "workload", name)
 
 
-def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
-    """The workload `name`, with `changes` of dotted keys ('training.batch') applied to its description.
+def load_workload(name: str, changes: dict[str, Any] | None = None, mapping: str | Path | None = None) -> Workload:
+    """The workload `name`, with the options of a mapping file and then `changes` of dotted keys ('training.batch')
+    applied to its description. Raises DescriptionError, also for a mapping file of other layers.
 
     If `changes` select another neuron, the description's constants for the published one are dropped; if they select
     another data source, so is what only the former one reads.
@@ -128,6 +130,11 @@ def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
     table.setdefault("name", path.stem)
     _find_beside(path, table)
     changes = changes or {}
+    file = None
+    if mapping is not None:
+        file, options = read_mapping_file(Path(mapping))
+        if isinstance(table.setdefault("mapping", {}), dict):
+            table["mapping"] |= options
     neurons = changes.get("network.neuron", "lif")
     names = neurons if isinstance(neurons, (list, tuple)) else [neurons]
     if "lif" not in names and isinstance(table.get("network"), dict):
@@ -150,7 +157,12 @@ def load_workload(name: str, changes: dict[str, Any] | None = None) -> Workload:
             slots = network["capacity"]
             text = f"{unread[0]}: has no effect, because network.capacity = {slots} gives the slots of every layer"
             raise DescriptionError(str(path), [f"{text}; add  --set network.capacity=[]"])
-    return build(Workload, table, where=str(path), text=text, changed=changes)
+    made = build(Workload, table, where=str(path), text=text, changed=changes)
+    if mapping is not None and file is not None:
+        from mimdsim.workload.network import network_of  # which takes workloads
+
+        check_layers(Path(mapping), file, made, network_of(made))
+    return made
 
 
 def _find_beside(path: Path, table: dict[str, Any]) -> None:

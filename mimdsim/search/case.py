@@ -11,7 +11,7 @@ from mimdsim.workload.mapping import MappingOptions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Subject:
+class Case:
     """A network with its training graph, the machine, the spikes that it is timed with, and the options that every
     mapping shares."""
 
@@ -24,8 +24,8 @@ class Subject:
     @classmethod
     def of(
         cls, network: SpikingNetwork, machine: MimdMachine, activity: RecordedActivity, options: MappingOptions
-    ) -> Subject:
-        """The subject of a network that is not yet differentiated."""
+    ) -> Case:
+        """The case of a network that is not yet differentiated."""
         graph = training_graph(network)
         return cls(network=network, graph=graph, machine=machine, activity=activity, options=options)
 

@@ -1,0 +1,69 @@
+"""A search's result as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mimdsim.search.case import Timed
+from mimdsim.search.savings import Saving
+from mimdsim.search.walk import Found
+
+
+def found_lines(found: Found) -> Iterator[str]:
+    """The published mapping and the best one beside each other, the front, and what each change saved."""
+    first, best = found.published, found.best
+    both = [one for one in (first, best) if one is not None]
+    names = ["published"] * (first is not None) + ["best"]
+    rows = [["", *names]]
+    rows.append(["cycles", *(f"{one.figures.cycles:,}" for one in both)])
+    rows.append(["ms per training step", *(f"{1e3 * one.seconds:.4g}" for one in both)])
+    rows.append(["peak bytes of a tile", *(f"{one.figures.peak_bytes:,}" + ("" if one.fits else " !") for one in both)])
+    rows.append(["tiles", *(f"{one.figures.tiles:,}" for one in both)])
+    if all(one.figures.joules is not None for one in both):
+        rows.append(["mJ per training step", *(f"{1e3 * (one.figures.joules or 0):.4g}" for one in both)])
+    for place, (name, *_) in enumerate(best.shares):
+        rows.append([name, *(_parts(one, place) for one in both)])
+    rows.append(["program", *(_program(one) for one in both)])
+    for key in ("states_per_worker", "reduce_exponent"):
+        if len({getattr(one.options, key) for one in both}) > 1:
+            rows.append([key, *(f"{getattr(one.options, key)}" for one in both)])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for label, *cells in rows:
+        shown = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+        yield "  ".join([label.ljust(widths[0]), *shown]).rstrip()
+    if first is None:
+        yield "The published mapping needs more tiles than there are."
+    elif not first.fits:
+        yield "! The published mapping does not fit the tile memory."
+    else:
+        ratio = first.figures.cycles / best.figures.cycles
+        yield f"The published mapping takes {ratio:.3g} times the cycles of the best."
+    yield ""
+    yield f"Front of time and memory, of {found.candidates} mappings (cycles, peak bytes, tiles):"
+    for one in found.front:
+        yield f"  {one.figures.cycles:>12,}  {one.figures.peak_bytes:>9,}  {one.figures.tiles:>7,}"
+    if found.savings:
+        yield ""
+        yield "What each change saved, one after the other:"
+        for saving in found.savings:
+            yield f"  {_saving(saving)}"
+
+
+def _parts(one: Timed, place: int) -> str:
+    _, batch, inputs, neurons, replicas = one.shares[place]
+    cut = f"{batch} x {inputs} x {neurons}"
+    return f"{cut}, replicas {replicas}"
+
+
+def _program(one: Timed) -> str:
+    program = one.options.program
+    return program if isinstance(program, str) else " + ".join(program) or "published"
+
+
+def _saving(saving: Saving) -> str:
+    said = f"{saving.cycles:>11,} cycles"
+    if saving.bytes:
+        said += f", {saving.bytes:,} bytes"
+    after = f"{saving.after:,}" if saving.after else "0, or done by others"
+    shorter = f" ('{saving.superstep}' {saving.before:,} -> {after})" if saving.before > saving.after else ""
+    return f"{said}  {saving.change}{shorter}"
