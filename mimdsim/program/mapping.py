@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
@@ -144,6 +145,20 @@ class TileMapping:
         bands = tuple(replace(band, axis=band.axis - 1, mapping=band.mapping.without_axis()) for band in self.bands)
         return replace(self, axis=self.axis - 1 if self.axis >= 0 else self.axis, bands=bands)
 
+    def side_by_side(self, shape: tuple[int, ...]) -> tuple[TileMapping, np.ndarray] | None:
+        """(intervals of a BANDED mapping of `shape` along one axis, band after band as if each were `shape` further
+        along it; int64[2, bands]: starts and stops of the bands); None if they are not such intervals, or copies."""
+        first = self.bands[0]
+        axis, edges = first.mapping.axis, np.array([(band.start, band.stop) for band in self.bands]).T
+        plain = all(band.mapping.axis == axis for band in self.bands)
+        if axis < 0 or axis == first.axis or not plain or (edges[0, 1:] < edges[1, :-1]).any():
+            return None
+        tiles, starts, stops = (
+            np.concatenate([getattr(band.mapping, name) for band in self.bands]) for name in ("tiles", "starts", "stops")
+        )
+        further = np.repeat(np.arange(len(self.bands)) * shape[axis], [len(band.mapping.tiles) for band in self.bands])
+        return TileMapping(axis=axis, tiles=tiles, starts=starts + further, stops=stops + further), edges
+
     def on_some(self, chosen: np.ndarray) -> TileMapping:
         """What lies on the tiles of `chosen` bool[tiles]."""
         kept = chosen[self.tiles]
@@ -164,7 +179,7 @@ class TileMapping:
         """(tiles, bytes) of a variable of `shape`, only the tiles that hold some of it, ascending."""
         if self.axis == BANDED:
             return self._held_in_bands(shape, item_bytes)
-        whole = int(np.prod(shape, dtype=np.int64))
+        whole = math.prod(shape)
         if self.is_replicated:
             return self.tiles, np.full(len(self.tiles), whole * item_bytes)
         each = item_bytes
@@ -172,6 +187,8 @@ class TileMapping:
             each *= shape[0]
         elif self.axis != FLAT:
             each *= whole // max(shape[self.axis], 1)
+        if (self.tiles[1:] > self.tiles[:-1]).all():
+            return self.tiles, (self.stops - self.starts) * each
         tiles, which = np.unique(self.tiles, return_inverse=True)
         held = np.zeros(len(tiles), np.int64)
         np.add.at(held, which, (self.stops - self.starts) * each)

@@ -152,10 +152,30 @@ def in_bands(
             yield tuple(band.mapping for band in copies), rows, tiles[rows], copies[0].clip(boxes[rows])
 
 
+def cut_side_by_side(
+    mapping: TileMapping, boxes: np.ndarray, shape: tuple[int, ...]
+) -> tuple[TileMapping, np.ndarray, np.ndarray, tuple[int, ...]] | None:
+    """(mapping, row of each part, parts, shape) with boxes cut at the bands of a BANDED mapping and these side by side
+    along the axis of their intervals; None if they cannot be (`TileMapping.side_by_side`)."""
+    apart = mapping.side_by_side(shape)
+    if apart is None:
+        return None
+    joined, (starts, stops) = apart
+    axis, bands = joined.axis, len(starts)
+    row, inside = pieces.cut_at_bands(bounds_of(boxes), mapping.bands[0].axis, starts, stops, axis, shape[axis])
+    room = (*shape[:axis], shape[axis] * bands, *shape[axis + 1 :])
+    return joined, row, inside.transpose(2, 0, 1), room
+
+
 def is_local(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """bool[rows]: whether every element of the box, if there is one, lies on the row's own tile."""
     if mapping.axis == BANDED:
         in_all = np.ones(len(tiles), bool)
+        apart = cut_side_by_side(mapping, boxes, shape)
+        if apart is not None:
+            joined, row, inside, room = apart
+            in_all[row[~is_local(joined, tiles[row], inside, room)]] = False
+            return in_all
         for copies, rows, on, inside in in_bands(mapping, tiles, boxes):
             in_all[rows] &= np.any([is_local(copy, on, inside, shape) for copy in copies], axis=0)
         return in_all

@@ -14,7 +14,7 @@ import numpy as np
 from mimdsim.numerics.columns import pieces as numerics
 from mimdsim.program.mapping import BANDED, FLAT, TileMapping
 from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Variable
-from mimdsim.program.rows import bounds_of, equal_rows, in_bands, is_local, order_of, spatial_mapping
+from mimdsim.program.rows import bounds_of, cut_side_by_side, equal_rows, in_bands, is_local, order_of, spatial_mapping
 
 
 class Tally:
@@ -33,8 +33,13 @@ class Tally:
     def _count_in(
         self, mapping: TileMapping, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray
     ) -> None:
+        shape = variable.shape[1:] if drop else variable.shape
         if mapping.axis == BANDED:
-            shape = variable.shape[1:] if drop else variable.shape
+            apart = cut_side_by_side(mapping, boxes, shape)
+            if apart is not None:
+                joined, row, inside, room = apart
+                self._count(joined, room, variable.item_bytes, tiles[row], inside)
+                return
             for copies, _, on, inside in in_bands(mapping, tiles, boxes):
                 wanting = ~np.any([is_local(copy, on, inside, shape) for copy in copies[1:]], axis=0)
                 wanting = np.broadcast_to(wanting, on.shape)
@@ -42,7 +47,7 @@ class Tally:
         elif mapping.is_replicated:
             self._count_replicas(mapping.tiles, variable, drop, tiles, boxes)
         else:
-            self._count(mapping, variable, drop, tiles, boxes)
+            self._count(mapping, shape, variable.item_bytes, tiles, boxes)
 
     def _count_replicas(
         self, holders: np.ndarray, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray
@@ -59,13 +64,16 @@ class Tally:
         senders = on_chip[tiles // per_chip]
         for sender in np.unique(senders).tolist():
             here = senders == sender
-            self._count(TileMapping.on(sender, 0, shape[0]), variable, drop, tiles[here], boxes[here])
+            holder = TileMapping.on(sender, 0, shape[0])
+            self._count(holder, shape, variable.item_bytes, tiles[here], boxes[here])
 
     def _count(
-        self, mapping: TileMapping, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray
+        self, mapping: TileMapping, given: tuple[int, ...], item_bytes: int, tiles: np.ndarray, boxes: np.ndarray
     ) -> None:
-        shape = np.array(variable.shape[1:] if drop else variable.shape, np.int64)
-        bounds = bounds_of(boxes)
+        """Add parts of a variable of shape `given`."""
+        shape, bounds = np.array(given, np.int64), bounds_of(boxes)
+        if not len(boxes):
+            return
         which, one_of_each = equal_rows(bounds.reshape(-1, len(boxes)))
         cut = _cut(mapping, bounds.take(one_of_each, axis=2), shape)  # as `take` is contiguous
         if not len(cut.sender):
@@ -74,14 +82,14 @@ class Tally:
         parts = cut.box, cut.sender
         elements, fragments = numerics.elements_and_fragments(cut.bounds, cut.shape, cut.axis)
         others = numerics.count_received(
-            *(*wishes, *parts, elements * variable.item_bytes, fragments, len(one_of_each)),
+            *(*wishes, *parts, elements * item_bytes, fragments, len(one_of_each)),
             self.tiles // self.chips,
             tuple(self.total[name] for name in ("bytes_received", "fragments_received", "bytes_shared")),
         )
-        self._count_sent(cut, np.flatnonzero(others > 0), fragments, variable.item_bytes)
+        self._count_sent(cut, np.flatnonzero(others > 0), fragments, item_bytes)
         if self.chips > 1:
             linked, chips = numerics.linked_pieces(*wishes, *parts, len(one_of_each), self.tiles // self.chips)
-            self._count_links(cut, linked, chips, variable.item_bytes)
+            self._count_links(cut, linked, chips, item_bytes)
 
     def _count_sent(self, cut: _Pieces, wanted: np.ndarray, fragments: np.ndarray, item_bytes: int) -> None:
         """Count every piece once at its sender, however many boxes share it, and every element of a sender once."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from mimdsim.numerics.columns.boxes import box_whole_from, first_from, run_at, runs_of, strides_of
+from mimdsim.numerics.columns.boxes import box_whole_from, first_from, is_empty, run_at, runs_of, strides_of
 
 
 @numba.njit(cache=True, nogil=True)
@@ -52,6 +52,34 @@ def cut_at_intervals(starts, stops, along_start, along_stop):  # type: ignore[no
             run_of[place], interval[place] = run, first[run] + number
             place += 1
     return run_of, interval
+
+
+@numba.njit(cache=True, nogil=True)
+def cut_at_bands(bounds, along, starts, stops, axis, extent):  # type: ignore[no-untyped-def]
+    """(box, bounds) of what of every box lies in each of ascending bands along an axis; band n lies n * extent further
+    along another axis."""
+    axes, _, boxes = bounds.shape
+    total = 0
+    for turn in range(2):
+        row, inside = np.empty(total, np.int64), np.empty((axes, 2, total), np.int64)
+        place = 0
+        for band in range(len(starts)):
+            for box in range(boxes):
+                if bounds[along, 0, box] >= stops[band] or bounds[along, 1, box] <= starts[band]:
+                    continue
+                if is_empty(bounds, box):
+                    continue
+                if turn:
+                    row[place] = box
+                    for each in range(axes):
+                        inside[each, 0, place], inside[each, 1, place] = bounds[each, 0, box], bounds[each, 1, box]
+                    inside[along, 0, place] = max(bounds[along, 0, box], starts[band])
+                    inside[along, 1, place] = min(bounds[along, 1, box], stops[band])
+                    inside[axis, 0, place] += band * extent
+                    inside[axis, 1, place] += band * extent
+                place += 1
+        total = place
+    return row, inside
 
 
 @numba.njit(cache=True, nogil=True)
