@@ -98,7 +98,7 @@ def invented_point(**changes: Any) -> Any:
     machine = SimpleNamespace(tile=SimpleNamespace(sram_bytes=1_000))
     workload = SimpleNamespace(training=SimpleNamespace(batch=8))
     usual = {"workload": workload, "machine": machine, "fill": 0.5, "gpus": (), "changes": (), "key": "k"}
-    return SimpleNamespace(**(usual | changes))
+    return SimpleNamespace(**(usual | {"best_mapping": 0} | changes))
 
 
 @pytest.fixture

@@ -71,6 +71,7 @@ class Lowering:
     summed: dict[str, list[VertexTable]] = field(default_factory=dict)  # replicas of a gradient -> what adds to them
     sequences: dict[str, str] = field(default_factory=dict)  # body value -> the variable that keeps all its timesteps
     mappings: dict[Hashable, TileMapping] = field(default_factory=dict)  # made already
+    runs: dict[Hashable, tuple[np.ndarray, dict[str, np.ndarray]]] = field(default_factory=dict)  # `slots` made already
 
     def layer(self, name: str) -> Layer:
         return next(layer for layer in self.network.layers if layer.name == name)
@@ -238,13 +239,21 @@ class Lowering:
 
         A run stays within a sample, is of whole words and has at least `least_bytes` where the sample has them.
         """
+        key = width, chip, item_bytes, least_bytes, family
+        if key not in self.runs:
+            self.runs[key] = self._slots(*key)
+        tiles, columns = self.runs[key]
+        return tiles, dict(columns)
+
+    def _slots(
+        self, width: int, chip: int, item_bytes: int, least_bytes: int, family: Family | None
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         batch, usable = self.network.batch, self._tiles_of(family, chip)
         word = max(1, WORD_BYTES // item_bytes)
         run = -(-batch * width // (len(usable) * word)) * word
         run = min(width, max(1, least_bytes // item_bytes, run))
         runs = -(-width // run)
-        sample, part = (column.ravel() for column in np.meshgrid(np.arange(batch), np.arange(runs), indexing="ij"))
-        start = part * run
+        sample, start = np.repeat(np.arange(batch), runs), np.tile(np.arange(runs) * run, batch)
         # far more runs than tiles share tiles in turn
         tiles = usable[(np.arange(len(sample)) * len(usable)) // len(sample)]
         return tiles, {"sample": sample, "slot_start": start, "slot_stop": np.minimum(start + run, width)}
@@ -291,12 +300,20 @@ class Lowering:
         """A [batch, width] variable, or a sequence of it, in runs over a chip's tiles as `slots` says."""
         if family is not None:
             self.families[name] = family
-        tiles, columns = self.slots(width, chip, self.value_bytes(dtype), least_bytes, family)
-        offset = columns["sample"] * width
-        axis = PER_TIMESTEP if timesteps else FLAT
-        mapping = TileMapping.split(axis, tiles, offset + columns["slot_start"], offset + columns["slot_stop"])
+        mapping = self._in_runs(
+            PER_TIMESTEP if timesteps else FLAT, width, chip, self.value_bytes(dtype), least_bytes, family
+        )
         shape = (timesteps, self.network.batch, width) if timesteps else (self.network.batch, width)
         return self.variable(name, shape, dtype, mapping, category)
+
+    @made_once
+    def _in_runs(
+        self, axis: int, width: int, chip: int, item_bytes: int, least_bytes: int, family: Family | None
+    ) -> TileMapping:
+        """Of [batch, width], in the runs of `slots`."""
+        tiles, columns = self.slots(width, chip, item_bytes, least_bytes, family)
+        offset = columns["sample"] * width
+        return TileMapping.split(axis, tiles, offset + columns["slot_start"], offset + columns["slot_stop"])
 
     def spikes(
         self, name: str, capacity: int, chip: int, layer: str, *, timesteps: int = 0, least_bytes: int = WORD_BYTES

@@ -143,15 +143,20 @@ def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, boo
     """(variable, timestep axis dropped, tiles, boxes) of the distinct parts that are read from other tiles."""
     wanted: dict[tuple[str, int | None], list[tuple[np.ndarray, np.ndarray]]] = {}  # shift of "@t", None: everything
     for table in superstep.tables:
+        local: set[tuple[TileMapping, tuple[str, ...], tuple[int, ...]]] = set()  # many fields are read alike
         for item in table.codelet.fields:
             if item.access != "read":
                 continue
             variable = program.variables[table.operands[item.name]]
+            if (alike := (variable.mapping, item.box, variable.shape)) in local:
+                continue
             boxes = _boxes(superstep, table, item, variable)
             shape = spatial_shape(variable, item)
             mapping = spatial_mapping(variable, takes_timestep(item))
             remote = np.flatnonzero(~is_local(mapping, table.tiles, boxes, shape))
-            if len(remote):  # local boxes lie inside the variable, or do no harm until `verify` finds them
+            if not len(remote):
+                local.add(alike)
+            else:  # local boxes lie inside the variable, or do no harm until `verify` finds them
                 bounds = bounds_of(boxes).take(remote, axis=2)
                 _refuse(check_boxes(superstep, table, item, variable, bounds, remote))
                 key = (variable.name, now_shift(item.box[0]) if takes_timestep(item) else None)

@@ -26,6 +26,15 @@ def whole_numbers(what: str, values: ArrayLike) -> np.ndarray:
     return column
 
 
+def _ascend(tiles: np.ndarray) -> bool:
+    return bool((tiles[1:] > tiles[:-1]).all())
+
+
+def _each_once(tiles: np.ndarray) -> np.ndarray:
+    """Tiles in ascending order."""
+    return tiles.copy() if tiles.ndim == 1 and _ascend(tiles) else np.unique(tiles)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TileMapping:
     """Elements `starts[k]` to `stops[k]` along `axis` lie on `tiles[k]`; intervals ascend and do not overlap.
@@ -105,7 +114,7 @@ class TileMapping:
     def replicated(tiles: np.ndarray) -> TileMapping:
         """A full copy on every tile of `tiles`."""
         empty = np.zeros(0, np.int64)
-        return TileMapping(axis=REPLICATED, tiles=np.unique(np.asarray(tiles, np.int64)), starts=empty, stops=empty)
+        return TileMapping(axis=REPLICATED, tiles=_each_once(np.asarray(tiles, np.int64)), starts=empty, stops=empty)
 
     @staticmethod
     def banded(bands: tuple[Band, ...]) -> TileMapping:
@@ -121,7 +130,7 @@ class TileMapping:
         if len({band.axis for band in bands}) != 1 or not apart or any(start >= stop for start, stop in ranges):
             raise ValueError(f"mapping: bands {ranges} must ascend along one axis; only equal ones may overlap")
         empty = np.zeros(0, np.int64)
-        tiles = np.unique(np.concatenate([band.mapping.tiles for band in bands]))
+        tiles = _each_once(np.concatenate([band.mapping.tiles for band in bands]))
         return TileMapping(axis=BANDED, tiles=tiles, starts=empty, stops=empty, bands=bands)
 
     @property
@@ -187,7 +196,7 @@ class TileMapping:
             each *= shape[0]
         elif self.axis != FLAT:
             each *= whole // max(shape[self.axis], 1)
-        if (self.tiles[1:] > self.tiles[:-1]).all():
+        if _ascend(self.tiles):
             return self.tiles, (self.stops - self.starts) * each
         tiles, which = np.unique(self.tiles, return_inverse=True)
         held = np.zeros(len(tiles), np.int64)

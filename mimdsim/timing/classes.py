@@ -196,11 +196,10 @@ def _packed(charges: list[tuple[Dealt, Charge]], standing_for: np.ndarray, rows:
             entry[numerics.EXTENT] = term.owner.shape[1]
             entry[numerics.FROM], entry[numerics.TO] = WHICH[term.extent.which]
             if len(term.begins) == term.table.vertices + 1:  # one vertex for every id
-                owner = np.where(term.owner < 0, -1, term.members[term.owner]).reshape(-1)
                 entry[numerics.KIND] = numerics.HITS
-                row, weight = row[owner], weight if term.single is not None else weight[owner]
-                place = place[owner]
-                place[owner < 0] = -1
+                if term.single is None:
+                    weight = weight[term.members[term.owner.reshape(-1)]]  # any weight where there is no owner
+                place, row = numerics.of_owners(term.owner, term.members, np.ascontiguousarray(place), row)
             else:
                 entry[numerics.KIND] = numerics.SHARED_HITS
                 order, bounds = _on_rows(term, row)

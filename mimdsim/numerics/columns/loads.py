@@ -56,6 +56,19 @@ def fill_owners(owner, first, last, start, stop):  # type: ignore[no-untyped-def
 
 
 @numba.njit(cache=True, nogil=True)
+def of_owners(owner, members, place, row):  # type: ignore[no-untyped-def]
+    """(place, row) int32 of the vertex members[owner] of every neuron, place -1 where there is no owner."""
+    places, rows = np.empty(owner.size, np.int32), np.zeros(owner.size, np.int32)
+    flat = owner.reshape(-1)
+    for i in range(len(flat)):
+        if flat[i] < 0:
+            places[i] = -1
+        else:
+            places[i], rows[i] = place[members[flat[i]]], row[members[flat[i]]]
+    return places, rows
+
+
+@numba.njit(cache=True, nogil=True)
 def cells_on(place, row, rows, contexts):  # type: ignore[no-untyped-def]
     """int32: context * rows + row, where context `place % contexts` runs the vertex; -1 where the place is -1."""
     first = np.empty(1 + max(0, place.max()), np.int32)  # cell of the context of each place: dividing is slow
