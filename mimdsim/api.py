@@ -1,6 +1,6 @@
 """The Python API: what the commands do, as functions that return their results.
 
-`mimdsim.run`, `mimdsim.compare`, `mimdsim.sweep`, `mimdsim.place` and `mimdsim.check` are these; docs/api.md has examples.
+`mimdsim.run`, `compare`, `sweep`, `place` and `check` are these; docs/api.md shows them at work.
 Machines and workloads are names, paths of TOML files, or what `load_machine` and `load_workload` return; `changes` are
 fields of either by dotted key: {"training.epochs": 2, "tile.worker_contexts": 12}. User errors raise MimdsimError.
 """

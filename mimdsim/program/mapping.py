@@ -163,7 +163,8 @@ class TileMapping:
         if axis < 0 or axis == first.axis or not plain or (edges[0, 1:] < edges[1, :-1]).any():
             return None
         tiles, starts, stops = (
-            np.concatenate([getattr(band.mapping, name) for band in self.bands]) for name in ("tiles", "starts", "stops")
+            np.concatenate([getattr(band.mapping, name) for band in self.bands])
+            for name in ("tiles", "starts", "stops")
         )
         further = np.repeat(np.arange(len(self.bands)) * shape[axis], [len(band.mapping.tiles) for band in self.bands])
         return TileMapping(axis=axis, tiles=tiles, starts=starts + further, stops=stops + further), edges

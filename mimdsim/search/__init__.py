@@ -6,8 +6,8 @@ savings.
 
 from mimdsim.search.aims import OBJECTIVES, Aims, Objective, parse_limits
 from mimdsim.search.case import Case, Figures, Timed
-from mimdsim.search.estimate import estimate
 from mimdsim.search.evaluate import timed
+from mimdsim.search.sampled import estimate
 from mimdsim.search.savings import Saving
 from mimdsim.search.walk import Found, search
 

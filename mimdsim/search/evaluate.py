@@ -12,7 +12,7 @@ from mimdsim.base.errors import DoesNotFit, MappingError, MimdsimError
 from mimdsim.base.processes import ENDED, process_pool
 from mimdsim.compiler import compile_graph, fits_executable, memory_profile
 from mimdsim.search.case import Case, Figures, Timed
-from mimdsim.search.estimate import estimate
+from mimdsim.search.sampled import estimate
 from mimdsim.timing import time_program
 from mimdsim.workload.mapping import MappingOptions
 

@@ -8,13 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from mimdsim.compiler import Placement, Watch, memory_of, merged_program
+from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Superstep, VertexTable
 from mimdsim.program.exchanges import sampled_exchange
 from mimdsim.search.case import Case, Figures
 from mimdsim.timing import program_cycles
 from mimdsim.workload.mapping import MappingOptions
 
-SAMPLED_TILES = 24  # drawn from all tiles, besides those that stand out
+SAMPLED_TILES = 10  # drawn from all tiles, besides those that stand out and neighbours on a bus
 
 
 def estimate(case: Case, options: MappingOptions) -> Figures:
@@ -23,7 +24,7 @@ def estimate(case: Case, options: MappingOptions) -> Figures:
     Raises DoesNotFit for too few tiles and MappingError for a mapping that cannot be.
     """
     placement, program = merged_program(case.graph, case.network, case.machine, options, Watch())
-    chosen = _sampled_tiles(placement, program)
+    chosen = _with_neighbours(_sampled_tiles(placement, program), case.machine, placement.tiles_per_chip)
     sampled = program.map_supersteps(lambda superstep: _on_some(program, superstep, chosen))
     return Figures(
         cycles=sum(program_cycles(sampled, case.machine, case.activity)),
@@ -46,6 +47,17 @@ def _sampled_tiles(placement: Placement, program: Program) -> np.ndarray:
     for superstep, _, _ in program.supersteps():
         if superstep.tables:
             chosen[np.bincount(np.concatenate([table.tiles for table in superstep.tables])).argmax()] = True
+    return chosen
+
+
+def _with_neighbours(chosen: np.ndarray, machine: MimdMachine, tiles_per_chip: int) -> np.ndarray:
+    """bool[tiles]: also those with which chosen tiles share a bus, as what both receive comes once."""
+    if machine.exchange.tiles_per_bus == 1:
+        return chosen
+    tiles = np.flatnonzero(chosen)
+    within = tiles % tiles_per_chip
+    beside = within ^ 1
+    chosen[(tiles - within + beside)[beside < tiles_per_chip]] = True
     return chosen
 
 

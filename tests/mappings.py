@@ -1,0 +1,58 @@
+"""Mappings to estimate and time: draws of what a search may try, and how far two orders agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.search import Aims, Case
+from mimdsim.search.moves import moved
+from mimdsim.search.splits import Space, seeds
+from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
+
+SMALL: dict[str, dict[str, Any]] = {
+    "digits": {"data.timesteps": 5, "training.batch": 12, "network.hidden": (48, 30)},
+    "nmnist-2-random": {"data.timesteps": 5, "training.batch": 8, "network.hidden": (120, 100)},
+}
+
+
+def small_case(workload: str, tiles: int = 150, **more: Any) -> Case:
+    """A network like that of a workload but smaller, with lists half full, on a chip of a few tiles."""
+    loaded = load_workload(workload, SMALL[workload] | more)
+    return case_of(loaded.name, load_machine("bow", {"chip.tiles": tiles}), SMALL[workload] | more)
+
+
+def case_of(workload: str, machine: Any, changes: dict[str, Any] | None = None) -> Case:
+    loaded = load_workload(workload, changes)
+    network = network_of(loaded)
+    assert isinstance(machine, MimdMachine)
+    return Case.of(network, machine, filled_activity(network, 0.5), loaded.mapping)
+
+
+def aims_of(case: Case, **more: Any) -> Aims:
+    tile, chip = case.machine.tile, case.machine.chip
+    return Aims(**({"sram_bytes": tile.sram_bytes, "clock_hz": chip.clock_hz} | more))
+
+
+def random_mappings(case: Case, count: int, seed: int = 3) -> list[MappingOptions]:
+    """The published mapping, and seeds some random steps away."""
+    space, draw = Space.of(case), np.random.default_rng(seed)
+    first, found = list(seeds(case, space)), [case.published]
+    while len(found) < count:
+        one = first[int(draw.integers(len(first)))]
+        for _ in range(int(draw.integers(6))):
+            one = moved(one, space, draw)
+        found.append(one)
+    return found
+
+
+def rank_correlation(one: np.ndarray, other: np.ndarray) -> float:
+    """Spearman's; equal values in the order given."""
+    ranks = []
+    for values in (one, other):
+        place = np.empty(len(values))
+        place[np.argsort(values, kind="stable")] = np.arange(len(values))
+        ranks.append(place)
+    return float(np.corrcoef(*ranks)[0, 1])

@@ -1,0 +1,299 @@
+"""The search for mappings: what it estimates, what it finds, and the files and commands around it."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mappings import aims_of, case_of, random_mappings, rank_correlation, small_case
+from test_run import mimdsim
+
+import mimdsim as package
+from mimdsim.base.errors import DescriptionError, DoesNotFit
+from mimdsim.compiler import compile_graph
+from mimdsim.machine import load_machine
+from mimdsim.program import TileMapping
+from mimdsim.search import Aims, Figures, Found, estimate, parse_limits, search, timed
+from mimdsim.search.evaluate import evaluator
+from mimdsim.search.splits import Space, even_parts, seeds, tiles_of
+from mimdsim.search.told import found_lines
+from mimdsim.search.walk import estimated
+from mimdsim.timing import program_cycles
+from mimdsim.workload import Split, load_workload, network_of, write_mapping_file
+
+
+def correlations(case: Any, count: int, processes: int = 1) -> tuple[float, float, np.ndarray]:
+    """Over all mappings, within the best tenth (at least 10), and full cycles of all."""
+    mappings = random_mappings(case, count)
+    with evaluator(case, processes) as evaluate:
+        pairs = zip(evaluate.estimates(mappings), evaluate.timings(mappings), strict=True)
+        both = [(one.cycles, two.figures.cycles) for one, two in pairs if one is not None and two is not None]
+    fast, full = np.array(both).T
+    best = np.argsort(full, kind="stable")[: max(10, len(full) // 10)]
+    return rank_correlation(fast, full), rank_correlation(fast[best], full[best]), full
+
+
+# estimates
+
+
+@pytest.mark.parametrize("workload", ["digits", "nmnist-2-random"])
+def test_estimates_rank_mappings_as_full_timing_does(workload: str) -> None:
+    over_all, within_best, _ = correlations(small_case(workload), 24)
+    assert over_all >= 0.95
+    assert within_best >= 0.8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", ["digits", "nmnist-2-random"])
+def test_the_winner_is_near_the_best_of_500_timed_in_full(workload: str) -> None:
+    case = case_of(workload, load_machine("bow"))
+    over_all, within_best, full = correlations(case, 500, processes=2)
+    assert over_all >= 0.95
+    assert within_best >= 0.8
+    found = search(case, aims_of(case), candidates=200, explained=False)
+    assert found.best.figures.cycles <= 1.03 * full.min()
+
+
+def test_an_estimate_from_all_tiles_is_the_full_timing(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = small_case("digits", 40)
+    for mapping in random_mappings(case, 4):
+        made = compile_graph(case.graph, case.network, case.machine, mapping, must_fit=False)
+        monkeypatch.setattr("mimdsim.search.sampled.SAMPLED_TILES", 40)
+        found = estimate(case, mapping)
+        assert found.cycles == sum(program_cycles(made.program, case.machine, case.activity))
+        assert found.peak_bytes == made.memory.peak_bytes
+        full = timed(case, mapping)
+        assert (full.figures.cycles, full.figures.tiles) == (found.cycles, found.tiles)
+
+
+def test_bands_side_by_side_count_as_bands_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = small_case("nmnist-2-random")
+    mapping = random_mappings(case, 6)[-1]
+
+    def exchanges() -> list[Any]:
+        program = compile_graph(case.graph, case.network, case.machine, mapping, must_fit=False).program
+        return [step.exchange for step, _, _ in program.supersteps() if step.exchange is not None]
+
+    joined = exchanges()
+    monkeypatch.setattr(TileMapping, "side_by_side", lambda *_: None)
+    for one, other in zip(joined, exchanges(), strict=True):
+        assert np.array_equal(one.tiles, other.tiles)
+        assert np.array_equal(one.columns, other.columns)
+
+
+# splits
+
+
+def test_splits_fit_the_tiles_and_what_there_is_to_cut() -> None:
+    case = small_case("digits", 60)
+    space = Space.of(case, 40)
+    for mapping in [*seeds(case, space), *random_mappings(case, 60)]:
+        room = 40 if mapping in list(seeds(case, space)) else 59
+        split = mapping.split.values()
+        assert not split or sum(map(tiles_of, split)) <= room
+        assert all(1 <= one.batch <= 12 and one.neurons >= 1 for one in split)
+    greedy = {name: Split(batch=100, inputs=500, neurons=1000) for name, _, _ in space.layers}
+    assert sum(map(tiles_of, space.bounded(greedy).values())) <= 40
+
+
+def test_even_parts_are_no_more_than_needed() -> None:
+    assert even_parts(10, 7) == 5
+    assert even_parts(10, 10) == 10
+    assert even_parts(10, 3) == 3
+
+
+# the search
+
+
+@cache
+def found(objective: str = "time", processes: int = 1, within: str = "") -> Found:
+    case = small_case("digits")
+    aims = aims_of(case, objective=objective, within=parse_limits(within))
+    return search(case, aims, candidates=40, processes=processes)
+
+
+def test_a_search_finds_the_same_with_any_number_of_processes() -> None:
+    assert found() == found(processes=2)
+
+
+def test_the_best_is_no_slower_than_the_published_mapping() -> None:
+    made = found()
+    assert made.published is not None
+    assert made.best.figures.cycles < made.published.figures.cycles
+    assert made.best.fits
+    cycles = [one.figures.cycles for one in made.front]
+    peaks = [one.figures.peak_bytes for one in made.front]
+    assert cycles == sorted(cycles)
+    assert peaks == sorted(peaks, reverse=True)
+    assert made.best in made.front
+
+
+def test_savings_add_up() -> None:
+    made = found()
+    assert made.published is not None
+    saved = sum(saving.cycles for saving in made.savings)
+    assert saved == made.published.figures.cycles - made.best.figures.cycles
+    assert all(saving.superstep for saving in made.savings)
+
+
+def test_each_objective_is_least_for_its_own_winner() -> None:
+    small, fast = found("memory").best, found("time").best
+    assert small.figures.peak_bytes <= fast.figures.peak_bytes
+    assert fast.figures.cycles <= small.figures.cycles
+    both = [one.figures.cycles * one.figures.peak_bytes for one in (found("product").best, small, fast)]
+    assert both[0] == min(both)
+    joules = [one.figures.joules or 0 for one in (found("energy").best, fast)]
+    assert 0 < joules[0] <= joules[1]
+
+
+def test_limits_are_kept_or_refused_with_the_closest() -> None:
+    assert found(within="max tiles 40").best.figures.tiles <= 40
+    with pytest.raises(DoesNotFit, match=r"none of \d+ mappings .*max memory 10: .*raise a limit|closest needs"):
+        found(within="max memory 10")
+
+
+def test_the_result_as_text() -> None:
+    text = "\n".join(found_lines(found()))
+    assert "published" in text
+    assert "Front of time and memory" in text
+    assert "What each change saved" in text
+    assert "hidden0" in text
+
+
+def test_more_tiles_are_not_slower() -> None:
+    cycles = []
+    for tiles in (40, 80, 150):
+        case = small_case("digits", tiles)
+        with evaluator(case, 1) as evaluate:
+            known = estimated(evaluate, aims_of(case), 60, lambda *_: None)
+        cycles.append(known[0].figures.cycles)
+    assert cycles[1] <= 1.01 * cycles[0]
+    assert cycles[2] <= 1.01 * cycles[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tiles 100", "write e.g."),
+        ("max tile 100", "did you mean 'tiles'"),
+        ("max tiles 100, max tiles 3", "given twice"),
+        ("max memory 400 KB", "ambiguous"),
+        ("max tiles 3 KiB", "unit"),
+        ("max time 0 ms", "more than 0"),
+    ],
+)
+def test_limits_that_cannot_be_read(text: str, message: str) -> None:
+    with pytest.raises(DescriptionError, match=message):
+        parse_limits(text)
+
+
+def test_what_is_beyond_limits_ranks_by_how_far() -> None:
+    aims = Aims(objective="memory", within=(("tiles", 10.0),), sram_bytes=1000, clock_hz=1e9)
+    fits, over, far = (Figures(cycles=5, peak_bytes=900, tiles=tiles) for tiles in (10, 11, 20))
+    assert aims.rank(fits) < aims.rank(over) < aims.rank(far) < aims.rank(None)
+
+
+# files
+
+
+def written(path: Path, **changes: Any) -> Path:
+    loaded = load_workload("digits", changes)
+    split = {"hidden0": Split(batch=4, neurons=9), "output": Split(batch=2, neurons=3, replicas=2)}
+    options = loaded.mapping.model_copy(update={"split": split, "program": ("merge",), "states_per_worker": 32})
+    write_mapping_file(path, options, network_of(loaded), title='a "title"', workload="digits", machine="bow")
+    return path
+
+
+def test_a_mapping_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    file = written(tmp_path / "best.toml")
+    loaded = package.load_workload("digits", mapping=file)
+    assert loaded.mapping.split["output"] == Split(batch=2, neurons=3, replicas=2)
+    assert loaded.mapping.program == ("merge",)
+    again = package.load_workload("digits", {"mapping.states_per_worker": 16}, file)
+    assert (loaded.mapping.states_per_worker, again.mapping.states_per_worker) == (32, 16)
+
+
+def test_a_mapping_file_of_other_layers_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path / "best.toml")
+    with pytest.raises(DescriptionError, match="'hidden0' has 256 neurons here and 64 neurons in workload 'digits'"):
+        load_workload("digits", {"network.hidden": (64, 128)}, file)
+    with pytest.raises(DescriptionError, match="'hidden1' has 128 neurons here and no neurons"):
+        load_workload("digits", {"network.hidden": (256,), "network.capacity": (8, 8)}, file)
+    short = tmp_path / "short.toml"
+    short.write_text("[mapping.split.hiden0]\nbatch = 2\n", encoding="utf-8")
+    with pytest.raises(DescriptionError, match="has no layer 'hiden0'.*did you mean 'hidden0'"):
+        load_workload("digits", None, short)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("title = 'x'", r"has no table \[mapping\]"),
+        ("[mapping]\nstates = 3", r"unknown key 'mapping\.states' \(line 2\)"),
+        ("[mapping]\nprogram = 'bst'", "mapping.program"),
+        ("[mapping.split.hidden0]\nbatch = 0", "greater than or equal to 1"),
+        ("[mapping", "is not TOML"),
+    ],
+)
+def test_a_mapping_file_with_mistakes(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(DescriptionError, match=message):
+        load_workload("digits", None, file)
+
+
+# API and commands
+
+QUICK = {"data.timesteps": 3, "network.hidden": (24, 12), "training.batch": 8, "chip.tiles": 60}
+SET = [
+    part
+    for key, value in QUICK.items()
+    for part in ("--set", f"{key}={list(value) if isinstance(value, tuple) else value}")
+]
+
+
+def test_place_writes_what_a_run_takes(tmp_path: Path) -> None:
+    file = tmp_path / "best.toml"
+    made = package.place("digits", "bow", changes=QUICK, candidates=12, processes=1, out=file)
+    less = {"training.max_training_steps": 1, "training.evaluate": "never"}
+    run = package.run("digits", "bow", changes=QUICK | less, mapping=file, gpus=())
+    assert run.compiled.memory.peak_bytes == made.best.figures.peak_bytes
+    with pytest.raises(DescriptionError, match="already loaded"):
+        package.run(load_workload("digits"), "bow", mapping=file)
+
+
+def test_place_records_spikes_if_asked() -> None:
+    made = package.place("digits", "bow", changes=QUICK, candidates=4, processes=1, training_steps=1)
+    assert made.best.figures.cycles > 0
+
+
+def test_dense_spikes_have_no_splits() -> None:
+    with pytest.raises(DescriptionError, match=r'network\.spikes = "sparse"'):
+        package.place("digits", "bow", changes={"network.spikes": "dense"}, candidates=4, processes=1)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    file = tmp_path / "best.toml"
+    more = ("--candidates", "8", "--processes", "1", *SET)
+    output = mimdsim("place", "digits", "bow", "--out", str(file), *more)
+    assert "What each change saved" in output
+    assert f"--mapping {file}" in output
+    assert "The smallest tile.sram_bytes that fits is" in mimdsim("place", "digits", "bow", "--smallest-sram", *more)
+    assert "most samples per second" in mimdsim(
+        "place", "digits", "bow", "--batch", "4,8", *more[:4], *SET[:-4], *SET[-2:]
+    )
+    assert "is no batch" in mimdsim("place", "digits", "bow", "--batch", "4;8", code=2)
+
+
+def test_a_sweep_with_the_best_mapping_is_never_slower(tmp_path: Path) -> None:
+    axes = {"chip.tiles": (40, 60)}
+    loaded = {key: value for key, value in QUICK.items() if key != "chip.tiles"}
+    given = {key: (value,) for key, value in loaded.items()} | axes
+    plain = package.sweep("digits", "bow", given, fill=0.5, processes=1, folder=tmp_path)
+    best = package.sweep("digits", "bow", given, fill=0.5, processes=1, best_mapping=10, folder=tmp_path)
+    assert all(
+        one["ms_per_training_step"] <= other["ms_per_training_step"] for one, other in zip(best, plain, strict=True)
+    )
