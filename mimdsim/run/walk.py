@@ -30,6 +30,7 @@ from mimdsim.profile import RunProfile
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.program import RecordedActivity
 from mimdsim.run.cautions import (
+    better_mapping,
     beyond_sources,
     engine_note,
     fewer_slots,
@@ -117,6 +118,7 @@ def simulate(
         + tuple(f"{other.name}: {said}" for other, theirs in others for said in unused_chips(theirs, other))
         + rounded_tiles(workload, compiled.placement)
         + half_warning(workload)
+        + better_mapping(workload, compiled, machine, log)
         + engine_note(workload, log)
         + loss_warning(log)
         + stash_note(workload, gpus)

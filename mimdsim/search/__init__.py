@@ -7,11 +7,13 @@ savings.
 from mimdsim.search.aims import OBJECTIVES, Aims, Objective, parse_limits
 from mimdsim.search.case import Case, Figures, Timed
 from mimdsim.search.evaluate import timed
+from mimdsim.search.quick import MUCH, gain_of_others
 from mimdsim.search.sampled import estimate
 from mimdsim.search.savings import Saving
 from mimdsim.search.walk import Found, search
 
 __all__ = [
+    "MUCH",
     "OBJECTIVES",
     "Aims",
     "Case",
@@ -21,6 +23,7 @@ __all__ = [
     "Saving",
     "Timed",
     "estimate",
+    "gain_of_others",
     "parse_limits",
     "search",
     "timed",

@@ -21,7 +21,8 @@ from mimdsim.workload.mapping import MappingOptions
 ROUND = 16  # mappings estimated before the next parents are chosen; the same for any number of processes
 SEED_SHARE = 0.35  # of the candidates
 PARENTS = 10
-FINALISTS, ON_FRONT = 6, 6  # timed in full
+FINALISTS, ON_FRONT = 6, 6  # timed in full, at most
+PER_FINALIST = 10  # candidates for each of them
 PATIENCE = 12  # rounds without a better mapping
 LEAST_GAIN = 1e-3
 Progress = Callable[[str, int, int], None]
@@ -165,8 +166,10 @@ def _chosen(known: list[Candidate], aims: Aims) -> list[Candidate]:
         if one.figures.peak_bytes < least and one.figures.peak_bytes <= aims.sram_bytes:
             least = one.figures.peak_bytes
             on_front.append(one)
-    apart = [on_front[int(at)] for at in np.linspace(0, len(on_front) - 1, min(ON_FRONT, len(on_front)))]
-    chosen = {_key(one.options): one for one in [*known[:FINALISTS], *apart]}
+    share = max(1, -(-len(known) // PER_FINALIST))
+    count = min(ON_FRONT, share, len(on_front))
+    apart = [on_front[int(at)] for at in np.linspace(0, len(on_front) - 1, count)]
+    chosen = {_key(one.options): one for one in [*known[: min(FINALISTS, share)], *apart]}
     return list(chosen.values())
 
 
