@@ -151,8 +151,13 @@ class TileMapping:
 
     def without_axis(self) -> TileMapping:
         """The same counted without the first axis, along which it must not be spread."""
-        bands = tuple(replace(band, axis=band.axis - 1, mapping=band.mapping.without_axis()) for band in self.bands)
-        return replace(self, axis=self.axis - 1 if self.axis >= 0 else self.axis, bands=bands)
+        bands = tuple(
+            Band(axis=band.axis - 1, start=band.start, stop=band.stop, mapping=band.mapping.without_axis())
+            for band in self.bands
+        )
+        made = object.__new__(TileMapping)  # its intervals were checked
+        made.__dict__.update(self.__dict__, axis=self.axis - 1 if self.axis >= 0 else self.axis, bands=bands)
+        return made
 
     def side_by_side(self, shape: tuple[int, ...]) -> tuple[TileMapping, np.ndarray] | None:
         """(intervals of a BANDED mapping of `shape` along one axis, band after band as if each were `shape` further
@@ -167,7 +172,9 @@ class TileMapping:
             for name in ("tiles", "starts", "stops")
         )
         further = np.repeat(np.arange(len(self.bands)) * shape[axis], [len(band.mapping.tiles) for band in self.bands])
-        return TileMapping(axis=axis, tiles=tiles, starts=starts + further, stops=stops + further), edges
+        made = object.__new__(TileMapping)  # the intervals of each were checked
+        made.__dict__.update(first.mapping.__dict__, tiles=tiles, starts=starts + further, stops=stops + further)
+        return made, edges
 
     def on_some(self, chosen: np.ndarray) -> TileMapping:
         """What lies on the tiles of `chosen` bool[tiles]."""

@@ -152,6 +152,15 @@ class VertexTable:
     def vertices(self) -> int:
         return len(self.tiles)
 
+    def on_some(self, chosen: np.ndarray) -> VertexTable:
+        """The vertices on the tiles of `chosen` bool[tiles]."""
+        rows = np.flatnonzero(chosen[self.tiles])
+        made = object.__new__(VertexTable)  # its columns were checked with all rows
+        extents = {name: each[rows] if isinstance(each, np.ndarray) else each for name, each in self.extents.items()}
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        made.__dict__.update(self.__dict__, tiles=self.tiles[rows], columns=columns, extents=extents)
+        return made
+
     def with_codelet(self, codelet: Codelet) -> VertexTable:
         """The same vertices computed by another codelet with the same fields."""
         return replace(self, codelet=codelet)

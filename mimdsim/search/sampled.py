@@ -9,7 +9,7 @@ import numpy as np
 
 from mimdsim.compiler import Placement, Watch, memory_of, merged_program
 from mimdsim.machine import MimdMachine
-from mimdsim.program import Program, Superstep, VertexTable
+from mimdsim.program import Program, Superstep
 from mimdsim.program.exchanges import sampled_exchange
 from mimdsim.search.case import Case, Figures
 from mimdsim.timing import program_cycles
@@ -63,16 +63,6 @@ def _with_neighbours(chosen: np.ndarray, machine: MimdMachine, tiles_per_chip: i
 
 def _on_some(program: Program, superstep: Superstep, chosen: np.ndarray) -> Superstep:
     """What a superstep does and receives on the tiles of `chosen`, with its exchange."""
-    tables = tuple(table for table in (_rows(table, chosen) for table in superstep.tables) if table.vertices)
+    tables = tuple(table for table in (table.on_some(chosen) for table in superstep.tables) if table.vertices)
     sampled = replace(superstep, tables=tables)
     return replace(sampled, exchange=sampled_exchange(program, sampled, chosen))
-
-
-def _rows(table: VertexTable, chosen: np.ndarray) -> VertexTable:
-    rows = np.flatnonzero(chosen[table.tiles])
-    return replace(
-        table,
-        tiles=table.tiles[rows],
-        columns={name: column[rows] for name, column in table.columns.items()},
-        extents={name: each[rows] if isinstance(each, np.ndarray) else each for name, each in table.extents.items()},
-    )

@@ -46,6 +46,8 @@ def _dropped_once(program: Program) -> Program:
             if any(table.operands[item.name] in read for item in table.codelet.fields if item.writes)
         )
         copies = tuple(copy for copy in superstep.copies if copy.target in read)
+        if (len(tables), len(copies)) == (len(superstep.tables), len(superstep.copies)):
+            return superstep
         return replace(superstep, tables=tables, copies=copies)
 
     def filled(stretch: list[Superstep]) -> list[Superstep]:

@@ -129,6 +129,8 @@ class _Rewriting:
             return self.program
 
         def change(superstep: Superstep) -> Superstep:
+            if not any(id(table) in self.changed for table in superstep.tables):
+                return superstep
             tables = (self.changed.get(id(table), table) for table in superstep.tables)
             return replace(superstep, tables=tuple(table for table in tables if table is not None))
 
