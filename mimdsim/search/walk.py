@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -25,6 +25,7 @@ FINALISTS, ON_FRONT = 6, 6  # timed in full, at most
 PER_FINALIST = 10  # candidates for each of them
 PATIENCE = 12  # rounds without a better mapping
 LEAST_GAIN = 1e-3
+SEARCHED = ("split", "program", "states_per_worker", "reduce_exponent")  # fields that a search changes
 Progress = Callable[[str, int, int], None]
 
 
@@ -56,28 +57,44 @@ def search(
     candidates: int = 400,
     processes: int = 2,
     explained: bool = True,
+    known: Sequence[MappingOptions] = (),
     progress: Progress = lambda _what, _done, _total: None,
 ) -> Found:
     """The best mapping of so many candidates, the same for any number of processes.
 
+    known: mappings to try besides, such as those found for other machines; the best few of them are timed in full too.
     Raises DoesNotFit if none keeps to the limits, with the one that comes closest, and DescriptionError for a network
     whose mapping has no splits.
     """
     refuse_dense(case)
     with evaluator(case, processes) as evaluate:
-        known = estimated(evaluate, aims, candidates, progress)
-        chosen = _chosen(known, aims)
-        mappings = [case.published, *(one.options for one in chosen)]
+        tried = estimated(evaluate, aims, candidates, progress)
+        adopted = [adapted(case.options, other) for other in known]
+        best_known = sorted(evaluated(evaluate, adopted), key=lambda one: aims.rank(one.figures))[:FINALISTS]
+        chosen = {_key(one.options): one.options for one in (*_chosen(tried, aims), *best_known)}
+        mappings = [case.published, *chosen.values()]
         progress("timing the best", 0, len(mappings))
         published, *others = evaluate.timings(mappings)
         progress("timing the best", len(mappings), len(mappings))
         finished = [one for one in (published, *others) if one is not None]
         kept = [one for one in finished if one.fits and aims.rank(one.figures)[0] == 0]
         if not kept:
-            raise DoesNotFit(_why(finished, aims, len(known)))
+            raise DoesNotFit(_why(finished, aims, len(tried)))
         best = min(kept, key=lambda one: aims.rank(one.figures))
         saved = savings(evaluate, published, best) if explained and published is not None else ()
-    return Found(best=best, published=published, front=_front(kept), savings=saved, candidates=len(known))
+    return Found(best=best, published=published, front=_front(kept), savings=saved, candidates=len(tried))
+
+
+def adapted(options: MappingOptions, other: MappingOptions) -> MappingOptions:
+    """A mapping with what a search changed in another one."""
+    return options.model_copy(update={name: getattr(other, name) for name in SEARCHED})
+
+
+def evaluated(evaluate: Evaluator, mappings: Sequence[MappingOptions]) -> list[Candidate]:
+    """Those of different mappings that can be placed, with their estimates."""
+    different = list({_key(mapping): mapping for mapping in mappings}.values())
+    found = zip(different, evaluate.estimates(different), strict=True)
+    return [Candidate(options=mapping, figures=figures) for mapping, figures in found if figures is not None]
 
 
 def refuse_dense(case: Case) -> None:

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from mimdsim.base.errors import DataFileError, DoesNotFit
 from mimdsim.base.files import writable_folder
-from mimdsim.base.sealed import read_sealed_arrays, write_sealed_arrays, write_sealed_json
+from mimdsim.base.sealed import read_sealed_arrays, read_sealed_json, write_sealed_arrays, write_sealed_json
 from mimdsim.compiler import fits_executable
 from mimdsim.graph import training_graph
 from mimdsim.profile import EnergyProfile, seconds_by_source
@@ -38,8 +39,9 @@ from mimdsim.search import Aims, Case, search
 from mimdsim.sweep.points import Point
 from mimdsim.sweep.pool import each_point
 from mimdsim.sweep.results import POINT_RESULTS, gpu_columns, load_point, shown, with_ratios
-from mimdsim.workload import filled_activity, network_of
+from mimdsim.workload import MappingOptions, filled_activity, network_of
 
+MAX_MAPPING_BYTES = 1 << 20
 MAX_ACTIVITY_BYTES = 1 << 32  # spikes of one training step, packed
 
 
@@ -68,6 +70,13 @@ def run_sweep(
     open_points = [
         point for point in points if point.activity_key not in problems and not point_path(folder, point.key).exists()
     ]
+    unmapped = [point for point in open_points if point.best_mapping and not mapping_path(folder, point.key).exists()]
+    with contextlib.closing(each_point(_search_point, unmapped, folder, processes)) as searched:
+        for number, done in enumerate(searched, start=1):
+            progress("searching mappings", number, len(unmapped))
+            if done.problem is not None:
+                problems[done.point.key] = done.problem
+    open_points = [point for point in open_points if point.key not in problems]
     with contextlib.closing(each_point(_time_point, open_points, folder, processes)) as timed:
         for number, done in enumerate(timed, start=1):
             progress("timing points", number, len(open_points))
@@ -95,6 +104,10 @@ def activity_path(folder: Path, key: str) -> Path:
 
 def point_path(folder: Path, key: str) -> Path:
     return folder / "points" / f"{key}.json"
+
+
+def mapping_path(folder: Path, key: str) -> Path:
+    return folder / "mappings" / f"{key}.json"
 
 
 def _without_result(point: Point, problem: Exception) -> dict[str, Any]:
@@ -127,23 +140,45 @@ def load_activity(path: Path) -> RecordedActivity:
     return RecordedActivity(ids=ids, counts=counts, dropped={})
 
 
-def _best_mapped(point: Point, activity: RecordedActivity | None) -> Point:
-    """The point with its best mapping; with the one it has if no other fits."""
+def _search_point(point: Point, folder: Path) -> None:
+    """Search for the best mapping of a point and keep it: the other points try it too."""
+    found = _best_mapped(point, _activity_of(point, folder), ()).workload.mapping
+    write_sealed_json(mapping_path(folder, point.key), found.model_dump(mode="json"))
+
+
+def _found_mappings(folder: Path) -> list[MappingOptions]:
+    """What was found for the points of a sweep."""
+    found = []
+    for path in sorted((folder / "mappings").glob("*.json")):
+        with contextlib.suppress(DataFileError, ValidationError):
+            found.append(
+                MappingOptions.model_validate(read_sealed_json(path, MAX_MAPPING_BYTES, "delete it to search again"))
+            )
+    return found
+
+
+def _activity_of(point: Point, folder: Path) -> RecordedActivity | None:
+    """Recorded spikes of a point; None: its lists are filled."""
+    return load_activity(activity_path(folder, point.activity_key)) if point.fill is None else None
+
+
+def _best_mapped(point: Point, activity: RecordedActivity | None, known: Sequence[MappingOptions]) -> Point:
+    """The point with its best mapping; with the one it has if no other fits. known: found for other points."""
     workload, machine = point.workload, point.machine
     network = network_of(workload)
     spikes = activity or filled_activity(network, point.fill or 0.0)
     aims = Aims(sram_bytes=machine.tile.sram_bytes, clock_hz=machine.chip.clock_hz)
     try:
         case = Case.of(network, machine, spikes, workload.mapping)
-        found = search(case, aims, candidates=point.best_mapping, processes=1, explained=False)
+        found = search(case, aims, candidates=point.best_mapping, processes=1, explained=False, known=known)
     except DoesNotFit:
         return point
     return replace(point, workload=workload.model_copy(update={"mapping": found.best.options}))
 
 
 def _time_point(given: Point, folder: Path) -> None:
-    activity = load_activity(activity_path(folder, given.activity_key)) if given.fill is None else None
-    point = _best_mapped(given, activity) if given.best_mapping else given
+    activity = _activity_of(given, folder)
+    point = _best_mapped(given, activity, _found_mappings(folder)) if given.best_mapping else given
     try:
         compiled = compile_workload(point.workload, point.machine, must_fit=False)
     except DoesNotFit as refusal:  # too few tiles: nothing to time
