@@ -12,8 +12,9 @@ from mimdsim.workload.mapping import MappingOptions, Rule, Split
 FACTORS = (0.5, 0.67, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0)
 STATES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
 EXPONENTS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-MOVES = ("neurons", "tile", "batch", "trade", "inputs", "replicas", "like", "states", "reduce", "program")
-OFTEN = (5, 4, 3, 3, 2, 3, 1, 2, 1, 1)  # how often each is tried
+GROUPS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
+MOVES = ("neurons", "tile", "batch", "trade", "inputs", "replicas", "like", "states", "reduce", "group", "program")
+OFTEN = (5, 4, 3, 3, 2, 3, 1, 2, 1, 2, 1)  # how often each is tried
 
 
 def moved(options: MappingOptions, space: Space, draw: np.random.Generator) -> MappingOptions:
@@ -23,6 +24,8 @@ def moved(options: MappingOptions, space: Space, draw: np.random.Generator) -> M
         return options.model_copy(update={"states_per_worker": _near(STATES, options.states_per_worker, draw)})
     if kind == "reduce":
         return options.model_copy(update={"reduce_exponent": _near(EXPONENTS, options.reduce_exponent, draw)})
+    if kind == "group":
+        return options.model_copy(update={"reduce_group": _near(GROUPS, options.reduce_group, draw)})
     if kind == "program":
         return options.model_copy(update={"program": _rules(options, draw)})
     split = dict(options.split)

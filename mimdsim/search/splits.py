@@ -96,7 +96,9 @@ def _seed(case: Case, space: Space, copies: int, replicas: int, work: np.ndarray
         name: Split(batch=copies, neurons=int(each), replicas=replicas)
         for (name, _, _), each in zip(space.layers, parts, strict=True)
     }
-    return case.options.model_copy(update={"split": space.bounded(split), "program": "best"})
+    bounded = space.bounded(split)
+    group = max(1, round(max(one.inputs * one.neurons for one in bounded.values()) ** 0.5))  # as many sums in two steps
+    return case.options.model_copy(update={"split": bounded, "program": "best", "reduce_group": group})
 
 
 def _works(case: Case) -> list[np.ndarray]:

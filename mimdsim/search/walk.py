@@ -25,7 +25,7 @@ FINALISTS, ON_FRONT = 6, 6  # timed in full, at most
 PER_FINALIST = 10  # candidates for each of them
 PATIENCE = 12  # rounds without a better mapping
 LEAST_GAIN = 1e-3
-SEARCHED = ("split", "program", "states_per_worker", "reduce_exponent")  # fields that a search changes
+SEARCHED = ("split", "program", "states_per_worker", "reduce_exponent", "reduce_group")  # fields that a search changes
 Progress = Callable[[str, int, int], None]
 
 

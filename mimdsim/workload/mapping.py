@@ -53,6 +53,7 @@ class MappingOptions(Section):
     weight_gradient_replicas: int = Field(default=6, gt=0, le=64)
     states_per_worker: int = Field(default=64, gt=0)
     reduce_exponent: float = Field(default=0.8, gt=0, le=2)
+    reduce_group: int = Field(default=0, ge=0)  # tiles whose sums of an input gradient are added first; 0: batch / 2
     state_gradient: Literal["tilewise", "per_batch"] = "tilewise"
     id_bytes: Literal[4, 2] = 4
     value_bytes: Literal[4, 2] = 4

@@ -412,7 +412,7 @@ def _reductions(
         usable = (chip + 1) * tiles - begin
         for index, source in on_chip:
             count = max(1, work[index, source] * usable // total)
-            group_size = max(1, min(batch // 2, layers[index].parts))
+            group_size = max(1, min(options.reduce_group or batch // 2, layers[index].parts))
             groups = layers[index].parts // group_size
             placed[index, source] = ReducePlacement(
                 tiles=count,
