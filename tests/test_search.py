@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from mimdsim.search import MUCH, Aims, Figures, Found, estimate, gain_of_others,
 from mimdsim.search.evaluate import evaluator
 from mimdsim.search.splits import Space, even_parts, seeds, tiles_of
 from mimdsim.search.told import found_lines
-from mimdsim.search.walk import estimated
 from mimdsim.timing import program_cycles
 from mimdsim.workload import Split, load_workload, network_of, write_mapping_file
 
@@ -47,13 +47,13 @@ def test_estimates_rank_mappings_as_full_timing_does(workload: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workload", ["digits", "nmnist-2-random"])
-def test_the_winner_is_near_the_best_of_500_timed_in_full(workload: str) -> None:
-    case = case_of(workload, load_machine("bow"))
-    over_all, within_best, full = correlations(case, 500, processes=2)
+def test_the_winner_is_near_the_best_of_many_timed_in_full() -> None:
+    """Of 150; `benchmarks/place_speed.py --candidates 500` does it with more, and for other networks."""
+    case = case_of("digits", load_machine("bow"))
+    over_all, within_best, full = correlations(case, 150, processes=2)
     assert over_all >= 0.95
     assert within_best >= 0.8
-    found = search(case, aims_of(case), candidates=200, explained=False)
+    found = search(case, aims_of(case), candidates=150, explained=False)
     assert found.best.figures.cycles <= 1.03 * full.min()
 
 
@@ -115,6 +115,7 @@ def found(objective: str = "time", processes: int = 1, within: str = "") -> Foun
     return search(case, aims, candidates=14, processes=processes)
 
 
+@pytest.mark.slow
 def test_a_search_finds_the_same_with_any_number_of_processes() -> None:
     assert found() == found(processes=2)
 
@@ -150,6 +151,7 @@ def test_each_objective_is_least_for_its_own_winner() -> None:
     assert 0 < joules[0] <= joules[1]
 
 
+@pytest.mark.slow
 def test_limits_are_kept_or_refused_with_the_closest() -> None:
     assert found(within="max tiles 40").best.figures.tiles <= 40
     with pytest.raises(DoesNotFit, match=r"none of \d+ mappings .*max memory 10: .*raise a limit|closest needs"):
@@ -165,15 +167,25 @@ def test_the_result_as_text() -> None:
 
 
 @pytest.mark.slow
-def test_more_tiles_are_not_slower() -> None:
-    cycles = []
-    for tiles in (40, 80, 150):
-        case = small_case("digits", tiles)
-        with evaluator(case, 1) as evaluate:
-            known = estimated(evaluate, aims_of(case), 60, lambda *_: None)
-        cycles.append(known[0].figures.cycles)
-    assert cycles[1] <= 1.01 * cycles[0]
-    assert cycles[2] <= 1.01 * cycles[1]
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("chip.tiles", (40, 79, 80, 120)),
+        ("tile.worker_contexts", (3, 4, 6)),
+        ("tile.sram_bytes", ("96 KiB", "128 KiB", "624 KiB")),
+        ("exchange.bytes_per_cycle", (2, 4, 8)),
+        ("training.batch", (6, 3)),
+    ],
+)
+def test_at_the_best_mapping_more_of_a_machine_is_never_slower(
+    key: str, values: tuple[Any, ...], tmp_path: Path
+) -> None:
+    given = {name: (value,) for name, value in QUICK.items()} | {key: values}
+    rows = package.sweep("digits", "bow", given, fill=0.5, processes=2, best_mapping=24, folder=tmp_path)
+    times = [row["ms_per_training_step"] for row in rows if row["fits"]]
+    assert len(times) >= 2
+    for less, more in pairwise(times):
+        assert more <= 1.01 * less
 
 
 def test_a_few_others_show_what_the_published_mapping_leaves() -> None:
@@ -265,6 +277,7 @@ SET = [
 ]
 
 
+@pytest.mark.slow
 def test_place_writes_what_a_run_takes(tmp_path: Path) -> None:
     file = tmp_path / "best.toml"
     made = package.place("digits", "bow", changes=QUICK, candidates=6, processes=1, out=file)
@@ -275,6 +288,7 @@ def test_place_writes_what_a_run_takes(tmp_path: Path) -> None:
         package.run(load_workload("digits"), "bow", mapping=file)
 
 
+@pytest.mark.slow
 def test_place_records_spikes_if_asked() -> None:
     made = package.place("digits", "bow", changes=QUICK, candidates=4, processes=1, training_steps=1)
     assert made.best.figures.cycles > 0
@@ -307,3 +321,6 @@ def test_a_sweep_with_the_best_mapping_is_never_slower(tmp_path: Path) -> None:
     assert all(
         one["ms_per_training_step"] <= other["ms_per_training_step"] for one, other in zip(best, plain, strict=True)
     )
+    fewer, more = (row["ms_per_training_step"] for row in best)
+    assert more <= 1.01 * fewer  # each point tries what was found for the other
+    assert len(list((tmp_path / "mappings").glob("*.json"))) == 2
