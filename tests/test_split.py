@@ -128,7 +128,7 @@ def test_each_tile_does_with_what_it_has() -> None:
 
 
 @pytest.mark.first(2)
-@pytest.mark.parametrize("model", ["leaky", "synaptic", "adaptive_lif"])
+@pytest.mark.parametrize("model", ["leaky", "synaptic", "adaptive"])
 def test_linear_neurons_are_split_too(model: str) -> None:
     network = linear_network(model, "subtract")
     split = {layer.name: Split(batch=2, inputs=2, neurons=2, replicas=1) for layer in network.layers}

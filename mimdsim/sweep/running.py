@@ -158,12 +158,15 @@ def _found_mappings(folder: Path) -> list[MappingOptions]:
 
 
 def _activity_of(point: Point, folder: Path) -> RecordedActivity | None:
-    """Recorded spikes of a point; None: its lists are filled."""
-    return load_activity(activity_path(folder, point.activity_key)) if point.fill is None else None
+    """Recorded spikes of a point; None: its lists are filled, or its layers have too few tiles to record any."""
+    path = activity_path(folder, point.activity_key)
+    return load_activity(path) if point.fill is None and path.exists() else None
 
 
 def _best_mapped(point: Point, activity: RecordedActivity | None, known: Sequence[MappingOptions]) -> Point:
     """The point with its best mapping; with the one it has if no other fits. known: found for other points."""
+    if activity is None and point.fill is None:
+        return point
     workload, machine = point.workload, point.machine
     network = network_of(workload)
     spikes = activity or filled_activity(network, point.fill or 0.0)
@@ -185,8 +188,10 @@ def _time_point(given: Point, folder: Path) -> None:
         row: dict[str, Any] = dict.fromkeys(POINT_RESULTS)
         row |= {"fits": False, "note": str(refusal)}
     else:
-        if activity is None:
-            activity = filled_activity(compiled.network, point.fill or 0.0)
+        if given.fill is not None:
+            activity = filled_activity(compiled.network, given.fill)
+        elif activity is None:
+            activity = load_activity(activity_path(folder, given.activity_key))  # says what is wrong with it
         profile = retime(compiled, point.machine, activity)
         limit = point.machine.tile.sram_bytes
         cautions = (
