@@ -30,7 +30,7 @@ from mimdsim.program import (
     WorkerBundles,
     verify,
 )
-from mimdsim.run.profiles import memory_profile
+from mimdsim.run import memory_profile
 from mimdsim.timing import time_program
 
 TILES, EACH = 4, 3

@@ -299,6 +299,7 @@ def test_dense_spikes_have_no_splits() -> None:
         package.place("digits", "bow", changes={"network.spikes": "dense"}, candidates=4, processes=1)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     file = tmp_path / "best.toml"
     more = ("--candidates", "4", "--processes", "1", *SET)

@@ -180,8 +180,9 @@ def _best_mapped(point: Point, activity: RecordedActivity | None, known: Sequenc
 
 
 def _time_point(given: Point, folder: Path) -> None:
-    activity = _activity_of(given, folder)
-    point = _best_mapped(given, activity, _found_mappings(folder)) if given.best_mapping else given
+    point = given
+    if given.best_mapping:
+        point = _best_mapped(given, _activity_of(given, folder), _found_mappings(folder))
     try:
         compiled = compile_workload(point.workload, point.machine, must_fit=False)
     except DoesNotFit as refusal:  # too few tiles: nothing to time
@@ -190,8 +191,8 @@ def _time_point(given: Point, folder: Path) -> None:
     else:
         if given.fill is not None:
             activity = filled_activity(compiled.network, given.fill)
-        elif activity is None:
-            activity = load_activity(activity_path(folder, given.activity_key))  # says what is wrong with it
+        else:
+            activity = load_activity(activity_path(folder, given.activity_key))
         profile = retime(compiled, point.machine, activity)
         limit = point.machine.tile.sram_bytes
         cautions = (
