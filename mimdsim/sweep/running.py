@@ -180,7 +180,7 @@ def _best_mapped(point: Point, activity: RecordedActivity | None, known: Sequenc
 
 
 def _time_point(given: Point, folder: Path) -> None:
-    point = given
+    point, activity = given, None
     if given.best_mapping:
         point = _best_mapped(given, _activity_of(given, folder), _found_mappings(folder))
     try:
