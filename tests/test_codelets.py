@@ -119,6 +119,7 @@ def with_codelet(record: Codelet) -> tuple[Outcome, Outcome]:
     return executed(changed, values), executed(made, values)
 
 
+@pytest.mark.slow
 def test_per_vertex_form_gets_views_columns_and_constants() -> None:
     seen: list[tuple[tuple[int, ...], int, int, float]] = []
 

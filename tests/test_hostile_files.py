@@ -74,6 +74,7 @@ class Careless(Format):
         return json.loads(path.read_text())
 
 
+@pytest.mark.slow
 def test_the_mill_finds_what_a_careless_reader_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hostile.running.LIMIT_SECONDS", 2.0)
     found = outcome_of(Careless(tmp_path), 6, 0, tmp_path / "kept")

@@ -107,6 +107,7 @@ def test_neurons_and_their_constants_per_layer() -> None:
     assert (first.selection.threshold, second.selection.threshold) == (1, 2)
 
 
+@pytest.mark.slow
 def test_layers_of_different_neurons_run_as_they_mean() -> None:
     network = small_network((12, 10, 8, 4), timesteps=8, batch=4)
     neurons = [

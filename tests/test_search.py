@@ -120,6 +120,7 @@ def test_a_search_finds_the_same_with_any_number_of_processes() -> None:
     assert found() == found(processes=2)
 
 
+@pytest.mark.slow
 def test_the_best_is_no_slower_than_the_published_mapping() -> None:
     made = found()
     assert made.published is not None

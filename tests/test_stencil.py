@@ -210,6 +210,7 @@ def test_phases_beside_the_published_ones() -> None:
     assert all(0.95 < (row.ratio or 0) < 1.06 for row in rows if row.name.endswith(": exchange"))
 
 
+@pytest.mark.slow
 def test_one_chip_compute_and_copies_follow_from_the_counts() -> None:
     """Slowest tile: 47 x 45 pixels, contexts of up to 8 columns; each copies its rows and up to two edge columns."""
     found = published_phases("half4", 1)

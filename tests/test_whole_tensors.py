@@ -164,8 +164,8 @@ LINEAR: dict[str, Any] = {"widths": (12, 70, 4), "capacities": (20, 4)}  # two b
 
 
 @pytest.mark.first(4)
-@pytest.mark.parametrize("reset_by", ["emission", "state"])
-@pytest.mark.parametrize("reset_gradient", ["full", "mask", "pass"])
+@pytest.mark.parametrize("reset_by", ["state", "emission"])
+@pytest.mark.parametrize("reset_gradient", ["mask", "pass", "full"])
 @pytest.mark.parametrize(("model", "reset"), CASES)
 def test_every_linear_neuron_is_run_as_meant(model: str, reset: str, reset_gradient: str, reset_by: str) -> None:
     network = linear_network(model, reset, reset_by=reset_by, reset_gradient=reset_gradient, **LINEAR)
