@@ -20,8 +20,8 @@ GRADIENTS: Defects = {
         ("without surrogate", "return one / (scaled * scaled)", "return one"),
     ),
     "CurrentGradient": (
-        ("factor of the first neuron", "factor[n]", "factor[start[i]]"),
-        ("not scaled", " * factor[n]", ""),
+        ("factor of the first neuron", "by[n]", "by[0]"),
+        ("not scaled", " * by[n]", ""),
         ("last sample ignored", "range(target.shape[0])", "range(target.shape[0] - 1)"),
     ),
     "MaskedDecayGradient": (

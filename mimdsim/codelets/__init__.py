@@ -15,28 +15,14 @@ from mimdsim.codelets import (
 )
 
 FAMILIES = (
-    neurons, spikes, fan_in, truncation, wiring, dense, losses, training, elementwise, array_products, rows,
-)  # fmt: skip
-CODELETS = {
-    record.name: record
-    for family in (
-        neurons,
-        spikes,
-        fan_in,
-        truncation,
-        wiring,
-        dense,
-        losses,
-        training,
-        elementwise,
-        array_products,
-        rows,
-    )
-    for record in family.CODELETS
-}
+    *(neurons, spikes, fan_in, truncation, wiring),
+    *(dense, losses, training, elementwise, array_products, rows),
+)
+CODELETS = {record.name: record for family in FAMILIES for record in family.CODELETS}
 
 __all__ = [
     "CODELETS",
+    "FAMILIES",
     "array_products",
     "dense",
     "elementwise",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from mimdsim.codelets.launch import SOURCE, overhead_bundles
 from mimdsim.codelets.neurons import vectors_of
 from mimdsim.codelets.spikes import INPUT_GRADIENT, WEIGHT_GRADIENT
+from mimdsim.codelets.wiring import IDS
 from mimdsim.numerics.lists import fan_in as numerics
 from mimdsim.program import (
     Codelet,
@@ -23,10 +24,6 @@ from mimdsim.program import (
 
 LOOKED_AT = 5  # load the id, two compares, branch, next
 WEIGHTS = Field(name="w", access="read", box=("start:stop", "first:last"))
-IDS = (
-    Field(name="ids", access="read", box=("sample", ":"), in_part=True),
-    Field(name="counts", access="read", box=("sample", ":")),
-)
 OWN = f"instruction count of our own: {LOOKED_AT} to see whether an id is in range"
 
 SYNAPSE_CURRENT_PART = Codelet(

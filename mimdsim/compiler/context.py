@@ -37,7 +37,7 @@ def made_once(make: Make[Given]) -> Make[Given]:
 
     @wraps(make)
     def known(low: Lowering, *given: Given.args, **named: Given.kwargs) -> TileMapping:
-        key = make.__name__, *given
+        key = make.__name__, *given, *sorted(named.items())
         if key not in low.mappings:
             low.mappings[key] = make(low, *given, **named)
         return low.mappings[key]

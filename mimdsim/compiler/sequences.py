@@ -13,7 +13,7 @@ from mimdsim.program import TileMapping, VertexTable
 COUNTERS = {"timesteps": "timestep", "segments": "segment", "segment": "place"}
 
 
-def fill_neurons(low: Lowering, variable: str, layer: str, stage: str) -> tuple[VertexTable, ...]:
+def fill_neurons(low: Lowering, variable: str, layer: str, stage: str) -> None:
     """Zero a [batch, neurons] or [states, batch, neurons] variable on the tiles of its neurons."""
     several = len(low.variables[variable].shape) == 3
     codelet = codelets.FILL_REPLICAS if several else codelets.FILL_COLUMNS
@@ -27,7 +27,7 @@ def fill_neurons(low: Lowering, variable: str, layer: str, stage: str) -> tuple[
         operands={"target": variable},
         columns=columns,
     )
-    return low.emit(stage, "zeros", tables=(table,), layer=layer)
+    low.emit(stage, "zeros", tables=(table,), layer=layer)
 
 
 def fill_rows(low: Lowering, variable: str, tiles: np.ndarray, stage: str) -> None:

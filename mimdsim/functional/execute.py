@@ -28,6 +28,7 @@ from mimdsim.functional.turns import TurnCounts
 from mimdsim.functional.uses import Uses
 from mimdsim.functional.weight_gradients import take_weight_gradient
 from mimdsim.functional.wide import HEAVY, widened
+from mimdsim.numerics.arrays.rows import plain
 from mimdsim.numerics.lists.spikes import only_listed
 from mimdsim.program import Copy, Program, RecordedActivity, Repeat, Superstep, VertexTable
 from mimdsim.program.codelet import now_shift
@@ -192,7 +193,7 @@ class Executor:
             if shift is not None
         ]
         share = self.share
-        dealt = share.threads > 1 and getattr(compute, "compute", compute) in HEAVY and len(columns[0]) > 1
+        dealt = share.threads > 1 and plain(compute) in HEAVY and len(columns[0]) > 1
 
         def call(t: int) -> None:
             for index, taken in now:

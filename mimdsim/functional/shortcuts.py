@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from mimdsim.functional.uses import Use, Uses
-from mimdsim.numerics.arrays.rows import OnRows
+from mimdsim.numerics.arrays.rows import plain
 from mimdsim.program import Shortcut
 
 Call = Callable[[int], None]
@@ -43,18 +43,13 @@ def uses_of(uses: Uses, shortcut: Shortcut, computes: tuple[Callable[..., None],
         return None
     known = [each[0] for each in found]
     ours = {id(use) for use in known}
-    if any(_plain(table.codelet.compute) not in computes for table in shortcut.tables):
+    if any(plain(table.codelet.compute) not in computes for table in shortcut.tables):
         return None
     if len({use.superstep.phase for use in known}) != 1:
         return None
     if any(name in uses.outside or {id(use) for use in uses.of[name]} - ours for name in shortcut.unwritten):
         return None
     return known
-
-
-def _plain(compute: Callable[..., None]) -> Callable[..., None]:
-    """The function that one for a part of its rows calls."""
-    return compute.compute if isinstance(compute, OnRows) else compute
 
 
 def undisturbed(uses: Uses, known: list[Use]) -> bool:

@@ -46,8 +46,7 @@ def _variable(variable: Variable) -> str:
     where = "replicated" if mapping.is_replicated else flat.get(mapping.axis, f"axis {mapping.axis}")
     if mapping.axis == BANDED:
         many, ranges = len(mapping.bands), len(list(mapping.ranges()))
-        copies = f", {many} copies" if ranges == 1 else ""
-        where = f"{ranges} bands of axis {mapping.bands[0].axis}{copies}" if ranges > 1 else f"{many} copies"
+        where = f"{ranges} bands of axis {mapping.bands[0].axis}" if ranges > 1 else f"{many} copies"
     shape = "x".join(str(extent) for extent in variable.shape)
     stored = f" in {variable.stored_bytes} bytes" if variable.stored_bytes else ""
     kept = ", kept from run to run" if variable.persistent else ""

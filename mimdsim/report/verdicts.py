@@ -163,12 +163,13 @@ def _spikes(profile: RunProfile) -> list[Verdict]:
             text = f"Layer {layer.layer}: {share(layer.full_lists, 1)} of its spike lists are full, "
             if layer.dropped:
                 text += (
-                    f"{thousands(layer.dropped)} spikes dropped; raise its capacity above {thousands(layer.capacity)}."
+                    f"{thousands(layer.dropped)} spikes dropped; a capacity above {thousands(layer.capacity)} keeps "
+                    "more, but takes longer."
                 )
             else:
                 text += (
                     "no spike is dropped, but neurons near the threshold get no gradient then; a capacity above "
-                    f"{thousands(layer.capacity)} lists more of them."
+                    f"{thousands(layer.capacity)} lists more of them, but takes longer."
                 )
             found.append(Verdict(subject="spikes", mood="bad" if layer.dropped else "note", text=text))
     return found

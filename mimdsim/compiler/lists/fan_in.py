@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from mimdsim.codelets.dense import SUM_REPLICAS
-from mimdsim.codelets.fan_in import INPUT_GRADIENT_PART, SYNAPSE_CURRENT_PART, WEIGHT_GRADIENT_PART
+from mimdsim.codelets.fan_in import SYNAPSE_CURRENT_PART
 from mimdsim.compiler.context import Lowering
 from mimdsim.program import Hits, Spikes, TileMapping, VertexTable
 from mimdsim.program.mapping import Band
@@ -92,6 +92,3 @@ def _of_part(low: Lowering, layer: str, part: int) -> TileMapping:
             for (begin, end), tiles in zip(pairwise(placed.batch_edges.tolist()), placed.grid[:, part], strict=True)
         )
     )
-
-
-__all__ = ["INPUT_GRADIENT_PART", "WEIGHT_GRADIENT_PART", "emit_current", "parts_of"]

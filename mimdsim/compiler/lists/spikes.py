@@ -9,8 +9,9 @@ import numpy as np
 
 from mimdsim.codelets import spikes as codelets
 from mimdsim.codelets.dense import FILL_OWN_REPLICAS, FILL_REPLICAS, SUM_OWN_REPLICAS, SUM_REPLICAS
+from mimdsim.codelets.fan_in import INPUT_GRADIENT_PART, WEIGHT_GRADIENT_PART
 from mimdsim.compiler.context import Lowering
-from mimdsim.compiler.lists import fan_in
+from mimdsim.compiler.lists.fan_in import parts_of
 from mimdsim.compiler.lists.neurons import tile_sample_columns
 from mimdsim.graph import Operation, Value
 from mimdsim.graph.names import Parameter
@@ -121,8 +122,8 @@ def lower_weight_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     extents: dict[str, np.ndarray | Recorded] = {"spikes": SpikesOver(layer=source, shift=shift)}
     tiles, columns = replica_columns(low, layer.name)
     if low.placed(layer.name).fan_in_parts > 1:
-        codelet = fan_in.WEIGHT_GRADIENT_PART
-        tiles, columns = fan_in.parts_of(low, layer.name, low.variables[dw].shape[1], replica_columns)
+        codelet = WEIGHT_GRADIENT_PART
+        tiles, columns = parts_of(low, layer.name, low.variables[dw].shape[1], replica_columns)
         extents |= {"hits": Hits(layer=source, shift=shift, which="spikes")}
     table = VertexTable(
         codelet=codelet,
@@ -150,8 +151,8 @@ def lower_input_gradient(low: Lowering, ops: tuple[Operation, ...]) -> None:
     tiles, columns = tile_sample_columns(placed, batch)
     columns["part"] = np.tile(np.arange(len(placed.starts)), batch)
     if placed.fan_in_parts > 1:
-        codelet = fan_in.INPUT_GRADIENT_PART
-        tiles, columns = fan_in.parts_of(low, layer.name, low.variables[low.storage[weights][0]].shape[0])
+        codelet = INPUT_GRADIENT_PART
+        tiles, columns = parts_of(low, layer.name, low.variables[low.storage[weights][0]].shape[0])
         extents |= {"hits": Hits(layer=source, shift=shift)}
     table = VertexTable(
         codelet=codelet,

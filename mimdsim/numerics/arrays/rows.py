@@ -22,9 +22,9 @@ class OnRows:
     def __call__(self, *given: Any) -> None:
         arrays, (start, stop, *rest) = given[: len(self.cut)], given[len(self.cut) :]
         columns, constants = rest[: self.columns], rest[self.columns :]
-        for first in np.unique(start).tolist():
-            chosen = np.flatnonzero(start == first)
-            rows = slice(first, int(stop[chosen[0]]))
+        for first, last in np.unique(np.stack([start, stop]), axis=1).T.tolist():
+            chosen = np.flatnonzero((start == first) & (stop == last))
+            rows = slice(first, last)
             views = (array[..., rows, :] if cut else array for array, cut in zip(arrays, self.cut, strict=True))
             self.compute(*views, *(column[chosen] for column in columns), *constants)
 
@@ -58,3 +58,8 @@ class Kept:
         first, last, start, stop = self.boxes
         one_row = int(first == last)
         keep_boxes(arrays[self.place], kept, rest[first], rest[last], rest[start], rest[stop], one_row)
+
+
+def plain(compute: Callable[..., None]) -> Callable[..., None]:
+    """The function itself of one that works on some rows, or keeps what it leaves."""
+    return compute.compute if isinstance(compute, OnRows | Kept) else compute
