@@ -129,13 +129,13 @@ def place(
     changes: Changes | None = None,
     fill: float = 0.5,
     training_steps: int = 0,
-    candidates: int = 400,
+    candidates: int = 240,
     processes: int | None = None,
     out: str | Path | None = None,
     progress: Progress = silent,
 ) -> Found:
-    """The best mapping of a workload on a machine, of so many candidates: how its layers are cut, and the form of the
-    program. The same call finds the same.
+    """The best mapping of a workload on a machine, of so many candidates and many more made of their layers: how the
+    layers are cut, and the form of the program. The same call finds the same.
 
     objective: what is least, "time", "memory" (of the fullest tile), "energy" or "product" (of time and memory).
     within: limits, "max memory 400 KiB, max tiles 1000". fill: the share of their capacity that lists hold;

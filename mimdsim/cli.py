@@ -250,7 +250,7 @@ def _kept_points(folder: Path) -> str:
     help="Fill every list of spikes to this share of its capacity instead of training (1: saturated).",
 )
 @click.option("--best-mapping", is_flag=True, help="Time every point with the best mapping that a search finds.")
-@click.option("--candidates", type=click.IntRange(min=1), default=200, show_default=True, help="Of each such search.")
+@click.option("--candidates", type=click.IntRange(min=1), default=120, show_default=True, help="Of each such search.")
 @MAPPING
 def sweep(
     workload: str,

@@ -41,7 +41,7 @@ MAPPING = click.option(
 @click.option(
     "--training-steps", type=click.IntRange(min=1), help="Record spikes after so many training steps instead."
 )
-@click.option("--candidates", type=click.IntRange(min=1), default=400, show_default=True, help="Mappings to try.")
+@click.option("--candidates", type=click.IntRange(min=1), default=240, show_default=True, help="Mappings to lower.")
 @click.option("--processes", type=click.IntRange(min=1), help="Local processes (default: all processors).")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write the best mapping here (TOML).")
 @click.option("--smallest-sram", is_flag=True, help="Find the least tile.sram_bytes that some mapping fits.")

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.search import Aims, Case
+from mimdsim.search import Aims, Case, estimate
+from mimdsim.search.layers import Candidate, LayerTable
 from mimdsim.search.moves import moved
 from mimdsim.search.splits import Space, seeds
 from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
@@ -46,6 +47,22 @@ def random_mappings(case: Case, count: int, seed: int = 3) -> list[MappingOption
             one = moved(one, space, draw)
         found.append(one)
     return found
+
+
+def layer_table(case: Case, known: list[MappingOptions]) -> LayerTable:
+    """What the layers of mappings cost: every layer split, all under the same rules."""
+    lowered = ((mapping, estimate(case, mapping)) for mapping in known)
+    return LayerTable([Candidate(options=mapping, figures=one.figures, layers=one.layers) for mapping, one in lowered])
+
+
+def combined_mappings(case: Case, table: LayerTable, count: int) -> tuple[list[MappingOptions], np.ndarray]:
+    """(mappings made of layers of the table's on tiles that are there, what they cost as rows: cycles and bytes)."""
+    space, draw = Space.of(case), np.random.default_rng(5)
+    picks = draw.integers(len(table.known), size=(50 * count, 1 + len(space.layers)))
+    picks[:, 0] = picks[:, 1]
+    cycles, peaks, tiles = table.combined(picks)
+    chosen = np.flatnonzero((tiles <= space.room) & (np.diff(picks, axis=1) != 0).any(axis=1))[:count]
+    return [table.mapping(pick) for pick in picks[chosen]], np.stack([cycles, peaks])[:, chosen]
 
 
 def rank_correlation(one: np.ndarray, other: np.ndarray) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mappings import aims_of, case_of, random_mappings, rank_correlation, small_case
+from mappings import aims_of, case_of, combined_mappings, layer_table, random_mappings, rank_correlation, small_case
 from test_run import mimdsim
 
 import mimdsim as package
@@ -30,7 +31,7 @@ def correlations(case: Any, count: int, processes: int = 1) -> tuple[float, floa
     mappings = random_mappings(case, count)
     with evaluator(case, processes) as evaluate:
         pairs = zip(evaluate.estimates(mappings), evaluate.timings(mappings), strict=True)
-        both = [(one.cycles, two.figures.cycles) for one, two in pairs if one is not None and two is not None]
+        both = [(one.figures.cycles, two.figures.cycles) for one, two in pairs if one is not None and two is not None]
     fast, full = np.array(both).T
     best = np.argsort(full, kind="stable")[: max(10, len(full) // 10)]
     return rank_correlation(fast, full), rank_correlation(fast[best], full[best]), full
@@ -62,11 +63,33 @@ def test_an_estimate_from_all_tiles_is_the_full_timing(monkeypatch: pytest.Monke
     for mapping in random_mappings(case, 4):
         made = compile_graph(case.graph, case.network, case.machine, mapping, must_fit=False)
         monkeypatch.setattr("mimdsim.search.sampled.SAMPLED_TILES", 40)
-        found = estimate(case, mapping)
+        found = estimate(case, mapping).figures
         assert found.cycles == sum(program_cycles(made.program, case.machine, case.activity))
         assert found.peak_bytes == made.memory.peak_bytes
         full = timed(case, mapping)
         assert (full.figures.cycles, full.figures.tiles) == (found.cycles, found.tiles)
+
+
+@pytest.mark.parametrize("workload", ["digits", pytest.param("nmnist-2-random", marks=pytest.mark.slow)])
+def test_mappings_made_of_layers_rank_as_full_timing_does(workload: str) -> None:
+    case = small_case(workload)
+    known = [one for one in random_mappings(case, 30) if one.split and one.program == "best"][:12]
+    mappings, (cycles, peaks) = combined_mappings(case, layer_table(case, known), 14)
+    full = [timed(case, mapping).figures for mapping in mappings]
+    assert rank_correlation(cycles, np.array([one.cycles for one in full])) >= 0.95
+    assert rank_correlation(peaks, np.array([one.peak_bytes for one in full])) >= 0.95
+
+
+def test_layers_of_one_mapping_cost_together_what_it_costs() -> None:
+    """But for tiles that wait for others of their layer in one timestep and not in the next."""
+    case = small_case("digits")
+    for mapping in [one for one in random_mappings(case, 8) if one.split]:
+        own = estimate(case, mapping)
+        table = layer_table(case, [mapping])
+        cycles, peaks, tiles = table.combined(np.zeros((1, 1 + len(mapping.split)), np.int64))
+        assert cycles[0] == pytest.approx(own.figures.cycles, rel=0.05)
+        assert (peaks[0], tiles[0]) == (own.figures.peak_bytes, own.figures.tiles)
+        assert table.mapping(np.zeros(1 + len(mapping.split), np.int64)) == mapping
 
 
 def test_bands_side_by_side_count_as_bands_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +135,7 @@ def test_even_parts_are_no_more_than_needed() -> None:
 def found(objective: str = "time", processes: int = 1, within: str = "") -> Found:
     case = small_case("digits")
     aims = aims_of(case, objective=objective, within=parse_limits(within))
-    return search(case, aims, candidates=14, processes=processes)
+    return search(case, aims, candidates=32, processes=processes)
 
 
 @pytest.mark.slow
@@ -143,13 +166,18 @@ def test_savings_add_up() -> None:
 
 @pytest.mark.slow
 def test_each_objective_is_least_for_its_own_winner() -> None:
-    small, fast = found("memory").best, found("time").best
-    assert small.figures.peak_bytes <= fast.figures.peak_bytes
-    assert fast.figures.cycles <= small.figures.cycles
-    both = [one.figures.cycles * one.figures.peak_bytes for one in (found("product").best, small, fast)]
-    assert both[0] == min(both)
-    joules = [one.figures.joules or 0 for one in (found("energy").best, fast)]
-    assert 0 < joules[0] <= joules[1]
+    """Of all that its search timed; beside other searches within 10 %, as so few candidates are a matter of luck."""
+    least: dict[str, Callable[[Figures], float]] = {
+        "time": lambda one: one.cycles,
+        "memory": lambda one: one.peak_bytes,
+        "product": lambda one: one.cycles * one.peak_bytes,
+        "energy": lambda one: one.joules or 0,
+    }
+    for objective, of in least.items():
+        made = found(objective)
+        assert of(made.best.figures) > 0
+        assert of(made.best.figures) == min(of(one.figures) for one in made.front)
+        assert all(of(made.best.figures) <= 1.1 * of(found(other).best.figures) for other in least)
 
 
 @pytest.mark.slow

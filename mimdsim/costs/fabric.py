@@ -126,6 +126,12 @@ def phase_cycles(program: Program, exchange: Exchange, fabric: Fabric) -> np.nda
     return known[key]
 
 
+def cycles_of_tiles(program: Program, exchange: Exchange, fabric: Fabric) -> np.ndarray:
+    """int64[taking part]: cycles of one exchange phase if no tile took longer than this one, schedules left aside."""
+    cycles = endpoint_cycles(*_endpoints(exchange, fabric, program.tiles_per_chip))
+    return np.where(cycles > 0, cycles + fabric.fixed_cycles + fabric.route_cycles, 0)
+
+
 def busiest_tile(program: Program, exchange: Exchange, fabric: Fabric) -> BusiestTile | None:
     """The tile that takes longest in an exchange phase; None if nothing moves."""
     if not len(exchange.tiles):

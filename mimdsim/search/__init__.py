@@ -1,7 +1,7 @@
 """The best mapping of a network on a machine, found by search.
 
-case -> splits (seeds) and moves -> estimate (a sample of tiles) -> walk (the search) -> evaluate (in full) ->
-savings.
+case -> splits (seeds) and moves -> sampled (estimates from some tiles) -> layers (mappings made of layers of others) ->
+walk (the search) -> evaluate (in full) -> savings.
 """
 
 from mimdsim.search.aims import OBJECTIVES, Aims, Objective, parse_limits
@@ -10,7 +10,7 @@ from mimdsim.search.evaluate import timed
 from mimdsim.search.quick import MUCH, gain_of_others
 from mimdsim.search.sampled import estimate
 from mimdsim.search.savings import Saving
-from mimdsim.search.walk import Found, search
+from mimdsim.search.walk import Found, best_of, search
 
 __all__ = [
     "MUCH",
@@ -22,6 +22,7 @@ __all__ = [
     "Objective",
     "Saving",
     "Timed",
+    "best_of",
     "estimate",
     "gain_of_others",
     "parse_limits",

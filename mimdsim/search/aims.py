@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
+
+import numpy as np
 
 from mimdsim.base.errors import DescriptionError, shortened, suggest
 from mimdsim.base.units import parse_quantity
@@ -15,6 +17,7 @@ OBJECTIVES = get_args(Objective)
 _LIMIT = re.compile(r"\s*max\s+([a-z]+)\s+(\S.*?)\s*")
 UNITS = {"memory": "bytes", "tiles": "tiles", "time": "seconds", "cycles": "cycles", "energy": "joules"}
 BEYOND = float("inf")
+Number = float | np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,23 +35,32 @@ class Aims:
         that is not known counts as time."""
         if found is None:
             return BEYOND, BEYOND, 0
-        seconds = found.cycles / self.clock_hz
+        excess, aim = self._ranked(found.cycles, found.peak_bytes, found.tiles, found.joules)
+        return float(excess), aim, found.cycles
+
+    def order(self, cycles: np.ndarray, peak_bytes: np.ndarray, tiles: np.ndarray) -> np.ndarray:
+        """int64[mappings]: mappings of unknown energy, best first."""
+        excess, aim = self._ranked(cycles, peak_bytes, tiles, None)
+        return np.lexsort((cycles, aim, excess))
+
+    def _ranked(self, cycles: Number, peak_bytes: Number, tiles: Number, joules: float | None) -> tuple[Any, Any]:
+        seconds = cycles / self.clock_hz
         known = {
-            "memory": found.peak_bytes,
-            "tiles": found.tiles,
+            "memory": peak_bytes,
+            "tiles": tiles,
             "time": seconds,
-            "cycles": found.cycles,
-            "energy": 0.0 if found.joules is None else found.joules,
+            "cycles": cycles,
+            "energy": 0.0 if joules is None else joules,
         }
         limits = (("memory", self.sram_bytes), *self.within)
-        excess = sum(max(0.0, known[of] / most - 1) if most else BEYOND for of, most in limits)
+        excess = sum(np.maximum(0.0, known[of] / most - 1) if most else BEYOND for of, most in limits)
         aim = {
             "time": seconds,
-            "memory": found.peak_bytes,
-            "energy": seconds if found.joules is None else found.joules,
-            "product": seconds * found.peak_bytes,
+            "memory": peak_bytes,
+            "energy": seconds if joules is None else joules,
+            "product": seconds * peak_bytes,
         }
-        return excess, aim[self.objective], found.cycles
+        return excess, aim[self.objective]
 
 
 def parse_limits(text: str) -> tuple[tuple[str, float], ...]:

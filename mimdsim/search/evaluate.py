@@ -12,7 +12,7 @@ from mimdsim.base.errors import DoesNotFit, MappingError, MimdsimError
 from mimdsim.base.processes import ENDED, process_pool
 from mimdsim.compiler import compile_graph, fits_executable, memory_profile
 from mimdsim.search.case import Case, Figures, Timed
-from mimdsim.search.sampled import estimate
+from mimdsim.search.sampled import Estimate, estimate
 from mimdsim.timing import time_program
 from mimdsim.workload.mapping import MappingOptions
 
@@ -26,7 +26,7 @@ class Evaluator:
     def __init__(self, case: Case, pool: ProcessPoolExecutor | None):
         self.case, self._pool = case, pool
 
-    def estimates(self, mappings: Sequence[MappingOptions]) -> list[Figures | None]:
+    def estimates(self, mappings: Sequence[MappingOptions]) -> list[Estimate | None]:
         """None: it cannot be placed."""
         return self._each(_estimated, mappings)
 
@@ -57,7 +57,7 @@ def _begin(case: Case) -> None:
     _CASE[:] = [case]
 
 
-def _estimated(options: MappingOptions) -> Figures | None:
+def _estimated(options: MappingOptions) -> Estimate | None:
     try:
         return estimate(_CASE[0], options)
     except (DoesNotFit, MappingError):

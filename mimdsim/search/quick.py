@@ -27,12 +27,12 @@ def gain_of_others(
     if network.spikes == "dense" or options.split or options.program != "published":
         return 1.0
     case = Case(network=network, graph=compiled.graph, machine=machine, activity=activity, options=options)
-    own = estimate(case, options).cycles
+    own = estimate(case, options).figures.cycles
     best = own
     copies = (options.model_copy(update={"program": "best"}), *islice(_apart(case), TRIED - 1))
     for other in copies:
         try:
-            found = estimate(case, other)
+            found = estimate(case, other).figures
         except (DoesNotFit, MappingError):
             continue
         if found.peak_bytes <= machine.tile.sram_bytes:

@@ -3,22 +3,42 @@ exchanges and cycles are counted by the same formulas, but only for the vertices
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mimdsim.compiler import Placement, Watch, memory_of, merged_program
+from mimdsim.compiler import Memory, Placement, Watch, memory_of, merged_program
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Superstep
 from mimdsim.program.exchanges import sampled_exchange
 from mimdsim.search.case import Case, Figures
-from mimdsim.timing import program_cycles
+from mimdsim.timing import GroupCycles, group_cycles, program_cycles
 from mimdsim.workload.mapping import MappingOptions
 
 SAMPLED_TILES = 10  # drawn from all tiles, besides those that stand out and neighbours on a bus
 
 
-def estimate(case: Case, options: MappingOptions) -> Figures:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LayerCosts:
+    """Shares of the layers in what a mapping costs; the last group is of tiles without layer. steps: (name of a
+    superstep, how many of this name come before it); peak_bytes int64[layers + 1], tiles int64[layers]."""
+
+    steps: tuple[tuple[str, int], ...]
+    cycles: GroupCycles
+    peak_bytes: np.ndarray
+    tiles: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Estimate:
+    """Figures of a mapping, and the shares of its layers in them."""
+
+    figures: Figures
+    layers: LayerCosts
+
+
+def estimate(case: Case, options: MappingOptions) -> Estimate:
     """The figures of a mapping, somewhat less than those of all its tiles.
 
     Raises DoesNotFit for too few tiles and MappingError for a mapping that cannot be.
@@ -26,10 +46,34 @@ def estimate(case: Case, options: MappingOptions) -> Figures:
     placement, program = merged_program(case.graph, case.network, case.machine, options, Watch())
     chosen = _with_neighbours(_sampled_tiles(placement, program), case.machine, placement.tiles_per_chip)
     sampled = program.map_supersteps(lambda superstep: _on_some(program, superstep, chosen))
-    return Figures(
-        cycles=sum(program_cycles(sampled, case.machine, case.activity)),
-        peak_bytes=memory_of(sampled, case.machine).peak_bytes,
-        tiles=sum(layer.occupied for layer in placement.layers),
+    memory = memory_of(sampled, case.machine)
+    return Estimate(
+        figures=Figures(
+            cycles=sum(program_cycles(sampled, case.machine, case.activity)),
+            peak_bytes=memory.peak_bytes,
+            tiles=sum(layer.occupied for layer in placement.layers),
+        ),
+        layers=_by_layer(case, placement, sampled, memory),
+    )
+
+
+def _by_layer(case: Case, placement: Placement, sampled: Program, memory: Memory) -> LayerCosts:
+    groups = len(placement.layers) + 1
+    group = np.full(placement.tiles, groups - 1)
+    for place, layer in enumerate(placement.layers):
+        group[layer.tiles] = place
+    peaks = np.zeros(groups, np.int64)
+    np.maximum.at(peaks, group, memory.peak_by_tile)
+    times: Counter[str] = Counter()
+    steps = []
+    for superstep, _, _ in sampled.supersteps():
+        steps.append((superstep.name, times[superstep.name]))
+        times[superstep.name] += 1
+    return LayerCosts(
+        steps=tuple(steps),
+        cycles=group_cycles(sampled, case.machine, case.activity, group, groups),
+        peak_bytes=peaks,
+        tiles=np.array([layer.occupied for layer in placement.layers]),
     )
 
 

@@ -39,7 +39,8 @@ def found_lines(found: Found) -> Iterator[str]:
         ratio = first.figures.cycles / best.figures.cycles
         yield f"The published mapping takes {ratio:.3g} times the cycles of the best."
     yield ""
-    yield f"Front of time and memory, of {found.candidates} mappings (cycles, peak bytes, tiles):"
+    looked_at = f"{found.candidates:,} mappings lowered and {found.combined:,} made of their layers"
+    yield f"Front of time and memory, of {looked_at} (cycles, peak bytes, tiles):"
     for one in found.front:
         yield f"  {one.figures.cycles:>12,}  {one.figures.peak_bytes:>9,}  {one.figures.tiles:>7,}"
     if found.savings:

@@ -11,8 +11,9 @@ import numpy as np
 from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.base.units import show_bytes
 from mimdsim.search.aims import Aims
-from mimdsim.search.case import Case, Figures, Timed
+from mimdsim.search.case import Case, Timed
 from mimdsim.search.evaluate import Evaluator, evaluator
+from mimdsim.search.layers import KEPT, Candidate, LayerTable
 from mimdsim.search.moves import moved
 from mimdsim.search.savings import Saving, savings
 from mimdsim.search.splits import Space, seeds
@@ -32,22 +33,15 @@ Progress = Callable[[str, int, int], None]
 @dataclass(frozen=True, kw_only=True)
 class Found:
     """What a search found. published: the published mapping (None: too few tiles for it); front: timed mappings none of
-    which is both faster and smaller than another, fastest first; savings: from the published mapping to the best one.
-    """
+    which is both faster and smaller than another, fastest first; savings: from the published mapping to the best one;
+    candidates: mappings lowered; combined: more that were made of their layers."""
 
     best: Timed
     published: Timed | None
     front: tuple[Timed, ...]
     savings: tuple[Saving, ...]
     candidates: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A mapping and its estimate."""
-
-    options: MappingOptions
-    figures: Figures
+    combined: int
 
 
 def search(
@@ -57,44 +51,62 @@ def search(
     candidates: int = 400,
     processes: int = 2,
     explained: bool = True,
-    known: Sequence[MappingOptions] = (),
     progress: Progress = lambda _what, _done, _total: None,
 ) -> Found:
     """The best mapping of so many candidates, the same for any number of processes.
 
-    known: mappings to try besides, such as those found for other machines; the best few of them are timed in full too.
     Raises DoesNotFit if none keeps to the limits, with the one that comes closest, and DescriptionError for a network
     whose mapping has no splits.
     """
     refuse_dense(case)
     with evaluator(case, processes) as evaluate:
-        tried = estimated(evaluate, aims, candidates, progress)
-        adopted = [adapted(case.options, other) for other in known]
-        best_known = sorted(evaluated(evaluate, adopted), key=lambda one: aims.rank(one.figures))[:FINALISTS]
-        chosen = {_key(one.options): one.options for one in (*_chosen(tried, aims), *best_known)}
-        mappings = [case.published, *chosen.values()]
+        tried, more = estimated(evaluate, aims, candidates, progress)
+        mappings = [case.published, *(one.options for one in _chosen(tried, aims))]
         progress("timing the best", 0, len(mappings))
         published, *others = evaluate.timings(mappings)
         progress("timing the best", len(mappings), len(mappings))
         finished = [one for one in (published, *others) if one is not None]
-        kept = [one for one in finished if one.fits and aims.rank(one.figures)[0] == 0]
+        kept = _kept(finished, aims)
         if not kept:
             raise DoesNotFit(_why(finished, aims, len(tried)))
         best = min(kept, key=lambda one: aims.rank(one.figures))
         saved = savings(evaluate, published, best) if explained and published is not None else ()
-    return Found(best=best, published=published, front=_front(kept), savings=saved, candidates=len(tried))
+    front = _front(kept)
+    return Found(best=best, published=published, front=front, savings=saved, candidates=len(tried), combined=more)
 
 
-def adapted(options: MappingOptions, other: MappingOptions) -> MappingOptions:
-    """A mapping with what a search changed in another one."""
-    return options.model_copy(update={name: getattr(other, name) for name in SEARCHED})
+def best_of(case: Case, aims: Aims, mappings: Sequence[tuple[MappingOptions, int]]) -> Timed | None:
+    """The best of mappings found for other machines, each with the tiles that there were for it: all are estimated, the
+    best few timed in full. None: none keeps to the limits."""
+    with evaluator(case, 1) as evaluate:
+        found = evaluated(evaluate, [one for other, room in mappings for one in adapted(case, other, room)])
+        found.sort(key=lambda one: aims.rank(one.figures))
+        timings = evaluate.timings([one.options for one in found[:FINALISTS]])
+    kept = _kept([one for one in timings if one is not None], aims)
+    return min(kept, key=lambda one: aims.rank(one.figures), default=None)
+
+
+def _kept(finished: list[Timed], aims: Aims) -> list[Timed]:
+    """Those that keep to the limits."""
+    return [one for one in finished if one.fits and aims.rank(one.figures)[0] == 0]
+
+
+def adapted(case: Case, other: MappingOptions, room: int) -> list[MappingOptions]:
+    """The options of a case with what a search changed in others. Tiles beyond the `room` that there was for those stay
+    idle on one chip: what is spread over all tiles takes longer if it gets more of them. All of them, or so many that
+    the same tiles share a bus."""
+    changed = {name: getattr(other, name) for name in SEARCHED}
+    idle = max(0, case.room - room) if case.machine.links.chips == 1 else 0
+    first, bus = case.options.reserved_tiles, case.machine.exchange.tiles_per_bus
+    every = dict.fromkeys((first + idle, first + idle // bus * bus))
+    return [case.options.model_copy(update=changed | {"reserved_tiles": reserved}) for reserved in every]
 
 
 def evaluated(evaluate: Evaluator, mappings: Sequence[MappingOptions]) -> list[Candidate]:
     """Those of different mappings that can be placed, with their estimates."""
     different = list({_key(mapping): mapping for mapping in mappings}.values())
     found = zip(different, evaluate.estimates(different), strict=True)
-    return [Candidate(options=mapping, figures=figures) for mapping, figures in found if figures is not None]
+    return [Candidate(options=mapping, figures=one.figures, layers=one.layers) for mapping, one in found if one]
 
 
 def refuse_dense(case: Case) -> None:
@@ -104,21 +116,19 @@ def refuse_dense(case: Case) -> None:
         raise DescriptionError("place", [problem])
 
 
-def estimated(evaluate: Evaluator, aims: Aims, candidates: int, progress: Progress) -> list[Candidate]:
-    """All candidates that can be placed, best first."""
+def estimated(evaluate: Evaluator, aims: Aims, candidates: int, progress: Progress) -> tuple[list[Candidate], int]:
+    """All candidates that can be placed, best first, and how many more were made of their layers."""
     case = evaluate.case
     space = Space.of(case, int(dict(aims.within).get("tiles", 0)))
     draw = np.random.default_rng(case.network.batch)
     seen: set[str] = set()
     known: list[Candidate] = []
+    more = 0
 
     def tried(mappings: Iterable[MappingOptions]) -> None:
         new = [mapping for mapping in mappings if not _is_known(seen, mapping)]
         for begin in range(0, len(new), ROUND):
-            part = new[begin : begin + ROUND]
-            for mapping, figures in zip(part, evaluate.estimates(part), strict=True):
-                if figures is not None:
-                    known.append(Candidate(options=mapping, figures=figures))
+            known.extend(evaluated(evaluate, new[begin : begin + ROUND]))
             progress("mappings", min(len(seen), candidates), candidates)
         known.sort(key=lambda one: aims.rank(one.figures))
 
@@ -126,17 +136,37 @@ def estimated(evaluate: Evaluator, aims: Aims, candidates: int, progress: Progre
     tried([*first, *_spread(list(seeds(case, space)), max(1, int(SEED_SHARE * candidates)))])
     idle = 0
     while len(seen) < candidates and idle < PATIENCE:
-        parents = [one.options for one in known if set(one.options.split) == {name for name, _, _ in space.layers}]
-        parents = parents[:PARENTS]
+        parents = [one for one in known if set(one.options.split) == {name for name, _, _ in space.layers}]
         if not parents:
             break
         before = aims.rank(known[0].figures)
         room = min(ROUND, candidates - len(seen))
-        tried(islice(_children(parents, space, draw, seen), room))
+        made, looked_at = _combined(parents, aims, space.room, seen)
+        more += looked_at
+        made = made[: room // 2]
+        keys = seen | {_key(mapping) for mapping in made}
+        children = _children([one.options for one in parents[:PARENTS]], space, draw, keys)
+        tried([*made, *islice(children, room - len(made))])
         after = aims.rank(known[0].figures)
         idle = 0 if after[0] < before[0] or after[1] < before[1] * (1 - LEAST_GAIN) else idle + 1
     progress("mappings", candidates, candidates)
-    return known
+    return known, more
+
+
+def _combined(parents: list[Candidate], aims: Aims, room: int, seen: set[str]) -> tuple[list[MappingOptions], int]:
+    """(mappings not seen yet that are made of layers of all parents, best first; how many were looked at)."""
+    made: dict[str, Candidate] = {}
+    looked_at = 0
+    for rules in dict.fromkeys(one.options.rules for one in parents[:PARENTS]):
+        alike = [one for one in parents if one.options.rules == rules]
+        table = LayerTable(alike)
+        best = {id(one) for one in parents[:PARENTS]}
+        for row in (row for row, one in enumerate(alike) if id(one) in best):
+            found = list(table.improved(row, aims, room))
+            looked_at += len(found) * len(alike) // KEPT
+            made.update((_key(other.options), other) for other in found)
+    unseen = [one for key, one in made.items() if key not in seen]
+    return [one.options for one in sorted(unseen, key=lambda one: aims.rank(one.figures))], looked_at
 
 
 def _children(

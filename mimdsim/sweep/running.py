@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from mimdsim.run import (
     unscaled_energy,
     unused_chips,
 )
-from mimdsim.search import Aims, Case, search
+from mimdsim.search import Aims, Case, best_of, search
 from mimdsim.sweep.points import Point
 from mimdsim.sweep.pool import each_point
 from mimdsim.sweep.results import POINT_RESULTS, gpu_columns, load_point, shown, with_ratios
@@ -142,18 +142,22 @@ def load_activity(path: Path) -> RecordedActivity:
 
 def _search_point(point: Point, folder: Path) -> None:
     """Search for the best mapping of a point and keep it: the other points try it too."""
-    found = _best_mapped(point, _activity_of(point, folder), ()).workload.mapping
-    write_sealed_json(mapping_path(folder, point.key), found.model_dump(mode="json"))
+    case = _case_of(point, _activity_of(point, folder))
+    if case is None:
+        return
+    with contextlib.suppress(DoesNotFit):
+        found = search(case, _aims_of(point), candidates=point.best_mapping, processes=1, explained=False)
+        mapping = {"room": case.room, "mapping": found.best.options.model_dump(mode="json")}
+        write_sealed_json(mapping_path(folder, point.key), mapping)
 
 
-def _found_mappings(folder: Path) -> list[MappingOptions]:
-    """What was found for the points of a sweep."""
+def _found_mappings(folder: Path) -> list[tuple[MappingOptions, int]]:
+    """What was found for the points of a sweep, and how many tiles there were for it."""
     found = []
     for path in sorted((folder / "mappings").glob("*.json")):
-        with contextlib.suppress(DataFileError, ValidationError):
-            found.append(
-                MappingOptions.model_validate(read_sealed_json(path, MAX_MAPPING_BYTES, "delete it to search again"))
-            )
+        with contextlib.suppress(DataFileError, ValidationError, KeyError, TypeError, ValueError):
+            table = read_sealed_json(path, MAX_MAPPING_BYTES, "delete it to search again")
+            found.append((MappingOptions.model_validate(table["mapping"]), int(table["room"])))
     return found
 
 
@@ -163,26 +167,31 @@ def _activity_of(point: Point, folder: Path) -> RecordedActivity | None:
     return load_activity(path) if point.fill is None and path.exists() else None
 
 
-def _best_mapped(point: Point, activity: RecordedActivity | None, known: Sequence[MappingOptions]) -> Point:
-    """The point with its best mapping; with the one it has if no other fits. known: found for other points."""
-    if activity is None and point.fill is None:
+def _case_of(point: Point, activity: RecordedActivity | None) -> Case | None:
+    """What a mapping of a point is searched for; None: its spikes are not known."""
+    network = network_of(point.workload)
+    if activity is None and point.fill is not None:
+        activity = filled_activity(network, point.fill)
+    return None if activity is None else Case.of(network, point.machine, activity, point.workload.mapping)
+
+
+def _aims_of(point: Point) -> Aims:
+    return Aims(sram_bytes=point.machine.tile.sram_bytes, clock_hz=point.machine.chip.clock_hz)
+
+
+def _best_mapped(point: Point, folder: Path) -> Point:
+    """The point with the best mapping of those found for it and for others; with the one it has if none fits."""
+    case = _case_of(point, _activity_of(point, folder))
+    best = None if case is None else best_of(case, _aims_of(point), _found_mappings(folder))
+    if best is None:
         return point
-    workload, machine = point.workload, point.machine
-    network = network_of(workload)
-    spikes = activity or filled_activity(network, point.fill or 0.0)
-    aims = Aims(sram_bytes=machine.tile.sram_bytes, clock_hz=machine.chip.clock_hz)
-    try:
-        case = Case.of(network, machine, spikes, workload.mapping)
-        found = search(case, aims, candidates=point.best_mapping, processes=1, explained=False, known=known)
-    except DoesNotFit:
-        return point
-    return replace(point, workload=workload.model_copy(update={"mapping": found.best.options}))
+    return replace(point, workload=point.workload.model_copy(update={"mapping": best.options}))
 
 
 def _time_point(given: Point, folder: Path) -> None:
     point, activity = given, None
     if given.best_mapping:
-        point = _best_mapped(given, _activity_of(given, folder), _found_mappings(folder))
+        point = _best_mapped(given, folder)
     try:
         compiled = compile_workload(point.workload, point.machine, must_fit=False)
     except DoesNotFit as refusal:  # too few tiles: nothing to time

@@ -10,7 +10,7 @@ import numpy as np
 from mimdsim.base.errors import DoesNotFit, MappingError
 from mimdsim.base.units import show_bytes
 from mimdsim.costs.energy import energy_profile
-from mimdsim.costs.fabric import host_exposed_seconds
+from mimdsim.costs.fabric import cycles_of_tiles, host_exposed_seconds
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.energy import TiledEnergy
 from mimdsim.profile import EnergyProfile, MemoryProfile, Span, TileColumns, TiledProfile
@@ -86,6 +86,43 @@ def program_cycles(program: Program, machine: MimdMachine, activity: RecordedAct
     path = critical_path(program, machine, loads)
     loops = loop_spans(program, machine.sync)
     return *(part.compute + part.exchange + part.sync for part in path), sum(span.cycles for span in loops)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GroupCycles:
+    """Cycles by superstep and group of tiles, over all executions: compute and exchange int64[supersteps, groups] of
+    the slowest tile of each group; waiting int64[supersteps]: of syncs; loops: of loop control."""
+
+    compute: np.ndarray
+    exchange: np.ndarray
+    waiting: np.ndarray
+    loops: int
+
+
+def group_cycles(
+    program: Program, machine: MimdMachine, activity: RecordedActivity, group: np.ndarray, groups: int
+) -> GroupCycles:
+    """What each group of tiles takes of `program_cycles`; group int64[tiles]: of every tile.
+
+    A superstep takes about as long as its slowest group: a tile may be slow in another turn than others of its group,
+    or go on without waiting for them.
+    """
+    loads = program_loads(program, activity, Barrel.of(machine))
+    path = critical_path(program, machine, loads)
+    compute, exchange = np.zeros((2, len(loads), groups), np.int64)
+    for row, (superstep, times, _) in enumerate(program.supersteps()):
+        load, moved = loads[row], superstep.exchange
+        busy = load.busy_part
+        np.maximum.at(compute[row], group[load.first_tile : load.first_tile + len(busy)], busy)
+        if moved is not None:
+            cycles = cycles_of_tiles(program, moved, machine.exchange)
+            np.maximum.at(exchange[row], group[moved.tiles], cycles * times)
+    return GroupCycles(
+        compute=compute,
+        exchange=exchange,
+        waiting=np.array([part.sync for part in path]),
+        loops=sum(span.cycles for span in loop_spans(program, machine.sync)),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
