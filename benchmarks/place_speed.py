@@ -1,5 +1,5 @@
-"""How fast mappings are looked at, and how well guesses rank them beside full timing: of mappings lowered and estimated
-from some tiles, and of mappings made of layers of such ones. Then whether a search finds what is best.
+"""How fast mappings are looked at, and how well estimates rank them beside full timing: of mappings lowered and counted
+on some tiles, and of mappings made of layers of such ones. Then whether a search finds what is best.
 
     python benchmarks/place_speed.py [--candidates 100] [--processes 2] [--searched 240] [WORKLOAD ...]
 """
@@ -19,7 +19,6 @@ from mappings import aims_of, case_of, combined_mappings, layer_table, random_ma
 from mimdsim.machine import load_machine
 from mimdsim.search import Figures, Timed, search
 from mimdsim.search.evaluate import evaluator
-from mimdsim.search.layers import KEPT
 
 
 def processor() -> str:
@@ -28,9 +27,9 @@ def processor() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
-def said(what: str, rate: float, guessed: list[Figures | None], full: list[Timed | None]) -> None:
-    """A line about guesses of mappings beside their full timing."""
-    both = [(one, two.figures) for one, two in zip(guessed, full, strict=True) if one is not None and two is not None]
+def said(what: str, rate: float, estimates: list[Figures | None], full: list[Timed | None]) -> None:
+    """A line about estimates of mappings beside their full timing."""
+    both = [(one, two.figures) for one, two in zip(estimates, full, strict=True) if one is not None and two is not None]
     cycles = np.array([(one.cycles, two.cycles) for one, two in both]).T
     peaks = np.array([(one.peak_bytes, two.peak_bytes) for one, two in both]).T
     best = np.argsort(cycles[1], kind="stable")[: max(10, len(both) // 10)]
@@ -54,7 +53,7 @@ def main() -> None:
         case = case_of(name, load_machine(given.machine))
         mappings = random_mappings(case, given.candidates)
         known = [one for one in mappings if one.split and one.program == "best"][:40]
-        print(f"{name}\n  mappings         a second  correlation  in best tenth  of memory  guess / full timing")
+        print(f"{name}\n  mappings         a second  correlation  in best tenth  of memory  estimate / full")
         with evaluator(case, given.processes) as evaluate:
             evaluate.estimates(mappings[: 2 * given.processes])  # kernels are loaded
             begun = time.perf_counter()
@@ -64,12 +63,13 @@ def main() -> None:
             said("lowered", rate, [None if one is None else one.figures for one in lowered], full)
             table, aims = layer_table(case, known), aims_of(case)
             begun = time.perf_counter()
-            kept = sum(1 for row in range(len(known)) for _ in table.improved(row, aims, case.room))
-            rate = kept // KEPT * len(known) / (time.perf_counter() - begun)
+            for row in range(len(known)):
+                list(table.improved(row, aims, case.room))
+            rate = len(table.looked_at) / (time.perf_counter() - begun)
             made, columns = combined_mappings(case, table, given.candidates)
             of_layers = evaluate.timings(made)
-            guessed = [Figures(cycles=int(one), peak_bytes=int(two), tiles=0) for one, two in columns.T]
-            said("made of layers", rate, list(guessed), of_layers)
+            estimates = [Figures(cycles=int(one), peak_bytes=int(two), tiles=0) for one, two in columns.T]
+            said("made of layers", rate, list(estimates), of_layers)
         best = min(one.figures.cycles for one in (*full, *of_layers) if one is not None and one.fits)
         begun = time.perf_counter()
         found = search(case, aims, candidates=given.searched, processes=given.processes, explained=False)

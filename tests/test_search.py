@@ -22,7 +22,6 @@ from mimdsim.search import MUCH, Aims, Figures, Found, estimate, gain_of_others,
 from mimdsim.search.evaluate import evaluator
 from mimdsim.search.splits import Space, even_parts, seeds, tiles_of
 from mimdsim.search.told import found_lines
-from mimdsim.timing import program_cycles
 from mimdsim.workload import Split, load_workload, network_of, write_mapping_file
 
 
@@ -64,7 +63,6 @@ def test_an_estimate_from_all_tiles_is_the_full_timing(monkeypatch: pytest.Monke
         made = compile_graph(case.graph, case.network, case.machine, mapping, must_fit=False)
         monkeypatch.setattr("mimdsim.search.sampled.SAMPLED_TILES", 40)
         found = estimate(case, mapping).figures
-        assert found.cycles == sum(program_cycles(made.program, case.machine, case.activity))
         assert found.peak_bytes == made.memory.peak_bytes
         full = timed(case, mapping)
         assert (full.figures.cycles, full.figures.tiles) == (found.cycles, found.tiles)
@@ -166,18 +164,23 @@ def test_savings_add_up() -> None:
 
 @pytest.mark.slow
 def test_each_objective_is_least_for_its_own_winner() -> None:
-    """Of all that its search timed; beside other searches within 10 %, as so few candidates are a matter of luck."""
+    """Of all that its search timed; and with as many candidates as `place` takes, within 1 % of what searches for
+    other objectives found."""
+    case = small_case("digits")
     least: dict[str, Callable[[Figures], float]] = {
         "time": lambda one: one.cycles,
         "memory": lambda one: one.peak_bytes,
         "product": lambda one: one.cycles * one.peak_bytes,
         "energy": lambda one: one.joules or 0,
     }
+    made = {
+        objective: search(case, aims_of(case, objective=objective), candidates=240, processes=2, explained=False)
+        for objective in least
+    }
     for objective, of in least.items():
-        made = found(objective)
-        assert of(made.best.figures) > 0
-        assert of(made.best.figures) == min(of(one.figures) for one in made.front)
-        assert all(of(made.best.figures) <= 1.1 * of(found(other).best.figures) for other in least)
+        best = of(made[objective].best.figures)
+        assert 0 < best == min(of(one.figures) for one in made[objective].front)
+        assert all(best <= 1.01 * of(other.best.figures) for other in made.values()), objective
 
 
 @pytest.mark.slow

@@ -250,7 +250,10 @@ class Lowering:
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         batch, usable = self.network.batch, self._tiles_of(family, chip)
         word = max(1, WORD_BYTES // item_bytes)
-        run = -(-batch * width // (len(usable) * word)) * word
+        if self._apart(family):  # no tile has two runs where each could have one: more tiles never take longer
+            run = -(-width // (max(1, len(usable) // batch) * word)) * word
+        else:
+            run = -(-batch * width // (len(usable) * word)) * word
         run = min(width, max(1, least_bytes // item_bytes, run))
         runs = -(-width // run)
         sample, start = np.repeat(np.arange(batch), runs), np.tile(np.arange(runs) * run, batch)
@@ -265,10 +268,14 @@ class Lowering:
         held = self.variables[variable]
         return self.slots(held.shape[-1], chip, held.item_bytes, least_bytes, self.families.get(variable))
 
+    def _apart(self, family: Family | None) -> bool:
+        """Whether lists of this family have tiles of their own."""
+        return family is not None and "lists_apart" in self.options.rules
+
     def _tiles_of(self, family: Family | None, chip: int) -> np.ndarray:
         """Tiles of a chip for a family of lists: every n-th, where each of n families has tiles of its own."""
         usable = self.placement.usable_on(chip)
-        if "lists_apart" not in self.options.rules or family is None:
+        if not self._apart(family) or family is None:
             return usable
         layers = [INPUT, *(layer.name for layer in self.network.layers)]
         place, count = LISTS.index(family[0]) * len(layers) + layers.index(family[1]), len(LISTS) * len(layers)

@@ -121,15 +121,19 @@ def phase_cycles(program: Program, exchange: Exchange, fabric: Fabric) -> np.nda
         if fabric.model == "scheduled":
             scheduled = scheduled_cycles(program, exchange, fabric)
             busiest = busiest if scheduled is None else np.maximum(busiest, scheduled)
-        known[key] = np.where(busiest > 0, busiest + fabric.fixed_cycles + fabric.route_cycles, 0)
+        known[key] = _with_fixed(busiest, fabric)
         known[key].flags.writeable = False
     return known[key]
 
 
 def cycles_of_tiles(program: Program, exchange: Exchange, fabric: Fabric) -> np.ndarray:
     """int64[taking part]: cycles of one exchange phase if no tile took longer than this one, schedules left aside."""
-    cycles = endpoint_cycles(*_endpoints(exchange, fabric, program.tiles_per_chip))
-    return np.where(cycles > 0, cycles + fabric.fixed_cycles + fabric.route_cycles, 0)
+    return _with_fixed(endpoint_cycles(*_endpoints(exchange, fabric, program.tiles_per_chip)), fabric)
+
+
+def _with_fixed(busiest: np.ndarray, fabric: Fabric) -> np.ndarray:
+    """Cycles of phases from those of their busiest tiles; 0 where nothing moves."""
+    return np.where(busiest > 0, busiest + fabric.fixed_cycles + fabric.route_cycles, 0)
 
 
 def busiest_tile(program: Program, exchange: Exchange, fabric: Fabric) -> BusiestTile | None:
@@ -191,8 +195,7 @@ def _busiest(exchange: Exchange, fabric: Fabric, tiles_per_chip: int, chips: int
 
 def exchange_phase_cycles(tile_cycles: np.ndarray, fabric: Fabric) -> int:
     """Cycles of the whole phase, which ends when the busiest tile is done; 0 when nothing moves."""
-    busiest = int(tile_cycles.max(initial=0))
-    return fabric.fixed_cycles + fabric.route_cycles + busiest if busiest else 0
+    return int(_with_fixed(tile_cycles.max(initial=0), fabric))
 
 
 def host_exposed_seconds(stream_seconds: float, device_seconds: float, prefetch_depth: int) -> float:

@@ -45,9 +45,16 @@ class LayerTable:
             columns = [column[step] for step in costs.steps]
             self._compute[row][:, columns] = costs.cycles.compute.T
             self._exchange[row][:, columns] = costs.cycles.exchange.T
-        self._always = np.array([costs.cycles.waiting.sum() + costs.cycles.loops for _, costs in self.known], np.int64)
+        self._always = np.array([costs.cycles.waiting for _, costs in self.known], np.int64)
         self._peaks = np.array([costs.peak_bytes for _, costs in self.known])
         self._tiles = np.array([costs.tiles for _, costs in self.known])
+        self._alike = np.array([self._numbers(one.options) for one, _ in self.known], np.int64)
+        self.looked_at: set[tuple[int, ...]] = set()  # different mappings, by numbers of their parts
+
+    def _numbers(self, options: MappingOptions) -> list[int]:
+        """One for everything but the layers, and one for each of these: equal if they are."""
+        others = options.model_copy(update={"split": {}})
+        return [hash(others.model_dump_json()), *(hash(options.split[name]) for name in self.names)]
 
     def combined(self, picks: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(cycles, bytes on the fullest tile, tiles) of mappings int64[mappings, 1 + layers]: which mapping everything
@@ -75,6 +82,7 @@ class LayerTable:
                 cycles, peaks, tiles = self.combined(picks)
                 order = aims.order(cycles, peaks, tiles)
                 order = order[tiles[order] <= room]
+                self.looked_at |= set(map(tuple, self._alike[picks, np.arange(picks.shape[1])][order].tolist()))
                 for best in order[:KEPT].tolist():
                     figures = Figures(cycles=int(cycles[best]), peak_bytes=int(peaks[best]), tiles=int(tiles[best]))
                     yield Candidate(options=self.mapping(picks[best]), figures=figures)

@@ -13,7 +13,7 @@ from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Superstep
 from mimdsim.program.exchanges import sampled_exchange
 from mimdsim.search.case import Case, Figures
-from mimdsim.timing import GroupCycles, group_cycles, program_cycles
+from mimdsim.timing import GroupCycles, group_cycles
 from mimdsim.workload.mapping import MappingOptions
 
 SAMPLED_TILES = 10  # drawn from all tiles, besides those that stand out and neighbours on a bus
@@ -47,14 +47,13 @@ def estimate(case: Case, options: MappingOptions) -> Estimate:
     chosen = _with_neighbours(_sampled_tiles(placement, program), case.machine, placement.tiles_per_chip)
     sampled = program.map_supersteps(lambda superstep: _on_some(program, superstep, chosen))
     memory = memory_of(sampled, case.machine)
-    return Estimate(
-        figures=Figures(
-            cycles=sum(program_cycles(sampled, case.machine, case.activity)),
-            peak_bytes=memory.peak_bytes,
-            tiles=sum(layer.occupied for layer in placement.layers),
-        ),
-        layers=_by_layer(case, placement, sampled, memory),
+    layers = _by_layer(case, placement, sampled, memory)
+    figures = Figures(
+        cycles=layers.cycles.whole,
+        peak_bytes=memory.peak_bytes,
+        tiles=sum(layer.occupied for layer in placement.layers),
     )
+    return Estimate(figures=figures, layers=layers)
 
 
 def _by_layer(case: Case, placement: Placement, sampled: Program, memory: Memory) -> LayerCosts:

@@ -13,7 +13,7 @@ from mimdsim.base.units import show_bytes
 from mimdsim.search.aims import Aims
 from mimdsim.search.case import Case, Timed
 from mimdsim.search.evaluate import Evaluator, evaluator
-from mimdsim.search.layers import KEPT, Candidate, LayerTable
+from mimdsim.search.layers import Candidate, LayerTable
 from mimdsim.search.moves import moved
 from mimdsim.search.savings import Saving, savings
 from mimdsim.search.splits import Space, seeds
@@ -34,7 +34,7 @@ Progress = Callable[[str, int, int], None]
 class Found:
     """What a search found. published: the published mapping (None: too few tiles for it); front: timed mappings none of
     which is both faster and smaller than another, fastest first; savings: from the published mapping to the best one;
-    candidates: mappings lowered; combined: more that were made of their layers."""
+    candidates: mappings lowered; combined: how many different ones more were made of their layers."""
 
     best: Timed
     published: Timed | None
@@ -48,7 +48,7 @@ def search(
     case: Case,
     aims: Aims,
     *,
-    candidates: int = 400,
+    candidates: int,
     processes: int = 2,
     explained: bool = True,
     progress: Progress = lambda _what, _done, _total: None,
@@ -75,11 +75,11 @@ def search(
     return Found(best=best, published=published, front=front, savings=saved, candidates=len(tried), combined=more)
 
 
-def best_of(case: Case, aims: Aims, mappings: Sequence[tuple[MappingOptions, int]]) -> Timed | None:
-    """The best of mappings found for other machines, each with the tiles that there were for it: all are estimated, the
-    best few timed in full. None: none keeps to the limits."""
+def best_of(case: Case, aims: Aims, mappings: Sequence[MappingOptions]) -> Timed | None:
+    """The best of mappings found for other machines, with what a search does not change as in the case: all are
+    estimated, the best few timed in full. None: none keeps to the limits."""
     with evaluator(case, 1) as evaluate:
-        found = evaluated(evaluate, [one for other, room in mappings for one in adapted(case, other, room)])
+        found = evaluated(evaluate, [adapted(case.options, other) for other in mappings])
         found.sort(key=lambda one: aims.rank(one.figures))
         timings = evaluate.timings([one.options for one in found[:FINALISTS]])
     kept = _kept([one for one in timings if one is not None], aims)
@@ -91,15 +91,9 @@ def _kept(finished: list[Timed], aims: Aims) -> list[Timed]:
     return [one for one in finished if one.fits and aims.rank(one.figures)[0] == 0]
 
 
-def adapted(case: Case, other: MappingOptions, room: int) -> list[MappingOptions]:
-    """The options of a case with what a search changed in others. Tiles beyond the `room` that there was for those stay
-    idle on one chip: what is spread over all tiles takes longer if it gets more of them. All of them, or so many that
-    the same tiles share a bus."""
-    changed = {name: getattr(other, name) for name in SEARCHED}
-    idle = max(0, case.room - room) if case.machine.links.chips == 1 else 0
-    first, bus = case.options.reserved_tiles, case.machine.exchange.tiles_per_bus
-    every = dict.fromkeys((first + idle, first + idle // bus * bus))
-    return [case.options.model_copy(update=changed | {"reserved_tiles": reserved}) for reserved in every]
+def adapted(options: MappingOptions, other: MappingOptions) -> MappingOptions:
+    """A mapping with what a search changed in another one."""
+    return options.model_copy(update={name: getattr(other, name) for name in SEARCHED})
 
 
 def evaluated(evaluate: Evaluator, mappings: Sequence[MappingOptions]) -> list[Candidate]:
@@ -123,7 +117,7 @@ def estimated(evaluate: Evaluator, aims: Aims, candidates: int, progress: Progre
     draw = np.random.default_rng(case.network.batch)
     seen: set[str] = set()
     known: list[Candidate] = []
-    more = 0
+    looked_at: set[tuple[int, ...]] = set()
 
     def tried(mappings: Iterable[MappingOptions]) -> None:
         new = [mapping for mapping in mappings if not _is_known(seen, mapping)]
@@ -141,32 +135,31 @@ def estimated(evaluate: Evaluator, aims: Aims, candidates: int, progress: Progre
             break
         before = aims.rank(known[0].figures)
         room = min(ROUND, candidates - len(seen))
-        made, looked_at = _combined(parents, aims, space.room, seen)
-        more += looked_at
-        made = made[: room // 2]
+        made = _combined(parents, aims, space.room, seen, looked_at)[: room // 2]
         keys = seen | {_key(mapping) for mapping in made}
         children = _children([one.options for one in parents[:PARENTS]], space, draw, keys)
         tried([*made, *islice(children, room - len(made))])
         after = aims.rank(known[0].figures)
         idle = 0 if after[0] < before[0] or after[1] < before[1] * (1 - LEAST_GAIN) else idle + 1
     progress("mappings", candidates, candidates)
-    return known, more
+    return known, len(looked_at)
 
 
-def _combined(parents: list[Candidate], aims: Aims, room: int, seen: set[str]) -> tuple[list[MappingOptions], int]:
-    """(mappings not seen yet that are made of layers of all parents, best first; how many were looked at)."""
+def _combined(
+    parents: list[Candidate], aims: Aims, room: int, seen: set[str], looked_at: set[tuple[int, ...]]
+) -> list[MappingOptions]:
+    """Mappings not seen yet that are made of layers of all parents, best first; adds to `looked_at` those of which they
+    are the best."""
     made: dict[str, Candidate] = {}
-    looked_at = 0
+    first = {id(one) for one in parents[:PARENTS]}
     for rules in dict.fromkeys(one.options.rules for one in parents[:PARENTS]):
         alike = [one for one in parents if one.options.rules == rules]
         table = LayerTable(alike)
-        best = {id(one) for one in parents[:PARENTS]}
-        for row in (row for row, one in enumerate(alike) if id(one) in best):
-            found = list(table.improved(row, aims, room))
-            looked_at += len(found) * len(alike) // KEPT
-            made.update((_key(other.options), other) for other in found)
+        for row in (row for row, one in enumerate(alike) if id(one) in first):
+            made.update((_key(one.options), one) for one in table.improved(row, aims, room))
+        looked_at |= table.looked_at
     unseen = [one for key, one in made.items() if key not in seen]
-    return [one.options for one in sorted(unseen, key=lambda one: aims.rank(one.figures))], looked_at
+    return [one.options for one in sorted(unseen, key=lambda one: aims.rank(one.figures))]
 
 
 def _children(

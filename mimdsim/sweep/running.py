@@ -147,17 +147,17 @@ def _search_point(point: Point, folder: Path) -> None:
         return
     with contextlib.suppress(DoesNotFit):
         found = search(case, _aims_of(point), candidates=point.best_mapping, processes=1, explained=False)
-        mapping = {"room": case.room, "mapping": found.best.options.model_dump(mode="json")}
-        write_sealed_json(mapping_path(folder, point.key), mapping)
+        write_sealed_json(mapping_path(folder, point.key), found.best.options.model_dump(mode="json"))
 
 
-def _found_mappings(folder: Path) -> list[tuple[MappingOptions, int]]:
-    """What was found for the points of a sweep, and how many tiles there were for it."""
+def _found_mappings(folder: Path) -> list[MappingOptions]:
+    """What was found for the points of a sweep."""
     found = []
     for path in sorted((folder / "mappings").glob("*.json")):
-        with contextlib.suppress(DataFileError, ValidationError, KeyError, TypeError, ValueError):
-            table = read_sealed_json(path, MAX_MAPPING_BYTES, "delete it to search again")
-            found.append((MappingOptions.model_validate(table["mapping"]), int(table["room"])))
+        with contextlib.suppress(DataFileError, ValidationError):
+            found.append(
+                MappingOptions.model_validate(read_sealed_json(path, MAX_MAPPING_BYTES, "delete it to search again"))
+            )
     return found
 
 

@@ -7,7 +7,7 @@ with the closed forms where there is no contention.
 from mimdsim.timing.event import ChipRun, global_exchange_seconds, run_chips, stream_training_steps
 from mimdsim.timing.explain import busy_cycles, explain
 from mimdsim.timing.explained import Explanation
-from mimdsim.timing.fast import GroupCycles, group_cycles, program_cycles, time_program
+from mimdsim.timing.fast import GroupCycles, group_cycles, time_program
 from mimdsim.timing.loads import program_loads
 
 __all__ = [
@@ -18,7 +18,6 @@ __all__ = [
     "explain",
     "global_exchange_seconds",
     "group_cycles",
-    "program_cycles",
     "program_loads",
     "run_chips",
     "stream_training_steps",

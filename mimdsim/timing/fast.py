@@ -79,30 +79,21 @@ def time_program(
     )
 
 
-def program_cycles(program: Program, machine: MimdMachine, activity: RecordedActivity) -> tuple[int, ...]:
-    """Cycles of every superstep over all its executions, and then those of loop control: the spans of `time_program`
-    without what a profile says of them. Its rules are not checked."""
-    loads = program_loads(program, activity, Barrel.of(machine))
-    path = critical_path(program, machine, loads)
-    loops = loop_spans(program, machine.sync)
-    return *(part.compute + part.exchange + part.sync for part in path), sum(span.cycles for span in loops)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GroupCycles:
     """Cycles by superstep and group of tiles, over all executions: compute and exchange int64[supersteps, groups] of
-    the slowest tile of each group; waiting int64[supersteps]: of syncs; loops: of loop control."""
+    the slowest tile of each group; waiting: of syncs and loop control; whole: all of them, as by `time_program`."""
 
     compute: np.ndarray
     exchange: np.ndarray
-    waiting: np.ndarray
-    loops: int
+    waiting: int
+    whole: int
 
 
 def group_cycles(
     program: Program, machine: MimdMachine, activity: RecordedActivity, group: np.ndarray, groups: int
 ) -> GroupCycles:
-    """What each group of tiles takes of `program_cycles`; group int64[tiles]: of every tile.
+    """What each group of tiles takes of a program's cycles, without checking it; group int64[tiles]: of every tile.
 
     A superstep takes about as long as its slowest group: a tile may be slow in another turn than others of its group,
     or go on without waiting for them.
@@ -117,12 +108,9 @@ def group_cycles(
         if moved is not None:
             cycles = cycles_of_tiles(program, moved, machine.exchange)
             np.maximum.at(exchange[row], group[moved.tiles], cycles * times)
-    return GroupCycles(
-        compute=compute,
-        exchange=exchange,
-        waiting=np.array([part.sync for part in path]),
-        loops=sum(span.cycles for span in loop_spans(program, machine.sync)),
-    )
+    waiting = sum(part.sync for part in path) + sum(span.cycles for span in loop_spans(program, machine.sync))
+    whole = waiting + sum(part.compute + part.exchange for part in path)
+    return GroupCycles(compute=compute, exchange=exchange, waiting=waiting, whole=whole)
 
 
 @dataclass(frozen=True, kw_only=True)
