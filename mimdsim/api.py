@@ -19,6 +19,7 @@ from mimdsim.check.findings import Checked
 from mimdsim.check.program import Subject, check_program, load_build, shrunk
 from mimdsim.machine import GpuMachine, MimdMachine
 from mimdsim.profile import save_profile
+from mimdsim.profile.detail import DETAIL_FILE, save_detail
 from mimdsim.program import Program
 from mimdsim.run.made import Run
 from mimdsim.run.walk import Progress, recorded_spikes, silent
@@ -27,7 +28,7 @@ from mimdsim.sweep.points import load_gpu, load_line_up, load_tiled, points_of, 
 from mimdsim.workload import Workload, filled_activity, load_workload, network_of, write_mapping_file
 from mimdsim.workload.interchange.trained_file import write_trained
 
-OF_A_RUN = ("profile.json", "weights.safetensors")  # beside the report
+OF_A_RUN = ("profile.json", DETAIL_FILE, "weights.safetensors")  # beside the report
 GivenWorkload = str | Workload
 GivenMachine = str | MimdMachine
 GivenGpu = str | GpuMachine
@@ -242,9 +243,12 @@ def _checked_kernel(
     result = kernel.check(machine, strict=strict)
     if folder is not None:
         profile = profile_of(kernel, result)
-        with replaced(folder, ("profile.json", *report_files())) as draft:
+        detail = result.detail(profile.config_sha256)
+        with replaced(folder, ("profile.json", DETAIL_FILE, *report_files())) as draft:
             save_profile(draft / "profile.json", profile)
-            write_report(profile, draft, progress)
+            if detail is not None:
+                save_detail(draft / DETAIL_FILE, detail)
+            write_report(profile, draft, progress, detail)
     return result
 
 
@@ -266,6 +270,7 @@ def _written(made: Run, folder: str | Path | None, progress: Progress) -> Run:
 
         with replaced(Path(folder), (*OF_A_RUN, *report_files())) as draft:
             save_profile(draft / "profile.json", made.profile)
+            save_detail(draft / DETAIL_FILE, made.detail)
             write_trained(draft / "weights.safetensors", made.log.weights, made.workload)
-            write_report(made.profile, draft, progress)
+            write_report(made.profile, draft, progress, made.detail)
     return made

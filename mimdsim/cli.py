@@ -304,6 +304,7 @@ def report(profile: Path, out: Path | None) -> None:
     from mimdsim.base.files import folders_to_write
     from mimdsim.base.whole import replaced
     from mimdsim.profile import load_profile
+    from mimdsim.profile.detail import load_beside
     from mimdsim.report import report_files, summary_lines, write_report
 
     folder = out or profile.parent
@@ -312,7 +313,7 @@ def report(profile: Path, out: Path | None) -> None:
         beside = folder / "profile.json"
         if beside.is_file() and not beside.samefile(profile) and beside.read_bytes() != profile.read_bytes():
             raise MimdsimError(f"{folder}: holds the profile of another run; choose another folder with --out")
-        write_report(loaded, draft, bars.show)
+        write_report(loaded, draft, bars.show, load_beside(profile, loaded))
     for line in summary_lines(loaded):
         say(line)
     say(f"\nReport: {folder / 'report.html'}")

@@ -19,9 +19,10 @@ import numpy as np
 import pytest
 from event_file_writing import pixel_arrays, unit_arrays, write_events
 
+from mimdsim.base import npz
 from mimdsim.base.errors import DataFileError, DescriptionError, MissingExtra
 from mimdsim.workload import load_workload
-from mimdsim.workload.files import event_columns, hdf5_reading, npz
+from mimdsim.workload.files import event_columns, hdf5_reading
 from mimdsim.workload.files.event_hdf5 import Hdf5Store, reading_process
 from mimdsim.workload.files.hdf5_reading import Hdf5Process
 from mimdsim.workload.files.hdf5_serving import MAX_CHUNK_VALUES, MAX_MEMORY_BYTES

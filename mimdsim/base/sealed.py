@@ -12,8 +12,10 @@ import numpy as np
 
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.files import dump_json, read_bounded, write_atomically
+from mimdsim.base.npz import NpzFile
 
 DIGITS = 64
+MAX_UNPACKED_BYTES = 1 << 30
 JSON_END = b'"\n}\n'
 
 
@@ -42,12 +44,12 @@ def read_sealed_json(path: Path, most: int, advice: str) -> dict[str, Any]:
 
 def read_sealed_arrays(path: Path, most: int, advice: str) -> dict[str, np.ndarray]:
     """What `write_sealed_arrays` wrote to this path; raises DataFileError with `advice` for anything else."""
-    content = _read(path, most, b"", advice)
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    except Exception as problem:  # of the archive, its packing, numpy's header: only a forged file gets this far
-        raise DataFileError(path, f"holds no arrays written by mimdsim ({problem}); {advice}") from None
+    _read(path, most, b"", advice)
+    with NpzFile(path) as file:  # only a forged file can fail from here on
+        members = [file.member(info) for info in file.infos]
+        if (size := sum(member.info.file_size for member in members)) > MAX_UNPACKED_BYTES:
+            raise DataFileError(path, f"unpacks to {size} bytes, over {MAX_UNPACKED_BYTES}; {advice}")
+        return {member.name: file.whole(member) for member in members}
 
 
 def _write(path: Path, head: bytes, tail: bytes) -> None:

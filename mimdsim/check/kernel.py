@@ -29,9 +29,10 @@ from mimdsim.functional.halves import executor_of
 from mimdsim.functional.poison import KINDS, undefine
 from mimdsim.machine import MimdMachine, tiled_machine
 from mimdsim.profile import TiledProfile
+from mimdsim.profile.detail import Detail
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.copies import bytes_within_tiles
-from mimdsim.run import memory_profile
+from mimdsim.run import detail_of, memory_profile
 from mimdsim.timing import time_program
 
 Build = Callable[[MimdMachine], Program]
@@ -54,6 +55,13 @@ class KernelResult(Checked):
         if self.tiled is None:
             raise MimdsimError(f"the kernel was not timed:\n{self}")
         return self.tiled.cycles
+
+    def detail(self, run: str) -> Detail | None:
+        """Every tile in every superstep, for the profile with the digest `run`; None if there is none to time."""
+        if self.program is None or self.activity is None:
+            return None
+        memory = measure_memory(self.program, self.machine)
+        return detail_of(self.program, self.machine, self.activity, memory, run)
 
 
 def check_kernel(

@@ -1,7 +1,7 @@
-"""What a run cost (door 2 of ARCHITECTURE.md). Plain records that reports read; no arrays, no engines, no machines.
+"""What a run cost (door 2 of ARCHITECTURE.md). Records that reports read; no engines, no machines.
 
-`RunProfile` is what `profile.json` holds. Loading one validates every field, so a report can be drawn from
-someone else's file.
+`RunProfile` is what `profile.json` holds; the columns of single tiles beside it are in `profile.detail`, which needs
+numpy. Loading one validates every field, so a report can be drawn from someone else's file.
 """
 
 from mimdsim.profile.ratios import DoubtedSeconds, ratio, ratio_of, seconds_by_source

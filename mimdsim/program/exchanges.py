@@ -34,7 +34,7 @@ from mimdsim.program.rows import (
     takes_timestep,
     to_runs,
 )
-from mimdsim.program.tally import Tally
+from mimdsim.program.tally import Pairs, Tally
 
 # digest of an exchange and of what it was derived from, so that it need not be derived again to be trusted
 _DERIVED: WeakKeyDictionary[Exchange, bytes] = WeakKeyDictionary()
@@ -119,6 +119,16 @@ def sampled_exchange(program: Program, superstep: Superstep, receiving: np.ndarr
     """The exchange of a superstep whose vertices are all on tiles of `receiving` bool[tiles], and of what its copies
     bring to these; the places that it names are not checked."""
     return _exchange(program, superstep, receiving)
+
+
+def count_pairs(program: Program, exchange: Exchange, pairs: Pairs) -> None:
+    """Add what an exchange brings from tile to tile of a chip to `pairs`; over one reader they sum to its bytes
+    received, but for those from other chips."""
+    tally = Tally(program.tiles, program.chips, pairs)
+    for delivery in exchange.deliveries:
+        variable = program.variables[delivery.variable]
+        drop = delivery.boxes.shape[1] < len(variable.shape)
+        tally.count(variable, drop, delivery.tiles, delivery.boxes)
 
 
 def _exchange(program: Program, superstep: Superstep, receiving: np.ndarray | None) -> Exchange | None:

@@ -17,11 +17,21 @@ from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Variab
 from mimdsim.program.rows import bounds_of, cut_side_by_side, equal_rows, in_bands, is_local, order_of, spatial_mapping
 
 
-class Tally:
-    """Running totals of one exchange phase, by tile and by pair of chips."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pairs:
+    """Bytes that go from tile to tile of a chip, int64[tiles, tiles of a chip] by sender and reader, and from group to
+    group, int64[groups, groups]; group_of int64[tiles]."""
 
-    def __init__(self, tiles: int, chips: int = 1):
-        self.tiles, self.chips = tiles, chips
+    by_tile: np.ndarray
+    by_group: np.ndarray
+    group_of: np.ndarray
+
+
+class Tally:
+    """Running totals of one exchange phase, by tile and by pair of chips; or, if `pairs` are given, only these."""
+
+    def __init__(self, tiles: int, chips: int = 1, pairs: Pairs | None = None):
+        self.tiles, self.chips, self.pairs = tiles, chips, pairs
         self.table = np.zeros((len(EXCHANGE_COLUMNS), tiles), np.int64)
         self.total = dict(zip(EXCHANGE_COLUMNS, self.table, strict=True))
         self.link_bytes = np.zeros((chips, chips), np.int64)
@@ -81,6 +91,11 @@ class Tally:
         wishes = which, tiles, order_of(np.stack([which, tiles]), [0, 1])
         parts = cut.box, cut.sender
         elements, fragments = numerics.elements_and_fragments(cut.bounds, cut.shape, cut.axis)
+        if self.pairs is not None:
+            found = self.pairs.by_tile, self.pairs.group_of, self.pairs.by_group
+            sizes = elements * item_bytes
+            numerics.count_pairs(*wishes, *parts, sizes, len(one_of_each), self.tiles // self.chips, *found)
+            return
         others = numerics.count_received(
             *(*wishes, *parts, elements * item_bytes, fragments, len(one_of_each)),
             self.tiles // self.chips,

@@ -30,6 +30,8 @@ from mimdsim.report.wording import changed_fields, plain
 if TYPE_CHECKING:
     import jinja2
 
+    from mimdsim.profile.detail import Detail
+
 PAGE_ROWS = 400  # supersteps and kernels on the page; the CSV files have all
 BUSIEST = 5
 OF_TRAINING = ("training", "spikes", "comparison")
@@ -60,7 +62,10 @@ class Section:
 
 
 def write_report(
-    profile: RunProfile, folder: Path, progress: Callable[[str, int, int], None] | None = None
+    profile: RunProfile,
+    folder: Path,
+    progress: Callable[[str, int, int], None] | None = None,
+    detail: Detail | None = None,
 ) -> list[Path]:
     """Write `report.html`, `figures/*.png` and CSV files into `folder`; returns the paths written, the page first.
 

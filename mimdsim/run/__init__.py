@@ -3,6 +3,7 @@
 from mimdsim.base.called import make_called
 from mimdsim.compiler import memory_profile
 from mimdsim.run.cautions import beyond_sources, half_warning, unscaled_energy, unused_chips
+from mimdsim.run.detail import detail_of
 from mimdsim.run.gpus import GPU_LINEUP, time_on_gpus
 from mimdsim.run.made import Run, retime
 from mimdsim.run.walk import (
@@ -19,6 +20,7 @@ __all__ = [
     "beyond_sources",
     "compile_workload",
     "config_digest",
+    "detail_of",
     "half_warning",
     "memory_profile",
     "open_data",

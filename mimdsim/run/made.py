@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -10,7 +11,9 @@ from mimdsim.compiler import Compiled, memory_profile
 from mimdsim.functional import TrainingLog
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import RunProfile, TiledProfile
+from mimdsim.profile.detail import Detail
 from mimdsim.program import RecordedActivity
+from mimdsim.run.detail import detail_of
 from mimdsim.timing import Explanation, busy_cycles, explain, time_program
 from mimdsim.workload import Workload
 
@@ -53,6 +56,14 @@ class Run:
     def _public(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         parameters = self.compiled.network.parameters
         return {parameters[name].public: value for name, value in arrays.items()}
+
+    @cached_property
+    def detail(self) -> Detail:
+        """Every tile in every superstep."""
+        return detail_of(
+            *(self.compiled.program, self.machine, self.log.activity, self.compiled.memory),
+            run=self.profile.config_sha256,
+        )
 
     @property
     def memory(self) -> dict[str, np.ndarray]:

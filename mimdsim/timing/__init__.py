@@ -4,6 +4,7 @@ loads -> path (chips between barriers) -> fast (the profile); event: host, chips
 with the closed forms where there is no contention.
 """
 
+from mimdsim.timing.by_tile import contexts_with_work, cycles_in_timesteps
 from mimdsim.timing.event import ChipRun, global_exchange_seconds, run_chips, stream_training_steps
 from mimdsim.timing.explain import busy_cycles, explain
 from mimdsim.timing.explained import Explanation
@@ -15,6 +16,8 @@ __all__ = [
     "Explanation",
     "GroupCycles",
     "busy_cycles",
+    "contexts_with_work",
+    "cycles_in_timesteps",
     "explain",
     "global_exchange_seconds",
     "group_cycles",

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from mimdsim.base.errors import DataFileError
+from mimdsim.base.npz import Member, NpzFile
 from mimdsim.workload.files.event_columns import MAX_EVENTS, NAMES, Column, Values, kind_of, plain_values
-from mimdsim.workload.files.npz import Member, NpzFile
 
 
 class NpzStore:

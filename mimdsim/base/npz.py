@@ -131,6 +131,14 @@ class NpzFile:
             header_bytes=header_bytes,
         )
 
+    def whole(self, member: Member) -> npt.NDArray[Any]:
+        """All entries of an array, in its shape."""
+        member.check_size()
+        with self.reader(member) as reader:
+            entries = reader.read(0, member.entries)
+            reader.finish()
+        return entries.reshape(member.shape, order="F" if member.by_column else "C")
+
     def reader(self, member: Member) -> Reader:
         """Of the entries of an array; a context manager."""
         return Reader(self._archive, member)

@@ -1,0 +1,213 @@
+"""What a profile keeps beside its record: every tile in every superstep, as columns in `detail.npz`.
+
+Nothing here is a model of its own: the columns are the numbers that the totals of the profile are sums of.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from mimdsim.base.errors import DataFileError
+from mimdsim.base.sealed import read_sealed_arrays, write_sealed_arrays
+from mimdsim.profile.records import RunProfile
+
+DETAIL_FILE = "detail.npz"
+DETAIL_VERSION = 1
+MAX_DETAIL_BYTES = 256 << 20
+REDO = "make it again with  mimdsim run --out DIR"
+MOST = 1 << 53  # larger integers are none that a program of ours makes
+PARTNERS = 8  # tiles named that send most to a tile, and that receive most from it
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Detail:
+    """One run of a program tile by tile. S supersteps in program order, without loop control; N tiles; all numbers are
+    sums over the executions of a superstep.
+
+    run: config_sha256 of its profile. supersteps str[S] names; codelets str[S]: those on the tile with most work.
+    busy, exchange int64[S, N]: cycles in which a tile had work, and those of its own part of the exchange (the phase
+    also has a fixed part, and ends when the last tile is done). sent, received int64[S, N]: bytes. contexts
+    int64[S, N]: worker contexts that had vertices. bundles, flops int64[S]: issued, and arithmetic, on all tiles.
+    window int64[R, W, N]: busy cycles in the timesteps `window_timesteps` int64[W] of the supersteps
+    `window_supersteps` int64[R], those that run once per timestep.
+    variables, categories str[V]; live int64[V, 2]: first and last superstep in which a variable is in memory;
+    holding int64[V]: where it lies, as the entries holding_begins[h] to holding_begins[h + 1] of holding_tiles and
+    holding_bytes. vertices, code int64[N]: bytes that are always there. buffers int64[S, N]: bytes of exchange buffers.
+    group_of int64[N]: groups of tiles; traffic int64[flows, 4]: superstep, sending group, receiving group, bytes
+    received. senders, receivers int64[N, PARTNERS]: the tiles that send most to a tile and receive most from it, -1 for
+    none, with sender_bytes and receiver_bytes.
+    links int64[chips, chips]: bytes from chip to chip.
+    """
+
+    run: str
+    supersteps: np.ndarray
+    codelets: np.ndarray
+    busy: np.ndarray
+    exchange: np.ndarray
+    sent: np.ndarray
+    received: np.ndarray
+    contexts: np.ndarray
+    bundles: np.ndarray
+    flops: np.ndarray
+    window_timesteps: np.ndarray
+    window_supersteps: np.ndarray
+    window: np.ndarray
+    variables: np.ndarray
+    categories: np.ndarray
+    live: np.ndarray
+    holding: np.ndarray
+    holding_begins: np.ndarray
+    holding_tiles: np.ndarray
+    holding_bytes: np.ndarray
+    vertices: np.ndarray
+    code: np.ndarray
+    buffers: np.ndarray
+    group_of: np.ndarray
+    traffic: np.ndarray
+    senders: np.ndarray
+    sender_bytes: np.ndarray
+    receivers: np.ndarray
+    receiver_bytes: np.ndarray
+    links: np.ndarray
+
+    @property
+    def tiles(self) -> int:
+        return self.busy.shape[1]
+
+    @cached_property
+    def memory(self) -> np.ndarray:
+        """int64[S, N]: bytes in use on every tile in every superstep."""
+        change = np.zeros((len(self.supersteps) + 1, self.tiles), np.int64)
+        for variable, (first, last) in enumerate(self.live.tolist()):
+            tiles, size = self.held(variable)
+            change[first, tiles] += size
+            change[last + 1, tiles] -= size
+        memory: np.ndarray = np.cumsum(change, axis=0)[:-1] + self.buffers + self.vertices + self.code
+        return memory
+
+    def held(self, variable: int) -> tuple[np.ndarray, np.ndarray]:
+        """(tiles, bytes on each) of a variable, by number."""
+        at = slice(*self.holding_begins[self.holding[variable] : self.holding[variable] + 2])
+        return self.holding_tiles[at], self.holding_bytes[at]
+
+    def on_tile(self, tile: int, superstep: int) -> list[tuple[str, str, int]]:
+        """(variable, category, bytes) of what lies on a tile in a superstep, largest first; code, vertices and exchange
+        buffers are categories without a variable."""
+        found = [
+            ("", category, int(column))
+            for category, column in (
+                ("code", self.code[tile]),
+                ("vertices", self.vertices[tile]),
+                ("exchange buffers", self.buffers[superstep, tile]),
+            )
+        ]
+        for variable in np.flatnonzero((self.live[:, 0] <= superstep) & (superstep <= self.live[:, 1])).tolist():
+            tiles, size = self.held(variable)
+            at = int(np.searchsorted(tiles, tile))
+            if at < len(tiles) and tiles[at] == tile:
+                found.append((str(self.variables[variable]), str(self.categories[variable]), int(size[at])))
+        return sorted((one for one in found if one[2]), key=lambda one: (-one[2], one[:2]))
+
+
+# the axes of each column: S supersteps, N tiles, R and W as in `window`, V variables, E entries, F flows, C chips
+TEXT_AXES = {"supersteps": "S", "codelets": "S", "variables": "V", "categories": "V"}
+TEXTS = ("run", *TEXT_AXES)
+AXES = {
+    **dict.fromkeys(("busy", "exchange", "sent", "received", "contexts", "buffers"), "SN"),
+    **dict.fromkeys(("bundles", "flops"), "S"),
+    **{"window_timesteps": "W", "window_supersteps": "R", "window": "RWN"},
+    **{"live": "V2", "holding": "V", "holding_begins": "H", "holding_tiles": "E", "holding_bytes": "E"},
+    **dict.fromkeys(("vertices", "code", "group_of"), "N"),
+    **{"traffic": "F4", "links": "CC"},
+    **dict.fromkeys(("senders", "sender_bytes", "receivers", "receiver_bytes"), "NP"),
+}
+
+
+def save_detail(path: Path, detail: Detail) -> None:
+    """Write as sealed NPZ: integers take as few bytes as hold them, names are one text."""
+    names = {name: [str(each) for each in getattr(detail, name)] for name in TEXT_AXES}
+    texts = {"version": DETAIL_VERSION, "run": detail.run, **names}
+    columns = {name: _small(getattr(detail, name)) for name in AXES}
+    write_sealed_arrays(path, {"texts": np.frombuffer(json.dumps(texts).encode(), np.uint8), **columns})
+
+
+def load_detail(path: Path) -> Detail:
+    """Read what `save_detail` wrote; raises DataFileError for anything else."""
+    arrays = read_sealed_arrays(path, MAX_DETAIL_BYTES, REDO)
+    try:
+        texts = json.loads(arrays.pop("texts", np.zeros(0, np.uint8)).tobytes())
+        version = texts.pop("version")
+    except (ValueError, RecursionError, AttributeError, KeyError):
+        texts, version = {}, None
+    if version != DETAIL_VERSION:
+        raise DataFileError(path, f"is not of version {DETAIL_VERSION}, which this mimdsim reads; {REDO}")
+    if wrong := sorted((texts.keys() ^ set(TEXTS)) | (arrays.keys() ^ AXES.keys())):
+        raise DataFileError(path, f"lacks or adds columns: {', '.join(wrong)[:200]}; {REDO}")
+    named = {name: np.array(texts[name], np.str_) for name in TEXTS if name != "run"}
+    columns = {name: column.astype(np.int64) for name, column in arrays.items()}
+    detail = Detail(run=str(texts["run"]), **named, **columns)
+    if wrong := list(_contradictions(detail)):
+        raise DataFileError(path, f"column '{wrong[0]}' does not fit the others; {REDO}")
+    return detail
+
+
+def _contradictions(detail: Detail) -> Iterator[str]:
+    """Columns whose shape or numbers cannot be."""
+    length: dict[str, int] = {"P": PARTNERS, "4": 4, "2": 2}
+    for name, axes in (TEXT_AXES | AXES).items():
+        column = getattr(detail, name)
+        if column.ndim != len(axes) or any(
+            length.setdefault(axis, extent) != extent for axis, extent in zip(axes, column.shape, strict=True)
+        ):
+            yield name
+            return
+    groups = int(detail.group_of.max(initial=0)) + 1
+    below = {
+        "window_supersteps": length["S"],
+        "live": length["S"],
+        "holding": max(0, len(detail.holding_begins) - 1),
+        "holding_begins": len(detail.holding_tiles) + 1,
+        "holding_tiles": length["N"],
+        "senders": length["N"],
+        "receivers": length["N"],
+        "group_of": length["N"],
+    }
+    for name in AXES:
+        column = getattr(detail, name)
+        least = -1 if name in ("senders", "receivers") else 0
+        if column.size and (column.min() < least or column.max() >= below.get(name, MOST)):
+            yield name
+    flows = detail.traffic
+    if flows.size and (flows[:, 0].max() >= length["S"] or flows[:, 1:3].max() >= groups):
+        yield "traffic"
+    if (np.diff(detail.holding_begins) < 0).any():
+        yield "holding_begins"
+
+
+def load_beside(profile: Path, run: RunProfile) -> Detail | None:
+    """The detail in the folder of a profile.json; None where there is none, as beside profiles of older versions.
+    Raises DataFileError for one that does not belong to this profile."""
+    path = profile.parent / DETAIL_FILE
+    if not path.exists():
+        return None
+    detail = load_detail(path)
+    tiled = run.tiled
+    if detail.run != run.config_sha256 or tiled is None or detail.tiles != tiled.tiles:
+        raise DataFileError(path, f"belongs to another run than {profile.name}; {REDO}")
+    return detail
+
+
+def _small(column: np.ndarray) -> np.ndarray:
+    """The column in the smallest integer format that holds it."""
+    if column.dtype.kind not in "iu" or not column.size:
+        return column
+    for kind in (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32):
+        if np.iinfo(kind).min <= column.min() and column.max() <= np.iinfo(kind).max:
+            return column.astype(kind)
+    return column

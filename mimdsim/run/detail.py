@@ -1,0 +1,143 @@
+"""Every tile in every superstep of a timed program, as the columns of `mimdsim.profile.detail`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mimdsim.compiler import Memory
+from mimdsim.costs.fabric import cycles_of_tiles
+from mimdsim.machine import MimdMachine
+from mimdsim.profile.detail import PARTNERS, Detail
+from mimdsim.program import Program, RecordedActivity
+from mimdsim.program.exchanges import count_pairs
+from mimdsim.program.tally import Pairs
+from mimdsim.timing import contexts_with_work, cycles_in_timesteps, program_loads
+from mimdsim.timing.tile_cycles import Barrel
+
+GROUPS = 64  # of tiles that lie side by side: at most so many, but FEWEST on every chip
+FEWEST, MOST = 4, 32
+WINDOW = range(10)  # timesteps that are kept one by one, unless others are chosen
+
+
+def detail_of(
+    program: Program,
+    machine: MimdMachine,
+    activity: RecordedActivity,
+    memory: Memory,
+    run: str,
+    window: Sequence[int] = WINDOW,
+) -> Detail:
+    """The columns of a program timed with the counts of `activity`; run: what identifies its profile."""
+    barrel = Barrel.of(machine)
+    loads = program_loads(program, activity, barrel)
+    supersteps = [(superstep, times) for superstep, times, _ in program.supersteps()]
+    busy, exchange, sent, received, buffers = np.zeros((5, len(loads), program.tiles), np.int64)
+    links = np.zeros((program.chips, program.chips), np.int64)
+    codelets = []
+    for row, ((superstep, times), load) in enumerate(zip(supersteps, loads, strict=True)):
+        busy[row, load.first_tile : load.first_tile + len(load.busy_part)] = load.busy_part
+        on_slowest = [table.codelet.name for table in superstep.tables if (table.tiles == load.slowest_tile).any()]
+        codelets.append(", ".join(dict.fromkeys(on_slowest)))
+        moved = superstep.exchange
+        if moved is not None:
+            exchange[row, moved.tiles] = cycles_of_tiles(program, moved, machine.exchange) * times
+            sent[row, moved.tiles] = moved.column("bytes_sent") * times
+            received[row, moved.tiles] = moved.column("bytes_received") * times
+            links += 0 if moved.link_bytes is None else moved.link_bytes * times
+        if row in memory.buffers:
+            tiles, size = memory.buffers[row]
+            buffers[row, tiles] = size
+    timesteps, chosen, by_timestep = cycles_in_timesteps(program, activity, barrel, window)
+    return Detail(
+        run=run,
+        supersteps=np.array([superstep.name for superstep, _ in supersteps], np.str_),
+        codelets=np.array(codelets, np.str_),
+        busy=busy,
+        exchange=exchange,
+        sent=sent,
+        received=received,
+        contexts=contexts_with_work(program, barrel),
+        bundles=np.array([load.bundles for load in loads], np.int64),
+        flops=np.array([load.flops for load in loads], np.int64),
+        window_timesteps=timesteps,
+        window_supersteps=chosen,
+        window=by_timestep,
+        buffers=buffers,
+        links=links,
+        **_memory_columns(program, memory),
+        **_traffic_columns(program),
+    )
+
+
+def _memory_columns(program: Program, memory: Memory) -> dict[str, np.ndarray]:
+    """Variables and where they lie; those that lie alike share the entry."""
+    number: dict[int, int] = {}
+    different: list[tuple[np.ndarray, np.ndarray]] = []
+    holding = []
+    for name in memory.spans:
+        held = memory.held[name]
+        if id(held) not in number:
+            number[id(held)] = len(different)
+            different.append(held)
+        holding.append(number[id(held)])
+    nothing = np.zeros(0, np.int64)
+    return {
+        "variables": np.array(list(memory.spans), np.str_),
+        "categories": np.array([program.variables[name].category for name in memory.spans], np.str_),
+        "live": np.array(list(memory.spans.values()), np.int64).reshape(-1, 2),
+        "holding": np.array(holding, np.int64),
+        "holding_begins": np.cumsum([0, *(len(tiles) for tiles, _ in different)]),
+        "holding_tiles": np.concatenate([nothing, *(tiles for tiles, _ in different)]),
+        "holding_bytes": np.concatenate([nothing, *(size for _, size in different)]),
+        "vertices": memory.vertices,
+        "code": memory.code,
+    }
+
+
+def _traffic_columns(program: Program) -> dict[str, np.ndarray]:
+    """Who sends to whom: between groups by superstep, and of every tile those that it exchanges most with."""
+    per_chip = program.tiles_per_chip
+    groups = min(per_chip, max(FEWEST, min(MOST, GROUPS // program.chips)))
+    chip, within = np.divmod(np.arange(program.tiles), per_chip)
+    group_of = chip * groups + within * groups // per_chip
+    pairs = Pairs(
+        by_tile=np.zeros((program.tiles, per_chip), np.int64),
+        by_group=np.zeros((program.chips * groups, program.chips * groups), np.int64),
+        group_of=group_of,
+    )
+    one = Pairs(by_tile=np.zeros_like(pairs.by_tile), by_group=pairs.by_group, group_of=group_of)
+    traffic = [np.zeros((0, 4), np.int64)]
+    for row, (superstep, times, _) in enumerate(program.supersteps()):
+        if superstep.exchange is not None:
+            one.by_tile[:] = 0
+            one.by_group[:] = 0
+            count_pairs(program, superstep.exchange, one)
+            pairs.by_tile[:] += one.by_tile * times
+            sending, receiving = np.nonzero(one.by_group)
+            flows = one.by_group[sending, receiving] * times
+            traffic.append(np.stack([np.full(len(flows), row), sending, receiving, flows], axis=1))
+    base = chip[:, None] * per_chip
+    to_tile = pairs.by_tile.reshape(program.chips, per_chip, per_chip).transpose(0, 2, 1).reshape(-1, per_chip)
+    senders, sender_bytes = _most(to_tile, base)
+    receivers, receiver_bytes = _most(pairs.by_tile, base)
+    return {
+        "group_of": group_of,
+        "traffic": np.concatenate(traffic),
+        "senders": senders,
+        "sender_bytes": sender_bytes,
+        "receivers": receivers,
+        "receiver_bytes": receiver_bytes,
+    }
+
+
+def _most(size: np.ndarray, base: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(tiles int64[tiles, PARTNERS], their bytes) with the most of each row, most first; -1 where there are fewer."""
+    count = min(PARTNERS, size.shape[1])
+    chosen = np.argsort(-size, axis=1, kind="stable")[:, :count]
+    most = np.zeros((len(size), PARTNERS), np.int64)
+    tiles = np.full((len(size), PARTNERS), -1)
+    most[:, :count] = np.take_along_axis(size, chosen, axis=1)
+    tiles[:, :count] = np.where(most[:, :count] > 0, chosen + base, -1)
+    return tiles, most

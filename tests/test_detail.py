@@ -1,0 +1,112 @@
+"""The columns of single tiles: what the totals of a profile are sums of."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mimdsim.base.errors import DataFileError
+from mimdsim.base.sealed import read_sealed_arrays, write_sealed_arrays
+from mimdsim.machine import load_machine
+from mimdsim.profile import TiledProfile
+from mimdsim.profile.detail import Detail, load_detail, save_detail
+from mimdsim.run import compile_workload, detail_of, retime
+from mimdsim.workload import filled_activity, load_workload
+
+SMALL = {"data.timesteps": 6, "training.batch": 8}
+
+
+def made(chips: int = 1, window: range = range(10)) -> tuple[TiledProfile, Detail]:
+    machine = load_machine("bow", {"chip.tiles": 48, "links.chips": chips})
+    compiled = compile_workload(load_workload("digits", SMALL), machine, must_fit=False)
+    activity = filled_activity(compiled.network, 0.5)
+    detail = detail_of(compiled.program, machine, activity, compiled.memory, "a run", window)
+    return retime(compiled, machine, activity), detail
+
+
+@pytest.mark.parametrize("chips", [1, 2])
+def test_columns_sum_to_the_profile(chips: int) -> None:
+    tiled, detail = made(chips)
+    columns = tiled.tile_columns
+    assert detail.busy.sum(axis=0).tolist() == list(columns.busy_cycles)
+    assert detail.sent.sum(axis=0).tolist() == list(columns.bytes_sent)
+    assert detail.received.sum(axis=0).tolist() == list(columns.bytes_received)
+    steps = len(detail.supersteps)
+    assert detail.supersteps.tolist() == [span.name for span in tiled.spans[:steps]]
+    assert detail.busy.sum(axis=1).tolist() == [span.busy_cycles for span in tiled.spans[:steps]]
+    assert detail.busy.argmax(axis=1).tolist() == [span.slowest_tile for span in tiled.spans[:steps]]
+    assert detail.flops.tolist() == [span.flops for span in tiled.spans[:steps]]
+    assert detail.memory.max(axis=0).tolist() == list(columns.peak_bytes)
+    assert detail.memory.max() == tiled.memory.peak_bytes
+    assert (detail.contexts[detail.busy > 0] <= tiled.worker_contexts).all()
+
+
+@pytest.mark.parametrize("chips", [1, 2])
+def test_every_byte_received_has_a_sender(chips: int) -> None:
+    _, detail = made(chips)
+    over_links = detail.received.sum() - detail.traffic[:, 3].sum()
+    assert over_links == 0 if chips == 1 else over_links > 0
+    assert bool(detail.links.sum()) == (chips > 1)
+    from_groups = np.zeros(len(np.unique(detail.group_of)), np.int64)
+    np.add.at(from_groups, detail.traffic[:, 2], detail.traffic[:, 3])
+    received = np.bincount(detail.group_of, weights=detail.received.sum(axis=0))
+    assert (from_groups == received).all() if chips == 1 else (from_groups <= received).all()
+    assert (detail.sender_bytes.sum(axis=1) <= detail.received.sum(axis=0)).all()
+    assert (np.diff(detail.sender_bytes, axis=1) <= 0).all()
+    top, tile = int(detail.senders[40, 0]), 40
+    if tile in detail.receivers[top]:
+        assert detail.receiver_bytes[top][detail.receivers[top] == tile] == detail.sender_bytes[tile, 0]
+
+
+def test_a_window_of_all_timesteps_sums_to_the_whole() -> None:
+    _, detail = made(window=range(6))
+    assert detail.window_timesteps.tolist() == list(range(6))
+    assert len(detail.window_supersteps) > 20
+    off = detail.window.sum(axis=1) - detail.busy[detail.window_supersteps]
+    assert abs(off).max() <= 6  # each timestep is rounded by itself
+    _, some = made(window=range(4, 100))
+    assert some.window_timesteps.tolist() == [4, 5]
+    assert (some.window == detail.window[:, 4:]).all()
+
+
+def test_what_lies_on_a_tile_is_its_memory() -> None:
+    tiled, detail = made()
+    at = int(detail.memory.max(axis=1).argmax())
+    lying = detail.on_tile(tiled.memory.peak_tile, at)
+    assert sum(size for *_, size in lying) == tiled.memory.peak_bytes
+    assert [size for *_, size in lying] == sorted((size for *_, size in lying), reverse=True)
+    named = [(name, category, size) for name, category, size in lying if name]
+    assert named[0] == tiled.memory.largest_on_peak_tile[0]
+
+
+def test_a_file_is_what_was_written(tmp_path: Path) -> None:
+    _, detail = made()
+    path = tmp_path / "detail.npz"
+    save_detail(path, detail)
+    again = load_detail(path)
+    assert all(np.array_equal(getattr(again, one.name), getattr(detail, one.name)) for one in fields(Detail))
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(DataFileError, match="damaged"):
+        load_detail(path)
+
+
+@pytest.mark.parametrize("change", ["texts", "traffic", "holding", "busy", "live", "senders"])
+def test_a_file_that_contradicts_itself_is_refused(tmp_path: Path, change: str) -> None:
+    _, detail = made()
+    path = tmp_path / "detail.npz"
+    save_detail(path, detail)
+    arrays = read_sealed_arrays(path, 1 << 24, "")
+    if change == "texts":
+        arrays["texts"] = np.frombuffer(arrays["texts"].tobytes().replace(b'"version": 1', b'"version": 7'), np.uint8)
+    elif change == "traffic":
+        del arrays["traffic"]
+    elif change == "busy":
+        arrays["busy"] = arrays["busy"][:, 1:]
+    else:
+        arrays[change] = arrays[change].astype(np.int64) + 100_000
+    write_sealed_arrays(path, arrays)
+    with pytest.raises(DataFileError, match={"texts": "version 1", "busy": "does not fit"}.get(change, change)):
+        load_detail(path)
