@@ -21,6 +21,7 @@ from mimdsim.machine import GpuMachine, MimdMachine
 from mimdsim.profile import save_profile
 from mimdsim.profile.detail import DETAIL_FILE, save_detail
 from mimdsim.program import Program
+from mimdsim.run.advice import run_command
 from mimdsim.run.made import Run
 from mimdsim.run.walk import Progress, recorded_spikes, silent
 from mimdsim.search import Aims, Case, Found, Objective, parse_limits, search
@@ -69,6 +70,12 @@ def run(
         resume=resume,
         progress=progress,
         changes=for_workload | for_machine,
+        command=run_command(
+            workload if isinstance(workload, str) else workload.name,
+            machine if isinstance(machine, str) else machine.name,
+            dict(changes or {}),
+            "" if mapping is None else str(mapping),
+        ),
     )
     return _written(made, report, progress)
 

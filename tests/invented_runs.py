@@ -215,7 +215,7 @@ TRAINING = Training(
     scheduled=(("learning_rate", (0.02, 0.01, 0.004)), ("hidden0.second_threshold", (-3.0, 0.5))),
 )
 WHOLE = RunProfile(
-    schema_version=3,
+    schema_version=4,
     tool_version="0.1.0",
     config_sha256="ab" * 32,
     seed=42,

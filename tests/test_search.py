@@ -18,7 +18,7 @@ from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.compiler import compile_graph
 from mimdsim.machine import load_machine
 from mimdsim.program import TileMapping
-from mimdsim.search import MUCH, Aims, Figures, Found, estimate, gain_of_others, parse_limits, search, timed
+from mimdsim.search import Aims, Figures, Found, estimate, parse_limits, search, timed
 from mimdsim.search.evaluate import evaluator
 from mimdsim.search.splits import Space, even_parts, seeds, tiles_of
 from mimdsim.search.told import found_lines
@@ -218,14 +218,6 @@ def test_at_the_best_mapping_more_of_a_machine_is_never_slower(
     assert len(times) >= 2
     for less, more in pairwise(times):
         assert more <= 1.01 * less
-
-
-def test_a_few_others_show_what_the_published_mapping_leaves() -> None:
-    case = small_case("digits")
-    made = compile_graph(case.graph, case.network, case.machine, case.options, must_fit=False)
-    assert gain_of_others(made, case.machine, case.activity, case.options) > MUCH
-    best = case.options.model_copy(update={"program": "best"})
-    assert gain_of_others(made, case.machine, case.activity, best) == 1
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from mimdsim.profile.records import (
     TileColumns,
     TiledProfile,
     Training,
+    WhatIf,
 )
 from mimdsim.profile.store import load_profile, save_profile
 
@@ -45,6 +46,7 @@ __all__ = [
     "TileColumns",
     "TiledProfile",
     "Training",
+    "WhatIf",
     "load_profile",
     "ratio",
     "ratio_of",

@@ -25,7 +25,8 @@ SHARES = frozenset(
      "train_accuracy", "test_accuracy", "test_accuracy_by_epoch", "train_accuracy_by_epoch",
      "validation_accuracy_by_epoch"}
 )  # fmt: skip
-ANY_SIGN = "scheduled"  # second thresholds count from the resting potential
+# second thresholds count from the resting potential; a change may cost time, or save bytes
+ANY_SIGN = frozenset({"scheduled", "gain", "gain_low", "gain_high", "more_bytes"})
 ANY_NUMBER = "loss"  # of a training that diverged
 ANY_LENGTH = "seed"  # shown but not used in calculations
 MEMORY_COLUMNS = {"peak_bytes_by_tile": "peak_bytes", "always_live_bytes_by_tile": "always_live_bytes"}  # are the same
@@ -67,7 +68,7 @@ def _wanted(number: float, field: str) -> str:
         return ""
     if field in SHARES:
         return "" if 0 <= number <= 1 else "a share, 0 to 1"
-    if field == ANY_SIGN:
+    if field in ANY_SIGN:
         return "" if -MOST <= number <= MOST else "a finite number"
     if field in POSITIVE:
         return "" if 0 < number <= MOST else "a finite number above 0, below 2^63"
@@ -83,6 +84,9 @@ def _relations(profile: RunProfile) -> Iterator[Problem]:
         yield from _seconds(gpu, f"gpus.{index}")
     if profile.training is not None:
         yield from _training(profile.training)
+    for index, one in enumerate(profile.advice):
+        if not one.gain_low <= one.gain <= one.gain_high <= 1:
+            yield f"advice.{index}.gain", one.gain, f"between {one.gain_low} and {one.gain_high}, at most 1"
     for index, layer in enumerate(profile.activity):
         yield from _activity(layer, f"activity.{index}", profile.timesteps)
 

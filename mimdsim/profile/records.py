@@ -10,7 +10,8 @@ from typing import Literal
 
 from mimdsim.base.units import show_bytes
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
+OLDER_VERSIONS = {3: {"advice": ()}}  # that are still read, and what their profiles lack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -332,6 +333,36 @@ class GpuProfile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WhatIf:
+    """What one change would make of a run's training step with the same spikes, compiled and timed again.
+
+    kind: "mapping", which a user can choose, or "machine". command: runs it. gain: the share of the time that it saves,
+    negative where it costs some, with its interval: costs that both share are off by the same factor. more_bytes: on
+    the fullest tile. superstep: the one that becomes shorter by most cycles, with these before and after.
+    """
+
+    what: str
+    kind: Literal["mapping", "machine"]
+    command: str
+    cycles: int
+    gain: float
+    gain_low: float
+    gain_high: float
+    more_bytes: int
+    superstep: str
+    before: int
+    after: int
+
+    def __str__(self) -> str:
+        """What it makes of time and memory; not the command."""
+        sign = -1 if self.gain < 0 else 1
+        low, high = sorted((100 * sign * self.gain_low, 100 * sign * self.gain_high))
+        time = f"{100 * abs(self.gain):.1f} % {'more' if self.gain < 0 else 'less'} time"
+        bytes_ = f"{show_bytes(abs(self.more_bytes))} {'more' if self.more_bytes > 0 else 'less'} on the fullest tile"
+        return f"{self.what}: {time} ({low:.1f} to {high:.1f} %){f', {bytes_}' if self.more_bytes else ''}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunProfile:
     """All results of one run; what `profile.json` holds. For a kernel: no network, one timestep, a batch of 1."""
 
@@ -352,6 +383,7 @@ class RunProfile:
     tiled_beside: tuple[TiledProfile, ...] = ()  # other tiled machines, on the spikes that `tiled` recorded
     findings: tuple[Finding, ...] = ()  # of the check of a kernel
     changes: tuple[Change, ...] = ()  # of the workload, by key; those of a machine are assumptions of its profile
+    advice: tuple[WhatIf, ...] = ()  # changes that save time, most first; empty where none was looked for
 
     def __repr__(self) -> str:
         machines = [each for each in (self.tiled, *self.tiled_beside) if each is not None]

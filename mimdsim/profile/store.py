@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from mimdsim.base.errors import DataFileError, near, shortened
 from mimdsim.base.files import dump_json, parse_json, read_bounded_text, write_atomically
 from mimdsim.profile.meaning import contradictions
-from mimdsim.profile.records import SCHEMA_VERSION, RunProfile
+from mimdsim.profile.records import OLDER_VERSIONS, SCHEMA_VERSION, RunProfile
 
 MAX_PROFILE_BYTES = 64 << 20
 MOST_SAID = 3  # problems of a file listed in one message
@@ -36,8 +36,11 @@ def load_profile(path: Path | str) -> RunProfile:
     path = Path(path)
     table = _read_table(path)
     version = table.get("schema_version") if isinstance(table, dict) else None
-    if version != SCHEMA_VERSION:
-        raise DataFileError(path, f"has schema_version {shortened(repr(version))}; this mimdsim reads {SCHEMA_VERSION}")
+    if version in OLDER_VERSIONS and isinstance(version, int):
+        table = {**OLDER_VERSIONS[version], **table, "schema_version": SCHEMA_VERSION}
+    elif version != SCHEMA_VERSION:
+        known = " or ".join(str(one) for one in (*OLDER_VERSIONS, SCHEMA_VERSION))
+        raise DataFileError(path, f"has schema_version {shortened(repr(version))}; this mimdsim reads {known}")
     try:
         profile = _adapter().validate_python(table)
     except ValidationError as problem:

@@ -13,7 +13,7 @@ from mimdsim.report.tables_doubts import doubts_table
 from mimdsim.report.tables_energy import energy_table
 from mimdsim.report.tables_learning import activity_table, sparsity_table
 from mimdsim.report.tables_memory import categories_table, liveness_table
-from mimdsim.report.verdicts import verdicts
+from mimdsim.report.verdicts import MOST_ADVICE, verdicts
 from mimdsim.report.wording import changed_fields, clipped, plain, significant, thousands, unit_of
 
 WIDTH = 110
@@ -45,6 +45,11 @@ def _lines(profile: RunProfile) -> Iterator[str]:
         yield from _wrapped(f"{mark} {verdict.subject:<11} ", plain(verdict.text))
     for warning in profile.warnings:
         yield from _wrapped("! warning     ", plain(warning))
+    if profile.advice:
+        yield from ["", "How to take this advice"]
+        for one in profile.advice[:MOST_ADVICE]:
+            yield from _wrapped("  ", f"{plain(one.what)}:")
+            yield from _command(plain(one.command))
     if profile.tiled is not None:
         yield from _of_tiled(profile.tiled)
     if profile.activity:
@@ -119,6 +124,18 @@ def _section(title: str, content: Table, *headers: str) -> Iterator[str]:
             for cell, width, column in zip(cells, widths, columns, strict=True)
         )
         yield "  " + "  ".join(padded)
+
+
+def _command(command: str) -> Iterator[str]:
+    """A command in lines that a shell reads as one."""
+    first, *settings = command.split(" --set ")
+    line = f"    {first}"
+    for setting in settings:
+        if len(line) + len(setting) + len(" --set  \\") > WIDTH:
+            yield f"{line} \\"
+            line = "     "
+        line += f" --set {setting}"
+    yield line
 
 
 def _wrapped(start: str, content: str) -> list[str]:

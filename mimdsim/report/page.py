@@ -13,6 +13,7 @@ from mimdsim.base.whole import replaced
 from mimdsim.profile import RunProfile
 from mimdsim.report.columns import CSV_FILES, csv_files
 from mimdsim.report.tables import Table
+from mimdsim.report.tables_advice import advice_table
 from mimdsim.report.tables_comparison import (
     assumptions_table,
     comparison_table,
@@ -121,7 +122,10 @@ def sections(profile: RunProfile) -> tuple[Section, ...]:
         Section(
             key="time",
             title="Where the time goes",
-            tables=(phases_table(tiled), supersteps_table(tiled, PAGE_ROWS), doubts_table(tiled, PAGE_ROWS))
+            tables=(
+                *([advice_table(profile)] if profile.advice else []),
+                *(phases_table(tiled), supersteps_table(tiled, PAGE_ROWS), doubts_table(tiled, PAGE_ROWS)),
+            )
             if tiled
             else (),
             folded=tuple(found for found in ((energy_parts_table(tiled),) if tiled else ()) if found),

@@ -10,6 +10,7 @@ from mimdsim.profile import RunProfile, TiledProfile
 from mimdsim.report.contenders import Contender, contenders, strongest_gpu
 from mimdsim.report.wording import duration, interval, milliseconds, reach, share, significant, thousands
 
+MOST_ADVICE = 3  # pieces of it in the summary; the others are in a table
 FULL_LISTS_WARNING = 0.01  # assumed: below one list in a hundred, dropped spikes do not move the accuracy visibly
 
 
@@ -32,6 +33,7 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
     if profile.tiled is not None:
         found += [] if any(one.name == "memory" for one in profile.findings) else [_memory(profile.tiled)]
         found.append(_time(profile.tiled, profile.batch))
+    found += [Verdict(subject="advice", mood="note", text=f"{one}.") for one in profile.advice[:MOST_ADVICE]]
     found += [_beside(one) for one in others if one.tiled and not one.reference]
     rival = strongest_gpu(others)
     if rival is not None:

@@ -10,10 +10,8 @@ from mimdsim.compiler import Compiled, Placement
 from mimdsim.functional import TrainingLog
 from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import GpuMachine, MimdMachine
-from mimdsim.search import MUCH, gain_of_others
 from mimdsim.workload import SpikeDataset, Workload
 
-WORTH_LOOKING = 100  # training steps, which take some ten times as long as looking for a better mapping
 SOURCED_TILES = 1472  # largest chip behind the numbers in models/
 # what a chip's power depends on besides its work, while [energy] in its description stays unchanged
 POWERED = ("chip.clock_hz", "chip.tiles", "tile.sram_bytes")
@@ -32,20 +30,6 @@ def surplus_warning(workload: Workload, data: SpikeDataset) -> tuple[str, ...]:
         f"{data.surplus_events:,} of {kept + data.surplus_events:,} input events ({share:.1%}) were beyond the input "
         f"capacity of {workload.data.input_capacity} per timestep and left out at random: raise data.input_capacity, "
         "which takes memory and cycles: all slots of a list are sent, sliced and kept, full or not",
-    )
-
-
-def better_mapping(workload: Workload, compiled: Compiled, machine: MimdMachine, log: TrainingLog) -> tuple[str, ...]:
-    """Said when the published mapping costs over a tenth more than one of a few others; looked for after longer
-    trainings only, which it does not prolong by much."""
-    if len(log.loss) < WORTH_LOOKING:
-        return ()
-    gain = gain_of_others(compiled, machine, log.activity, workload.mapping)
-    if gain < MUCH:
-        return ()
-    return (
-        f"the published mapping takes at least {gain:.2g} times the cycles of a better one on {machine.name}: "
-        f"mimdsim place {workload.name} {machine.name} --out best.toml finds one for --mapping best.toml",
     )
 
 

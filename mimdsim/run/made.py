@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from mimdsim.compiler import Compiled, memory_profile
 from mimdsim.functional import TrainingLog
 from mimdsim.machine import MimdMachine
-from mimdsim.profile import RunProfile, TiledProfile
+from mimdsim.profile import RunProfile, TiledProfile, WhatIf
 from mimdsim.profile.detail import Detail
 from mimdsim.program import RecordedActivity
+from mimdsim.run.advice import Lever, advice, what_if
 from mimdsim.run.detail import detail_of
+from mimdsim.search import Case
 from mimdsim.timing import Explanation, busy_cycles, explain, time_program
 from mimdsim.workload import Workload
 
@@ -27,6 +31,7 @@ class Run:
     log: TrainingLog
     machine: MimdMachine
     workload: Workload
+    command: str  # that does the same
 
     def __repr__(self) -> str:
         return str(self.profile)
@@ -84,6 +89,32 @@ class Run:
     def explain(self, superstep: str | int, tile: int | None = None, timestep: int | None = None) -> Explanation:
         """Why a superstep takes its cycles, seen from a tile (default: the one with most work in it)."""
         return explain(self.compiled.program, self.machine, superstep, tile, self.log.activity, timestep)
+
+    @property
+    def case(self) -> Case:
+        """What another mapping of the training step is timed for."""
+        return Case(
+            network=self.compiled.network,
+            graph=self.compiled.graph,
+            machine=self.machine,
+            activity=self.log.activity,
+            options=self.workload.mapping,
+        )
+
+    @property
+    def advice(self) -> tuple[WhatIf, ...]:
+        """Changes that save time, most first; looked for on first use after a short training."""
+        return self.profile.advice or self._advice
+
+    @cached_property
+    def _advice(self) -> tuple[WhatIf, ...]:
+        return advice(self.case, self.tiled, self.command)
+
+    def what_if(self, changes: Mapping[str, Any]) -> WhatIf:
+        """What changes of the mapping and the machine, by dotted key, would make of the training step with the same
+        spikes: {"tile.worker_contexts": 7, "mapping.split.hidden0.batch": 2}. Raises MimdsimError for other keys and
+        for what cannot be placed."""
+        return what_if(self.case, self.tiled, Lever.of(changes), self.command)
 
     def on(self, machine: MimdMachine) -> TiledProfile:
         """The same program and spikes on another machine with as many tiles."""

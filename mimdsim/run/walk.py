@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,8 @@ from mimdsim.machine import GpuMachine, MimdMachine
 from mimdsim.profile import RunProfile
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.program import RecordedActivity
+from mimdsim.run.advice import advice, run_command
 from mimdsim.run.cautions import (
-    better_mapping,
     beyond_sources,
     engine_note,
     fewer_slots,
@@ -48,6 +49,7 @@ from mimdsim.run.made import Run, retime
 from mimdsim.run.profiles import recorded_changes, training_profile
 from mimdsim.workload import SpikeDataset, Workload, given_weights, network_of, open_dataset
 
+WORTH_LOOKING = 10_000_000  # simulated cycles of all training steps, which take longer than looking for advice
 # called with (current activity, done, total)
 Progress = Callable[[str, int, int], None]
 
@@ -76,13 +78,15 @@ def simulate(
     checkpoint: Path | None = None,
     resume: bool = False,
     changes: Mapping[str, Any] | None = None,
+    command: str = "",
 ) -> Run:
     """Train `workload` on simulated tiles and profile one training step; `gpus` are timed on the same graph.
 
     beside: tiled machines for which the same training step is also compiled, and timed with the spikes recorded here;
     it need not fit them, and the result says whether it does.
     checkpoint: a file the training is saved to after every epoch; resume: continue from what it holds.
-    changes: what `workload` and `machine` were loaded with, by dotted key; recorded in the profile.
+    changes: what `workload` and `machine` were loaded with, by dotted key; recorded in the profile. command: does the
+    same, if the names of workload and machine and the changes do not say it all; advice is given as changes to it.
     """
     compiled = compile_workload(workload, machine, dump=dump)
     check_engine(workload, compiled)
@@ -118,13 +122,23 @@ def simulate(
         + tuple(f"{other.name}: {said}" for other, theirs in others for said in unused_chips(theirs, other))
         + rounded_tiles(workload, compiled.placement)
         + half_warning(workload)
-        + better_mapping(workload, compiled, machine, log)
         + engine_note(workload, log)
         + loss_warning(log)
         + stash_note(workload, gpus)
         + warnings,
     )
-    return Run(profile=profile, compiled=compiled, log=log, machine=machine, workload=workload)
+    run = Run(
+        profile=profile,
+        compiled=compiled,
+        log=log,
+        machine=machine,
+        workload=workload,
+        command=command or run_command(workload.name, machine.name, changes or {}),
+    )
+    if len(log.loss) * run.cycles < WORTH_LOOKING:
+        return run
+    progress("looking for advice", 0, 1)
+    return replace(run, profile=replace(profile, advice=advice(run.case, run.tiled, run.command)))
 
 
 def open_data(workload: Workload, progress: Progress = silent) -> tuple[SpikeDataset, SpikeDataset]:

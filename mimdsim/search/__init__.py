@@ -6,14 +6,13 @@ walk (the search) -> evaluate (in full) -> savings.
 
 from mimdsim.search.aims import OBJECTIVES, Aims, Objective, parse_limits
 from mimdsim.search.case import Case, Figures, Timed
-from mimdsim.search.evaluate import timed
-from mimdsim.search.quick import MUCH, gain_of_others
+from mimdsim.search.evaluate import profiled, timed
 from mimdsim.search.sampled import estimate
-from mimdsim.search.savings import Saving
+from mimdsim.search.savings import Saving, shortened_most
+from mimdsim.search.splits import copied
 from mimdsim.search.walk import Found, best_of, search
 
 __all__ = [
-    "MUCH",
     "OBJECTIVES",
     "Aims",
     "Case",
@@ -23,9 +22,11 @@ __all__ = [
     "Saving",
     "Timed",
     "best_of",
+    "copied",
     "estimate",
-    "gain_of_others",
     "parse_limits",
+    "profiled",
     "search",
+    "shortened_most",
     "timed",
 ]

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from mimdsim.base.errors import DoesNotFit, MappingError, MimdsimError
 from mimdsim.base.processes import ENDED, process_pool
-from mimdsim.compiler import compile_graph, fits_executable, memory_profile
+from mimdsim.compiler import Compiled, compile_graph, fits_executable, memory_profile
+from mimdsim.profile import TiledProfile
 from mimdsim.search.case import Case, Figures, Timed
 from mimdsim.search.sampled import Estimate, estimate
 from mimdsim.timing import time_program
@@ -71,12 +72,19 @@ def _timed(options: MappingOptions) -> Timed | None:
         return None
 
 
-def timed(case: Case, options: MappingOptions) -> Timed:
-    """A mapping compiled and timed in full; raises DoesNotFit for too few tiles."""
+def profiled(case: Case, options: MappingOptions) -> tuple[Compiled, TiledProfile]:
+    """A mapping compiled and timed in full, whether it fits the tile memory or not; raises DoesNotFit for too few tiles
+    and MappingError for a mapping that cannot be."""
     machine = case.machine
     made = compile_graph(case.graph, case.network, machine, options, must_fit=False)
     memory = memory_profile(made.program, made.memory, machine)
-    profile = time_program(made.program, machine, case.activity, memory, must_fit=False)
+    return made, time_program(made.program, machine, case.activity, memory, must_fit=False)
+
+
+def timed(case: Case, options: MappingOptions) -> Timed:
+    """A mapping compiled and timed in full; raises DoesNotFit for too few tiles."""
+    machine = case.machine
+    made, profile = profiled(case, options)
     layers = made.placement.layers
     return Timed(
         options=options,

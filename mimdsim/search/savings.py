@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mimdsim.search.case import Timed
 from mimdsim.search.evaluate import Evaluator
 from mimdsim.workload.mapping import MappingOptions, Split
+
+Spans = Iterable[tuple[str, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +35,7 @@ def savings(evaluate: Evaluator, first: Timed, last: Timed) -> tuple[Saving, ...
         named.append(change)
         if after is None:
             continue
-        superstep, one, two = _shortened(before, after)
+        superstep, one, two = shortened_most(before.spans, after.spans)
         saved = before.figures.cycles - after.figures.cycles
         less = before.figures.peak_bytes - after.figures.peak_bytes
         if saved or less:
@@ -62,15 +65,12 @@ def changes(first: MappingOptions, last: MappingOptions, layers: list[str]) -> I
             yield f"{field} {', '.join(f'{name} {each}' for name, each in wanted.items())}", now
 
 
-def _shortened(before: Timed, after: Timed) -> tuple[str, int, int]:
-    """The superstep that got shorter by most, with its cycles before and after; spans of one name are added up."""
-    one, two = _by_name(before), _by_name(after)
-    name = max(one, key=lambda each: one[each] - two.get(each, 0))
-    return name, one[name], two.get(name, 0)
-
-
-def _by_name(timed: Timed) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for name, cycles in timed.spans:
-        found[name] = found.get(name, 0) + cycles
-    return found
+def shortened_most(before: Spans, after: Spans) -> tuple[str, int, int]:
+    """The superstep that got shorter by most, with its cycles before and after (0: it is gone); those of one name are
+    added up."""
+    one, two = Counter[str](), Counter[str]()
+    for spans, found in ((before, one), (after, two)):
+        for name, cycles in spans:
+            found[name] += cycles
+    name = max(one, key=lambda each: one[each] - two[each], default="")
+    return name, one[name], two[name]

@@ -89,6 +89,15 @@ def seeds(case: Case, space: Space) -> Iterator[MappingOptions]:
                     yield _seed(case, space, copies, replicas, work, share)
 
 
+def copied(case: Case, about: int) -> MappingOptions | None:
+    """The first of `seeds` with the number of copies of every layer nearest to `about`; None: only one copy can be."""
+    space = Space.of(case)
+    copies = min(space.ladder, key=lambda one: abs(one - about))
+    if copies == 1:
+        return None
+    return next(one for one in seeds(case, space) if next(iter(one.split.values())).batch == copies)
+
+
 def _seed(case: Case, space: Space, copies: int, replicas: int, work: np.ndarray, share: float) -> MappingOptions:
     tiles = max(len(work), int(share * space.room) // copies)
     parts = np.maximum(1, (tiles * work / work.sum()).astype(np.int64))

@@ -1,0 +1,126 @@
+"""Advice: each piece is a change that was compiled and timed, and that its command makes."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import mimdsim
+from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
+from mimdsim.profile import load_profile, save_profile
+from mimdsim.profile.records import SCHEMA_VERSION
+from mimdsim.report import summary_lines
+from mimdsim.report.verdicts import MOST_ADVICE, verdicts
+from mimdsim.run import Run
+from mimdsim.run.advice import Lever, mapping_levers, run_command
+from mimdsim.sweep import parse_changes
+
+SMALL = {"data.timesteps": 6, "training.batch": 8, "training.max_training_steps": 1, "chip.tiles": 200}
+
+
+@cache
+def small_run() -> Run:
+    return mimdsim.run("digits", "bow", changes=SMALL, gpus=())
+
+
+def test_short_trainings_look_for_no_advice_by_themselves() -> None:
+    assert small_run().profile.advice == ()
+
+
+def test_advice_saves_time_most_first() -> None:
+    found = small_run().advice
+    assert len(found) > 3
+    assert [one.gain for one in found] == sorted((one.gain for one in found), reverse=True)
+    for one in found:
+        assert one.gain_low <= one.gain <= one.gain_high
+        assert one.gain > 0
+        assert one.before > one.after
+        assert 1 - one.cycles / small_run().cycles == pytest.approx(one.gain, abs=0.01)  # the host stream is the rest
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_what_its_command_makes_is_what_was_said(at: int) -> None:
+    one = small_run().advice[at]
+    words = shlex.split(one.command)
+    assert words[:4] == ["mimdsim", "run", "digits", "bow"]
+    assert set(words[4::2]) == {"--set"}
+    workload, machine = parse_changes(tuple(words[5::2]))
+    again = mimdsim.run("digits", "bow", changes=workload | machine, gpus=())
+    assert again.cycles == pytest.approx(one.cycles, rel=0.005)  # other sums, hence a few other spikes
+    assert again.tiled.memory.peak_bytes - small_run().tiled.memory.peak_bytes == one.more_bytes
+    obtained = 1 - again.tiled.seconds_per_training_step / small_run().tiled.seconds_per_training_step
+    assert one.gain_low <= obtained <= one.gain_high
+
+
+def test_a_change_of_the_machine_is_the_same_as_another_machine() -> None:
+    run = small_run()
+    found = run.what_if({"exchange.bytes_per_cycle": 8.0})
+    faster = run.on(mimdsim.load_machine("bow", {"chip.tiles": 200, "exchange.bytes_per_cycle": 8.0}))
+    assert found.cycles == faster.cycles
+    assert found.kind == "machine"
+    assert "8 % less time" not in str(found)
+    slower = run.what_if({"exchange.bytes_per_cycle": 1.0})
+    assert slower.gain < 0
+    assert "more time" in str(slower)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"training.batch": 4}, DescriptionError, "only sections of the machine and the mapping"),
+        ({"tile.worker_context": 4}, DescriptionError, "worker_contexts"),
+        ({"mapping.split.hidden0.batch": 0}, DescriptionError, "batch"),
+        ({"tile.sram_bytes": 50_000}, DoesNotFit, "then needs"),
+        ({"mapping.split.hidden0.neurons": 5000}, MappingError, "take at most 256"),
+    ],
+)
+def test_what_cannot_be_is_said(changes: dict[str, object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        small_run().what_if(changes)
+
+
+def test_levers_are_steps_from_the_mapping_that_is_there() -> None:
+    case = small_run().case
+    names = [lever.what for lever in mapping_levers(case)]
+    assert len(names) == len(set(names))
+    best = dataclasses.replace(case, options=case.options.model_copy(update={"program": "best", "id_bytes": 2}))
+    fewer = [lever.what for lever in mapping_levers(best)]
+    assert not any("rule" in name and "copies" not in name for name in fewer)
+    assert not any("2 bytes" in name for name in fewer)
+    assert Lever.of({"mapping.id_bytes": 2}).kind == "mapping"
+
+
+def test_a_command_can_be_pasted() -> None:
+    told = run_command("my work/x.toml", "bow", {"mapping.program": ["merge"], "data.path": "a b"}, "m.toml")
+    assert shlex.split(told) == [
+        *("mimdsim", "run", "my work/x.toml", "bow", "--mapping", "m.toml"),
+        *("--set", 'mapping.program=["merge"]', "--set", "data.path=a b"),
+    ]
+
+
+def test_the_summary_begins_with_the_best_advice(tmp_path: Path) -> None:
+    run = small_run()
+    profile = dataclasses.replace(run.profile, advice=run.advice)
+    save_profile(tmp_path / "profile.json", profile)
+    assert load_profile(tmp_path / "profile.json") == profile
+    said = [one.text for one in verdicts(profile) if one.subject == "advice"]
+    assert said == [f"{one}." for one in run.advice[:MOST_ADVICE]]
+    lines = summary_lines(profile)
+    text = " ".join(line.strip().removesuffix("\\").strip() for line in lines)
+    for one in run.advice[:MOST_ADVICE]:
+        assert one.command in text
+    assert max(len(line) for line in lines) <= 110
+
+
+def test_profiles_of_the_version_before_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "profile.json"
+    save_profile(path, small_run().profile)
+    text = path.read_text(encoding="utf-8")
+    assert f'"schema_version": {SCHEMA_VERSION}' in text
+    older = text.replace(f'"schema_version": {SCHEMA_VERSION}', '"schema_version": 3').replace('"advice": [],', "")
+    path.write_text(older, encoding="utf-8")
+    assert load_profile(path) == small_run().profile
