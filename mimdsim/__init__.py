@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mimdsim.kernels import Kernel
     from mimdsim.machine import list_machines, load_machine
     from mimdsim.profile import load_profile
+    from mimdsim.profile.questions import open_report
     from mimdsim.timing import explain
     from mimdsim.workload import list_workloads, load_workload
 
@@ -40,6 +41,7 @@ __all__ = [
     "load_machine",
     "load_profile",
     "load_workload",
+    "open_report",
     "place",
     "run",
     "sweep",
@@ -56,6 +58,7 @@ _HOMES = {
     "compare": "api",
     "explain": "timing",
     "load_profile": "profile",
+    "open_report": "profile.questions",
     "place": "api",
 }
 

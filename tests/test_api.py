@@ -18,7 +18,6 @@ from mimdsim.base.errors import DescriptionError, MappingError
 from mimdsim.functional import Executor
 from mimdsim.machine import load_machine
 from mimdsim.run import Run
-from mimdsim.timing import busy_cycles
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL: dict[str, Any] = {
@@ -67,10 +66,8 @@ def test_what_explains_takes_machines_by_name() -> None:
     kernel.fill(kernel.output(kernel.variable("x", 64)), 1.0)
     program = kernel.program()
     assert str(mimdsim.explain(program, "tiny", 0)) == str(mimdsim.explain(program, load_machine("tiny"), 0))
-    assert busy_cycles(program, "tiny", 0).max() > 0
-    for explained in (mimdsim.explain, busy_cycles):
-        with pytest.raises(DescriptionError, match="machine 'a100': 1 problem\n  - is a GPU; only programs of tiled"):
-            explained(program, "a100", 0)
+    with pytest.raises(DescriptionError, match="machine 'a100': 1 problem\n  - is a GPU; only programs of tiled"):
+        mimdsim.explain(program, "a100", 0)
 
 
 def test_importing_imports_nothing_heavy() -> None:
@@ -97,11 +94,8 @@ def test_a_run_in_one_line_each() -> None:
     assert run.gradients.keys() == run.weights.keys() == {"hidden0", "output"}
     assert np.abs(run.gradients["hidden0"]).max() > 0
     columns = run.tiled.tile_columns
-    spans = [span for span in run.tiled.spans if not span.name.startswith("loop")]
-    assert np.array_equal(sum(run.tile_cycles(at) for at in range(len(spans))), columns.busy_cycles)
-    peak = run.tiled.memory.peak_tile
-    assert sum(int(by_tile[peak]) for by_tile in run.memory.values()) == run.tiled.memory.peak_bytes
-    assert run.explain(run.supersteps[0]).cycles == spans[0].cycles
+    assert np.array_equal(run.detail.busy.sum(axis=0), columns.busy_cycles)
+    assert run.explain(str(run.detail.supersteps[0])).cycles == run.tiled.spans[0].cycles
     faster = load_machine("tiny", {"chip.clock_hz": "2 GHz"})
     assert run.on(faster).cycles == run.cycles
 

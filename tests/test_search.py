@@ -14,7 +14,7 @@ from mappings import aims_of, case_of, combined_mappings, layer_table, random_ma
 from test_run import mimdsim
 
 import mimdsim as package
-from mimdsim.base.errors import DescriptionError, DoesNotFit
+from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
 from mimdsim.compiler import compile_graph
 from mimdsim.machine import load_machine
 from mimdsim.program import TileMapping
@@ -218,6 +218,20 @@ def test_at_the_best_mapping_more_of_a_machine_is_never_slower(
     assert len(times) >= 2
     for less, more in pairwise(times):
         assert more <= 1.01 * less
+
+
+@pytest.mark.parametrize("program", ["published", "best"])
+def test_tiles_beyond_those_of_a_mapping_stay_idle(program: str) -> None:
+    """On a larger chip it is the same mapping, tile by tile."""
+    found = []
+    for tiles, limit in ((150, 0), (165, 150)):
+        case = small_case("digits", tiles)
+        found.append(timed(case, case.options.model_copy(update={"program": program, "tiles": limit})))
+    fewer, more = found
+    assert (more.figures, more.spans) == (fewer.figures, fewer.spans)
+    chips = case_of("digits", load_machine("bow", {"links.chips": 2}))
+    with pytest.raises(MappingError, match="is for one chip, and there are 2"):
+        timed(chips, chips.options.model_copy(update={"tiles": 100}))
 
 
 @pytest.mark.parametrize(

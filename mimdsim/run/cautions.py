@@ -145,7 +145,7 @@ def rounded_tiles(workload: Workload, placement: Placement) -> tuple[str, ...]:
             f"{each:,} on each of {sum(layer.occupied for layer in placement.layers):,} tiles"
         )
     used = sum(layer.occupied for layer in placement.layers)
-    idle = placement.tiles - placement.reserved_tiles - used
+    idle = placement.tiles - placement.reserved_tiles - placement.idle_tiles * placement.chips - used
     if each > unit and idle > MANY_IDLE * placement.tiles:
         found.append(
             f"{idle:,} of {placement.tiles:,} tiles hold no neurons: the published rule gives every tile the same "

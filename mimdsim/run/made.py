@@ -14,17 +14,18 @@ from mimdsim.functional import TrainingLog
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import RunProfile, TiledProfile, WhatIf
 from mimdsim.profile.detail import Detail
+from mimdsim.profile.questions import Questions
 from mimdsim.program import RecordedActivity
 from mimdsim.run.advice import Lever, advice, what_if
 from mimdsim.run.detail import detail_of
 from mimdsim.search import Case
-from mimdsim.timing import Explanation, busy_cycles, explain, time_program
+from mimdsim.timing import Explanation, explain, time_program
 from mimdsim.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Run:
-    """A training on `machine` and the profile of its last training step."""
+class Run(Questions):
+    """A training on `machine` and the profile of its last training step, with all that can be asked of it."""
 
     profile: RunProfile
     compiled: Compiled
@@ -40,12 +41,6 @@ class Run:
     def cycles(self) -> int:
         """Cycles of a training step."""
         return self.tiled.cycles
-
-    @property
-    def tiled(self) -> TiledProfile:
-        """The profile of the machine that was trained on."""
-        assert self.profile.tiled is not None
-        return self.profile.tiled
 
     @property
     def gradients(self) -> dict[str, np.ndarray]:
@@ -69,22 +64,6 @@ class Run:
             *(self.compiled.program, self.machine, self.log.activity, self.compiled.memory),
             run=self.profile.config_sha256,
         )
-
-    @property
-    def memory(self) -> dict[str, np.ndarray]:
-        """int64[tiles] by category: bytes when the fullest tile is at its fullest."""
-        memory = self.tiled.memory
-        every = zip(memory.categories, memory.bytes_by_category_and_tile, strict=True)
-        return {category: np.array(by_tile, np.int64) for category, by_tile in every}
-
-    @property
-    def supersteps(self) -> tuple[str, ...]:
-        """The names of the supersteps in program order."""
-        return tuple(step.name for step, _, _ in self.compiled.program.supersteps())
-
-    def tile_cycles(self, superstep: str | int) -> np.ndarray:
-        """int64[tiles]: cycles in which each tile had work in a superstep (its name or number), over all executions."""
-        return busy_cycles(self.compiled.program, self.machine, superstep, self.log.activity)
 
     def explain(self, superstep: str | int, tile: int | None = None, timestep: int | None = None) -> Explanation:
         """Why a superstep takes its cycles, seen from a tile (default: the one with most work in it)."""

@@ -37,7 +37,8 @@ class Case:
     @property
     def room(self) -> int:
         """Tiles for neurons."""
-        return self.machine.chip.tiles * self.machine.links.chips - self.options.reserved_tiles
+        every = self.machine.chip.tiles * self.machine.links.chips
+        return min(every, self.options.tiles or every) - self.options.reserved_tiles
 
 
 @dataclass(frozen=True, kw_only=True)

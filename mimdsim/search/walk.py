@@ -26,7 +26,8 @@ FINALISTS, ON_FRONT = 6, 6  # timed in full, at most
 PER_FINALIST = 10  # candidates for each of them
 PATIENCE = 12  # rounds without a better mapping
 LEAST_GAIN = 1e-3
-SEARCHED = ("split", "program", "states_per_worker", "reduce_exponent", "reduce_group")  # fields that a search changes
+# what a search changes, and the tiles that it was for: those that a larger chip has more stay idle
+SEARCHED = ("split", "program", "states_per_worker", "reduce_exponent", "reduce_group", "tiles")
 Progress = Callable[[str, int, int], None]
 
 
@@ -76,14 +77,18 @@ def search(
 
 
 def best_of(case: Case, aims: Aims, mappings: Sequence[MappingOptions]) -> Timed | None:
-    """The best of mappings found for other machines, with what a search does not change as in the case: all are
-    estimated, the best few timed in full. None: none keeps to the limits."""
+    """The best of mappings found for other machines, with what a search does not change as in the case. None: none
+    keeps to the limits. All are estimated; as no estimate is above what full timing finds, they are timed in order of
+    their estimates until the next one is no better than the best timed."""
+    best: Timed | None = None
     with evaluator(case, 1) as evaluate:
         found = evaluated(evaluate, [adapted(case.options, other) for other in mappings])
-        found.sort(key=lambda one: aims.rank(one.figures))
-        timings = evaluate.timings([one.options for one in found[:FINALISTS]])
-    kept = _kept([one for one in timings if one is not None], aims)
-    return min(kept, key=lambda one: aims.rank(one.figures), default=None)
+        for one in sorted(found, key=lambda one: aims.rank(one.figures)):
+            if best is not None and aims.rank(one.figures) >= aims.rank(best.figures):
+                break
+            kept = _kept([each for each in evaluate.timings([one.options]) if each is not None], aims)
+            best = min([*kept, *([best] if best else [])], key=lambda each: aims.rank(each.figures), default=None)
+    return best
 
 
 def _kept(finished: list[Timed], aims: Aims) -> list[Timed]:

@@ -147,7 +147,10 @@ def _search_point(point: Point, folder: Path) -> None:
         return
     with contextlib.suppress(DoesNotFit):
         found = search(case, _aims_of(point), candidates=point.best_mapping, processes=1, explained=False)
-        write_sealed_json(mapping_path(folder, point.key), found.best.options.model_dump(mode="json"))
+        options = found.best.options
+        if case.machine.links.chips == 1:
+            options = options.model_copy(update={"tiles": options.tiles or case.machine.chip.tiles})
+        write_sealed_json(mapping_path(folder, point.key), options.model_dump(mode="json"))
 
 
 def _found_mappings(folder: Path) -> list[MappingOptions]:

@@ -6,7 +6,7 @@ with the closed forms where there is no contention.
 
 from mimdsim.timing.by_tile import contexts_with_work, cycles_in_timesteps
 from mimdsim.timing.event import ChipRun, global_exchange_seconds, run_chips, stream_training_steps
-from mimdsim.timing.explain import busy_cycles, explain
+from mimdsim.timing.explain import explain
 from mimdsim.timing.explained import Explanation
 from mimdsim.timing.fast import GroupCycles, group_cycles, time_program
 from mimdsim.timing.loads import program_loads
@@ -15,7 +15,6 @@ __all__ = [
     "ChipRun",
     "Explanation",
     "GroupCycles",
-    "busy_cycles",
     "contexts_with_work",
     "cycles_in_timesteps",
     "explain",

@@ -89,22 +89,6 @@ def explain(
     )
 
 
-def busy_cycles(
-    program: Program,
-    machine: str | MimdMachine | GpuMachine,
-    superstep: str | int,
-    activity: RecordedActivity | None = None,
-) -> np.ndarray:
-    """int64[tiles]: cycles in which each tile had work in a superstep (given by name or number), over all executions.
-
-    Raises MappingError for a superstep that does not exist, and as `time_program` does.
-    """
-    machine = tiled_machine(machine, TILED)
-    refuse_other_machine(program, machine)
-    number = _number([step.name for step, _, _ in program.supersteps()], superstep)
-    return program_loads(program, activity or NOTHING, Barrel.of(machine))[number].busy
-
-
 def _number(names: list[str], superstep: str | int) -> int:
     """A superstep's position among the spans of a profile, which lists loop control after the supersteps."""
     if isinstance(superstep, str) and not (superstep.isdecimal() and superstep not in names):

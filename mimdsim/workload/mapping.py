@@ -44,12 +44,13 @@ class MappingOptions(Section):
     until 2022. `stash`: which forward values are kept for the backward pass, "everything", "carry" or "every:K"
     (docs/stash.md). `split`: layers that are cut otherwise than by the published rule, which makes no copies and gives
     every tile of the chip the same number of neurons. `program`: rules that make another program of the same training
-    step, or "best" for all of them (docs/mapping.md).
+    step, or "best" for all of them (docs/mapping.md). `tiles`: as if the chip had only so many.
     """
 
     neurons_per_tile: int = Field(default=0, ge=0)  # 0: the smallest multiple of the unit that fits
     neurons_unit: int = Field(default=2, gt=0)
     reserved_tiles: int = Field(default=1, ge=0)  # tile 0 keeps loop counters
+    tiles: int = Field(default=0, ge=0)  # of the chip that may be used, these included; 0: all
     weight_gradient_replicas: int = Field(default=6, gt=0, le=64)
     states_per_worker: int = Field(default=64, gt=0)
     reduce_exponent: float = Field(default=0.8, gt=0, le=2)

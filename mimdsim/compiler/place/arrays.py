@@ -42,7 +42,15 @@ def place_arrays(network: SpikingNetwork, machine: MimdMachine, options: Mapping
 def _check(options: MappingOptions) -> None:
     """Number formats and forms of spikes that the products of dense spikes are not written for."""
     standard = MappingOptions()
-    for name in ("value_bytes", "moment_bytes", "id_bytes", "spike_exchange", "state_gradient", "selection_tiles"):
+    for name in (
+        "tiles",
+        "value_bytes",
+        "moment_bytes",
+        "id_bytes",
+        "spike_exchange",
+        "state_gradient",
+        "selection_tiles",
+    ):
         given, known = getattr(options, name), getattr(standard, name)
         if given != known:
             raise MappingError(

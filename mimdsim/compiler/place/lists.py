@@ -118,6 +118,7 @@ class Placement:
 
     reductions: of the gradients that a layer gives the one before it; own_reductions: of those it gives itself.
     sample_tiles: int64[batch], where per-sample data lies. arrays: of dense spikes. worker_contexts: that help.
+    idle_tiles: the last ones of each chip, which get nothing.
     """
 
     tiles: int
@@ -128,6 +129,7 @@ class Placement:
     sample_tiles: np.ndarray
     reserved_tiles: int
     worker_contexts: int
+    idle_tiles: int = 0
     own_reductions: tuple[ReducePlacement | None, ...] = ()
     arrays: ArrayPlacement | None = None
 
@@ -147,13 +149,13 @@ class Placement:
 
     @property
     def usable_tiles(self) -> np.ndarray:
-        """Every tile but the reserved ones."""
-        return np.arange(self.reserved_tiles, self.tiles)
+        """Every tile but the reserved and idle ones."""
+        return np.concatenate([self.usable_on(chip) for chip in range(self.chips)])
 
     def usable_on(self, chip: int) -> np.ndarray:
         """The tiles of a chip that may hold data; the first chip reserves some for control."""
         first = chip * self.tiles_per_chip + (self.reserved_tiles if chip == 0 else 0)
-        return np.arange(first, (chip + 1) * self.tiles_per_chip)
+        return np.arange(first, (chip + 1) * self.tiles_per_chip - self.idle_tiles)
 
 
 def place(
@@ -165,20 +167,16 @@ def place(
     """
     _check_ids(network, options)
     widths = [layer.neurons for layer in network.layers]
-    if options.reserved_tiles >= tiles:
-        raise DoesNotFit(
-            f"mapping.reserved_tiles = {options.reserved_tiles} leaves none of the {tiles} tiles of the first chip: "
-            "lower it"
-        )
+    room = _room(tiles, chips, options)
     splits = _splits(network, options)
-    per_tile = _neurons_per_tile(widths, splits, tiles, chips, options)
+    per_tile = _neurons_per_tile(widths, splits, room, chips, options)
     grids = [_grid_of(width, split, per_tile) for width, split in zip(widths, splits, strict=True)]
-    firsts = _first_tiles(grids, tiles, chips, options.reserved_tiles)
+    firsts = _first_tiles(grids, room, chips, options.reserved_tiles)
     assert firsts is not None
-    layers = _layers(network, firsts, grids, tiles, worker_contexts, options)
+    layers = _layers(network, firsts, grids, room, worker_contexts, options)
     last = layers[-1].chip
-    reductions, own_reductions = _reductions(network, layers, tiles, options)
-    usable = np.arange(last * tiles + (options.reserved_tiles if last == 0 else 0), (last + 1) * tiles)
+    reductions, own_reductions = _reductions(network, layers, room, options)
+    usable = np.arange(last * room + (options.reserved_tiles if last == 0 else 0), (last + 1) * room)
     return Placement(
         tiles=tiles * (last + 1),
         chips=last + 1,
@@ -188,8 +186,22 @@ def place(
         own_reductions=own_reductions,
         sample_tiles=usable[(np.arange(network.batch) * len(usable)) // network.batch],
         reserved_tiles=options.reserved_tiles,
+        idle_tiles=tiles - room,
         worker_contexts=worker_contexts,
     )
+
+
+def _room(tiles: int, chips: int, options: MappingOptions) -> int:
+    """Tiles of a chip that anything is placed on."""
+    if options.tiles and chips > 1:
+        raise MappingError(f"mapping.tiles = {options.tiles} is for one chip, and there are {chips}: leave it out")
+    room = min(options.tiles or tiles, tiles)
+    if options.reserved_tiles >= room:
+        raise DoesNotFit(
+            f"mapping.reserved_tiles = {options.reserved_tiles} leaves none of the {room} tiles of the first chip: "
+            "lower it"
+        )
+    return room
 
 
 def _layers(

@@ -1,0 +1,240 @@
+"""Questions about a timed program: columns by tile, superstep, variable and message, and the path that sets its time.
+
+Tables are pandas frames where pandas is installed (extra `frames`), else dicts of numpy columns of the same names.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from mimdsim.base.errors import DataFileError, MappingError, suggest
+from mimdsim.profile.detail import DETAIL_FILE, REDO, Detail, load_beside
+from mimdsim.profile.records import RunProfile, TiledProfile
+from mimdsim.profile.store import load_profile
+
+if TYPE_CHECKING:
+    import pandas
+
+    Frame: TypeAlias = pandas.DataFrame | dict[str, np.ndarray]
+
+
+class Questions:
+    """What is asked of `profile` and `detail`: of a run in memory, or of one that was saved."""
+
+    profile: RunProfile
+
+    @property
+    def detail(self) -> Detail:
+        raise NotImplementedError
+
+    @property
+    def tiled(self) -> TiledProfile:
+        """The profile of the machine that was trained on."""
+        assert self.profile.tiled is not None
+        return self.profile.tiled
+
+    @property
+    def tiles(self) -> Frame:
+        """A row per tile: chip, layer, busy and idle cycles of a training step, bytes sent and received, peak bytes."""
+        tiled, detail = self.tiled, self.detail
+        columns, number = tiled.tile_columns, np.arange(tiled.tiles)
+        busy = detail.busy.sum(axis=0)
+        return frame(
+            {
+                "tile": number,
+                "chip": number // (tiled.tiles // tiled.chips),
+                "layer": np.array(columns.layer, np.str_),
+                "busy_cycles": busy,
+                "idle_cycles": tiled.cycles - busy,
+                "bytes_sent": detail.sent.sum(axis=0),
+                "bytes_received": detail.received.sum(axis=0),
+                "peak_bytes": detail.memory.max(axis=0),
+                "peak_superstep": detail.memory.argmax(axis=0),
+            }
+        )
+
+    @property
+    def supersteps(self) -> Frame:
+        """A row per superstep, in program order: cycles by part over its executions, the slowest tile and its codelets,
+        cycles if its work were shared evenly by all tiles that are used, issued bundles for each busy cycle."""
+        tiled, detail = self.tiled, self.detail
+        spans = tiled.spans[: len(detail.supersteps)]
+        names = ("times", "cycles", "compute_cycles", "exchange_cycles", "sync_cycles", "slowest_tile", "exchange_tile")
+        busy = detail.busy.sum(axis=1)
+        return frame(
+            {
+                "superstep": np.arange(len(spans)),
+                "name": detail.supersteps,
+                "phase": np.array([span.phase for span in spans], np.str_),
+                **{name: np.array([getattr(span, name) for span in spans], np.int64) for name in names},
+                "codelets": detail.codelets,
+                "balanced_cycles": busy / max(1, tiled.tiles_used),
+                "tiles_busy": (detail.busy > 0).sum(axis=1),
+                "bundles_per_busy_cycle": detail.bundles / np.maximum(busy, 1),
+                "flops": detail.flops,
+                "bytes_received": detail.received.sum(axis=1),
+            }
+        )
+
+    @property
+    def memory(self) -> Frame:
+        """A row per variable: category, first and last superstep in memory, bytes on all tiles, the tile with most."""
+        detail = self.detail
+        held = [detail.held(number) for number in range(len(detail.variables))]
+        return frame(
+            {
+                "variable": detail.variables,
+                "category": detail.categories,
+                "first": detail.live[:, 0],
+                "last": detail.live[:, 1],
+                "bytes": np.array([size.sum() for _, size in held], np.int64),
+                "tiles": np.array([len(tiles) for tiles, _ in held], np.int64),
+                "fullest_tile": np.array([tiles[size.argmax()] if len(size) else -1 for tiles, size in held], np.int64),
+                "most_bytes": np.array([size.max(initial=0) for _, size in held], np.int64),
+            }
+        )
+
+    @property
+    def traffic(self) -> Frame:
+        """A row per superstep and pair of groups of neighbouring tiles (`detail.group_of`): bytes on the chip."""
+        names = ("superstep", "from_group", "to_group", "bytes")
+        return frame(dict(zip(names, self.detail.traffic.T, strict=True)))
+
+    def critical_path(self) -> Frame:
+        """A row per part of a superstep that takes time: compute, exchange, sync; in order. Its cycles sum to those of
+        a training step.
+
+        tile: the one that the part waits for, of computing the one with most work since the last sync; ahead: by how
+        many cycles it is ahead of the next tile, there and over all executions: more than these cannot be saved on it
+        alone. partner: the tile that sends most to it, of an exchange.
+        """
+        rows: list[tuple[int, str, str, int, int, int, str, int]] = []
+        for numbers in self._between_syncs():
+            tile, ahead = _foremost(self.detail.busy[numbers].sum(axis=0))
+            for number in numbers:
+                rows += self._waiting_parts(number)
+                span, codelets = self.tiled.spans[number], str(self.detail.codelets[number])
+                if span.compute_cycles:
+                    rows.append((number, span.name, "compute", tile, span.compute_cycles, ahead, codelets, -1))
+        for number in range(len(self.detail.supersteps), len(self.tiled.spans)):  # loop control
+            rows += self._waiting_parts(number)
+        names = ("superstep", "name", "part", "tile", "cycles", "ahead", "codelets", "partner")
+        return frame({name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)})
+
+    def _between_syncs(self) -> list[list[int]]:
+        """Numbers of supersteps from one that begins with a sync to the one before the next."""
+        found: list[list[int]] = []
+        for number in range(len(self.detail.supersteps)):
+            if not found or self.tiled.spans[number].sync_cycles:
+                found.append([])
+            found[-1].append(number)
+        return found
+
+    def _waiting_parts(self, number: int) -> list[tuple[int, str, str, int, int, int, str, int]]:
+        """Sync and exchange of a superstep, in which all wait."""
+        span, rows = self.tiled.spans[number], []
+        if span.sync_cycles:
+            rows.append((number, span.name, "sync", -1, span.sync_cycles, 0, "", -1))
+        if span.exchange_cycles:
+            _, ahead = _foremost(self.detail.exchange[number])
+            partner = int(self.detail.senders[span.exchange_tile, 0]) if span.exchange_tile >= 0 else -1
+            rows.append((number, span.name, "exchange", span.exchange_tile, span.exchange_cycles, ahead, "", partner))
+        return rows
+
+    def on_tile(self, tile: int, superstep: str | int | None = None) -> Frame:
+        """What lies in the memory of a tile in a superstep (its name or number; default: where this tile is fullest),
+        largest first: variable ('' for code, vertices and exchange buffers), category, bytes."""
+        self._require(tile)
+        at = int(self.detail.memory[:, tile].argmax()) if superstep is None else self._number(superstep)
+        found = self.detail.on_tile(tile, at)
+        names = ("variable", "category", "bytes")
+        return frame({name: np.array([one[at] for one in found]) for at, name in enumerate(names)})
+
+    def work_of(self, tile: int) -> Frame:
+        """What a tile does in every superstep, most cycles first: busy cycles, those of the slowest tile, bytes, worker
+        contexts with work."""
+        self._require(tile)
+        detail = self.detail
+        order = np.argsort(-detail.busy[:, tile], kind="stable")
+        return frame(
+            {
+                "superstep": order,
+                "name": detail.supersteps[order],
+                "busy_cycles": detail.busy[order, tile],
+                "slowest_cycles": detail.busy[order].max(axis=1),
+                "contexts": detail.contexts[order, tile],
+                "bytes_sent": detail.sent[order, tile],
+                "bytes_received": detail.received[order, tile],
+            }
+        )
+
+    def partners(self, tile: int) -> Frame:
+        """The tiles that send most to a tile and receive most from it, most first, with the bytes of a training step;
+        a message to several tiles counts for each of them."""
+        self._require(tile)
+        detail = self.detail
+        return frame(
+            {
+                "sender": detail.senders[tile],
+                "bytes_from": detail.sender_bytes[tile],
+                "receiver": detail.receivers[tile],
+                "bytes_to": detail.receiver_bytes[tile],
+            }
+        )
+
+    def _require(self, tile: int) -> None:
+        if not 0 <= tile < self.detail.tiles:
+            raise MappingError(f"no tile {tile} in the profile, which has {self.detail.tiles}, counted from 0")
+
+    def _number(self, superstep: str | int) -> int:
+        names = self.detail.supersteps.tolist()
+        if isinstance(superstep, str):
+            if superstep not in names:
+                raise MappingError(f"no superstep '{superstep}' in the profile{suggest(superstep, names)}")
+            return int(names.index(superstep))
+        if not 0 <= superstep < len(names):
+            raise MappingError(f"no superstep {superstep} in the profile, which has {len(names)}, counted from 0")
+        return superstep
+
+
+class Opened(Questions):
+    """A saved run."""
+
+    def __init__(self, profile: RunProfile, detail: Detail):
+        self.profile, self._detail = profile, detail
+
+    def __repr__(self) -> str:
+        return repr(self.profile)
+
+    @property
+    def detail(self) -> Detail:
+        return self._detail
+
+
+def open_report(folder: str | Path) -> Opened:
+    """The run whose profile.json and detail.npz a folder holds; raises DataFileError for files that cannot be read."""
+    path = Path(folder)
+    path = path if path.suffix == ".json" else path / "profile.json"
+    profile = load_profile(path)
+    detail = load_beside(path, profile)
+    if detail is None:
+        raise DataFileError(path.parent / DETAIL_FILE, f"no such file, which has the columns of tiles; {REDO}")
+    return Opened(profile, detail)
+
+
+def _foremost(cycles: np.ndarray) -> tuple[int, int]:
+    """(the tile with most of int64[tiles], by how much more than the next)."""
+    tile = int(cycles.argmax())
+    return tile, int(cycles[tile] - np.delete(cycles, tile).max(initial=0))
+
+
+def frame(columns: dict[str, Any]) -> Frame:
+    """Columns as a pandas frame, or as they are without pandas."""
+    try:
+        import pandas
+    except ImportError:
+        return columns
+    return pandas.DataFrame(columns)
