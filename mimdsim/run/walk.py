@@ -49,7 +49,7 @@ from mimdsim.run.profiles import recorded_changes, training_profile
 from mimdsim.workload import SpikeDataset, Workload, given_weights, network_of, open_dataset
 
 # called with (current activity, done, total)
-Progress = Callable[[str, int, int], None]
+Progress = Callable[[str, int, int], None]  # what, and after a comma how it stands; how much is done, of how much
 
 
 def silent(_what: str, _done: int, _total: int) -> None:
@@ -179,7 +179,7 @@ def train_workload(
         plan,
         weights=weights,
         checkpoints=checkpoints,
-        progress=lambda done, total: progress("training", done, total),
+        progress=progress,
     )
 
 
