@@ -22,6 +22,8 @@ from mimdsim.placing import MAPPING, place_command
 
 if TYPE_CHECKING:
     from mimdsim.machine import GpuMachine, MimdMachine
+    from mimdsim.profile import RunProfile
+    from mimdsim.profile.detail import Detail
     from mimdsim.run import Run
     from mimdsim.workload import Workload
 
@@ -299,7 +301,15 @@ def sweep(
 @main.command(short_help="Redraw the report of a saved profile.")
 @click.argument("profile", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Output folder (default: that of the profile).")
-def report(profile: Path, out: Path | None) -> None:
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write a trace for ui.perfetto.dev (Chrome's JSON; compressed if it ends in .gz).",
+)
+@click.option("--trace-tiles", default="", metavar="0,7,40-47", help="Tiles of the trace beside the busiest; or: all.")
+@click.option("--trace-timesteps", is_flag=True, help="Also trace the first timesteps one by one.")
+def report(profile: Path, out: Path | None, trace: Path | None, trace_tiles: str, trace_timesteps: bool) -> None:
     """Redraw the report of a saved profile.json."""
     from mimdsim.base.files import folders_to_write
     from mimdsim.base.whole import replaced
@@ -313,10 +323,24 @@ def report(profile: Path, out: Path | None) -> None:
         beside = folder / "profile.json"
         if beside.is_file() and not beside.samefile(profile) and beside.read_bytes() != profile.read_bytes():
             raise MimdsimError(f"{folder}: holds the profile of another run; choose another folder with --out")
-        write_report(loaded, draft, bars.show, load_beside(profile, loaded))
+        detail = load_beside(profile, loaded)
+        traced = _traced(trace, loaded, detail, trace_tiles, trace_timesteps)
+        write_report(loaded, draft, bars.show, detail)
     for line in summary_lines(loaded):
         say(line)
-    say(f"\nReport: {folder / 'report.html'}")
+    say(f"\nReport: {folder / 'report.html'}{traced}")
+
+
+def _traced(path: Path | None, profile: RunProfile, detail: Detail | None, tiles: str, timesteps: bool) -> str:
+    """Write the trace that is asked for; what is said of it."""
+    if path is None:
+        if tiles or timesteps:
+            raise MimdsimError("--trace-tiles and --trace-timesteps are for --trace FILE, which is missing")
+        return ""
+    from mimdsim.report.trace import tile_numbers, write_trace
+
+    chosen = tile_numbers(tiles, detail.tiles) if detail else ()
+    return f"\nTrace: {write_trace(path, profile, detail, tiles=tuple(chosen), timesteps=timesteps)}"
 
 
 @main.command("list", short_help="List the available workloads and machines.")

@@ -147,7 +147,7 @@ def watched(augmentation: Augmentation | None = SHIFT) -> Watched:
 def trained(
     data: SpikeDataset, checkpoints: Checkpoints | None = None, stop_after: int = 0, engine: Any = "program"
 ) -> TrainingLog:
-    def progress(done: int, _total: int) -> None:
+    def progress(_what: str, done: int, _total: int) -> None:
         if done == stop_after:
             raise Stopped
 

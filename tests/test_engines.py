@@ -59,7 +59,7 @@ DATA = Samples(NETWORK, 25)
 
 
 def trained(engine: Any, network: SpikingNetwork = NETWORK, stop_after: int = 0, **more: Any) -> TrainingLog:
-    def progress(done: int, _total: int) -> None:
+    def progress(_what: str, done: int, _total: int) -> None:
         if done == stop_after:
             raise Stopped
 

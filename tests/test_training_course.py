@@ -54,7 +54,7 @@ DATA = Samples(NETWORK, 25)
 
 
 def trained(checkpoints: Checkpoints | None = None, *, stop_after: int = 0, **more: Any) -> TrainingLog:
-    def progress(done: int, _total: int) -> None:
+    def progress(_what: str, done: int, _total: int) -> None:
         if done == stop_after:
             raise Stopped
 
@@ -106,7 +106,7 @@ def test_other_optimisers_resume_too(tmp_path: Path, optimiser: Any) -> None:
         checkpoints = None if (epochs, resume) == (4, False) else replace(file, resume=resume)
         stop = [10 if epochs == 2 else 0]
 
-        def progress(done: int, _total: int, stop: list[int] = stop) -> None:
+        def progress(_what: str, done: int, _total: int, stop: list[int] = stop) -> None:
             if done == stop[0]:
                 raise Stopped
 

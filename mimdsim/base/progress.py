@@ -8,10 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 LINE_SECONDS = 30.0  # between two lines without a terminal
+NEWS_SECONDS = 5.0  # between those of work that says how it stands
 
 
 class Bars:
-    """Progress with time left, after two seconds on a terminal; elsewhere a line on stderr every half minute."""
+    """Progress with time left, after two seconds on a terminal; elsewhere a line on stderr every half minute, every few
+    seconds if work says how it stands."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._bars: dict[str, Any] = {}
@@ -27,25 +29,29 @@ class Bars:
             bar.close()
 
     def show(self, what: str, done: int, total: int) -> None:
+        """what: the work, and after a comma, if it wants, how it stands: "training, epoch 2 of 6, loss 0.412"."""
         if not total:
             return
+        what, _, stands = what.partition(", ")
         if not sys.stderr.isatty():
-            self._say(what, done, total)
+            self._say(what, stands, done, total)
             return
         from tqdm import tqdm
 
         if what not in self._bars:
             self._bars[what] = tqdm(total=total, desc=what, delay=2, leave=False, file=sys.stderr)
         bar = self._bars[what]
+        bar.set_postfix_str(stands, refresh=False)
         bar.update(done - bar.n)
         if done >= total:  # the next bar reuses its line
             self._bars.pop(what).close()
 
-    def _say(self, what: str, done: int, total: int) -> None:
+    def _say(self, what: str, stands: str, done: int, total: int) -> None:
         now = self._clock()
         since, before = self._begun.setdefault(what, (now, done))
-        if now - self._said < LINE_SECONDS or done >= total:
+        if now - self._said < (NEWS_SECONDS if stands else LINE_SECONDS) or done >= total:
             return
         self._said = now
         left = f", about {(now - since) / (done - before) * (total - done):,.0f} s left" if done > before else ""
-        print(f"{what}: {done:,} of {total:,}{left}", file=sys.stderr, flush=True)
+        stands = stands and f", {stands}"
+        print(f"{what}: {done:,} of {total:,}{stands}{left}", file=sys.stderr, flush=True)

@@ -21,7 +21,8 @@ from mimdsim.graph.names import INPUT, LABELS, LOSS, SCORES, TRAINING_STEP, list
 from mimdsim.graph.truncation import STATE_BITS
 from mimdsim.program import Program, RecordedActivity
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[str, int, int], None]  # what is done and how it stands, training steps done, all of them
+RECENT = 20  # training steps whose mean loss is shown
 
 
 class Samples(Protocol):
@@ -190,7 +191,7 @@ def train(
         if checkpoints is not None and ends:
             write_checkpoint(checkpoints, training.engine.program(), course)
         if progress is not None:
-            progress(course.done, training.total)
+            progress(f"training, {training.stands()}", course.done, training.total)
     return training.log()
 
 
@@ -287,6 +288,17 @@ class _Training:
         """What is trained, as it is now."""
         executor = self.engine.program()
         return {name: executor.arrays[executor.program.inputs[name]].copy() for name in self.trained}
+
+    def stands(self) -> str:
+        """Epoch, mean loss of the last training steps, and accuracy on what this epoch has trained on, in words."""
+        course = self.course
+        epoch, place = divmod(course.done - 1, self.per_epoch)
+        recent = course.loss[-min(RECENT, place + 1) :]
+        seen = (place + 1) * self.network.batch
+        accuracy = course.right / seen if place + 1 < self.per_epoch else course.curves["train"][-1]
+        epochs = -(-self.total // self.per_epoch)
+        loss = sum(recent) / len(recent)
+        return f"epoch {epoch + 1:,} of {epochs:,}, loss {loss:.3g}, accuracy {100 * accuracy:.1f} %"
 
     def log(self) -> TrainingLog:
         """What the training left, with the best weights where these are kept."""

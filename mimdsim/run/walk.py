@@ -51,7 +51,7 @@ from mimdsim.workload import SpikeDataset, Workload, given_weights, network_of, 
 
 WORTH_LOOKING = 10_000_000  # simulated cycles of all training steps, which take longer than looking for advice
 # called with (current activity, done, total)
-Progress = Callable[[str, int, int], None]
+Progress = Callable[[str, int, int], None]  # what, and after a comma how it stands; how much is done, of how much
 
 
 def silent(_what: str, _done: int, _total: int) -> None:
@@ -193,7 +193,7 @@ def train_workload(
         plan,
         weights=weights,
         checkpoints=checkpoints,
-        progress=lambda done, total: progress("training", done, total),
+        progress=progress,
     )
 
 

@@ -1,0 +1,275 @@
+"""A profile as a trace in Chrome's format, which chrome://tracing and ui.perfetto.dev open.
+
+A chip is a process, a tile a thread. Times are cycles of the machine's clock as microseconds, rounded to nanoseconds,
+which is as exact as trace viewers are; cycles are among the arguments of every event.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mimdsim.base.errors import MimdsimError
+from mimdsim.base.files import write_atomically
+from mimdsim.profile import RunProfile, TiledProfile
+from mimdsim.profile.detail import DETAIL_FILE, Detail
+from mimdsim.report.trace_layout import Placed, along_the_path, on_tile, timestep_by_timestep
+
+BUSIEST = 16  # tiles drawn unless told otherwise, and as many that the chip waits for longest
+MOST_EVENTS = 200_000
+FOR_A_SUPERSTEP = 6  # events at most, those of tiles aside: itself, sync, exchange, compute, two counters
+NAMED = 12  # tiles listed in the message
+
+Event = dict[str, Any]
+
+
+@dataclass(kw_only=True)
+class _Trace:
+    """Events so far, and the tracks they lie on; numbers of processes and threads are all different, which viewers that
+    confuse the two need."""
+
+    clock_hz: float
+    most: int
+    events: list[Event] = field(default_factory=list)
+    tracks: list[Event] = field(default_factory=list)
+
+    def process(self, name: str) -> int:
+        return self._named("process", name, None)
+
+    def thread(self, process: int, name: str) -> tuple[int, int]:
+        return process, self._named("thread", name, process)
+
+    def _named(self, kind: str, name: str, process: int | None) -> int:
+        number = len(self.tracks) // 2 + 1  # each has two events
+        on = {"ph": "M", "ts": 0, "pid": number if process is None else process, "tid": number}
+        self.tracks.append({**on, "name": f"{kind}_name", "args": {"name": name}})
+        self.tracks.append({**on, "name": f"{kind}_sort_index", "args": {"sort_index": number}})
+        return number
+
+    @property
+    def room(self) -> int:
+        return self.most - len(self.events) - len(self.tracks)
+
+    def microseconds(self, cycles: int) -> float:
+        return round(cycles / self.clock_hz * 1e9) / 1e3
+
+    def lasting(self, track: tuple[int, int], name: str, kind: str, begin: int, end: int, **about: Any) -> Event:
+        """Add an event with a duration, the difference of its rounded ends: neighbours touch and never overlap."""
+        ts = self.microseconds(begin)
+        on = {"pid": track[0], "tid": track[1], "ts": ts, "dur": round(self.microseconds(end) - ts, 3)}
+        event = {"ph": "X", "name": name, "cat": kind, **on, "args": {"cycles": end - begin, **about}}
+        self.events.append(event)
+        return event
+
+    def counted(self, process: int, name: str, at: int, size: int) -> None:
+        on = {"pid": process, "tid": process, "ts": self.microseconds(at)}
+        self.events.append({"ph": "C", "name": name, **on, "args": {"bytes": size}})
+
+
+def write_trace(
+    path: Path,
+    profile: RunProfile,
+    detail: Detail | None,
+    *,
+    tiles: Sequence[int] = (),
+    busiest: int = BUSIEST,
+    timesteps: bool = False,
+    most_events: int = MOST_EVENTS,
+) -> str:
+    """Write a profile and the detail beside it as a Chrome trace, compressed where `path` ends in .gz.
+
+    Drawn are `tiles`, then the `busiest` tiles with most busy cycles and as many that others wait for longest.
+    timesteps: also the timesteps that the detail keeps one by one. At most `most_events` events are written. Returns a
+    sentence on what was written and left out; raises MimdsimError where there is no detail, or no such tile.
+    """
+    tiled = profile.tiled
+    if tiled is None or detail is None:
+        raise MimdsimError(
+            f"a trace needs {DETAIL_FILE} beside profile.json, every tile in every superstep, which older versions did "
+            "not write: make both again with  mimdsim run WORKLOAD MACHINE --out DIR  (a kernel: mimdsim check --out)"
+        )
+    chosen = _chosen(detail, tiled, tiles, busiest)
+    trace = _Trace(clock_hz=tiled.clock_hz, most=max(0, most_events))
+    supersteps = min(len(detail.supersteps), trace.most // (2 * FOR_A_SUPERSTEP))
+    path_of = along_the_path(tiled, len(detail.supersteps))
+    if supersteps < len(detail.supersteps):
+        path_of = tuple(each for each in path_of if each.superstep is not None and each.superstep < supersteps)
+    left_out = [f"{len(detail.supersteps) - supersteps:,} supersteps"] if supersteps < len(detail.supersteps) else []
+    _add_path(trace, path_of, detail)
+    drawn = _add_tiles(trace, path_of, detail, tiled, chosen)
+    if len(drawn) < len(chosen):
+        left_out.append(f"{len(chosen) - len(drawn):,} of {len(chosen):,} chosen tiles")
+    missing = _add_flows(trace, path_of, drawn)
+    if missing:
+        left_out.append(f"{missing:,} arrows, of tiles that are not drawn")
+    if timesteps:
+        left_out += _add_timesteps(trace, tiled, detail, list(drawn))
+    content = json.dumps(
+        {
+            "traceEvents": [*trace.tracks, *sorted(trace.events, key=_order)],
+            "displayTimeUnit": "ns",
+            "otherData": {
+                "workload": profile.workload,
+                "machine": tiled.machine,
+                "clock_hz": tiled.clock_hz,
+                "cycles": tiled.cycles,
+                "config_sha256": profile.config_sha256,
+                "left_out": "; ".join(left_out),
+            },
+        },
+        separators=(",", ":"),
+        allow_nan=False,
+    ).encode()
+    write_atomically(path, gzip.compress(content, mtime=0) if path.name.endswith(".gz") else content)
+    shown = ", ".join(str(tile) for tile in list(drawn)[:NAMED]) + (", ..." if len(drawn) > NAMED else "")
+    count = len(trace.tracks) + len(trace.events)
+    said = f"{path}: {count:,} events, {len(drawn):,} of {detail.tiles:,} tiles ({shown})"
+    return f"{said}; left out: {', '.join(left_out)}" if left_out else said
+
+
+def _chosen(detail: Detail, tiled: TiledProfile, tiles: Sequence[int], busiest: int) -> list[int]:
+    """The tiles to draw, most wanted first; raises MimdsimError for numbers that no tile has."""
+    if wrong := [tile for tile in tiles if not 0 <= tile < detail.tiles]:
+        listed = ", ".join(str(tile) for tile in wrong[:NAMED])
+        raise MimdsimError(f"tiles of a trace: {listed}: {tiled.machine} has tiles 0 to {detail.tiles - 1}")
+    if busiest < 0:
+        raise MimdsimError(f"tiles of a trace: {busiest} busiest tiles cannot be drawn; give 0 or more")
+    waited_for: dict[int, int] = {}
+    for span in tiled.spans[: len(detail.supersteps)]:
+        waited_for[span.slowest_tile] = waited_for.get(span.slowest_tile, 0) + span.compute_cycles
+        if span.exchange_tile >= 0:
+            waited_for[span.exchange_tile] = waited_for.get(span.exchange_tile, 0) + span.exchange_cycles
+    total = detail.busy.sum(axis=0)
+    by_work = np.argsort(-total, kind="stable")[: min(busiest, int((total > 0).sum()))].tolist()
+    by_wait = [tile for tile in sorted(waited_for, key=lambda tile: (-waited_for[tile], tile)) if waited_for[tile]]
+    return list(dict.fromkeys([*tiles, *by_work, *by_wait[:busiest]]))
+
+
+def _add_path(trace: _Trace, path: Iterable[Placed], detail: Detail) -> None:
+    """The critical path with its phases of each superstep inside, and what is counted along it."""
+    process = trace.process("critical path")
+    track = trace.thread(process, "supersteps")
+    fullest, moved = detail.memory.max(axis=1).tolist(), detail.received.sum(axis=1).tolist()
+    end = 0
+    for placed in path:
+        span, number, end = placed.span, placed.superstep, placed.end
+        about: dict[str, Any] = {"executions": span.times, "phase": span.phase, "op": span.op}
+        if number is not None:
+            about |= {"superstep": number, "codelets": str(detail.codelets[number])}
+            trace.counted(process, "memory of the fullest tile (bytes)", placed.begin, fullest[number])
+            trace.counted(process, "bytes moved", placed.begin, moved[number])
+        if span.cycles:
+            trace.lasting(track, span.name, span.phase, placed.begin, placed.end, **about)
+        if span.sync_cycles:
+            trace.lasting(track, "sync", "sync", placed.begin, placed.exchange)
+        if span.exchange_cycles:
+            said = {"waits for tile": span.exchange_tile, "bytes": span.bytes_received}
+            trace.lasting(track, "exchange", "exchange", placed.exchange, placed.compute, **said)
+        if span.compute_cycles:
+            trace.lasting(
+                track, "compute", "compute", placed.compute, placed.end, **{"slowest tile": span.slowest_tile}
+            )
+    trace.counted(process, "bytes moved", end, 0)
+
+
+def _add_tiles(
+    trace: _Trace, path: Sequence[Placed], detail: Detail, tiled: TiledProfile, tiles: Iterable[int]
+) -> dict[int, dict[tuple[int, str], Event]]:
+    """One thread per tile, as many as there is room for: their events by superstep and what the tile does."""
+    per_chip = max(1, detail.tiles // tiled.chips)
+    chips: dict[int, int] = {}
+    drawn: dict[int, dict[tuple[int, str], Event]] = {}
+    for tile in tiles:
+        slices = list(on_tile(path, detail, tile))
+        if len(slices) + 4 > trace.room:
+            continue
+        chip = tile // per_chip
+        if chip not in chips:
+            chips[chip] = trace.process(f"chip {chip}")
+        track = trace.thread(chips[chip], f"tile {tile}")
+        drawn[tile] = {}
+        for each in slices:
+            number, name = each.superstep, str(detail.supersteps[each.superstep])
+            about = {"superstep": number, "contexts": int(detail.contexts[number, tile])}
+            if each.what == "exchange":
+                name = f"exchange: {name}"
+                sent, received = detail.sent[number, tile], detail.received[number, tile]
+                about = {"superstep": number, "bytes sent": int(sent), "bytes received": int(received)}
+            event = trace.lasting(track, name, each.what, each.begin, each.end, **about)
+            drawn[tile][number, each.what] = event
+    return drawn
+
+
+def _add_flows(trace: _Trace, path: Sequence[Placed], drawn: dict[int, dict[tuple[int, str], Event]]) -> int:
+    """Arrows along the critical path: from the slowest tile of a superstep to the tile that the next exchange waits for
+    and on to the slowest tile of that superstep. Returns how many are missing, of tiles that are not drawn."""
+    stations: list[tuple[int, int, str]] = []
+    for placed in path:
+        span, number = placed.span, placed.superstep
+        if number is not None and span.exchange_cycles and span.exchange_tile >= 0:
+            stations.append((span.exchange_tile, number, "exchange"))
+        if number is not None and span.compute_cycles:
+            stations.append((span.slowest_tile, number, "compute"))
+    missing = 0
+    for arrow, (one, other) in enumerate(pairwise(stations), 1):
+        begin, end = (drawn.get(tile, {}).get((number, what)) for tile, number, what in (one, other))
+        if begin is None or end is None or trace.room < 2:
+            missing += 1
+        elif begin["ts"] <= end["ts"]:  # tiles that run on may be ahead
+            leaves = max(begin["ts"], min(round(begin["ts"] + begin["dur"] - 0.001, 3), end["ts"]))
+            about = {"name": "critical path", "cat": "critical path", "id": arrow}
+            trace.events.append({"ph": "s", **about, "pid": begin["pid"], "tid": begin["tid"], "ts": leaves})
+            trace.events.append({"ph": "f", **about, "pid": end["pid"], "tid": end["tid"], "ts": end["ts"], "bp": "e"})
+    return missing
+
+
+def _add_timesteps(trace: _Trace, tiled: TiledProfile, detail: Detail, tiles: Sequence[int]) -> list[str]:
+    """Timesteps one by one, on a time axis of their own that begins at 0; what there was no room for."""
+    every = list(timestep_by_timestep(tiled, detail))
+    if not every:
+        return ["timesteps: no superstep runs once in each"]
+    if 2 * (len(tiles) + 2) > trace.room:
+        return ["all timesteps"]
+    process = trace.process("timestep by timestep (from 0 again)")
+    whole = trace.thread(process, "timesteps")
+    threads = {tile: trace.thread(process, f"tile {tile}") for tile in tiles}
+    for done, each in enumerate(every):
+        if len(each.rows) * (len(tiles) + 1) + 1 > trace.room:
+            return [f"{len(every) - done:,} of {len(every):,} timesteps"]
+        trace.lasting(whole, f"{each.phase} {each.timestep}", each.phase, each.begin, each.end)
+        for row, (number, begin, compute, end) in zip(each.rows, each.supersteps, strict=True):
+            name, busy = str(detail.supersteps[number]), detail.window[row, each.column]
+            if end > begin:
+                trace.lasting(whole, name, each.phase, begin, end)
+            for tile, thread in threads.items():
+                if busy[tile]:
+                    ends = compute + int(busy[tile])
+                    trace.lasting(thread, name, "compute", compute, ends, timestep=each.timestep)
+    return []
+
+
+def _order(event: Event) -> tuple[float, int, float]:
+    """By time; events before the arrows and the events inside them, the longest first."""
+    return event["ts"], "CXsf".index(event["ph"]), -event.get("dur", 0.0)
+
+
+def tile_numbers(text: str, tiles: int) -> Iterator[int]:
+    """The tiles of a list such as '0, 7, 40-47' or 'all'; raises MimdsimError that says how to write one."""
+    if text.strip() == "all":
+        yield from range(tiles)
+        return
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        first, _, last = part.partition("-")
+        if not (first.strip().isdecimal() and (last.strip().isdecimal() or "-" not in part)):
+            raise MimdsimError(f"tiles of a trace: '{part[:40]}' is no tile; write numbers such as 0,7,40-47 or all")
+        begin, end = int(first[:12]), int((last or first)[:12])
+        if end < begin or end >= tiles:
+            raise MimdsimError(f"tiles of a trace: '{part[:40]}': the tiles are 0 to {tiles - 1}")
+        yield from range(begin, end + 1)
