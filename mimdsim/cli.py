@@ -296,27 +296,44 @@ def sweep(
         raise MimdsimError(f"{failed} of {len(rows)} points have no result; the notes above say why")
 
 
-@main.command(short_help="Redraw the report of a saved profile.")
+@main.command(short_help="Redraw the report of a saved profile, or compare two.")
 @click.argument("profile", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Output folder (default: that of the profile).")
-def report(profile: Path, out: Path | None) -> None:
-    """Redraw the report of a saved profile.json."""
+@click.argument("other", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Output folder (default: that of PROFILE; with OTHER, the folder report-compared in it).",
+)
+@click.option("--open", "opened", is_flag=True, help="Show the page in the browser.")
+def report(profile: Path, other: Path | None, out: Path | None, opened: bool) -> None:
+    """Redraw the report of a saved profile.json. With the profile.json of another run, OTHER, the page also shows the
+    differences of that run (B) to PROFILE (A): totals, supersteps by name, and single tiles if both have as many."""
     from mimdsim.base.files import folders_to_write
     from mimdsim.base.whole import replaced
     from mimdsim.profile import load_profile
     from mimdsim.profile.detail import load_beside
     from mimdsim.report import report_files, summary_lines, write_report
 
-    folder = out or profile.parent
+    folder = out or (profile.parent if other is None else profile.parent / "report-compared")
     with folders_to_write(folder), replaced(folder, report_files()) as draft, Bars() as bars:
         loaded = load_profile(profile)  # while no other process writes there
         beside = folder / "profile.json"
         if beside.is_file() and not beside.samefile(profile) and beside.read_bytes() != profile.read_bytes():
             raise MimdsimError(f"{folder}: holds the profile of another run; choose another folder with --out")
-        write_report(loaded, draft, bars.show, load_beside(profile, loaded))
+        compared = None
+        if other is not None:
+            against = load_profile(other)
+            compared = (against, load_beside(other, against))
+        write_report(loaded, draft, bars.show, load_beside(profile, loaded), compared)
     for line in summary_lines(loaded):
         say(line)
-    say(f"\nReport: {folder / 'report.html'}")
+    page = folder / "report.html"
+    say(f"\nReport: {page}")
+    if opened:
+        import webbrowser
+
+        if not webbrowser.open(page.resolve().as_uri()):
+            say("No browser could be started; open the file by hand.", err=True)
 
 
 @main.command("list", short_help="List the available workloads and machines.")
