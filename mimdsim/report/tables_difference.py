@@ -19,8 +19,8 @@ def difference_tables(profile: RunProfile, other: RunProfile) -> tuple[Table, ..
     for run, name in ((profile, "A"), (other, "B")):
         if run.tiled is None:
             raise MimdsimError(
-                f"run {name} ({run.workload}) has no tiled machine, so that nothing can be compared; make it again with "
-                "a tiled machine"
+                f"run {name} ({run.workload}) has no tiled machine, so there is nothing to compare; make it again with "
+                "one"
             )
     assert profile.tiled is not None
     assert other.tiled is not None

@@ -24,7 +24,7 @@ function curve(id, x, series, { height = 210, xLabel, shown = thousands, marks =
     series: [{ label: xLabel, value: (_, at) => (at === null ? "–" : sayX(at)) }, ...series.map(one => ({
       label: one.label, stroke: one.colour, width: one.fill ? 1 : 1.6, fill: one.fill, points: { show: false },
       paths: stepped ? uPlot.paths.stepped({ align: 1 }) : undefined,
-      value: (_, value, __, at) => (at === null || at === undefined ? "–" : shown((one.own || one.values)[Math.min(at, (one.own || one.values).length - 1)])),
+      value: (_, value, __, at) => said(one.own || one.values, at, shown),
     }))],
     hooks: { draw: [made => marks.forEach(at => mark(made, at))] },
   }, [x, ...series.map(one => one.values)], holder);
@@ -33,6 +33,11 @@ function curve(id, x, series, { height = 210, xLabel, shown = thousands, marks =
       if (at >= 0 && at < x.length - 1) onClick(at);
     });
   charts.set(id, chart);
+}
+
+/** What the legend says of a series at a place of x. */
+function said(values, at, shown) {
+  return at === null || at === undefined ? "–" : shown(values[Math.min(at, values.length - 1)]);
 }
 
 /** A dashed line down at a place of x. */

@@ -2,14 +2,13 @@
 const floor = { cell: 0, places: null };
 const CHIP_GAP = 1; // columns of nothing between chips
 
-/** Columns and rows of a chip, and how many chips stand side by side so that the plan is about twice as wide as high. */
+/** Columns and rows of a chip, and how many chips stand side by side: the plan is about twice as wide as high. */
 function layout() {
   const perChip = Math.ceil(facts.tiles / facts.chips);
   const across = Math.min(facts.grid_columns, perChip), down = Math.ceil(perChip / across);
   let side = 1;
-  while (side < facts.chips && (side + 1) * (across + CHIP_GAP) <= 2.2 * Math.ceil(facts.chips / (side + 1)) * (down + 1)) {
-    side++;
-  }
+  const wide = chips => chips * (across + CHIP_GAP) > 2.2 * Math.ceil(facts.chips / chips) * (down + 1);
+  while (side < facts.chips && !wide(side + 1)) side++;
   const ranks = Math.ceil(facts.chips / side);
   return { perChip, across, down, side, columns: side * (across + CHIP_GAP) - CHIP_GAP, rows: ranks * (down + 1) - 1 };
 }
@@ -32,17 +31,17 @@ function drawFloor() {
     const [column, line] = placeOf(tile, plan);
     dots[line * plan.columns + column] = colours.packed[colours.index(values[tile])];
   }
-  stretched(context, dots, plan.columns, plan.rows, { x: 0, y: 0, width: cell * plan.columns, height: cell * plan.rows });
+  const box = { x: 0, y: 0, width: cell * plan.columns, height: cell * plan.rows };
+  stretched(context, dots, plan.columns, plan.rows, box);
   if (cell >= 6) drawJoints(context, plan, cell);
   floor.cell = cell;
   floor.plan = plan;
   if (state.tile >= 0) {
-    const [column, line] = placeOf(state.tile, plan);
+    const [column, line] = placeOf(state.tile, plan), grown = 1 + Math.max(0, 5 - cell), edge = cell + 2 * grown;
     for (const [colour, wide] of [["#ffffff", 4], ["#d00000", 2]]) {
       context.strokeStyle = colour;
       context.lineWidth = wide;
-      const grown = Math.max(0, 5 - cell);
-      context.strokeRect(column * cell - 1 - grown, line * cell - 1 - grown, cell + 2 + 2 * grown, cell + 2 + 2 * grown);
+      context.strokeRect(column * cell - grown, line * cell - grown, edge, edge);
     }
   }
   showScale(element("walk-floor-scale"), measure, colours);
@@ -82,7 +81,8 @@ function startFloor() {
   canvas.addEventListener("pointermove", event => {
     const tile = tileAt(event);
     if (tile < 0) return hideTip();
-    const measure = measures[state.measure], lines = [tileWords(tile), `${measure.label}: ${told(measure, shownRow()[tile])}`];
+    const measure = measures[state.measure];
+    const lines = [tileWords(tile), `${measure.label}: ${told(measure, shownRow()[tile])}`];
     if (state.measure !== "busy") lines.push(`busy: ${thousands(row("busy", state.superstep)[tile])} cycles`);
     showTip(event, ...lines);
   });

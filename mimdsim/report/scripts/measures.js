@@ -94,7 +94,7 @@ function shownWords() {
     const peaks = measure.combine === "max" || state.measure === "memory_change";
     return `all supersteps together${peaks ? ", the most of any" : ""}`;
   }
-  const at = `superstep ${state.superstep}, ${facts.supersteps[state.superstep]}`;
+  const at = superstepWords(state.superstep);
   if (state.measure !== "busy" || state.timestep < 0 || windowRow(state.superstep) < 0) return at;
   return `${at}, timestep ${columns.window_timesteps[state.timestep]}`;
 }

@@ -44,8 +44,8 @@ function drawMemory() {
   });
   const marks = [{ at: peak }];
   if (state.superstep >= 0) marks.push({ at: state.superstep, colour: ink().ink });
-  curve("walk-memory", upTo(facts.steps), series, { height: 300, xLabel: "superstep", shown: bytes, marks, sayX: sayStep,
-    stepped: true, onClick: superstep => select({ superstep, timestep: -1 }) });
+  curve("walk-memory", upTo(facts.steps), series, { height: 300, xLabel: "superstep", shown: bytes, marks,
+    sayX: sayStep, stepped: true, onClick: superstep => select({ superstep, timestep: -1 }) });
 }
 
 /** Every variable: where it is, when, and how many bytes. */

@@ -103,6 +103,7 @@ function showScale(holder, measure, colours) {
       const count = facts.layer_of.filter(one => one === at).length;
       holder.append(make("span", { className: "walk-key" }, patch, `${name || "none"} (${thousands(count)})`));
     });
+    if (facts.layers.length > NAMES.length) holder.append("Layers that are far apart share a colour.");
     return;
   }
   const bar = make("div", { className: "walk-bar" });
@@ -112,9 +113,8 @@ function showScale(holder, measure, colours) {
   for (const at of [0, 0.5, 1]) {
     ticks.append(make("span", {}, measure.shown(colours.low + at * (colours.high - colours.low))));
   }
-  const unit = measure.unit === "bytes" ? "" : `, ${measure.unit}`;
-  holder.append(bar, ticks, make("div", { className: "walk-unit" }, measure.label + (measure.label.includes(measure.unit)
-    ? "" : unit)));
+  const unit = measure.unit === "bytes" || measure.label.includes(measure.unit) ? "" : `, ${measure.unit}`;
+  holder.append(bar, ticks, make("div", { className: "walk-unit" }, measure.label + unit));
 }
 
 function showTip(event, ...lines) {

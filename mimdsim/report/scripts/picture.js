@@ -24,7 +24,8 @@ function drawPicture() {
   picture.box = box;
   const dots = window.devicePixelRatio || 1;
   const across = last - first, down = bottom - top;
-  const columnCount = Math.min(across, Math.round(box.width * dots)), rowCount = Math.min(down, Math.round(box.height * dots));
+  const columnCount = Math.min(across, Math.round(box.width * dots));
+  const rowCount = Math.min(down, Math.round(box.height * dots));
   const cells = new Float64Array(columnCount * rowCount), empty = new Uint8Array(cells.length).fill(1);
   for (let at = 0; at < across; at++) {
     const values = row(measure.name, shown[first + at]), column = Math.floor((at * columnCount) / across);
@@ -35,7 +36,8 @@ function drawPicture() {
     }
   }
   const colours = colouring(measure, cells);
-  stretched(context, Uint32Array.from(cells, value => colours.packed[colours.index(value)]), columnCount, rowCount, box);
+  const coloured = Uint32Array.from(cells, value => colours.packed[colours.index(value)]);
+  stretched(context, coloured, columnCount, rowCount, box);
   drawNames(context, box, box.width / across, colour);
   drawCrosshair(context, box);
   if (picture.brush) {
@@ -141,7 +143,7 @@ function startPicture() {
     if (!picture.shown.length) return;
     const [at, tile] = pictureAt(event).map(Math.floor), superstep = picture.shown[at];
     const measure = measures[state.measure].bySuperstep ? measures[state.measure] : measures.busy;
-    showTip(event, tileWords(tile), `superstep ${superstep}, ${facts.supersteps[superstep]} (${facts.spans[superstep].phase})`,
+    showTip(event, tileWords(tile), `${superstepWords(superstep)} (${facts.spans[superstep].phase})`,
       `${measure.label}: ${told(measure, row(measure.name, superstep)[tile])}`);
     if (picture.brush) {
       [picture.brush.toX, picture.brush.toY] = place(event);

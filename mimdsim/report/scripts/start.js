@@ -3,7 +3,7 @@
 async function start() {
   const begun = performance.now(), message = element("walk-wait");
   if (!("DecompressionStream" in window)) {
-    message.textContent = "This browser is too old to unpack the columns of single tiles (it lacks DecompressionStream).";
+    message.textContent = "This browser is too old to unpack the columns of single tiles: it lacks DecompressionStream.";
     return;
   }
   const data = element("walk-data");
@@ -14,7 +14,8 @@ async function start() {
   message.hidden = true;
   if (facts.left_out.length) {
     const words = element("walk-left-out");
-    words.textContent = `Left out of this page, as there are many tiles and supersteps: ${facts.left_out.join(", ")}. ` +
+    const named = facts.left_out.join(", ");
+    words.textContent = `Left out of this page, as there are many tiles and supersteps: ${named}. ` +
       "Their sums are here; all of them are in detail.npz beside the profile.";
     words.hidden = false;
   }

@@ -64,6 +64,11 @@ function share(part, total) {
   return percent > 0 && percent < 0.05 ? "<0.1 %" : `${percent.toFixed(1)} %`;
 }
 
+/** "superstep 7, LIF update", or "all supersteps together". */
+function superstepWords(superstep) {
+  return superstep < 0 ? "all supersteps together" : `superstep ${superstep}, ${facts.supersteps[superstep]}`;
+}
+
 /** A link that selects, as a button. */
 function link(text, changes) {
   const button = make("button", { type: "button", className: "walk-link" }, text);

@@ -6,12 +6,11 @@ function drawSuperstep() {
   const add = name => spans.reduce((total, span) => total + span[name], 0);
   const [compute, exchange, sync] = [add("compute_cycles"), add("exchange_cycles"), add("sync_cycles")];
   const cycles = compute + exchange + sync;
-  const title = every ? "All supersteps together" : `Superstep ${at}, ${facts.supersteps[at]}`;
-  const content = [make("h3", {}, title)];
+  const words = superstepWords(at), content = [make("h3", {}, words[0].toUpperCase() + words.slice(1))];
   if (!every) {
-    content.push(make("p", { className: "note" }, `Phase ${spans[0].phase}, operation ${spans[0].op}, executed ` +
-      `${thousands(spans[0].times)} ${spans[0].times === 1 ? "time" : "times"} a ${facts.run_name}; cycles are of all ` +
-      "executions together."));
+    const [{ phase, op, times }] = spans;
+    content.push(make("p", { className: "note" }, `Phase ${phase}, operation ${op}, executed ${thousands(times)} ` +
+      `${times === 1 ? "time" : "times"} a ${facts.run_name}; cycles are of all executions together.`));
   }
   content.push(partsBar(compute, exchange, sync, cycles), factList(
     ["cycles", `${thousands(cycles)}, ${(1e6 * cycles / facts.clock_hz).toFixed(1)} µs, ` +
@@ -20,10 +19,19 @@ function drawSuperstep() {
     ["exchange", `${thousands(exchange)} (${share(exchange, cycles)})`],
     ["sync", `${thousands(sync)} (${share(sync, cycles)})`],
   ));
+  if (!every && columns.matched_superstep) content.push(inOther(at));
   content.push(balance(row("busy", at), compute, every));
   content.push(utilisation(at));
   panel.replaceChildren(...content);
   drawBalance(row("busy", at));
+}
+
+/** How the tiles' work in this superstep differs in the other run. */
+function inOther(at) {
+  const change = sum(columns.busy_change.some(at)), own = sum(columns.busy.some(at));
+  const words = columns.matched_superstep[at] < 0 ? "no superstep of this name"
+    : `${change > 0 ? "+" : ""}${thousands(change)} busy cycles on all tiles together (${share(change, own)})`;
+  return factList(["in run B", words]);
 }
 
 /** One bar, its parts as long as their cycles. */
@@ -47,16 +55,17 @@ function balance(busy, compute, every) {
     [place ? " · " : "", tileLink(tile), ` ${thousands(busy[tile])}`]) : ["no tile has work"])]];
   if (!every && facts.codelets[at]) pairs.push(["codelets", `${facts.codelets[at]} (on the busiest)`]);
   if (most) {
-    const saved = Math.max(0, Math.min(compute, compute - mean));
-    const even = mean / most;
-    pairs.push(["balance", `mean ${thousands(sum(working) / working.length)} of ${thousands(working.length)} tiles with ` +
-      `work, longest ${thousands(most)}: ${(sum(working) / working.length / most).toFixed(2)}`]);
-    pairs.push(["if even", `${thousands(mean)} on all ${thousands(facts.tiles)} tiles (${share(even, 1)} of the longest); ` +
-      `perfect balance would save up to ${thousands(saved)} cycles, ${share(saved, facts.cycles)} of the ${facts.run_name}`]);
+    const saved = Math.max(0, compute - mean), ofWorking = sum(working) / working.length;
+    pairs.push(["balance", `mean ${thousands(ofWorking)} of ${thousands(working.length)} tiles with work, longest ` +
+      `${thousands(most)}: ${(ofWorking / most).toFixed(2)}`]);
+    pairs.push(["if even", `${thousands(mean)} on all ${thousands(facts.tiles)} tiles, ${share(mean, most)} of the ` +
+      `longest; perfect balance would save up to ${thousands(saved)} cycles, ${share(saved, facts.cycles)} of the ` +
+      facts.run_name]);
   }
+  const caption = "Busy cycles of the tiles, busiest first; the line is the mean of all.";
   return make("div", {}, factList(...pairs),
     make("figure", {}, make("div", {}, make("canvas", { id: "walk-balance", className: "walk-canvas" })),
-      make("figcaption", { className: "walk-caption" }, "Busy cycles of the tiles, busiest first; the line is the mean of all.")));
+      make("figcaption", { className: "walk-caption" }, caption)));
 }
 
 /** The sorted curve: area below it, mean as a line. */
@@ -94,13 +103,16 @@ function drawBalance(busy) {
 function utilisation(at) {
   const every = at < 0, busy = sum(row("busy", at)), bundles = every ? sum(columns.bundles) : columns.bundles[at];
   const flops = every ? sum(columns.flops) : columns.flops[at];
-  const pairs = [["issue", busy ? `${thousands(bundles)} bundles in ${thousands(busy)} busy cycles: ${share(bundles, busy)}`
-    : "no work"]];
-  if (flops && busy) pairs.push(["arithmetic", `${thousands(flops)} flops, ${(flops / busy).toFixed(2)} per busy cycle`]);
+  const issued = `${thousands(bundles)} bundles in ${thousands(busy)} busy cycles: ${share(bundles, busy)}`;
+  const pairs = [["issue", busy ? issued : "no work"]];
+  if (flops && busy) {
+    pairs.push(["arithmetic", `${thousands(flops)} flops, ${(flops / busy).toFixed(2)} per busy cycle`]);
+  }
   if (measures.contexts && !every && busy) {
     const working = row("contexts", at).filter(contexts => contexts > 0);
-    pairs.push(["contexts", `${(sum(working) / Math.max(1, working.length)).toFixed(1)} of ${facts.worker_contexts} worker ` +
-      "contexts have work, mean of the tiles with work"]);
+    const mean = sum(working) / Math.max(1, working.length);
+    pairs.push(["contexts", `${mean.toFixed(1)} of ${facts.worker_contexts} worker contexts have work, mean of the ` +
+      "tiles with work"]);
   }
   const received = every || measures.received.bySuperstep ? sum(row("received", at)) : facts.spans[at].bytes_received;
   pairs.push(["exchange", received ? `${bytes(received)} received` : "nothing is moved"]);
@@ -109,10 +121,14 @@ function utilisation(at) {
     pairs.push(["waits for", tileLink(span.exchange_tile), ` ${bytes(span.exchange_tile_bytes)} on its wire and ` +
       `${thousands(span.exchange_tile_control_cycles)} cycles of control instructions, each time`]);
   }
-  if (span && span.link_cycles) pairs.push(["links", `${thousands(span.link_cycles)} of the exchange cycles go over links`]);
+  if (span && span.link_cycles) {
+    pairs.push(["links", `${thousands(span.link_cycles)} of the exchange cycles go over links`]);
+  }
   if (measures.exchange && (every || measures.exchange.bySuperstep)) {
     const own = row("exchange", at), [tile] = largest(own, 1);
-    if (tile !== undefined) pairs.push(["longest", tileLink(tile), ` ${thousands(own[tile])} exchange cycles of its own`]);
+    if (tile !== undefined) {
+      pairs.push(["longest", tileLink(tile), ` ${thousands(own[tile])} exchange cycles of its own`]);
+    }
   }
   return factList(...pairs);
 }

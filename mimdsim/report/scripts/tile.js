@@ -58,16 +58,17 @@ function partners(tile) {
       to < 0 ? "" : tileLink(to), to < 0 ? "" : size(columns.receiver_bytes[place])]);
   }
   if (!rows.length) return make("p", { className: "note" }, "It exchanges nothing with tiles of its chip.");
-  return tableOf("walk-partners", "Whom it exchanges most with", ["sends it", "bytes", "it sends to", "bytes sent"], rows,
-    facts.chips > 1 ? "Tiles of its own chip; what goes over links between chips is not told by tile." : "");
+  const note = facts.chips > 1 ? "Tiles of its own chip; what goes over links between chips is not told by tile." : "";
+  const headers = ["sends it", "bytes", "it sends to", "bytes sent"];
+  return tableOf("walk-partners", "Whom it exchanges most with", headers, rows, note);
 }
 
 /** What lies on the tile at its peak, or in the selected superstep. */
 function lying(tile, peak) {
   const chosen = state.lying === "superstep" && state.superstep >= 0, superstep = chosen ? state.superstep : peak;
   const found = onTile(tile, superstep), total = memory[superstep * facts.tiles + tile];
-  const table = tableOf("walk-lying",
-    `In its memory ${chosen ? "in the selected superstep" : "at its peak"}, ${facts.supersteps[superstep]}: ${bytes(total)}`,
+  const when = chosen ? "in the selected superstep" : "at its peak";
+  const table = tableOf("walk-lying", `In its memory ${when}, ${facts.supersteps[superstep]}: ${bytes(total)}`,
     ["variable", "category", "bytes", "share"],
     found.map(([name, category, held]) => [name || "–", category, size(held), percent(held, total)]));
   const choice = make("div", { className: "walk-choice" });

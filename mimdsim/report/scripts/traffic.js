@@ -46,8 +46,7 @@ function drawTraffic() {
     context.fillText(thousands(of.first[group]), left + (group / groups) * edge, top + edge + 13);
   }
   context.fillText("receiving tiles across, sending tiles down", left, height - 4);
-  const where = state.superstep < 0 ? "all supersteps together" : `superstep ${state.superstep}, ${facts.supersteps[state.superstep]}`;
-  element("walk-traffic-title").textContent = `Traffic between groups of tiles, ${where}`;
+  element("walk-traffic-title").textContent = `Traffic between groups of tiles, ${superstepWords(state.superstep)}`;
   showScale(element("walk-traffic-scale"), measure, colours);
   drawFlows(values, groups);
 }
