@@ -59,7 +59,8 @@ def page_file(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def written(folder: Path, profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail] | None = None) -> Path:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mimdsim.report.figures.drawn", lambda _: [])  # not looked at here
+        patch.setattr("mimdsim.report.figures.drawn", lambda _: [])  # neither figures nor CSV files are looked at
+        patch.setattr("mimdsim.report.page.csv_files", lambda _: {})
         return write_report(profile, folder, None, detail, other)[0]
 
 
@@ -70,11 +71,11 @@ class Opened:
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
         self.page = self.context.new_page()
         self.wrong: list[str] = []
-        self.page.on("console", lambda message: self.wrong.append(message.text))
+        self.page.on("console", lambda message: message.type == "error" and self.wrong.append(message.text))
         self.page.on("pageerror", lambda problem: self.wrong.append(str(problem)))
         self.page.on("request", lambda asked: asked.url.startswith(("file:", "data:")) or self.wrong.append(asked.url))
         self.page.goto(file.as_uri() + address)
-        self.page.wait_for_function("document.documentElement.dataset.walk", timeout=60_000)
+        self.page.wait_for_selector("html[data-walk]", state="attached", timeout=60_000)
 
     def text(self, place: str) -> str:
         self.page.wait_for_timeout(60)  # what is selected is drawn with the next frame
@@ -167,7 +168,7 @@ def test_sliders_and_play(opened: Opened, run: Run) -> None:
     assert opened.address in ("", "walk")
     assert not opened.page.is_visible("#walk-timestep-slider")
     opened.page.click("#walk-play")
-    opened.page.wait_for_function("location.hash.startsWith('#superstep=')")
+    opened.page.wait_for_url(re.compile("#superstep="))
     assert opened.text("#walk-play") == "Stop"
     opened.page.click("#walk-play")
     stopped = opened.address
@@ -215,7 +216,7 @@ def test_filters_and_zoom_of_the_picture(opened: Opened, run: Run) -> None:
     wanted = sum("stash" in name.lower() for name in detail.supersteps.tolist())
     assert f"{wanted} of {steps} supersteps" in opened.text("#walk-picture-title")
     opened.page.fill("#walk-text", "nothing is called so")
-    assert opened.page.is_visible("#walk-picture-none")
+    opened.page.wait_for_selector("#walk-picture-none", state="visible")
     opened.page.fill("#walk-text", "")
     opened.page.select_option("#walk-phase", "backward")
     assert whole not in opened.text("#walk-picture-title")
@@ -234,6 +235,7 @@ def test_filters_and_zoom_of_the_picture(opened: Opened, run: Run) -> None:
     assert whole in opened.text("#walk-picture-title")
     assert re.match(r"tile=\d+&superstep=\d+", opened.address)
     opened.page.mouse.wheel(0, -300)
+    opened.page.wait_for_timeout(400)
     assert whole not in opened.text("#walk-picture-title")
 
 
@@ -268,11 +270,11 @@ def test_every_table_is_copied_as_csv(opened: Opened) -> None:
     tables, buttons = (len(opened.page.query_selector_all(each)) for each in ("table:not(.u-legend)", "button.csv"))
     assert tables == buttons > 10
     opened.page.evaluate(
-        "window.taken = ''; document.execCommand = () => { window.taken = document.activeElement.value; return true; };"
-        "navigator.clipboard.writeText = () => Promise.reject(new Error('refused'))"
+        "() => { window.taken = ''; document.execCommand = () => { window.taken = document.activeElement.value; return true; };"
+        "navigator.clipboard.writeText = () => Promise.reject(new Error('refused')); }"
     )
     opened.page.click("#walk-tile-supersteps >> xpath=../../button[contains(@class, 'csv')]")
-    opened.page.wait_for_function("window.taken !== ''")
+    opened.page.wait_for_selector("button:text('Copied')")
     lines = opened.page.evaluate("window.taken").splitlines()
     assert lines[0] == "superstep,busy cycles,share,busiest tile,others' mean,slack"
     assert len(lines) == 1 + len(opened.column("walk-tile-supersteps", 0))
@@ -292,11 +294,14 @@ def test_a_narrow_screen_never_scrolls_sideways(browser: Any, page_file: Path, s
 def test_dark_and_printed_pictures_follow_the_page(browser: Any, page_file: Path) -> None:
     light = Opened(browser, page_file, "#superstep=7")
     dark = Opened(browser, page_file, "#superstep=7", color_scheme="dark")
-    assert light.dots("walk-picture") != dark.dots("walk-picture")
-    dark.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    assert dark.dots("walk-picture") == light.dots("walk-picture")
-    dark.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-    assert light.dots("walk-picture") != dark.dots("walk-picture")
+    corner = "() => Array.from(document.getElementById('walk-picture').getContext('2d').getImageData(0, 0, 1, 1).data)"
+    assert light.page.evaluate(corner) == [255, 255, 255, 255]
+    assert max(dark.page.evaluate(corner)[:3]) < 64
+    before = dark.dots("walk-picture")
+    dark.page.evaluate("() => { window.dispatchEvent(new Event('beforeprint')); }")
+    assert dark.page.evaluate(corner) == [255, 255, 255, 255]
+    dark.page.evaluate("() => { window.dispatchEvent(new Event('afterprint')); }")
+    assert dark.dots("walk-picture") == before
     assert len(light.page.pdf()) > 50_000
     light.done()
     dark.done()

@@ -3,7 +3,7 @@
 async function start() {
   const begun = performance.now(), message = element("walk-wait");
   if (!("DecompressionStream" in window)) {
-    message.textContent = "This browser is too old to unpack the columns of single tiles: it lacks DecompressionStream.";
+    message.textContent = "This browser is too old to unpack the columns of tiles: it lacks DecompressionStream.";
     return;
   }
   const data = element("walk-data");

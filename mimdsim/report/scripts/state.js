@@ -19,7 +19,11 @@ function drawAll() {
   drawing = 0;
   const changed = new Set(waiting);
   waiting.clear();
+  const used = document.activeElement.closest("#walk-root [id]"), before = used && used.getBoundingClientRect().top;
   for (const view of views) view(changed);
+  // panels above may have grown: what was clicked stays where it is
+  const now = used && element(used.id);
+  if (now) window.scrollBy(0, now.getBoundingClientRect().top - before);
 }
 
 /** Draw everything anew, now: after a change of size or colours. */
