@@ -270,7 +270,8 @@ def test_every_table_is_copied_as_csv(opened: Opened) -> None:
     tables, buttons = (len(opened.page.query_selector_all(each)) for each in ("table:not(.u-legend)", "button.csv"))
     assert tables == buttons > 10
     opened.page.evaluate(
-        "() => { window.taken = ''; document.execCommand = () => { window.taken = document.activeElement.value; return true; };"
+        "() => { window.taken = '';"
+        "document.execCommand = () => { window.taken = document.activeElement.value; return true; };"
         "navigator.clipboard.writeText = () => Promise.reject(new Error('refused')); }"
     )
     opened.page.click("#walk-tile-supersteps >> xpath=../../button[contains(@class, 'csv')]")

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 from test_detail import made
 from test_report import Reader, make_profile
+from test_run import mimdsim
 
 from mimdsim.base.errors import MimdsimError
-from mimdsim.profile import RunProfile
-from mimdsim.profile.detail import Detail
+from mimdsim.profile import RunProfile, save_profile
+from mimdsim.profile.detail import DETAIL_FILE, Detail, save_detail
+from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.report import walk as walking
 from mimdsim.report import write_report
 from mimdsim.report.page import sections
@@ -205,3 +207,31 @@ def test_every_script_is_part_of_the_page_and_short() -> None:
         assert len(lines) <= 250, path.name
         assert max(map(len, lines)) <= 120, path.name
     assert set(ROWS) - {"busy_change", "memory_change"} <= set(walking.COLUMNS)
+
+
+def saved(folder: Path, profile: RunProfile, detail: Detail) -> str:
+    folder.mkdir()
+    save_profile(folder / "profile.json", profile)
+    save_detail(folder / DETAIL_FILE, detail)
+    return str(folder / "profile.json")
+
+
+def test_the_command_compares_two_profiles(run: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mimdsim.report.figures.drawn", lambda _: [])
+    shown: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: not shown.append(address))
+    profile, detail = run
+    profile = dataclasses.replace(profile, schema_version=SCHEMA_VERSION, gpus=(), warnings=())
+    one, two = (saved(tmp_path / name, profile, detail) for name in ("a", "b"))
+    output = mimdsim("report", one, two, "--open")
+    page = tmp_path / "a" / "report-compared" / "report.html"
+    assert str(page) in output
+    assert shown == [page.as_uri()]
+    assert "Totals of one training step" in page.read_text(encoding="utf-8")
+    assert not (tmp_path / "a" / "report.html").exists()
+    kernel = saved(tmp_path / "c", dataclasses.replace(profile, tiled=None), detail)
+    (tmp_path / "c" / DETAIL_FILE).unlink()
+    assert "has no tiled machine" in mimdsim("report", one, kernel, code=2)
+    mimdsim("report", one, "--out", str(tmp_path / "alone"))
+    assert len(shown) == 1
+    assert "Differences</h2>" not in (tmp_path / "alone" / "report.html").read_text(encoding="utf-8")
