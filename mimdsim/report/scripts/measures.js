@@ -44,7 +44,7 @@ function addColumn(name, label, unit, combine = "sum") {
 
 function defineMeasures() {
   addColumn("busy", "busy cycles", "cycles");
-  addMeasure("idle", "idle cycles", "cycles", { row: idle });
+  addMeasure("idle", "idle cycles (compute time minus busy)", "cycles", { row: idle });
   addMeasure("memory", "memory in use", "bytes", { combine: "max", row: memoryRow });
   addColumn("received", "bytes received", "bytes");
   addColumn("sent", "bytes sent", "bytes");
