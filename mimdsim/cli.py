@@ -19,11 +19,10 @@ from mimdsim.base.version import __version__
 from mimdsim.checking import SET, WORKLOAD, check_command, explain_command
 from mimdsim.conversion import export_command, import_command
 from mimdsim.placing import MAPPING, place_command
+from mimdsim.reporting import report_command
 
 if TYPE_CHECKING:
     from mimdsim.machine import GpuMachine, MimdMachine
-    from mimdsim.profile import RunProfile
-    from mimdsim.profile.detail import Detail
     from mimdsim.run import Run
     from mimdsim.workload import Workload
 
@@ -105,6 +104,7 @@ main.add_command(export_command)
 main.add_command(check_command)
 main.add_command(explain_command)
 main.add_command(place_command)
+main.add_command(report_command)
 
 
 @main.command(short_help="Train a workload on tiles, profile it, write a report.")
@@ -296,51 +296,6 @@ def sweep(
     say("Written: " + ", ".join(str(path) for path in paths))
     if failed := sum(row["fits"] is None for row in rows):
         raise MimdsimError(f"{failed} of {len(rows)} points have no result; the notes above say why")
-
-
-@main.command(short_help="Redraw the report of a saved profile.")
-@click.argument("profile", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Output folder (default: that of the profile).")
-@click.option(
-    "--trace",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Also write a trace for ui.perfetto.dev (Chrome's JSON; compressed if it ends in .gz).",
-)
-@click.option("--trace-tiles", default="", metavar="0,7,40-47", help="Tiles of the trace beside the busiest; or: all.")
-@click.option("--trace-timesteps", is_flag=True, help="Also trace the first timesteps one by one.")
-def report(profile: Path, out: Path | None, trace: Path | None, trace_tiles: str, trace_timesteps: bool) -> None:
-    """Redraw the report of a saved profile.json."""
-    from mimdsim.base.files import folders_to_write
-    from mimdsim.base.whole import replaced
-    from mimdsim.profile import load_profile
-    from mimdsim.profile.detail import load_beside
-    from mimdsim.report import report_files, summary_lines, write_report
-
-    folder = out or profile.parent
-    with folders_to_write(folder), replaced(folder, report_files()) as draft, Bars() as bars:
-        loaded = load_profile(profile)  # while no other process writes there
-        beside = folder / "profile.json"
-        if beside.is_file() and not beside.samefile(profile) and beside.read_bytes() != profile.read_bytes():
-            raise MimdsimError(f"{folder}: holds the profile of another run; choose another folder with --out")
-        detail = load_beside(profile, loaded)
-        traced = _traced(trace, loaded, detail, trace_tiles, trace_timesteps)
-        write_report(loaded, draft, bars.show, detail)
-    for line in summary_lines(loaded):
-        say(line)
-    say(f"\nReport: {folder / 'report.html'}{traced}")
-
-
-def _traced(path: Path | None, profile: RunProfile, detail: Detail | None, tiles: str, timesteps: bool) -> str:
-    """Write the trace that is asked for; what is said of it."""
-    if path is None:
-        if tiles or timesteps:
-            raise MimdsimError("--trace-tiles and --trace-timesteps are for --trace FILE, which is missing")
-        return ""
-    from mimdsim.report.trace import tile_numbers, write_trace
-
-    chosen = tile_numbers(tiles, detail.tiles) if detail else ()
-    return f"\nTrace: {write_trace(path, profile, detail, tiles=tuple(chosen), timesteps=timesteps)}"
 
 
 @main.command("list", short_help="List the available workloads and machines.")

@@ -21,11 +21,13 @@ from mimdsim.report.tables_comparison import (
     phase_comparison_table,
 )
 from mimdsim.report.tables_cost import phases_table, supersteps_table, tiles_table, utilisation_table
+from mimdsim.report.tables_difference import difference_tables
 from mimdsim.report.tables_doubts import doubts_table
 from mimdsim.report.tables_energy import energy_parts_table, energy_table
 from mimdsim.report.tables_learning import activity_table, sparsity_table, training_table
 from mimdsim.report.tables_memory import categories_table, liveness_table, variables_table
 from mimdsim.report.verdicts import verdicts
+from mimdsim.report.walk import HERE, too_large, walk_of
 from mimdsim.report.wording import changed_fields, plain
 
 if TYPE_CHECKING:
@@ -67,8 +69,12 @@ def write_report(
     folder: Path,
     progress: Callable[[str, int, int], None] | None = None,
     detail: Detail | None = None,
+    other: tuple[RunProfile, Detail | None] | None = None,
 ) -> list[Path]:
     """Write `report.html`, `figures/*.png` and CSV files into `folder`; returns the paths written, the page first.
+
+    detail: with it, the page has a section to walk through tiles and supersteps. other: a run whose differences to this
+    one are shown too, and its detail; raises MimdsimError if the two cannot be compared.
 
     The same profile gives the same bytes. They replace an earlier report in `folder` as a whole. Raises MimdsimError if
     the folder cannot be written; it is then unchanged.
@@ -76,6 +82,7 @@ def write_report(
     from mimdsim.report.figures import FIGURES, drawn
     from mimdsim.report.style import picture
 
+    found = sections(profile, detail, other)
     contents: dict[str, bytes] = {}
     pictures: list[Picture] = []
     for plan, figure in drawn(profile):
@@ -88,12 +95,15 @@ def write_report(
         pictures.append(Picture(name=plan.name, section=plan.section, caption=plan.caption, data_uri=uri))
     if profile.tiled is not None:
         contents.update((name, text.encode()) for name, text in csv_files(profile.tiled).items())
+    walked = any(section.key == "walk" and not section.missing for section in found)
     page = _template().render(
         profile=profile,
         changed=changed_fields(profile),
         verdicts=verdicts(profile),
-        sections=sections(profile),
+        sections=found,
         pictures=pictures,
+        walk=walk_of(profile, detail, other) if detail is not None and walked else None,
+        tables_script=(HERE / "scripts" / "tables.js").read_text(encoding="utf-8"),
         files=_file_rows(contents, pictures),
     )
     with replaced(folder, report_files()) as draft:
@@ -110,15 +120,23 @@ def report_files() -> tuple[str, ...]:
     return ("report.html", *(f"figures/{plan.name}.png" for plan in FIGURES), *CSV_FILES)
 
 
-def sections(profile: RunProfile) -> tuple[Section, ...]:
+def sections(
+    profile: RunProfile, detail: Detail | None = None, other: tuple[RunProfile, Detail | None] | None = None
+) -> tuple[Section, ...]:
     """The sections between the summary and the list of files, always in the same order; three only appear for
-    training."""
+    training, one with a detail, and one with another run."""
     tiled, training = profile.tiled, profile.training
     untimed = "No tiled machine was profiled in this run." if profile.network else "The kernel was not timed."
     no_tiles = "" if tiled else untimed
     memory = tiled.memory if tiled else None
     by_phase, kernels = phase_comparison_table(profile), kernels_table(profile, PAGE_ROWS)
+    first = []
+    if other is not None:
+        first.append(Section(key="differences", title="Differences", tables=difference_tables(profile, other[0])))
+    if detail is not None and tiled is not None:
+        first.append(Section(key="walk", title="Walk through", missing=too_large(detail)))
     found = (
+        *first,
         Section(
             key="time",
             title="Where the time goes",

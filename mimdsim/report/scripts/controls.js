@@ -1,0 +1,144 @@
+// Sliders, fields, keys and the address, all of them views of the one selection.
+let playing = 0;
+
+function drawControls() {
+  const { superstep, tile } = state, row = windowRow(superstep);
+  element("walk-superstep-slider").value = String(Math.max(0, superstep));
+  element("walk-every").setAttribute("aria-pressed", String(superstep < 0));
+  element("walk-superstep-words").textContent = superstep < 0 ? "all supersteps together"
+    : `${superstep} of ${facts.steps - 1}: ${facts.supersteps[superstep]} (${facts.spans[superstep].phase})`;
+  element("walk-timestep-row").hidden = row < 0;
+  element("walk-timestep-slider").value = String(state.timestep);
+  element("walk-timestep-words").textContent = state.timestep < 0 ? "all timesteps together"
+    : `timestep ${columns.window_timesteps[state.timestep]} (busy cycles only)`;
+  element("walk-measure").value = state.measure;
+  element("walk-phase").value = state.phase;
+  if (element("walk-text").value !== state.text) element("walk-text").value = state.text;
+  element("walk-selected").replaceChildren("Selected: ", make("b", {}, tile < 0 ? "no tile" : tileWords(tile)), " · ",
+    make("b", {}, superstep < 0 ? "all supersteps" : `superstep ${superstep}, ${facts.supersteps[superstep]}`));
+}
+
+/** One superstep on or back, among those that pass the filters; before the first: all of them together. */
+function moveSuperstep(by) {
+  const { shown } = picture;
+  if (!shown.length) return;
+  let at = shown.indexOf(state.superstep);
+  if (at < 0) at = shown.findIndex(one => one > state.superstep) - (by > 0 ? 1 : 0);
+  const next = at + by;
+  const past = next < 0 ? -1 : shown[Math.min(next, shown.length - 1)];
+  select({ superstep: state.superstep < 0 && by < 0 ? -1 : past, timestep: -1 });
+}
+
+function moveTile(by) {
+  select({ tile: state.tile < 0 ? 0 : Math.max(0, Math.min(facts.tiles - 1, state.tile + by)) });
+}
+
+/** From superstep to superstep until the last one, or until it is stopped. */
+function play() {
+  const button = element("walk-play");
+  if (playing) {
+    clearInterval(playing);
+    playing = 0;
+  } else {
+    playing = setInterval(() => {
+      const last = picture.shown[picture.shown.length - 1];
+      if (state.superstep >= last) play();
+      else moveSuperstep(1);
+    }, 400);
+  }
+  button.textContent = playing ? "Stop" : "Play";
+}
+
+/** A tile by its number, or the busiest tile of a layer by part of its name; says so if there is none. */
+function search(text) {
+  const wanted = text.trim().toLowerCase(), number = /^(?:tile\s*)?([\d,]+)$/.exec(wanted);
+  let tile = -1;
+  if (number) tile = Number(number[1].replaceAll(",", ""));
+  else if (wanted) {
+    const layers = new Set(facts.layers.flatMap((name, at) => (name.toLowerCase().includes(wanted) ? [at] : [])));
+    const busy = row("busy", -1);
+    facts.layer_of.forEach((layer, at) => {
+      if (layers.has(layer) && (tile < 0 || busy[at] > busy[tile])) tile = at;
+    });
+  }
+  const found = tile >= 0 && tile < facts.tiles;
+  element("walk-search-words").textContent = found || !wanted ? "" : `No tile and no layer is called "${text.trim()}".`;
+  if (found) select({ tile });
+}
+
+function clear() {
+  if (playing) play();
+  element("walk-search").value = "";
+  element("walk-search-words").textContent = "";
+  select({ tile: -1, superstep: -1, timestep: -1, phase: "", text: "" });
+}
+
+const KEYS = { ArrowLeft: () => moveSuperstep(-1), ArrowRight: () => moveSuperstep(1), ArrowUp: () => moveTile(-1),
+  ArrowDown: () => moveTile(1), Escape: clear, "/": () => element("walk-search").focus() };
+
+/** Arrow keys belong to the section only while something in it is in use, so that the page scrolls elsewhere. */
+function onKey(event) {
+  const { target } = event, act = KEYS[event.key];
+  if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
+  const typing = target.matches("input[type=search], input[type=text], textarea, select");
+  if (event.key === "Escape" ? target.matches("#data-none") : typing || target.matches("input[type=range]")) return;
+  const here = element("walk-root").contains(target) || state.tile >= 0 || state.superstep >= 0;
+  if (event.key.startsWith("Arrow") && !here) return;
+  event.preventDefault();
+  if (event.key === "Escape" && typing) target.blur();
+  act();
+}
+
+function readAddress() {
+  const asked = new URLSearchParams(location.hash.slice(1));
+  const get = (name, below) => {
+    const value = asked.get(name);
+    return value !== null && /^\d+$/.test(value) && Number(value) < below ? Number(value) : -1;
+  };
+  if (!["tile", "superstep", "measure"].some(name => asked.has(name))) return false;
+  const measure = asked.get("measure") in measures ? asked.get("measure") : "busy";
+  select({ tile: get("tile", facts.tiles), superstep: get("superstep", facts.steps), measure, timestep: -1 });
+  return true;
+}
+
+function writeAddress() {
+  const asked = new URLSearchParams();
+  if (state.tile >= 0) asked.set("tile", state.tile);
+  if (state.superstep >= 0) asked.set("superstep", state.superstep);
+  if (state.measure !== "busy") asked.set("measure", state.measure);
+  const address = asked.toString();
+  if (address !== location.hash.slice(1) && (address || /[=]/.test(location.hash))) {
+    history.replaceState(null, "", `#${address || "walk"}`);
+  }
+}
+
+function startControls() {
+  const measure = element("walk-measure");
+  for (const { name, label } of Object.values(measures)) measure.append(make("option", { value: name }, label));
+  const phase = element("walk-phase");
+  phase.append(make("option", { value: "" }, "all phases"));
+  for (const name of phases()) phase.append(make("option", { value: name }, name));
+  element("walk-superstep-slider").max = String(facts.steps - 1);
+  element("walk-timestep-slider").max = String(columns.window_timesteps.length - 1);
+  const on = (id, event, act) => element(id).addEventListener(event, ({ target }) => act(target.value));
+  on("walk-measure", "change", value => select({ measure: value }));
+  on("walk-phase", "change", value => select({ phase: value }));
+  on("walk-text", "input", value => select({ text: value }));
+  on("walk-superstep-slider", "input", value => select({ superstep: Number(value), timestep: -1 }));
+  on("walk-timestep-slider", "input", value => select({ timestep: Number(value), measure: "busy" }));
+  on("walk-every", "click", () => select({ superstep: -1, timestep: -1 }));
+  on("walk-play", "click", play);
+  on("walk-clear", "click", clear);
+  on("walk-busiest", "click", () => select({ tile: largest(row("busy", -1), 1)[0] ?? 0 }));
+  on("walk-fullest", "click", () => select({ tile: fullest.tile }));
+  on("walk-search", "change", search);
+  element("walk-search").addEventListener("keydown", event => {
+    if (event.key === "Enter") search(event.target.value);
+  });
+  document.addEventListener("keydown", onKey);
+  window.addEventListener("hashchange", readAddress);
+  views.push(() => {
+    drawControls();
+    writeAddress();
+  });
+}

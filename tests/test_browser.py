@@ -1,0 +1,372 @@
+"""The page in a browser: opened from a file, without network, by mouse and by keyboard."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_detail import SMALL
+from test_report import make_profile
+
+from mimdsim.machine import load_machine
+from mimdsim.profile import RunProfile
+from mimdsim.profile.detail import Detail
+from mimdsim.report import write_report
+from mimdsim.run import compile_workload, detail_of, retime
+from mimdsim.workload import filled_activity, load_workload
+
+pytestmark = pytest.mark.slow
+playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 'browser'")
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+if CHROMIUM is None:
+    pytest.skip("no Chromium is installed", allow_module_level=True)
+
+Run = tuple[RunProfile, Detail]
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def run_of(tiles: int = 48, chips: int = 1, fill: float = 0.5) -> Run:
+    machine = load_machine("bow", {"chip.tiles": tiles, "links.chips": chips})
+    compiled = compile_workload(load_workload("digits", SMALL), machine, must_fit=False)
+    activity = filled_activity(compiled.network, fill)
+    detail = detail_of(compiled.program, machine, activity, compiled.memory, "a run", range(6))
+    return dataclasses.replace(make_profile(), tiled=retime(compiled, machine, activity)), detail
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return run_of()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def page_file(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("page"), *run)
+
+
+def written(folder: Path, profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail] | None = None) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mimdsim.report.figures.drawn", lambda _: [])  # neither figures nor CSV files are looked at
+        patch.setattr("mimdsim.report.page.csv_files", lambda _: {})
+        return write_report(profile, folder, None, detail, other)[0]
+
+
+class Opened:
+    """A page that was opened, and what went wrong in it."""
+
+    def __init__(self, browser: Any, file: Path, address: str = "", **options: Any) -> None:
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
+        self.page = self.context.new_page()
+        self.wrong: list[str] = []
+        self.page.on("console", lambda message: message.type == "error" and self.wrong.append(message.text))
+        self.page.on("pageerror", lambda problem: self.wrong.append(str(problem)))
+        self.page.on("request", lambda asked: asked.url.startswith(("file:", "data:")) or self.wrong.append(asked.url))
+        self.page.goto(file.as_uri() + address)
+        self.page.wait_for_selector("html[data-walk]", state="attached", timeout=60_000)
+
+    def text(self, place: str) -> str:
+        self.page.wait_for_timeout(60)  # what is selected is drawn with the next frame
+        return str(self.page.inner_text(place))
+
+    @property
+    def address(self) -> str:
+        self.page.wait_for_timeout(60)
+        return str(self.page.url.partition("#")[2])
+
+    def dots(self, canvas: str) -> str:
+        self.page.wait_for_timeout(60)
+        return str(self.page.evaluate(f"document.getElementById('{canvas}').toDataURL()"))
+
+    def column(self, table: str, column: int) -> list[str]:
+        rows = self.page.query_selector_all(f"#{table} tbody tr")
+        return [row.query_selector_all("td")[column].inner_text() for row in rows]
+
+    def done(self) -> None:
+        assert self.wrong == []
+        self.context.close()
+
+
+@pytest.fixture
+def opened(browser: Any, page_file: Path) -> Iterator[Opened]:
+    made = Opened(browser, page_file)
+    yield made
+    made.done()
+
+
+def busiest_of(detail: Detail) -> int:
+    return int(detail.busy.sum(axis=0).argmax())
+
+
+def test_three_questions_take_one_click(opened: Opened, run: Run) -> None:
+    """Which superstep makes the busiest tile busy, who sends it most, what lies in its memory at the peak."""
+    _, detail = run
+    tile = busiest_of(detail)
+    opened.page.click("#walk-busiest")
+    assert opened.text("#walk-tile h3").startswith(f"Tile {tile}, ")
+    order = np.argsort(-detail.busy[:, tile], kind="stable")
+    assert opened.column("walk-tile-supersteps", 0)[0] == detail.supersteps[order[0]]
+    assert opened.column("walk-tile-supersteps", 1)[0] == f"{detail.busy[order[0], tile]:,}"
+    assert opened.column("walk-partners", 0)[0] == f"tile {detail.senders[tile, 0]}"
+    peak = int(detail.memory[:, tile].argmax())
+    lying = detail.on_tile(tile, peak)
+    shown = opened.column("walk-lying", 0)
+    assert sorted(shown) == sorted(name or "–" for name, *_ in lying)
+    values = [float(each) for each in opened.page.eval_on_selector_all(
+        "#walk-lying tbody td:nth-child(3)", "cells => cells.map(cell => cell.dataset.value)"
+    )]  # fmt: skip
+    assert values == [size for *_, size in lying]
+    assert sum(values) == detail.memory[peak, tile]
+
+
+def test_links_select_and_the_address_keeps_it(opened: Opened, browser: Any, page_file: Path, run: Run) -> None:
+    _, detail = run
+    opened.page.click("#walk-busiest")
+    opened.page.click("#walk-tile-supersteps tbody tr:first-child button")
+    superstep = int(detail.busy[:, busiest_of(detail)].argmax())
+    assert opened.address == f"tile={busiest_of(detail)}&superstep={superstep}"
+    name = detail.supersteps[superstep]
+    assert opened.text("#walk-superstep h3") == f"Superstep {superstep}, {name}"
+    assert opened.page.query_selector(f'[data-superstep="{superstep}"][aria-current]') is not None
+    opened.page.click("#walk-partners tbody tr:first-child button")
+    assert opened.address.startswith(f"tile={detail.senders[busiest_of(detail), 0]}&")
+    again = Opened(browser, page_file, f"#{opened.address}&measure=memory")
+    assert again.text("#walk-selected") == opened.text("#walk-selected")
+    assert again.page.input_value("#walk-measure") == "memory"
+    for wrong in ("#tile=999999&superstep=-1", "#tile=%3Cimg%3E&superstep=1e9", "#summary"):
+        other = Opened(browser, page_file, wrong)
+        assert "no tile · all supersteps" in other.text("#walk-selected")
+        other.done()
+    again.done()
+
+
+def test_sliders_and_play(opened: Opened, run: Run) -> None:
+    _, detail = run
+    before = opened.dots("walk-floor")
+    opened.page.fill("#walk-superstep-slider", "20")
+    assert opened.address == "superstep=20"
+    assert detail.supersteps[20] in opened.text("#walk-superstep-words")
+    assert opened.dots("walk-floor") != before
+    superstep = int(detail.window_supersteps[0])
+    opened.page.fill("#walk-superstep-slider", str(superstep))
+    assert opened.page.is_visible("#walk-timestep-slider")
+    opened.page.fill("#walk-timestep-slider", "2")
+    assert f"timestep {detail.window_timesteps[2]}" in opened.text("#walk-floor-title")
+    opened.page.click("#walk-every")
+    assert opened.address in ("", "walk")
+    assert not opened.page.is_visible("#walk-timestep-slider")
+    opened.page.click("#walk-play")
+    opened.page.wait_for_url(re.compile("#superstep="))
+    assert opened.text("#walk-play") == "Stop"
+    opened.page.click("#walk-play")
+    stopped = opened.address
+    opened.page.wait_for_timeout(900)
+    assert opened.address == stopped
+
+
+def test_every_measure_is_drawn_and_told(opened: Opened) -> None:
+    names = opened.page.eval_on_selector_all("#walk-measure option", "all => all.map(one => one.value)")
+    assert {"busy", "idle", "memory", "received", "sent", "contexts", "layer", "exchange"} == set(names)
+    opened.page.fill("#walk-superstep-slider", "7")
+    pictures = set()
+    for name in names:
+        opened.page.select_option("#walk-measure", name)
+        pictures.add(opened.dots("walk-floor"))
+        assert opened.text("#walk-floor-scale")
+        opened.page.hover("#walk-floor", position={"x": 5, "y": 5})
+        assert opened.text("#walk-tip").startswith("tile 0, ")
+    assert len(pictures) >= 6
+
+
+def test_the_page_computes_the_memory_of_the_profile(opened: Opened, run: Run) -> None:
+    """The bytes in use are not packed: they follow from variables, code, vertices and exchange buffers."""
+    _, detail = run
+    opened.page.select_option("#walk-measure", "memory")
+    for superstep, tile in ((0, 0), (30, 12), (len(detail.supersteps) - 1, 47)):
+        opened.page.evaluate(f"location.hash = 'tile={tile}&superstep={superstep}'")
+        opened.page.wait_for_timeout(80)
+        if opened.page.is_enabled("#walk-lying >> xpath=../..//button[text()='in the selected superstep']"):
+            opened.page.click("text=in the selected superstep")
+        opened.page.wait_for_timeout(80)
+        values = opened.page.eval_on_selector_all("#walk-lying tbody td:nth-child(3)",
+                                                  "cells => cells.map(cell => Number(cell.dataset.value))")  # fmt: skip
+        assert sum(values) == detail.memory[superstep, tile]
+    fullest = np.unravel_index(detail.memory.argmax(), detail.memory.shape)
+    assert f"fullest tile of the run is tile {fullest[1]} " in opened.text("#walk-memory-peak")
+
+
+def test_filters_and_zoom_of_the_picture(opened: Opened, run: Run) -> None:
+    _, detail = run
+    steps = len(detail.supersteps)
+    whole = f"{steps} of {steps} supersteps"
+    assert whole in opened.text("#walk-picture-title")
+    opened.page.fill("#walk-text", "stash")
+    wanted = sum("stash" in name.lower() for name in detail.supersteps.tolist())
+    assert f"{wanted} of {steps} supersteps" in opened.text("#walk-picture-title")
+    opened.page.fill("#walk-text", "nothing is called so")
+    opened.page.wait_for_selector("#walk-picture-none", state="visible")
+    opened.page.fill("#walk-text", "")
+    opened.page.select_option("#walk-phase", "backward")
+    assert whole not in opened.text("#walk-picture-title")
+    opened.page.select_option("#walk-phase", "")
+    canvas = opened.page.locator("#walk-picture")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    opened.page.mouse.move(box["x"] + 200, box["y"] + 60)
+    opened.page.mouse.down()
+    opened.page.mouse.move(box["x"] + 400, box["y"] + 200)
+    opened.page.mouse.up()
+    zoomed = opened.text("#walk-picture-title")
+    assert whole not in zoomed
+    assert not re.search(r"tiles 0 to 47", zoomed)
+    canvas.dblclick(position={"x": 300, "y": 100})
+    assert whole in opened.text("#walk-picture-title")
+    assert re.match(r"tile=\d+&superstep=\d+", opened.address)
+    opened.page.mouse.wheel(0, -300)
+    opened.page.wait_for_timeout(400)
+    assert whole not in opened.text("#walk-picture-title")
+
+
+def test_keys(opened: Opened, run: Run) -> None:
+    _, detail = run
+    opened.page.keyboard.press("/")
+    opened.page.keyboard.type("tile 7")
+    opened.page.keyboard.press("Enter")
+    assert opened.address == "tile=7"
+    opened.page.fill("#walk-search", "output")
+    opened.page.keyboard.press("Enter")
+    layer = [at for at, name in enumerate(run[0].tiled.tile_columns.layer) if "output" in name]  # type: ignore[union-attr]
+    busiest = max(layer, key=lambda tile: detail.busy[:, tile].sum())
+    assert opened.address == f"tile={busiest}"
+    opened.page.fill("#walk-search", "no such layer")
+    opened.page.keyboard.press("Enter")
+    assert "No tile and no layer" in opened.text("#walk-search-words")
+    opened.page.click("#walk-help")
+    opened.page.evaluate("document.activeElement.blur()")
+    for key, wanted in (("ArrowRight", "superstep=0"), ("ArrowRight", "superstep=1"), ("ArrowLeft", "superstep=0")):
+        opened.page.keyboard.press(key)
+        assert opened.address == f"tile={busiest}&{wanted}"
+    opened.page.keyboard.press("ArrowUp")
+    assert opened.address == f"tile={busiest - 1}&superstep=0"
+    opened.page.keyboard.press("Escape")
+    assert "no tile · all supersteps" in opened.text("#walk-selected")
+
+
+def test_every_table_is_copied_as_csv(opened: Opened) -> None:
+    opened.page.click("#walk-busiest")
+    opened.page.wait_for_timeout(80)
+    tables, buttons = (len(opened.page.query_selector_all(each)) for each in ("table:not(.u-legend)", "button.csv"))
+    assert tables == buttons > 10
+    opened.page.evaluate(
+        "() => { window.taken = '';"
+        "document.execCommand = () => { window.taken = document.activeElement.value; return true; };"
+        "navigator.clipboard.writeText = () => Promise.reject(new Error('refused')); }"
+    )
+    opened.page.click("#walk-tile-supersteps >> xpath=../../button[contains(@class, 'csv')]")
+    opened.page.wait_for_selector("button:text('Copied')")
+    lines = opened.page.evaluate("window.taken").splitlines()
+    assert lines[0] == "superstep,busy cycles,share,busiest tile,others' mean,slack"
+    assert len(lines) == 1 + len(opened.column("walk-tile-supersteps", 0))
+    assert re.fullmatch(r"[^,]+,\d+,0\.\d+,\d+,\d+,\d+", lines[1])
+    assert opened.page.evaluate("window.mimdsimTables.csv(document.getElementById('data-supersteps'))").count("\n") > 60
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_narrow_screen_never_scrolls_sideways(browser: Any, page_file: Path, scheme: str) -> None:
+    options = {"viewport": {"width": 390, "height": 844}, "color_scheme": scheme}
+    opened = Opened(browser, page_file, "#tile=3&superstep=7", **options)
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert opened.page.evaluate("document.body.scrollWidth") <= 390
+    opened.done()
+
+
+def test_dark_and_printed_pictures_follow_the_page(browser: Any, page_file: Path) -> None:
+    light = Opened(browser, page_file, "#superstep=7")
+    dark = Opened(browser, page_file, "#superstep=7", color_scheme="dark")
+    corner = "() => Array.from(document.getElementById('walk-picture').getContext('2d').getImageData(0, 0, 1, 1).data)"
+    assert light.page.evaluate(corner) == [255, 255, 255, 255]
+    assert max(dark.page.evaluate(corner)[:3]) < 64
+    before = dark.dots("walk-picture")
+    dark.page.evaluate("() => { window.dispatchEvent(new Event('beforeprint')); }")
+    assert dark.page.evaluate(corner) == [255, 255, 255, 255]
+    dark.page.evaluate("() => { window.dispatchEvent(new Event('afterprint')); }")
+    assert dark.dots("walk-picture") == before
+    assert len(light.page.pdf()) > 50_000
+    light.done()
+    dark.done()
+
+
+def test_two_runs(browser: Any, run: Run, tmp_path: Path) -> None:
+    other = run_of(fill=0.9)
+    opened = Opened(browser, written(tmp_path, *run, other), "#superstep=7&measure=busy_change")
+    assert "B − A" in opened.text("#walk-floor-title")
+    change = int((other[1].busy[7] - run[1].busy[7]).sum())
+    assert f"{change:+,}" in opened.text("#walk-superstep")
+    assert "Totals of one training step" in opened.text("#table-totals-compared")
+    opened.page.hover("#walk-floor", position={"x": 5, "y": 5})
+    told = int(other[1].busy[7, 0] - run[1].busy[7, 0])
+    assert f"{told:,} cycles" in opened.text("#walk-tip")
+    opened.done()
+
+
+def test_hostile_names_are_texts(browser: Any, run: Run, tmp_path: Path) -> None:
+    profile, detail = run
+    names = {name: np.full(len(getattr(detail, name)), HOSTILE) for name in ("supersteps", "codelets", "variables")}
+    assert profile.tiled is not None
+    spans = tuple(dataclasses.replace(span, name=HOSTILE, phase=HOSTILE, op=HOSTILE) for span in profile.tiled.spans)
+    columns = dataclasses.replace(profile.tiled.tile_columns, layer=(HOSTILE,) * profile.tiled.tiles)
+    tiled = dataclasses.replace(profile.tiled, spans=spans, tile_columns=columns)
+    file = written(tmp_path, dataclasses.replace(profile, tiled=tiled), dataclasses.replace(detail, **names))
+    opened = Opened(browser, file, "#tile=1&superstep=3")
+    opened.page.hover("#walk-floor", position={"x": 5, "y": 5})
+    assert HOSTILE in opened.text("#walk-tip")
+    assert opened.page.query_selector("#walk-root img") is None
+    opened.done()
+
+
+def test_sixteen_whole_chips_open(browser: Any, run: Run, tmp_path: Path) -> None:
+    """23,552 tiles: those of the small run, over and over."""
+    profile, detail = run
+    assert profile.tiled is not None
+    tiles, chips = 1_472 * 16, 16
+    over = np.arange(tiles) % detail.tiles
+    by_tile = {name: getattr(detail, name)[..., over] for name in ("busy", "exchange", "sent", "received", "contexts",
+               "buffers", "window", "vertices", "code")}  # fmt: skip
+    partners = {
+        name: getattr(detail, name)[over] for name in ("senders", "sender_bytes", "receivers", "receiver_bytes")
+    }
+    large = dataclasses.replace(
+        detail,
+        **by_tile,
+        **partners,
+        group_of=np.arange(tiles) * 4 // 1_472,
+        traffic=detail.traffic[:0],
+        links=np.arange(chips * chips).reshape(chips, chips),
+    )
+    columns = {
+        field.name: tuple(np.array(getattr(profile.tiled.tile_columns, field.name))[over].tolist())
+        for field in dataclasses.fields(profile.tiled.tile_columns)
+        if field.name != "grid_columns"
+    }
+    tile_columns = dataclasses.replace(profile.tiled.tile_columns, grid_columns=64, **columns)
+    tiled = dataclasses.replace(profile.tiled, tiles=tiles, chips=chips, tile_columns=tile_columns)
+    file = written(tmp_path, dataclasses.replace(profile, tiled=tiled), large)
+    assert file.stat().st_size < 6_000_000
+    opened = Opened(browser, file, "#tile=23551&superstep=7")
+    assert "tile 23551" in opened.text("#walk-selected")
+    assert ", chip 15" in opened.text("#walk-selected")
+    opened.page.keyboard.press("ArrowUp")
+    assert opened.address.startswith("tile=23550")
+    opened.done()

@@ -1,0 +1,237 @@
+"""The packed columns that the page's section "Walk through" reads, and the tables of differences between two runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_detail import made
+from test_report import Reader, make_profile
+from test_run import mimdsim
+
+from mimdsim.base.errors import MimdsimError
+from mimdsim.profile import RunProfile, save_profile
+from mimdsim.profile.detail import DETAIL_FILE, Detail, save_detail
+from mimdsim.profile.records import SCHEMA_VERSION
+from mimdsim.report import walk as walking
+from mimdsim.report import write_report
+from mimdsim.report.page import sections
+from mimdsim.report.tables_difference import difference_tables
+from mimdsim.report.walk import LARGEST, LEFT_OUT, ROWS, SCRIPTS, matched, packed, too_large, walk_of
+
+BREAKS_OUT = "</script><script>alert(1)</script><!--"
+Found = tuple[RunProfile, Detail]
+
+
+def run_of(chips: int = 1) -> Found:
+    tiled, detail = made(chips)
+    return dataclasses.replace(make_profile(), tiled=tiled, config_sha256=detail.run), detail
+
+
+@pytest.fixture(scope="module")
+def run() -> Found:
+    return run_of()
+
+
+def unpacked(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Header and columns, those by tile with all their zeros, as scripts/data.js reads them."""
+    whole = gzip.decompress(data)
+    length = int.from_bytes(whole[:4], "little")
+    header = json.loads(whole[4 : 4 + length])
+    columns = {}
+    for name, told in header["columns"].items():
+        begin = 4 + length + told["at"]
+        assert begin % np.dtype(told["kind"]).itemsize == 0
+        count = int(np.prod(told["shape"]))
+        columns[name] = np.frombuffer(whole, told["kind"], count, begin).reshape(told["shape"])
+    for name in header["rows"]:
+        first, begins, values = columns.pop(f"{name}_first"), columns.pop(f"{name}_begins"), columns[name]
+        columns[name] = np.zeros((len(first), header["tiles"]), np.int64)
+        for row, at in enumerate(first):
+            some = values[begins[row] : begins[row + 1]]
+            columns[name][row, at : at + len(some)] = some
+    return header, columns
+
+
+@pytest.mark.parametrize("chips", [1, 2])
+def test_packed_numbers_are_those_of_profile_and_detail(chips: int) -> None:
+    profile, detail = run_of(chips)
+    header, columns = unpacked(packed(profile, detail))
+    assert profile.tiled is not None
+    for name, column in columns.items():
+        assert (column.ravel() == getattr(detail, name).ravel()).all(), name
+    assert columns.keys() == set(walking.COLUMNS)
+    assert columns["busy"].sum(axis=0).tolist() == list(profile.tiled.tile_columns.busy_cycles)
+    assert header["supersteps"] == detail.supersteps.tolist()
+    assert [span["compute_cycles"] for span in header["spans"]] == [s.compute_cycles for s in profile.tiled.spans]
+    assert [header["layers"][at] for at in header["layer_of"]] == list(profile.tiled.tile_columns.layer)
+    assert (header["chips"], header["cycles"], header["left_out"]) == (chips, profile.tiled.cycles, [])
+
+
+def test_the_same_run_is_packed_into_the_same_bytes(run: Found) -> None:
+    assert packed(*run) == packed(*run)
+    assert walk_of(*run) == walk_of(*run)
+
+
+def test_what_is_too_large_is_summed_and_named(run: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile, detail = run
+    whole = len(packed(profile, detail)) * 4 // 3
+    assert whole < LARGEST
+    monkeypatch.setattr(walking, "LARGEST", whole - 1)
+    header, columns = unpacked(packed(profile, detail))
+    assert header["left_out"] == [LEFT_OUT[0][1]]
+    assert (columns["window"].size, columns["window_supersteps"].size) == (0, 0)
+    monkeypatch.setattr(walking, "LARGEST", 0)
+    header, columns = unpacked(packed(profile, detail))
+    assert header["left_out"] == [words for _, words in LEFT_OUT]
+    assert columns["received"].tolist() == [detail.received.sum(axis=0).tolist()]
+    assert (columns["busy"] == detail.busy).all()
+
+
+def test_a_full_chip_fits_into_the_page_whatever_its_numbers(run: Found) -> None:
+    """1,472 tiles, 66 supersteps, every number different: the worst that compression can meet."""
+    profile, detail = run
+    random, shape = np.random.default_rng(3), (66, 1_472)
+    assert profile.tiled is not None
+    columns = {name: random.integers(1, 1 << 20, shape) for name in ("busy", "exchange", "sent", "received", "buffers")}
+    zeros = {name: np.zeros(1_472, np.int64) for name in ("vertices", "code", "group_of")}
+    large = dataclasses.replace(
+        detail,
+        **columns,
+        **zeros,
+        contexts=random.integers(0, 7, shape),
+        window=random.integers(1, 1 << 16, (*detail.window.shape[:2], 1_472)),
+    )
+    assert 4 * len(packed(profile, large)) / 3 < LARGEST
+    assert not too_large(large)
+    endless = dataclasses.replace(detail, busy=np.broadcast_to(np.int64(0), (10_000, 23_552)))
+    assert "more than a page can hold" in too_large(endless)
+    (missing,) = (one.missing for one in sections(profile, endless) if one.key == "walk")
+    assert missing == too_large(endless)
+
+
+def test_supersteps_of_other_runs_are_matched_by_name() -> None:
+    assert matched(["a", "b", "a", "c"], ["c", "a", "d", "a"]) == [1, -1, 3, 0]
+    assert matched([], ["a"]) == []
+
+
+def test_differences_are_the_other_run_minus_this_one(run: Found) -> None:
+    profile, detail = run
+    busy = detail.busy.copy()
+    busy[3] += 7
+    names = detail.supersteps.copy()
+    names[5] = "new"
+    other = dataclasses.replace(detail, busy=busy, supersteps=names, code=detail.code + 2)
+    _, columns = unpacked(packed(profile, detail, (profile, other)))
+    assert columns["matched_superstep"].tolist() == [-1 if at == 5 else at for at in range(len(names))]
+    change = columns["busy_change"]
+    assert (change[3] == 7).all()
+    assert (change[5] == -detail.busy[5]).all()
+    assert columns["busy_change_all"].tolist() == [7] * detail.tiles
+    assert columns["memory_change_all"].tolist() == [2] * detail.tiles
+    assert (columns["memory_change"][5] == 0).all()
+    fewer = dataclasses.replace(detail, busy=detail.busy[:, :40])
+    assert "busy_change" not in unpacked(packed(profile, detail, (profile, fewer)))[1]
+
+
+def test_tables_of_differences(run: Found) -> None:
+    profile, _ = run
+    tiled = profile.tiled
+    assert tiled is not None
+    first, second, *rest = tiled.spans
+    slower = dataclasses.replace(first, compute_cycles=first.compute_cycles + 12_345_678)
+    renamed = dataclasses.replace(second, name="renamed")
+    other = dataclasses.replace(profile, tiled=dataclasses.replace(tiled, spans=(slower, renamed, *rest)))
+    totals, supersteps = difference_tables(profile, other)
+    cells = {row[0].text: row for row in totals.rows}
+    assert [cell.value for cell in cells["cycles"][1:4]] == [tiled.cycles, tiled.cycles + 12_345_678, 12_345_678]
+    assert cells["cycles"][3].text == "+12,345,678"
+    assert cells["peak memory of the fullest tile"][4].value == 1.0
+    assert supersteps.rows[0][0].text == first.name
+    assert len(supersteps.rows) == len(tiled.spans) + 1
+    assert sum(row[4].value or 0 for row in supersteps.rows) == 12_345_678
+    assert "1 are only in A, 1 only in B" in supersteps.note
+    same = difference_tables(profile, profile)
+    assert all(row[4].value == 0 for row in same[1].rows)
+    with pytest.raises(MimdsimError, match=r"run B .* has no tiled machine"):
+        difference_tables(profile, dataclasses.replace(profile, tiled=None))
+
+
+def test_names_cannot_break_out_of_the_page(run: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mimdsim.report.figures.drawn", lambda _: [])
+    profile, detail = run
+    tiled = profile.tiled
+    assert tiled is not None
+    names = [np.full(len(column), BREAKS_OUT) for column in (detail.supersteps, detail.variables)]
+    hostile = dataclasses.replace(detail, supersteps=names[0], codelets=names[0], variables=names[1])
+    columns = dataclasses.replace(tiled.tile_columns, layer=(BREAKS_OUT,) * tiled.tiles)
+    spans = tuple(dataclasses.replace(span, name=BREAKS_OUT, phase=BREAKS_OUT) for span in tiled.spans)
+    profile = dataclasses.replace(profile, tiled=dataclasses.replace(tiled, tile_columns=columns, spans=spans))
+    (page,) = (path for path in write_report(profile, tmp_path, None, hostile) if path.suffix == ".html")
+    content = page.read_text(encoding="utf-8")
+    assert "<script>alert(" not in content
+    reader = Reader()
+    reader.feed(content)
+    assert reader.tags.count("script") == 3  # columns, tables, the section's own
+    header, _ = unpacked(packed(profile, hostile))
+    assert header["supersteps"][0] == BREAKS_OUT
+
+
+def test_the_page_with_a_section_to_walk_through(run: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mimdsim.report.figures.drawn", lambda _: [])
+    profile, detail = run
+    page = write_report(profile, tmp_path, None, detail, (profile, detail))[0]
+    content = page.read_text(encoding="utf-8")
+    assert page.stat().st_size < 6_000_000
+    assert [title in content for title in ("2 Differences</h2>", "3 Walk through</h2>")] == [True, True]
+    for wrong in ("http://", "https://", "@import", "url(", "<link", "src=\"", "{{", "{%"):  # fmt: skip
+        assert wrong not in content, wrong
+    assert "Permission is hereby granted" in content  # the library's licence goes with it
+    reader = Reader()
+    reader.feed(content)
+    assert not reader.open
+    assert len(reader.ids) == len(set(reader.ids))
+    assert all(target[1:] in reader.ids for target in reader.loads if target.startswith("#"))
+
+
+def test_every_script_is_part_of_the_page_and_short() -> None:
+    folder = walking.HERE / "scripts"
+    assert {path.stem for path in folder.glob("*.js")} == {*SCRIPTS, "tables"}
+    for path in folder.glob("*.js"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        assert len(lines) <= 250, path.name
+        assert max(map(len, lines)) <= 120, path.name
+    assert set(ROWS) - {"busy_change", "memory_change"} <= set(walking.COLUMNS)
+
+
+def saved(folder: Path, profile: RunProfile, detail: Detail) -> str:
+    folder.mkdir()
+    save_profile(folder / "profile.json", profile)
+    save_detail(folder / DETAIL_FILE, detail)
+    return str(folder / "profile.json")
+
+
+def test_the_command_compares_two_profiles(run: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mimdsim.report.figures.drawn", lambda _: [])
+    shown: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: not shown.append(address))
+    profile, detail = run
+    profile = dataclasses.replace(profile, schema_version=SCHEMA_VERSION, gpus=(), warnings=())
+    one, two = (saved(tmp_path / name, profile, detail) for name in ("a", "b"))
+    output = mimdsim("report", one, two, "--open")
+    page = tmp_path / "a" / "report-compared" / "report.html"
+    assert str(page) in output
+    assert shown == [page.as_uri()]
+    assert "Totals of one training step" in page.read_text(encoding="utf-8")
+    assert not (tmp_path / "a" / "report.html").exists()
+    kernel = saved(tmp_path / "c", dataclasses.replace(profile, tiled=None), detail)
+    (tmp_path / "c" / DETAIL_FILE).unlink()
+    assert "has no tiled machine" in mimdsim("report", one, kernel, code=2)
+    mimdsim("report", one, "--out", str(tmp_path / "alone"))
+    assert len(shown) == 1
+    assert "Differences</h2>" not in (tmp_path / "alone" / "report.html").read_text(encoding="utf-8")
