@@ -52,8 +52,13 @@ def read_sealed_arrays(path: Path, most: int, advice: str) -> dict[str, np.ndarr
         return {member.name: file.whole(member) for member in members}
 
 
+def sealed(path: Path, head: bytes, tail: bytes) -> bytes:
+    """The content of a file with its digest."""
+    return head + _digest(path, head, tail) + tail
+
+
 def _write(path: Path, head: bytes, tail: bytes) -> None:
-    write_atomically(path, head + _digest(path, head, tail) + tail)
+    write_atomically(path, sealed(path, head, tail))
 
 
 def _read(path: Path, most: int, tail: bytes, advice: str) -> bytes:

@@ -30,7 +30,8 @@ class Detail:
     """One run of a program tile by tile. S supersteps in program order, without loop control; N tiles; all numbers are
     sums over the executions of a superstep.
 
-    run: config_sha256 of its profile. supersteps str[S] names; codelets str[S]: those on the tile with most work.
+    run: config_sha256 of its profile. supersteps str[S] names; codelets str[S]: those on the tile with most work;
+    explained str[S]: where its cycles come from, as `mimdsim explain` says it of that tile.
     busy, exchange int64[S, N]: cycles in which a tile had work, and those of its own part of the exchange (the phase
     also has a fixed part, and ends when the last tile is done). sent, received int64[S, N]: bytes. contexts
     int64[S, N]: worker contexts that had vertices. bundles, flops int64[S]: issued, and arithmetic, on all tiles.
@@ -48,6 +49,7 @@ class Detail:
     run: str
     supersteps: np.ndarray
     codelets: np.ndarray
+    explained: np.ndarray
     busy: np.ndarray
     exchange: np.ndarray
     sent: np.ndarray
@@ -116,7 +118,7 @@ class Detail:
 
 
 # the axes of each column: S supersteps, N tiles, R and W as in `window`, V variables, E entries, F flows, C chips
-TEXT_AXES = {"supersteps": "S", "codelets": "S", "variables": "V", "categories": "V"}
+TEXT_AXES = {"supersteps": "S", "codelets": "S", "explained": "S", "variables": "V", "categories": "V"}
 TEXTS = ("run", *TEXT_AXES)
 AXES = {
     **dict.fromkeys(("busy", "exchange", "sent", "received", "contexts", "buffers"), "SN"),

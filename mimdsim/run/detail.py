@@ -13,7 +13,7 @@ from mimdsim.profile.detail import PARTNERS, Detail
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.exchanges import count_pairs
 from mimdsim.program.tally import Pairs
-from mimdsim.timing import contexts_with_work, cycles_in_timesteps, program_loads
+from mimdsim.timing import contexts_with_work, cycles_in_timesteps, explain, program_loads
 from mimdsim.timing.tile_cycles import Barrel
 
 GROUPS = 64  # of tiles that lie side by side: at most so many, but FEWEST on every chip
@@ -35,11 +35,12 @@ def detail_of(
     supersteps = [(superstep, times) for superstep, times, _ in program.supersteps()]
     busy, exchange, sent, received, buffers = np.zeros((5, len(loads), program.tiles), np.int64)
     links = np.zeros((program.chips, program.chips), np.int64)
-    codelets = []
+    codelets, explained = [], []
     for row, ((superstep, times), load) in enumerate(zip(supersteps, loads, strict=True)):
         busy[row, load.first_tile : load.first_tile + len(load.busy_part)] = load.busy_part
         on_slowest = [table.codelet.name for table in superstep.tables if (table.tiles == load.slowest_tile).any()]
         codelets.append(", ".join(dict.fromkeys(on_slowest)))
+        explained.append(str(explain(program, machine, row, load.slowest_tile, activity)))
         moved = superstep.exchange
         if moved is not None:
             exchange[row, moved.tiles] = cycles_of_tiles(program, moved, machine.exchange) * times
@@ -54,6 +55,7 @@ def detail_of(
         run=run,
         supersteps=np.array([superstep.name for superstep, _ in supersteps], np.str_),
         codelets=np.array(codelets, np.str_),
+        explained=np.array(explained, np.str_),
         busy=busy,
         exchange=exchange,
         sent=sent,

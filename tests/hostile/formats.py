@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from hostile.columns import DetailFile
 from hostile.descriptions import DESCRIPTIONS
 from hostile.events import EVENTS
 from hostile.running import Format
 from hostile.tensors import TENSORS
 
-FORMATS: dict[str, type[Format]] = {form.name: form for form in (*DESCRIPTIONS, *TENSORS)}
+FORMATS: dict[str, type[Format]] = {form.name: form for form in (*DESCRIPTIONS, *TENSORS, DetailFile)}
 FORMATS |= {f"recording {form.name}" if form.name in FORMATS else form.name: form for form in EVENTS}
