@@ -9,7 +9,7 @@ from typing import Any
 
 LINE_SECONDS = 30.0  # between two lines without a terminal
 NEWS_SECONDS = 5.0  # between those of work that says how it stands
-NEWS_BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"  # 80 columns suffice
+NEWS_BAR = "{desc} |{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"  # 80 columns suffice
 
 
 class Bars:
