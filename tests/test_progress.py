@@ -57,6 +57,8 @@ def test_a_terminal_shows_one_bar_with_how_it_stands(monkeypatch: pytest.MonkeyP
             bars.show(f"training, epoch {done} of 3, loss 0.5", done, 3)
         (bar,) = bars._bars.values()
         assert (bar.desc, bar.n, bar.postfix) == ("training", 2, "epoch 2 of 3, loss 0.5")
+        bar.ncols = 80
+        assert re.search(r"2/3, \S+ left, epoch 2 of 3, loss 0.5$", str(bar))
         bars.show("timing points", 1, 2)
         assert bars._bars["timing points"].postfix in (None, "")
 

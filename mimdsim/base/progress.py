@@ -9,6 +9,7 @@ from typing import Any
 
 LINE_SECONDS = 30.0  # between two lines without a terminal
 NEWS_SECONDS = 5.0  # between those of work that says how it stands
+NEWS_BAR = "{desc} |{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"  # 80 columns suffice
 
 
 class Bars:
@@ -39,7 +40,8 @@ class Bars:
         from tqdm import tqdm
 
         if what not in self._bars:
-            self._bars[what] = tqdm(total=total, desc=what, delay=2, leave=False, file=sys.stderr)
+            form = NEWS_BAR if stands else None
+            self._bars[what] = tqdm(total=total, desc=what, delay=2, leave=False, file=sys.stderr, bar_format=form)
         bar = self._bars[what]
         bar.set_postfix_str(stands, refresh=False)
         bar.update(done - bar.n)

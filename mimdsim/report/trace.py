@@ -241,7 +241,8 @@ def _add_timesteps(trace: _Trace, tiled: TiledProfile, detail: Detail, tiles: Se
     whole = trace.thread(process, "timesteps")
     threads = {tile: trace.thread(process, f"tile {tile}") for tile in tiles}
     for done, each in enumerate(every):
-        if len(each.rows) * (len(tiles) + 1) + 1 > trace.room:
+        working = detail.window[np.ix_(each.rows, [each.column], tiles)] > 0
+        if 1 + len(each.rows) + int(working.sum()) > trace.room:
             return [f"{len(every) - done:,} of {len(every):,} timesteps"]
         trace.lasting(whole, f"{each.phase} {each.timestep}", each.phase, each.begin, each.end)
         for row, (number, begin, compute, end) in zip(each.rows, each.supersteps, strict=True):
