@@ -151,6 +151,8 @@ def load_detail(path: Path) -> Detail:
         raise DataFileError(path, f"is not of version {DETAIL_VERSION}, which this mimdsim reads; {REDO}")
     if wrong := sorted((texts.keys() ^ set(TEXTS)) | (arrays.keys() ^ AXES.keys())):
         raise DataFileError(path, f"lacks or adds columns: {', '.join(wrong)[:200]}; {REDO}")
+    if wrong := [name for name, column in arrays.items() if column.dtype.kind not in "iu" or column.dtype == np.uint64]:
+        raise DataFileError(path, f"column '{wrong[0]}' is of {arrays[wrong[0]].dtype}, not of int64; {REDO}")
     named = {name: np.array(texts[name], np.str_) for name in TEXTS if name != "run"}
     columns = {name: column.astype(np.int64) for name, column in arrays.items()}
     detail = Detail(run=str(texts["run"]), **named, **columns)
