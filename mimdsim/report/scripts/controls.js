@@ -80,10 +80,9 @@ const KEYS = { ArrowLeft: () => moveSuperstep(-1), ArrowRight: () => moveSuperst
 function onKey(event) {
   const { target } = event, act = KEYS[event.key];
   if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
-  const typing = target.matches("input[type=search], input[type=text], textarea, select");
-  if (event.key === "Escape" ? target.matches("#data-none") : typing || target.matches("input[type=range]")) return;
-  const here = element("walk-root").contains(target) || state.tile >= 0 || state.superstep >= 0;
-  if (event.key.startsWith("Arrow") && !here) return;
+  const typing = target.matches("input[type=search], textarea, select"), inside = element("walk-root").contains(target);
+  if (event.key === "Escape" ? typing && !inside : typing || target.matches("input[type=range]")) return;
+  if (event.key.startsWith("Arrow") && !inside && state.tile < 0 && state.superstep < 0) return;
   event.preventDefault();
   if (event.key === "Escape" && typing) target.blur();
   act();
