@@ -212,6 +212,12 @@ def test_filters_and_zoom_of_the_picture(opened: Opened, run: Run) -> None:
     steps = len(detail.supersteps)
     whole = f"{steps} of {steps} supersteps"
     assert whole in opened.text("#walk-picture-title")
+    shown = opened.dots("walk-picture")
+    opened.page.check("#walk-own")
+    assert opened.dots("walk-picture") != shown
+    assert "share of the largest" in opened.text("#walk-picture-scale")
+    opened.page.uncheck("#walk-own")
+    assert opened.dots("walk-picture") == shown
     opened.page.fill("#walk-text", "stash")
     wanted = sum("stash" in name.lower() for name in detail.supersteps.tolist())
     assert f"{wanted} of {steps} supersteps" in opened.text("#walk-picture-title")

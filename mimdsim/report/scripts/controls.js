@@ -80,10 +80,9 @@ const KEYS = { ArrowLeft: () => moveSuperstep(-1), ArrowRight: () => moveSuperst
 function onKey(event) {
   const { target } = event, act = KEYS[event.key];
   if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
-  const typing = target.matches("input[type=search], input[type=text], textarea, select");
-  if (event.key === "Escape" ? target.matches("#data-none") : typing || target.matches("input[type=range]")) return;
-  const here = element("walk-root").contains(target) || state.tile >= 0 || state.superstep >= 0;
-  if (event.key.startsWith("Arrow") && !here) return;
+  const typing = target.matches("input[type=search], textarea, select"), inside = element("walk-root").contains(target);
+  if (event.key === "Escape" ? typing && !inside : typing || target.matches("input[type=range]")) return;
+  if (event.key.startsWith("Arrow") && !inside && state.tile < 0 && state.superstep < 0) return;
   event.preventDefault();
   if (event.key === "Escape" && typing) target.blur();
   act();
@@ -124,6 +123,7 @@ function startControls() {
   on("walk-measure", "change", value => select({ measure: value }));
   on("walk-phase", "change", value => select({ phase: value }));
   on("walk-text", "input", value => select({ text: value }));
+  element("walk-own").addEventListener("change", event => select({ own: event.target.checked }));
   on("walk-superstep-slider", "input", value => select({ superstep: Number(value), timestep: -1 }));
   on("walk-timestep-slider", "input", value => select({ timestep: Number(value), measure: "busy" }));
   on("walk-every", "click", () => select({ superstep: -1, timestep: -1 }));

@@ -48,9 +48,19 @@ class Rows {
     return tile >= this.first[row] && place < this.begins[row + 1] ? this.values[place] : 0;
   }
 
-  /** The numbers of a row that are not all zero. */
+  /** The numbers of a row without the zeros before and after them. */
   some(at) {
     return this.values.subarray(this.begins[at], this.begins[at + 1]);
+  }
+
+  /** The sum of all rows, for every tile. */
+  total() {
+    const found = new Float64Array(facts.tiles);
+    for (let at = 0; at < this.count; at++) {
+      const values = this.some(at), first = this.first[at];
+      for (let place = 0; place < values.length; place++) found[first + place] += values[place];
+    }
+    return found;
   }
 }
 

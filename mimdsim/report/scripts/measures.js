@@ -36,7 +36,9 @@ function addMeasure(name, label, unit, measure) {
 function addColumn(name, label, unit, combine = "sum") {
   const column = columns[name];
   if (column.count === facts.steps) {
-    addMeasure(name, label, unit, { combine, row: superstep => column.row(superstep) });
+    const whole = combine === "sum" ? () => column.total() : undefined;
+    addMeasure(name, label, unit, { combine, whole, row: superstep => column.row(superstep),
+      some: superstep => [column.first[superstep], column.some(superstep)] });
   } else if (name !== "contexts") {
     addMeasure(name, label, unit, { bySuperstep: false, row: () => column.row(0), whole: () => column.row(0) });
   }

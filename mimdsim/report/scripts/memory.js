@@ -28,6 +28,12 @@ function byCategory(tile) {
   return [...found].filter(([, values]) => maximum(values) > 0).sort((a, b) => maximum(b[1]) - maximum(a[1]));
 }
 
+/** The colour of a category, the same on every tile. */
+function colourOf(category) {
+  const known = [...new Set([...facts.categories, "code", "vertices", "exchange buffers"])];
+  return NAMES[known.indexOf(category) % NAMES.length];
+}
+
 function drawMemory() {
   const tile = state.tile >= 0 ? state.tile : fullest.tile, peak = peakOf(tile), parts = byCategory(tile);
   const words = state.tile >= 0 && tile !== fullest.tile ? "" : ", the fullest";
@@ -37,9 +43,9 @@ function drawMemory() {
     `. The fullest tile of the run is `, tileLink(fullest.tile), ` with ${bytes(fullest.bytes)} in `,
     superstepLink(fullest.superstep), ". Click the chart to select a superstep.");
   const stacked = new Float64Array(facts.steps), series = [];
-  parts.forEach(([category, values], at) => {
+  parts.forEach(([category, values]) => {
     values.forEach((held, superstep) => { stacked[superstep] += held; });
-    const colour = NAMES[at % NAMES.length];
+    const colour = colourOf(category);
     series.unshift({ label: category, colour, fill: colour, values: Array.from(stacked), own: values });
   });
   const marks = [{ at: peak }];

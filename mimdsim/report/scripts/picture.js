@@ -26,16 +26,18 @@ function drawPicture() {
   const across = last - first, down = bottom - top;
   const columnCount = Math.min(across, Math.round(box.width * dots));
   const rowCount = Math.min(down, Math.round(box.height * dots));
-  const cells = new Float64Array(columnCount * rowCount), empty = new Uint8Array(cells.length).fill(1);
+  const cells = new Float64Array(columnCount * rowCount);
+  const begins = Int32Array.from({ length: down }, (_, at) => Math.floor((at * rowCount) / down) * columnCount);
   for (let at = 0; at < across; at++) {
-    const values = row(measure.name, shown[first + at]), column = Math.floor((at * columnCount) / across);
-    for (let tile = top; tile < bottom; tile++) {
-      const place = Math.floor(((tile - top) * rowCount) / down) * columnCount + column;
-      if (empty[place] || Math.abs(values[tile]) > Math.abs(cells[place])) cells[place] = values[tile];
-      empty[place] = 0;
+    const [from, values] = measure.some ? measure.some(shown[first + at]) : [0, row(measure.name, shown[first + at])];
+    const column = Math.floor((at * columnCount) / across), end = Math.min(bottom, from + values.length);
+    for (let tile = Math.max(top, from); tile < end; tile++) {
+      const place = begins[tile - top] + column, value = values[tile - from];
+      if (Math.abs(value) > Math.abs(cells[place])) cells[place] = value;
     }
   }
-  const colours = colouring(measure, cells);
+  const told = state.own ? byColumn(cells, columnCount) : measure;
+  const colours = colouring(told, cells);
   const coloured = Uint32Array.from(cells, value => colours.packed[colours.index(value)]);
   stretched(context, coloured, columnCount, rowCount, box);
   drawNames(context, box, box.width / across, colour);
@@ -47,7 +49,19 @@ function drawPicture() {
     context.strokeRect(Math.min(x, toX), Math.min(y, toY), Math.abs(toX - x), Math.abs(toY - y));
     context.setLineDash([]);
   }
-  showScale(element("walk-picture-scale"), measure, colours);
+  showScale(element("walk-picture-scale"), told, colours);
+}
+
+/** Divide every column by its largest number, so that supersteps that take little time can be told apart too. */
+function byColumn(cells, columnCount) {
+  for (let column = 0; column < columnCount; column++) {
+    let most = 0;
+    for (let at = column; at < cells.length; at += columnCount) most = Math.max(most, Math.abs(cells[at]));
+    for (let at = column; most && at < cells.length; at += columnCount) cells[at] /= most;
+  }
+  const { label, kind } = measures[state.measure].bySuperstep ? measures[state.measure] : measures.busy;
+  return { name: "own", kind, unit: "", label: `${label}: share of the largest in the superstep`,
+    shown: value => share(value, 1) };
 }
 
 /** Names of supersteps where there is room, phases as a line below the picture, numbers of tiles. */
@@ -172,7 +186,7 @@ function startPicture() {
   }, { passive: false });
   views.push(changed => {
     if (changed.has("phase") || changed.has("text")) refilter();
-    if (["tile", "superstep", "measure", "phase", "text"].some(name => changed.has(name))) drawPicture();
+    if (["tile", "superstep", "measure", "phase", "text", "own"].some(name => changed.has(name))) drawPicture();
   });
   refilter();
 }
