@@ -28,6 +28,7 @@ from mimdsim.profile import (
     TileColumns,
     TiledProfile,
     Training,
+    WhatIf,
 )
 
 KIB = 1024
@@ -254,6 +255,34 @@ WHOLE = RunProfile(
         activity("hidden0", 120, 25, capacity=40, spikes=450, full_lists=0.25, dropped=1_234, sparsity=SPARSE),
         activity("hidden1", 60, 25, capacity=30, full_lists=0.25, sparsity=replace(SPARSE, forward=0.5)),
         activity("output", 10, 25, capacity=90, full_lists=0.75),
+    ),
+    advice=(
+        WhatIf(
+            what="twice as many of everything",
+            kind="mapping",
+            command="mimdsim run invented machine --set mapping.program=best",
+            cycles=4_000,
+            gain=0.25,
+            gain_low=-0.05,
+            gain_high=0.5,
+            more_bytes=2_048,
+            superstep="step 3",
+            before=900,
+            after=0,
+        ),
+        WhatIf(
+            what="no sync",
+            kind="machine",
+            command="mimdsim run invented machine --set sync.internal_cycles=0",
+            cycles=5_000,
+            gain=0.0123,
+            gain_low=0.01,
+            gain_high=0.0321,
+            more_bytes=-300,
+            superstep="step 4",
+            before=70,
+            after=60,
+        ),
     ),
     warnings=("tile 12 sends 3.2 times the mean", "x" * 130),
     changes=(Change(key="network.hidden", value="[120, 60]"), Change(key="data.path", value="'" + "p" * 70 + "'")),

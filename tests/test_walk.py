@@ -168,7 +168,9 @@ def test_names_cannot_break_out_of_the_page(run: Found, tmp_path: Path, monkeypa
     tiled = profile.tiled
     assert tiled is not None
     names = [np.full(len(column), BREAKS_OUT) for column in (detail.supersteps, detail.variables)]
-    hostile = dataclasses.replace(detail, supersteps=names[0], codelets=names[0], variables=names[1])
+    hostile = dataclasses.replace(
+        detail, supersteps=names[0], codelets=names[0], explained=names[0], variables=names[1]
+    )
     columns = dataclasses.replace(tiled.tile_columns, layer=(BREAKS_OUT,) * tiled.tiles)
     spans = tuple(dataclasses.replace(span, name=BREAKS_OUT, phase=BREAKS_OUT) for span in tiled.spans)
     profile = dataclasses.replace(profile, tiled=dataclasses.replace(tiled, tile_columns=columns, spans=spans))

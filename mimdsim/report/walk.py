@@ -132,6 +132,7 @@ def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
         "layer_of": [number[layer] for layer in tiled.tile_columns.layer],
         "supersteps": [plain(str(name)) for name in detail.supersteps],
         "codelets": [plain(str(name)) for name in detail.codelets],
+        "explained": ["\n".join(map(plain, str(text).splitlines())) for text in detail.explained],
         "variables": [plain(str(name)) for name in detail.variables],
         "categories": [plain(str(name)) for name in detail.categories],
         "spans": [_shown(span) for span in _spans(tiled)],

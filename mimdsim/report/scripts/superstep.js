@@ -1,5 +1,7 @@
 // The selected superstep, or all of them: its cycles, how evenly tiles are busy, what its exchange moves.
 
+let explanationOpen = false; // stays as the reader left it while supersteps change
+
 function drawSuperstep() {
   const panel = element("walk-superstep"), at = state.superstep, every = at < 0;
   const spans = every ? facts.spans : [facts.spans[at]];
@@ -22,6 +24,11 @@ function drawSuperstep() {
   if (!every && columns.matched_superstep) content.push(inOther(at));
   content.push(balance(row("busy", at), compute, every));
   content.push(utilisation(at));
+  if (!every) {
+    content.push(make("details", { open: explanationOpen, ontoggle: event => { explanationOpen = event.target.open; } },
+      make("summary", {}, "Why it takes these cycles, from its vertices on"),
+      make("div", { className: "scroll" }, make("pre", { className: "walk-explained" }, facts.explained[at]))));
+  }
   panel.replaceChildren(...content);
   drawBalance(row("busy", at));
 }
