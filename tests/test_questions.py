@@ -75,6 +75,22 @@ def test_one_tile(asked: Questions) -> None:
     assert column(partners, "bytes_from")[0] == column(partners, "bytes_from").max()
 
 
+def test_bytes_from_tile_to_tile_are_those_received() -> None:
+    run = small_run()
+    for number in range(len(run.detail.supersteps)):
+        between = run.bytes_between(number)
+        assert between.sum(axis=0).tolist() == run.detail.received[number].tolist()
+        assert not between.diagonal().any()
+    whole = sum(run.bytes_between(number) for number in range(len(run.detail.supersteps)))
+    assert whole[run.detail.senders[7, 0], 7] == run.detail.sender_bytes[7, 0] == whole[:, 7].max()
+
+
+def test_another_window_of_timesteps() -> None:
+    later = small_run().detail_in(range(4, 6))
+    assert later.window_timesteps.tolist() == [4, 5]
+    assert later.window[:, 0].tolist() == small_run().detail.window[:, 4].tolist()
+
+
 @pytest.mark.parametrize(
     ("ask", "message"),
     [

@@ -148,7 +148,7 @@ class Questions:
         """What lies in the memory of a tile in a superstep (its name or number; default: where this tile is fullest),
         largest first: variable ('' for code, vertices and exchange buffers), category, bytes."""
         self._require(tile)
-        at = int(self.detail.memory[:, tile].argmax()) if superstep is None else self._number(superstep)
+        at = int(self.detail.memory[:, tile].argmax()) if superstep is None else self.number_of(superstep)
         found = self.detail.on_tile(tile, at)
         names = ("variable", "category", "bytes")
         return frame({name: np.array([one[at] for one in found]) for at, name in enumerate(names)})
@@ -189,7 +189,8 @@ class Questions:
         if not 0 <= tile < self.detail.tiles:
             raise MappingError(f"no tile {tile} in the profile, which has {self.detail.tiles}, counted from 0")
 
-    def _number(self, superstep: str | int) -> int:
+    def number_of(self, superstep: str | int) -> int:
+        """The number of a superstep given by its name or number; raises MappingError if there is none."""
         names = self.detail.supersteps.tolist()
         if isinstance(superstep, str):
             if superstep not in names:

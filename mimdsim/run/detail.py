@@ -98,34 +98,47 @@ def _memory_columns(program: Program, memory: Memory) -> dict[str, np.ndarray]:
     }
 
 
-def _traffic_columns(program: Program) -> dict[str, np.ndarray]:
-    """Who sends to whom: between groups by superstep, and of every tile those that it exchanges most with."""
+def bytes_between(program: Program, number: int) -> np.ndarray:
+    """int64[tiles, tiles of a chip]: bytes that a tile sends to each tile of its chip in one superstep, over all its
+    executions."""
+    superstep, times, _ = list(program.supersteps())[number]
+    pairs = _pairs(program)
+    if superstep.exchange is not None:
+        count_pairs(program, superstep.exchange, pairs)
+    return pairs.by_tile * times
+
+
+def _pairs(program: Program) -> Pairs:
     per_chip = program.tiles_per_chip
     groups = min(per_chip, max(FEWEST, min(MOST, GROUPS // program.chips)))
     chip, within = np.divmod(np.arange(program.tiles), per_chip)
-    group_of = chip * groups + within * groups // per_chip
-    pairs = Pairs(
+    return Pairs(
         by_tile=np.zeros((program.tiles, per_chip), np.int64),
         by_group=np.zeros((program.chips * groups, program.chips * groups), np.int64),
-        group_of=group_of,
+        group_of=chip * groups + within * groups // per_chip,
     )
-    one = Pairs(by_tile=np.zeros_like(pairs.by_tile), by_group=pairs.by_group, group_of=group_of)
+
+
+def _traffic_columns(program: Program) -> dict[str, np.ndarray]:
+    """Who sends to whom: between groups by superstep, and of every tile those that it exchanges most with."""
+    per_chip, one = program.tiles_per_chip, _pairs(program)
+    by_tile = np.zeros_like(one.by_tile)
     traffic = [np.zeros((0, 4), np.int64)]
     for row, (superstep, times, _) in enumerate(program.supersteps()):
         if superstep.exchange is not None:
             one.by_tile[:] = 0
             one.by_group[:] = 0
             count_pairs(program, superstep.exchange, one)
-            pairs.by_tile[:] += one.by_tile * times
+            by_tile += one.by_tile * times
             sending, receiving = np.nonzero(one.by_group)
             flows = one.by_group[sending, receiving] * times
             traffic.append(np.stack([np.full(len(flows), row), sending, receiving, flows], axis=1))
-    base = chip[:, None] * per_chip
-    to_tile = pairs.by_tile.reshape(program.chips, per_chip, per_chip).transpose(0, 2, 1).reshape(-1, per_chip)
+    base = np.arange(program.tiles)[:, None] // per_chip * per_chip
+    to_tile = by_tile.reshape(program.chips, per_chip, per_chip).transpose(0, 2, 1).reshape(-1, per_chip)
     senders, sender_bytes = _most(to_tile, base)
-    receivers, receiver_bytes = _most(pairs.by_tile, base)
+    receivers, receiver_bytes = _most(by_tile, base)
     return {
-        "group_of": group_of,
+        "group_of": one.group_of,
         "traffic": np.concatenate(traffic),
         "senders": senders,
         "sender_bytes": sender_bytes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,7 @@ from mimdsim.profile.detail import Detail
 from mimdsim.profile.questions import Questions
 from mimdsim.program import RecordedActivity
 from mimdsim.run.advice import Lever, advice, what_if
-from mimdsim.run.detail import detail_of
+from mimdsim.run.detail import WINDOW, bytes_between, detail_of
 from mimdsim.search import Case
 from mimdsim.timing import Explanation, explain, time_program
 from mimdsim.workload import Workload
@@ -59,11 +59,19 @@ class Run(Questions):
 
     @cached_property
     def detail(self) -> Detail:
-        """Every tile in every superstep."""
-        return detail_of(
-            *(self.compiled.program, self.machine, self.log.activity, self.compiled.memory),
-            run=self.profile.config_sha256,
-        )
+        """Every tile in every superstep, and in the first timesteps."""
+        return self.detail_in(WINDOW)
+
+    def detail_in(self, window: Sequence[int]) -> Detail:
+        """Every tile in every superstep, and in the timesteps of `window`."""
+        made = self.compiled
+        of_run = self.profile.config_sha256
+        return detail_of(made.program, self.machine, self.log.activity, made.memory, of_run, window)
+
+    def bytes_between(self, superstep: str | int) -> np.ndarray:
+        """int64[tiles, tiles of a chip]: bytes from each tile to each tile of its chip in a superstep (its name or
+        number), over all executions; a message to several tiles counts for each of them."""
+        return bytes_between(self.compiled.program, self.number_of(superstep))
 
     def explain(self, superstep: str | int, tile: int | None = None, timestep: int | None = None) -> Explanation:
         """Why a superstep takes its cycles, seen from a tile (default: the one with most work in it)."""
