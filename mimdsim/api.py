@@ -22,6 +22,7 @@ from mimdsim.profile import save_profile
 from mimdsim.profile.detail import DETAIL_FILE, save_detail
 from mimdsim.program import Program
 from mimdsim.run.advice import run_command
+from mimdsim.run.detail import is_kept
 from mimdsim.run.made import Run
 from mimdsim.run.walk import Progress, recorded_spikes, silent
 from mimdsim.search import Aims, Case, Found, Objective, parse_limits, search
@@ -277,7 +278,9 @@ def _written(made: Run, folder: str | Path | None, progress: Progress) -> Run:
 
         with replaced(Path(folder), (*OF_A_RUN, *report_files())) as draft:
             save_profile(draft / "profile.json", made.profile)
-            save_detail(draft / DETAIL_FILE, made.detail)
+            detail = made.detail if is_kept(made.compiled.program) else None
+            if detail is not None:
+                save_detail(draft / DETAIL_FILE, detail)
             write_trained(draft / "weights.safetensors", made.log.weights, made.workload)
-            write_report(made.profile, draft, progress, made.detail)
+            write_report(made.profile, draft, progress, detail)
     return made

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mimdsim.base.errors import DataFileError
+import mimdsim
+from mimdsim.base.errors import DataFileError, MimdsimError
 from mimdsim.base.sealed import read_sealed_arrays, write_sealed_arrays
 from mimdsim.machine import load_machine
 from mimdsim.profile import TiledProfile
@@ -110,3 +111,19 @@ def test_a_file_that_contradicts_itself_is_refused(tmp_path: Path, change: str) 
     write_sealed_arrays(path, arrays)
     with pytest.raises(DataFileError, match={"texts": "version 1", "busy": "does not fit"}.get(change, change)):
         load_detail(path)
+
+
+def test_programs_too_large_keep_no_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mimdsim.run.detail.MOST_PAIRS", 100)
+    _, detail = made()
+    assert (detail.senders == -1).all()
+    assert detail.traffic[:, 3].sum() == detail.received.sum()
+    monkeypatch.setattr("mimdsim.run.detail.MOST_WINDOW", 48 * len(detail.supersteps) * 3)
+    assert made()[1].window_timesteps.tolist() == [0, 1, 2]
+    monkeypatch.setattr("mimdsim.run.detail.MOST_CELLS", 1000)
+    with pytest.raises(MimdsimError, match="single tiles are not kept"):
+        made()
+    small = SMALL | {"training.max_training_steps": 1, "chip.tiles": 48}
+    mimdsim.run("digits", "bow", changes=small, gpus=(), report=tmp_path / "mine")
+    assert not (tmp_path / "mine" / "detail.npz").exists()
+    assert "Walk through" not in (tmp_path / "mine" / "report.html").read_text(encoding="utf-8")

@@ -33,6 +33,7 @@ from mimdsim.profile.detail import Detail
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.copies import bytes_within_tiles
 from mimdsim.run import detail_of, memory_profile
+from mimdsim.run.detail import is_kept
 from mimdsim.timing import time_program
 
 Build = Callable[[MimdMachine], Program]
@@ -57,8 +58,9 @@ class KernelResult(Checked):
         return self.tiled.cycles
 
     def detail(self, run: str) -> Detail | None:
-        """Every tile in every superstep, for the profile with the digest `run`; None if there is none to time."""
-        if self.program is None or self.activity is None:
+        """Every tile in every superstep, for the profile with the digest `run`; None if there is no program to time, or
+        too large a one."""
+        if self.program is None or self.activity is None or not is_kept(self.program):
             return None
         memory = measure_memory(self.program, self.machine)
         return detail_of(self.program, self.machine, self.activity, memory, run)

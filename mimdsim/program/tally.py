@@ -19,8 +19,8 @@ from mimdsim.program.rows import bounds_of, cut_side_by_side, equal_rows, in_ban
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pairs:
-    """Bytes that go from tile to tile of a chip, int64[tiles, tiles of a chip] by sender and reader, and from group to
-    group, int64[groups, groups]; group_of int64[tiles]."""
+    """Bytes that go from tile to tile of a chip, int64[tiles, tiles of a chip] by sender and reader (or empty: not
+    asked for), and from group to group, int64[groups, groups]; group_of int64[tiles]."""
 
     by_tile: np.ndarray
     by_group: np.ndarray

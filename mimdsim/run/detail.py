@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mimdsim.base.errors import MimdsimError
 from mimdsim.compiler import Memory
 from mimdsim.costs.fabric import cycles_of_tiles
 from mimdsim.machine import MimdMachine
@@ -18,7 +19,16 @@ from mimdsim.timing.tile_cycles import Barrel
 
 GROUPS = 64  # of tiles that lie side by side: at most so many, but FEWEST on every chip
 FEWEST, MOST = 4, 32
+MOST_CELLS = 1 << 24  # supersteps times tiles of which all is kept
+MOST_WINDOW = 1 << 25  # cells of the window
+MOST_PAIRS = 1 << 26  # tiles times tiles of a chip that are counted one by one
 WINDOW = range(10)  # timesteps that are kept one by one, unless others are chosen
+
+
+def is_kept(program: Program) -> bool:
+    """Whether the columns of a program take no more memory than its run: some 60 supersteps of 250,000 tiles, or 600 of
+    25,000."""
+    return len(list(program.supersteps())) * program.tiles <= MOST_CELLS
 
 
 def detail_of(
@@ -29,7 +39,12 @@ def detail_of(
     run: str,
     window: Sequence[int] = WINDOW,
 ) -> Detail:
-    """The columns of a program timed with the counts of `activity`; run: what identifies its profile."""
+    """The columns of a program timed with the counts of `activity`; run: what identifies its profile. The window is
+    shorter where it would have over MOST_WINDOW cells. Raises MimdsimError for a program too large (`is_kept`)."""
+    if not is_kept(program):
+        problem = f"over {MOST_CELLS:,} supersteps times tiles: single tiles are not kept; use explain"
+        raise MimdsimError(f"a program of {program.tiles:,} tiles has {problem}")
+    window = window[: max(1, MOST_WINDOW // (program.tiles * len(list(program.supersteps()))))]
     barrel = Barrel.of(machine)
     loads = program_loads(program, activity, barrel)
     supersteps = [(superstep, times) for superstep, times, _ in program.supersteps()]
@@ -103,6 +118,8 @@ def bytes_between(program: Program, number: int) -> np.ndarray:
     executions."""
     superstep, times, _ = list(program.supersteps())[number]
     pairs = _pairs(program)
+    if not len(pairs.by_tile):
+        raise MimdsimError(f"{program.tiles:,} tiles are too many to count what each sends to each")
     if superstep.exchange is not None:
         count_pairs(program, superstep.exchange, pairs)
     return pairs.by_tile * times
@@ -113,7 +130,7 @@ def _pairs(program: Program) -> Pairs:
     groups = min(per_chip, max(FEWEST, min(MOST, GROUPS // program.chips)))
     chip, within = np.divmod(np.arange(program.tiles), per_chip)
     return Pairs(
-        by_tile=np.zeros((program.tiles, per_chip), np.int64),
+        by_tile=np.zeros((program.tiles, per_chip) if program.tiles * per_chip <= MOST_PAIRS else (0, 0), np.int64),
         by_group=np.zeros((program.chips * groups, program.chips * groups), np.int64),
         group_of=chip * groups + within * groups // per_chip,
     )
@@ -134,7 +151,10 @@ def _traffic_columns(program: Program) -> dict[str, np.ndarray]:
             flows = one.by_group[sending, receiving] * times
             traffic.append(np.stack([np.full(len(flows), row), sending, receiving, flows], axis=1))
     base = np.arange(program.tiles)[:, None] // per_chip * per_chip
-    to_tile = by_tile.reshape(program.chips, per_chip, per_chip).transpose(0, 2, 1).reshape(-1, per_chip)
+    by_tile = by_tile if len(by_tile) else np.zeros((program.tiles, 1), np.int64)
+    to_tile = by_tile
+    if by_tile.shape[1] == per_chip:
+        to_tile = by_tile.reshape(program.chips, per_chip, per_chip).transpose(0, 2, 1).reshape(-1, per_chip)
     senders, sender_bytes = _most(to_tile, base)
     receivers, receiver_bytes = _most(by_tile, base)
     return {

@@ -157,7 +157,7 @@ def count_received(  # type: ignore[no-untyped-def]
 @numba.njit(cache=True, nogil=True)
 def count_pairs(which, reader, order, piece_box, sender, size_bytes, boxes, per_chip, pairs, group_of, groups):  # type: ignore[no-untyped-def]
     """Add the bytes of every piece to pairs[sender, reader on its chip] and groups[its group, the reader's group], for
-    readers on the sender's chip that do not hold it. Arguments as of `count_received`."""
+    readers on the sender's chip that do not hold it; pairs may be empty. Arguments as of `count_received`."""
     begin = np.zeros(boxes + 1, np.int64)
     for place in range(len(order)):
         begin[which[place] + 1] += 1
@@ -167,7 +167,8 @@ def count_pairs(which, reader, order, piece_box, sender, size_bytes, boxes, per_
         for at in range(begin[box], begin[box + 1]):
             other = reader[order[at]]
             if other != tile and other // per_chip == tile // per_chip:
-                pairs[tile, other % per_chip] += size
+                if len(pairs):
+                    pairs[tile, other % per_chip] += size
                 groups[group_of[tile], group_of[other]] += size
 
 
