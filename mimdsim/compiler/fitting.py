@@ -81,6 +81,8 @@ def check_fits(
         left = needed - saved - available
         verdict = "then it fits" if left <= 0 else f"still {show_bytes(left)} over"
         lines.append(f"  - {advice}: saves {saved:,} bytes ({show_bytes(saved)}), {verdict}")
+    if network.spikes == "sparse":
+        lines.append("  or another mapping of the same: mimdsim place looks for one that fits")
     raise DoesNotFit("\n".join(lines))
 
 

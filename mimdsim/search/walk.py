@@ -78,7 +78,8 @@ def search(
 
 def best_of(case: Case, aims: Aims, mappings: Sequence[MappingOptions]) -> Timed | None:
     """The best of mappings found for other machines, with what a search does not change as in the case. None: none
-    keeps to the limits. All are estimated; as no estimate is above what full timing finds, they are timed in order of
+    keeps to the limits. One found for more tiles than there are is not tried: on a chip of more tiles the rest is idle,
+    so that what can be tried there is what could be tried on fewer, and as fast. All are estimated; as no estimate is above what full timing finds, they are timed in order of
     their estimates until the next one is no better than the best timed."""
     best: Timed | None = None
     with evaluator(case, 1) as evaluate:

@@ -195,7 +195,9 @@ def _room(tiles: int, chips: int, options: MappingOptions) -> int:
     """Tiles of a chip that anything is placed on."""
     if options.tiles and chips > 1:
         raise MappingError(f"mapping.tiles = {options.tiles} is for one chip, and there are {chips}: leave it out")
-    room = min(options.tiles or tiles, tiles)
+    if options.tiles > tiles:
+        raise DoesNotFit(f"mapping.tiles = {options.tiles} and the chip has {tiles} tiles: lower it, or leave it out")
+    room = options.tiles or tiles
     if options.reserved_tiles >= room:
         raise DoesNotFit(
             f"mapping.reserved_tiles = {options.reserved_tiles} leaves none of the {room} tiles of the first chip: "
