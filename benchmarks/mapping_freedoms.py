@@ -65,6 +65,8 @@ def freedoms(network: SpikingNetwork, tiles: int) -> Iterator[tuple[str, list[di
     for rule in get_args(Rule):
         yield rule, [{"program": (rule,)}]
     yield "all rules", [{"program": "best"}]
+    for rule in get_args(Rule):
+        yield f"all rules but {rule}", [{"program": tuple(each for each in get_args(Rule) if each != rule)}]
     yield (
         "batch parts and replicas",
         [{"split": splits(network, tiles, power, batch=copies, replicas=1)} for copies in COPIES for power in POWERS],

@@ -129,6 +129,7 @@ def test_the_three_that_save_most_are_told() -> None:
         "  - network.hidden = [4, 3], half as wide: saves 500 bytes (500 B), then it fits",
         "  - data.timesteps = 6 instead of 12: saves 499 bytes (499 B), still 1 B over",
         "  - training.batch = 3 instead of 7: saves 200 bytes (200 B), still 300 B over",
+        "  or another mapping of the same: mimdsim place looks for one that fits",
     ]
     with pytest.raises(DoesNotFit, match=r"tile 2 \(no neurons\) needs 1,600 bytes .* 1 of 3 tiles are over"):
         told({}, [900, 1000, 1600])
