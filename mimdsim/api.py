@@ -17,11 +17,11 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.base.whole import replaced
 from mimdsim.check.findings import Checked
 from mimdsim.check.program import Subject, check_program, load_build, shrunk
-from mimdsim.machine import GpuMachine, MimdMachine
+from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.profile import save_profile
 from mimdsim.profile.detail import DETAIL_FILE, save_detail
 from mimdsim.program import Program
-from mimdsim.run.advice import run_command
+from mimdsim.run.advice import Asked
 from mimdsim.run.detail import is_kept
 from mimdsim.run.made import Run
 from mimdsim.run.walk import Progress, recorded_spikes, silent
@@ -71,12 +71,7 @@ def run(
         resume=resume,
         progress=progress,
         changes=for_workload | for_machine,
-        command=run_command(
-            workload if isinstance(workload, str) else workload.name,
-            machine if isinstance(machine, str) else machine.name,
-            dict(changes or {}),
-            "" if mapping is None else str(mapping),
-        ),
+        asked=_asked(workload, machine, changes, mapping),
     )
     return _written(made, report, progress)
 
@@ -96,8 +91,20 @@ def compare(
 
     for_workload, for_machine = split_changes(dict(changes or {}))
     wanted, (tiled, gpus) = _loaded(workload, for_workload, mapping), load_line_up(machines, for_machine)
-    made = simulate(wanted, tiled[0], gpus, beside=tiled[1:], progress=progress, changes=for_workload | for_machine)
+    made = simulate(
+        *(wanted, tiled[0], gpus),
+        beside=tiled[1:],
+        progress=progress,
+        changes=for_workload | for_machine,
+        asked=_asked(workload, _first_tiled(machines), changes, mapping),
+    )
     return _written(made, report, progress)
+
+
+def _first_tiled(machines: Sequence[GivenMachine | GivenGpu]) -> GivenMachine | GivenGpu:
+    """The reference among machines as they were given."""
+    loaded = ((one, load_machine(one) if isinstance(one, str) else one) for one in machines)
+    return next(one for one, machine in loaded if isinstance(machine, MimdMachine))
 
 
 def sweep(
@@ -258,6 +265,15 @@ def _checked_kernel(
                 save_detail(draft / DETAIL_FILE, detail)
             write_report(profile, draft, progress, detail)
     return result
+
+
+def _asked(
+    workload: GivenWorkload, machine: GivenMachine | GivenGpu, changes: Changes | None, mapping: str | Path | None
+) -> Asked | None:
+    """What a command can say of a run; None for objects, which it cannot name."""
+    if not isinstance(workload, str) or not isinstance(machine, str):
+        return None
+    return Asked(workload=workload, machine=machine, changes=dict(changes or {}), mapping=str(mapping or ""))
 
 
 def _loaded(workload: GivenWorkload, changes: dict[str, Any], mapping: str | Path | None = None) -> Workload:

@@ -16,7 +16,7 @@ from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.report import summary_lines
 from mimdsim.report.verdicts import MOST_ADVICE, verdicts
 from mimdsim.run import Run
-from mimdsim.run.advice import Lever, mapping_levers, run_command
+from mimdsim.run.advice import Asked, Lever, mapping_levers
 from mimdsim.sweep import parse_changes
 
 SMALL = {"data.timesteps": 6, "training.batch": 8, "training.max_training_steps": 1, "chip.tiles": 200}
@@ -71,7 +71,12 @@ def test_a_change_of_the_machine_is_the_same_as_another_machine() -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"training.batch": 4}, DescriptionError, "only sections of the machine and the mapping"),
+        ({"training.batch": 4}, DescriptionError, "only fields of the mapping and of a machine's sections"),
+        ({"mapping": {}}, DescriptionError, "only fields of the mapping"),
+        ({"chip": {"tiles": 3}}, DescriptionError, "only fields of the mapping"),
+        ({"tile.worker_contexts.x": 3}, DescriptionError, "only fields of the mapping"),
+        ({"mapping.program.x": 3}, DescriptionError, "no such field"),
+        ({"chip.clock_hz": 1.85}, DescriptionError, "clock_hz"),
         ({"tile.worker_context": 4}, DescriptionError, "worker_contexts"),
         ({"mapping.split.hidden0.batch": 0}, DescriptionError, "batch"),
         ({"tile.sram_bytes": 50_000}, DoesNotFit, "then needs"),
@@ -95,11 +100,61 @@ def test_levers_are_steps_from_the_mapping_that_is_there() -> None:
 
 
 def test_a_command_can_be_pasted() -> None:
-    told = run_command("my work/x.toml", "bow", {"mapping.program": ["merge"], "data.path": "a b"}, "m.toml")
-    assert shlex.split(told) == [
+    asked = Asked(workload="my work/x.toml", machine="bow", mapping="m.toml", changes={"data.path": "a b"})
+    assert shlex.split(asked.command({"mapping.program": ["merge"]})) == [
         *("mimdsim", "run", "my work/x.toml", "bow", "--mapping", "m.toml"),
-        *("--set", 'mapping.program=["merge"]', "--set", "data.path=a b"),
+        *("--set", "data.path=a b", "--set", 'mapping.program=["merge"]'),
     ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(7, 0.5, True, "adam", "7", "true", "624 KiB", "every:5", "a'b", 'a"b', "1e9", "inf", "nan", "0x10", "[x]"),
+        *([1, 2], ["merge"], {"batch": 2}, {"a": "b"}, (64, 64), [], "2026-11-23", "", " x ", "'x'"),
+    ],
+)
+def test_a_command_says_the_value(value: object) -> None:
+    command = Asked(workload="w", machine="m", changes={}).command({"mapping.x": value})
+    workload, _ = parse_changes(tuple(shlex.split(command)[5::2]))
+    expected = list(value) if isinstance(value, tuple) else value
+    assert workload == {"mapping.x": expected}
+    assert type(workload["mapping.x"]) is type(expected)
+    assert shlex.join(shlex.split(command)) == command
+
+
+def test_a_command_says_each_key_once() -> None:
+    asked = Asked(
+        workload="w", machine="m", changes={"mapping.split.a.batch": 2, "mapping.split.ab.batch": 3, "x.y": 1}
+    )
+    words = shlex.split(asked.command({"mapping.split.a": {"batch": 4}, "x.y": 2}))
+    assert words[5::2] == ["mapping.split.ab.batch=3", "mapping.split.a={batch = 4}", "x.y=2"]
+    assert asked.command({"x.z": None}) == ""
+
+
+def test_advice_on_what_was_changed_already_can_be_taken() -> None:
+    changes = SMALL | {"mapping.program": ["merge"], "tile.worker_contexts": 64}
+    run = mimdsim.run("digits", "bow", changes=changes, gpus=())
+    for one in run.advice[:2]:
+        workload, machine = parse_changes(tuple(shlex.split(one.command)[5::2]))
+        again = mimdsim.run("digits", "bow", changes=workload | machine, gpus=())
+        assert again.cycles == pytest.approx(one.cycles, rel=0.005)
+    compared = mimdsim.compare("digits", ("a100", "bow"), changes=SMALL)
+    assert compared.advice[0].command.startswith("mimdsim run digits bow --set ")
+    loaded = mimdsim.run(
+        mimdsim.load_workload("digits", {k: v for k, v in SMALL.items() if k != "chip.tiles"}), gpus=()
+    )
+    assert {one.command for one in loaded.advice} == {""}
+
+
+def test_machines_without_optional_numbers_get_advice(tmp_path: Path) -> None:
+    text = mimdsim.machine.find_machine("tiny").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if "exchange_share" not in line]
+    path = tmp_path / "mine.toml"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    changes = {"network.hidden": (12,), "network.capacity": (6, 4), "data.timesteps": 6, "training.batch": 8}
+    run = mimdsim.run("digits", str(path), changes=changes | {"training.max_training_steps": 1}, gpus=())
+    assert {one.kind for one in run.advice} == {"mapping", "machine"}
 
 
 def test_the_summary_begins_with_the_best_advice(tmp_path: Path) -> None:

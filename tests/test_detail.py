@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import tracemalloc
 from dataclasses import fields
 from pathlib import Path
 
@@ -13,7 +16,7 @@ from mimdsim.base.errors import DataFileError, MimdsimError
 from mimdsim.base.sealed import read_sealed_arrays, write_sealed_arrays
 from mimdsim.machine import load_machine
 from mimdsim.profile import TiledProfile
-from mimdsim.profile.detail import Detail, load_detail, save_detail
+from mimdsim.profile.detail import Detail, as_texts, load_beside, load_detail, save_detail
 from mimdsim.run import compile_workload, detail_of, retime
 from mimdsim.workload import filled_activity, load_workload
 
@@ -73,6 +76,21 @@ def test_a_window_of_all_timesteps_sums_to_the_whole() -> None:
     assert (some.window == detail.window[:, 4:]).all()
 
 
+def test_timesteps_are_those_of_the_spikes() -> None:
+    """Also backward, where the last timestep runs first."""
+    machine = load_machine("bow", {"chip.tiles": 48})
+    compiled = compile_workload(load_workload("digits", SMALL), machine, must_fit=False)
+    activity = filled_activity(compiled.network, 0.5)
+    for counts in activity.counts.values():
+        counts[2:] = 0
+    detail = detail_of(compiled.program, machine, activity, compiled.memory, "a run", range(6))
+    for name, with_spikes in (("weight gradient", [0, 1]), ("input gradient", [1, 2])):  # spikes of the timestep before
+        (row,) = np.flatnonzero(detail.supersteps[detail.window_supersteps] == name)
+        by_timestep = detail.window[row].max(axis=1)
+        assert sorted(np.argsort(by_timestep)[-2:].tolist()) == with_spikes
+        assert by_timestep[4:].max() == by_timestep.min()
+
+
 def test_what_lies_on_a_tile_is_its_memory() -> None:
     tiled, detail = made()
     at = int(detail.memory.max(axis=1).argmax())
@@ -111,6 +129,44 @@ def test_a_file_that_contradicts_itself_is_refused(tmp_path: Path, change: str) 
     write_sealed_arrays(path, arrays)
     with pytest.raises(DataFileError, match={"texts": "version 1", "busy": "does not fit"}.get(change, change)):
         load_detail(path)
+
+
+@pytest.mark.parametrize("forged", ["a list", "ragged", "numbers", "long", "many entries"])
+def test_forged_texts_and_sizes_are_refused_or_take_no_memory(tmp_path: Path, forged: str) -> None:
+    _, detail = made()
+    path = tmp_path / "detail.npz"
+    save_detail(path, detail)
+    arrays = read_sealed_arrays(path, 1 << 24, "")
+    texts = json.loads(arrays["texts"].tobytes())
+    if forged == "ragged":
+        texts["codelets"][0] = ["a", "b"]
+    elif forged == "numbers":
+        texts["supersteps"][0] = 7
+    elif forged == "long":
+        texts["codelets"][0] = "x" * 3_000_000
+    elif forged == "many entries":
+        arrays["busy"] = np.zeros((1 << 15, 1 << 14), np.uint8)
+    told: object = [1] if forged == "a list" else texts
+    arrays["texts"] = np.frombuffer(json.dumps(told).encode(), np.uint8)
+    write_sealed_arrays(path, arrays)
+    if forged == "long":
+        tracemalloc.start()
+        assert len(load_detail(path).codelets[0]) == 3_000_000
+        assert tracemalloc.get_traced_memory()[1] < 100e6
+        tracemalloc.stop()
+        return
+    with pytest.raises(DataFileError, match=r"version|no list of texts|entries"):
+        load_detail(path)
+
+
+def test_a_detail_of_other_supersteps_is_refused(tmp_path: Path) -> None:
+    changes = SMALL | {"training.max_training_steps": 1, "chip.tiles": 48}
+    run = mimdsim.run("digits", "bow", changes=changes, gpus=(), report=tmp_path)
+    assert load_beside(tmp_path / "profile.json", run.profile) is not None
+    names = as_texts([*run.detail.supersteps[:-1], "another"])
+    save_detail(tmp_path / "detail.npz", dataclasses.replace(run.detail, supersteps=names))
+    with pytest.raises(DataFileError, match="belongs to another run"):
+        load_beside(tmp_path / "profile.json", run.profile)
 
 
 def test_programs_too_large_keep_no_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

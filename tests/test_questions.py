@@ -50,6 +50,17 @@ def test_the_critical_path_is_the_time(asked: Questions) -> None:
     assert (column(path, "partner")[waits] != column(path, "tile")[waits]).all()
 
 
+def test_without_syncs_and_on_several_chips_parts_wait_for_a_tile_that_has_the_work() -> None:
+    for more in ({"sync.internal_cycles": 0, "sync.exchange_share": 0.0}, {"links.chips": 2}):
+        run = mimdsim.run("digits", "bow", changes=SMALL | more, gpus=())
+        path = run.critical_path()
+        assert column(path, "cycles").sum() == run.tiled.cycles
+        for row in np.flatnonzero(column(path, "part") == "compute"):
+            span = run.tiled.spans[column(path, "superstep")[row]]
+            if span.exchange_cycles and not run.tiled.chips > 1:
+                assert column(path, "tile")[row] // 48 == span.slowest_tile // 48
+
+
 def test_tables_add_up(asked: Questions) -> None:
     tiles, steps, memory = asked.tiles, asked.supersteps, asked.memory
     assert column(tiles, "busy_cycles").sum() == asked.detail.busy.sum()

@@ -12,6 +12,8 @@ from typing import Any
 
 from mimdsim.base.errors import MimdsimError, cannot_write, shortened
 
+PART_BYTES = 1 << 20
+
 
 def read_bounded_text(path: Path, most: int) -> str:
     """The UTF-8 text of a file of at most `most` bytes; raises as `read_bounded`, and UnicodeDecodeError."""
@@ -26,10 +28,12 @@ def read_bounded(path: Path, most: int) -> bytes:
     if path.exists() and not path.is_file():
         raise IsADirectoryError(f"{path} is a folder") if path.is_dir() else OSError(f"{path} is not a regular file")
     with path.open("rb") as file:
-        content = file.read(most + 1)
+        content = bytearray()
+        while part := file.read(min(PART_BYTES, most + 1 - len(content))):  # `read` makes room for all that it may read
+            content += part
     if len(content) > most:
         raise ValueError(f"is over {most:,} bytes")
-    return content
+    return bytes(content)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -15,7 +15,7 @@ from mimdsim.base.files import dump_json, read_bounded, write_atomically
 from mimdsim.base.npz import NpzFile
 
 DIGITS = 64
-MAX_UNPACKED_BYTES = 1 << 30
+MAX_ENTRIES = 1 << 32
 JSON_END = b'"\n}\n'
 
 
@@ -42,13 +42,14 @@ def read_sealed_json(path: Path, most: int, advice: str) -> dict[str, Any]:
         raise DataFileError(path, f"is not JSON written by mimdsim ({problem}); {advice}") from None
 
 
-def read_sealed_arrays(path: Path, most: int, advice: str) -> dict[str, np.ndarray]:
-    """What `write_sealed_arrays` wrote to this path; raises DataFileError with `advice` for anything else."""
+def read_sealed_arrays(path: Path, most: int, advice: str, most_entries: int = MAX_ENTRIES) -> dict[str, np.ndarray]:
+    """What `write_sealed_arrays` wrote to this path, in a file of at most so many bytes and with arrays of at most so
+    many entries in all; raises DataFileError with `advice` for anything else."""
     _read(path, most, b"", advice)
     with NpzFile(path) as file:  # only a forged file can fail from here on
         members = [file.member(info) for info in file.infos]
-        if (size := sum(member.info.file_size for member in members)) > MAX_UNPACKED_BYTES:
-            raise DataFileError(path, f"unpacks to {size} bytes, over {MAX_UNPACKED_BYTES}; {advice}")
+        if (entries := sum(member.entries for member in members)) > most_entries:
+            raise DataFileError(path, f"holds {entries:,} entries, over {most_entries:,}; {advice}")
         return {member.name: file.whole(member) for member in members}
 
 

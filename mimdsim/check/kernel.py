@@ -60,7 +60,7 @@ class KernelResult(Checked):
     def detail(self, run: str) -> Detail | None:
         """Every tile in every superstep, for the profile with the digest `run`; None if there is no program to time, or
         too large a one."""
-        if self.program is None or self.activity is None or not is_kept(self.program):
+        if self.tiled is None or self.program is None or self.activity is None or not is_kept(self.program):
             return None
         memory = measure_memory(self.program, self.machine)
         return detail_of(self.program, self.machine, self.activity, memory, run)

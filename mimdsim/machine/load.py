@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,25 +49,42 @@ def load_machine(name: str, changes: dict[str, Any] | None = None) -> MimdMachin
     if not isinstance(kind, str) or kind not in KINDS:
         raise DescriptionError(str(path), [f"kind = {shortened(repr(kind))}; must be one of {', '.join(KINDS)}"])
     table.setdefault("name", path.stem)
-    for dotted, value in (changes or {}).items():
+    return _with_changes(KINDS[kind], table, changes or {}, str(path), text)
+
+
+def changed_machine(machine: MimdMachine, changes: Mapping[str, Any]) -> MimdMachine:
+    """A machine with changes of dotted keys, checked as those of `load_machine`."""
+    if not changes:
+        return machine
+    table = machine.model_dump(exclude_unset=True)
+    changed = _with_changes(type(machine), table, changes, f"machine '{machine.name}'", "")
+    assert isinstance(changed, MimdMachine)
+    return changed
+
+
+def _with_changes(
+    kind: type[MimdMachine] | type[GpuMachine], table: dict[str, Any], changes: Mapping[str, Any], where: str, text: str
+) -> MimdMachine | GpuMachine:
+    for dotted, value in changes.items():
         *sections, key = dotted.split(".")
         target: Any = table
         for section in sections:
             target = target.setdefault(section, {}) if isinstance(target, dict) else {}
         if not isinstance(target, dict) or not sections:
-            raise DescriptionError(str(path), [f"unknown field '{dotted}'; write section.key, e.g. tile.sram_bytes"])
+            raise DescriptionError(where, [f"unknown field '{dotted}'; write section.key, e.g. tile.sram_bytes"])
         target[key] = value
         if isinstance(target.get("sources"), dict):
             target["sources"][key] = f"assumed: what-if value {value}"
     if changes and isinstance(table.get("title"), str):
         table["title"] += " (changed)"
-    machine = build(KINDS[kind], table, where=str(path), text=text, changed=set(changes or {}))
-    if problems := implausible(machine, text, set(changes or {})):
-        raise DescriptionError(str(path), problems)
-    if isinstance(machine, MimdMachine):
-        machine = _with_smaller_parts(machine, set(changes or {}))
-        if problems := larger_parts(machine, text, set(changes or {})):
-            raise DescriptionError(str(path), problems)
+    changed = set(changes)
+    machine = build(kind, table, where=where, text=text, changed=changed)
+    problems = implausible(machine, text, changed)
+    if not problems and isinstance(machine, MimdMachine):
+        machine = _with_smaller_parts(machine, changed)
+        problems = larger_parts(machine, text, changed)
+    if problems:
+        raise DescriptionError(where, problems)
     return machine
 
 

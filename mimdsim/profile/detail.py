@@ -6,7 +6,7 @@ Nothing here is a model of its own: the columns are the numbers that the totals 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from mimdsim.profile.records import RunProfile
 DETAIL_FILE = "detail.npz"
 DETAIL_VERSION = 1
 MAX_DETAIL_BYTES = 256 << 20
+MAX_ENTRIES = 1 << 28  # of all columns, texts included
 REDO = "make it again with  mimdsim run --out DIR"
 MOST = 1 << 53  # larger integers are none that a program of ours makes
 PARTNERS = 8  # tiles named that send most to a tile, and that receive most from it
@@ -32,8 +33,8 @@ class Detail:
 
     run: config_sha256 of its profile. supersteps str[S] names; codelets str[S]: those on the tile with most work;
     explained str[S]: where its cycles come from, as `mimdsim explain` says it of that tile.
-    busy, exchange int64[S, N]: cycles in which a tile had work, and those of its own part of the exchange (the phase
-    also has a fixed part, and ends when the last tile is done). sent, received int64[S, N]: bytes. contexts
+    busy, exchange int64[S, N]: cycles in which a tile had work, and those of an exchange if no tile took longer than
+    this one, its fixed part included. sent, received int64[S, N]: bytes. contexts
     int64[S, N]: worker contexts that had vertices. bundles, flops int64[S]: issued, and arithmetic, on all tiles.
     window int64[R, W, N]: busy cycles in the timesteps `window_timesteps` int64[W] of the supersteps
     `window_supersteps` int64[R], those that run once per timestep.
@@ -141,19 +142,22 @@ def save_detail(path: Path, detail: Detail) -> None:
 
 def load_detail(path: Path) -> Detail:
     """Read what `save_detail` wrote; raises DataFileError for anything else."""
-    arrays = read_sealed_arrays(path, MAX_DETAIL_BYTES, REDO)
+    arrays = read_sealed_arrays(path, MAX_DETAIL_BYTES, REDO, MAX_ENTRIES)
     try:
         texts = json.loads(arrays.pop("texts", np.zeros(0, np.uint8)).tobytes())
-        version = texts.pop("version")
-    except (ValueError, RecursionError, AttributeError, KeyError):
-        texts, version = {}, None
-    if version != DETAIL_VERSION:
+    except (ValueError, RecursionError):
+        texts = None
+    if not isinstance(texts, dict) or texts.pop("version", None) != DETAIL_VERSION:
         raise DataFileError(path, f"is not of version {DETAIL_VERSION}, which this mimdsim reads; {REDO}")
     if wrong := sorted((texts.keys() ^ set(TEXTS)) | (arrays.keys() ^ AXES.keys())):
         raise DataFileError(path, f"lacks or adds columns: {', '.join(wrong)[:200]}; {REDO}")
-    if wrong := [name for name, column in arrays.items() if column.dtype.kind not in "iu" or column.dtype == np.uint64]:
-        raise DataFileError(path, f"column '{wrong[0]}' is of {arrays[wrong[0]].dtype}, not of int64; {REDO}")
-    named = {name: np.array(texts[name], np.str_) for name in TEXTS if name != "run"}
+    for name, column in arrays.items():
+        if column.dtype.kind not in "iu" or column.dtype == np.uint64:
+            raise DataFileError(path, f"column '{name}' is of {column.dtype}, not of int64; {REDO}")
+    for name in TEXT_AXES:
+        if not isinstance(texts[name], list) or not all(isinstance(text, str) for text in texts[name]):
+            raise DataFileError(path, f"column '{name}' is no list of texts; {REDO}")
+    named = {name: as_texts(texts[name]) for name in TEXT_AXES}
     columns = {name: column.astype(np.int64) for name, column in arrays.items()}
     detail = Detail(run=str(texts["run"]), **named, **columns)
     if wrong := list(_contradictions(detail)):
@@ -202,9 +206,18 @@ def load_beside(profile: Path, run: RunProfile) -> Detail | None:
         return None
     detail = load_detail(path)
     tiled = run.tiled
-    if detail.run != run.config_sha256 or tiled is None or detail.tiles != tiled.tiles:
+    names = [] if tiled is None else [span.name for span in tiled.spans[: len(detail.supersteps)]]
+    alike = tiled is not None and (detail.tiles, len(detail.links)) == (tiled.tiles, tiled.chips)
+    if not alike or detail.run != run.config_sha256 or names != detail.supersteps.tolist():
         raise DataFileError(path, f"belongs to another run than {profile.name}; {REDO}")
     return detail
+
+
+def as_texts(texts: Sequence[str]) -> np.ndarray:
+    """object[texts]: as an array of fixed width each would take as much memory as the longest."""
+    column = np.empty(len(texts), object)
+    column[:] = texts
+    return column
 
 
 def _small(column: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ them are sound, how they relate to each other.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -85,6 +86,8 @@ def _relations(profile: RunProfile) -> Iterator[Problem]:
     if profile.training is not None:
         yield from _training(profile.training)
     for index, one in enumerate(profile.advice):
+        if one.command and not _one_command(one.command):
+            yield f"advice.{index}.command", one.command[:80], "a command that begins with 'mimdsim run ', or empty"
         if not one.gain_low <= one.gain <= one.gain_high <= 1:
             yield f"advice.{index}.gain", one.gain, f"between {one.gain_low} and {one.gain_high}, at most 1"
     for index, layer in enumerate(profile.activity):
@@ -99,6 +102,14 @@ def _tiled(tiled: TiledProfile, where: str) -> Iterator[Problem]:
     yield from _totals(tiled, where)
     yield from _memory(tiled.memory, f"{where}.memory", tiled)
     yield from _seconds(tiled, where)
+
+
+def _one_command(command: str) -> bool:
+    """Whether a shell takes nothing but words from it, the first of which are ours."""
+    try:
+        return command.startswith("mimdsim run ") and shlex.join(shlex.split(command)) == command
+    except ValueError:
+        return False
 
 
 def _columns(tiled: TiledProfile, where: str) -> Iterator[Problem]:

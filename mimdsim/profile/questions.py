@@ -112,25 +112,31 @@ class Questions:
         alone. partner: the tile that sends most to it, of an exchange.
         """
         rows: list[tuple[int, str, str, int, int, int, str, int]] = []
+        per_chip = self.detail.tiles // self.tiled.chips
         for numbers in self._between_syncs():
-            tile, ahead = _foremost(self.detail.busy[numbers].sum(axis=0))
+            busy = self.detail.busy[numbers].sum(axis=0)
             for number in numbers:
                 rows += self._waiting_parts(number)
                 span, codelets = self.tiled.spans[number], str(self.detail.codelets[number])
                 if span.compute_cycles:
-                    rows.append((number, span.name, "compute", tile, span.compute_cycles, ahead, codelets, -1))
+                    first = span.slowest_tile // per_chip * per_chip  # chips go on without each other
+                    tile, ahead = _foremost(busy[first : first + per_chip])
+                    rows.append((number, span.name, "compute", first + tile, span.compute_cycles, ahead, codelets, -1))
         for number in range(len(self.detail.supersteps), len(self.tiled.spans)):  # loop control
             rows += self._waiting_parts(number)
         names = ("superstep", "name", "part", "tile", "cycles", "ahead", "codelets", "partner")
         return frame({name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)})
 
     def _between_syncs(self) -> list[list[int]]:
-        """Numbers of supersteps from one that begins with a sync to the one before the next."""
+        """Numbers of supersteps from one that waits for others to the one before the next; each turn of a loop begins
+        with a wait."""
         found: list[list[int]] = []
-        for number in range(len(self.detail.supersteps)):
-            if not found or self.tiled.spans[number].sync_cycles:
+        times = 0
+        for number, span in enumerate(self.tiled.spans[: len(self.detail.supersteps)]):
+            if not found or span.exchange_cycles + span.sync_cycles > 0 or span.times != times:
                 found.append([])
             found[-1].append(number)
+            times = span.times
         return found
 
     def _waiting_parts(self, number: int) -> list[tuple[int, str, str, int, int, int, str, int]]:

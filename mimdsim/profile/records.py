@@ -336,9 +336,10 @@ class GpuProfile:
 class WhatIf:
     """What one change would make of a run's training step with the same spikes, compiled and timed again.
 
-    kind: "mapping", which a user can choose, or "machine". command: runs it. gain: the share of the time that it saves,
-    negative where it costs some, with its interval: costs that both share are off by the same factor. more_bytes: on
-    the fullest tile. superstep: the one that becomes shorter by most cycles, with these before and after.
+    kind: "mapping", which a user can choose, or "machine". command: runs it; '' if no command can. gain: the share of
+    the time that it saves, negative where it costs some, with its interval: costs that both share are off by the same
+    factor. more_bytes: on the fullest tile. superstep: the one that becomes shorter by most cycles, with these before
+    and after.
     """
 
     what: str

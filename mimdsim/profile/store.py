@@ -36,7 +36,7 @@ def load_profile(path: Path | str) -> RunProfile:
     path = Path(path)
     table = _read_table(path)
     version = table.get("schema_version") if isinstance(table, dict) else None
-    if version in OLDER_VERSIONS and isinstance(version, int):
+    if isinstance(version, int) and version in OLDER_VERSIONS:
         table = {**OLDER_VERSIONS[version], **table, "schema_version": SCHEMA_VERSION}
     elif version != SCHEMA_VERSION:
         known = " or ".join(str(one) for one in (*OLDER_VERSIONS, SCHEMA_VERSION))

@@ -20,11 +20,12 @@ from mimdsim.program.rows import bounds_of, cut_side_by_side, equal_rows, in_ban
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pairs:
     """Bytes that go from tile to tile of a chip, int64[tiles, tiles of a chip] by sender and reader (or empty: not
-    asked for), and from group to group, int64[groups, groups]; group_of int64[tiles]."""
+    asked for), and from group to group, int64[groups, groups]; group_of int64[tiles]; times: what each byte counts."""
 
     by_tile: np.ndarray
     by_group: np.ndarray
     group_of: np.ndarray
+    times: int = 1
 
 
 class Tally:
@@ -93,7 +94,7 @@ class Tally:
         elements, fragments = numerics.elements_and_fragments(cut.bounds, cut.shape, cut.axis)
         if self.pairs is not None:
             found = self.pairs.by_tile, self.pairs.group_of, self.pairs.by_group
-            sizes = elements * item_bytes
+            sizes = elements * (item_bytes * self.pairs.times)
             numerics.count_pairs(*wishes, *parts, sizes, len(one_of_each), self.tiles // self.chips, *found)
             return
         others = numerics.count_received(

@@ -45,9 +45,10 @@ def _lines(profile: RunProfile) -> Iterator[str]:
         yield from _wrapped(f"{mark} {verdict.subject:<11} ", plain(verdict.text))
     for warning in profile.warnings:
         yield from _wrapped("! warning     ", plain(warning))
-    if profile.advice:
+    commands = [one for one in profile.advice[:MOST_ADVICE] if one.command]
+    if commands:
         yield from ["", "How to take this advice"]
-        for one in profile.advice[:MOST_ADVICE]:
+        for one in commands:
             yield from _wrapped("  ", f"{plain(one.what)}:")
             yield from _command(plain(one.command))
     if profile.tiled is not None:

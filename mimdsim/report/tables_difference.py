@@ -65,7 +65,8 @@ def _supersteps(one: TiledProfile, two: TiledProfile) -> Table:
     pairs: list[tuple[Span | None, Span | None]] = [
         (span, two.spans[place] if place >= 0 else None) for span, place in zip(one.spans, places, strict=True)
     ]
-    pairs += [(None, span) for place, span in enumerate(two.spans) if place not in set(places)]
+    known_places = set(places)
+    pairs += [(None, span) for place, span in enumerate(two.spans) if place not in known_places]
     pairs.sort(key=lambda pair: -abs(_change(*pair)))
     rows = []
     for a, b in pairs:

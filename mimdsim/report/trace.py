@@ -92,8 +92,9 @@ def write_trace(
     tiled = profile.tiled
     if tiled is None or detail is None:
         raise MimdsimError(
-            f"a trace needs {DETAIL_FILE} beside profile.json, every tile in every superstep, which older versions did "
-            "not write: make both again with  mimdsim run WORKLOAD MACHINE --out DIR  (a kernel: mimdsim check --out)"
+            f"a trace needs {DETAIL_FILE} beside profile.json, every tile in every superstep; older versions did not "
+            "write it, and runs of very many tiles have none: make both again with  mimdsim run WORKLOAD MACHINE --out "
+            "DIR  (a kernel: mimdsim check --out)"
         )
     chosen = _chosen(detail, tiled, tiles, busiest)
     trace = _Trace(clock_hz=tiled.clock_hz, most=max(0, most_events))

@@ -10,12 +10,13 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, get_args
 
-from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
-from mimdsim.base.schema import build
+from mimdsim.base.errors import DescriptionError, DoesNotFit, MimdsimError
+from mimdsim.base.schema import Section, build, parse_toml
 from mimdsim.base.units import show_bytes
-from mimdsim.machine import MimdMachine
+from mimdsim.machine import MimdMachine, changed_machine
 from mimdsim.profile import TiledProfile, WhatIf, ratio_of
 from mimdsim.search import Case, copied, estimate, profiled, shortened_most
 from mimdsim.workload.mapping import MappingOptions, Rule, Split
@@ -43,8 +44,36 @@ class Lever:
         )
 
 
-def advice(case: Case, before: TiledProfile, command: str) -> tuple[WhatIf, ...]:
-    """Changes that save time, most first, of a training step that takes `before`; command: runs what they change."""
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a run was asked for: a command can say it if workload and machine are names or files. mapping: a file of
+    options."""
+
+    workload: str
+    machine: str
+    changes: Mapping[str, Any]
+    mapping: str = ""
+
+    def command(self, more: Mapping[str, Any]) -> str:
+        """The command that runs it with more changes; '' for values that a command cannot say."""
+        kept = {key: value for key, value in self.changes.items() if not _replaced(key, more)}
+        words = ["mimdsim run", shlex.quote(self.workload), shlex.quote(self.machine)]
+        words += [f"--mapping {shlex.quote(self.mapping)}"] if self.mapping else []
+        try:
+            words += [f"--set {shlex.quote(f'{key}={_toml(value)}')}" for key, value in {**kept, **more}.items()]
+        except TypeError:
+            return ""
+        return " ".join(words)
+
+
+def _replaced(key: str, more: Mapping[str, Any]) -> bool:
+    """Whether a change says something of this key, or of what is in it."""
+    return any(f"{key}.".startswith(f"{other}.") for other in more)
+
+
+def advice(case: Case, before: TiledProfile, asked: Asked | None) -> tuple[WhatIf, ...]:
+    """Changes that save time, most first, of a training step that takes `before`; asked: for the commands, if there can
+    be any."""
     promising = sorted(
         (cycles, number, lever)
         for number, lever in enumerate(mapping_levers(case))
@@ -54,14 +83,14 @@ def advice(case: Case, before: TiledProfile, command: str) -> tuple[WhatIf, ...]
     chosen = [lever for _, _, lever in promising if lever in alike.values()][:TIMED]
     found = []
     for lever in (*chosen, *machine_levers(case.machine)):
-        with contextlib.suppress(DoesNotFit, MappingError):
-            found.append(what_if(case, before, lever, command))
+        with contextlib.suppress(MimdsimError):  # it cannot be placed, does not fit, or is no machine
+            found.append(what_if(case, before, lever, asked))
     return tuple(sorted((one for one in found if one.gain >= LEAST_GAIN), key=lambda one: -one.gain))
 
 
-def what_if(case: Case, before: TiledProfile, lever: Lever, command: str) -> WhatIf:
+def what_if(case: Case, before: TiledProfile, lever: Lever, asked: Asked | None) -> WhatIf:
     """What a change makes of a training step; raises DoesNotFit where it leaves too few tiles or too little memory,
-    MappingError for a mapping that cannot be."""
+    MappingError for a mapping that cannot be, DescriptionError for what no mapping or machine can have."""
     other = _changed(case, lever.changes)
     _, after = profiled(other, other.options)
     memory = after.memory
@@ -76,7 +105,7 @@ def what_if(case: Case, before: TiledProfile, lever: Lever, command: str) -> Wha
     return WhatIf(
         what=lever.what,
         kind=lever.kind,
-        command=f"{command} {settings(lever.changes)}",
+        command="" if asked is None else asked.command(lever.changes),
         cycles=after.cycles,
         gain=1 - share.middle,
         gain_low=1 - share.high,
@@ -86,18 +115,6 @@ def what_if(case: Case, before: TiledProfile, lever: Lever, command: str) -> Wha
         before=one,
         after=two,
     )
-
-
-def run_command(workload: str, machine: str, changes: Mapping[str, Any], mapping: str = "") -> str:
-    """The command that runs a workload with changes, and with a file of options of its mapping."""
-    words = ["mimdsim run", shlex.quote(workload), shlex.quote(machine)]
-    words += [f"--mapping {shlex.quote(mapping)}"] if mapping else []
-    return " ".join([*words, *([settings(changes)] if changes else [])])
-
-
-def settings(changes: Mapping[str, Any]) -> str:
-    """Changes by dotted key as options of a command."""
-    return " ".join(f"--set {shlex.quote(f'{key}={_toml(value)}')}" for key, value in changes.items())
 
 
 def mapping_levers(case: Case) -> Iterator[Lever]:
@@ -158,34 +175,58 @@ def _estimated(case: Case, lever: Lever) -> int | None:
     """Cycles; None where the mapping does not fit."""
     try:
         figures = estimate(case, _changed(case, lever.changes).options).figures
-    except (DoesNotFit, MappingError):
+    except MimdsimError:
         return None
     return figures.cycles if figures.peak_bytes <= case.machine.tile.sram_bytes else None
 
 
 def _changed(case: Case, changes: Mapping[str, Any]) -> Case:
     """The case with changes of its machine and mapping by dotted key."""
-    mapping = {"mapping": case.options.model_dump()}
-    machine = case.machine.model_dump()
+    of_mapping = {key: value for key, value in changes.items() if key.startswith("mapping.")}
+    of_machine = {key: value for key, value in changes.items() if key not in of_mapping}
+    sections = [name for name, value in case.machine if isinstance(value, Section)]
+    wrong = [key for key in of_machine if key.split(".")[0] not in sections or key.count(".") != 1]
+    if wrong:
+        problem = f"{wrong[0]}: only fields of the mapping and of a machine's sections change with the same spikes"
+        raise DescriptionError("what_if", [f"{problem}: {', '.join(['mapping', *sections])}"])
+    return replace(case, machine=changed_machine(case.machine, of_machine), options=_options(case, of_mapping))
+
+
+def _options(case: Case, changes: Mapping[str, Any]) -> MappingOptions:
+    table: dict[str, Any] = case.options.model_dump()
     for key, value in changes.items():
-        section, *path = key.split(".")
-        if section not in mapping and section not in machine:
-            known = ", ".join(["mapping", *machine])
-            problem = f"{key}: only sections of the machine and the mapping can change with the same spikes: {known}"
-            raise DescriptionError("what_if", [problem])
-        table: Any = mapping if section in mapping else machine
-        for name in (section, *path[:-1]):
-            table = table.setdefault(name, {})
-        table[path[-1]] = value
-    return replace(
-        case,
-        machine=build(type(case.machine), machine, where="what_if"),
-        options=build(MappingOptions, mapping["mapping"], where="what_if"),
-    )
+        _, *path, last = key.split(".")
+        inner: Any = table
+        for name in path:
+            inner = inner.setdefault(name, {}) if isinstance(inner, dict) else None
+        if not isinstance(inner, dict):
+            raise DescriptionError("what_if", [f"{key}: no such field"])
+        inner[last] = value
+    return build(MappingOptions, table, where="what_if")
 
 
-def _toml(value: Any) -> str:
-    """As --set takes it."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + "}"
-    return value if isinstance(value, str) else json.dumps(value)
+def _toml(value: Any, *, inside: bool = False) -> str:
+    """As --set takes it; raises TypeError for what it cannot take."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_toml(each, inside=True)}" for key, each in value.items()) + "}"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items = sorted(value) if isinstance(value, (set, frozenset)) else value
+        return "[" + ", ".join(_toml(each, inside=True) for each in items) + "]"
+    if isinstance(value, str):
+        return value if not inside and _stays_text(value) else json.dumps(value)
+    if isinstance(value, (bool, int, float)):
+        return json.dumps(value)
+    return _toml(str(value), inside=inside) if isinstance(value, Path) else _unsaid(value)
+
+
+def _stays_text(value: str) -> bool:
+    """Whether --set reads a text without quotes as this text, not as another value of TOML."""
+    try:
+        parse_toml(f"value = {value}", where="")
+    except DescriptionError:
+        return value == value.strip().strip("'\"") and len(value.splitlines()) == 1
+    return False
+
+
+def _unsaid(value: Any) -> str:
+    raise TypeError(f"{value!r} is no value of TOML")

@@ -10,6 +10,8 @@ from mimdsim.compiler import Compiled, Placement
 from mimdsim.functional import TrainingLog
 from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import GpuMachine, MimdMachine
+from mimdsim.program import Program
+from mimdsim.run.detail import is_kept
 from mimdsim.workload import SpikeDataset, Workload
 
 SOURCED_TILES = 1472  # largest chip behind the numbers in models/
@@ -30,6 +32,16 @@ def surplus_warning(workload: Workload, data: SpikeDataset) -> tuple[str, ...]:
         f"{data.surplus_events:,} of {kept + data.surplus_events:,} input events ({share:.1%}) were beyond the input "
         f"capacity of {workload.data.input_capacity} per timestep and left out at random: raise data.input_capacity, "
         "which takes memory and cycles: all slots of a list are sent, sliced and kept, full or not",
+    )
+
+
+def no_detail(program: Program) -> tuple[str, ...]:
+    """Said where single tiles are not kept."""
+    if is_kept(program):
+        return ()
+    return (
+        f"{program.tiles:,} tiles: what each of them does in every superstep is too much to keep, so there is no "
+        "detail.npz and nothing to walk through; mimdsim explain tells of one tile and superstep",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from mimdsim.base.errors import MimdsimError
 from mimdsim.compiler import Memory
 from mimdsim.costs.fabric import cycles_of_tiles
 from mimdsim.machine import MimdMachine
-from mimdsim.profile.detail import PARTNERS, Detail
+from mimdsim.profile.detail import PARTNERS, Detail, as_texts
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.exchanges import count_pairs
 from mimdsim.program.tally import Pairs
@@ -26,8 +27,7 @@ WINDOW = range(10)  # timesteps that are kept one by one, unless others are chos
 
 
 def is_kept(program: Program) -> bool:
-    """Whether the columns of a program take no more memory than its run: some 60 supersteps of 250,000 tiles, or 600 of
-    25,000."""
+    """Whether single tiles of a program are kept: up to some 60 supersteps of 250,000 tiles, or 600 of 25,000."""
     return len(list(program.supersteps())) * program.tiles <= MOST_CELLS
 
 
@@ -68,9 +68,9 @@ def detail_of(
     timesteps, chosen, by_timestep = cycles_in_timesteps(program, activity, barrel, window)
     return Detail(
         run=run,
-        supersteps=np.array([superstep.name for superstep, _ in supersteps], np.str_),
-        codelets=np.array(codelets, np.str_),
-        explained=np.array(explained, np.str_),
+        supersteps=as_texts([superstep.name for superstep, _ in supersteps]),
+        codelets=as_texts(codelets),
+        explained=as_texts(explained),
         busy=busy,
         exchange=exchange,
         sent=sent,
@@ -101,8 +101,8 @@ def _memory_columns(program: Program, memory: Memory) -> dict[str, np.ndarray]:
         holding.append(number[id(held)])
     nothing = np.zeros(0, np.int64)
     return {
-        "variables": np.array(list(memory.spans), np.str_),
-        "categories": np.array([program.variables[name].category for name in memory.spans], np.str_),
+        "variables": as_texts(list(memory.spans)),
+        "categories": as_texts([program.variables[name].category for name in memory.spans]),
         "live": np.array(list(memory.spans.values()), np.int64).reshape(-1, 2),
         "holding": np.array(holding, np.int64),
         "holding_begins": np.cumsum([0, *(len(tiles) for tiles, _ in different)]),
@@ -117,12 +117,12 @@ def bytes_between(program: Program, number: int) -> np.ndarray:
     """int64[tiles, tiles of a chip]: bytes that a tile sends to each tile of its chip in one superstep, over all its
     executions."""
     superstep, times, _ = list(program.supersteps())[number]
-    pairs = _pairs(program)
+    pairs = replace(_pairs(program), times=times)
     if not len(pairs.by_tile):
         raise MimdsimError(f"{program.tiles:,} tiles are too many to count what each sends to each")
     if superstep.exchange is not None:
         count_pairs(program, superstep.exchange, pairs)
-    return pairs.by_tile * times
+    return pairs.by_tile
 
 
 def _pairs(program: Program) -> Pairs:
@@ -138,27 +138,19 @@ def _pairs(program: Program) -> Pairs:
 
 def _traffic_columns(program: Program) -> dict[str, np.ndarray]:
     """Who sends to whom: between groups by superstep, and of every tile those that it exchanges most with."""
-    per_chip, one = program.tiles_per_chip, _pairs(program)
-    by_tile = np.zeros_like(one.by_tile)
+    pairs = _pairs(program)
     traffic = [np.zeros((0, 4), np.int64)]
     for row, (superstep, times, _) in enumerate(program.supersteps()):
         if superstep.exchange is not None:
-            one.by_tile[:] = 0
-            one.by_group[:] = 0
-            count_pairs(program, superstep.exchange, one)
-            by_tile += one.by_tile * times
-            sending, receiving = np.nonzero(one.by_group)
-            flows = one.by_group[sending, receiving] * times
+            pairs.by_group[:] = 0
+            count_pairs(program, superstep.exchange, replace(pairs, times=times))
+            sending, receiving = np.nonzero(pairs.by_group)
+            flows = pairs.by_group[sending, receiving]
             traffic.append(np.stack([np.full(len(flows), row), sending, receiving, flows], axis=1))
-    base = np.arange(program.tiles)[:, None] // per_chip * per_chip
-    by_tile = by_tile if len(by_tile) else np.zeros((program.tiles, 1), np.int64)
-    to_tile = by_tile
-    if by_tile.shape[1] == per_chip:
-        to_tile = by_tile.reshape(program.chips, per_chip, per_chip).transpose(0, 2, 1).reshape(-1, per_chip)
-    senders, sender_bytes = _most(to_tile, base)
-    receivers, receiver_bytes = _most(by_tile, base)
+    senders, sender_bytes = _most(program, pairs.by_tile, to_it=True)
+    receivers, receiver_bytes = _most(program, pairs.by_tile, to_it=False)
     return {
-        "group_of": one.group_of,
+        "group_of": pairs.group_of,
         "traffic": np.concatenate(traffic),
         "senders": senders,
         "sender_bytes": sender_bytes,
@@ -167,12 +159,18 @@ def _traffic_columns(program: Program) -> dict[str, np.ndarray]:
     }
 
 
-def _most(size: np.ndarray, base: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(tiles int64[tiles, PARTNERS], their bytes) with the most of each row, most first; -1 where there are fewer."""
-    count = min(PARTNERS, size.shape[1])
-    chosen = np.argsort(-size, axis=1, kind="stable")[:, :count]
-    most = np.zeros((len(size), PARTNERS), np.int64)
-    tiles = np.full((len(size), PARTNERS), -1)
-    most[:, :count] = np.take_along_axis(size, chosen, axis=1)
-    tiles[:, :count] = np.where(most[:, :count] > 0, chosen + base, -1)
+def _most(program: Program, by_tile: np.ndarray, *, to_it: bool) -> tuple[np.ndarray, np.ndarray]:
+    """(tiles int64[tiles, PARTNERS], their bytes): those that send most to each tile, or receive most from it, most
+    first; -1 where there are fewer, and everywhere if pairs were not counted."""
+    tiles, most = np.full((program.tiles, PARTNERS), -1), np.zeros((program.tiles, PARTNERS), np.int64)
+    per_chip = program.tiles_per_chip
+    count = min(PARTNERS, per_chip)
+    for first in range(0, len(by_tile), per_chip):
+        on_chip = by_tile[first : first + per_chip]
+        for row in range(per_chip):
+            size = on_chip[:, row] if to_it else on_chip[row]
+            chosen = np.argpartition(-size, count - 1)[:count]
+            chosen = chosen[np.lexsort((chosen, -size[chosen]))]
+            most[first + row, :count] = size[chosen]
+            tiles[first + row, :count] = np.where(size[chosen] > 0, first + chosen, -1)
     return tiles, most

@@ -16,7 +16,7 @@ from mimdsim.profile import RunProfile, TiledProfile, WhatIf
 from mimdsim.profile.detail import Detail
 from mimdsim.profile.questions import Questions
 from mimdsim.program import RecordedActivity
-from mimdsim.run.advice import Lever, advice, what_if
+from mimdsim.run.advice import Asked, Lever, advice, what_if
 from mimdsim.run.detail import WINDOW, bytes_between, detail_of
 from mimdsim.search import Case
 from mimdsim.timing import Explanation, explain, time_program
@@ -32,7 +32,7 @@ class Run(Questions):
     log: TrainingLog
     machine: MimdMachine
     workload: Workload
-    command: str  # that does the same
+    asked: Asked | None = None  # for commands that do the same; None: no command can
 
     def __repr__(self) -> str:
         return str(self.profile)
@@ -95,13 +95,13 @@ class Run(Questions):
 
     @cached_property
     def _advice(self) -> tuple[WhatIf, ...]:
-        return advice(self.case, self.tiled, self.command)
+        return advice(self.case, self.tiled, self.asked)
 
     def what_if(self, changes: Mapping[str, Any]) -> WhatIf:
         """What changes of the mapping and the machine, by dotted key, would make of the training step with the same
         spikes: {"tile.worker_contexts": 7, "mapping.split.hidden0.batch": 2}. Raises MimdsimError for other keys and
         for what cannot be placed."""
-        return what_if(self.case, self.tiled, Lever.of(changes), self.command)
+        return what_if(self.case, self.tiled, Lever.of(changes), self.asked)
 
     def on(self, machine: MimdMachine) -> TiledProfile:
         """The same program and spikes on another machine with as many tiles."""

@@ -30,13 +30,14 @@ from mimdsim.machine import GpuMachine, MimdMachine
 from mimdsim.profile import RunProfile
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.program import RecordedActivity
-from mimdsim.run.advice import advice, run_command
+from mimdsim.run.advice import Asked, advice
 from mimdsim.run.cautions import (
     beyond_sources,
     engine_note,
     fewer_slots,
     half_warning,
     loss_warning,
+    no_detail,
     repeated_samples,
     rounded_tiles,
     stash_note,
@@ -50,7 +51,6 @@ from mimdsim.run.profiles import recorded_changes, training_profile
 from mimdsim.workload import SpikeDataset, Workload, given_weights, network_of, open_dataset
 
 WORTH_LOOKING = 10_000_000  # simulated cycles of all training steps, which take longer than looking for advice
-# called with (current activity, done, total)
 Progress = Callable[[str, int, int], None]  # what, and after a comma how it stands; how much is done, of how much
 
 
@@ -78,15 +78,15 @@ def simulate(
     checkpoint: Path | None = None,
     resume: bool = False,
     changes: Mapping[str, Any] | None = None,
-    command: str = "",
+    asked: Asked | None = None,
 ) -> Run:
     """Train `workload` on simulated tiles and profile one training step; `gpus` are timed on the same graph.
 
     beside: tiled machines for which the same training step is also compiled, and timed with the spikes recorded here;
     it need not fit them, and the result says whether it does.
     checkpoint: a file the training is saved to after every epoch; resume: continue from what it holds.
-    changes: what `workload` and `machine` were loaded with, by dotted key; recorded in the profile. command: does the
-    same, if the names of workload and machine and the changes do not say it all; advice is given as changes to it.
+    changes: what `workload` and `machine` were loaded with, by dotted key; recorded in the profile. asked: for commands
+    that take advice, if there can be any.
     """
     compiled = compile_workload(workload, machine, dump=dump)
     check_engine(workload, compiled)
@@ -120,6 +120,7 @@ def simulate(
         + unscaled_energy(machine, changes or {})
         + unused_chips(compiled, machine)
         + tuple(f"{other.name}: {said}" for other, theirs in others for said in unused_chips(theirs, other))
+        + no_detail(compiled.program)
         + rounded_tiles(workload, compiled.placement)
         + half_warning(workload)
         + engine_note(workload, log)
@@ -133,12 +134,12 @@ def simulate(
         log=log,
         machine=machine,
         workload=workload,
-        command=command or run_command(workload.name, machine.name, changes or {}),
+        asked=asked,
     )
     if len(log.loss) * run.cycles < WORTH_LOOKING:
         return run
     progress("looking for advice", 0, 1)
-    return replace(run, profile=replace(profile, advice=advice(run.case, run.tiled, run.command)))
+    return replace(run, profile=replace(profile, advice=advice(run.case, run.tiled, asked)))
 
 
 def open_data(workload: Workload, progress: Progress = silent) -> tuple[SpikeDataset, SpikeDataset]:

@@ -78,12 +78,17 @@ def search(
 
 def best_of(case: Case, aims: Aims, mappings: Sequence[MappingOptions]) -> Timed | None:
     """The best of mappings found for other machines, with what a search does not change as in the case. None: none
-    keeps to the limits. One found for more tiles than there are is not tried: on a chip of more tiles the rest is idle,
-    so that what can be tried there is what could be tried on fewer, and as fast. All are estimated; as no estimate is above what full timing finds, they are timed in order of
-    their estimates until the next one is no better than the best timed."""
+    keeps to the limits.
+
+    One found for more tiles than there are is not tried: on a chip of more tiles the rest is idle, so that what can be
+    tried there is what could be tried on fewer, and as fast. All are estimated; as no estimate is above what full
+    timing finds, they are timed in order of their estimates until the next one is no better than the best timed.
+    """
     best: Timed | None = None
     with evaluator(case, 1) as evaluate:
-        found = evaluated(evaluate, [adapted(case.options, other) for other in mappings])
+        several = {"tiles": 0} if case.machine.links.chips > 1 else {}  # which is for one chip
+        adapted = [_adapted(case.options, other).model_copy(update=several) for other in mappings]
+        found = evaluated(evaluate, adapted)
         for one in sorted(found, key=lambda one: aims.rank(one.figures)):
             if best is not None and aims.rank(one.figures) >= aims.rank(best.figures):
                 break
@@ -97,7 +102,7 @@ def _kept(finished: list[Timed], aims: Aims) -> list[Timed]:
     return [one for one in finished if one.fits and aims.rank(one.figures)[0] == 0]
 
 
-def adapted(options: MappingOptions, other: MappingOptions) -> MappingOptions:
+def _adapted(options: MappingOptions, other: MappingOptions) -> MappingOptions:
     """A mapping with what a search changed in another one."""
     return options.model_copy(update={name: getattr(other, name) for name in SEARCHED})
 

@@ -42,13 +42,12 @@ def cycles_in_timesteps(
         first, begin = begin, begin + len(stretch.body)
         if len(stretch.timesteps) != every or every == 1:
             continue
-        executions = every - 1 - chosen if stretch.reverse else chosen
         for index, plan in enumerate(planned.plans):
             workers, deal = plan.workers[None], plan.deal
             if deal.counting is not None:
                 on = barrel.contexts, barrel.issue_cycles, barrel.compiled_dual_issue
                 cycles = counted_cycles(deal.counting, planned.times, recording, *on)
-                workers = cycles[executions][:, deal.counting.row_of]
+                workers = cycles[chosen][:, deal.counting.row_of]  # by timestep, in whichever order they run
             row = np.zeros((len(chosen), program.tiles), np.int64)
             row[:, deal.first : deal.first + deal.tiles] = np.rint(tile_cycles(workers, plan.beside))
             numbers.append(first + index)

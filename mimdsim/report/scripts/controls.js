@@ -95,7 +95,7 @@ function readAddress() {
     return value !== null && /^\d+$/.test(value) && Number(value) < below ? Number(value) : -1;
   };
   if (!["tile", "superstep", "measure"].some(name => asked.has(name))) return false;
-  const measure = asked.get("measure") in measures ? asked.get("measure") : "busy";
+  const measure = Object.hasOwn(measures, asked.get("measure") ?? "") ? asked.get("measure") : "busy";
   select({ tile: get("tile", facts.tiles), superstep: get("superstep", facts.steps), measure, timestep: -1 });
   return true;
 }

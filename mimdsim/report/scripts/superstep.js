@@ -11,7 +11,8 @@ function drawSuperstep() {
   const words = superstepWords(at), content = [make("h3", {}, words[0].toUpperCase() + words.slice(1))];
   if (!every) {
     const [{ phase, op, times }] = spans;
-    content.push(make("p", { className: "note" }, `Phase ${phase}${op ? `, operation ${op}` : ""}, executed ${thousands(times)} ` +
+    const serves = op ? `, operation ${op}` : "";
+    content.push(make("p", { className: "note" }, `Phase ${phase}${serves}, executed ${thousands(times)} ` +
       `${times === 1 ? "time" : "times"} a ${facts.run_name}; cycles are of all executions together.`));
   }
   content.push(partsBar(compute, exchange, sync, cycles), factList(
