@@ -42,6 +42,7 @@ def test_advice_saves_time_most_first() -> None:
         assert 1 - one.cycles / small_run().cycles == pytest.approx(one.gain, abs=0.01)  # the host stream is the rest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", range(3))
 def test_what_its_command_makes_is_what_was_said(at: int) -> None:
     one = small_run().advice[at]
@@ -132,6 +133,7 @@ def test_a_command_says_each_key_once() -> None:
     assert asked.command({"x.z": None}) == ""
 
 
+@pytest.mark.slow
 def test_advice_on_what_was_changed_already_can_be_taken() -> None:
     changes = SMALL | {"mapping.program": ["merge"], "tile.worker_contexts": 64}
     run = mimdsim.run("digits", "bow", changes=changes, gpus=())
@@ -147,6 +149,7 @@ def test_advice_on_what_was_changed_already_can_be_taken() -> None:
     assert {one.command for one in loaded.advice} == {""}
 
 
+@pytest.mark.slow
 def test_machines_without_optional_numbers_get_advice(tmp_path: Path) -> None:
     text = mimdsim.machine.find_machine("tiny").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if "exchange_share" not in line]

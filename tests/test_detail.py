@@ -159,6 +159,7 @@ def test_forged_texts_and_sizes_are_refused_or_take_no_memory(tmp_path: Path, fo
         load_detail(path)
 
 
+@pytest.mark.slow
 def test_a_detail_of_other_supersteps_is_refused(tmp_path: Path) -> None:
     changes = SMALL | {"training.max_training_steps": 1, "chip.tiles": 48}
     run = mimdsim.run("digits", "bow", changes=changes, gpus=(), report=tmp_path)
@@ -169,6 +170,7 @@ def test_a_detail_of_other_supersteps_is_refused(tmp_path: Path) -> None:
         load_beside(tmp_path / "profile.json", run.profile)
 
 
+@pytest.mark.slow
 def test_programs_too_large_keep_no_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mimdsim.run.detail.MOST_PAIRS", 100)
     _, detail = made()

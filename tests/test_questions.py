@@ -50,6 +50,7 @@ def test_the_critical_path_is_the_time(asked: Questions) -> None:
     assert (column(path, "partner")[waits] != column(path, "tile")[waits]).all()
 
 
+@pytest.mark.slow
 def test_without_syncs_and_on_several_chips_parts_wait_for_a_tile_that_has_the_work() -> None:
     for more in ({"sync.internal_cycles": 0, "sync.exchange_share": 0.0}, {"links.chips": 2}):
         run = mimdsim.run("digits", "bow", changes=SMALL | more, gpus=())
@@ -117,6 +118,7 @@ def test_what_is_not_there_is_said(ask: object, message: str) -> None:
         ask(small_run())  # type: ignore[operator]
 
 
+@pytest.mark.slow
 def test_a_saved_report_answers_the_same(tmp_path: Path) -> None:
     made = mimdsim.run("digits", "bow", changes=SMALL, gpus=(), report=tmp_path / "mine")
     opened = mimdsim.open_report(tmp_path / "mine")
@@ -129,6 +131,7 @@ def test_a_saved_report_answers_the_same(tmp_path: Path) -> None:
         mimdsim.open_report(tmp_path / "mine" / "profile.json")
 
 
+@pytest.mark.slow
 def test_the_detail_of_another_run_is_refused(tmp_path: Path) -> None:
     for name, batch in (("one", 8), ("other", 4)):
         mimdsim.run("digits", "bow", changes=SMALL | {"training.batch": batch}, gpus=(), report=tmp_path / name)
