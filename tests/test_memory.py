@@ -126,13 +126,14 @@ def test_dvs_gesture_at_64_is_refused_with_the_numbers() -> None:
     memory = compiled("dvs-gesture-64").memory
     # 64 KiB of weights, six replicas of their gradient, two moments of Adam
     assert memory.peak_bytes >= 9 * 64 * KIB
-    head, largest, title, *advice = message.splitlines()
+    head, largest, title, *advice, other = message.splitlines()
     assert f"does not fit bow: tile {memory.peak_tile} (hidden0) needs {memory.peak_bytes:,} bytes" in head
     assert "has 638,976 (624.0 KiB)" in head
     assert "733 of 1472 tiles are over" in head  # all tiles of the first layer
     assert largest.startswith("  largest there: dw.hidden0, 393,216 bytes (weight gradients), in superstep '")
     assert title == "  three things to change (each tried on its own):"
     assert len(advice) == 3
+    assert "mimdsim place" in other
     assert all(ADVICE.search(line) for line in advice)
     for named in (
         "4,608 inputs instead of 8,192",

@@ -81,6 +81,7 @@ function drawTimesteps() {
 /** Spikes of the layers by timestep, and the loss; both do not depend on the selection. */
 function drawRecorded() {
   const { activity, loss } = facts;
+  if (!document.getElementById("walk-spikes-figure")) return; // of a kernel
   element("walk-spikes-figure").hidden = !activity.length;
   if (activity.length) {
     curve("walk-spikes", upTo(activity[0].spikes.length), activity.map((one, at) =>
