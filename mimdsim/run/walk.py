@@ -50,7 +50,7 @@ from mimdsim.run.made import Run, retime
 from mimdsim.run.profiles import recorded_changes, training_profile
 from mimdsim.workload import SpikeDataset, Workload, given_weights, network_of, open_dataset
 
-WORTH_LOOKING = 10_000_000  # simulated cycles of all training steps, which take longer than looking for advice
+WORTH_LOOKING = 20_000_000  # simulated cycles of all training steps, which take longer than looking for advice
 Progress = Callable[[str, int, int], None]  # what, and after a comma how it stands; how much is done, of how much
 
 
