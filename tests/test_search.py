@@ -154,6 +154,7 @@ def test_the_best_is_no_slower_than_the_published_mapping() -> None:
     assert made.best in made.front
 
 
+@pytest.mark.slow
 def test_savings_add_up() -> None:
     made = found()
     assert made.published is not None

@@ -218,6 +218,7 @@ def saved(folder: Path, profile: RunProfile, detail: Detail) -> str:
     return str(folder / "profile.json")
 
 
+@pytest.mark.slow
 def test_the_command_compares_two_profiles(run: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mimdsim.report.figures.drawn", lambda _: [])
     shown: list[str] = []
