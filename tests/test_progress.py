@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 import sys
-import time
 
 import pytest
 
@@ -82,22 +81,3 @@ def test_a_training_says_epoch_loss_and_accuracy() -> None:
     ]
     ends = [float(accuracies[at]) for at in (2, 5)]
     assert ends == [pytest.approx(100 * each, abs=0.06) for each in made.log.train_accuracy_by_epoch]
-
-
-def test_saying_so_takes_microseconds() -> None:
-    """A training step takes milliseconds at least; one per cent of the fastest is what this may cost."""
-    from types import SimpleNamespace
-
-    from mimdsim.functional.train import _Training
-
-    course = SimpleNamespace(done=500, right=4000, loss=[0.5] * 500, curves={"train": []})
-    training = SimpleNamespace(course=course, per_epoch=1000, total=6000, network=SimpleNamespace(batch=48))
-    fastest = min(_seconds(training, _Training) for _ in range(5))
-    assert fastest < 50e-6
-
-
-def _seconds(training: object, kind: type) -> float:
-    began = time.perf_counter()
-    for _ in range(200):
-        kind.stands(training)
-    return (time.perf_counter() - began) / 200

@@ -52,14 +52,21 @@ def test_the_critical_path_is_the_time(asked: Questions) -> None:
 
 @pytest.mark.slow
 def test_without_syncs_and_on_several_chips_parts_wait_for_a_tile_that_has_the_work() -> None:
+    alone = 0
     for more in ({"sync.internal_cycles": 0, "sync.exchange_share": 0.0}, {"links.chips": 2}):
         run = mimdsim.run("digits", "bow", changes=SMALL | more, gpus=())
-        path = run.critical_path()
+        path, per_chip = run.critical_path(), run.tiled.tiles // run.tiled.chips
+        assert run.tiled.chips == more.get("links.chips", 1)
         assert column(path, "cycles").sum() == run.tiled.cycles
+        waits = [span.exchange_cycles + span.sync_cycles > 0 for span in run.tiled.spans]
         for row in np.flatnonzero(column(path, "part") == "compute"):
-            span = run.tiled.spans[column(path, "superstep")[row]]
-            if span.exchange_cycles and not run.tiled.chips > 1:
-                assert column(path, "tile")[row] // 48 == span.slowest_tile // 48
+            number, tile = column(path, "superstep")[row], column(path, "tile")[row]
+            span = run.tiled.spans[number]
+            assert tile // per_chip == span.slowest_tile // per_chip
+            if waits[number] and waits[number + 1]:  # nothing else was done since the last wait
+                assert tile == span.slowest_tile
+                alone += 1
+    assert alone > 20
 
 
 def test_tables_add_up(asked: Questions) -> None:
