@@ -39,7 +39,8 @@ def correlations(case: Any, count: int, processes: int = 1) -> tuple[float, floa
 # estimates
 
 
-@pytest.mark.parametrize("workload", ["digits", pytest.param("nmnist-2-random", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", ["digits", "nmnist-2-random"])
 def test_estimates_rank_mappings_as_full_timing_does(workload: str) -> None:
     over_all, within_best, _ = correlations(small_case(workload), 14)
     assert over_all >= 0.95
@@ -68,7 +69,8 @@ def test_an_estimate_from_all_tiles_is_the_full_timing(monkeypatch: pytest.Monke
         assert (full.figures.cycles, full.figures.tiles) == (found.cycles, found.tiles)
 
 
-@pytest.mark.parametrize("workload", ["digits", pytest.param("nmnist-2-random", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", ["digits", "nmnist-2-random"])
 def test_mappings_made_of_layers_rank_as_full_timing_does(workload: str) -> None:
     case = small_case(workload)
     known = [one for one in random_mappings(case, 30) if one.split and one.program == "best"][:12]

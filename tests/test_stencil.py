@@ -229,6 +229,7 @@ def test_phases_of_a_longer_program_are_those_of_a_step() -> None:
     assert one == two
 
 
+@pytest.mark.slow
 def test_rows_that_cannot_be_computed_say_why() -> None:
     row = {"chips": "1", "type": "half4", "phase": "pre copies", "cycles": "5741", "tolerance": "0.15", "source": "x"}
     assert stencil_rows(REFERENCES, [row])[0]["note"] == ""

@@ -1,33 +1,34 @@
-"""Steps from one mapping to its neighbours."""
+"""Steps from one mapping to its neighbours: some are drawn, and of what all layers share there is every one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import get_args
 
 import numpy as np
 
-from mimdsim.search.splits import Space
+from mimdsim.search.splits import Space, tiles_of
 from mimdsim.workload.mapping import MappingOptions, Rule, Split
 
 FACTORS = (0.5, 0.67, 0.8, 0.9, 1.1, 1.25, 1.5, 2.0)
-STATES = (16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
-EXPONENTS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-GROUPS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
-MOVES = ("neurons", "tile", "batch", "trade", "inputs", "replicas", "like", "states", "reduce", "group", "program")
+LADDERS: dict[str, tuple[float, ...]] = {
+    "states_per_worker": (16, 24, 32, 48, 64, 96, 128, 192, 256, 512),
+    "reduce_exponent": (0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
+    "reduce_group": (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96),
+}
+SPARE = (1.0, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0)  # tiles, in those that the layers take
+SHARED = ("program", *LADDERS, "tiles")  # by all layers
+MOVES = ("neurons", "tile", "batch", "trade", "inputs", "replicas", "like", *LADDERS, "program")
 OFTEN = (5, 4, 3, 3, 2, 3, 1, 2, 1, 2, 1)  # how often each is tried
 
 
 def moved(options: MappingOptions, space: Space, draw: np.random.Generator) -> MappingOptions:
     """A neighbour of a mapping whose layers are all split: one thing changed, of one layer or of all of them."""
     kind = MOVES[int(draw.choice(len(MOVES), p=np.array(OFTEN) / sum(OFTEN)))]
-    if kind == "states":
-        return options.model_copy(update={"states_per_worker": _near(STATES, options.states_per_worker, draw)})
-    if kind == "reduce":
-        return options.model_copy(update={"reduce_exponent": _near(EXPONENTS, options.reduce_exponent, draw)})
-    if kind == "group":
-        return options.model_copy(update={"reduce_group": _near(GROUPS, options.reduce_group, draw)})
+    if kind in LADDERS:
+        return options.model_copy(update={kind: _near(LADDERS[kind], getattr(options, kind), draw)})
     if kind == "program":
-        return options.model_copy(update={"program": _rules(options, draw)})
+        return _toggled(options, get_args(Rule)[int(draw.integers(len(get_args(Rule))))])
     split = dict(options.split)
     names = [name for name, _, _ in space.layers]
     every = bool(draw.random() < 0.35)
@@ -62,17 +63,33 @@ def _changed(kind: str, split: Split, neurons: int, space: Space, draw: np.rando
     return split.model_copy(update={other: after, "neurons": max(1, round(split.neurons * before / after))})
 
 
-def _near(values: tuple[int, ...] | tuple[float, ...], now: float, draw: np.random.Generator) -> int | float:
+def _near(values: Sequence[float], now: float, draw: np.random.Generator) -> float:
     """One of the values next to `now`, or the one after it."""
-    below = [value for value in values if value < now][-2:]
-    above = [value for value in values if value > now][:2]
-    others = [*below, *above]
+    others = _beside(values, now, 2)
     return others[int(draw.integers(len(others)))] if others else now
 
 
-def _rules(options: MappingOptions, draw: np.random.Generator) -> tuple[str, ...] | str:
-    """The rules of a program with one more or one less."""
+def _beside(values: Sequence[float], now: float, count: int) -> list[float]:
+    """So many of the values below `now`, and so many above it."""
+    return [*[value for value in values if value < now][-count:], *[value for value in values if value > now][:count]]
+
+
+def _toggled(options: MappingOptions, toggled: str) -> MappingOptions:
+    """A mapping whose program has one rule more or less."""
     every = get_args(Rule)
-    toggled = every[int(draw.integers(len(every)))]
     rules = tuple(rule for rule in every if (rule in options.rules) != (rule == toggled))
-    return "best" if len(rules) == len(every) else rules
+    return options.model_copy(update={"program": "best" if len(rules) == len(every) else rules})
+
+
+def every_value(setting: str, options: MappingOptions, space: Space) -> list[MappingOptions]:
+    """The neighbours of a mapping by one of `SHARED`, what all its layers share."""
+    if setting == "program":
+        return [_toggled(options, rule) for rule in get_args(Rule)]
+    if setting != "tiles":
+        values = _beside(LADDERS[setting], getattr(options, setting), 3)
+    elif space.chips > 1:
+        return []
+    else:
+        taken = sum(map(tiles_of, options.split.values()))
+        values = sorted({options.reserved_tiles + min(space.room, int(taken * share)) for share in SPARE})
+    return [options.model_copy(update={setting: value}) for value in values]

@@ -16,11 +16,13 @@ STATE_WORK = 12.0  # assumed: bundles of a neuron's state in a timestep, in thos
 
 @dataclass(frozen=True, kw_only=True)
 class Space:
-    """What splits are of: layers as (name, inputs, neurons), the batch, tiles for all of them, contexts of a tile."""
+    """What splits are of: layers as (name, inputs, neurons), the batch, tiles for all of them, chips,
+    contexts of a tile."""
 
     layers: tuple[tuple[str, int, int], ...]
     batch: int
     room: int
+    chips: int
     contexts: int
 
     @classmethod
@@ -31,6 +33,7 @@ class Space:
             layers=tuple((layer.name, layer.inputs, layer.neurons) for layer in case.network.layers),
             batch=case.network.batch,
             room=min(case.room, most_tiles or case.room),
+            chips=machine.links.chips,
             contexts=min(machine.tile.worker_contexts, machine.tile.issue_cycles),
         )
 

@@ -1,4 +1,5 @@
-"""The search: seeds, then steps from the best mappings found so far, all estimated; the best few timed in full."""
+"""The search: seeds, then steps from the best mappings found so far, then what layers share, one setting after the
+other, all estimated; the best few timed in full."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from mimdsim.search.aims import Aims
 from mimdsim.search.case import Case, Timed
 from mimdsim.search.evaluate import Evaluator, evaluator
 from mimdsim.search.layers import Candidate, LayerTable
-from mimdsim.search.moves import moved
+from mimdsim.search.moves import SHARED, every_value, moved
 from mimdsim.search.savings import Saving, savings
 from mimdsim.search.splits import Space, seeds
 from mimdsim.workload.mapping import MappingOptions
@@ -25,6 +26,7 @@ PARENTS = 10
 FINALISTS, ON_FRONT = 6, 6  # timed in full, at most
 PER_FINALIST = 10  # candidates for each of them
 PATIENCE = 12  # rounds without a better mapping
+LAST_SHARE = 0.25  # of the candidates: for what layers share, the last thing tried
 LEAST_GAIN = 1e-3
 # what a search changes, and the tiles that it was for: those that a larger chip has more stay idle
 SEARCHED = ("split", "program", "states_per_worker", "reduce_exponent", "reduce_group", "tiles")
@@ -140,7 +142,7 @@ def estimated(evaluate: Evaluator, aims: Aims, candidates: int, progress: Progre
     first = [case.published, case.published.model_copy(update={"program": "best"}), case.options]
     tried([*first, *_spread(list(seeds(case, space)), max(1, int(SEED_SHARE * candidates)))])
     idle = 0
-    while len(seen) < candidates and idle < PATIENCE:
+    while len(seen) < (1 - LAST_SHARE) * candidates and idle < PATIENCE:
         parents = [one for one in known if set(one.options.split) == {name for name, _, _ in space.layers}]
         if not parents:
             break
@@ -152,6 +154,11 @@ def estimated(evaluate: Evaluator, aims: Aims, candidates: int, progress: Progre
         tried([*made, *islice(children, room - len(made))])
         after = aims.rank(known[0].figures)
         idle = 0 if after[0] < before[0] or after[1] < before[1] * (1 - LEAST_GAIN) else idle + 1
+    best = None
+    while known and known[0].options.split and known[0] is not best:
+        best = known[0]
+        for setting in SHARED:
+            tried(every_value(setting, known[0].options, space)[: max(0, candidates - len(seen))])
     progress("mappings", candidates, candidates)
     return known, len(looked_at)
 
