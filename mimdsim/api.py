@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from mimdsim.base.errors import DescriptionError
+from mimdsim.base.units import parse_numbers
 from mimdsim.base.whole import replaced
 from mimdsim.check.findings import Checked
 from mimdsim.check.program import Subject, check_program, load_build, shrunk
@@ -22,7 +24,7 @@ from mimdsim.profile import save_profile
 from mimdsim.profile.detail import DETAIL_FILE, save_detail
 from mimdsim.program import Program
 from mimdsim.run.advice import Asked
-from mimdsim.run.detail import is_kept
+from mimdsim.run.detail import WINDOW, is_kept
 from mimdsim.run.made import Run
 from mimdsim.run.walk import Progress, recorded_spikes, silent
 from mimdsim.search import Aims, Case, Found, Objective, parse_limits, search
@@ -48,13 +50,15 @@ def run(
     dump: Path | None = None,
     checkpoint: Path | None = None,
     resume: bool = False,
+    window: str | Sequence[int] | None = None,
     progress: Progress = silent,
 ) -> Run:
     """Train a workload on the tiles of a machine and profile its last training step; compare GPUs on the same graph.
 
     mapping: a file with options of the mapping, as `place` writes it. report: a folder for the report, the profile and
     the trained weights; written as a whole at the end. checkpoint: a file that the training is saved to after every
-    epoch; resume: continue from it. dump: a folder for the program as text.
+    epoch; resume: continue from it. dump: a folder for the program as text. window: timesteps of which every tile is
+    kept one by one, as "40-49" or numbers (default: the first ten).
     """
     if resume and checkpoint is None:
         problem = "needs a file to continue from: add  --checkpoint FILE  (from Python: checkpoint=FILE)"
@@ -64,6 +68,7 @@ def run(
     for_workload, for_machine = split_changes(dict(changes or {}))
     wanted, tiled = _loaded(workload, for_workload, mapping), load_tiled(machine, for_machine)
     beside = tuple(load_gpu(gpu) for gpu in gpus)
+    chosen = WINDOW if window is None else _window(window, wanted.data.timesteps)
     made = simulate(
         *(wanted, tiled, beside),
         dump=dump,
@@ -73,7 +78,12 @@ def run(
         changes=for_workload | for_machine,
         asked=_asked(workload, machine, changes, mapping),
     )
-    return _written(made, report, progress)
+    return _written(replace(made, window=chosen), report, progress)
+
+
+def _window(given: str | Sequence[int], timesteps: int) -> Sequence[int]:
+    text = given if isinstance(given, str) else ",".join(map(str, given))
+    return sorted(set(parse_numbers(text, timesteps, "window (timesteps)")))
 
 
 def compare(
@@ -221,8 +231,12 @@ def check(
         if program is not None:
             raise DescriptionError("check", [f"--program {program} changes a compiled workload, not a kernel"])
         no_workload_changes(for_workload)
+        asked = _asked(workload, machine, for_machine, None, "check")
         return _checked_kernel(
-            Path(workload), chosen, reference, strict, None if report is None else Path(report), progress
+            *(Path(workload), chosen, reference, strict),
+            folder=None if report is None else Path(report),
+            asked=asked,
+            progress=progress,
         )
     if report is not None:
         raise DescriptionError("check", [f"--out {report} is for the report of a kernel; a workload's: mimdsim run"])
@@ -245,7 +259,14 @@ def no_workload_changes(changes: dict[str, Any]) -> None:
 
 
 def _checked_kernel(
-    path: Path, machine: MimdMachine, reference: str, strict: bool, folder: Path | None, progress: Progress
+    path: Path,
+    machine: MimdMachine,
+    reference: str,
+    strict: bool,
+    *,
+    folder: Path | None,
+    asked: Asked | None,
+    progress: Progress,
 ) -> Checked:
     from mimdsim.check.kernel_file import load_kernel, profile_of
     from mimdsim.report import report_files, write_report
@@ -257,7 +278,7 @@ def _checked_kernel(
     kernel = load_kernel(path, reference)
     result = kernel.check(machine, strict=strict)
     if folder is not None:
-        profile = profile_of(kernel, result)
+        profile = profile_of(kernel, result, asked)
         detail = result.detail(profile.config_sha256)
         with replaced(folder, ("profile.json", DETAIL_FILE, *report_files())) as draft:
             save_profile(draft / "profile.json", profile)
@@ -268,12 +289,16 @@ def _checked_kernel(
 
 
 def _asked(
-    workload: GivenWorkload, machine: GivenMachine | GivenGpu, changes: Changes | None, mapping: str | Path | None
+    workload: GivenWorkload,
+    machine: GivenMachine | GivenGpu,
+    changes: Changes | None,
+    mapping: str | Path | None,
+    name: Literal["run", "check"] = "run",
 ) -> Asked | None:
     """What a command can say of a run; None for objects, which it cannot name."""
     if not isinstance(workload, str) or not isinstance(machine, str):
         return None
-    return Asked(workload=workload, machine=machine, changes=dict(changes or {}), mapping=str(mapping or ""))
+    return Asked(workload=workload, machine=machine, changes=dict(changes or {}), mapping=str(mapping or ""), name=name)
 
 
 def _loaded(workload: GivenWorkload, changes: dict[str, Any], mapping: str | Path | None = None) -> Workload:

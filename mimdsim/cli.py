@@ -117,6 +117,9 @@ main.add_command(report_command)
 )
 @click.option("--checkpoint", type=click.Path(path_type=Path), help="Save the training to this file after every epoch.")
 @click.option("--resume", is_flag=True, help="Continue from the checkpoint, as if the training had never stopped.")
+@click.option(
+    "--window", metavar="40-49", help="Timesteps of which every tile is kept one by one (default: the first ten)."
+)
 @MAPPING
 @SET
 def run(
@@ -128,6 +131,7 @@ def run(
     dump: Path | None,
     checkpoint: Path | None,
     resume: bool,
+    window: str | None,
     changes: tuple[str, ...],
 ) -> None:
     """Train WORKLOAD on the tiles of MACHINE, profile it, and write a report."""
@@ -137,7 +141,7 @@ def run(
     def made(**given: Any) -> Run:
         beside = tuple(gpu for gpu in gpus if gpu != "none")
         to_go_on: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume}
-        return api.run(workload, machine, mapping=mapping, gpus=beside, dump=dump, **to_go_on, **given)
+        return api.run(workload, machine, mapping=mapping, gpus=beside, dump=dump, window=window, **to_go_on, **given)
 
     changed, name = _named(workload, changes, mapping)
     folder = out or _folder(name, load_tiled(machine).name, changed, mapping)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     help="Also write a trace for ui.perfetto.dev (Chrome's JSON; compressed if it ends in .gz).",
 )
 @click.option("--trace-tiles", default="", metavar="0,7,40-47", help="Tiles of the trace beside the busiest; or: all.")
-@click.option("--trace-timesteps", is_flag=True, help="Also trace the first timesteps one by one.")
+@click.option("--trace-timesteps", is_flag=True, help="Also trace the timesteps of the run's window one by one.")
 def report_command(
     profile: Path,
     other: Path | None,
@@ -80,7 +80,8 @@ def _traced(path: Path | None, profile: RunProfile, detail: Detail | None, tiles
         if tiles or timesteps:
             raise MimdsimError("--trace-tiles and --trace-timesteps are for --trace FILE, which is missing")
         return ""
-    from mimdsim.report.trace import tile_numbers, write_trace
+    from mimdsim.base.units import parse_numbers
+    from mimdsim.report.trace import write_trace
 
-    chosen = tile_numbers(tiles, detail.tiles) if detail else ()
+    chosen = parse_numbers(tiles, detail.tiles, "--trace-tiles") if detail else ()
     return f"\nTrace: {write_trace(path, profile, detail, tiles=tuple(chosen), timesteps=timesteps)}"

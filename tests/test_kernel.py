@@ -283,6 +283,15 @@ def test_a_file_that_cannot_be_read_is_told_with_its_line(tmp_path: Path, monkey
 
 
 @pytest.mark.slow
+def test_advice_for_a_kernel_gains_what_it_says(tmp_path: Path) -> None:
+    path = Path(__file__).resolve().parents[1] / "examples" / "kernels" / "csr_product.py"
+    mimdsim("check", str(path), "tiny", "--out", str(tmp_path))
+    (faster,) = (one for one in load_profile(tmp_path / "profile.json").advice if one.what == "no wait at a sync")
+    assert faster.command.startswith(f"mimdsim check {path} tiny --set ")
+    assert f" {faster.cycles:,} cycles " in mimdsim(*faster.command.split()[1:])
+
+
+@pytest.mark.slow
 def test_a_kernels_report_has_no_word_of_training(kernel: Path, tmp_path: Path) -> None:
     out = tmp_path / "report"
     mimdsim("check", str(kernel), "tiny", "--out", str(out))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mimdsim
-from mimdsim.base.errors import DataFileError, MappingError
+from mimdsim.base.errors import DataFileError, MappingError, MimdsimError
 from mimdsim.profile import questions
 from mimdsim.profile.questions import Questions
 from mimdsim.run import Run
@@ -108,6 +108,13 @@ def test_another_window_of_timesteps() -> None:
     later = small_run().detail_in(range(4, 6))
     assert later.window_timesteps.tolist() == [4, 5]
     assert later.window[:, 0].tolist() == small_run().detail.window[:, 4].tolist()
+    asked = mimdsim.run("digits", "bow", changes=SMALL, gpus=(), window="4-5")
+    assert asked.detail.window.tolist() == later.window.tolist()
+
+
+def test_a_window_that_no_timestep_is_in_is_refused_before_training() -> None:
+    with pytest.raises(MimdsimError, match=r"window \(timesteps\): '6': they are 0 to 5"):
+        mimdsim.run("digits", "bow", changes=SMALL, gpus=(), window=[5, 6])
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,11 @@ from click.testing import CliRunner
 
 import mimdsim
 from mimdsim.base.errors import MimdsimError
+from mimdsim.base.units import parse_numbers
 from mimdsim.cli import main
 from mimdsim.profile import RunProfile
 from mimdsim.profile.detail import DETAIL_FILE, Detail
-from mimdsim.report.trace import tile_numbers, write_trace
+from mimdsim.report.trace import write_trace
 from mimdsim.run import Run
 
 # https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU: what each kind of event must have
@@ -186,11 +187,11 @@ def test_tiles_that_do_not_exist_are_refused(tmp_path: Path) -> None:
         traced(tmp_path, tiles=(3, -1, 96))
     with pytest.raises(MimdsimError, match="-2 busiest"):
         traced(tmp_path, busiest=-2)
-    assert list(tile_numbers("0, 7,40-42", 96)) == [0, 7, 40, 41, 42]
-    assert list(tile_numbers("all", 3)) == [0, 1, 2]
+    assert list(parse_numbers("0, 7,40-42", 96, "tiles")) == [0, 7, 40, 41, 42]
+    assert list(parse_numbers("all", 3, "tiles")) == [0, 1, 2]
     for wrong in ("x", "1-", "-4", "9-2", "96", "1" * 30, "٣x"):
-        with pytest.raises(MimdsimError, match="tiles of a trace"):
-            list(tile_numbers(wrong, 96))
+        with pytest.raises(MimdsimError, match=r"^tiles: "):
+            list(parse_numbers(wrong, 96, "tiles"))
 
 
 def test_the_command_writes_one_and_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

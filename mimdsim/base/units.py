@@ -8,8 +8,9 @@ whether they mean 1000 or 1024; bandwidths follow the vendors' decimal use (1 GB
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from mimdsim.base.errors import shortened
+from mimdsim.base.errors import MimdsimError, shortened
 
 # dimension (= suffix of the field name) -> unit -> factor to the base unit
 UNITS: dict[str, dict[str, float]] = {
@@ -29,6 +30,22 @@ UNITS: dict[str, dict[str, float]] = {
 REFUSED_BYTES = {"KB", "kB", "MB", "GB", "TB", "K", "M", "G"}
 MOST_CHARACTERS = 100  # of a number with its unit
 _QUANTITY = re.compile(r"([+-]?(?:[0-9]+(?:[._][0-9]+)*|[0-9]*\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z/]*)")
+
+
+def parse_numbers(text: str, count: int, what: str) -> Iterator[int]:
+    """The numbers below `count` of a list such as '0, 7, 40-47' or 'all'; what: what they number, for the MimdsimError
+    that says how to write one."""
+    if text.strip() == "all":
+        yield from range(count)
+        return
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        first, _, last = part.partition("-")
+        if not (first.strip().isdecimal() and (last.strip().isdecimal() or "-" not in part)):
+            raise MimdsimError(f"{what}: '{part[:40]}' is no number; write numbers such as 0,7,40-47 or all")
+        begin, end = int(first[:12]), int((last or first)[:12])
+        if end < begin or end >= count:
+            raise MimdsimError(f"{what}: '{part[:40]}': they are 0 to {count - 1}")
+        yield from range(begin, end + 1)
 
 
 def dimension(field: str) -> str | None:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mimdsim.base.errors import DescriptionError, suggest
+from mimdsim.base.errors import DescriptionError, MimdsimError, suggest
 from mimdsim.base.version import __version__
 from mimdsim.check.kernel import Build, Inputs, KernelResult, Reference, check_kernel
 from mimdsim.check.kernel_values import RELATIVE_TOLERANCE
 from mimdsim.check.user_code import load_file
-from mimdsim.machine import MimdMachine
-from mimdsim.profile import RunProfile
+from mimdsim.machine import MimdMachine, changed_machine
+from mimdsim.profile import RunProfile, WhatIf
 from mimdsim.profile.records import SCHEMA_VERSION
+from mimdsim.run.advice import Asked, difference, machine_levers, most_first
 
 HOLDS = "defines build(machine) -> Program and a numpy function reference(...)"
 
@@ -37,6 +39,18 @@ class KernelFile:
         return check_kernel(
             self.build, machine, reference=self.reference, inputs=self.inputs, strict=strict, tolerance=self.tolerance
         )
+
+    def advice(self, result: KernelResult, asked: Asked | None) -> tuple[WhatIf, ...]:
+        """What a machine that has more of something would save, most first: the kernel is built for it, checked and
+        timed again. asked: for the commands."""
+        found = []
+        for lever in machine_levers(result.machine) if result.tiled is not None else ():
+            with contextlib.suppress(MimdsimError):  # it is no machine, or the kernel is not for it
+                after = self.check(changed_machine(result.machine, lever.changes), strict=False).tiled
+                command = "" if asked is None else asked.command(lever.changes)
+                if after is not None and result.tiled is not None:
+                    found.append(difference(result.tiled, after, lever, command))
+        return most_first(found)
 
 
 def load_kernel(path: Path, reference: str = "reference") -> KernelFile:
@@ -71,8 +85,8 @@ def _function(module: Any, path: Path, name: str, wanted: str) -> Callable[..., 
     raise DescriptionError(str(path), [f"defines no function {wanted}{suggest(name, known)}"])
 
 
-def profile_of(kernel: KernelFile, result: KernelResult) -> RunProfile:
-    """The profile for the report of a checked kernel."""
+def profile_of(kernel: KernelFile, result: KernelResult, asked: Asked | None = None) -> RunProfile:
+    """The profile for the report of a checked kernel; asked: for the commands of its advice."""
     said = kernel.path.read_bytes() + result.machine.model_dump_json().encode()
     return RunProfile(
         schema_version=SCHEMA_VERSION,
@@ -89,5 +103,6 @@ def profile_of(kernel: KernelFile, result: KernelResult) -> RunProfile:
         training=None,
         activity=(),
         warnings=(),
+        advice=kernel.advice(result, asked),
         findings=tuple(finding for finding in result.findings if finding.name != "time"),  # the profile shows it better
     )

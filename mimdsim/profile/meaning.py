@@ -87,7 +87,11 @@ def _relations(profile: RunProfile) -> Iterator[Problem]:
         yield from _training(profile.training)
     for index, one in enumerate(profile.advice):
         if one.command and not _one_command(one.command):
-            yield f"advice.{index}.command", one.command[:80], "a command that begins with 'mimdsim run ', or empty"
+            yield (
+                f"advice.{index}.command",
+                one.command[:80],
+                "a command of ours, or empty",
+            )
         if not one.gain_low <= one.gain <= one.gain_high <= 1:
             yield f"advice.{index}.gain", one.gain, f"between {one.gain_low} and {one.gain_high}, at most 1"
     for index, layer in enumerate(profile.activity):
@@ -107,7 +111,7 @@ def _tiled(tiled: TiledProfile, where: str) -> Iterator[Problem]:
 def _one_command(command: str) -> bool:
     """Whether a shell takes nothing but words from it, the first of which are ours."""
     try:
-        return command.startswith("mimdsim run ") and shlex.join(shlex.split(command)) == command
+        return command.startswith(("mimdsim run ", "mimdsim check ")) and shlex.join(shlex.split(command)) == command
     except ValueError:
         return False
 

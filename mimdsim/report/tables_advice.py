@@ -6,9 +6,8 @@ from mimdsim.profile import RunProfile
 from mimdsim.report.tables import Table, count, shown, table, text
 
 NOTE = (
-    "Each change was compiled and timed with the same spikes; the interval is that of the ratio, in which costs that "
-    "both share are off alike. A change of the machine says what the machine would gain, not that it can be built. "
-    "Changes do not add up; mimdsim place looks for the best mapping."
+    "the interval is that of the ratio, in which costs that both share are off alike. A change of the machine says "
+    "what the machine would gain, not that it can be built. Changes do not add up"
 )
 
 
@@ -33,4 +32,7 @@ def advice_table(profile: RunProfile) -> Table:
         *("change", "of the", "time saved", "interval", "cycles", "more bytes on the fullest tile"),
         *("shortens most", "its cycles", "then", "command"),
     )
-    return table("advice", "What would save time", headers, rows, NOTE)
+    note = f"Each change was compiled and timed with the same spikes; {NOTE}; mimdsim place looks for the best mapping."
+    if profile.training is None:
+        note = f"For each change the kernel was built, checked and timed again; {NOTE}."
+    return table("advice", "What would save time", headers, rows, note)

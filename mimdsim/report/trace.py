@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -260,18 +260,3 @@ def _add_timesteps(trace: _Trace, tiled: TiledProfile, detail: Detail, tiles: Se
 def _order(event: Event) -> tuple[float, int, float]:
     """By time; events before the arrows and the events inside them, the longest first."""
     return event["ts"], "CXsf".index(event["ph"]), -event.get("dur", 0.0)
-
-
-def tile_numbers(text: str, tiles: int) -> Iterator[int]:
-    """The tiles of a list such as '0, 7, 40-47' or 'all'; raises MimdsimError that says how to write one."""
-    if text.strip() == "all":
-        yield from range(tiles)
-        return
-    for part in filter(None, (each.strip() for each in text.split(","))):
-        first, _, last = part.partition("-")
-        if not (first.strip().isdecimal() and (last.strip().isdecimal() or "-" not in part)):
-            raise MimdsimError(f"tiles of a trace: '{part[:40]}' is no tile; write numbers such as 0,7,40-47 or all")
-        begin, end = int(first[:12]), int((last or first)[:12])
-        if end < begin or end >= tiles:
-            raise MimdsimError(f"tiles of a trace: '{part[:40]}': the tiles are 0 to {tiles - 1}")
-        yield from range(begin, end + 1)

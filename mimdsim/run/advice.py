@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -47,17 +47,18 @@ class Lever:
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """What a run was asked for: a command can say it if workload and machine are names or files. mapping: a file of
-    options."""
+    options; name: of the command."""
 
     workload: str
     machine: str
     changes: Mapping[str, Any]
     mapping: str = ""
+    name: Literal["run", "check"] = "run"
 
     def command(self, more: Mapping[str, Any]) -> str:
         """The command that runs it with more changes; '' for values that a command cannot say."""
         kept = {key: value for key, value in self.changes.items() if not _replaced(key, more)}
-        words = ["mimdsim run", shlex.quote(self.workload), shlex.quote(self.machine)]
+        words = [f"mimdsim {self.name}", shlex.quote(self.workload), shlex.quote(self.machine)]
         words += [f"--mapping {shlex.quote(self.mapping)}"] if self.mapping else []
         try:
             words += [f"--set {shlex.quote(f'{key}={_toml(value)}')}" for key, value in {**kept, **more}.items()]
@@ -85,6 +86,11 @@ def advice(case: Case, before: TiledProfile, asked: Asked | None) -> tuple[WhatI
     for lever in (*chosen, *machine_levers(case.machine)):
         with contextlib.suppress(MimdsimError):  # it cannot be placed, does not fit, or is no machine
             found.append(what_if(case, before, lever, asked))
+    return most_first(found)
+
+
+def most_first(found: Iterable[WhatIf]) -> tuple[WhatIf, ...]:
+    """Those that save enough time to be worth saying."""
     return tuple(sorted((one for one in found if one.gain >= LEAST_GAIN), key=lambda one: -one.gain))
 
 
@@ -99,18 +105,23 @@ def what_if(case: Case, before: TiledProfile, lever: Lever, asked: Asked | None)
             f"{lever.what}: tile {memory.peak_tile} then needs {show_bytes(memory.peak_bytes)} of "
             f"{show_bytes(memory.limit_bytes)}"
         )
+    return difference(before, after, lever, "" if asked is None else asked.command(lever.changes))
+
+
+def difference(before: TiledProfile, after: TiledProfile, lever: Lever, command: str) -> WhatIf:
+    """What a change has made of a program that takes `before`."""
     share = ratio_of(after, before)
     spans = ([(span.name, span.cycles) for span in profile.spans] for profile in (before, after))
     name, one, two = shortened_most(*spans)
     return WhatIf(
         what=lever.what,
         kind=lever.kind,
-        command="" if asked is None else asked.command(lever.changes),
+        command=command,
         cycles=after.cycles,
         gain=1 - share.middle,
         gain_low=1 - share.high,
         gain_high=1 - share.low,
-        more_bytes=memory.peak_bytes - before.memory.peak_bytes,
+        more_bytes=after.memory.peak_bytes - before.memory.peak_bytes,
         superstep=name,
         before=one,
         after=two,

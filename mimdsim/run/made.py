@@ -33,6 +33,7 @@ class Run(Questions):
     machine: MimdMachine
     workload: Workload
     asked: Asked | None = None  # for commands that do the same; None: no command can
+    window: Sequence[int] = WINDOW  # timesteps of `detail`
 
     def __repr__(self) -> str:
         return str(self.profile)
@@ -59,8 +60,8 @@ class Run(Questions):
 
     @cached_property
     def detail(self) -> Detail:
-        """Every tile in every superstep, and in the first timesteps."""
-        return self.detail_in(WINDOW)
+        """Every tile in every superstep, and in the timesteps of `window`."""
+        return self.detail_in(self.window)
 
     def detail_in(self, window: Sequence[int]) -> Detail:
         """Every tile in every superstep, and in the timesteps of `window`."""
