@@ -33,6 +33,6 @@ def advice_table(profile: RunProfile) -> Table:
         *("shortens most", "its cycles", "then", "command"),
     )
     note = f"Each change was compiled and timed with the same spikes; {NOTE}; mimdsim place looks for the best mapping."
-    if profile.training is None:
+    if profile.tiled is not None and not profile.tiled.trains:
         note = f"For each change the kernel was built, checked and timed again; {NOTE}."
     return table("advice", "What would save time", headers, rows, note)
