@@ -48,6 +48,18 @@ def test_columns_sum_to_the_profile(chips: int) -> None:
     assert (detail.contexts[detail.busy > 0] <= tiled.worker_contexts).all()
 
 
+def test_bytes_accessed_are_those_that_vertices_read_and_write() -> None:
+    """Six replicas of a gradient are cleared, then read and their sum written; an element of a weight gradient is read
+    and written for each flop, but for ids and adjoints; zeros are written to all states."""
+    _, detail = made()
+    accessed = dict(zip(detail.supersteps.tolist(), detail.accessed.tolist(), strict=True))
+    flops = dict(zip(detail.supersteps.tolist(), detail.flops.tolist(), strict=True))
+    assert accessed["zero weight gradients"] == 4 * flops["sum replicas"]
+    assert accessed["sum replicas"] * 6 == accessed["zero weight gradients"] * 7
+    assert 2 * 4 * flops["weight gradient"] <= accessed["weight gradient"] <= 3 * 4 * flops["weight gradient"]
+    assert accessed["hand on spikes"] == 0
+
+
 @pytest.mark.parametrize("chips", [1, 2])
 def test_every_byte_received_has_a_sender(chips: int) -> None:
     _, detail = made(chips)
@@ -119,7 +131,7 @@ def test_a_file_that_contradicts_itself_is_refused(tmp_path: Path, change: str) 
     save_detail(path, detail)
     arrays = read_sealed_arrays(path, 1 << 24, "")
     if change == "texts":
-        arrays["texts"] = np.frombuffer(arrays["texts"].tobytes().replace(b'"version": 1', b'"version": 7'), np.uint8)
+        arrays["texts"] = np.frombuffer(arrays["texts"].tobytes().replace(b'"version": 2', b'"version": 7'), np.uint8)
     elif change == "traffic":
         del arrays["traffic"]
     elif change == "busy":
@@ -127,7 +139,7 @@ def test_a_file_that_contradicts_itself_is_refused(tmp_path: Path, change: str) 
     else:
         arrays[change] = arrays[change].astype(np.int64) + 100_000
     write_sealed_arrays(path, arrays)
-    with pytest.raises(DataFileError, match={"texts": "version 1", "busy": "does not fit"}.get(change, change)):
+    with pytest.raises(DataFileError, match={"texts": "version 2", "busy": "does not fit"}.get(change, change)):
         load_detail(path)
 
 

@@ -18,7 +18,7 @@ from mimdsim.base.sealed import read_sealed_arrays, write_sealed_arrays
 from mimdsim.profile.records import RunProfile
 
 DETAIL_FILE = "detail.npz"
-DETAIL_VERSION = 1
+DETAIL_VERSION = 2
 MAX_DETAIL_BYTES = 256 << 20
 MAX_ENTRIES = 1 << 28  # of all columns, texts included
 REDO = "make it again with  mimdsim run --out DIR"
@@ -35,7 +35,8 @@ class Detail:
     explained str[S]: where its cycles come from, as `mimdsim explain` says it of that tile.
     busy, exchange int64[S, N]: cycles in which a tile had work, and those of an exchange if no tile took longer than
     this one, its fixed part included. sent, received int64[S, N]: bytes. contexts
-    int64[S, N]: worker contexts that had vertices. bundles, flops int64[S]: issued, and arithmetic, on all tiles.
+    int64[S, N]: worker contexts that had vertices. bundles, flops, accessed int64[S]: issued, arithmetic,
+    and bytes of memory that vertices read and write, on all tiles.
     window int64[R, W, N]: busy cycles in the timesteps `window_timesteps` int64[W] of the supersteps
     `window_supersteps` int64[R], those that run once per timestep.
     variables, categories str[V]; live int64[V, 2]: first and last superstep in which a variable is in memory;
@@ -58,6 +59,7 @@ class Detail:
     contexts: np.ndarray
     bundles: np.ndarray
     flops: np.ndarray
+    accessed: np.ndarray
     window_timesteps: np.ndarray
     window_supersteps: np.ndarray
     window: np.ndarray
@@ -123,7 +125,7 @@ TEXT_AXES = {"supersteps": "S", "codelets": "S", "explained": "S", "variables": 
 TEXTS = ("run", *TEXT_AXES)
 AXES = {
     **dict.fromkeys(("busy", "exchange", "sent", "received", "contexts", "buffers"), "SN"),
-    **dict.fromkeys(("bundles", "flops"), "S"),
+    **dict.fromkeys(("bundles", "flops", "accessed"), "S"),
     **{"window_timesteps": "W", "window_supersteps": "R", "window": "RWN"},
     **{"live": "V2", "holding": "V", "holding_begins": "H", "holding_tiles": "E", "holding_bytes": "E"},
     **dict.fromkeys(("vertices", "code", "group_of"), "N"),

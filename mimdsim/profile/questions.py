@@ -75,6 +75,7 @@ class Questions:
                 "tiles_busy": (detail.busy > 0).sum(axis=1),
                 "bundles_per_busy_cycle": detail.bundles / np.maximum(busy, 1),
                 "flops": detail.flops,
+                "bytes_accessed": detail.accessed,
                 "bytes_received": detail.received.sum(axis=1),
             }
         )

@@ -37,7 +37,7 @@ LEFT_OUT = (
     ("received", "bytes received by superstep"),
 )
 COLUMNS = (
-    "busy", "exchange", "sent", "received", "contexts", "buffers", "bundles", "flops", "window_timesteps",
+    "busy", "exchange", "sent", "received", "contexts", "buffers", "bundles", "flops", "accessed", "window_timesteps",
     "window_supersteps", "window", "live", "holding", "holding_begins", "holding_tiles", "holding_bytes", "vertices",
     "code", "group_of", "traffic", "senders", "sender_bytes", "receivers", "receiver_bytes", "links",
 )  # fmt: skip

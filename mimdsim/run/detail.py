@@ -15,7 +15,7 @@ from mimdsim.profile.detail import PARTNERS, Detail, as_texts
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.exchanges import count_pairs
 from mimdsim.program.tally import Pairs
-from mimdsim.timing import contexts_with_work, cycles_in_timesteps, explain, program_loads
+from mimdsim.timing import bytes_accessed, contexts_with_work, cycles_in_timesteps, explain, program_loads
 from mimdsim.timing.tile_cycles import Barrel
 
 GROUPS = 64  # of tiles that lie side by side: at most so many, but FEWEST on every chip
@@ -78,6 +78,7 @@ def detail_of(
         contexts=contexts_with_work(program, barrel),
         bundles=np.array([load.bundles for load in loads], np.int64),
         flops=np.array([load.flops for load in loads], np.int64),
+        accessed=bytes_accessed(program, activity),
         window_timesteps=timesteps,
         window_supersteps=chosen,
         window=by_timestep,

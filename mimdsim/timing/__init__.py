@@ -4,7 +4,7 @@ loads -> path (chips between barriers) -> fast (the profile); event: host, chips
 with the closed forms where there is no contention.
 """
 
-from mimdsim.timing.by_tile import contexts_with_work, cycles_in_timesteps
+from mimdsim.timing.by_tile import bytes_accessed, contexts_with_work, cycles_in_timesteps
 from mimdsim.timing.event import ChipRun, global_exchange_seconds, run_chips, stream_training_steps
 from mimdsim.timing.explain import explain
 from mimdsim.timing.explained import Explanation
@@ -15,6 +15,7 @@ __all__ = [
     "ChipRun",
     "Explanation",
     "GroupCycles",
+    "bytes_accessed",
     "contexts_with_work",
     "cycles_in_timesteps",
     "explain",

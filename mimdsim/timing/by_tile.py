@@ -1,5 +1,5 @@
-"""What single tiles do in every superstep, beside the sums of `mimdsim.timing.loads`: their contexts, and their cycles
-in some timesteps."""
+"""What single tiles do in every superstep, beside the sums of `mimdsim.timing.loads`: their contexts, their cycles in
+some timesteps; and the bytes of memory that vertices access."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mimdsim.program import Program, RecordedActivity, TileFormula
+from mimdsim.program.rows import boxes_of
 from mimdsim.timing.classes import counted_cycles
-from mimdsim.timing.dealing import dealt_program
+from mimdsim.timing.dealing import dealt_program, table_flops
 from mimdsim.timing.plan import program_plan
 from mimdsim.timing.recording import Recording
 from mimdsim.timing.tile_cycles import Barrel, tile_cycles
@@ -27,6 +28,28 @@ def contexts_with_work(program: Program, barrel: Barrel) -> np.ndarray:
             elif dealt is not None:
                 np.maximum.at(row, dealt.tile + deal.first, np.minimum(dealt.place + 1, barrel.contexts))
     return found
+
+
+def bytes_accessed(program: Program, activity: RecordedActivity) -> np.ndarray:
+    """int64[supersteps]: bytes of tile memory that vertices read and write, over all executions.
+
+    Estimated from what codelets declare: a vertex accesses every element of its boxes once, an updated one twice; but
+    of a box no more elements than the codelet has flops, if it has any, as lists of spikes choose rows of the weights.
+    """
+    recording, deals = Recording(activity), dealt_program(program)
+    found = []
+    for superstep, times, _ in program.supersteps():
+        total = 0.0
+        for table, own in zip(superstep.tables, deals[superstep].extents, strict=True):
+            always, by_spikes = table_flops(table, own)
+            most = always * times + sum(one.each(0) * recording.total(one.counted, times) for one in by_spikes)
+            for field in table.codelet.fields:
+                variable = program.variables[table.operands[field.name]]
+                elements = float((np.diff(boxes_of(table, field, variable))[..., 0].prod(axis=1)).sum()) * times
+                accesses = min(elements, most) if table.codelet.flops else elements
+                total += accesses * variable.item_bytes * (1 + (field.access == "update"))
+        found.append(round(total))
+    return np.array(found, np.int64)
 
 
 def cycles_in_timesteps(

@@ -59,7 +59,7 @@ def _deal(program: Program, superstep: Superstep) -> SuperstepDeal:
             dealt.append(_dealt(table, own, cost, first, turns))
         else:
             dealt.append(None)
-        always, by_spikes = _flops(table, own)
+        always, by_spikes = table_flops(table, own)
         flops += always
         counted_flops += by_spikes
     working = [one for one in dealt if one is not None]
@@ -100,7 +100,7 @@ def _dealt(table: VertexTable, extents: Extents, cost: WorkerBundles, first: int
     return Dealt(tile=tile, place=places_among(tile, turns), bundles=bundles, pairable=pairable, charges=tuple(charges))
 
 
-def _flops(table: VertexTable, extents: Extents) -> tuple[float, list[Charge]]:
+def table_flops(table: VertexTable, extents: Extents) -> tuple[float, list[Charge]]:
     """(operations that do not depend on spikes, charges for those that do)."""
     always = 0.0
     by_spikes = []

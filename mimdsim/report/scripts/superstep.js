@@ -116,6 +116,11 @@ function utilisation(at) {
   if (flops && busy) {
     pairs.push(["arithmetic", `${thousands(flops)} flops, ${(flops / busy).toFixed(2)} per busy cycle`]);
   }
+  const accessed = every ? sum(columns.accessed) : columns.accessed[at];
+  if (accessed && busy) {
+    const rate = (accessed / busy).toFixed(1);
+    pairs.push(["memory", `about ${bytes(accessed)} read and written, ${rate} B per busy cycle`]);
+  }
   if (measures.contexts && !every && busy) {
     const working = row("contexts", at).filter(contexts => contexts > 0);
     const mean = sum(working) / Math.max(1, working.length);
