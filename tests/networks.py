@@ -39,9 +39,9 @@ def every_optimiser() -> dict[str, Optimiser]:
     return made
 
 
-def machine(tiles: int = 24, contexts: int = 6) -> MimdMachine:
-    """A Mk2 of `tiles` tiles with `contexts` worker contexts each."""
-    made = load_machine("mk2", {"chip.tiles": tiles, "tile.worker_contexts": contexts})
+def machine(tiles: int = 24, contexts: int = 6, chips: int = 1) -> MimdMachine:
+    """A Mk2 of `chips` times `tiles` tiles with `contexts` worker contexts each."""
+    made = load_machine("mk2", {"chip.tiles": tiles, "tile.worker_contexts": contexts, "links.chips": chips})
     assert isinstance(made, MimdMachine)
     return made
 
@@ -256,10 +256,16 @@ def interpreted(network: SpikingNetwork, given: Given) -> Outcome:
 
 
 def compiled(
-    network: SpikingNetwork, *, tiles: int = 24, contexts: int = 6, options: MappingOptions | None = None
+    network: SpikingNetwork,
+    *,
+    tiles: int = 24,
+    contexts: int = 6,
+    options: MappingOptions | None = None,
+    chips: int = 1,
 ) -> Compiled:
     """The network's training step on a small machine."""
-    return compile_graph(training_graph(network), network, machine(tiles, contexts), options or MappingOptions())
+    on = machine(tiles, contexts, chips)
+    return compile_graph(training_graph(network), network, on, options or MappingOptions())
 
 
 def executed(made: Compiled, given: Given, *, strict: bool = False) -> Outcome:

@@ -39,8 +39,8 @@ RULES = st.sets(st.sampled_from(get_args(Rule))).map(sorted).map(tuple)
 
 
 @st.composite
-def splits(draw: Any, network: SpikingNetwork) -> dict[str, Split]:
-    """Of some layers, parts as many as there is to share at the most."""
+def splits(draw: Any, network: SpikingNetwork, chips: int = 1) -> dict[str, Split]:
+    """Of some layers, parts as many as there is to share at the most, over some of the chips."""
     found = {}
     for layer in network.layers:
         if draw(st.integers(0, 3)):
@@ -49,12 +49,13 @@ def splits(draw: Any, network: SpikingNetwork) -> dict[str, Split]:
                 inputs=draw(st.integers(1, min(3, layer.inputs))),
                 neurons=draw(st.integers(0, min(5, layer.neurons))),
                 replicas=draw(st.integers(0, 7)),
+                chips=draw(st.integers(1, chips)),
             )
     return found
 
 
 @st.composite
-def cases(draw: Any) -> tuple[SpikingNetwork, MappingOptions]:
+def cases(draw: Any, chips: int = 1) -> tuple[SpikingNetwork, MappingOptions]:
     widths = tuple(draw(st.lists(st.integers(1, 12), min_size=3, max_size=4)))
     network = small_network(
         widths, timesteps=draw(st.integers(1, 4)), batch=draw(st.integers(2, 9)),
@@ -64,7 +65,7 @@ def cases(draw: Any) -> tuple[SpikingNetwork, MappingOptions]:
         delay=draw(st.integers(0, 1)),
     )  # fmt: skip
     options = MappingOptions(
-        split=draw(splits(network)), program=draw(RULES), weight_gradient_replicas=draw(st.integers(1, 6)),
+        split=draw(splits(network, chips)), program=draw(RULES), weight_gradient_replicas=draw(st.integers(1, 6)),
         states_per_worker=draw(st.sampled_from([2, 64])),
         stash=draw(st.sampled_from(["everything", "carry"])),
     )  # fmt: skip
@@ -101,6 +102,34 @@ def test_any_split_leaves_the_same_gradients(case: tuple[SpikingNetwork, Mapping
     made = compiled(network, tiles=400, options=options)
     assert_same_step(made, given_values(network, seed, activity=0.4))
     assert_bytes_conserved(made)
+
+
+def over_chips(case: tuple[SpikingNetwork, MappingOptions], seed: int, chips: int) -> None:
+    network, options = case
+    try:
+        made = compiled(network, tiles=120, options=options, chips=chips)
+    except DoesNotFit as problem:  # where layers over several chips leave none for the next one
+        assert "chips" in str(problem)
+        return
+    assert_same_step(made, given_values(network, seed, activity=0.4))
+    assert_bytes_conserved(made)
+
+
+@settings(SMALL, max_examples=4)
+@given(case=cases(4), seed=SEEDS)
+def test_any_split_over_chips_leaves_the_same_gradients(
+    case: tuple[SpikingNetwork, MappingOptions], seed: int
+) -> None:
+    over_chips(case, seed, 4)
+
+
+@pytest.mark.slow
+@settings(SMALL, max_examples=100)
+@given(case=st.integers(2, 8).flatmap(lambda chips: st.tuples(cases(chips), st.just(chips))), seed=SEEDS)
+def test_a_hundred_splits_over_chips_leave_the_same_gradients(
+    case: tuple[tuple[SpikingNetwork, MappingOptions], int], seed: int
+) -> None:
+    over_chips(case[0], seed, case[1])
 
 
 @pytest.mark.slow

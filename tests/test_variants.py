@@ -369,7 +369,7 @@ def test_last_tiles_select_one_tile_per_sample() -> None:
 def test_last_tiles_of_every_chip_are_its_own() -> None:
     network = small_network((6, 40, 40, 4), batch=5)
     placement = place(network, 32, 6, MappingOptions(selection_tiles="last", neurons_per_tile=2), chips=2)
-    assert [layer.chip for layer in placement.layers] == [0, 1, 1]
+    assert [layer.chips[0] for layer in placement.layers] == [0, 1, 1]
     firsts = [int(layer.combine_tiles[0]) for layer in placement.layers]
     assert firsts == [32 - 5, 64 - 5, 64 - 10]
 

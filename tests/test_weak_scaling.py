@@ -73,7 +73,7 @@ def test_sizes_are_those_of_the_published_rules(data: str) -> None:
         placement = place(network, 1472, 6, MappingOptions(neurons_per_tile=per_tile), chips)
         assert placement.chips == chips
         for chip in range(chips):
-            held = [layer for layer in placement.layers if layer.chip == chip]
+            held = [layer for layer in placement.layers if layer.chips[0] == chip]
             assert len(held) == per_tile // 2 * 3 + (chip == chips - 1)
             assert sum(layer.occupied for layer in held) == 1471
 

@@ -27,6 +27,7 @@ WORD_BYTES = 4  # tiles store and exchange whole words
 
 
 LISTS = ("ids", "counts", "gradients")
+Chips = tuple[int, ...]  # of every sample, the chip of its lists
 Family = tuple[str, str]  # one of LISTS, and the layer whose spikes they are of
 Given = ParamSpec("Given")
 Make = Callable[Concatenate["Lowering", Given], TileMapping]
@@ -66,7 +67,7 @@ class Lowering:
     stash: Any = None  # what of the forward scan is made anew (`lower_stash.Stash`), None: nothing
     scan_body: Graph | None = None  # being lowered
     carried: frozenset[str] = frozenset()  # what enters the body being lowered from another timestep, or recorded
-    families: dict[str, Family] = field(default_factory=dict)  # of lists spread over a chip
+    families: dict[str, Family] = field(default_factory=dict)  # of lists spread over chips
     shortcuts: list[Shortcut] = field(default_factory=list)
     summed: dict[str, list[VertexTable]] = field(default_factory=dict)  # replicas of a gradient -> what adds to them
     sequences: dict[str, str] = field(default_factory=dict)  # body value -> the variable that keeps all its timesteps
@@ -227,28 +228,50 @@ class Lowering:
         index = np.arange(self.network.batch)
         return TileMapping.split(axis, self.placement.sample_tiles, index, index + 1)
 
-    def chip_of(self, layer: str) -> int:
-        """The chip of a layer; the input is on the chip of the first layer."""
-        return self.placement.layers[0].chip if layer == INPUT else self.placed(layer).chip
+    def chips_of(self, layer: str) -> Chips:
+        """The chips of a layer's lists; those of the input are where the first layer's are."""
+        return self.placement.layers[0].chips if layer == INPUT else self.placed(layer).chips
+
+    def chip_column(self, tiles: np.ndarray) -> dict[str, np.ndarray]:
+        """The column of vertices that read their chip's counters."""
+        return {"chip": tiles // self.placement.tiles_per_chip}
 
     def slots(
-        self, width: int, chip: int, item_bytes: int, least_bytes: int = WORD_BYTES, family: Family | None = None
+        self, width: int, chips: Chips, item_bytes: int, least_bytes: int = WORD_BYTES, family: Family | None = None
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Tiles and (sample, slot_start, slot_stop) of runs of a [batch, width] variable, spread over a chip's tiles;
-        by the rule 'lists_apart' over those of its family.
+        """Tiles and (sample, slot_start, slot_stop) of runs of a [batch, width] variable, spread over the tiles of each
+        sample's chip; by the rule 'lists_apart' over those of its family.
 
         A run stays within a sample, is of whole words and has at least `least_bytes` where the sample has them.
         """
-        key = width, chip, item_bytes, least_bytes, family
+        key = width, chips, item_bytes, least_bytes, family
         if key not in self.runs:
             self.runs[key] = self._slots(*key)
         tiles, columns = self.runs[key]
         return tiles, dict(columns)
 
     def _slots(
-        self, width: int, chip: int, item_bytes: int, least_bytes: int, family: Family | None
+        self, width: int, chips: Chips, item_bytes: int, least_bytes: int, family: Family | None
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        batch, usable = self.network.batch, self._tiles_of(family, chip)
+        found = []
+        for chip in sorted(set(chips)):
+            samples = np.flatnonzero(np.array(chips) == chip)
+            found.append(self._slots_on(samples, width, self._tiles_of(family, chip), item_bytes, least_bytes, family))
+        tiles, sample, start, stop = (np.concatenate(column) for column in zip(*found, strict=True))
+        order = np.argsort(sample, kind="stable")
+        return tiles[order], {"sample": sample[order], "slot_start": start[order], "slot_stop": stop[order]}
+
+    def _slots_on(
+        self,
+        samples: np.ndarray,
+        width: int,
+        usable: np.ndarray,
+        item_bytes: int,
+        least_bytes: int,
+        family: Family | None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Tiles, samples, starts and stops of the runs of some samples on the tiles of a chip."""
+        batch = len(samples)
         word = max(1, WORD_BYTES // item_bytes)
         if self._apart(family):  # no tile has two runs where each could have one: more tiles never take longer
             run = -(-width // (max(1, len(usable) // batch) * word)) * word
@@ -256,17 +279,17 @@ class Lowering:
             run = -(-batch * width // (len(usable) * word)) * word
         run = min(width, max(1, least_bytes // item_bytes, run))
         runs = -(-width // run)
-        sample, start = np.repeat(np.arange(batch), runs), np.tile(np.arange(runs) * run, batch)
+        sample, start = np.repeat(samples, runs), np.tile(np.arange(runs) * run, batch)
         # far more runs than tiles share tiles in turn
         tiles = usable[(np.arange(len(sample)) * len(usable)) // len(sample)]
-        return tiles, {"sample": sample, "slot_start": start, "slot_stop": np.minimum(start + run, width)}
+        return tiles, sample, start, np.minimum(start + run, width)
 
     def slots_of(
-        self, variable: str, chip: int, least_bytes: int = WORD_BYTES
+        self, variable: str, chips: Chips, least_bytes: int = WORD_BYTES
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """`slots` of a declared variable of [batch, width]."""
         held = self.variables[variable]
-        return self.slots(held.shape[-1], chip, held.item_bytes, least_bytes, self.families.get(variable))
+        return self.slots(held.shape[-1], chips, held.item_bytes, least_bytes, self.families.get(variable))
 
     def _apart(self, family: Family | None) -> bool:
         """Whether lists of this family have tiles of their own."""
@@ -298,41 +321,41 @@ class Lowering:
         width: int,
         dtype: str,
         category: str,
-        chip: int,
+        chips: Chips,
         *,
         timesteps: int = 0,
         least_bytes: int = WORD_BYTES,
         family: Family | None = None,
     ) -> str:
-        """A [batch, width] variable, or a sequence of it, in runs over a chip's tiles as `slots` says."""
+        """A [batch, width] variable, or a sequence of it, in runs over the tiles of chips as `slots` says."""
         if family is not None:
             self.families[name] = family
         mapping = self._in_runs(
-            PER_TIMESTEP if timesteps else FLAT, width, chip, self.value_bytes(dtype), least_bytes, family
+            PER_TIMESTEP if timesteps else FLAT, width, chips, self.value_bytes(dtype), least_bytes, family
         )
         shape = (timesteps, self.network.batch, width) if timesteps else (self.network.batch, width)
         return self.variable(name, shape, dtype, mapping, category)
 
     @made_once
     def _in_runs(
-        self, axis: int, width: int, chip: int, item_bytes: int, least_bytes: int, family: Family | None
+        self, axis: int, width: int, chips: Chips, item_bytes: int, least_bytes: int, family: Family | None
     ) -> TileMapping:
         """Of [batch, width], in the runs of `slots`."""
-        tiles, columns = self.slots(width, chip, item_bytes, least_bytes, family)
+        tiles, columns = self.slots(width, chips, item_bytes, least_bytes, family)
         offset = columns["sample"] * width
         return TileMapping.split(axis, tiles, offset + columns["slot_start"], offset + columns["slot_stop"])
 
     def spikes(
-        self, name: str, capacity: int, chip: int, layer: str, *, timesteps: int = 0, least_bytes: int = WORD_BYTES
+        self, name: str, capacity: int, chips: Chips, layer: str, *, timesteps: int = 0, least_bytes: int = WORD_BYTES
     ) -> tuple[str, str]:
-        """Ids and counts of a layer's sparse spikes spread over a chip; a whole sequence when `timesteps` is given."""
+        """Ids and counts of a layer's sparse spikes spread over their chips; a whole sequence when `timesteps` is given."""
         ids, counts = (
             self.spread(
                 f"{what}.{name}",
                 width,
                 self.options.id_dtype,
                 "spike ids",
-                chip,
+                chips,
                 timesteps=timesteps,
                 least_bytes=least_bytes,
                 family=(what, layer),
@@ -342,9 +365,9 @@ class Lowering:
         return ids, counts
 
     def constant(self, name: str, layer: str, value: float) -> str:
-        """A float per neuron of `layer`, set once, in runs over its chip as the library maps constants."""
+        """A float per neuron of `layer`, set once, in runs over its first chip as the library maps constants."""
         width = self.layer(layer).neurons
-        usable = self.placement.usable_on(self.chip_of(layer))
+        usable = self.placement.usable_on(self.chips_of(layer)[0])
         run = max(LINEAR_BYTES // self.value_bytes("float32"), -(-width // len(usable)))
         starts = np.arange(0, width, run)
         stops = np.minimum(starts + run, width)

@@ -9,7 +9,7 @@ import numpy as np
 
 from mimdsim.codelets import losses as codelets
 from mimdsim.compiler.context import Lowering
-from mimdsim.compiler.lists.spikes import gradient_chip
+from mimdsim.compiler.lists.spikes import gradient_chips
 from mimdsim.graph import Operation
 from mimdsim.graph.losses import CountTargets
 from mimdsim.graph.names import SCORES
@@ -237,10 +237,10 @@ def lower_add_even(low: Lowering, ops: tuple[Operation, ...]) -> None:
     (op,) = ops
     g, even = (low.storage[name][0] for name in op.inputs)
     width = low.variables[g].shape[-1]
-    chip = gradient_chip(low, op.layer)
-    total = low.spread(f"g_even.{op.layer}", width, "float32", "gradients", chip, family=("gradients", op.layer))
+    chips = gradient_chips(low, op.layer)
+    total = low.spread(f"g_even.{op.layer}", width, "float32", "gradients", chips, family=("gradients", op.layer))
     low.storage[op.outputs[0]] = (total,)
-    tiles, columns = low.slots_of(total, chip)
+    tiles, columns = low.slots_of(total, chips)
     table = VertexTable(
         codelet=codelets.ADD_EVEN,
         layer=op.layer,

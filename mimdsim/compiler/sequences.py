@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mimdsim.codelets import dense as codelets
-from mimdsim.compiler.context import WORD_BYTES, Lowering
+from mimdsim.compiler.context import WORD_BYTES, Chips, Lowering
 from mimdsim.graph.names import before
 from mimdsim.program import TileMapping, VertexTable
 
@@ -43,8 +43,8 @@ def fill_rows(low: Lowering, variable: str, tiles: np.ndarray, stage: str) -> No
     low.emit(stage, "zeros", tables=(table,))
 
 
-def fill_slots(low: Lowering, variable: str, chip: int, stage: str, least_bytes: int = WORD_BYTES) -> None:
-    tiles, columns = low.slots_of(variable, chip, least_bytes)
+def fill_slots(low: Lowering, variable: str, chips: Chips, stage: str, least_bytes: int = WORD_BYTES) -> None:
+    tiles, columns = low.slots_of(variable, chips, least_bytes)
     table = VertexTable(
         codelet=codelets.FILL_SLOTS,
         layer="",
@@ -125,20 +125,20 @@ def offset_of(low: Lowering, sequence: str, shift: int) -> str:
     return before(counter) if shift else counter
 
 
-def slice_slots(low: Lowering, sequence: str, now: str, shift: int, chip: int) -> None:
-    """now <- sequence[t + shift] on the tiles of a chip that hold both."""
-    tiles, columns = low.slots_of(now, chip)
+def slice_slots(low: Lowering, sequence: str, now: str, shift: int, chips: Chips) -> None:
+    """now <- sequence[t + shift] on the tiles that hold both."""
+    tiles, columns = low.slots_of(now, chips)
     table = VertexTable(
         codelet=codelets.slice_codelet("slots", shift),
         layer="",
         tiles=tiles,
         operands={"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, shift)},
-        columns={**columns, "chip": np.full(len(tiles), chip)},
+        columns={**columns, **low.chip_column(tiles)},
     )
     low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
 
 
-def slice_rows(low: Lowering, sequence: str, now: str, shift: int, tiles: np.ndarray, chip: int) -> None:
+def slice_rows(low: Lowering, sequence: str, now: str, shift: int, tiles: np.ndarray) -> None:
     """now <- sequence[t + shift], one vertex per sample."""
     rows = low.variables[now].shape[0]
     index = np.arange(rows)
@@ -147,7 +147,7 @@ def slice_rows(low: Lowering, sequence: str, now: str, shift: int, tiles: np.nda
         layer="",
         tiles=tiles,
         operands={"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, shift)},
-        columns={"start": index, "stop": index + 1, "chip": np.full(rows, chip)},
+        columns={"start": index, "stop": index + 1, **low.chip_column(tiles)},
     )
     low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
 
@@ -157,7 +157,7 @@ def _moving(low: Lowering, variable: str, layer: str) -> tuple[str, np.ndarray, 
     columns of its vertices."""
     several, placed = len(low.variables[variable].shape) == 3, low.placed(layer)
     tiles = placed.homes.ravel()
-    chip = {"chip": np.full(len(tiles), placed.chip)}
+    chip = low.chip_column(tiles)
     if placed.copies > 1:
         return "boxes of states" if several else "boxes", tiles, {**placed.rows(placed.batch_edges), **chip}
     columns = {"start": placed.starts, "stop": placed.stops, **chip}

@@ -18,13 +18,15 @@ class Split(Section):
     rule makes of the tiles that other layers leave.
 
     `replicas`: partial sums of a weight gradient on a tile, each over a share of its samples (0:
-    mapping.weight_gradient_replicas); worker contexts beyond these share the neurons of a replica.
+    mapping.weight_gradient_replicas); worker contexts beyond these share the neurons of a replica. `chips`: its parts,
+    copy by copy, in even shares over so many chips.
     """
 
     batch: int = Field(default=1, ge=1)
     inputs: int = Field(default=1, ge=1)
     neurons: int = Field(default=0, ge=0)
     replicas: int = Field(default=0, ge=0, le=64)
+    chips: int = Field(default=1, ge=1)
 
 
 Rule = Literal["merge", "dead_code", "coarse_flags", "lists_apart", "stash_in_place", "fused_adjoint"]

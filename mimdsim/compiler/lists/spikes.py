@@ -10,7 +10,7 @@ import numpy as np
 from mimdsim.codelets import spikes as codelets
 from mimdsim.codelets.dense import FILL_OWN_REPLICAS, FILL_REPLICAS, SUM_OWN_REPLICAS, SUM_REPLICAS
 from mimdsim.codelets.fan_in import INPUT_GRADIENT_PART, WEIGHT_GRADIENT_PART
-from mimdsim.compiler.context import Lowering
+from mimdsim.compiler.context import Chips, Lowering
 from mimdsim.compiler.lists.fan_in import parts_of
 from mimdsim.compiler.lists.neurons import tile_sample_columns
 from mimdsim.graph import Operation, Value
@@ -208,18 +208,18 @@ def listed_gradient(low: Lowering, op: Operation) -> str:
     """Where an input gradient is summed up: the place of the carry it becomes, or one of its own."""
     name = op.outputs[0]
     if name not in low.storage:
-        chip = low.chip_of(op.layer)
+        chips = low.chips_of(op.layer)
         family = ("gradients", low.origin(op.inputs[1])[0])
-        held = low.spread(f"g.{_stem(low, op)}.now", op.attributes, "float32", "gradients", chip, family=family)
+        held = low.spread(f"g.{_stem(low, op)}.now", op.attributes, "float32", "gradients", chips, family=family)
         low.storage[name] = (held,)
     return low.storage[name][0]
 
 
-def gradient_chip(low: Lowering, layer: str) -> int:
-    """The chip that reads the spikes of `layer` a timestep later and sums up their gradients: that of the next layer
+def gradient_chips(low: Lowering, layer: str) -> Chips:
+    """The chips that read the spikes of `layer` a timestep later and sum up their gradients: those of the next layer
     or, without a delay, its own."""
     names = [placed.name for placed in low.placement.layers]
-    return low.placement.layers[min(names.index(layer) + low.network.delay, len(names) - 1)].chip
+    return low.placement.layers[min(names.index(layer) + low.network.delay, len(names) - 1)].chips
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -243,7 +243,7 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
     group, sample, slot = np.unravel_index(number, (groups, batch, capacity))
     part_start = group * plan.group_size
     part_stop = np.where(group == groups - 1, occupied, part_start + plan.group_size)
-    tiles = plan.first_tile + number // plan.per_tile
+    tiles = plan.tiles_of_vertices(groups)
     mapping = TileMapping.split(FLAT, tiles, number, number + 1)
     stage = low.variable(f"stage.{_stem(low, op)}", (groups, batch, capacity), "float32", mapping, "gradients")
     tables = []
@@ -268,7 +268,7 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
             )
         )
     made = low.emit("reduce parts", op.kind, tables=tuple(tables), layer=layer)
-    tiles, columns = low.slots_of(g, low.chip_of(layer))
+    tiles, columns = low.slots_of(g, low.chips_of(layer))
     table = VertexTable(
         codelet=codelets.REDUCE_GROUPS,
         layer=layer,

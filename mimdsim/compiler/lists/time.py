@@ -13,7 +13,7 @@ from mimdsim.compiler.context import LINEAR_BYTES, Lowering
 from mimdsim.compiler.lists import stash as lower_stash
 from mimdsim.compiler.lists.neurons import declare_constants, declare_thresholds
 from mimdsim.compiler.lists.selection import declare_random, handed_on, list_variables
-from mimdsim.compiler.lists.spikes import declare_replicas, gradient_chip, sum_replicas
+from mimdsim.compiler.lists.spikes import declare_replicas, gradient_chips, sum_replicas
 from mimdsim.compiler.lists.stash import LowerBody
 from mimdsim.compiler.sequences import (
     count_timestep,
@@ -53,7 +53,7 @@ def lower_forward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
             v = low.variable(carry.leaves, value.shape, "float32", mapping, "neuron states")
             low.storage[carry.enters] = (v,)
             fill_neurons(low, v, layer, "zero states")
-    home = low.chip_of(INPUT)
+    home = low.chips_of(INPUT)
     sequence = low.spikes("input.sequence", network.input_capacity, home, INPUT, timesteps=network.timesteps)
     low.inputs |= dict(zip(listed(INPUT), sequence, strict=True))
     low.storage[INPUT] = sequence
@@ -87,17 +87,17 @@ def _declare_carried_spikes(low: Lowering, value: Value) -> None:
     """Slots that the next layer reads, and what a layer leaves for them, known before the body writes it because the
     carry reads it first; no spikes have been emitted before the first timestep."""
     layer, enters = value.layer, value.name
-    chip = gradient_chip(low, layer)
+    chips = gradient_chips(low, layer)
     if low.options.spike_exchange == "dense":
         width = low.layer(layer).neurons
         row = low.spread(
-            f"row.{layer}.in", width, "uint8", "spike ids", chip, least_bytes=LINEAR_BYTES, family=("ids", layer)
+            f"row.{layer}.in", width, "uint8", "spike ids", chips, least_bytes=LINEAR_BYTES, family=("ids", layer)
         )
         low.storage[enters] = (row,)
     else:
-        low.storage[enters] = low.spikes(f"{layer}.in", value.capacity, chip, layer, least_bytes=LINEAR_BYTES)
+        low.storage[enters] = low.spikes(f"{layer}.in", value.capacity, chips, layer, least_bytes=LINEAR_BYTES)
     # of ids and counts, only the counts need a value
-    fill_slots(low, low.storage[enters][-1], chip, "zero spikes", LINEAR_BYTES)
+    fill_slots(low, low.storage[enters][-1], chips, "zero spikes", LINEAR_BYTES)
     list_variables(low, layer)
     leaves = handed_on(low, layer)
     fill_rows(low, leaves[-1], low.placed(layer).combine_tiles, "zero spikes")
@@ -107,16 +107,16 @@ def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
     """Store a body value into its sequence at t; the sequence's variables."""
     network, layer = low.network, value.layer
     if value.form == "sparse":
-        chip = low.chip_of(layer)
-        sequence = low.spikes(f"{layer}.sequence", value.capacity, chip, layer, timesteps=network.timesteps)
+        chips = low.chips_of(layer)
+        sequence = low.spikes(f"{layer}.sequence", value.capacity, chips, layer, timesteps=network.timesteps)
         for now, whole in zip(low.storage[value.name], sequence, strict=True):
-            tiles, columns = low.slots_of(whole, chip)
+            tiles, columns = low.slots_of(whole, chips)
             table = VertexTable(
                 codelet=codelets.update_codelet("slots"),
                 layer=layer,
                 tiles=tiles,
                 operands={"now": now, "sequence": whole, "timestep": "timestep"},
-                columns={**columns, "chip": np.full(len(tiles), chip)},
+                columns={**columns, **low.chip_column(tiles)},
             )
             low.emit(f"stash {now}", "stash", tables=(table,), mergeable=False)
         return sequence
@@ -140,9 +140,9 @@ def lower_backward(low: Lowering, op: Operation, lower_body: LowerBody) -> None:
         if value.role == "gradient":
             name = declare_replicas(low, value, layer)
         elif value.capacity:
-            chip = gradient_chip(low, layer)
-            name = low.spread(f"g.{layer}", value.capacity, "float32", "gradients", chip, family=("gradients", layer))
-            fill_slots(low, name, chip, "zero adjoints")
+            chips = gradient_chips(low, layer)
+            name = low.spread(f"g.{layer}", value.capacity, "float32", "gradients", chips, family=("gradients", layer))
+            fill_slots(low, name, chips, "zero adjoints")
         else:
             mapping = low.on_neurons(layer, len(value.shape) - 1)
             name = low.variable(f"d{value.of}", value.shape, "float32", mapping, "gradients")
@@ -183,16 +183,16 @@ def _add_in_place(low: Lowering, scan: Scan, leaves: str) -> None:
 def _slice_saved(low: Lowering, value: Value, sequence: tuple[str, ...], shift: int) -> None:
     """The current timestep of a stashed sequence, in variables of its own."""
     if value.form == "sparse":
-        chip = low.chip_of(value.layer)
-        now = low.spikes(value.name, value.capacity, chip, value.layer)
+        chips = low.chips_of(value.layer)
+        now = low.spikes(value.name, value.capacity, chips, value.layer)
         low.storage[value.name] = now
         for whole, part in zip(sequence, now, strict=True):
-            slice_slots(low, whole, part, shift, chip)
+            slice_slots(low, whole, part, shift, chips)
     elif value.capacity:
         batch = low.network.batch
         now_g = low.variable(value.name, (batch, value.capacity), "float32", low.by_sample(0), "gradients")
         low.storage[value.name] = (now_g,)
-        slice_rows(low, sequence[0], now_g, shift, low.placement.sample_tiles, low.placement.layers[-1].chip)
+        slice_rows(low, sequence[0], now_g, shift, low.placement.sample_tiles)
     else:
         mapping = low.on_neurons(value.layer, len(value.shape) - 1)
         now_v = low.variable(value.name, value.shape, "float32", mapping, "neuron states")

@@ -24,14 +24,12 @@ class LayerPlacement:
     part f of the weights of neurons starts[k]..stops[k] for samples batch_edges[b]..batch_edges[b + 1]. Their states
     lie on `homes[b, k]`. And the tiles that select its spikes, in slots of (sample, row, part).
 
-    Tile numbers run on over the chips. spread: tiles per sample and threshold row; workers: scanning workers per sample
-    and row, over all its tiles.
+    Tile numbers run on over the chips. chips: of every sample, the chip that selects its spikes and holds its lists.
+    spread: tiles per sample and threshold row; workers: scanning workers per sample and row, over all its tiles.
     """
 
     name: str
-    chip: int
-    first_tile: int
-    last_tile: int  # one past
+    chips: tuple[int, ...]
     grid: np.ndarray  # int64[batch parts, fan-in parts, neuron parts]
     batch_edges: np.ndarray
     starts: np.ndarray
@@ -46,6 +44,15 @@ class LayerPlacement:
     def tiles(self) -> np.ndarray:
         """Every tile of the layer, copy by copy."""
         return self.grid.ravel()
+
+    @property
+    def first_tile(self) -> int:
+        return int(self.grid[0, 0, 0])
+
+    @property
+    def last_tile(self) -> int:
+        """One past the last."""
+        return int(self.grid[-1, -1, -1]) + 1
 
     @property
     def copies(self) -> int:
@@ -102,14 +109,32 @@ class LayerPlacement:
 class ReducePlacement:
     """Sum of input gradients over the tiles of a layer: groups of `group_size` tiles, then over groups.
 
-    vertices are numbered (group, sample, slot); `per_tile` consecutive ones share a tile, from `first_tile` on.
+    Vertices are numbered (group, sample, slot). Each is on the chip of the first tile of its group; `per_tile`
+    consecutive ones of a chip share a tile, from the chip's first tile in `first_tiles` on. chip_of int64[groups,
+    batch]; slots: of a sample.
     """
 
     tiles: int
-    first_tile: int
+    first_tiles: dict[int, int]
     group_size: int
     groups: int
     per_tile: int
+    slots: int
+    chip_of: np.ndarray
+
+    @property
+    def first_tile(self) -> int:
+        """On the first chip that adds."""
+        return self.first_tiles[min(self.first_tiles)]
+
+    def tiles_of_vertices(self, groups: int) -> np.ndarray:
+        """int64[groups * batch * slots]: the tile of every vertex of the first groups."""
+        chips = np.repeat(self.chip_of[:groups].ravel(), self.slots)
+        found = np.empty(len(chips), np.int64)
+        for chip, first in self.first_tiles.items():
+            here = chips == chip
+            found[here] = first + np.arange(np.count_nonzero(here)) // self.per_tile
+        return found
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -163,7 +188,8 @@ def place(
 ) -> Placement:
     """Place `network` on `chips` chips of `tiles` tiles; raises DoesNotFit with the numbers when there are too few.
 
-    Layers follow in order; one that does not fit into the rest of a chip begins the next. Later chips are left out.
+    Layers follow in order, each on as many chips as its split says; one that does not fit into the rest of a chip
+    begins the next. Later chips are left out.
     """
     _check_ids(network, options)
     widths = [layer.neurons for layer in network.layers]
@@ -171,20 +197,19 @@ def place(
     splits = _splits(network, options)
     per_tile = _neurons_per_tile(widths, splits, room, chips, options)
     grids = [_grid_of(width, split, per_tile) for width, split in zip(widths, splits, strict=True)]
-    firsts = _first_tiles(grids, room, chips, options.reserved_tiles)
-    assert firsts is not None
-    layers = _layers(network, firsts, grids, room, worker_contexts, options)
-    last = layers[-1].chip
+    dealt = _dealt(grids, room, chips, options.reserved_tiles)
+    assert dealt is not None
+    layers = _layers(network, dealt, grids, room, worker_contexts, options)
+    used = max(int(layer.tiles.max()) for layer in layers) // room + 1
     reductions, own_reductions = _reductions(network, layers, room, options)
-    usable = np.arange(last * room + (options.reserved_tiles if last == 0 else 0), (last + 1) * room)
     return Placement(
-        tiles=tiles * (last + 1),
-        chips=last + 1,
+        tiles=tiles * used,
+        chips=used,
         neurons_per_tile=per_tile,
         layers=tuple(layers),
         reductions=reductions,
         own_reductions=own_reductions,
-        sample_tiles=usable[(np.arange(network.batch) * len(usable)) // network.batch],
+        sample_tiles=_sample_tiles(layers[-1], room, options.reserved_tiles),
         reserved_tiles=options.reserved_tiles,
         idle_tiles=tiles - room,
         worker_contexts=worker_contexts,
@@ -206,61 +231,88 @@ def _room(tiles: int, chips: int, options: MappingOptions) -> int:
     return room
 
 
+def _sample_tiles(layer: LayerPlacement, tiles: int, reserved: int) -> np.ndarray:
+    """int64[batch]: of the samples of a chip, evenly over its tiles."""
+    chips, found = np.array(layer.chips), np.zeros(len(layer.chips), np.int64)
+    for chip in sorted(set(layer.chips)):
+        samples = np.flatnonzero(chips == chip)
+        usable = np.arange(chip * tiles + (reserved if chip == 0 else 0), (chip + 1) * tiles)
+        found[samples] = usable[(np.arange(len(samples)) * len(usable)) // len(samples)]
+    return found
+
+
 def _layers(
     network: SpikingNetwork,
-    firsts: list[int],
+    dealt: list[np.ndarray],
     grids: list[Grid],
     tiles: int,
     worker_contexts: int,
     options: MappingOptions,
 ) -> list[LayerPlacement]:
-    """Layers from their first tiles on, and the tiles that select their spikes."""
+    """Layers on the tiles dealt to them, and the tiles that select their spikes."""
     widths = [layer.neurons for layer in network.layers]
-    on_chip = [first // tiles for first in firsts]
+    on_chip = [
+        _chips_of_samples(numbers.reshape(grid.copies, -1) // tiles, np.arange(grid.copies + 1) * network.batch)
+        for numbers, grid in zip(dealt, grids, strict=True)
+    ]
     if options.selection_tiles == "last":
         _check_last_tiles(network, on_chip, tiles)
         spreads = [1] * len(widths)
-        selecting = _last_tiles(network.batch, on_chip, tiles)
+        selecting = _last_tiles(on_chip, tiles)
     else:
         spreads = [selection_spread(width, worker_contexts, options.states_per_worker) for width in widths]
-        selecting = _published_tiles(network.batch, spreads, on_chip, tiles)
+        selecting = _published_tiles(spreads, on_chip, tiles)
     layers: list[LayerPlacement] = []
-    each = zip(network.layers, firsts, grids, on_chip, spreads, selecting, strict=True)
-    for layer, first, grid, chip, spread, selects in each:
+    each = zip(network.layers, dealt, grids, on_chip, spreads, selecting, strict=True)
+    for layer, numbers, grid, of_samples, spread, selects in each:
         layers.append(
             LayerPlacement(
                 name=layer.name,
-                chip=chip,
-                first_tile=first,
-                last_tile=first + grid.tiles,
-                grid=first + np.arange(grid.tiles).reshape(grid.copies, grid.fan_in_parts, -1),
+                chips=tuple(of_samples.tolist()),
+                grid=numbers.reshape(grid.copies, grid.fan_in_parts, -1),
                 batch_edges=np.arange(grid.copies + 1) * network.batch // grid.copies,
                 starts=grid.edges[:-1],
                 stops=grid.edges[1:],
                 **_replicas(options, options.split.get(layer.name), network.batch, grid, worker_contexts),
                 spread=spread,
                 workers=min(worker_contexts * spread, layer.neurons),
-                selection_tiles=(chip * tiles + selects).reshape(network.batch, 2, spread),
+                selection_tiles=of_samples[:, None, None] * tiles + selects.reshape(network.batch, 2, spread),
             )
         )
     return layers
 
 
-def _published_tiles(batch: int, spreads: list[int], on_chip: list[int], tiles: int) -> list[np.ndarray]:
-    """Of every layer, where on its chip the slots (sample, row, part) lie: all of a chip evenly over its tiles."""
-    slots = [batch * 2 * spread for spread in spreads]
+def _chips_of_samples(chips: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """int64[batch]: a chip for the lists of every sample, of `chips` int64[copies, tiles] of its copy; if there are
+    several, they share the samples. Copy b has samples edges[b] // copies to edges[b + 1] // copies."""
     found = []
-    for index, chip in enumerate(on_chip):
-        of_chip = [count for count, other in zip(slots, on_chip, strict=True) if other == chip]
-        before = sum(count for count, other in zip(slots[:index], on_chip, strict=False) if other == chip)
-        found.append((before + np.arange(slots[index])) * tiles // sum(of_chip))
-    return found
+    for of_copy, count in zip(chips, np.diff(edges // len(chips)).tolist(), strict=True):
+        different = np.unique(of_copy)
+        found.append(different[np.arange(count) * len(different) // max(1, count)])
+    return np.concatenate(found)
 
 
-def _last_tiles(batch: int, on_chip: list[int], tiles: int) -> list[np.ndarray]:
+def _published_tiles(spreads: list[int], on_chip: list[np.ndarray], tiles: int) -> list[np.ndarray]:
+    """Of every layer, where on its chip the slots (sample, row, part) lie: all of a chip evenly over its tiles."""
+    chips = [np.repeat(of_samples, 2 * spread) for of_samples, spread in zip(on_chip, spreads, strict=True)]
+    every = np.concatenate(chips)
+    found = np.zeros(len(every), np.int64)
+    for chip in np.unique(every):
+        here = np.flatnonzero(every == chip)
+        found[here] = np.arange(len(here)) * tiles // len(here)
+    return np.split(found, np.cumsum([len(each) for each in chips])[:-1])
+
+
+def _turns(on_chip: list[np.ndarray]) -> np.ndarray:
+    """int64[layers, batch]: how many layers up to this one have the lists of a sample on the same chip."""
+    chips = np.array(on_chip)
+    return np.array([(chips[: index + 1] == chips[index]).sum(axis=0) for index in range(len(chips))])
+
+
+def _last_tiles(on_chip: list[np.ndarray], tiles: int) -> list[np.ndarray]:
     """The same where both rows of a sample have one tile, layer after layer from the end of the chip."""
-    turns = [on_chip[:index].count(chip) + 1 for index, chip in enumerate(on_chip)]
-    return [np.repeat(tiles - turn * batch + np.arange(batch), 2) for turn in turns]
+    batch = len(on_chip[0])
+    return [np.repeat(tiles - turns * batch + np.arange(batch), 2) for turns in _turns(on_chip)]
 
 
 def _check_ids(network: SpikingNetwork, options: MappingOptions) -> None:
@@ -275,9 +327,9 @@ def _check_ids(network: SpikingNetwork, options: MappingOptions) -> None:
             )
 
 
-def _check_last_tiles(network: SpikingNetwork, on_chip: list[int], tiles: int) -> None:
+def _check_last_tiles(network: SpikingNetwork, on_chip: list[np.ndarray], tiles: int) -> None:
     """Raise DoesNotFit when one tile per sample and layer are more than a chip has (authors' rule: L*B < tiles)."""
-    most = max(on_chip.count(chip) for chip in on_chip)
+    most = int(_turns(on_chip).max())
     if most * network.batch >= tiles:
         raise DoesNotFit(
             f"{most} layers times {network.batch} samples select spikes on {most * network.batch} tiles of their own, "
@@ -300,11 +352,12 @@ def _replicas(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Grid:
-    """Copies of a layer, parts of the weights of a neuron, and where the neurons are cut."""
+    """Copies of a layer, parts of the weights of a neuron, and where the neurons are cut; on so many chips."""
 
     copies: int
     fan_in_parts: int
     edges: np.ndarray
+    chips: int
 
     @property
     def tiles(self) -> int:
@@ -316,7 +369,7 @@ def _grid_of(width: int, split: Split, per_tile: int) -> Grid:
     edges = np.minimum(np.arange(-(-width // per_tile) + 1) * per_tile, width)
     if split.neurons:
         edges = np.arange(split.neurons + 1) * width // split.neurons
-    return Grid(copies=split.batch, fan_in_parts=split.inputs, edges=edges)
+    return Grid(copies=split.batch, fan_in_parts=split.inputs, edges=edges, chips=split.chips)
 
 
 def _splits(network: SpikingNetwork, options: MappingOptions) -> list[Split]:
@@ -348,17 +401,24 @@ def _splits(network: SpikingNetwork, options: MappingOptions) -> list[Split]:
     return [options.split.get(name, Split()) for name in names]
 
 
-def _first_tiles(grids: list[Grid], tiles: int, chips: int, reserved: int) -> list[int] | None:
-    """The first tile of every layer, or None when the layers do not fit."""
-    firsts, tile = [], reserved
-    for count in (grid.tiles for grid in grids):
-        if tile % tiles + count > tiles:
-            tile = (tile // tiles + 1) * tiles
-        if count > tiles - (reserved if tile == reserved else 0) or tile + count > tiles * chips:
+def _dealt(grids: list[Grid], tiles: int, chips: int, reserved: int) -> list[np.ndarray] | None:
+    """The tiles of every layer, copy by copy and in even shares over its chips, or None when the layers do not fit."""
+    free = np.array([reserved, *[0] * (chips - 1)])  # the first free tile of each chip
+    found: list[np.ndarray] = []
+    chip, before = 0, 1  # where the layer before begins, and how many chips it has
+    for grid in grids:
+        shares = np.diff(np.arange(grid.chips + 1) * grid.tiles // grid.chips)
+        for begin in (chip, chip + before):
+            chosen = np.arange(begin, begin + grid.chips)
+            if chosen[-1] < chips and (free[chosen] + shares <= tiles).all():
+                break
+        else:
             return None
-        firsts.append(tile)
-        tile += count
-    return firsts
+        chip, before = int(chosen[0]), grid.chips
+        each = zip(chosen.tolist(), free[chosen].tolist(), shares.tolist(), strict=True)
+        found.append(np.concatenate([one * tiles + first + np.arange(count) for one, first, count in each]))
+        free[chosen] += shares
+    return found
 
 
 def _neurons_per_tile(widths: list[int], splits: list[Split], tiles: int, chips: int, options: MappingOptions) -> int:
@@ -372,7 +432,7 @@ def _neurons_per_tile(widths: list[int], splits: list[Split], tiles: int, chips:
     asked = options.neurons_per_tile
     where = f"{usable} are usable" + (f" on {chips} chips, and no layer may straddle two" if chips > 1 else "")
     if asked:
-        if _first_tiles(grids(asked), tiles, chips, reserved) is None:
+        if _dealt(grids(asked), tiles, chips, reserved) is None:
             needed = sum(grid.tiles for grid in grids(asked))
             raise DoesNotFit(
                 f"with {asked} neurons per tile the {len(widths)} layers need {needed} tiles, "
@@ -388,7 +448,7 @@ def _neurons_per_tile(widths: list[int], splits: list[Split], tiles: int, chips:
     if least > usable:
         raise DoesNotFit(f"the parts of mapping.split need at least {least} tiles, {where}: lower its batch or neurons")
     per_tile = options.tile_unit
-    while _first_tiles(grids(per_tile), tiles, chips, reserved) is None:
+    while _dealt(grids(per_tile), tiles, chips, reserved) is None:
         if per_tile > max(widths):  # a grid of the split is too large for a chip
             raise DoesNotFit(f"the parts of mapping.split do not fit, {where}: lower its batch or neurons")
         per_tile += options.tile_unit
@@ -404,10 +464,18 @@ def selection_spread(neurons: int, worker_contexts: int, states_per_worker: int)
     return int(max(1, workers // worker_contexts + (workers % worker_contexts >= min(2, worker_contexts - 1 or 1))))
 
 
+def _chips_of_groups(layer: LayerPlacement, group_size: int, tiles: int) -> np.ndarray:
+    """int64[groups, batch]: the chip of the first part of a group of parts, for every sample."""
+    parts = layer.grid.reshape(layer.copies, -1)
+    groups = layer.parts // group_size
+    of_copy: np.ndarray = parts[:, np.arange(groups) * group_size] // tiles
+    return of_copy[layer.copy_of].T
+
+
 def _reductions(
     network: SpikingNetwork, layers: list[LayerPlacement], tiles: int, options: MappingOptions
 ) -> tuple[tuple[ReducePlacement | None, ...], tuple[ReducePlacement | None, ...]]:
-    """For every layer, on its own chip, of what it gives the layer before it and of what it gives itself: tiles by
+    """For every layer, on its own chips, of what it gives the layer before it and of what it gives itself: tiles by
     work^0.8 of occupied tiles times capacity of the spikes, or as many for each. A tile gets whole words of sums: with
     halves an even number of vertices.
     """
@@ -419,22 +487,32 @@ def _reductions(
             capacity = network.layers[source].capacity
             occupied = layers[index].parts
             work[index, source] = 1 if even else int(occupied**options.reduce_exponent * capacity * batch)
-    for chip in sorted({layer.chip for layer in layers}):
-        on_chip = [pair for pair in work if layers[pair[0]].chip == chip]
+    sizes = {pair: max(1, min(options.reduce_group or batch // 2, layers[pair[0]].parts)) for pair in work}
+    chip_of = {(index, source): _chips_of_groups(layers[index], size, tiles) for (index, source), size in sizes.items()}
+    counts: dict[tuple[int, int], int] = {}  # tiles on each of its chips
+    firsts: dict[tuple[int, int], dict[int, int]] = {pair: {} for pair in work}
+    for chip in sorted({chip for each in chip_of.values() for chip in np.unique(each).tolist()}):
+        on_chip = [pair for pair in work if (chip_of[pair] == chip).any()]
         total = sum(work[pair] for pair in on_chip) or 1
         first = begin = chip * tiles + (options.reserved_tiles if chip == 0 else 0)
         usable = (chip + 1) * tiles - begin
-        for index, source in on_chip:
-            count = max(1, work[index, source] * usable // total)
-            group_size = max(1, min(options.reduce_group or batch // 2, layers[index].parts))
-            groups = layers[index].parts // group_size
-            placed[index, source] = ReducePlacement(
-                tiles=count,
-                first_tile=min(first, begin + usable - count),
-                group_size=group_size,
-                groups=groups,
-                per_tile=-(-groups * batch * network.layers[source].capacity // (count * word)) * word,
-            )
+        for pair in on_chip:
+            count = max(1, work[pair] * usable // total)
+            counts[pair] = min(count, counts.get(pair, count))
+            firsts[pair][chip] = min(first, begin + usable - count)
             first += count
+    for (index, source), first_tiles in firsts.items():
+        chips, slots = chip_of[index, source], network.layers[source].capacity
+        most = int(np.bincount(chips.ravel()).max()) * slots  # vertices of a chip
+        count = counts[index, source]
+        placed[index, source] = ReducePlacement(
+            tiles=count,
+            first_tiles=first_tiles,
+            group_size=sizes[index, source],
+            groups=len(chips),
+            per_tile=-(-most // (count * word)) * word,
+            slots=slots,
+            chip_of=chips,
+        )
     numbers = range(len(layers))
     return tuple(placed.get((n, n - 1)) for n in numbers), tuple(placed.get((n, n)) for n in numbers)
