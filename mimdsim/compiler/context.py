@@ -152,7 +152,7 @@ class Lowering:
         placed, neurons = self.placed(layer), self.layer(layer).neurons
         return TileMapping.banded(
             tuple(
-                Band(axis=axis, start=0, stop=neurons, mapping=self._on_tiles(placed, tiles, axis))
+                Band(axis=axis, start=0, stop=neurons, mapping=self.on_tiles(placed, tiles, axis))
                 for tiles in placed.homes
             )
         )
@@ -163,7 +163,7 @@ class Lowering:
         placed = self.placed(layer)
         return TileMapping.banded(
             tuple(
-                Band(axis=axis - 1, start=begin, stop=end, mapping=self._on_tiles(placed, tiles, axis))
+                Band(axis=axis - 1, start=begin, stop=end, mapping=self.on_tiles(placed, tiles, axis))
                 for (begin, end), tiles in zip(pairwise(placed.batch_edges.tolist()), placed.homes, strict=True)
             )
         )
@@ -174,7 +174,7 @@ class Lowering:
         placed = self.placed(layer)
         return TileMapping.banded(
             tuple(
-                Band(axis=axis - 1, start=begin, stop=end, mapping=self._on_tiles(placed, tiles, axis))
+                Band(axis=axis - 1, start=begin, stop=end, mapping=self.on_tiles(placed, tiles, axis))
                 for (begin, end), tiles in zip(pairwise(placed.cut_rows(rows).tolist()), placed.grid[copy], strict=True)
                 if begin < end
             )
@@ -195,19 +195,23 @@ class Lowering:
         }
         return placed.grid[copy, part, run], columns
 
-    def _on_tiles(self, placed: LayerPlacement, tiles: np.ndarray, axis: int) -> TileMapping:
+    def on_tiles(self, placed: LayerPlacement, tiles: np.ndarray, axis: int) -> TileMapping:
         """The neurons of a layer along an axis, on a row of its grid."""
         key = placed.name, int(tiles[0]), axis
         if key not in self.mappings:
             self.mappings[key] = TileMapping.split(axis, tiles, placed.starts, placed.stops)
         return self.mappings[key]
 
-    def _shares(self, layer: str, rows: int) -> Iterator[tuple[int, int, np.ndarray]]:
-        """(first row, one past the last, tiles) of what each copy of a layer keeps of weights of so many rows."""
+    def shares(
+        self, layer: str, rows: int, first_copy: int = 0, last_copy: int | None = None
+    ) -> Iterator[tuple[int, int, np.ndarray]]:
+        """(first row, one past the last, tiles) of what each copy of a layer, or of some of its copies, keeps of
+        weights of so many rows."""
         placed = self.placed(layer)
+        copies = range(placed.copies)[first_copy:last_copy]
         for part, (first, last) in enumerate(pairwise(placed.cut_rows(rows).tolist())):
-            edges = first + np.arange(placed.copies + 1) * (last - first) // placed.copies
-            for copy, (begin, end) in enumerate(pairwise(edges.tolist())):
+            edges = first + np.arange(len(copies) + 1) * (last - first) // len(copies)
+            for copy, (begin, end) in zip(copies, pairwise(edges.tolist()), strict=True):
                 if begin < end:
                     yield begin, end, placed.grid[copy, part]
 
@@ -217,8 +221,8 @@ class Lowering:
         placed = self.placed(layer)
         return TileMapping.banded(
             tuple(
-                Band(axis=0, start=begin, stop=end, mapping=self._on_tiles(placed, tiles, 1))
-                for begin, end, tiles in self._shares(layer, rows)
+                Band(axis=0, start=begin, stop=end, mapping=self.on_tiles(placed, tiles, 1))
+                for begin, end, tiles in self.shares(layer, rows)
             )
         )
 
@@ -418,7 +422,7 @@ class Lowering:
 
         `codelet` works on whole columns of the matrix (":", "start:stop"), one vertex per tile of the layer.
         """
-        shares, placed = list(self._shares(layer, self.variables[matrix].shape[0])), self.placed(layer)
+        shares, placed = list(self.shares(layer, self.variables[matrix].shape[0])), self.placed(layer)
         if len(shares) == 1:
             return codelet, shares[0][2], {"start": placed.starts, "stop": placed.stops}
         columns = {

@@ -283,13 +283,15 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
 
 def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
     """The gradient of a parameter from the replicas of its worker contexts; of several copies of a layer, each sums its
-    own and then a share of the rows of all."""
+    own, then a share of the rows of those on its chip, so that little goes over links, and then of all chips."""
     layer = parameter.layer
     placed = low.placed(layer)
     held = low.storage[outer][0]
     _, rows, neurons = low.variables[held].shape
     in_copies = placed.copies > 1 and placed.replicas > 1
     summed = _sum_in_copies(low, parameter, held) if in_copies else held
+    if 1 < placed.chips_of_copies < placed.copies:
+        summed = _sum_on_chips(low, parameter, summed, held)
     gradient = low.variable(
         f"gradient.{parameter.short}", (rows, neurons), "float32", low.shared(layer, rows), "weight gradients"
     )
@@ -334,6 +336,40 @@ def _sum_in_copies(low: Lowering, parameter: Parameter, held: str) -> str:
     operands = {"replicas": held, "totals": summed}
     table = VertexTable(codelet=SUM_OWN_REPLICAS, layer=layer, tiles=tiles, operands=operands, columns=columns)
     low.summed[held] += low.emit("sum replicas", "add", tables=(table,), layer=layer)
+    return summed
+
+
+def _sum_on_chips(low: Lowering, parameter: Parameter, copies: str, held: str) -> str:
+    """Sums [chips, rows, neurons] of the copies on each chip, a share of the rows on each of them."""
+    layer = parameter.layer
+    _, rows, neurons = low.variables[copies].shape
+    placed = low.placed(layer)
+    each = placed.copies // placed.chips_of_copies
+    bands, tiles, columns = [], [], []
+    for chip in range(placed.chips_of_copies):
+        own = []
+        for begin, end, homes in low.shares(layer, rows, chip * each, (chip + 1) * each):
+            own.append(Band(axis=1, start=begin, stop=end, mapping=low.on_tiles(placed, homes, 2)))
+            tiles.append(homes)
+            of_chip = (chip, chip * each, (chip + 1) * each, begin, end)
+            columns.append([np.full(len(homes), number) for number in of_chip] + [placed.starts, placed.stops])
+        bands.append(Band(axis=0, start=chip, stop=chip + 1, mapping=TileMapping.banded(tuple(own))))
+    summed = low.variable(
+        f"chips.{parameter.short}",
+        (placed.chips_of_copies, rows, neurons),
+        "float32",
+        TileMapping.banded(tuple(bands)),
+        "weight gradients",
+    )
+    names = ("copy", "first", "last", "row_start", "row_stop", "start", "stop")
+    table = VertexTable(
+        codelet=SUM_OWN_REPLICAS,
+        layer=layer,
+        tiles=np.concatenate(tiles),
+        operands={"replicas": copies, "totals": summed},
+        columns={name: np.concatenate(column) for name, column in zip(names, zip(*columns, strict=True), strict=True)},
+    )
+    low.summed[held] += low.emit("sum on chips", "add", tables=(table,), layer=layer)
     return summed
 
 

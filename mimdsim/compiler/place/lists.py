@@ -55,6 +55,12 @@ class LayerPlacement:
         return int(self.grid[-1, -1, -1]) + 1
 
     @property
+    def chips_of_copies(self) -> int:
+        """Chips that have as many whole copies each; 1 if copies lie over several chips."""
+        chips = len(set(self.chips))
+        return chips if self.copies % chips == 0 else 1
+
+    @property
     def copies(self) -> int:
         """Of its weights: parts of the batch."""
         return len(self.grid)
