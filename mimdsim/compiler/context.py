@@ -352,7 +352,7 @@ class Lowering:
     def spikes(
         self, name: str, capacity: int, chips: Chips, layer: str, *, timesteps: int = 0, least_bytes: int = WORD_BYTES
     ) -> tuple[str, str]:
-        """Ids and counts of a layer's sparse spikes spread over their chips; a whole sequence when `timesteps` is given."""
+        """Ids and counts of a layer's sparse spikes, spread; a whole sequence when `timesteps` is given."""
         ids, counts = (
             self.spread(
                 f"{what}.{name}",

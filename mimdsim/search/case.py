@@ -54,7 +54,8 @@ class Figures:
 @dataclass(frozen=True, kw_only=True)
 class Timed:
     """A mapping compiled and timed in full. seconds: of a training step; spans: (superstep, cycles) in program order;
-    fits: whether it fits the tile memory; shares: of every layer (name, parts of batch, inputs, neurons; replicas)."""
+    fits: whether it fits the tile memory; shares: of every layer (name, parts of batch, inputs, neurons; replicas);
+    chips: in use."""
 
     options: MappingOptions
     figures: Figures
@@ -62,3 +63,4 @@ class Timed:
     spans: tuple[tuple[str, int], ...]
     fits: bool
     shares: tuple[tuple[str, int, int, int, int], ...]
+    chips: int

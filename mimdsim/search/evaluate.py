@@ -100,4 +100,5 @@ def timed(case: Case, options: MappingOptions) -> Timed:
         shares=tuple(
             (layer.name, layer.copies, layer.fan_in_parts, len(layer.starts), layer.replicas) for layer in layers
         ),
+        chips=made.placement.chips,
     )

@@ -19,6 +19,8 @@ def found_lines(found: Found) -> Iterator[str]:
     rows.append(["ms per training step", *(f"{1e3 * one.seconds:.4g}" for one in both)])
     rows.append(["peak bytes of a tile", *(f"{one.figures.peak_bytes:,}" + ("" if one.fits else " !") for one in both)])
     rows.append(["tiles", *(f"{one.figures.tiles:,}" for one in both)])
+    if len(found.by_chips) > 1 or best.chips > 1:
+        rows.append(["chips in use", *(f"{one.chips:,}" for one in both)])
     if all(one.figures.joules is not None for one in both):
         rows.append(["mJ per training step", *(f"{1e3 * (one.figures.joules or 0):.4g}" for one in both)])
     for place, (name, *_) in enumerate(best.shares):
@@ -38,6 +40,14 @@ def found_lines(found: Found) -> Iterator[str]:
     else:
         ratio = first.figures.cycles / best.figures.cycles
         yield f"The published mapping takes {ratio:.3g} times the cycles of the best."
+    if len(found.by_chips) > 1:
+        yield ""
+        yield "Best by number of chips in use (ms per training step, times as fast as on the fewest, efficiency):"
+        least = found.by_chips[0]
+        for one in found.by_chips:
+            faster = least.seconds / one.seconds
+            share = faster * least.chips / one.chips
+            yield f"  {one.chips:>5}  {1e3 * one.seconds:>9.4g}  {faster:>6.2f}  {share:>5.0%}"
     yield ""
     looked_at = f"{found.candidates:,} mappings lowered and {found.combined:,} made of their layers"
     yield f"Front of time and memory, of {looked_at} (cycles, peak bytes, tiles):"

@@ -4,15 +4,16 @@ other, all estimated; the best few timed in full."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.base.units import show_bytes
-from mimdsim.search.aims import Aims
+from mimdsim.search.aims import BEYOND, Aims
 from mimdsim.search.case import Case, Timed
+from mimdsim.search.chips import Widened, in_order, numbers_of_groups, share_of, widened
 from mimdsim.search.evaluate import Evaluator, evaluator
 from mimdsim.search.layers import Candidate, LayerTable
 from mimdsim.search.moves import SHARED, every_value, moved
@@ -37,7 +38,8 @@ Progress = Callable[[str, int, int], None]
 class Found:
     """What a search found. published: the published mapping (None: too few tiles for it); front: timed mappings none of
     which is both faster and smaller than another, fastest first; savings: from the published mapping to the best one;
-    candidates: mappings lowered; combined: how many different ones more were made of their layers."""
+    candidates: mappings lowered; combined: how many different ones more were made of their layers; by_chips: the best
+    timed mapping of each number of chips in use."""
 
     best: Timed
     published: Timed | None
@@ -45,6 +47,7 @@ class Found:
     savings: tuple[Saving, ...]
     candidates: int
     combined: int
+    by_chips: tuple[Timed, ...]
 
 
 def search(
@@ -62,20 +65,68 @@ def search(
     whose mapping has no splits.
     """
     refuse_dense(case)
+    if case.machine.links.chips > 1:
+        return _over_chips(case, aims, candidates=candidates, processes=processes, progress=progress)
     with evaluator(case, processes) as evaluate:
         tried, more = estimated(evaluate, aims, candidates, progress)
         mappings = [case.published, *(one.options for one in _chosen(tried, aims))]
         progress("timing the best", 0, len(mappings))
         published, *others = evaluate.timings(mappings)
         progress("timing the best", len(mappings), len(mappings))
-        finished = [one for one in (published, *others) if one is not None]
-        kept = _kept(finished, aims)
-        if not kept:
-            raise DoesNotFit(_why(finished, aims, len(tried)))
-        best = min(kept, key=lambda one: aims.rank(one.figures))
-        saved = savings(evaluate, published, best) if explained and published is not None else ()
-    front = _front(kept)
-    return Found(best=best, published=published, front=front, savings=saved, candidates=len(tried), combined=more)
+        found = _found(published, [one for one in others if one is not None], aims, len(tried), more)
+        saved = savings(evaluate, published, found.best) if explained and published is not None else ()
+    return replace(found, savings=saved)
+
+
+def _found(published: Timed | None, others: list[Timed], aims: Aims, candidates: int, combined: int) -> Found:
+    """Raises DoesNotFit if none keeps to the limits."""
+    finished = [one for one in (published, *others) if one is not None]
+    kept = sorted(_kept(finished, aims), key=lambda one: aims.rank(one.figures))
+    if not kept:
+        raise DoesNotFit(_why(finished, aims, candidates))
+    by_chips = {one.chips: one for one in reversed(kept)}
+    return Found(
+        best=kept[0],
+        published=published,
+        front=_front(kept),
+        savings=(),
+        candidates=candidates,
+        combined=combined,
+        by_chips=tuple(by_chips[chips] for chips in sorted(by_chips)),
+    )
+
+
+def _over_chips(case: Case, aims: Aims, *, candidates: int, processes: int, progress: Progress) -> Found:
+    """The best mapping of several chips, or of fewer of them: of those found for one chip and shares of the batch,
+    widened, and of those that give layers chips of their own."""
+    several = numbers_of_groups(case)
+    wide: list[Widened] = []
+    lowered = more = 0
+    for groups in several:
+        with evaluator(share_of(case, groups), processes) as evaluate:
+            try:
+                known, combined = estimated(evaluate, aims, max(ROUND, candidates // len(several)), progress)
+            except DoesNotFit:
+                continue
+        lowered, more = lowered + len(known), more + combined
+        wide += widened(case, groups, known)
+    timings: list[Timed] = []
+    with evaluator(case, 1) as evaluate:
+
+        def cycles_of(options: MappingOptions) -> float:
+            (made,) = evaluate.timings([options])
+            progress("timing the best", len(timings), len(wide))
+            if made is None:
+                return BEYOND
+            timings.append(made)
+            return made.figures.cycles if _kept([made], aims) else BEYOND
+
+        published, *layers = evaluate.timings(
+            [case.published, case.published.model_copy(update={"program": "best"}), case.options]
+        )
+        in_order(wide, cycles_of)
+    progress("timing the best", len(wide), len(wide))
+    return _found(published, [*filter(None, layers), *timings], aims, lowered, more)
 
 
 def best_of(case: Case, aims: Aims, mappings: Sequence[MappingOptions]) -> Timed | None:

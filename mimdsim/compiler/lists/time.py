@@ -6,8 +6,6 @@ the published program does. Backward, every carry lives in place.
 
 from __future__ import annotations
 
-import numpy as np
-
 from mimdsim.codelets import dense as codelets
 from mimdsim.compiler.context import LINEAR_BYTES, Lowering
 from mimdsim.compiler.lists import stash as lower_stash
