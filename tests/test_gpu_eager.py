@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mimdsim.base.errors import MappingError
 from mimdsim.check.published.gpus.devices import KNOWN, described, find_device, find_precision
 from mimdsim.check.published.gpus.eager import FRAMEWORKS, QUEUED_LAUNCHES, Framework, Pass, eager_seconds
+from mimdsim.check.published.gpus.fused import FUSED, fused_seconds
 from mimdsim.check.published.gpus.networks import predict_snn_row
 from mimdsim.gpu.recurrent import (
     CUDNN_LOOP,
@@ -133,7 +134,7 @@ def test_names_of_devices_in_tables() -> None:
         ("NVIDIA A100-PCIE-40GB", "a100-pcie"), ("NVIDIA A100 80GB PCIe", "a100-80-pcie"), ("A100 40 GB", "a100"),
         ("A100-SXM4-80GB", "a100-80"), ("Tesla V100-PCIE-32GB", "v100-pcie"), ("V100 (DGX-1)", "v100"),
         ("NVIDIA H100 80GB HBM3", "h100"), ("H100 SXM", "h100"), ("NVIDIA GeForce RTX 4090", "rtx4090"),
-        ("RTX 2080 Ti", "rtx2080ti"), ("Tesla T4", "t4"), ("TPUv3", "tpu-v3"), ("A100(DGX)", "a100-80"),
+        ("RTX 2080 Ti", "rtx2080ti"), ("Tesla T4", "t4"), ("TPUv3", "tpu-v3"), ("A100(DGX)", "a100"),
     ):  # fmt: skip
         found = find_device(label)
         assert found is not None, label
@@ -177,6 +178,12 @@ ROW = {
         ({"batch_B": "0"}, "must be at least 1"),
         ({"dtype": "fp64"}, "no model for dtype 'fp64'; known: fp32, tf32, fp16, bf16"),
         ({"dtype": "bf16"}, "eager frameworks are described in fp32 only, not fp16"),
+        ({"task": ""}, "row has no task"),
+        ({"task": "2x Linear(N,N) + 2x LIF"}, "no model for task '2x Linear(N,N) + 2x LIF'; known: 1x Linear(N,N)"),
+        ({"task": "conv SNN, 3 layers"}, "no model for task 'conv SNN, 3 layers'"),
+        ({"metric": "backward wrt weights"}, "'backward wrt weights' of linear layer and neurons; known: the backward"),
+        ({"task": "LIF only", "framework": "snnTorch"}, "operations of 'snntorch' without a linear layer"),
+        ({"framework": "SpikingJelly CuPy", "dtype": "tf32"}, "no count of what fused neurons of 'spikingjelly cupy'"),
         ({"task": "LSTM", "framework": "keras"}, "no description of 'keras' as a program for recurrent layers"),
         ({"task": "LSTM", "framework": "cuDNN persistent", "neurons_or_layers": "8192"}, "on the chip"),
     ],
@@ -186,6 +193,25 @@ def test_a_row_that_cannot_be_computed_says_why(change: dict[str, str], message:
     told = predict_snn_row({**ROW, **change})
     assert told.seconds is None
     assert message in told.note
+
+
+def test_neurons_alone_take_no_product() -> None:
+    # 4 timesteps x 64 samples x 65536 neurons of 2 bytes: 9 passes forward and 9 backward at the DRAM's rate
+    row = {
+        **ROW, "gpu": "RTX 4090", "framework": "SpikingJelly cupy", "exec_style": "fused multi-step CuPy kernel",
+        "task": "LIF only, N=64 x C=65536, fwd + sum + bwd", "batch_B": "64", "steps_T": "4",
+        "neurons_or_layers": "65536", "dtype": "fp16", "metric": "forward+backward",
+    }  # fmt: skip
+    by_hand = 2 * (1.64e-6 + 9 * 4 * 64 * 65536 * 2 / (0.88 * 1008e9))
+    assert predict_snn_row(row).seconds == pytest.approx(by_hand)  # published: 0.668 ms
+    triton = predict_snn_row({**row, "framework": "SpikingJelly triton"}).seconds
+    assert triton is not None
+    assert triton < by_hand / 2  # 8 passes
+    layer = predict_snn_row({**row, "task": "1x Linear(N,N) + 1x LIF"}).seconds
+    assert layer is not None
+    assert layer > 40 * by_hand
+    with pytest.raises(ValueError, match="over 0 values: must be at least 1"):
+        fused_seconds(described("rtx4090"), FUSED[0], values=0, precision="fp32", direction="forward")
 
 
 def test_an_unknown_computer_widens_the_interval() -> None:

@@ -1,12 +1,13 @@
 """How long one dense matrix product takes on a GPU: tiles, waves of tiles, split of the reduction, three rooflines.
 
-C[m, n] = A[m, k] B[k, n]. The library is assumed to pick the fastest of a table of output tiles and reduction splits.
-One set of parameters for all GPUs, `CALIBRATED`; differences between devices are in their descriptions. Background:
-NVIDIA, Matrix Multiplication Background User's Guide, DU-09799-001 (tile and wave quantisation, largest tile
-256 x 128). Errors per data set, and with each device left out of the calibration: docs/gpu-model.md.
+C[m, n] = A[m, k] B[k, n]. The library is assumed to pick the fastest of the output tiles that it ships and of a table
+of reduction splits. One set of parameters for all GPUs, `CALIBRATED`; differences between devices are in their
+descriptions. Background: NVIDIA, Matrix Multiplication Background User's Guide, DU-09799-001 (tile and wave
+quantisation, largest tile 256 x 128). Errors per data set, and with each device left out of the calibration:
+docs/gpu-model.md.
 
-Every candidate's estimate grows with m, n, k and the bytes moved, and every candidate is available to every shape
-on the same device, so the estimate grows too.
+Every candidate's estimate grows with m, n, k and the bytes moved, and no larger product has a candidate that a smaller
+one lacks, so the estimate grows too.
 """
 
 from __future__ import annotations
@@ -18,10 +19,15 @@ from functools import lru_cache
 from mimdsim.gpu.systolic import systolic_seconds
 from mimdsim.machine.gpu import ELEMENT_BYTES, GpuMachine, Precision
 
-OUTPUT_TILES = (
-    (256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128), (64, 32), (32, 64),
-    (32, 32),
+# Tiles that cuBLAS has kernels for, by their names in public profiles: volta_sgemm and ampere_sgemm (128x128 to 32x32)
+# for SIMT, s16816gemm (256x128 to 64x64 and sliced ones) for tensor units; either operand may be the wide one.
+SIMT_TILES = (
+    (128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128), (64, 32), (32, 64), (32, 32),
 )  # fmt: skip
+TENSOR_TILES = ((256, 128), (128, 256), (256, 64), (64, 256), *SIMT_TILES)
+# Of a batch that fills the device the SIMT library takes this tile, even where much of it is padding. Kind: assumed,
+# from the kernels' names in the 7 batched rows of gemm_measurements_2.csv (512 x 64 and 64 x 3072 are among them).
+BATCHED_SIMT_TILES = ((128, 128),)
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 SHORTEST_SPLIT = 128  # elements of k that a part of a split costs at least; assumed
 OUTPUTS_AT_FULL_RATE = 16384  # a 128 x 128 tile fills a multiprocessor's registers with sums; derived
@@ -32,7 +38,7 @@ L2_RESIDENT_SHARE = 0.75  # operands up to this share of the L2 stay there betwe
 
 MODEL_SOURCE = (
     "tile, wave and split-k model, one set of parameters calibrated on gemm_measurements.csv (V100, A100); mean error "
-    "4 to 9 % on its four sets of measurements, docs/gpu-model.md"
+    "4 to 8 % on its four sets of measurements, 7 to 11 % on three others, docs/gpu-model.md"
 )
 
 
@@ -43,8 +49,8 @@ class ProductParameters:
     simt_intensity_half, tensor_intensity_half: tile intensity tm*tn/(tm+tn) at which half the peak is reached, because
     a tile's operands pass through the shared memory. lone_tile_share: share of its rate that a multiprocessor reaches
     with almost no sums in flight. wave_seconds: start and end of a wave of tiles. split_seconds: what a split reduction
-    must save before the library takes it. tensor_cycles_per_k: latency of a tensor unit's chain per element of k.
-    transposed_dram_share: share of the DRAM's peak at which narrow tiles read a transposed weight.
+    must save before the library takes it. transposed_dram_share: share of the DRAM's peak at which narrow tiles read a
+    transposed weight.
     """
 
     simt_intensity_half: float
@@ -52,18 +58,18 @@ class ProductParameters:
     lone_tile_share: float
     wave_seconds: float
     split_seconds: float
-    tensor_cycles_per_k: float
     transposed_dram_share: float
 
 
 # kind: derived, calibrated on gemm_measurements.csv and rounded; benchmarks/gpu/calibrate_products.py shows how well
 CALIBRATED = ProductParameters(
-    simt_intensity_half=7.0,
-    tensor_intensity_half=30.0,
-    lone_tile_share=0.85,
+    simt_intensity_half=5.0,
+    # published: 295 of 312 TFLOP/s on an A100 (zeros, 256 x 128, thonking.ai on predictable data) give 4.8, 101 of 112
+    # on a V100 (128 x 128, forums.developer.nvidia.com/t/79781) give 7
+    tensor_intensity_half=6.0,
+    lone_tile_share=0.8,
     wave_seconds=1e-6,
     split_seconds=15e-6,
-    tensor_cycles_per_k=5.0,
     transposed_dram_share=0.55,
 )
 
@@ -99,13 +105,14 @@ def gemm_seconds(
     l2_resident: bool = False,
     accumulate: bool = False,
     transposed_weight: bool = False,
+    power_limited: bool = True,
     parameters: ProductParameters = CALIBRATED,
 ) -> GemmEstimate:
     """`batch` products C[m, n] = A[m, k] B[k, n] in one kernel. Raises ValueError when a dimension is below 1.
 
     l2_resident: operands and result are in the L2 already, so the DRAM roofline is the L2's. accumulate: the product is
     added to what C held (beta = 1), so that C is read as well. transposed_weight: the larger operand is stored with k
-    innermost, as torch.nn.Linear keeps it.
+    innermost, as torch.nn.Linear keeps it. power_limited: products run long enough for the board's power limit to act.
     """
     if min(m, n, k, batch) < 1:
         raise ValueError(f"matrix product {batch} x ({m} x {k}) x ({k} x {n}): every dimension must be at least 1")
@@ -118,7 +125,10 @@ def gemm_seconds(
         )
         candidate = Candidate(tile_m=m, tile_n=gpu.systolic.columns, split=1)
     else:
-        device = _device(gpu, precision, l2_resident=l2_resident, transposed_weight=transposed_weight, how=parameters)
+        device = _device(
+            gpu, precision, l2_resident=l2_resident, transposed_weight=transposed_weight,
+            power_limited=power_limited, how=parameters,
+        )  # fmt: skip
         seconds, compute_bound, candidate = _fastest(device, m, n, k, element_bytes, batch, moved, accumulate)
     return GemmEstimate(
         seconds=seconds,
@@ -134,7 +144,10 @@ class _Device:
     """The numbers that a matrix product depends on; hashable, so that estimates are computed once."""
 
     multiprocessors: int
+    tensor: bool
     flops_per_second_each: float
+    power_share: float
+    sharing: int
     seconds_per_k: float
     intensity_half: float
     tile_edge: int
@@ -145,10 +158,17 @@ class _Device:
 
 
 def _device(
-    gpu: GpuMachine, precision: Precision, *, l2_resident: bool, transposed_weight: bool, how: ProductParameters
+    gpu: GpuMachine,
+    precision: Precision,
+    *,
+    l2_resident: bool,
+    transposed_weight: bool,
+    power_limited: bool,
+    how: ProductParameters,
 ) -> _Device:
     tensor, memory = gpu.uses_tensor_unit(precision), gpu.memory
     clock = (gpu.chip.tensor_clock_hz or gpu.chip.clock_hz) if tensor else gpu.chip.clock_hz
+    latency = memory.l2_latency_cycles if l2_resident else memory.dram_latency_cycles
     feed = memory.l2_bytes_per_second * L2_SHARE
     narrow = feed
     if not l2_resident:
@@ -157,8 +177,11 @@ def _device(
         narrow = min(feed, slow) if transposed_weight else feed
     return _Device(
         multiprocessors=gpu.chip.streaming_multiprocessors,
+        tensor=tensor,
         flops_per_second_each=gpu.flops_per_second_each(precision) * gpu.library_share(precision),
-        seconds_per_k=how.tensor_cycles_per_k / clock if tensor else 0.0,
+        power_share=gpu.power_share(precision) if power_limited else 1.0,
+        sharing=gpu.chip.cluster_multiprocessors if tensor else 1,
+        seconds_per_k=latency / gpu.chip.tensor_k_in_flight / clock if tensor else 0.0,
         intensity_half=how.tensor_intensity_half if tensor else how.simt_intensity_half,
         tile_edge=gpu.chip.tensor_tile_edge if tensor else 1,
         feed_bytes_per_second=feed,
@@ -175,15 +198,17 @@ def _fastest(
     """Seconds, whether arithmetic is the limit, and the kernel the library runs."""
     result_bytes = m * n * batch * element_bytes
     best: tuple[float, bool, Candidate] | None = None
-    for split in SPLITS:
+    for split in SPLITS if batch == 1 else (1,):  # the grid's third dimension holds the splits or the batch
         part = k if split == 1 else max(math.ceil(k / split), SHORTEST_SPLIT)
         result_passes = 1 if split == 1 else 2 * split
-        for tile_m, tile_n in OUTPUT_TILES:
-            if min(tile_m, tile_n) < device.tile_edge:
-                continue
+        for tile_m, tile_n in _shipped(device, m, n, batch):
             tiles = math.ceil(m / tile_m) * math.ceil(n / tile_n) * batch * split
-            compute = _compute_seconds(device, tile_m, tile_n, part, tiles)
-            traffic = tiles * (tile_m + tile_n) * part * element_bytes + result_bytes * (result_passes + accumulate)
+            # rows and columns beyond the matrix are zeros, which draw so little that the power limit does not act
+            filled = min(1.0, m / tile_m) * min(1.0, n / tile_n)
+            clock = min(1.0, device.power_share / filled)
+            compute = _compute_seconds(device, tile_m, tile_n, part, tiles, clock)
+            read = min(tile_m, tile_n) + max(tile_m, tile_n) / device.sharing
+            traffic = tiles * read * part * element_bytes + result_bytes * (result_passes + accumulate)
             narrow = min(tile_m, tile_n) <= NARROW_TILE
             feed = device.narrow_feed_bytes_per_second if narrow else device.feed_bytes_per_second
             memory = max(moved / feed, traffic / device.l2_bytes_per_second)
@@ -194,16 +219,27 @@ def _fastest(
     return best
 
 
-def _compute_seconds(device: _Device, tile_m: int, tile_n: int, k: int, tiles: int) -> float:
-    """Full waves of `resident` tiles a multiprocessor, then one wave of the rest, spread evenly."""
+def _shipped(device: _Device, m: int, n: int, batch: int) -> tuple[tuple[int, int], ...]:
+    """The output tiles that the library chooses from."""
+    if device.tensor:
+        return tuple(tile for tile in TENSOR_TILES if min(tile) >= device.tile_edge)
+    fills = all(
+        math.ceil(m / tile_m) * math.ceil(n / tile_n) * batch >= device.multiprocessors
+        for tile_m, tile_n in BATCHED_SIMT_TILES
+    )
+    return BATCHED_SIMT_TILES if batch > 1 and fills else SIMT_TILES
+
+
+def _compute_seconds(device: _Device, tile_m: int, tile_n: int, k: int, tiles: int, clock: float) -> float:
+    """Full waves of `resident` tiles a multiprocessor, then one wave of the rest, spread evenly; clock: a share."""
     outputs = tile_m * tile_n
     resident = min(max(OUTPUTS_AT_FULL_RATE // outputs, 1), MOST_RESIDENT)
     waves, left = divmod(tiles, device.multiprocessors * resident)
     start = device.how.wave_seconds
-    seconds = waves * (_wave_seconds(device, outputs, tile_m + tile_n, k, resident) + start)
+    seconds = waves * (_wave_seconds(device, outputs, tile_m + tile_n, k, resident) / clock + start)
     if left:
         last = math.ceil(left / device.multiprocessors)
-        seconds += _wave_seconds(device, outputs, tile_m + tile_n, k, last) + start
+        seconds += _wave_seconds(device, outputs, tile_m + tile_n, k, last) / clock + start
     return seconds
 
 

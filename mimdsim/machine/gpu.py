@@ -23,8 +23,11 @@ class Chip(SourcedSection):
 
     `product_share`, `tensor_product_share`: what the board's power limit leaves of the clock in long products, fp32
     and on tensor units. `tensor_tile_edge`: the shortest edge of an output tile that the library has for tensor units
-    (32: every tile of `gpu.gemm`). The last two are what a kernel that keeps its weights on the chip can use of one
-    multiprocessor.
+    (32: every tile of `gpu.gemm`). `tensor_k_in_flight`: elements of k whose operands a tile on tensor units has under
+    way at once (192: three slices of 64 behind the one in use, stages 64x4 in the names of cuBLAS kernels from Ampere
+    on, which go from 64x3 to 64x6). `cluster_multiprocessors`: how
+    many read an operand of such tiles from the L2 together. The last two are what a kernel that keeps its weights on
+    the chip can use of one multiprocessor.
     """
 
     streaming_multiprocessors: int = Field(gt=0, le=100_000)
@@ -33,6 +36,8 @@ class Chip(SourcedSection):
     product_share: float = Field(default=1.0, gt=0, le=1)
     tensor_product_share: float = Field(default=1.0, gt=0, le=1)
     tensor_tile_edge: int = Field(default=32, ge=32, le=128)
+    tensor_k_in_flight: int = Field(default=192, ge=8, le=4096)
+    cluster_multiprocessors: int = Field(default=1, ge=1, le=16)
     shared_memory_bytes: int | None = Field(default=None, gt=0)
     register_bytes: int | None = Field(default=None, gt=0)
 
@@ -136,9 +141,11 @@ class GpuMachine(Section):
 
     def library_share(self, precision: Precision) -> float:
         """What the library's products of `precision` reach of that peak before tiles and waves are counted."""
-        if self.uses_tensor_unit(precision):
-            return self.chip.tensor_product_share
-        return self.compute.fp32_library_share * self.chip.product_share
+        return 1.0 if self.uses_tensor_unit(precision) else self.compute.fp32_library_share
+
+    def power_share(self, precision: Precision) -> float:
+        """What the board's power limit leaves of the clock in long products of `precision`."""
+        return self.chip.tensor_product_share if self.uses_tensor_unit(precision) else self.chip.product_share
 
     def peak_flops_per_second(self, precision: Precision) -> float:
         """Dense peak of the whole chip for matrix products of `precision`, in flops per second."""

@@ -14,10 +14,11 @@ RULES: tuple[tuple[str, str, str], ...] = (
     (r"v100s(?!xm)", "", ""),
     (r"v100.*pci", "v100-pcie", ""),
     (r"v100", "v100", ""),
-    (r"a100\(dgx\)", "a100-80", "assumed the 80 GB card; the source does not say"),
     (r"a100.*80.*pci|a100.*pci.*80", "a100-80-pcie", ""),
     (r"a100.*80", "a100-80", ""),
     (r"a100.*pci", "a100-pcie", ""),
+    # its narrow products read 1377 GB/s, 0.89 of the 40 GB board's DRAM and 0.68 of the 80 GB board's
+    (r"a100\(dgx\)", "a100", "assumed the 40 GB board; the source does not say"),
     (r"a100", "a100", ""),
     (r"h[12]00.*pci|h[12]00.*nvl|gh200", "", ""),  # other cards of that die; not described
     (r"h100", "h100", ""),

@@ -1,18 +1,20 @@
 """Predictions for measured spiking or recurrent networks: one row of a table in, one prediction out.
 
 A row has the columns gpu, framework, exec_style, task, batch_B, steps_T, neurons_or_layers, dtype, metric and
-timing_valid. Programs whose operations were not counted are reported, not guessed.
+timing_valid. The task says what was measured: a linear layer of N x N with its neurons, N neurons alone, or a recurrent
+layer. Tasks that are none of these, and programs whose operations were not counted, are reported, not guessed.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from mimdsim.base.errors import MimdsimError
 from mimdsim.check.published.gpus.devices import KNOWN, KNOWN_FORMATS, described, find_device, find_precision
 from mimdsim.check.published.gpus.eager import FRAMEWORKS, Framework, eager_seconds
-from mimdsim.gpu.elementwise import elementwise_seconds
+from mimdsim.check.published.gpus.fused import find_fused, fused_seconds
 from mimdsim.gpu.gemm import gemm_seconds
 from mimdsim.gpu.recurrent import (
     ALTERNATING,
@@ -38,10 +40,10 @@ HOSTS: tuple[tuple[str, float], ...] = (
     (r"a100", 22e-6),
 )
 OTHER_HOST_SECONDS = 20e-6
-# arrays of timesteps * neurons values that SpikingJelly's CuPy kernel and its wrapper move; derived: its table's
-# microseconds over 0.88 of the DRAM's peak on an RTX 2080 Ti
-FUSED_PASSES = {"forward": 14, "backward": 13}
-NEEDED = ("gpu", "framework", "metric", "neurons_or_layers", "batch_B", "steps_T")
+NEEDED = ("gpu", "framework", "task", "metric", "neurons_or_layers", "batch_B", "steps_T")
+RECURRENT = r"\b(lstm|gru|rnn)\b"
+NEURONS_ALONE = r"\bno linear\b|\b(p?lif|if|neurons?) only\b"
+LINEAR, SEVERAL = r"\blinear\b", r"\b(?!1 ?x)\d+ ?x linear\b|\blinear layers\b"
 METRICS: dict[str, tuple[Direction, ...]] = {
     "forward": ("forward",),
     "forward(no_grad)": ("forward",),
@@ -50,6 +52,9 @@ METRICS: dict[str, tuple[Direction, ...]] = {
     "backward wrt inputs": ("backward_inputs",),
     "backward wrt weights": ("backward_weights",),
 }
+
+
+Measured = Literal["recurrent layer", "linear layer and neurons", "neurons alone"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +74,7 @@ class _Case:
     framework: str
     style: str
     task: str
+    measured: Measured
     precision: Precision
     batch: int
     timesteps: int
@@ -111,24 +117,41 @@ def _read(row: dict[str, str]) -> _Case | str:
     precision = find_precision(row.get("dtype") or "fp32")
     if precision is None:
         return f"no model for dtype '{row['dtype']}'; known: {KNOWN_FORMATS}"
+    measured = _measured(row["task"].lower())
+    if measured is None:
+        return f"no model for task '{row['task']}'; known: 1x Linear(N,N) and neurons, neurons only, LSTM, GRU, RNN"
+    directions = METRICS[row["metric"]]
+    if measured != "recurrent layer" and ("backward_inputs" in directions) != ("backward_weights" in directions):
+        return f"no model for metric '{row['metric']}' of {measured}; known: the backward pass as a whole"
     return _Case(
         gpu=described(device[0]),
         label=row["gpu"].lower(),
         framework=row["framework"].lower(),
         style=(row.get("exec_style") or "").lower(),
-        task=(row.get("task") or "").lower(),
+        task=row["task"].lower(),
+        measured=measured,
         precision=precision,
         batch=batch,
         timesteps=timesteps,
         neurons=neurons,
-        directions=METRICS[row["metric"]],
+        directions=directions,
     )
 
 
+def _measured(task: str) -> Measured | None:
+    """What a task measured; None when it says neither a layer nor neurons alone."""
+    if re.search(RECURRENT, task):
+        return "recurrent layer"
+    if re.search(NEURONS_ALONE, task):
+        return "neurons alone"
+    one = re.search(LINEAR, task) and not re.search(SEVERAL, task)
+    return "linear layer and neurons" if one else None
+
+
 def _predict(case: _Case) -> SnnPrediction:
-    if re.search(r"\b(lstm|gru|rnn)\b", case.task):
+    if case.measured == "recurrent layer":
         return _recurrent(case)
-    if "cupy" in case.framework:
+    if re.search(r"cupy|triton", case.framework):
         return _fused(case)
     framework = _eager_framework(case)
     if isinstance(framework, str):
@@ -169,7 +192,7 @@ def _eager_framework(case: _Case) -> Framework | str:
         return f"no count of the operations of framework '{case.framework}'; known: {', '.join(FRAMEWORKS)}"
     if "loop" not in case.style:
         return f"'{case.framework}' as '{case.style}' has no loop over timesteps that is described"
-    if "no linear" in case.task:
+    if case.measured == "neurons alone":
         if name != "SpikingJelly":
             return f"no count of the operations of '{case.framework}' without a linear layer"
         return FRAMEWORKS["SpikingJelly, neurons only"]
@@ -177,22 +200,30 @@ def _eager_framework(case: _Case) -> Framework | str:
 
 
 def _fused(case: _Case) -> SnnPrediction:
-    """SpikingJelly's CuPy neurons: one kernel over all timesteps, after one product over all of them."""
+    """One kernel over all timesteps, behind one product over all of them where there is a layer."""
+    neurons = find_fused(case.framework, case.precision)
+    if neurons is None:
+        return SnnPrediction(
+            seconds=None, note=f"no count of what fused neurons of '{case.framework}' move in {case.precision}"
+        )
     values = case.neurons * case.batch * case.timesteps
     seconds = 0.0
-    for direction, passes in FUSED_PASSES.items():
-        if (direction == "forward") not in {item == "forward" for item in case.directions}:
-            continue
-        seconds += elementwise_seconds(case.gpu, passes * values * 4, launching="stream").seconds
-        if "no linear" not in case.task:
+    passes = {"forward" if item == "forward" else "backward" for item in case.directions}
+    for direction in sorted(passes):
+        forward = direction == "forward"
+        seconds += fused_seconds(
+            case.gpu, neurons, values=values, precision=case.precision, direction="forward" if forward else "backward"
+        )
+        if case.measured != "neurons alone":
             shape = (case.batch * case.timesteps, case.neurons, case.neurons)
-            m, n, k = shape if direction == "forward" else shape[::-1]
-            seconds += gemm_seconds(case.gpu, m, n, k, precision="fp32").seconds
-    return SnnPrediction(seconds=seconds, note=f"{case.gpu.name}, fused neurons", tolerance=0.20, spread=(0.8, 1.25))
+            m, n, k = shape if forward else shape[::-1]
+            seconds += gemm_seconds(case.gpu, m, n, k, precision=case.precision).seconds
+    note = f"{case.gpu.name}, {neurons.name}, {case.measured}"
+    return SnnPrediction(seconds=seconds, note=note, tolerance=0.20, spread=(0.8, 1.25))
 
 
 def _recurrent(case: _Case) -> SnnPrediction:
-    gates = {"lstm": 4, "gru": 3, "rnn": 1}[re.findall(r"\b(lstm|gru|rnn)\b", case.task)[0]]
+    gates = {"lstm": 4, "gru": 3, "rnn": 1}[re.findall(RECURRENT, case.task)[0]]
     layer = RecurrentLayer(neurons=case.neurons, gates=gates, batch=case.batch, timesteps=case.timesteps)
     how = _recurrent_program(case)
     if how is None:
