@@ -122,8 +122,8 @@ def _reference_files(workload: str, machine: str, files: tuple[Path, ...]) -> tu
 def _check_references(files: tuple[Path, ...], data: Path | None, page: Path | None, as_json: bool) -> int:
     from mimdsim.base.files import folders_to_write
     from mimdsim.check.published.page import write_page
-    from mimdsim.check.published.reference_table import table
-    from mimdsim.check.published.references import check_files, default_files, rows_as_json
+    from mimdsim.check.published.reference_table import rows_as_json, table
+    from mimdsim.check.published.references import check_files, default_files
 
     with folders_to_write(*((page.parent,) if page else ())), Bars() as bars:
         rows = check_files(files or default_files(), data, bars.show)

@@ -14,7 +14,7 @@ from mimdsim.base.errors import DataFileError, DescriptionError, MimdsimError
 from mimdsim.check.published.disagreements import Disagreement, Notes, TableNote, load_notes
 from mimdsim.check.published.figure import ratios_svg
 from mimdsim.check.published.page import LAST, NO_NOTE, page_lines, write_page
-from mimdsim.check.published.reference_table import COLUMNS, summarised, table
+from mimdsim.check.published.reference_table import COLUMNS, rows_as_json, summarised, table
 from mimdsim.check.published.references import Row, check_files, default_files
 from mimdsim.check.published.training_means import Prediction, Run, configurations, mean_rows, slope_rows, tilewise_rows
 
@@ -122,6 +122,28 @@ def test_a_page_without_references_or_without_a_place_is_refused(tmp_path: Path)
     assert "cannot be written as a folder" in mimdsim("check", "--references", "--page", nowhere, code=2)
     with pytest.raises(MimdsimError, match="cannot be written"):
         write_page(tmp_path, ROWS, with_data=False)
+
+
+def test_errors_are_told_by_size_in_console_page_and_json() -> None:
+    products = [
+        make_row("small", 11.0, kind="A100 fp32", size=5e8),
+        make_row("large", 10.2, kind="A100 fp32", size=2e11),
+        make_row("largest", 10.4, kind="A100 fp32", size=1e13),
+        make_row("many", 9.5, kind="A100 fp32, batched", size=1e9),
+    ]
+    text = "\n".join(table(products))
+    assert "below 1 GFLOP: 1 of 1 within tolerance, mean error 10.0%" in text
+    assert "100 GFLOP and more: 2 of 2 within tolerance, mean error 3.0%" in text
+    assert "10 to 100 GFLOP" not in text  # no such row
+    page = page_of(products)
+    assert "| A100 fp32, 100 GFLOP and more | 2 | 2 | 2 of 2 | 3.0% |" in page
+    assert "| A100 fp32, batched, 1 to 10 GFLOP | 1 |" in page
+    told = {row["name"]: row for row in json.loads(rows_as_json([*products, make_row("other", 12.0)]))}
+    assert told["large"]["range"] == "100 GFLOP and more"
+    assert told["large"]["range_mean_error"] == pytest.approx(0.03)
+    assert told["large"]["kind_mean_error"] == pytest.approx((0.1 + 0.02 + 0.04) / 3)
+    assert told["other"]["table_mean_error"] == pytest.approx((0.1 + 0.02 + 0.04 + 0.05 + 0.2) / 5)
+    assert (told["other"]["range"], told["other"]["range_mean_error"]) == ("", None)
 
 
 # ---- notes

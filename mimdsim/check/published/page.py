@@ -9,7 +9,7 @@ from mimdsim.base.files import write_atomically
 from mimdsim.base.version import __version__
 from mimdsim.check.published.disagreements import Disagreement, Notes, load_notes
 from mimdsim.check.published.figure import ratios_svg
-from mimdsim.check.published.reference_table import Summary, files_of, kinds_of, summarised
+from mimdsim.check.published.reference_table import Summary, files_of, kinds_of, ranges_of, summarised
 from mimdsim.check.published.references import Row
 from mimdsim.report.wording import plain, significant
 
@@ -76,6 +76,8 @@ def _summary(tables: list[tuple[str, list[Row]]]) -> Iterator[str]:
     for file, chosen in tables:
         for kind, of_kind in kinds_of(chosen):
             yield _summary_line(file, summarised(of_kind, kind))
+            for size, of_size in ranges_of(of_kind):
+                yield _summary_line(file, summarised(of_size, f"{kind}, {size}"))
     yield _summary_line("all", summarised([row for _, chosen in tables for row in chosen]))
     yield ""
 

@@ -1,17 +1,26 @@
-"""Rows of published figures as lines for a console of 160 columns, with summaries by kind."""
+"""Rows of published figures as lines for a console of 160 columns and as JSON, with summaries by kind and by size."""
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean, median
+from typing import Any
 
+from mimdsim.base.files import dump_json
 from mimdsim.check.published.references import Row
 from mimdsim.report.wording import plain
 
 COLUMNS = 160
 NAME_COLUMNS = 66
+SIZES = (
+    (1e9, "below 1 GFLOP"),
+    (1e10, "1 to 10 GFLOP"),
+    (1e11, "10 to 100 GFLOP"),
+    (math.inf, "100 GFLOP and more"),
+)  # what a product's operations are below, and the name of that range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +58,42 @@ def kinds_of(rows: list[Row]) -> list[tuple[str, list[Row]]]:
     return [(kind, [row for row in rows if row.kind == kind]) for kind in dict.fromkeys(row.kind for row in rows)]
 
 
+def range_of(row: Row) -> str:
+    """The range of sizes that a row belongs to; '' for rows that are not summed up by size."""
+    return "" if row.size is None else next(name for bound, name in SIZES if row.size < bound)
+
+
+def ranges_of(rows: list[Row]) -> list[tuple[str, list[Row]]]:
+    """The rows of every range of sizes, small ones first; ranges without a row are left out."""
+    found = [(name, [row for row in rows if range_of(row) == name]) for _, name in SIZES]
+    return [(name, chosen) for name, chosen in found if chosen]
+
+
+def rows_as_json(rows: list[Row]) -> str:
+    """All rows with ratio, verdict and range, and the mean errors of their table, of their kind and of their range."""
+    listed: list[dict[str, Any]] = []
+    for _, of_file in files_of(rows):
+        table_error = summarised(of_file).mean_error
+        kinds = {kind: summarised(chosen).mean_error for kind, chosen in kinds_of(of_file)}
+        ranges = {
+            (kind, name): summarised(chosen).mean_error
+            for kind, of_kind in kinds_of(of_file)
+            for name, chosen in ranges_of(of_kind)
+        }
+        for row in of_file:
+            more = {
+                "ratio": row.ratio,
+                "second_ratio": row.second_ratio,
+                "within": row.within,
+                "range": range_of(row),
+                "table_mean_error": table_error,
+                "kind_mean_error": kinds[row.kind],
+                "range_mean_error": ranges.get((row.kind, range_of(row))),
+            }
+            listed.append(asdict(row) | more)
+    return dump_json(listed)
+
+
 def files_of(rows: list[Row]) -> list[tuple[str, list[Row]]]:
     """The rows of every file, in the order given."""
     return [(file, [row for row in rows if row.file == file]) for file in dict.fromkeys(row.file for row in rows)]
@@ -81,7 +126,14 @@ def _lines_of(file: str, rows: list[Row]) -> Iterator[str]:
     for kind, of_kind in kinds:
         if len(kinds) > 1 and any(row.ratio is not None for row in of_kind):
             yield f"  {plain(kind)}: {verdict(summarised(of_kind))}"
+            yield from _by_size(of_kind)
     yield f"  {verdict(summarised(rows))}; {sum(row.predicted is None for row in rows)} not computed"
+    yield from _by_size(rows)
+
+
+def _by_size(rows: list[Row]) -> Iterator[str]:
+    for name, chosen in ranges_of(rows):
+        yield f"    {name}: {verdict(summarised(chosen))}"
 
 
 def _line_of(row: Row, width: int) -> str:

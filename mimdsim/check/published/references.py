@@ -11,15 +11,14 @@ import io
 import math
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened, suggest
-from mimdsim.base.files import dump_json, parse_json, read_bounded_text
+from mimdsim.base.files import parse_json, read_bounded_text
 from mimdsim.base.places import files_of, looked_in, own_folder
 from mimdsim.check.published.gpus.networks import predict_snn_row
-from mimdsim.check.published.gpus.products import predict_gemm_row
+from mimdsim.check.published.gpus.products import predict_gemm_row, product_flops
 from mimdsim.check.published.products.rows import NEEDED, predict_tiled_gemm_row, predict_tiled_product
 from mimdsim.check.published.sparse.rows import COLUMNS as SPARSE_COLUMNS
 from mimdsim.check.published.sparse.rows import sparse_product_rows
@@ -39,7 +38,8 @@ class Row:
     """One published figure. predicted None: cannot be computed, `note` says why. tolerance: relative.
 
     published None: no published figure to compare with, `note` says what the prediction is for.
-    kind: which rows of a file are summed up together. noise: standard error of `published` in `unit`, where several
+    kind: which rows of a file are summed up together. size: operations of a product, by which its rows are summed up
+    too; None: not. noise: standard error of `published` in `unit`, where several
     runs tell it. second: the same figure as published by another clock, named second_name; never decides `within`.
     """
 
@@ -54,6 +54,7 @@ class Row:
     source: str
     note: str = ""
     kind: str = ""
+    size: float | None = None
     noise: float | None = None
     second: float | None = None
     second_name: str = ""
@@ -200,6 +201,7 @@ def _gemm_rows(path: Path, given: list[Given], _data: Path | None, _progress: Pr
     for line, row in enumerate(given, start=2):
         published = _number(path, line, row, "time_us")
         seconds, note = (predict_tiled_gemm_row if row["gpu"].startswith("IPU") else predict_gemm_row)(row)
+        batched = ", batched" if row["batch"] not in ("", "1") else ""
         microseconds = None if seconds is None else 1e6 * seconds
         shape = f"{row['M']}x{row['N']}x{row['K']}" + (f" batch {row['batch']}" if row["batch"] != "1" else "")
         rows.append(
@@ -214,7 +216,8 @@ def _gemm_rows(path: Path, given: list[Given], _data: Path | None, _progress: Pr
                 high=None if microseconds is None else 1.2 * microseconds,
                 source=row["source"],
                 note="" if microseconds is not None else note,
-                kind=f"{row['gpu']} {row['dtype']}",
+                kind=f"{row['gpu']} {row['dtype']}{batched}",
+                size=product_flops(row),
             )
         )
     return rows
@@ -290,11 +293,3 @@ FORMATS: tuple[tuple[set[str], Callable[[Path, list[Given], Path | None, Progres
     ({"chips", "type", "phase", "cycles", "tolerance", "source"}, _stencil_rows),
     (SPARSE_COLUMNS, _sparse_rows),
 )
-
-
-def rows_as_json(rows: list[Row]) -> str:
-    """All rows with ratios and verdict."""
-    listed: list[dict[str, Any]] = [
-        {**asdict(row), "ratio": row.ratio, "second_ratio": row.second_ratio, "within": row.within} for row in rows
-    ]
-    return dump_json(listed)
