@@ -176,6 +176,7 @@ ROW = {
         ({"timing_valid": "no: not synchronised"}, "its time cannot be trusted: no: not synchronised"),
         ({"steps_T": "~500"}, "must be whole numbers"),
         ({"batch_B": "0"}, "must be at least 1"),
+        ({"batch_B": "9" * 400}, "are over 1,000,000,000"),
         ({"dtype": "fp64"}, "no model for dtype 'fp64'; known: fp32, tf32, fp16, bf16"),
         ({"dtype": "bf16"}, "eager frameworks are described in fp32 only, not fp16"),
         ({"task": ""}, "row has no task"),

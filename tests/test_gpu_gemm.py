@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mimdsim.check.published.gpus.products import predict_gemm_row
+from mimdsim.check.published.gpus.products import predict_gemm_row, product_flops
 from mimdsim.gpu.elementwise import elementwise_seconds, reduction_seconds
 from mimdsim.gpu.gemm import gemm_seconds
 from mimdsim.machine import GpuMachine, load_machine
@@ -219,6 +219,7 @@ def test_rows_that_cannot_be_computed_say_why() -> None:
         ({"M": ""}, "row has no M"),
         ({"M": "many"}, "must be whole numbers"),
         ({"K": "-1"}, "must be at least 1"),
+        ({"K": "9" * 400}, "is over 1,000,000,000"),
         ({"includes_host_overhead_us": "some"}, "'some' is not a number of microseconds"),
     ):
         seconds, reason = predict_gemm_row({**row, **change})
@@ -237,6 +238,13 @@ def test_what_a_row_s_time_contains_is_read_from_its_columns() -> None:
     assert layer == pytest.approx(40e-6 + gemm_seconds(machine, 8192, 4096, 4096, precision="fp16").seconds)
     many, _ = predict_gemm_row({**row, **eager, "batch": "2"})  # no layer
     assert many == pytest.approx(20e-6 + gemm_seconds(machine, 8192, 4096, 4096, batch=2, precision="fp16").seconds)
+
+
+def test_the_size_of_a_product_is_its_operations() -> None:
+    row = {"M": "3", "N": "4", "K": "5", "batch": "2"}
+    assert product_flops(row) == 2 * 3 * 4 * 5 * 2
+    assert product_flops({**row, "batch": ""}) == 2 * 3 * 4 * 5
+    assert [product_flops({**row, "M": text}) for text in ("many", "0", "9" * 400)] == [None] * 3
 
 
 # name, which rows, least rows, largest mean deviation allowed; all rows of a set count, the long ones too

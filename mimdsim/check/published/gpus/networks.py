@@ -15,6 +15,7 @@ from mimdsim.base.errors import MimdsimError
 from mimdsim.check.published.gpus.devices import KNOWN, KNOWN_FORMATS, described, find_device, find_precision
 from mimdsim.check.published.gpus.eager import FRAMEWORKS, Framework, eager_seconds
 from mimdsim.check.published.gpus.fused import find_fused, fused_seconds
+from mimdsim.check.published.gpus.products import LARGEST_EXTENT
 from mimdsim.gpu.gemm import gemm_seconds
 from mimdsim.gpu.recurrent import (
     ALTERNATING,
@@ -114,6 +115,8 @@ def _read(row: dict[str, str]) -> _Case | str:
         )
     if min(batch, timesteps, neurons) < 1:
         return f"batch {batch}, timesteps {timesteps}, neurons {neurons}: must be at least 1"
+    if max(batch, timesteps, neurons) > LARGEST_EXTENT:
+        return f"batch, timesteps or neurons are over {LARGEST_EXTENT:,}, which no device holds"
     precision = find_precision(row.get("dtype") or "fp32")
     if precision is None:
         return f"no model for dtype '{row['dtype']}'; known: {KNOWN_FORMATS}"

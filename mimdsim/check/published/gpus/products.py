@@ -17,6 +17,7 @@ EAGER_LINEAR_SECONDS = 20e-6
 # a pause of a second), starts each on an idle device, and is done before a power limit that averages over tens of
 # milliseconds acts.
 WAITING_HOST = "sync"
+LARGEST_EXTENT = 10**9  # of a product's dimensions and its batch, in tables
 
 
 def predict_gemm_row(row: dict[str, str]) -> tuple[float | None, str]:
@@ -45,8 +46,10 @@ def predict_gemm_row(row: dict[str, str]) -> tuple[float | None, str]:
     if shape is None:
         return None, f"M={row['M']} N={row['N']} K={row['K']} batch={row.get('batch')}: must be whole numbers"
     m, n, k, batch = shape
-    if min(m, n, k, batch) < 1:
+    if min(shape) < 1:
         return None, f"M={m} N={n} K={k} batch={batch}: must be at least 1"
+    if max(shape) > LARGEST_EXTENT:
+        return None, f"M, N, K or batch is over {LARGEST_EXTENT:,}, which no device holds"
     machine, remark = device
     try:
         gpu = described(machine)
@@ -68,7 +71,9 @@ def predict_gemm_row(row: dict[str, str]) -> tuple[float | None, str]:
 def product_flops(row: dict[str, str]) -> float | None:
     """Floating-point operations of a row's product; None when its shape cannot be read."""
     shape = _shape(row)
-    return None if shape is None or min(shape) < 1 else 2.0 * math.prod(shape)
+    if shape is None or min(shape) < 1 or max(shape) > LARGEST_EXTENT:
+        return None
+    return 2.0 * math.prod(shape)
 
 
 def _shape(row: dict[str, str]) -> tuple[int, int, int, int] | None:
