@@ -23,8 +23,9 @@ is predicted over published. A row is *within* when its ratio differs from 1 by 
 belongs to the table and not to the prediction; otherwise it is **OUT**: it is listed nevertheless, and the last \
 section says which term would have to be wrong. *Interval* says how far the prediction itself could be off, given the \
 certainty of the numbers it uses; a dash means that there is none. *Error* in the summary is the distance of the \
-ratio from 1, over the rows that have both figures; *worst* is the row with the largest error. Rows that cannot be \
-computed are listed with the reason and do not count towards the errors."""
+ratio from 1, over the rows that have both figures; *worst* is the row with the largest error. Where the tolerance is \
+*bound*, only an upper bound was published: any prediction up to it is within, and there is no error. Rows that cannot \
+be computed are listed with the reason and do not count towards the errors."""
 NO_NOTE = "No note yet: an open question"
 FIGURE = "predicted-and-measured.svg"
 FIGURE_SAYS = (
@@ -135,7 +136,7 @@ def _section(file: str, rows: list[Row], notes: Notes) -> Iterator[str]:
             _cell(row.unit),
             _ratio(row.ratio),
             *second,
-            "–" if row.ratio is None else f"{row.tolerance:.0%}",
+            "–" if row.ratio is None else "bound" if row.upper_bound else f"{row.tolerance:.0%}",
             _verdict(row),
             "–" if row.low is None or row.low == row.high else f"{_number(row.low)} to {_number(row.high)}",
             f"S{sources.index(row.source) + 1}" if row.source else "–",

@@ -25,7 +25,10 @@ SIZES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """Rows of one kind: how many are compared and within tolerance, and their relative errors (None: none is)."""
+    """Rows of one kind: how many are compared and within tolerance, and their relative errors (None: none has one).
+
+    Upper bounds are compared, but have no error.
+    """
 
     kind: str
     rows: int
@@ -39,8 +42,9 @@ class Summary:
 
 def summarised(rows: list[Row], kind: str = "") -> Summary:
     """The summary of `rows`."""
-    compared = [(abs(row.ratio - 1), row) for row in rows if row.ratio is not None]
-    errors = [error for error, _ in compared]
+    compared = [row for row in rows if row.within is not None]
+    measured = [row for row in compared if not row.upper_bound]
+    errors = [row.error for row in measured]
     return Summary(
         kind=kind,
         rows=len(rows),
@@ -49,7 +53,7 @@ def summarised(rows: list[Row], kind: str = "") -> Summary:
         within=sum(row.within is True for row in rows),
         mean_error=fmean(errors) if errors else None,
         median_error=median(errors) if errors else None,
-        worst=max(compared, key=lambda pair: pair[0])[1] if compared else None,
+        worst=max(measured, key=lambda row: row.error) if measured else None,
     )
 
 
@@ -143,7 +147,7 @@ def _line_of(row: Row, width: int) -> str:
     if row.predicted is None:
         return f"  {name:<{width}} {'-':>10} {published:>10} {'-':>6} {'-':>5}  not computed: {plain(row.note)}"
     ratio = "-" if row.ratio is None else f"{row.ratio:.3f}"
-    tolerance = "-" if row.ratio is None else f"{row.tolerance:.0%}"
+    tolerance = "-" if row.ratio is None else "bound" if row.upper_bound else f"{row.tolerance:.0%}"
     out = "OUT" if row.within is False else ""
     interval = "" if row.low is None or row.low == row.high else f"[{row.low:.4g}, {row.high:.4g}] "
     noise = "" if row.noise is None else f", runs \u00b1{row.noise:.2g}"
@@ -156,7 +160,7 @@ def _line_of(row: Row, width: int) -> str:
 def verdict(summary: Summary) -> str:
     """'16 of 18 within tolerance, mean error 7.1%, median 5.6%, worst 1.216: NAME'."""
     if summary.worst is None:
-        return "no row is compared"
+        return f"{summary.within} of {summary.compared} at most the bound" if summary.compared else "no row is compared"
     return (
         f"{summary.within} of {summary.compared} within tolerance, mean error {summary.mean_error:.1%}, "
         f"median {summary.median_error:.1%}"

@@ -20,6 +20,12 @@ from mimdsim.base.places import files_of, looked_in, own_folder
 from mimdsim.check.published.gpus.networks import predict_snn_row
 from mimdsim.check.published.gpus.products import predict_gemm_row, product_flops
 from mimdsim.check.published.products.rows import NEEDED, predict_tiled_gemm_row, predict_tiled_product
+from mimdsim.check.published.silicon.gather import COLUMNS as GATHER_COLUMNS
+from mimdsim.check.published.silicon.gather import gather_rows
+from mimdsim.check.published.silicon.loops import COLUMNS as LOOP_COLUMNS
+from mimdsim.check.published.silicon.loops import loop_rows
+from mimdsim.check.published.silicon.vertices import COLUMNS as VERTEX_COLUMNS
+from mimdsim.check.published.silicon.vertices import vertex_rows
 from mimdsim.check.published.sparse.rows import COLUMNS as SPARSE_COLUMNS
 from mimdsim.check.published.sparse.rows import sparse_product_rows
 from mimdsim.check.published.stencil.rows import stencil_rows
@@ -41,6 +47,7 @@ class Row:
     kind: which rows of a file are summed up together. size: operations of a product, by which its rows are summed up
     too; None: not. noise: standard error of `published` in `unit`, where several
     runs tell it. second: the same figure as published by another clock, named second_name; never decides `within`.
+    upper_bound: `published` is a bound that the figure stayed below, so any prediction up to it is within.
     """
 
     file: str
@@ -58,6 +65,7 @@ class Row:
     noise: float | None = None
     second: float | None = None
     second_name: str = ""
+    upper_bound: bool = False
 
     @property
     def ratio(self) -> float | None:
@@ -73,8 +81,18 @@ class Row:
 
     @property
     def within(self) -> bool | None:
-        """Whether the prediction is within the tolerance; None when there is none."""
-        return None if self.ratio is None else abs(self.ratio - 1) <= self.tolerance
+        """Whether the prediction is within the tolerance, or at most the bound; None when there is none."""
+        return None if self.ratio is None else self.error <= self.tolerance
+
+    @property
+    def error(self) -> float:
+        """Distance of the ratio from 1; of an upper bound only what exceeds it. 0 without ratio."""
+        if self.ratio is None:
+            return 0.0
+        return max(self.ratio - 1, 0.0) if self.upper_bound else abs(self.ratio - 1)
+
+
+Predict = Callable[[Path, list[Given], Path | None, Progress], list[Row]]
 
 
 def default_files() -> tuple[Path, ...]:
@@ -276,20 +294,24 @@ def _training_rows(path: Path, given: list[Given], data: Path | None, progress: 
     return [Row(file=path.name, **row) for row in training_step_rows(path, given, data, progress)]
 
 
-def _stencil_rows(path: Path, given: list[Given], _data: Path | None, _progress: Progress) -> list[Row]:
-    return [Row(file=path.name, **row) for row in stencil_rows(path, given)]
+def _alone(rows_of: Callable[[Path, list[Given]], list[dict[str, Any]]]) -> Predict:
+    """A format whose rows need nothing but the table."""
+    return lambda path, given, _data, _progress: [Row(file=path.name, **row) for row in rows_of(path, given)]
 
 
 def _sparse_rows(path: Path, given: list[Given], _data: Path | None, progress: Progress) -> list[Row]:
     return [Row(file=path.name, **row) for row in sparse_product_rows(path, given, progress)]
 
 
-FORMATS: tuple[tuple[set[str], Callable[[Path, list[Given], Path | None, Progress], list[Row]]], ...] = (
+FORMATS: tuple[tuple[set[str], Predict], ...] = (
     ({"codelet", "scope", "dtype", "params", "cycles"}, _vendor_rows),
     ({"gpu", "dtype", "batch", "M", "N", "K", "time_us", "source"}, _gemm_rows),
     (NEEDED, _tiled_product_rows),
     ({"gpu", "framework", "metric", "neurons_or_layers", "value_s", "source"}, _gpu_snn_rows),
     ({"hidden", "dense", "sparse", "batch", "T", "second_threshold", "ms_total"}, _training_rows),
-    ({"chips", "type", "phase", "cycles", "tolerance", "source"}, _stencil_rows),
+    ({"chips", "type", "phase", "cycles", "tolerance", "source"}, _alone(stencil_rows)),
     (SPARSE_COLUMNS, _sparse_rows),
+    (VERTEX_COLUMNS, _alone(vertex_rows)),
+    (LOOP_COLUMNS, _alone(loop_rows)),
+    (GATHER_COLUMNS, _alone(gather_rows)),
 )
