@@ -29,6 +29,7 @@ from mimdsim.check.published.silicon.vertices import vertex_rows
 from mimdsim.check.published.sparse.rows import COLUMNS as SPARSE_COLUMNS
 from mimdsim.check.published.sparse.rows import sparse_product_rows
 from mimdsim.check.published.stencil.rows import stencil_rows
+from mimdsim.check.published.stencil.solver_rows import CHIPS_COLUMNS, ORDER_COLUMNS, solver_rows
 from mimdsim.check.published.training_runs import golden_rows, training_step_rows
 from mimdsim.check.published.vendor.registry import vendor_cycles
 
@@ -299,6 +300,10 @@ def _alone(rows_of: Callable[[Path, list[Given]], list[dict[str, Any]]]) -> Pred
     return lambda path, given, _data, _progress: [Row(file=path.name, **row) for row in rows_of(path, given)]
 
 
+def _solver_rows(path: Path, given: list[Given], _data: Path | None, progress: Progress) -> list[Row]:
+    return [Row(file=path.name, **row) for row in solver_rows(path, given, progress)]
+
+
 def _sparse_rows(path: Path, given: list[Given], _data: Path | None, progress: Progress) -> list[Row]:
     return [Row(file=path.name, **row) for row in sparse_product_rows(path, given, progress)]
 
@@ -310,6 +315,8 @@ FORMATS: tuple[tuple[set[str], Predict], ...] = (
     ({"gpu", "framework", "metric", "neurons_or_layers", "value_s", "source"}, _gpu_snn_rows),
     ({"hidden", "dense", "sparse", "batch", "T", "second_threshold", "ms_total"}, _training_rows),
     ({"chips", "type", "phase", "cycles", "tolerance", "source"}, _alone(stencil_rows)),
+    (CHIPS_COLUMNS, _solver_rows),
+    (ORDER_COLUMNS, _solver_rows),
     (SPARSE_COLUMNS, _sparse_rows),
     (VERTEX_COLUMNS, _alone(vertex_rows)),
     (LOOP_COLUMNS, _alone(loop_rows)),

@@ -1,1 +1,1 @@
-"""The published stencil: its program written by hand, and the cycles of its phases."""
+"""Published stencils as programs written by hand: a blur by phases (Mk1), solvers and a triad by steps (Mk2)."""

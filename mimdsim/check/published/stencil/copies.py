@@ -56,15 +56,25 @@ def placed(slices: Blocks, blocks: Blocks) -> Placed:
     )
 
 
+def row_codelet(item_bytes: int, box: tuple[str, ...], row_axes: int) -> Codelet:
+    """A copy of rows, which are counted along the first `row_axes` axes, from one box to the same or another one."""
+    return _copy("rows", item_bytes, each_row=ROW_BUNDLES, each_word=1, box=box, row_axes=row_axes)
+
+
+def column_codelet(item_bytes: int, box: tuple[str, ...]) -> Codelet:
+    """A copy of single elements along a column."""
+    return _copy("column", item_bytes, each_row=0, each_word=2, box=box)
+
+
 def row_copies(slices: Placed, item_bytes: int, source: str, target: str) -> tuple[VertexTable, ...]:
     """Rows of narrow slices, from `source` to the same place in `target`; no table where no slice is narrow."""
-    codelet = _copy("rows", item_bytes, each_row=ROW_BUNDLES, each_word=1)
+    codelet = row_codelet(item_bytes, BOX, 1)
     return _table(codelet, slices.blocks, slices.in_rows, source, target)
 
 
 def column_copies(slices: Placed, item_bytes: int, source: str, target: str) -> tuple[VertexTable, ...]:
     """Edge columns that another slice of the same tile reads, from `source` to `target`."""
-    codelet, blocks = _copy("column", item_bytes, each_row=0, each_word=2), slices.blocks
+    codelet, blocks = column_codelet(item_bytes, BOX), slices.blocks
     last = Blocks(top=blocks.top, bottom=blocks.bottom, left=blocks.right - 1, right=blocks.right, tile=blocks.tile)
     first = Blocks(top=blocks.top, bottom=blocks.bottom, left=blocks.left, right=blocks.left + 1, tile=blocks.tile)
     only = slices.beside_east & (blocks.columns == 1)  # then the last column is the first
@@ -94,8 +104,11 @@ def _table(codelet: Codelet, boxes: Blocks, chosen: np.ndarray, source: str, tar
     )
 
 
-def _copy(what: str, item_bytes: int, *, each_row: int, each_word: int) -> Codelet:
+def _copy(
+    what: str, item_bytes: int, *, each_row: int, each_word: int, box: tuple[str, ...], row_axes: int = 1
+) -> Codelet:
     """A strided copy by one context; `each_word` 1 where load and store go into one bundle, else 2."""
+    rows = {"rows" if axis == 0 else f"rows along axis {axis}": Length("target", axis) for axis in range(row_axes)}
     inner = (
         "here 1, load and store in one bundle (ldst64pace), as PopLibs' getMemcpyBytesPerCycle has it"
         if each_word == 1
@@ -104,23 +117,23 @@ def _copy(what: str, item_bytes: int, *, each_row: int, each_word: int) -> Codel
     return Codelet(
         name=f"strided copy, {what}",
         fields=(
-            Field(name="target", access="write", box=BOX),
-            Field(name="source", access="read", box=BOX),
+            Field(name="target", access="write", box=box),
+            Field(name="source", access="read", box=tuple(entry.replace("target ", "source ") for entry in box)),
         ),
         columns=(),
         compute=copy_box,
         form="vertex",
         cost=WorkerBundles(
             fixed=CALL_BUNDLES,
-            terms=(Term(bundles=each_row, extents=("rows",)), Term(bundles=each_word, extents=("words",))),
+            terms=(Term(bundles=each_row, extents=tuple(rows)), Term(bundles=each_word, extents=("words",))),
             kind="assumed",
             source=SOURCE.format(inner),
         ),
         flops=(),
-        extents={"rows": Length("target", 0), "words": Size("target", per=WORD_BYTES // item_bytes)},
+        extents={**rows, "words": Size("target", per=WORD_BYTES // item_bytes)},
     )
 
 
 def copy_box(target: np.ndarray, source: np.ndarray) -> None:
-    """One vertex: both [h, w, 4]."""
+    """One vertex: both of the same shape, or the same but for axes of extent 1."""
     target[...] = source

@@ -1,0 +1,195 @@
+"""How the published solvers on Mk2 chips cut a grid of two or three axes: boxes of cells for chips, tiles and contexts.
+
+The rules are those of simehaa/IPU and TszwangKo/FYP_IPU_DEVITO (workDivision, block_low and createIpuPrograms of their
+utils.hpp and main.cpp), restated: chips share the last axis, a chip's tiles form the grid of factors with the least
+surface, contexts share the axes before the last. The grid carries a border that no vertex computes. What a tile
+computes and what it holds follow from two different sums, so that they differ by a few cells near the edges of blocks
+on several chips and wherever a stencil reaches further than one cell.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError
+from mimdsim.program import TileMapping
+from mimdsim.program.mapping import Band
+
+CONTEXTS = {2: (6,), 3: (2, 3)}  # parts of a tile's box along its first axes, one context each
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Boxes:
+    """Boxes of cells, int64[boxes, axes, 2]: start and stop per axis, and their tiles, int64[boxes]."""
+
+    bounds: np.ndarray
+    tiles: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64[boxes, axes]"""
+        lengths: np.ndarray = self.bounds[:, :, 1] - self.bounds[:, :, 0]
+        return lengths
+
+    def split(self, parts: tuple[int, ...]) -> Boxes:
+        """Every box in parts[k] parts along axis k, empty ones left out; later parts are the longer ones."""
+        numbers = np.array(list(itertools.product(*(range(each) for each in parts))), np.int64).reshape(-1, len(parts))
+        bounds = np.repeat(self.bounds[:, None], len(numbers), axis=1)
+        for axis, each in enumerate(parts):
+            start, length = self.bounds[:, axis, :1], self.lengths[:, axis, None]
+            bounds[:, :, axis, 0] = start + numbers[:, axis] * length // each
+            bounds[:, :, axis, 1] = start + (numbers[:, axis] + 1) * length // each
+        whole = (bounds[..., 0] < bounds[..., 1]).all(axis=2)
+        return Boxes(bounds=bounds[whole], tiles=np.repeat(self.tiles[:, None], len(numbers), axis=1)[whole])
+
+    def inside(self, pad: int, shape: tuple[int, ...]) -> Boxes:
+        """What of each box is `pad` cells or more from every edge of the grid."""
+        bounds = np.clip(self.bounds, pad, np.array(shape)[:, None] - pad)
+        whole = (bounds[..., 0] < bounds[..., 1]).all(axis=1)
+        return Boxes(bounds=bounds[whole], tiles=self.tiles[whole])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CutGrid:
+    """A grid cut by planes: edges[k] int64[parts of axis k + 1]; the last axis holds the parts of all chips in turn."""
+
+    edges: tuple[np.ndarray, ...]
+    chips: int
+    tiles_per_chip: int
+
+    def filling(self, shape: tuple[int, ...]) -> CutGrid:
+        """The same with the outermost blocks reaching the edges of the grid."""
+        edges = tuple(np.concatenate([[0], cut[1:-1], [extent]]) for cut, extent in zip(self.edges, shape, strict=True))
+        return CutGrid(edges=edges, chips=self.chips, tiles_per_chip=self.tiles_per_chip)
+
+    def boxes(self) -> Boxes:
+        """The box of every tile, in the order of tiles on a chip."""
+        bounds, tiles = [], []
+        for place in itertools.product(*(range(len(edges) - 1) for edges in self.edges)):
+            bounds.append([edges[at : at + 2] for edges, at in zip(self.edges, place, strict=True)])
+            tiles.append(self._tile(place))
+        order = np.argsort(tiles, kind="stable")
+        return Boxes(bounds=np.array(bounds, np.int64)[order], tiles=np.array(tiles, np.int64)[order])
+
+    def mapping(self) -> TileMapping:
+        """Every cell on the tile of its block: bands along the first axes, intervals along the last."""
+        return self._mapping(())
+
+    def _mapping(self, place: tuple[int, ...]) -> TileMapping:
+        axis, edges = len(place), self.edges[len(place)]
+        if axis == len(self.edges) - 1:
+            tiles = np.array([self._tile((*place, at)) for at in range(len(edges) - 1)])
+            return TileMapping.split(axis, tiles, edges[:-1], edges[1:])
+        return TileMapping.banded(
+            tuple(
+                Band(axis=axis, start=int(start), stop=int(stop), mapping=self._mapping((*place, at)))
+                for at, (start, stop) in enumerate(itertools.pairwise(edges))
+            )
+        )
+
+    def _tile(self, place: tuple[int, ...]) -> int:
+        each = (len(self.edges[-1]) - 1) // self.chips
+        chip, tile = place[-1] // each, 0
+        for at, edges in zip(place[:-1], self.edges[:-1], strict=True):
+            tile = tile * (len(edges) - 1) + at
+        return chip * self.tiles_per_chip + tile * each + place[-1] % each
+
+
+def computed(shape: tuple[int, ...], pad: int, splits: tuple[int, ...], chips: int, tiles_per_chip: int) -> CutGrid:
+    """What every tile computes: all cells but a border of `pad`."""
+    inner = [extent - 2 * pad for extent in shape]
+    edges = [pad + _cuts(extent, parts) for extent, parts in zip(inner[:-1], splits[:-1], strict=True)]
+    last = [
+        pad + start + _cuts(stop - start, splits[-1])[:-1]
+        for start, stop in itertools.pairwise(_cuts(inner[-1], chips))
+    ]
+    edges.append(np.concatenate([*last, [shape[-1] - pad]]))
+    return _checked(CutGrid(edges=tuple(edges), chips=chips, tiles_per_chip=tiles_per_chip), shape, splits)
+
+
+def held(shape: tuple[int, ...], splits: tuple[int, ...], chips: int, tiles_per_chip: int) -> CutGrid:
+    """What every tile holds: all cells, the outermost one with their block, whatever the reach of the stencil."""
+    edges = [_owned(0, extent, parts) for extent, parts in zip(shape[:-1], splits[:-1], strict=True)]
+    strips = _cuts(shape[-1] - 2, chips) + 1
+    strips[0], strips[-1] = 0, shape[-1]
+    last = [_owned(int(start), int(stop), splits[-1])[:-1] for start, stop in itertools.pairwise(strips)]
+    edges.append(np.concatenate([*last, [shape[-1]]]))
+    return _checked(CutGrid(edges=tuple(edges), chips=chips, tiles_per_chip=tiles_per_chip), shape, splits)
+
+
+def _cuts(extent: int, parts: int) -> np.ndarray:
+    cuts: np.ndarray = np.arange(parts + 1) * extent // parts
+    return cuts
+
+
+def _owned(start: int, stop: int, parts: int) -> np.ndarray:
+    edges = start + 1 + _cuts(stop - start - 2, parts)
+    edges[0], edges[-1] = start, stop
+    return edges
+
+
+def _checked(blocks: CutGrid, shape: tuple[int, ...], splits: tuple[int, ...]) -> CutGrid:
+    if any((np.diff(edges) < 1).any() for edges in blocks.edges):
+        cut = "x".join(map(str, splits))
+        size = "x".join(map(str, shape))
+        raise MappingError(
+            f"a grid of {size} cells cannot be cut into {cut} blocks on each of {blocks.chips} chips: some would be "
+            "empty; give a larger grid or fewer chips"
+        )
+    return blocks
+
+
+def least_surface(shape: tuple[int, ...], tiles: int, chips: int) -> tuple[int, ...]:
+    """Parts of every axis for the `tiles` of a chip: the factors whose blocks have the least surface.
+
+    In two axes sides are whole cells; in three they are not, all orders of the factors are tried, but the factors are
+    used in the order in which they were found, so that the published program cuts into 23x8x8 where 8x8x23 was best.
+    Arithmetic is in float32 as published, which decides between equal surfaces: the last one is taken.
+    """
+    inner = [*(extent - 2 for extent in shape[:-1]), (shape[-1] - 2) // chips]
+    best: tuple[int, ...] = ()
+    least = np.float32(np.inf)
+    for factors in _factors(tiles, len(shape)):
+        for surface in _flat_surfaces(inner, factors) if len(shape) == 2 else _surfaces(inner, factors):
+            if surface <= least:
+                best, least = factors, surface
+    return best
+
+
+def squarest(shape: tuple[int, ...], tiles: int) -> tuple[int, ...]:
+    """Two factors of `tiles`, the larger for the height unless the grid is wider, whose blocks are nearest to square;
+    the first of equal ones."""
+    high, wide = shape[0] - 2, shape[1] - 2
+    best, least = (1, 1), np.inf
+    for small in (number for number in range(1, tiles + 1) if number * number <= tiles and tiles % number == 0):
+        rows, columns = (tiles // small, small) if high >= wide else (small, tiles // small)
+        sides = high // rows, wide // columns
+        if min(sides) and max(sides) / min(sides) < least:
+            best, least = (rows, columns), max(sides) / min(sides)
+    return best
+
+
+def _factors(number: int, count: int) -> Iterator[tuple[int, ...]]:
+    if count == 1:
+        yield (number,)
+        return
+    for factor in (each for each in range(1, number + 1) if number % each == 0):
+        for others in _factors(number // factor, count - 1):
+            yield (factor, *others)
+
+
+def _flat_surfaces(inner: list[int], factors: tuple[int, ...]) -> list[np.float32]:
+    sides = [extent // parts for extent, parts in zip(inner, factors, strict=True)]
+    return [np.float32(max(2 * sum(sides) - 4, 0))]
+
+
+def _surfaces(inner: list[int], factors: tuple[int, ...]) -> list[np.float32]:
+    found = []
+    for parts in itertools.permutations(factors):
+        high, wide, deep = (np.float32(extent) / np.float32(part) for extent, part in zip(inner, parts, strict=True))
+        found.append(np.float32(2 * (high * wide + deep * wide + deep * high)))
+    return found

@@ -1,0 +1,240 @@
+"""Predicted steps of the published solvers on Mk2 chips: `references/stencil_mk2_chips.csv` and `devito_ipu.csv`.
+
+Both tables time a loop on the device from the host; a step is the time over the iterations, with its share of the
+host's request. A program that was measured more than once, in whichever table, is judged by the nearer end of the
+range of its measurements; each row shows its own measurement beside. Nothing is fitted to a row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from mimdsim.base.errors import DataFileError, MappingError, MimdsimError, shortened
+from mimdsim.base.files import read_bounded_text
+from mimdsim.base.places import files_of
+from mimdsim.base.units import show_bytes
+from mimdsim.check.published.stencil.solver_times import Timed, solver_times, triad_times
+
+Given = dict[str, str]
+TABLES = ("stencil_mk2_chips.csv", "devito_ipu.csv")
+MOST_TABLE_BYTES = 1 << 20
+SOLVER_COLUMNS = {"problem", "chips", "tiles", "dtype", "iterations", "source_path"}
+CHIPS_COLUMNS = SOLVER_COLUMNS | {"processor", "mesh", "us_per_iteration_from_throughput"}
+ORDER_COLUMNS = SOLVER_COLUMNS | {"space_order", "vertex", "grid", "us_per_iteration", "fits"}
+TOLERANCE = 0.2
+TILES, CONTEXTS = 1472, 6
+FAR = 0.1  # from which error on a row says which issue slots would explain it
+VERTICES = {  # where a row does not name it
+    "heat2d": "HeatEquationOptimized",
+    "heat3d": "HeatEquationOptimized",
+    "aliev_panfilov": "AlievPanfilov",
+    "diffusion": "DiffusionEquationSimple",
+    "wave": "WaveEquationOptimised",
+}
+ALSO = {"heat": "heat3d"}  # names of the second table
+FIRST, SECOND = ("simehaa/IPU", "2.2"), ("TszwangKo/FYP_IPU_DEVITO", "3.2")  # author and SDK unless a note says other
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What a row measures; elements: of a context, for the triad, which has no grid. seconds: of an iteration."""
+
+    problem: str
+    order: int
+    vertex: str
+    grid: tuple[int, ...]
+    chips: int
+    seconds: float | None
+    iterations: float | None
+    author: str
+    sdk: str
+    fits: bool = True
+
+    @property
+    def program(self) -> tuple[object, ...]:
+        return self.problem, self.order, self.vertex, self.grid, self.chips
+
+    @property
+    def name(self) -> str:
+        size = "x".join(map(str, self.grid))
+        order = f" order {self.order}" if self.order != 2 else ""
+        kind = re.sub(r"^.*(Equation|Vertex)|^AlievPanfilov", "", self.vertex)
+        return f"{self.problem}{order} {size} on {self.chips} chip(s), {kind}{', ' * bool(kind)}SDK {self.sdk}"
+
+    def timed(self) -> Timed:
+        if self.problem == "stream_triad":
+            return triad_times(self.grid[0] // (TILES * CONTEXTS), self.vertex == "TriadVertexAssembly")
+        return solver_times(self.problem, self.order, self.vertex, self.grid, self.chips)
+
+
+def solver_rows(path: Path, given: list[Given], progress: Callable[[str, int, int], None]) -> list[dict[str, Any]]:
+    """Fields of one row per published figure, without the file's name. Raises DataFileError for bad numbers."""
+    cases = [_case(path, line, row) for line, row in enumerate(given, start=2)]
+    measured = _measured([case for case in cases if isinstance(case, Case)])
+    rows = []
+    for number, (case, row) in enumerate(zip(cases, given, strict=True)):
+        progress(path.name, number, len(given))
+        rows.append(_refused(row, case) if isinstance(case, str) else _row(case, row, measured))
+    return rows
+
+
+def _row(case: Case, row: Given, measured: dict[tuple[object, ...], list[float]]) -> dict[str, Any]:
+    fields = _fields(row, case.name)
+    fields["kind"] = f"{case.author}, SDK {case.sdk}"
+    try:
+        timed = case.timed()
+    except MimdsimError as refusal:
+        return fields | {"published": _us(case.seconds), "note": str(refusal)}
+    if not case.fits:
+        return fields | _memory(timed, row)
+    launch = timed.request_seconds / case.iterations if case.iterations else 0.0
+    predicted, low, high = (cycles / timed.clock_hz + launch for cycles in (timed.cycles, timed.low, timed.high))
+    fields |= {"predicted": _us(predicted), "low": _us(low), "high": _us(high)}
+    if case.seconds is None:
+        return fields | {"note": "no time is given"}
+    every = measured[case.program]
+    nearest = min(every, key=lambda seconds: abs(predicted / seconds - 1))
+    fields["published"] = _us(nearest)
+    if max(every) > (1 + 1e-3) * min(every):
+        fields |= {"second": _us(case.seconds), "second_name": "this measurement"}
+    if abs(predicted / case.seconds - 1) > FAR:
+        slots = timed.slots_of((case.seconds - launch) * timed.clock_hz)
+        fields["note"] = (
+            f"counted are {timed.slots:g} issue slots a turn of the inner loop; {slots:.1f} would take the "
+            f"{1e6 * case.seconds:.4g} us of this measurement"
+        )
+    return fields
+
+
+def _memory(timed: Timed, row: Given) -> dict[str, Any]:
+    """A program that its authors could not compile: bytes of the fullest tile, without a verdict."""
+    peak, limit = timed.memory.peak_bytes, timed.memory.limit_bytes
+    published = f" (published: {shortened(row['bytes_on_worst_tile'], 20)} B)" if row.get("bytes_on_worst_tile") else ""
+    fits = "does not fit here either" if peak > limit else "would fit here, against what was published"
+    return {
+        "unit": "B of the fullest tile",
+        "predicted": float(peak),
+        "note": f"{fits}: {show_bytes(peak)} of {show_bytes(limit)}{published}",
+        "kind": "does not fit",
+    }
+
+
+def _fields(row: Given, name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "unit": "us an iteration",
+        "predicted": None,
+        "published": None,
+        "tolerance": TOLERANCE,
+        "low": None,
+        "high": None,
+        "source": f"{(FIRST if 'mesh' in row else SECOND)[0]}: {row['source_path']}",
+    }
+
+
+def _refused(row: Given, why: str) -> dict[str, Any]:
+    where = row.get("processor") or "IPU"
+    size = row.get("mesh") or row.get("grid", "")
+    return _fields(row, f"{row['problem']} {size}, {row['chips']} x {where}") | {"note": why, "kind": where}
+
+
+def _us(seconds: float | None) -> float | None:
+    return None if seconds is None else 1e6 * seconds
+
+
+def _measured(cases: Iterable[Case]) -> dict[tuple[object, ...], list[float]]:
+    """Seconds of an iteration by program: of these rows, and of the tables that come with the package."""
+    found: dict[tuple[object, ...], list[float]] = {}
+    for case in (*cases, *_carried()):
+        if case.seconds is not None:
+            found.setdefault(case.program, []).append(case.seconds)
+    return found
+
+
+@lru_cache(maxsize=1)
+def _carried() -> tuple[Case, ...]:
+    files = files_of("references", "")
+    cases = []
+    for path in (files[name] for name in TABLES if name in files):
+        with contextlib.suppress(OSError, ValueError, csv.Error, KeyError, DataFileError):
+            rows = list(csv.DictReader(io.StringIO(read_bounded_text(path, MOST_TABLE_BYTES), newline="")))
+            cases += [_case(path, line, row) for line, row in enumerate(rows, start=2)]
+    return tuple(case for case in cases if isinstance(case, Case))
+
+
+def _case(path: Path, line: int, row: Given) -> Case | str:
+    """What a row measures, or why it is not computed."""
+    chips = _number(path, line, row, "chips")
+    iterations = _number(path, line, row, "iterations") if row["iterations"] else None
+    if row.get("processor", "IPU") != "IPU":
+        return f"processor '{shortened(row['processor'], 40)}': only programs on Mk2 chips are described"
+    if row["dtype"] != "float32":
+        return f"dtype '{shortened(row['dtype'], 40)}': the published codelets are of float32"
+    if chips != int(chips) or row["tiles"] not in ("", str(TILES * int(chips))):
+        return f"{shortened(row['tiles'], 40)} tiles on {shortened(row['chips'], 40)} chips: a Mk2 has {TILES}"
+    problem = ALSO.get(row["problem"], row["problem"])
+    order = _number(path, line, row, "space_order") if row.get("space_order") else 2.0
+    vertex = row.get("vertex") or VERTICES.get(problem, "")
+    (author, sdk), column = (FIRST, "mesh") if "mesh" in row else (SECOND, "grid")
+    if problem.startswith("stream_triad"):
+        problem, vertex = "stream_triad", "TriadVertexAssembly" if problem.endswith("asm") else "TriadVertex"
+    note = re.search(r"SDK (\d+\.\d+)", row.get("note", ""))
+    if note and note[1] != sdk:
+        author, sdk = FIRST if note[1] == FIRST[1] else (author, note[1])
+    try:
+        grid = _grid(row[column], elements=problem == "stream_triad")
+    except MappingError as refusal:
+        return str(refusal)
+    fits = row.get("fits", "yes") != "no"
+    if not fits:  # their sides leave out the cells around the grid
+        grid = tuple(extent + int(order) // 2 * 2 for extent in grid)
+    seconds = _seconds(path, line, row, math.prod(grid), iterations)
+    if iterations is None and seconds and row.get("time_s"):
+        iterations = _number(path, line, row, "time_s") / seconds
+    return Case(
+        problem=problem,
+        order=int(order),
+        vertex=vertex,
+        grid=grid,
+        chips=int(chips),
+        seconds=seconds,
+        iterations=iterations,
+        author=author,
+        sdk=sdk,
+        fits=fits,
+    )
+
+
+def _grid(text: str, *, elements: bool) -> tuple[int, ...]:
+    form = r"\d{1,12}(?= elements|$)" if elements else r"\d{1,7}(x\d{1,7}){1,2}$"
+    found = re.match(form, text)
+    if found is None:
+        raise MappingError(f"'{shortened(text, 60)}' is not a number of cells, such as 320x320x320 or '1000 elements'")
+    return tuple(int(part) for part in found[0].split("x"))
+
+
+def _seconds(path: Path, line: int, row: Given, points: int, iterations: float | None) -> float | None:
+    """Of an iteration: as given, else from the time of all or from the points a second."""
+    for column in ("us_per_iteration_from_throughput", "us_per_iteration"):
+        if row.get(column):
+            return 1e-6 * _number(path, line, row, column)
+    for column in ("time_s", "time_s_printed"):
+        if row.get(column) and iterations:
+            return _number(path, line, row, column) / iterations
+    return points / (1e9 * _number(path, line, row, "GPts_per_s")) if row.get("GPts_per_s") else None
+
+
+def _number(path: Path, line: int, row: Given, column: str) -> float:
+    with contextlib.suppress(ValueError):
+        if math.isfinite(number := float(row[column])) and number > 0:
+            return number
+    raise DataFileError(path, f"line {line}, column '{column}': '{shortened(row[column])}' is not a number above 0")

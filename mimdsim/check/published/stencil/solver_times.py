@@ -1,0 +1,108 @@
+"""Cycles and memory of one step of the published solvers and of the triad, with the interval that compilers leave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from mimdsim.base.errors import MappingError
+from mimdsim.check.published.stencil.solver_program import solver_program
+from mimdsim.check.published.stencil.solvers import SOLVERS, codelet_of
+from mimdsim.check.published.stencil.triad import triad_codelet, triad_program, turn_bundles, turns_of
+from mimdsim.compiler import measure_memory
+from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.profile import MemoryProfile
+from mimdsim.program import Codelet, Program, RecordedActivity
+from mimdsim.run import memory_profile
+from mimdsim.timing.loads import program_loads
+from mimdsim.timing.path import critical_path
+from mimdsim.timing.spans import loop_spans, what_is_doubted
+from mimdsim.timing.tile_cycles import Barrel
+
+MACHINE = "mk2"
+MOST_CHIPS = 64  # of the published programs
+NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """Of one step: cycles, with every instruction a bundle as tile.compiled_dual_issue has it; low: what can share a
+    bundle does; high: constants and row pointers are loaded again every turn; both widened by what else is doubted.
+    turns: of the inner loop of the context that takes longest, each of `slots` bundles; link_cycles: part of cycles.
+    """
+
+    cycles: float
+    low: float
+    high: float
+    link_cycles: float
+    turns: int
+    slots: float
+    clock_hz: float
+    request_seconds: float
+    memory: MemoryProfile
+
+    def slots_of(self, cycles: float, issue_cycles: int = 6) -> float:
+        """Bundles a turn with which a step would take `cycles`."""
+        return self.slots + (cycles - self.cycles) / (issue_cycles * self.turns)
+
+
+@lru_cache(maxsize=256)
+def solver_times(problem: str, order: int, vertex: str, grid: tuple[int, ...], chips: int) -> Timed:
+    """One step of the solver SOLVERS[problem, order, vertex] on `chips` Mk2 chips.
+
+    Raises MappingError for a solver that is not there, for chips other than 1 to 64 and as `solver_program`.
+    """
+    solver = SOLVERS.get((problem, order, vertex))
+    if solver is None:
+        known = "; ".join(f"{name} of order {number}, {kind}" for name, number, kind in SOLVERS)
+        raise MappingError(f"no program of {problem} of order {order}, {vertex}; known: {known}")
+    machine = _machine(chips)
+    program = solver_program(solver, grid, machine, chips)
+    loop, extent = (solver.loop, "cells") if solver.pairs is None else (solver.pairs, "pairs")
+    table = next(table for step, _, _ in program.supersteps() for table in step.tables if "cells" in table.columns)
+    turns, slots = int(table.columns[extent].max()), loop.term(extent).bundles
+    return _timed(program, machine, codelet_of(solver, reloaded=True), solver.turning, turns, slots)
+
+
+@lru_cache(maxsize=64)
+def triad_times(elements: int, assembly: bool) -> Timed:
+    """One pass of the triad over `elements` of every context of one Mk2 chip; raises MappingError for none."""
+    machine, codelet = _machine(1), triad_codelet(assembly=assembly)
+    program = triad_program(machine, elements, assembly=assembly)
+    return _timed(program, machine, codelet, 1, turns_of(elements, assembly), turn_bundles(assembly))
+
+
+def _machine(chips: int) -> MimdMachine:
+    if not 1 <= chips <= MOST_CHIPS:
+        raise MappingError(f"{chips} chips; the published programs run on 1 to {MOST_CHIPS}")
+    machine = load_machine(MACHINE, {"links.chips": chips})
+    assert isinstance(machine, MimdMachine)
+    return machine
+
+
+def _timed(program: Program, machine: MimdMachine, slowest: Codelet, steps: int, turns: int, slots: float) -> Timed:
+    """Not verified, as that takes memory for every cell: tests verify smaller grids."""
+    paired = machine.model_copy(update={"tile": machine.tile.model_copy(update={"compiled_dual_issue": 1.0})})
+    loads = program_loads(program, NOTHING, Barrel.of(machine))
+    path = critical_path(program, machine, loads)
+    loops = sum(span.sync_cycles for span in loop_spans(program, machine.sync))
+    doubts = what_is_doubted(loads, path, loops, machine)
+    aside = sum(doubt.half_width_cycles for doubt in doubts if doubt.name != f"codelet {slowest.name}")
+    reloaded = program.with_codelet(slowest.name, slowest)
+    return Timed(
+        cycles=_cycles(program, machine) / steps,
+        low=(_cycles(program, paired) - aside) / steps,
+        high=(_cycles(reloaded, machine) + aside) / steps,
+        link_cycles=sum(part.link for part in path) / steps,
+        turns=turns,
+        slots=slots,
+        clock_hz=machine.chip.clock_hz,
+        request_seconds=machine.host.request_seconds,
+        memory=memory_profile(program, measure_memory(program, machine), machine),
+    )
+
+
+def _cycles(program: Program, machine: MimdMachine) -> int:
+    path = critical_path(program, machine, program_loads(program, NOTHING, Barrel.of(machine)))
+    loops = sum(span.sync_cycles for span in loop_spans(program, machine.sync))
+    return loops + sum(part.compute + part.exchange + part.sync for part in path)
