@@ -31,7 +31,7 @@ SOLVER_COLUMNS = {"problem", "chips", "tiles", "dtype", "iterations", "source_pa
 CHIPS_COLUMNS = SOLVER_COLUMNS | {"processor", "mesh", "us_per_iteration_from_throughput"}
 ORDER_COLUMNS = SOLVER_COLUMNS | {"space_order", "vertex", "grid", "us_per_iteration", "fits"}
 TOLERANCE = 0.2
-TILES, CONTEXTS = 1472, 6
+TILES, CONTEXTS, MOST_ORDER = 1472, 6, 64
 FAR = 0.1  # from which error on a row says which issue slots would explain it
 VERTICES = {  # where a row does not name it
     "heat2d": "HeatEquationOptimized",
@@ -68,7 +68,9 @@ class Case:
         size = "x".join(map(str, self.grid))
         order = f" order {self.order}" if self.order != 2 else ""
         kind = re.sub(r"^.*(Equation|Vertex)|^AlievPanfilov", "", self.vertex)
-        return f"{self.problem}{order} {size} on {self.chips} chip(s), {kind}{', ' * bool(kind)}SDK {self.sdk}"
+        return shortened(
+            f"{self.problem}{order} {size} on {self.chips} chip(s), {kind}{', ' * bool(kind)}SDK {self.sdk}", 160
+        )
 
     def timed(self) -> Timed:
         if self.problem == "stream_triad":
@@ -142,9 +144,10 @@ def _fields(row: Given, name: str) -> dict[str, Any]:
 
 
 def _refused(row: Given, why: str) -> dict[str, Any]:
-    where = row.get("processor") or "IPU"
-    size = row.get("mesh") or row.get("grid", "")
-    return _fields(row, f"{row['problem']} {size}, {row['chips']} x {where}") | {"note": why, "kind": where}
+    where = shortened(row.get("processor") or "IPU", 40)
+    problem, size, chips = (shortened(row.get(name) or "", 40) for name in ("problem", "mesh", "chips"))
+    size = size or shortened(row.get("grid", ""), 40)
+    return _fields(row, f"{problem} {size}, {chips} x {where}") | {"note": why, "kind": where}
 
 
 def _us(seconds: float | None) -> float | None:
@@ -154,14 +157,15 @@ def _us(seconds: float | None) -> float | None:
 def _measured(cases: Iterable[Case]) -> dict[tuple[object, ...], list[float]]:
     """Seconds of an iteration by program: of these rows, and of the tables that come with the package."""
     found: dict[tuple[object, ...], list[float]] = {}
-    for case in (*cases, *_carried()):
+    for case in (*cases, *carried_cases()):
         if case.seconds is not None:
             found.setdefault(case.program, []).append(case.seconds)
     return found
 
 
 @lru_cache(maxsize=1)
-def _carried() -> tuple[Case, ...]:
+def carried_cases() -> tuple[Case, ...]:
+    """What the tables that come with the package measure, or in their place those of the same name of the user."""
     files = files_of("references", "")
     cases = []
     for path in (files[name] for name in TABLES if name in files):
@@ -185,6 +189,8 @@ def _case(path: Path, line: int, row: Given) -> Case | str:
     order = _number(path, line, row, "space_order") if row.get("space_order") else 2.0
     vertex = row.get("vertex") or VERTICES.get(problem, "")
     (author, sdk), column = (FIRST, "mesh") if "mesh" in row else (SECOND, "grid")
+    if order != int(order) or order > MOST_ORDER:
+        return f"space_order '{shortened(row['space_order'], 40)}' is not a whole number up to {MOST_ORDER}"
     if problem.startswith("stream_triad"):
         problem, vertex = "stream_triad", "TriadVertexAssembly" if problem.endswith("asm") else "TriadVertex"
     note = re.search(r"SDK (\d+\.\d+)", row.get("note", ""))

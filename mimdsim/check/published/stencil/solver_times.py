@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from mimdsim.base.errors import MappingError
+from mimdsim.base.errors import MappingError, shortened
 from mimdsim.check.published.stencil.solver_program import solver_program
 from mimdsim.check.published.stencil.solvers import SOLVERS, codelet_of
 from mimdsim.check.published.stencil.triad import triad_codelet, triad_program, turn_bundles, turns_of
@@ -54,8 +54,10 @@ def solver_times(problem: str, order: int, vertex: str, grid: tuple[int, ...], c
     """
     solver = SOLVERS.get((problem, order, vertex))
     if solver is None:
-        known = "; ".join(f"{name} of order {number}, {kind}" for name, number, kind in SOLVERS)
-        raise MappingError(f"no program of {problem} of order {order}, {vertex}; known: {known}")
+        alike = [key for key in SOLVERS if key[0] == problem] or SOLVERS
+        known = "; ".join(f"{name} of order {number}, {kind}" for name, number, kind in alike)
+        given = f"{shortened(problem, 40)} of order {order}, {shortened(vertex, 40)}"
+        raise MappingError(f"no program of {given}; known: {known}")
     machine = _machine(chips)
     program = solver_program(solver, grid, machine, chips)
     loop, extent = (solver.loop, "cells") if solver.pairs is None else (solver.pairs, "pairs")
