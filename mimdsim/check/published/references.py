@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened, suggest
 from mimdsim.base.files import parse_json, read_bounded_text
