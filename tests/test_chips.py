@@ -37,6 +37,7 @@ from mimdsim.timing.event import run_chips
 from mimdsim.timing.loads import program_loads, synchronised_chips
 from mimdsim.timing.tile_cycles import Barrel
 from mimdsim.workload import MappingOptions, filled_activity
+from mimdsim.workload.mapping import Split
 
 TOLERANCE = 1e-5
 
@@ -62,6 +63,67 @@ def timed(made: Compiled, on: MimdMachine, share: float = 0.5) -> TiledProfile:
 
 def chips_of(made: Compiled) -> list[int]:
     return [layer.chips[0] for layer in made.placement.layers]
+
+
+# ---- parts of layers
+
+
+def on_copies(chips: int, on_each: int, replicas: int = 2) -> Compiled:
+    """Three layers in copies, some on each chip, which each have two samples."""
+    batch = 2 * chips * on_each
+    network = small_network((24, 16, 16, 4), timesteps=3, batch=batch, capacities=(8, 8, 4))
+    split = {
+        layer.name: Split(batch=chips * on_each, neurons=4, replicas=replicas, chips=chips) for layer in network.layers
+    }
+    return compiled(network, chips, 60, split=split, program="best")
+
+
+@pytest.mark.parametrize("on_each", [1, 2])
+def test_copies_on_chips_meet_only_before_and_after_the_timesteps(on_each: int) -> None:
+    made = on_copies(4, on_each)
+    assert made.placement.chips == 4
+    over_links = {
+        superstep.name: times
+        for superstep, times, _ in made.program.supersteps()
+        if superstep.exchange is not None and superstep.exchange.link_bytes is not None
+        if superstep.exchange.link_bytes.sum()
+    }
+    assert set(over_links.values()) == {1}
+    assert any("share weights" in name for name in over_links)
+    assert any("sum" in name for name in over_links)
+
+
+@pytest.mark.parametrize(("chips", "on_each", "replicas"), [(2, 1, 2), (2, 4, 1), (4, 2, 2), (8, 2, 1)])
+def test_gradients_and_weights_cross_links_as_often_as_they_must(chips: int, on_each: int, replicas: int) -> None:
+    """Reduce-scatter and all-gather: every chip sends each other one its sums of that chip's share of the weights, and
+    its own share of the weights."""
+    made = on_copies(chips, on_each, replicas)
+    weights = sum(4 * layer.inputs * layer.neurons for layer in made.network.layers)
+    sent = {"sum": np.zeros(chips, np.int64), "share": np.zeros(chips, np.int64)}
+    for superstep, _, _ in made.program.supersteps():
+        if superstep.exchange is not None and superstep.exchange.link_bytes is not None:
+            sent["share" if "share weights" in superstep.name else "sum"] += superstep.exchange.link_bytes.sum(axis=1)
+    for of_chips in sent.values():
+        assert of_chips.sum() == (chips - 1) * weights
+
+
+def test_the_sum_over_two_chips_takes_what_its_bytes_take() -> None:
+    """All-reduce by its closed form where nothing contends: half of the weights in either direction, twice."""
+    network = small_network((600, 500, 10), timesteps=2, batch=4, capacities=(10, 5))
+    split = {layer.name: Split(batch=4, neurons=10, replicas=1, chips=2) for layer in network.layers}
+    made = compiled(network, 2, 60, split=split, program="best")
+    on = machine(2, 60, tile__sram_bytes="4 MiB")
+    spans = [span for span in timed(made, on).spans if span.link_cycles]
+    weights = sum(4 * layer.inputs * layer.neurons for layer in network.layers)
+    link = on.links.links_per_edge * on.links.bytes_per_second / on.chip.clock_hz
+    fixed = (on.links.fixed_seconds + on.links.hop_seconds) * on.chip.clock_hz
+    assert sum(span.link_cycles for span in spans) == pytest.approx(weights / link + len(spans) * fixed, rel=0.05)
+
+
+def test_layers_on_more_chips_than_there_are_do_not_fit() -> None:
+    network = small_network((24, 16, 4), batch=4, capacities=(8, 4))
+    with pytest.raises(DoesNotFit, match="on 2 chips"):
+        compiled(network, 2, 60, split={"hidden0": Split(batch=4, neurons=1, chips=3)})
 
 
 # ---- values

@@ -331,6 +331,21 @@ def test_place_writes_what_a_run_takes(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_search_over_chips_is_no_slower_than_over_fewer() -> None:
+    times = []
+    for chips in (1, 2, 4):
+        made = package.place("digits", "bow", changes=QUICK | {"links.chips": chips}, candidates=48, processes=1)
+        times.append(made.best.figures.cycles)
+        assert made.best.chips <= chips
+        assert made.best.figures.cycles == min(one.figures.cycles for one in made.by_chips)
+        if chips > 1:
+            assert len(made.by_chips) > 1
+            assert "Best by number of chips in use" in "\n".join(found_lines(made))
+    for fewer, more in pairwise(times):
+        assert more <= 1.03 * fewer  # searches of so few mappings differ by that
+
+
+@pytest.mark.slow
 def test_place_records_spikes_if_asked() -> None:
     made = package.place("digits", "bow", changes=QUICK, candidates=4, processes=1, training_steps=1)
     assert made.best.figures.cycles > 0

@@ -147,10 +147,12 @@ def test_each_tile_does_with_what_it_has() -> None:
         "hidden1": Split(batch=2, neurons=2, replicas=2),
         "output": Split(batch=5, neurons=1),
     }
-    made = compiled(network, tiles=100, options=MappingOptions(split=split, program="best"))
     values = given_values(network, 3, activity=0.5)
-    assert_same_bits(executed(made, values, strict=True), executed(made, values))
-    assert_same_step(made, values)
+    for chips, parts in ((1, split), (2, {name: one.model_copy(update={"chips": 2}) for name, one in split.items()})):
+        made = compiled(network, tiles=100, options=MappingOptions(split=parts, program="best"), chips=chips)
+        assert made.placement.chips == chips
+        assert_same_bits(executed(made, values, strict=True), executed(made, values))
+        assert_same_step(made, values)
 
 
 @pytest.mark.first(2)

@@ -1,7 +1,7 @@
 """The best mapping of a network on a machine, found by search.
 
 case -> splits (seeds) and moves -> sampled (estimates from some tiles) -> layers (mappings made of layers of others) ->
-walk (the search) -> evaluate (in full) -> savings.
+walk (the search) -> evaluate (in full) -> savings; chips (mappings of one chip widened to several).
 """
 
 from mimdsim.search.aims import OBJECTIVES, Aims, Objective, parse_limits
