@@ -45,6 +45,8 @@ from mimdsim.timing.fast import input_bytes
 from mimdsim.workload import MappingOptions, load_workload, network_of
 
 TOLERANCE = 1e-5
+FORMS = ("calls", "traced")
+NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
 
 
 @st.composite
@@ -75,10 +77,11 @@ def assert_agree(found: Outcome, expected: Outcome) -> None:
 @pytest.mark.parametrize("examples", [8, 25])
 def test_execution_is_interpretation_on_dyadic_weights(examples: int) -> None:
     @settings(SMALL, max_examples=examples)
-    @given(network=dense_networks(), tiles=st.sampled_from([3, 24, 130]), seed=SEEDS)
-    def law(network: SpikingNetwork, tiles: int, seed: int) -> None:
+    @given(network=dense_networks(), tiles=st.sampled_from([3, 24, 130]), seed=SEEDS, form=st.sampled_from(FORMS))
+    def law(network: SpikingNetwork, tiles: int, seed: int, form: Any) -> None:
         values = given_values(network, seed)
-        assert_agree(executed(compiled(network, tiles=tiles), values), interpreted(network, values))
+        made = compiled(network, tiles=tiles, options=MappingOptions(dense_neurons=form))
+        assert_agree(executed(made, values), interpreted(network, values))
 
     law()
 
@@ -230,13 +233,57 @@ def test_fused_neurons_give_the_same_bits_and_cost_less_where_starting_is_most()
     values = given_values(network, 5)
     made = [compiled(network, tiles=400, options=MappingOptions(dense_neurons=form)) for form in ("calls", "fused")]
     assert_same_bits(*(executed(each, values) for each in made))
-    nothing = RecordedActivity(ids={}, counts={}, dropped={})
     memory = memory_profile(made[0].program, made[0].memory, machine(400))
     cycles = [
-        {span.name: span.compute_cycles for span in time_program(each.program, machine(400), nothing, memory).spans}
+        {span.name: span.compute_cycles for span in time_program(each.program, machine(400), NOTHING, memory).spans}
         for each in made
     ]
     assert 0 < cycles[1]["neuron update"] < cycles[0]["neuron update"]
+
+
+# ---- timesteps as a framework traces them
+
+TRACED = MappingOptions(dense_neurons="traced")
+
+
+@pytest.mark.parametrize(("recurrence", "delay"), [("none", 0), ("one_to_one", 1), ("all_to_all", 0)])
+def test_traced_timesteps_run_strictly(recurrence: str, delay: int) -> None:
+    network = small_network(
+        (18, 20, 4), timesteps=3, batch=3, spikes="dense", optimiser=ADAM, recurrence=recurrence, delay=delay, bias=True
+    )
+    values = given_values(network, 6)
+    expected = interpreted(network, values)
+    assert all(np.abs(gradient).max() > 0 for gradient in expected.gradients.values())
+    assert_agree(executed(compiled(network, tiles=9, options=TRACED), values, strict=True), expected)
+
+
+def test_traced_timesteps_of_several_states_run_strictly() -> None:
+    network = linear_network("alpha", "zero", reset_gradient="full", reset_by="state", timesteps=6, batch=3)
+    network = replace(network, spikes="dense")
+    values = given_values(network, 4)
+    expected = interpreted(network, values)
+    assert expected.counts.sum() > 0
+    assert_agree(executed(compiled(network, options=TRACED), values, strict=True), expected)
+
+
+def test_a_traced_timestep_is_a_call_with_copies_and_without_offsets() -> None:
+    """Parameters and states go in, what is stashed and weight gradients come out: no exchange, no sync, and the cycles
+    of a copy of the fullest tile's bytes; nothing counts timesteps."""
+    network = small_network((64, 200, 10), timesteps=4, batch=16, spikes="dense", delay=0, bias=True)
+    made = compiled(network, tiles=50, options=TRACED)
+    spans = retime(made, machine(50), NOTHING).spans
+    kinds = {span.op for span in spans}
+    assert "count" not in kinds
+    assert "slice" not in kinds
+    moved = {span.name.split()[1]: span for span in spans if span.op == "call" or span.name.startswith("stash")}
+    every = {"w.hidden0.passed", "w.output.passed", "b.hidden0.passed", "v.hidden0", "v.output", "spikes.hidden0"}
+    assert every <= set(moved)
+    assert {"hidden0.dw_now.returned", "output.dw_now.returned", "saved.spikes.hidden0"} <= set(moved)
+    assert all(span.exchange_cycles == span.sync_cycles == 0 and span.times == 4 for span in moved.values())
+    assert made.placement.arrays is not None
+    held = made.placement.arrays.forward(64, 200).right
+    most = int(np.bincount(held.tiles, held.elements).max())
+    assert moved["w.hidden0.passed"].compute_cycles == 4 * (288 + 4 * most // 8)
 
 
 def test_neurons_with_constants_of_their_own_run_with_dense_spikes() -> None:

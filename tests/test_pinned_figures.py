@@ -117,6 +117,7 @@ CASES: dict[str, Case] = {
         {"links.chips": 4, "chip.tiles": 8, "links.topology": "ring"},
     ),
     "dense": (lambda: network(spikes="dense", recurrence="all_to_all", bias=True), {}, {}),
+    "dense, traced": (lambda: network(spikes="dense", delay=0, bias=True), {"dense_neurons": "traced"}, {}),
     "dense, fused": (lambda: network(spikes="dense", optimiser=ADAM, delay=0), {"dense_neurons": "fused"}, {}),
 }
 

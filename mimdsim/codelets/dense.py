@@ -176,6 +176,35 @@ def copy_formula(item_bytes: int) -> TileFormula:
     )
 
 
+@lru_cache(maxsize=16)
+def copy_codelet(along: str, source_shift: int | None = None, target_shift: int | None = None) -> Codelet:
+    """A copy of boxes between variables, or entries of a sequence at t plus a shift, whose addresses are known when the
+    program is compiled: no offset is sent, unlike for a slice. along: "boxes" or "boxes of states" of PARTS."""
+    part = PARTS[along]
+
+    def box(shift: int | None) -> tuple[str, ...]:
+        return part.box if shift is None else (f"@t{shift:+d}" if shift else "@t", *part.box)
+
+    def compute(source: Any, target: Any, *columns: Any) -> None:
+        part.move(source, target, source, *columns)  # no array says which timestep it is
+
+    at = "".join(
+        f"{word}{shift:+d}" for word, shift in (("From", source_shift), ("To", target_shift)) if shift is not None
+    )
+    return Codelet(
+        name=f"Copy{part.name}{at}",
+        fields=(
+            Field(name="source", access="read", box=box(source_shift)),
+            Field(name="target", access="write", box=box(target_shift)),
+        ),
+        columns=columns_of(part.box),
+        compute=compute,
+        cost=copy_formula(4),
+        code_bytes=192,
+        extents={"elements": Size("target")},
+    )
+
+
 COPY_COLUMNS = Codelet(
     name="CopyColumns",
     fields=(
@@ -259,6 +288,11 @@ CODELETS = (
     update_codelet("columns"),
     *(slice_codelet(along, shift) for shift in (0, -1) for along in ("boxes", "boxes of states")),
     *(update_codelet(along) for along in ("boxes", "boxes of states")),
+    *(
+        copy_codelet(along, *shifts)
+        for along in ("boxes", "boxes of states")
+        for shifts in ((), (0,), (-1,), (None, 0))
+    ),
     FILL_ROWS,
     FILL_COLUMNS,
     FILL_REPLICAS,

@@ -42,7 +42,8 @@ class MappingOptions(Section):
     `selection_tiles`: spread over the chip, or the last tiles, one per sample and layer, as in the authors' older
     operation. `reduce_rule`: tiles that add up input gradients by work, or the same number for every layer.
     `dense_neurons`: with dense spikes linear neurons run as calls of the element-wise library, one per operation, or
-    fused in a vertex written by hand. `state_gradient` "per_batch": one vertex per sample and layer on whole rows, as
+    fused in a vertex written by hand, or "traced": as calls, every timestep a call of a function that a framework made
+    of its unrolled trace (docs/dense-spikes.md). `state_gradient` "per_batch": one vertex per sample and layer on whole rows, as
     until 2022. `stash`: which forward values are kept for the backward pass, "everything", "carry" or "every:K"
     (docs/stash.md). `split`: layers that are cut otherwise than by the published rule, which makes no copies and gives
     every tile of the chip the same number of neurons. `program`: rules that make another program of the same training
@@ -63,7 +64,7 @@ class MappingOptions(Section):
     moment_bytes: Literal[0, 4] = 0
     spike_exchange: Literal["ids", "dense"] = "ids"
     selection_tiles: Literal["published", "last"] = "published"
-    dense_neurons: Literal["calls", "fused"] = "calls"
+    dense_neurons: Literal["calls", "fused", "traced"] = "calls"
     reduce_rule: Literal["work", "even"] = "work"
     stash: str = "everything"
     split: dict[str, Split] = Field(default_factory=dict)  # by layer

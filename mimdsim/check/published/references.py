@@ -18,6 +18,8 @@ from typing import Any
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened, suggest
 from mimdsim.base.files import parse_json, read_bounded_text
 from mimdsim.base.places import files_of, looked_in, own_folder
+from mimdsim.check.published.framework_steps import COLUMNS as FRAMEWORK_COLUMNS
+from mimdsim.check.published.framework_steps import framework_step_rows
 from mimdsim.check.published.gpus.networks import predict_snn_row
 from mimdsim.check.published.gpus.products import predict_gemm_row, product_flops
 from mimdsim.check.published.products.rows import NEEDED, predict_tiled_gemm_row, predict_tiled_product
@@ -315,6 +317,7 @@ FORMATS: tuple[tuple[set[str], Predict], ...] = (
     (NEEDED, _tiled_product_rows),
     ({"gpu", "framework", "metric", "neurons_or_layers", "value_s", "source"}, _gpu_snn_rows),
     ({"hidden", "dense", "sparse", "batch", "T", "second_threshold", "ms_total"}, _training_rows),
+    (FRAMEWORK_COLUMNS, _alone(framework_step_rows)),
     ({"chips", "type", "phase", "cycles", "tolerance", "source"}, _alone(stencil_rows)),
     (CHIPS_COLUMNS, _solver_rows),
     (ORDER_COLUMNS, _solver_rows),

@@ -60,7 +60,7 @@ class ArrayLowering(Lowering):
     def by_context(self, layer: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Every box of a layer's states; for vertices written by hand in a run of rows per worker context."""
         blocks, shares = self.states(layer), self.placement.worker_contexts
-        if self.options.dense_neurons == "calls":
+        if self.options.dense_neurons != "fused":
             return blocks.tiles, blocks.columns
         share, box = (column.ravel() for column in np.indices((shares, len(blocks.tiles))))
         rows = blocks.row_stop - blocks.row_start
@@ -145,6 +145,28 @@ class ArrayLowering(Lowering):
             layer,
         )
         self.emit(f"arrange {target}", op, tables=(table,), mergeable=False)
+        return target
+
+    @property
+    def traced(self) -> bool:
+        """Whether a timestep is a call of a function that a framework's compiler found repeated in an unrolled trace.
+
+        What a call reads is copied to where the function wants it, what it makes is copied from there: both addresses
+        are known when the program is compiled (PopART: outlining above `outlineThreshold`, CallOpx, commit 1e52052).
+        """
+        return self.options.dense_neurons == "traced"
+
+    def copied(
+        self, source: str, target: str, category: str, *, source_shift: int | None = None, layer: str = ""
+    ) -> str:
+        """`target`, declared if it is new, with a copy of `source` (of its entry at t plus a shift) where that lies."""
+        blocks = self.blocks[source]
+        shape = self.variables[source].shape[(source_shift is not None) :]
+        if target not in self.variables:
+            self.matrix(target, shape, blocks, category)
+        codelet = dense.copy_codelet("boxes of states" if len(shape) == 3 else "boxes", source_shift)
+        table = self.on_boxes(codelet, {"source": source, "target": target}, blocks, layer)
+        self.emit(f"pass {target}", "call", tables=(table,), mergeable=False)
         return target
 
     def program(self) -> Program:

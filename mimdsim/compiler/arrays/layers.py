@@ -64,6 +64,8 @@ def lower_weight_gradient(low: ArrayLowering, ops: Operations) -> None:
     right = low.arrange(q, f"{gradient.name}.right", place.right, "exchange buffers", kind, layer)
     now = low.result(gradient, place.result, "weight gradients")
     _multiply(low, gradient, "weight gradient", place, left, right, now)
+    if low.traced:
+        now = low.copied(now, f"{now}.returned", "weight gradients", layer=layer)
     table = low.on_boxes(elementwise.ADD_BOXES, {"target": dw, "more": now}, low.blocks[dw], layer)
     low.emit("add gradient", "add", tables=(table,), defines=((dw, add.outputs[0]),), mergeable=False, layer=layer)
 

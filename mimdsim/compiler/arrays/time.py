@@ -1,4 +1,8 @@
-"""The scan over timesteps of dense spikes: a repeat that slices sequences, hands spikes on, works and stashes."""
+"""The scan over timesteps of dense spikes: a repeat that slices sequences, hands spikes on, works and stashes.
+
+Where it is traced (`ArrayLowering.traced`), a turn is a call: parameters, states and what was stashed are copied to the
+function's own variables, and what it makes from there; nothing counts timesteps.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +34,9 @@ def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> N
     (slice_now,) = scan.slices
     source = op.inputs[len(scan.carries)]
     held = _declare_input(low, scan, slice_now.inside, source)
-    set_counters(low, "forward", -1)
-    low.open_repeat()
-    count_timestep(low, 1)
+    _open(low, "forward", -1, 1)
+    held_outside = _pass_parameters(low, scan)
+    carried = _pass_carries(low, scan)
     low.storage[slice_now.inside] = (_now(low, held, slice_now.inside, 0),)
     lower_body(low, scan)
     finals = len(scan.carries)
@@ -41,7 +45,9 @@ def lower_forward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> N
         low.storage[outer] = (whole,)
         if scan.body.value(name).role == "spikes":
             low.recorded[scan.body.value(name).layer] = (whole,)
+    _return_carries(low, carried)
     low.close_repeat(scan.timesteps, scan.reverse)
+    low.storage.update(held_outside)
 
 
 def lower_backward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> None:
@@ -52,24 +58,76 @@ def lower_backward(low: ArrayLowering, op: Operation, lower_body: LowerBody) -> 
     for inside, outer in zip(scan.constants, op.inputs[offset + len(scan.slices) :], strict=True):
         low.storage[inside] = low.storage.get(outer, (outer,))
     for step in scan.body.operations:
-        if step.kind == "matmul_input_gradient":
+        if step.kind == "matmul_input_gradient" and not low.traced:
             backward_weights(low, low.storage[step.inputs[1]][0], step.layer)
     for carry in scan.carries:
         name = _declare_adjoint(low, scan, carry.enters, carry.leaves)
         low.storage[carry.enters] = (name,)
         low.storage[carry.leaves] = (name,)
-    set_counters(low, "backward", scan.timesteps)
-    low.open_repeat()
-    count_timestep(low, -1)
+    _open(low, "backward", scan.timesteps, -1)
+    held_outside = _pass_parameters(low, scan)
+    carried = _pass_carries(low, scan)
     for item, outer in zip(scan.slices, op.inputs[offset:], strict=False):
         (held,) = low.storage[outer]
         low.storage[item.inside] = (_now(low, held, item.inside, item.shift),)
     lower_body(low, scan)
+    _return_carries(low, carried)
     low.close_repeat(scan.timesteps, scan.reverse)
+    low.storage.update(held_outside)
     for outer, carry in zip(op.outputs, scan.carries, strict=True):
         low.storage[outer] = low.storage[carry.leaves]
         if scan.body.value(carry.enters).role == "gradient":
             low.outputs[outer] = low.storage[outer][0]
+
+
+def _open(low: ArrayLowering, phase: str, first: int, by: int) -> None:
+    """Open the repeat, with a counter of timesteps unless their addresses are known when the program is compiled."""
+    if not low.traced:
+        set_counters(low, phase, first)
+    low.open_repeat()
+    if not low.traced:
+        count_timestep(low, by)
+
+
+def _pass_parameters(low: ArrayLowering, scan: Scan) -> dict[str, tuple[str, ...]]:
+    """Matrices of parameters that the body reads, copied for the call; returns where they lie outside of it."""
+    if not low.traced:
+        return {}
+    read = {name for step in scan.body.operations for name in step.inputs}
+    found = {name: low.storage[name] for name in scan.constants if name in read and low.storage[name][0] in low.blocks}
+    for name, (held,) in found.items():
+        layer = scan.body.value(name).layer
+        low.storage[name] = (low.copied(held, f"{held}.passed {low.phase}", "weights", layer=layer),)
+    return found
+
+
+def _pass_carries(low: ArrayLowering, scan: Scan) -> dict[str, tuple[str, ...]]:
+    """Carried states and adjoints copied for the call: (where they lie outside, inside) by carry on leaving.
+
+    What is stashed anyway is read from there. Sums of gradients are taken outside of the function.
+    """
+    carried: dict[str, tuple[str, ...]] = {}
+    if not low.traced:
+        return carried
+    for carry in scan.carries:
+        value = scan.body.value(carry.enters)
+        (held,) = low.storage[carry.enters]
+        if value.role == "gradient":
+            continue
+        if carry.leaves in scan.stacked:
+            whole = _sequence(low, carry.leaves, held, scan.timesteps)
+            low.copied(whole, held, "neuron states", source_shift=-1, layer=value.layer)
+            continue
+        inside = low.copied(held, f"{held}.passed", low.variables[held].category, layer=value.layer)
+        low.storage[carry.enters] = low.storage[carry.leaves] = (inside,)
+        carried[carry.leaves] = (held, inside)
+    return carried
+
+
+def _return_carries(low: ArrayLowering, carried: dict[str, tuple[str, ...]]) -> None:
+    for leaves, (held, inside) in carried.items():
+        low.copied(inside, held, low.variables[held].category)
+        low.storage[leaves] = (held,)
 
 
 def _declare_input(low: ArrayLowering, scan: Scan, inside: str, source: str) -> str:
@@ -120,9 +178,11 @@ def _now(low: ArrayLowering, sequence: str, value: str, shift: int) -> str:
     """The current timestep of a sequence, in a variable of its own that lies as the sequence does; what is the same in
     every timestep is read where it is."""
     _, *shape = low.variables[sequence].shape
-    if len(shape) == 1:
-        return sequence
     blocks = low.blocks[sequence]
+    if len(shape) == 1:
+        return low.copied(sequence, f"{value}.passed", "neuron states") if low.traced else sequence
+    if low.traced:
+        return low.copied(sequence, value, "neuron states", source_shift=shift)
     now = low.matrix(value, tuple(shape), blocks, "neuron states")
     operands = {"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, shift)}
     table = low.on_boxes(
@@ -132,15 +192,24 @@ def _now(low: ArrayLowering, sequence: str, value: str, shift: int) -> str:
     return now
 
 
+def _sequence(low: ArrayLowering, value: str, now: str, timesteps: int) -> str:
+    """The sequence of all timesteps of a value, which lies where the value does."""
+    whole = f"{value}.sequence"
+    if whole not in low.variables:
+        low.matrix(whole, low.variables[now].shape, low.blocks[now], "neuron states", timesteps=timesteps)
+    return whole
+
+
 def _stash(low: ArrayLowering, value: str, now: str, timesteps: int) -> str:
     """Store a value into its sequence at t."""
-    blocks = low.blocks[now]
-    shape = low.variables[now].shape
-    whole = low.matrix(f"{value}.sequence", shape, blocks, "neuron states", timesteps=timesteps)
-    operands = {"now": now, "sequence": whole, "timestep": offset_of(low, whole, 0)}
-    table = low.on_boxes(
-        codelets.update_codelet("boxes of states" if len(shape) == 3 else "boxes"), operands, blocks, ""
-    )
+    whole = _sequence(low, value, now, timesteps)
+    along = "boxes of states" if len(low.variables[now].shape) == 3 else "boxes"
+    if low.traced:
+        codelet, operands = codelets.copy_codelet(along, None, 0), {"source": now, "target": whole}
+    else:
+        codelet = codelets.update_codelet(along)
+        operands = {"now": now, "sequence": whole, "timestep": offset_of(low, whole, 0)}
+    table = low.on_boxes(codelet, operands, low.blocks[now], "")
     low.emit(f"stash {value}", "stash", tables=(table,), mergeable=False)
     low.sequences[value] = whole
     return whole

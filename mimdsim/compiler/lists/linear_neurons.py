@@ -27,7 +27,7 @@ FLAG_THRESHOLD = 0.5  # between the zero and the one of a flag
 
 def _codelets(low: Lowering) -> Any:
     """Vertices written by hand, or for dense spikes calls of the element-wise library."""
-    return linear_calls if low.network.spikes == "dense" and low.options.dense_neurons == "calls" else codelets
+    return linear_calls if low.network.spikes == "dense" and low.options.dense_neurons != "fused" else codelets
 
 
 def _packed(low: Lowering, layer: str, *, switched: bool) -> tuple[Packed, dict[str, str]]:

@@ -1,0 +1,118 @@
+"""Training steps of a dense spiking network through a framework: rows of `references/framework_training_steps.csv`.
+
+The publication's own code times one call of the model by the host's clock (`train_fcn.py`): the batch goes to the chip
+when it is asked for, nothing is fetched ahead, and the spikes of the output come back. The chip runs the network as
+`mapping.dense_neurons = "traced"` compiles it. What the framework's Python does in a call is known from no figure and
+left out. Nothing is fitted to a row.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from mimdsim.base.errors import DataFileError, MimdsimError, shortened
+from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.profile import TiledProfile
+from mimdsim.program import RecordedActivity
+from mimdsim.run import compile_workload, retime
+from mimdsim.workload import load_workload
+
+COLUMNS = {"framework", "machine", "dense", "batch", "T", "beta", "dtype", "optimiser", "images_per_s"}
+WORKLOAD = "snntorch-mnist"
+TOLERANCE = 0.25
+ITEM_BYTES = 4
+KNOWN = {"framework": "snntorch-ipu", "dtype": "f32", "optimiser": "adam"}
+NOTHING = RecordedActivity(ids={}, counts={}, dropped={})  # no cost of dense spikes depends on them
+
+
+def framework_step_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]]:
+    """Fields of one row per published figure, in milliseconds; raises DataFileError for bad numbers."""
+    rows = []
+    for line, row in enumerate(given, start=2):
+        widths, batch, timesteps, beta, images = _numbers(path, line, row)
+        times, note = _predicted(row, widths, batch, timesteps, beta)
+        predicted, low, high = times if times else (None, None, None)
+        rows.append(
+            {
+                "name": f"{row['framework']} {row['dense']} batch {batch} T={timesteps} on {row['machine']}, "
+                f"{images:,.0f} images/s",
+                "unit": "ms",
+                "predicted": predicted,
+                "published": 1e3 * batch / images,
+                "tolerance": TOLERANCE,
+                "low": low,
+                "high": high,
+                "source": row.get("source", ""),
+                "note": note,
+                "kind": f"as if on {row['machine']}",
+            }
+        )
+    return rows
+
+
+def _numbers(path: Path, line: int, row: dict[str, str]) -> tuple[tuple[int, ...], int, int, float, float]:
+    try:
+        widths = tuple(int(width) for width in row["dense"].split("-"))
+        batch, timesteps = int(row["batch"]), int(row["T"])
+        beta, images = float(row["beta"]), float(row["images_per_s"])
+    except ValueError as problem:
+        raise DataFileError(path, f"line {line}: {shortened(str(problem))}") from None
+    if len(widths) < 2 or min(*widths, batch, timesteps) < 1:
+        raise DataFileError(path, f"line {line}: dense needs at least two widths, and all of them, batch and T 1 or more")
+    if not (math.isfinite(images) and images > 0):
+        raise DataFileError(path, f"line {line}, column 'images_per_s': '{row['images_per_s']}' is not a number above 0")
+    return widths, batch, timesteps, beta, images
+
+
+def _predicted(
+    row: dict[str, str], widths: tuple[int, ...], batch: int, timesteps: int, beta: float
+) -> tuple[tuple[float, float, float] | None, str]:
+    """((milliseconds, low, high) or None, why not)."""
+    for column, known in KNOWN.items():
+        if row[column] != known:
+            return None, f"{column} '{shortened(row[column])}' has no program here; known: {known}"
+    try:
+        return framework_step(row["machine"], widths, batch, timesteps, beta), ""
+    except MimdsimError as refusal:
+        return None, str(refusal)
+
+
+@lru_cache(maxsize=16)
+def framework_step(
+    machine: str, widths: tuple[int, ...], batch: int, timesteps: int, beta: float
+) -> tuple[float, float, float]:
+    """(milliseconds, low, high) of one call: batch in, training step, spikes of the output back. Raises MimdsimError
+    for a machine or network that is not known or does not fit."""
+    timed, host = timed_step(machine, widths, batch, timesteps, beta)
+    seconds = timed.cycles / timed.clock_hz + timed.host_exposed_seconds + host
+    return 1e3 * seconds, 1e3 * (timed.seconds_low + host), 1e3 * (timed.seconds_high + host)
+
+
+def timed_step(
+    machine: str, widths: tuple[int, ...], batch: int, timesteps: int, beta: float, form: str = "traced"
+) -> tuple[TiledProfile, float]:
+    """(the training step without prefetch, seconds that the spikes of the output take to the host)."""
+    chip = load_machine(machine, {"host.prefetch_depth": 0})
+    if not isinstance(chip, MimdMachine):
+        raise MimdsimError(f"machine '{machine}' is a GPU; this program is for tiled machines such as mk2")
+    changes = {
+        "data.timesteps": timesteps,
+        "network.hidden": list(widths[1:-1]),
+        "network.neuron_parameters": {"beta": beta, "threshold": 1.0},
+        "training.batch": batch,
+        "mapping.dense_neurons": form,
+    }
+    workload = load_workload(WORKLOAD, changes)
+    compiled = compile_workload(workload, chip)
+    network = compiled.network
+    if (network.inputs, network.classes) != (widths[0], widths[-1]):
+        raise MimdsimError(
+            f"{widths[0]} inputs and {widths[-1]} outputs; workload {WORKLOAD} has {network.inputs} and "
+            f"{network.classes}"
+        )
+    returned = timesteps * batch * network.classes * ITEM_BYTES
+    back = returned / chip.host.bytes_per_second + chip.host.request_seconds
+    return retime(compiled, chip, NOTHING), back
