@@ -1,7 +1,8 @@
 """The published networks on a tiled machine and on GPUs: same batch, best batch, and when each is faster.
 
 Nothing is trained: lists of spikes are filled to a share of their capacity, which determines the tiled machine's time;
-dense GPU strategies do not depend on it. The claims shown for comparison are those of the abstract of arXiv 2311.04386.
+dense GPU strategies do not depend on it. The claims shown for comparison are those of the abstracts of arXiv 2311.04386
+and, in a section of its own (`framework_claims.py`), of arXiv 2211.10725.
 Usage: python benchmarks/gpu_comparison.py [--page docs/gpu-comparison.md]   (about ten minutes)
 """
 
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from framework_claims import section as framework_section
 
 from mimdsim.base.files import write_atomically
 from mimdsim.gpu import time_on_gpu
@@ -323,7 +326,7 @@ def main() -> None:
         text = (
             HEAD + "\n".join(first) + BOTH + "\n".join(fifth) + BETWEEN + "\n".join(second) + CLAIMS + "\n".join(third)
         )
-        text += ENERGY + "\n".join(fourth) + AFTER
+        text += ENERGY + "\n".join(fourth) + "\n\n" + framework_section() + AFTER
         text += "".join(
             f"\n![GPU time over tiled time along {path.stem.split('-')[-1]}]({path.name})\n" for path in figures
         )
@@ -388,7 +391,6 @@ tried here.
 
 """
 AFTER = """
-
 ## When each is faster
 
 The network of N-MNIST size with two hidden layers, lists full, one field varied at a time. Solid: the strongest GPU

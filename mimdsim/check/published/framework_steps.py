@@ -9,13 +9,14 @@ left out. Nothing is fitted to a row.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.profile import TiledProfile
 from mimdsim.program import RecordedActivity
 from mimdsim.run import compile_workload, retime
 from mimdsim.workload import load_workload
@@ -61,9 +62,13 @@ def _numbers(path: Path, line: int, row: dict[str, str]) -> tuple[tuple[int, ...
     except ValueError as problem:
         raise DataFileError(path, f"line {line}: {shortened(str(problem))}") from None
     if len(widths) < 2 or min(*widths, batch, timesteps) < 1:
-        raise DataFileError(path, f"line {line}: dense needs at least two widths, and all of them, batch and T 1 or more")
+        raise DataFileError(
+            path, f"line {line}: dense needs at least two widths, and all of them, batch and T 1 or more"
+        )
     if not (math.isfinite(images) and images > 0):
-        raise DataFileError(path, f"line {line}, column 'images_per_s': '{row['images_per_s']}' is not a number above 0")
+        raise DataFileError(
+            path, f"line {line}, column 'images_per_s': '{row['images_per_s']}' is not a number above 0"
+        )
     return widths, batch, timesteps, beta, images
 
 
@@ -80,39 +85,54 @@ def _predicted(
         return None, str(refusal)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One call of the model: seconds with their interval, and the shape of what was timed."""
+
+    seconds: float
+    low: float
+    high: float
+    cycles: int
+    inputs: int
+    classes: int
+
+
 @lru_cache(maxsize=16)
 def framework_step(
     machine: str, widths: tuple[int, ...], batch: int, timesteps: int, beta: float
 ) -> tuple[float, float, float]:
-    """(milliseconds, low, high) of one call: batch in, training step, spikes of the output back. Raises MimdsimError
-    for a machine or network that is not known or does not fit."""
-    timed, host = timed_step(machine, widths, batch, timesteps, beta)
-    seconds = timed.cycles / timed.clock_hz + timed.host_exposed_seconds + host
-    return 1e3 * seconds, 1e3 * (timed.seconds_low + host), 1e3 * (timed.seconds_high + host)
-
-
-def timed_step(
-    machine: str, widths: tuple[int, ...], batch: int, timesteps: int, beta: float, form: str = "traced"
-) -> tuple[TiledProfile, float]:
-    """(the training step without prefetch, seconds that the spikes of the output take to the host)."""
-    chip = load_machine(machine, {"host.prefetch_depth": 0})
-    if not isinstance(chip, MimdMachine):
-        raise MimdsimError(f"machine '{machine}' is a GPU; this program is for tiled machines such as mk2")
+    """(milliseconds, low, high) of one call. Raises MimdsimError for a machine or network that is not known or does not
+    fit."""
     changes = {
         "data.timesteps": timesteps,
         "network.hidden": list(widths[1:-1]),
         "network.neuron_parameters": {"beta": beta, "threshold": 1.0},
         "training.batch": batch,
-        "mapping.dense_neurons": form,
     }
-    workload = load_workload(WORKLOAD, changes)
-    compiled = compile_workload(workload, chip)
-    network = compiled.network
-    if (network.inputs, network.classes) != (widths[0], widths[-1]):
+    call = timed_call(machine, changes)
+    if (call.inputs, call.classes) != (widths[0], widths[-1]):
         raise MimdsimError(
-            f"{widths[0]} inputs and {widths[-1]} outputs; workload {WORKLOAD} has {network.inputs} and "
-            f"{network.classes}"
+            f"{widths[0]} inputs and {widths[-1]} outputs; workload {WORKLOAD} has {call.inputs} and {call.classes}"
         )
-    returned = timesteps * batch * network.classes * ITEM_BYTES
-    back = returned / chip.host.bytes_per_second + chip.host.request_seconds
-    return retime(compiled, chip, NOTHING), back
+    return 1e3 * call.seconds, 1e3 * call.low, 1e3 * call.high
+
+
+def timed_call(machine: str, changes: Mapping[str, Any]) -> Call:
+    """Batch in, a training step of the changed workload as the framework makes it, spikes of the output back."""
+    if not isinstance(load_machine(machine), MimdMachine):
+        raise MimdsimError(f"machine '{machine}' is a GPU; this program is for tiled machines such as mk2")
+    chip = load_machine(machine, {"host.prefetch_depth": 0})
+    assert isinstance(chip, MimdMachine)
+    workload = load_workload(WORKLOAD, {"mapping.dense_neurons": "traced", **changes})
+    compiled = compile_workload(workload, chip)
+    network, timed = compiled.network, retime(compiled, chip, NOTHING)
+    returned = network.timesteps * network.batch * network.classes * ITEM_BYTES
+    host = returned / chip.host.bytes_per_second + chip.host.request_seconds
+    return Call(
+        seconds=timed.cycles / timed.clock_hz + timed.host_exposed_seconds + host,
+        low=timed.seconds_low + host,
+        high=timed.seconds_high + host,
+        cycles=timed.cycles,
+        inputs=network.inputs,
+        classes=network.classes,
+    )
