@@ -65,8 +65,9 @@ TAIL = """
 `mapping.dense_neurons = "traced"` compiles the program that PopTorch makes of snnTorch's loop (arXiv 2211.10725;
 sources: github.com/vinniesun/snntorch-ipu, github.com/graphcore/popart). Timesteps are unrolled when the loop is
 traced; PopART then finds what repeats and makes a function of it (outlining, on by default for what holds a product or
-a custom operation; that it takes whole timesteps is assumed). Without that, by the rules used here, the {looped:,} bytes of code and vertex state of the fullest tile
-would become {unrolled:,}; the executable region has {region:,}. A timestep is hence a call, forward and backward:
+a custom operation; that it takes whole timesteps is assumed). Without that, by the rules used here, the
+{looped:,} bytes of code and vertex state of the fullest tile would become {unrolled:,}; the executable region has
+{region:,}. A timestep is hence a call, forward and backward:
 
 - every matrix of parameters, the input, the states and what was stashed are copied to the function's own variables, and
   states, stash and weight gradients from there (`CallOpx`: every input and output that is not aliased);

@@ -45,9 +45,9 @@ class MappingOptions(Section):
     fused in a vertex written by hand, or "traced": as calls, every timestep a call of a function that a framework made
     of its unrolled trace (docs/dense-spikes.md). `state_gradient` "per_batch": one vertex per sample and layer on whole
     rows, as until 2022. `stash`: which forward values are kept for the backward pass, "everything", "carry" or
-    "every:K" (docs/stash.md). `split`: layers that are cut otherwise than by the published rule, which makes no copies and gives
-    every tile of the chip the same number of neurons. `program`: rules that make another program of the same training
-    step, or "best" for all of them (docs/mapping.md). `tiles`: as if the chip had only so many.
+    "every:K" (docs/stash.md). `split`: layers that are cut otherwise than by the published rule, which makes no copies
+    and gives every tile of the chip the same number of neurons. `program`: rules that make another program of the same
+    training step, or "best" for all of them (docs/mapping.md). `tiles`: as if the chip had only so many.
     """
 
     neurons_per_tile: int = Field(default=0, ge=0)  # 0: the smallest multiple of the unit that fits
