@@ -14,7 +14,7 @@ from mimdsim.compiler import plan_exchanges
 from mimdsim.costs import scheduling
 from mimdsim.costs.fabric import phase_cycles
 from mimdsim.costs.scheduling import scheduled_cycles
-from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.machine import MimdMachine, changed_machine, load_machine
 from mimdsim.program import Copy, Exchange, Program, Superstep, TileMapping, Variable, messages
 from mimdsim.program.mapping import FLAT
 from mimdsim.program.messages import messages_of
@@ -135,24 +135,24 @@ def test_a_phase_takes_the_longer_of_bound_and_schedule_and_the_fixed_part_once(
     program = moved([0, 1, 2], [7, 7, 7])
     plain = machine(bytes_per_cycle=4, tiles_per_bus=1, fixed_cycles=100, route_cycles=5)
     scheduled = machine(model="scheduled", bytes_per_cycle=4, tiles_per_bus=1, fixed_cycles=100, route_cycles=5)
-    assert phase_cycles(program, phase(program), scheduled.exchange).tolist() == [135]
-    assert phase_cycles(program, phase(program), plain.exchange).tolist() == [135]
+    assert phase_cycles(program, phase(program), scheduled).tolist() == [135]
+    assert phase_cycles(program, phase(program), plain).tolist() == [135]
     slow = machine(
         model="scheduled", bytes_per_cycle=4, tiles_per_bus=1, fixed_cycles=100, route_cycles=0, send_fragment_cycles=70
     )
-    assert phase_cycles(program, phase(program), slow.exchange).tolist() == [170]  # control decides, as without
+    assert phase_cycles(program, phase(program), slow).tolist() == [170]  # control decides, as without
 
 
 def test_too_many_messages_leave_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     program = moved([0, 1, 2], [7, 7, 7])
-    fabric = machine(model="scheduled", bytes_per_cycle=4).exchange
+    scheduled = machine(model="scheduled", bytes_per_cycle=4)
     monkeypatch.setattr(scheduling, "MOST_WORK", 3)
-    assert scheduled_cycles(program, phase(program), fabric) is None
+    assert scheduled_cycles(program, phase(program), scheduled.exchange) is None
     other = moved([0, 1, 2], [7, 7, 7])
     monkeypatch.setattr(messages, "MOST_READINGS", 2)
     assert messages_of(other, phase(other)) is None
-    bound = machine(model="endpoint", bytes_per_cycle=4).exchange
-    assert (phase_cycles(program, phase(program), fabric) == phase_cycles(program, phase(program), bound)).all()
+    bound = machine(model="endpoint", bytes_per_cycle=4)
+    assert (phase_cycles(program, phase(program), scheduled) == phase_cycles(program, phase(program), bound)).all()
 
 
 def test_a_halo_exchange_has_gaps_that_the_bound_does_not_see() -> None:
@@ -163,8 +163,9 @@ def test_a_halo_exchange_has_gaps_that_the_bound_does_not_see() -> None:
     program = make_program(of, "half4", 240, 250, steps=1)
     exchange = phase(program)
     fixed = of.exchange.fixed_cycles
-    bound = phase_cycles(program, exchange, of.exchange.model_copy(update={"model": "endpoint"}))[0] - fixed
-    found = phase_cycles(program, exchange, of.exchange.model_copy(update={"model": "scheduled"}))[0] - fixed
+    endpoint, scheduled = (changed_machine(of, {"exchange.model": model}) for model in ("endpoint", "scheduled"))
+    bound = phase_cycles(program, exchange, endpoint)[0] - fixed
+    found = phase_cycles(program, exchange, scheduled)[0] - fixed
     assert 1.2 * bound <= found <= 1.6 * bound
 
 
@@ -177,7 +178,7 @@ def test_a_training_step_takes_as_long_by_bound_as_by_schedule() -> None:
         assert isinstance(of, MimdMachine)
         program = compile_workload(network, of).program
         moving = [
-            (times, phase_cycles(program, superstep.exchange, of.exchange).max())
+            (times, phase_cycles(program, superstep.exchange, of).max())
             for superstep, times, _ in program.supersteps()
             if superstep.exchange is not None
         ]

@@ -190,7 +190,8 @@ def _explain(model: type[BaseModel], error: Any, text: str, changed: Collection[
         hint = _elsewhere(model, path) or suggest(str(path[-1]), _fields_at(model, path[:-1]))
         return f"unknown key '{dotted}'{at}{hint}"
     if error["type"] == "missing":
-        return f"missing key '{dotted}'"
+        field = _model_at(model, path[:-1]).model_fields[str(path[-1])]
+        return f"missing key '{dotted}'" + (f"; {field.description}" if field.description else "")
     given = error.get("input")
     if error["type"] == "tuple_type":
         one = isinstance(given, (int, float)) or (isinstance(given, str) and not given.startswith("["))
@@ -211,6 +212,11 @@ def _elsewhere(model: type[BaseModel], path: tuple[Any, ...]) -> str:
 
 def _fields_at(model: Any, path: tuple[Any, ...]) -> list[str]:
     """The field names of the section that `path` leads to."""
+    return list(getattr(_model_at(model, path), "model_fields", {}))
+
+
+def _model_at(model: Any, path: tuple[Any, ...]) -> Any:
+    """The section that `path` leads to."""
     for part in path:
         if isinstance(part, int):
             continue
@@ -221,7 +227,7 @@ def _fields_at(model: Any, path: tuple[Any, ...]) -> list[str]:
         nested = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
         if nested:
             model = nested[0]
-    return list(getattr(model, "model_fields", {}))
+    return model
 
 
 def _line_of(path: tuple[Any, ...], text: str) -> int | None:

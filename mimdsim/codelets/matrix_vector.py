@@ -63,7 +63,10 @@ def _variant(name: str, fields: tuple[Field, ...], compute: Any, extent: str, co
         ),
         flops=(Term(bundles=2 if name == "DotProduct" else 1, extents=(extent,)),),
         code_bytes=128,
-        extents={extent: Length(fields[0].name, 1), f"{extent}_pairs": Length(fields[0].name, 1, per=2)},
+        extents={
+            extent: Length(fields[0].name, 1),
+            f"{extent}_pairs": Length(fields[0].name, 1, per=2, vector=True),
+        },
     )
 
 

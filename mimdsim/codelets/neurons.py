@@ -38,8 +38,9 @@ from mimdsim.program.extents import Extent
 
 
 def vectors_of(field: str, axis: int) -> dict[str, Extent]:
-    """Neurons along an axis of a field's box, and pairs of them, as 64-bit loads take (halves: see `formats`)."""
-    return {"neurons": Length(field, axis), "pairs": Length(field, axis, per=2)}
+    """Neurons along an axis of a field's box, and pairs of them, as 64-bit loads take (halves: `formats`; other
+    widths: `costs/priced`)."""
+    return {"neurons": Length(field, axis), "pairs": Length(field, axis, per=2, vector=True)}
 
 
 def by_neuron(field: str) -> dict[str, Extent]:

@@ -90,7 +90,11 @@ SELF_SYNAPSE = Codelet(
         source=f"{OWN}: 3 per pair cleared, 4 per spike as in the state gradient, 2 per spike of the tile's neurons",
     ),
     code_bytes=384,
-    extents={"spikes": Lists(Spikes), "hits": Lists(Hits, ("spikes",)), "pairs": Length("current", 1, per=2)},
+    extents={
+        "spikes": Lists(Spikes),
+        "hits": Lists(Hits, ("spikes",)),
+        "pairs": Length("current", 1, per=2, vector=True),
+    },
 )
 
 SELF_SYNAPSE_DENSE = replace(

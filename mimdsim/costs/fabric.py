@@ -1,8 +1,9 @@
 """Exchange and sync on a chip: the endpoint model, the vendor's planner model, and schedules.
 
-    endpoint: phase = fixed + route + max over tiles of max( wire, control instructions for the fragments )
-    planner:  phase = fixed + route + max over tiles of wire
+    endpoint: phase = fixed + route + way + max over tiles of max( wire, control instructions for the fragments )
+    planner:  phase = fixed + route + way + max over tiles of wire
     wire = max(bytes sent, bytes received) / bytes_per_cycle
+    way = hop_cycles * hops, at most as many as the tiles that take part are apart; 0 where a machine does not say
     scheduled: as endpoint, or the result of scheduling the messages one by one if that is longer (scheduling.py)
 
 Neighbours on one bus receive common data at the rate of both; a tile whose neighbour is idle in the phase can receive
@@ -20,6 +21,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mimdsim.costs.scheduling import scheduled_cycles
+from mimdsim.machine import MimdMachine
+from mimdsim.machine.mimd import Chip
 from mimdsim.machine.mimd import Exchange as Fabric
 from mimdsim.program import Exchange, Program
 
@@ -111,29 +114,59 @@ def bytes_by_neighbour(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) 
     return np.where(idle, exchange.column("bytes_received"), exchange.column("bytes_shared")) // 2
 
 
-def phase_cycles(program: Program, exchange: Exchange, fabric: Fabric) -> np.ndarray:
+def phase_cycles(program: Program, exchange: Exchange, machine: MimdMachine) -> np.ndarray:
     """int64[chips]: cycles of one exchange phase of `program` on every chip, 0 if nothing moves; read-only."""
-    tiles_per_chip, chips = program.tiles_per_chip, program.chips
+    tiles_per_chip, chips, fabric = program.tiles_per_chip, program.chips, machine.exchange
     known = _KNOWN.setdefault(exchange, {})
-    key = (*_matters(fabric), fabric.fixed_cycles, fabric.route_cycles, tiles_per_chip, chips)
+    fixed = fabric.fixed_cycles, fabric.route_cycles, fabric.hop_cycles
+    place = machine.chip.tiles, machine.chip.grid_columns, machine.chip.grid
+    key = (*_matters(fabric), *fixed, *place, tiles_per_chip, chips)
     if key not in known:
         busiest = _busiest(exchange, fabric, tiles_per_chip, chips)
         if fabric.model == "scheduled":
             scheduled = scheduled_cycles(program, exchange, fabric)
             busiest = busiest if scheduled is None else np.maximum(busiest, scheduled)
-        known[key] = _with_fixed(busiest, fabric)
+        known[key] = _with_fixed(busiest, fabric, way_cycles(program, exchange, machine))
         known[key].flags.writeable = False
     return known[key]
 
 
-def cycles_of_tiles(program: Program, exchange: Exchange, fabric: Fabric) -> np.ndarray:
+def cycles_of_tiles(program: Program, exchange: Exchange, machine: MimdMachine) -> np.ndarray:
     """int64[taking part]: cycles of one exchange phase if no tile took longer than this one, schedules left aside."""
-    return _with_fixed(endpoint_cycles(*_endpoints(exchange, fabric, program.tiles_per_chip)), fabric)
+    own = endpoint_cycles(*_endpoints(exchange, machine.exchange, program.tiles_per_chip))
+    way = way_cycles(program, exchange, machine)[exchange.tiles // program.tiles_per_chip]
+    return _with_fixed(own, machine.exchange, way)
 
 
-def _with_fixed(busiest: np.ndarray, fabric: Fabric) -> np.ndarray:
+def way_cycles(program: Program, exchange: Exchange, machine: MimdMachine) -> np.ndarray:
+    """int64[chips]: what the first byte of a phase takes for its hops, at most: `exchange.hop_cycles` for each between
+    the farthest rows and columns of the chip's tiles that send or receive."""
+    if not machine.exchange.hop_cycles:
+        return np.zeros(program.chips, np.int64)
+    moving = exchange.tiles[(exchange.column("bytes_sent") > 0) | (exchange.column("bytes_received") > 0)]
+    chip, within = np.divmod(moving, program.tiles_per_chip)
+    apart = []
+    for place in np.divmod(within, machine.chip.grid_columns):
+        least, most = np.full(program.chips, machine.chip.tiles), np.zeros(program.chips, np.int64)
+        np.minimum.at(least, chip, place)
+        np.maximum.at(most, chip, place)
+        apart.append(np.maximum(most - least, 0))
+    rows, columns = apart
+    return _of_hops(machine.chip.hops(columns, rows), machine.exchange)
+
+
+def longest_way_cycles(chip: Chip, fabric: Fabric) -> int:
+    """Cycles for the hops between the tiles of a chip that are farthest from each other."""
+    return int(_of_hops(np.int64(chip.diameter), fabric))
+
+
+def _of_hops(hops: Any, fabric: Fabric) -> Any:
+    return np.rint(fabric.hop_cycles * hops).astype(np.int64)
+
+
+def _with_fixed(busiest: np.ndarray, fabric: Fabric, way: np.ndarray | int) -> np.ndarray:
     """Cycles of phases from those of their busiest tiles; 0 where nothing moves."""
-    return np.where(busiest > 0, busiest + fabric.fixed_cycles + fabric.route_cycles, 0)
+    return np.where(busiest > 0, busiest + fabric.fixed_cycles + fabric.route_cycles + way, 0)
 
 
 def busiest_tile(program: Program, exchange: Exchange, fabric: Fabric) -> BusiestTile | None:
@@ -193,9 +226,9 @@ def _busiest(exchange: Exchange, fabric: Fabric, tiles_per_chip: int, chips: int
     return busiest
 
 
-def exchange_phase_cycles(tile_cycles: np.ndarray, fabric: Fabric) -> int:
-    """Cycles of the whole phase, which ends when the busiest tile is done; 0 when nothing moves."""
-    return int(_with_fixed(tile_cycles.max(initial=0), fabric))
+def exchange_phase_cycles(tile_cycles: np.ndarray, fabric: Fabric, way: int = 0) -> int:
+    """Cycles of the whole phase, which ends when the busiest tile is done; 0 when nothing moves. way: of its hops."""
+    return int(_with_fixed(tile_cycles.max(initial=0), fabric, way))
 
 
 def host_exposed_seconds(stream_seconds: float, device_seconds: float, prefetch_depth: int) -> float:

@@ -5,31 +5,56 @@ All cycles are tile clock cycles. Sources are in the description (`models/*.toml
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from mimdsim.base.names import Name
 from mimdsim.base.schema import Section, SourcedSection
+from mimdsim.machine.codelet_costs import NATIVE, CodeletCosts
 from mimdsim.machine.energy import TiledEnergy
 from mimdsim.machine.matrix_unit import MatrixUnit
 
 
 class Chip(SourcedSection):
-    """How many tiles, on which grid, at which clock."""
+    """How many tiles, on which grid, at which clock.
+
+    Tiles are numbered row by row. grid: "mesh", or "torus", whose rows and columns are closed to rings; a hop leads to
+    a neighbour (see `exchange.hop_cycles`, `sync.hop_cycles`).
+    """
 
     tiles: int = Field(gt=0, le=1_000_000)
     grid_columns: int = Field(gt=0)
+    grid: Literal["mesh", "torus"] = "mesh"
     clock_hz: float = Field(gt=0)
+
+    @property
+    def diameter(self) -> int:
+        """Hops between the two tiles that are farthest from each other."""
+        return self.hops(self.grid_columns - 1, -(-self.tiles // self.grid_columns) - 1)
+
+    def hops(self, columns: Any, rows: Any) -> Any:
+        """Most hops between tiles that are at most so many columns and rows apart: whole numbers, or int64 arrays."""
+        if self.grid == "mesh":
+            return columns + rows
+        wide, high = self.grid_columns, -(-self.tiles // self.grid_columns)
+        return np.minimum(columns, wide // 2) + np.minimum(rows, high // 2)
 
 
 class Tile(SourcedSection):
     """One tile: its memory and its barrel of worker contexts.
 
     A worker context issues at most one instruction bundle every `issue_cycles` (a round robin of that many;
-    more contexts take over idle turns). A vector is
-    `vector_bytes` wide: library vertices use it, the codelets of the sparse layer are written for pairs of floats.
+    more contexts take over idle turns). A vector is `vector_bytes` wide; codelets are written for vectors of 64 bits,
+    and take as many turns fewer or more. instruction_set: which machine code the tiles run. The codelet costs of this
+    project are those of "colossus"; those of another come with the machine (`costs`), or its times are unknown.
     """
+
+    instruction_set: Name = Field(
+        description=f'write "{NATIVE}" if the tiles run the machine code that codelets are counted for (Graphcore\'s), '
+        "else the name of theirs"
+    )
 
     sram_bytes: int = Field(gt=0)
     executable_bytes: int = Field(gt=0)  # the part that may hold code and vertex state; the rest is interleaved
@@ -49,6 +74,8 @@ class Exchange(SourcedSection):
     row are copied together on the receiving tile, `arrange_fragment_bundles` each, the contexts sharing them; vertices
     of a tile that read the same box share its row.
     `tiles_per_bus` neighbours share their buses: what all of them receive alike arrives that many times as fast.
+    hop_cycles: what the first byte takes for every hop between the tiles of a phase that are farthest from each other,
+    in addition to the fixed cycles: at most as far as their rows and columns are apart, whoever sends to whom.
     model: "endpoint" as above; "planner" leaves the control instructions out, as the vendor's planners do; "scheduled"
     sends the messages of a phase one by one, each when its sender and all its readers are free, which takes longer.
     """
@@ -58,6 +85,7 @@ class Exchange(SourcedSection):
     tiles_per_bus: int = Field(ge=1, le=2)
     route_cycles: int = Field(ge=0)
     fixed_cycles: int = Field(ge=0)
+    hop_cycles: float = Field(ge=0, default=0.0)
     send_fragment_cycles: float = Field(ge=0)
     receive_fragment_cycles: float = Field(ge=0)
     fragment_code_bytes: int = Field(ge=0)
@@ -70,11 +98,14 @@ class Sync(SourcedSection):
     scope: who waits when the tiles of one chip exchange: "chip", they alone, or "all", every chip of the program, so
     that library programs of different chips run one after another. exchange_share: how long tiles wait at the
     barrier for the last of them, as a share of its exchange, in addition to internal_cycles or external_cycles.
+    hop_cycles: what every hop between the tiles of a chip that are farthest from each other adds to a barrier, there
+    and back.
     """
 
     scope: Literal["chip", "all"]
     internal_cycles: int = Field(ge=0)
     external_cycles: int = Field(ge=0)
+    hop_cycles: float = Field(ge=0, default=0.0)
     exchange_share: float = Field(ge=0, le=1, default=0.0)
     loop_cycles: int = Field(ge=0)
 
@@ -117,3 +148,9 @@ class MimdMachine(Section):
     links: Links
     matrix: MatrixUnit | None = None
     energy: TiledEnergy | None = None
+    costs: CodeletCosts | None = None
+
+    def barrier_cycles(self, all_chips: bool) -> int:
+        """Cycles of a barrier of one chip or of all, from its last tile until all go on."""
+        barrier = self.sync.external_cycles if all_chips else self.sync.internal_cycles
+        return barrier + round(self.sync.hop_cycles * self.chip.diameter)

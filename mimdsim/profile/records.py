@@ -10,8 +10,10 @@ from typing import Literal
 
 from mimdsim.base.units import show_bytes
 
-SCHEMA_VERSION = 4
-OLDER_VERSIONS = {3: {"advice": ()}}  # that are still read, and what their profiles lack
+SCHEMA_VERSION = 5
+# that are still read, and what their profiles lack, and those of tiled machines in them
+OLDER_VERSIONS: dict[int, dict[str, object]] = {3: {"advice": ()}, 4: {}}
+OLDER_TILED: dict[str, object] = {"costs_of_another": ()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,12 +239,19 @@ class TiledProfile:
     chips: int = 1
     energy: EnergyProfile | None = None  # None if the machine's description has no energy section
     run_name: Literal["training step", "run"] = "training step"  # the name for one run of the program
+    # codelets whose costs are those of another instruction set than the machine's: its times are then unknown
+    costs_of_another: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         times = [1e3 * each for each in (self.seconds_per_training_step, self.seconds_low, self.seconds_high)]
         memory = self.memory
+        reach = (
+            "unknown: costs of another instruction set"
+            if self.costs_of_another
+            else f"{times[1]:.3g} to {times[2]:.3g}"
+        )
         return (
-            f"{self.machine}: {self.cycles:,} cycles ({times[0]:.3g} ms, {times[1]:.3g} to {times[2]:.3g}) a "
+            f"{self.machine}: {self.cycles:,} cycles ({times[0]:.3g} ms, {reach}) a "
             f"{self.run_name}, {self.tiles_used:,} of {self.tiles:,} tiles, fullest tile "
             f"{show_bytes(memory.peak_bytes)} of {show_bytes(memory.limit_bytes)}"
         )

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from mimdsim.base.errors import DataFileError, near, shortened
 from mimdsim.base.files import dump_json, parse_json, read_bounded_text, write_atomically
 from mimdsim.profile.meaning import contradictions
-from mimdsim.profile.records import OLDER_VERSIONS, SCHEMA_VERSION, RunProfile
+from mimdsim.profile.records import OLDER_TILED, OLDER_VERSIONS, SCHEMA_VERSION, RunProfile
 
 MAX_PROFILE_BYTES = 64 << 20
 MOST_SAID = 3  # problems of a file listed in one message
@@ -38,6 +38,7 @@ def load_profile(path: Path | str) -> RunProfile:
     version = table.get("schema_version") if isinstance(table, dict) else None
     if isinstance(version, int) and version in OLDER_VERSIONS:
         table = {**OLDER_VERSIONS[version], **table, "schema_version": SCHEMA_VERSION}
+        table |= {name: _with_lacking(table[name]) for name in ("tiled", "tiled_beside") if name in table}
     elif version != SCHEMA_VERSION:
         known = " or ".join(str(one) for one in (*OLDER_VERSIONS, SCHEMA_VERSION))
         raise DataFileError(path, f"has schema_version {shortened(repr(version))}; this mimdsim reads {known}")
@@ -55,6 +56,13 @@ def load_profile(path: Path | str) -> RunProfile:
         more = "; and more" if len(wrong) > MOST_SAID else ""
         raise DataFileError(path, "; ".join(wrong[:MOST_SAID]) + more)
     return profile
+
+
+def _with_lacking(tiled: Any) -> Any:
+    """Tiled profiles of an older version with what they lack; anything else as it is."""
+    if isinstance(tiled, list):
+        return [_with_lacking(one) for one in tiled]
+    return OLDER_TILED | tiled if isinstance(tiled, dict) else tiled
 
 
 def _said_otherwise(said: Any, read: Any, where: str) -> str:

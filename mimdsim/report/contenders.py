@@ -20,7 +20,8 @@ class Contender:
     strongest: the fastest strategy of its machine that fits its memory and could be built. ratio: its seconds over
     those of the reference, the tiled machine that was trained on; None where there is none. For a GPU the
     interval of the ratio pairs opposite ends of both intervals. Another tiled machine is costed by the same formulas,
-    each of which is off by the same factor on both (`profile/ratios.py`).
+    each of which is off by the same factor on both (`profile/ratios.py`). A machine without codelet costs of its own
+    instruction set has no ratio that means anything, and a GPU none to such a machine: `unknown` says why.
     """
 
     title: str
@@ -40,6 +41,7 @@ class Contender:
     ratio: float | None
     ratio_low: float
     ratio_high: float
+    unknown: str = ""  # why its time, or the ratio, cannot be told; '' if it can
 
     @property
     def fits(self) -> bool:
@@ -52,11 +54,13 @@ class Contender:
     @property
     def decided(self) -> bool:
         """Whether the interval of the ratio leaves no doubt about which is faster."""
-        return not self.ratio_low <= 1 <= self.ratio_high
+        return not self.unknown and not self.ratio_low <= 1 <= self.ratio_high
 
     @property
     def margin_words(self) -> str:
         """How much faster the faster of the two is, with interval: '1.6× faster (1.1–2.4)'."""
+        if self.unknown:
+            return f"unknown: {self.unknown}"
         if not self.ratio:
             return "–"
         if not self.decided:
@@ -72,8 +76,8 @@ class Contender:
         """Which is faster and by how much, with interval; 'undecided' if the interval allows both answers."""
         if self.reference:
             return "reference"
-        if not self.ratio:
-            return "–"
+        if not self.ratio or self.unknown:
+            return self.margin_words
         slower, faster = ("reference", "it") if self.tiled else ("tiled", "GPU")
         who = "undecided:" if not self.decided else slower if self.ratio > 1 else faster
         return f"{who} {self.margin_words}"
@@ -109,6 +113,13 @@ def _rank(gpu: GpuProfile) -> tuple[bool, float, str, str]:
     return gpu.bytes_needed > gpu.memory_bytes, gpu.seconds_per_training_step, gpu.strategy, gpu.precision
 
 
+def why_unknown(*tiled: TiledProfile | None) -> str:
+    """Why times of tiled machines, or ratios to them, cannot be told; '' if they can."""
+    if not any(one is not None and one.costs_of_another for one in tiled):
+        return ""
+    return "costs are those of another instruction set"
+
+
 def _of_tiled(tiled: TiledProfile, reference: TiledProfile) -> Contender:
     cycles = (tiled.compute_cycles, tiled.exchange_cycles, tiled.sync_cycles)
     phases: dict[str, float] = {}
@@ -134,6 +145,7 @@ def _of_tiled(tiled: TiledProfile, reference: TiledProfile) -> Contender:
         ratio=ratio.middle,
         ratio_low=ratio.low,
         ratio_high=ratio.high,
+        unknown=why_unknown(tiled, reference),
     )
 
 
@@ -165,4 +177,5 @@ def _of_gpu(gpu: GpuProfile, tiled: TiledProfile | None, strongest: bool) -> Con
         ratio=seconds / base if base else None,
         ratio_low=gpu.seconds_low * inverse(tiled.seconds_high) if tiled else 0.0,
         ratio_high=gpu.seconds_high * inverse(tiled.seconds_low) if tiled else 0.0,
+        unknown=why_unknown(tiled),
     )

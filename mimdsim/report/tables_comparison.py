@@ -27,8 +27,8 @@ def comparison_table(profile: RunProfile) -> Table:
                 text(one.strategy, tag),
                 text(one.precision or "–"),
                 Cell(text=ms(one.seconds).text, value=one.seconds, tag=tag),
-                shown(interval(one.low, one.high), one.low),
-                shown("1" if one.reference else significant(one.ratio), one.ratio) if one.ratio else text("–"),
+                text("unknown") if one.unknown and one.tiled else shown(interval(one.low, one.high), one.low),
+                _ratio(one),
                 text(one.ratio_words if one.fits else "does not fit its memory", tag),
                 text(f"{names[part]} {portion}"),
                 shown(f"{show_bytes(one.bytes_needed)} of {show_bytes(one.memory_bytes)}", one.bytes_needed),
@@ -48,6 +48,12 @@ def comparison_table(profile: RunProfile) -> Table:
         + (", but for two tiled machines the same ends, because their cycles have the same sources" if several else "")
         + "; the memory of the tiled machine is that of its fullest tile.",
     )  # fmt: skip
+
+
+def _ratio(one: Contender) -> Cell:
+    if not one.ratio or one.unknown:
+        return text("–")
+    return shown("1" if one.reference else significant(one.ratio), one.ratio)
 
 
 def phase_comparison_table(profile: RunProfile) -> Table | None:

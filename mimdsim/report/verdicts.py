@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mimdsim.base.units import show_bytes
 from mimdsim.profile import RunProfile, TiledProfile
-from mimdsim.report.contenders import Contender, contenders, strongest_gpu
+from mimdsim.report.contenders import Contender, contenders, strongest_gpu, why_unknown
 from mimdsim.report.wording import duration, interval, milliseconds, reach, share, significant, thousands
 
 MOST_ADVICE = 3  # pieces of it in the summary; the others are in a table
@@ -33,7 +33,8 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
     if profile.tiled is not None:
         found += [] if any(one.name == "memory" for one in profile.findings) else [_memory(profile.tiled)]
         found.append(_time(profile.tiled, profile.batch))
-    found += [Verdict(subject="advice", mood="note", text=f"{one}.") for one in profile.advice[:MOST_ADVICE]]
+    if not why_unknown(profile.tiled):
+        found += [Verdict(subject="advice", mood="note", text=f"{one}.") for one in profile.advice[:MOST_ADVICE]]
     found += [_beside(one) for one in others if one.tiled and not one.reference]
     rival = strongest_gpu(others)
     if rival is not None:
@@ -79,12 +80,18 @@ def _time(tiled: TiledProfile, batch: int) -> Verdict:
     seconds = tiled.seconds_per_training_step
     rate = f", {significant(batch / seconds)} samples per second" if seconds and tiled.trains else ""
     rate = rate if tiled.trains else f", {significant(1e6 * seconds)} microseconds,"
+    if why := why_unknown(tiled):
+        text = f"Unknown: {why}; with them {duration(tiled, seconds)} per {tiled.run_name} on {tiled.title}."
+        return Verdict(subject="time", mood="bad", text=text)
     text = f"{duration(tiled, seconds)} per {tiled.run_name} (interval {reach(tiled)}){rate} on {tiled.title}."
     return Verdict(subject="time", mood="note", text=text)
 
 
 def _beside(one: Contender) -> Verdict:
     fits = "" if one.fits else f", which it does not fit ({show_bytes(one.bytes_needed)} on its fullest tile)"
+    if one.unknown:
+        text = f"Unknown against the reference: {one.unknown}; with them {milliseconds(one.seconds)} ms on {one.title}"
+        return Verdict(subject="machine", mood="bad", text=f"{text}{fits}.")
     if not one.decided:
         against = f"undecided against the reference ({one.margin_words})"
     else:
@@ -98,6 +105,9 @@ def _comparison(rival: Contender, tiled: TiledProfile | None) -> Verdict:
     span = f"{milliseconds(rival.seconds)} ms, interval {interval(rival.low, rival.high)} ms"
     if tiled is None or not rival.ratio:
         return Verdict(subject="GPU", mood="note", text=f"Strongest GPU strategy: {rival.label} ({span}).")
+    if rival.unknown:
+        text = f"Unknown against the strongest GPU strategy, {rival.label} ({span}): {rival.unknown}."
+        return Verdict(subject="GPU", mood="bad", text=text)
     # neither answer is good or bad, so the page stays neutral
     if not rival.decided:
         text = f"Undecided against the strongest GPU strategy, {rival.label} ({span}): {rival.margin_words}."

@@ -2,7 +2,7 @@
 
 from mimdsim.base.called import make_called
 from mimdsim.compiler import memory_profile
-from mimdsim.run.cautions import beyond_sources, half_warning, unscaled_energy, unused_chips
+from mimdsim.run.cautions import beyond_sources, half_warning, other_costs, unscaled_energy, unused_chips
 from mimdsim.run.detail import detail_of
 from mimdsim.run.gpus import GPU_LINEUP, time_on_gpus
 from mimdsim.run.made import Run, retime
@@ -24,6 +24,7 @@ __all__ = [
     "half_warning",
     "memory_profile",
     "open_data",
+    "other_costs",
     "retime",
     "simulate",
     "time_on_gpus",

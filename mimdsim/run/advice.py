@@ -172,7 +172,8 @@ def machine_levers(machine: MimdMachine) -> Iterator[Lever]:
     more: dict[str, dict[str, Any]] = {
         "one more worker context": {"tile.worker_contexts": machine.tile.worker_contexts + 1},
         "twice the exchange bandwidth": {"exchange.bytes_per_cycle": 2 * machine.exchange.bytes_per_cycle},
-        "no wait at a sync": {"sync.internal_cycles": 0, "sync.exchange_share": 0.0},
+        "no wait at a sync": {"sync.internal_cycles": 0, "sync.exchange_share": 0.0}
+        | ({"sync.hop_cycles": 0.0} if machine.sync.hop_cycles else {}),
     }
     for what, changes in more.items():
         yield Lever(what=what, kind="machine", changes=changes)

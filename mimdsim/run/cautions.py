@@ -7,9 +7,11 @@ from collections.abc import Collection
 import numpy as np
 
 from mimdsim.compiler import Compiled, Placement
+from mimdsim.costs.priced import costs_of_another, costs_of_no_codelet
 from mimdsim.functional import TrainingLog
 from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import GpuMachine, MimdMachine
+from mimdsim.machine.codelet_costs import NATIVE
 from mimdsim.program import Program
 from mimdsim.run.detail import is_kept
 from mimdsim.workload import SpikeDataset, Workload
@@ -17,6 +19,7 @@ from mimdsim.workload import SpikeDataset, Workload
 SOURCED_TILES = 1472  # largest chip behind the numbers in models/
 # what a chip's power depends on besides its work, while [energy] in its description stays unchanged
 POWERED = ("chip.clock_hz", "chip.tiles", "tile.sram_bytes")
+MOST_NAMED = 3  # codelets in a message
 # a fifth of the training steps needs this many losses; their means may differ by this share, or this much near zero
 MANY_IDLE = 0.1  # share of tiles without neurons that is worth saying
 FEWEST_LOSSES, RISE, LEAST_RISE = 4, 0.1, 0.05
@@ -86,12 +89,28 @@ def unused_chips(compiled: Compiled, machine: MimdMachine) -> tuple[str, ...]:
 
 def beyond_sources(machine: MimdMachine) -> tuple[str, ...]:
     """Said when a machine has more tiles than the sources of its sync and exchange costs."""
-    if machine.chip.tiles <= SOURCED_TILES:
+    if machine.chip.tiles <= SOURCED_TILES or (machine.sync.hop_cycles and machine.exchange.hop_cycles):
         return ()
     return (
         f"{machine.chip.tiles:,} tiles: the costs of sync and exchange come from chips of at most {SOURCED_TILES:,} "
-        "tiles and do not grow with distance; set sync.internal_cycles and exchange.fixed_cycles",
+        "tiles and do not grow with distance; set sync.hop_cycles and exchange.hop_cycles",
     )
+
+
+def other_costs(program: Program, machine: MimdMachine) -> tuple[str, ...]:
+    """Said when codelets have no costs of the machine's instruction set, and of costs that no codelet has."""
+    found = []
+    if names := costs_of_another(program, machine):
+        many = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+        found.append(
+            f'{machine.name} runs the instruction set "{machine.tile.instruction_set}", but the costs of '
+            f'{len(names):,} codelets ({", ".join(names[:MOST_NAMED])}{many}) are those of "{NATIVE}": times, ratios '
+            "and energy are unknown. Give its own in the machine's file: [costs] with bundles_per_operation and "
+            "vertex_bundles, or [costs.codelets.NAME] with fixed, terms and source"
+        )
+    if unused := costs_of_no_codelet(program, machine):
+        found.append(f"{machine.name}, costs.codelets: no codelet of this program is called {', '.join(unused)}")
+    return tuple(found)
 
 
 def unscaled_energy(machine: MimdMachine, changes: Collection[str]) -> tuple[str, ...]:

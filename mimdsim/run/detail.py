@@ -10,6 +10,7 @@ import numpy as np
 from mimdsim.base.errors import MimdsimError
 from mimdsim.compiler import Memory
 from mimdsim.costs.fabric import cycles_of_tiles
+from mimdsim.costs.priced import priced
 from mimdsim.machine import MimdMachine
 from mimdsim.profile.detail import PARTNERS, Detail, as_texts
 from mimdsim.program import Program, RecordedActivity
@@ -45,8 +46,8 @@ def detail_of(
         problem = f"over {MOST_CELLS:,} supersteps times tiles: single tiles are not kept; use explain"
         raise MimdsimError(f"a program of {program.tiles:,} tiles has {problem}")
     window = window[: max(1, MOST_WINDOW // (program.tiles * len(list(program.supersteps()))))]
-    barrel = Barrel.of(machine)
-    loads = program_loads(program, activity, barrel)
+    barrel, timed = Barrel.of(machine), priced(program, machine)
+    loads = program_loads(timed, activity, barrel)
     supersteps = [(superstep, times) for superstep, times, _ in program.supersteps()]
     busy, exchange, sent, received, buffers = np.zeros((5, len(loads), program.tiles), np.int64)
     links = np.zeros((program.chips, program.chips), np.int64)
@@ -58,14 +59,14 @@ def detail_of(
         explained.append(str(explain(program, machine, row, load.slowest_tile, activity)))
         moved = superstep.exchange
         if moved is not None:
-            exchange[row, moved.tiles] = cycles_of_tiles(program, moved, machine.exchange) * times
+            exchange[row, moved.tiles] = cycles_of_tiles(program, moved, machine) * times
             sent[row, moved.tiles] = moved.column("bytes_sent") * times
             received[row, moved.tiles] = moved.column("bytes_received") * times
             links += 0 if moved.link_bytes is None else moved.link_bytes * times
         if row in memory.buffers:
             tiles, size = memory.buffers[row]
             buffers[row, tiles] = size
-    timesteps, chosen, by_timestep = cycles_in_timesteps(program, activity, barrel, window)
+    timesteps, chosen, by_timestep = cycles_in_timesteps(timed, activity, barrel, window)
     return Detail(
         run=run,
         supersteps=as_texts([superstep.name for superstep, _ in supersteps]),
@@ -75,7 +76,7 @@ def detail_of(
         exchange=exchange,
         sent=sent,
         received=received,
-        contexts=contexts_with_work(program, barrel),
+        contexts=contexts_with_work(timed, barrel),
         bundles=np.array([load.bundles for load in loads], np.int64),
         flops=np.array([load.flops for load in loads], np.int64),
         accessed=bytes_accessed(program, activity),

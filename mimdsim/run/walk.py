@@ -38,6 +38,7 @@ from mimdsim.run.cautions import (
     half_warning,
     loss_warning,
     no_detail,
+    other_costs,
     repeated_samples,
     rounded_tiles,
     stash_note,
@@ -117,6 +118,8 @@ def simulate(
         + fewer_slots(workload, compiled.network)
         + repeated_samples(workload, data[0])
         + beyond_sources(machine)
+        + other_costs(compiled.program, machine)
+        + tuple(said for other, theirs in others for said in other_costs(theirs.program, other))
         + unscaled_energy(machine, changes or {})
         + unused_chips(compiled, machine)
         + tuple(f"{other.name}: {said}" for other, theirs in others for said in unused_chips(theirs, other))
@@ -136,7 +139,7 @@ def simulate(
         workload=workload,
         asked=asked,
     )
-    if len(log.loss) * run.cycles < WORTH_LOOKING:
+    if run.tiled.costs_of_another or len(log.loss) * run.cycles < WORTH_LOOKING:
         return run
     progress("looking for advice", 0, 1)
     return replace(run, profile=replace(profile, advice=advice(run.case, run.tiled, asked)))

@@ -29,6 +29,7 @@ from mimdsim.run import (
     compile_workload,
     half_warning,
     open_data,
+    other_costs,
     retime,
     time_on_gpus,
     train_workload,
@@ -209,6 +210,7 @@ def _time_point(given: Point, folder: Path) -> None:
         limit = point.machine.tile.sram_bytes
         cautions = (
             *beyond_sources(point.machine),
+            *other_costs(compiled.program, point.machine),
             *unscaled_energy(point.machine, dict(point.changes)),
             *unused_chips(compiled, point.machine),
             *half_warning(point.workload),

@@ -12,6 +12,7 @@ import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.costs.fabric import busiest_tile
+from mimdsim.costs.priced import priced
 from mimdsim.machine import GpuMachine, MimdMachine, tiled_machine
 from mimdsim.profile import Span
 from mimdsim.program import Program, RecordedActivity, Superstep
@@ -48,9 +49,10 @@ def explain(
     """
     machine = tiled_machine(machine, TILED)
     refuse_other_machine(program, machine)
+    program = priced(program, machine)
     activity = activity or NOTHING
     barrel = Barrel.of(machine)
-    loops = loop_spans(program, machine.sync)
+    loops = loop_spans(program, machine)
     names = [step.name for step, _, _ in program.supersteps()]
     number = _number(names + [span.name for span in loops], superstep)
     if number >= len(names):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mimdsim.costs.fabric import TilePart, busiest_tile, part_of_tile
+from mimdsim.costs.fabric import TilePart, busiest_tile, part_of_tile, way_cycles
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Exchange as Fabric
 from mimdsim.program import Program, Superstep
@@ -24,11 +24,14 @@ def exchange_rows(
     rows = []
     if exchange is not None and here:
         own = part_of_tile(program, exchange, fabric, tile)
-        phase = here - fabric.fixed_cycles - fabric.route_cycles
+        way = int(way_cycles(program, exchange, machine)[tile // program.tiles_per_chip])
+        phase = here - fabric.fixed_cycles - fabric.route_cycles - way
         rows += [] if own is None else [_own_part(own, fabric)]
         rows.append(_busier(program, superstep, machine, phase - (own.cycles if own else 0)))
         rows.append(Row(what="fixed part of an exchange", how=f"{fabric.fixed_cycles}", cycles=fabric.fixed_cycles))
         rows.append(Row(what="route", how=f"{fabric.route_cycles}", cycles=fabric.route_cycles))
+        hops = f"{fabric.hop_cycles:g} a hop, as far as its tiles are apart"
+        rows.append(Row(what="way", how=hops, cycles=way))
     rows = [row.times(times) for row in rows if row.cycles]
     rows.append(Row(what="links between chips", how="bytes over links, by route", cycles=part.link))
     rest = part.exchange - part.link - here * times
@@ -63,9 +66,9 @@ def _busier(program: Program, superstep: Superstep, machine: MimdMachine, cycles
 
 def sync_rows(machine: MimdMachine, part: PathPart, waiting: Waiting, chip: int, times: int) -> tuple[Row, ...]:
     own = int(waiting.sync[chip])
-    cycles, barrier = (own, machine.sync.internal_cycles), "barrier of the chip"
+    cycles, barrier = (own, machine.barrier_cycles(all_chips=False)), "barrier of the chip"
     if waiting.once is not None:
-        cycles, barrier = (waiting.once[0], machine.sync.external_cycles), "barrier of all chips"
+        cycles, barrier = (waiting.once[0], machine.barrier_cycles(all_chips=True)), "barrier of all chips"
     rows = []
     if cycles[0]:
         rows.append(Row(what=barrier, how=f"{cycles[1]}", cycles=cycles[1]).times(times))

@@ -11,6 +11,7 @@ from mimdsim.base.errors import DoesNotFit, MappingError
 from mimdsim.base.units import show_bytes
 from mimdsim.costs.energy import energy_profile
 from mimdsim.costs.fabric import cycles_of_tiles, host_exposed_seconds
+from mimdsim.costs.priced import costs_of_another, priced
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.energy import TiledEnergy
 from mimdsim.profile import EnergyProfile, MemoryProfile, Span, TileColumns, TiledProfile
@@ -43,10 +44,12 @@ def time_program(
             f"does not fit {machine.name}: tile {memory.peak_tile} needs {show_bytes(memory.peak_bytes)} of "
             f"{show_bytes(memory.limit_bytes)}: spread its variables over more tiles"
         )
+    of_another = costs_of_another(program, machine)
+    program = priced(program, machine)
     loads = program_loads(program, activity, Barrel.of(machine))
     path = critical_path(program, machine, loads)
     moved = _moved(program)
-    loops = loop_spans(program, machine.sync)
+    loops = loop_spans(program, machine)
     spans = (*superstep_spans(program, machine.exchange, loads, path, moved.volumes), *loops)
     doubts = what_is_doubted(loads, path, sum(span.sync_cycles for span in loops), machine)
     clock = machine.chip.clock_hz
@@ -72,6 +75,7 @@ def time_program(
         seconds_low=(cycles - off) / clock + exposed,
         seconds_high=(cycles + off) / clock + exposed,
         doubts=doubts,
+        costs_of_another=of_another,
         exchange_cycles_other_model=_other_model_cycles(program, machine, loads),
         run_name="training step" if program.layers else "run",
         energy=_energy(program, machine.energy, loads, spans, cycles / clock + exposed),
@@ -98,6 +102,7 @@ def group_cycles(
     A superstep takes about as long as its slowest group: a tile may be slow in another turn than others of its group,
     or go on without waiting for them.
     """
+    program = priced(program, machine)
     loads = program_loads(program, activity, Barrel.of(machine))
     path = critical_path(program, machine, loads)
     compute, exchange = np.zeros((2, len(loads), groups), np.int64)
@@ -106,9 +111,9 @@ def group_cycles(
         busy = load.busy_part
         np.maximum.at(compute[row], group[load.first_tile : load.first_tile + len(busy)], busy)
         if moved is not None:
-            cycles = cycles_of_tiles(program, moved, machine.exchange)
+            cycles = cycles_of_tiles(program, moved, machine)
             np.maximum.at(exchange[row], group[moved.tiles], cycles * times)
-    waiting = sum(part.sync for part in path) + sum(span.cycles for span in loop_spans(program, machine.sync))
+    waiting = sum(part.sync for part in path) + sum(span.cycles for span in loop_spans(program, machine))
     whole = waiting + sum(part.compute + part.exchange for part in path)
     return GroupCycles(compute=compute, exchange=exchange, waiting=waiting, whole=whole)
 

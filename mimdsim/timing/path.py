@@ -88,17 +88,17 @@ def _moving(program: Program, machine: MimdMachine, superstep: Superstep) -> Wai
     moving = np.zeros(program.chips, np.int64)
     once: tuple[int, int] | None = None
     if exchange is not None:
-        moving = phase_cycles(program, exchange, machine.exchange)
+        moving = phase_cycles(program, exchange, machine)
         if exchange.link_bytes is not None:
             traffic = np.zeros((machine.links.chips, machine.links.chips), np.int64)  # other chips are idle
             traffic[: program.chips, : program.chips] = exchange.link_bytes
             seconds = global_exchange_seconds(traffic, machine.links)
             link = round(seconds * machine.chip.clock_hz)
-            once = _waiting(machine, machine.sync.external_cycles, moving.max(initial=0) + link), link
+            once = _waiting(machine, machine.barrier_cycles(all_chips=True), moving.max(initial=0) + link), link
         elif program.chips > 1 and machine.sync.scope == "all" and moving.any():
-            once = _waiting(machine, machine.sync.external_cycles, moving.max()), 0
+            once = _waiting(machine, machine.barrier_cycles(all_chips=True), moving.max()), 0
     inside = synchronised_chips(program, superstep) & (moving > 0) & (once is None)
-    own = [_waiting(machine, machine.sync.internal_cycles, cycles) for cycles in moving.tolist()]
+    own = [_waiting(machine, machine.barrier_cycles(all_chips=False), cycles) for cycles in moving.tolist()]
     return Waiting(exchange=moving, sync=np.where(inside, own, 0), once=once)
 
 

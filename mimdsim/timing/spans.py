@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from mimdsim.costs.fabric import busiest_tile
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Exchange as Fabric
-from mimdsim.machine.mimd import Sync
 from mimdsim.profile import Doubt, Span
 from mimdsim.program import Exchange, Program, Repeat
 from mimdsim.program.codelet import UNCERTAINTY
@@ -83,9 +82,9 @@ def what_is_doubted(
     return tuple(sorted(doubts, key=lambda doubt: (-doubt.half_width_cycles, doubt.name)))
 
 
-def loop_spans(program: Program, sync: Sync) -> list[Span]:
+def loop_spans(program: Program, machine: MimdMachine) -> list[Span]:
     """Control of every repeat, once per timestep: counting on one tile, and the sync that informs the others."""
-    barrier = sync.internal_cycles if program.chips == 1 else sync.external_cycles
+    turn = machine.sync.loop_cycles + machine.barrier_cycles(all_chips=program.chips > 1)
     turns: dict[Repeat, int] = {}
     phases: dict[Repeat, str] = {}
     for stretch in program.stretches():
@@ -100,7 +99,7 @@ def loop_spans(program: Program, sync: Sync) -> list[Span]:
             times=times,
             compute_cycles=0,
             exchange_cycles=0,
-            sync_cycles=(sync.loop_cycles + barrier) * times,
+            sync_cycles=turn * times,
             busy_cycles=0,
             bytes_received=0,
             flops=0,

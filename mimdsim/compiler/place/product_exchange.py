@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.costs.fabric import exchange_phase_cycles
+from mimdsim.costs.fabric import exchange_phase_cycles, longest_way_cycles
 from mimdsim.machine import MimdMachine
 
 
@@ -21,7 +21,8 @@ def control_cycles(machine: MimdMachine, sent: Any, received: Any) -> Any:
 def phase_cycles(machine: MimdMachine, wire: Any, control: Any, moves: Any) -> Any:
     """int64: cycles of one exchange phase whose busiest tile has so many cycles on the wire and of control."""
     # a phase of one cycle less that one: the fixed part of the fabric, whatever it is made of
-    fixed = exchange_phase_cycles(np.ones(1, np.int64), machine.exchange) - 1
+    way = longest_way_cycles(machine.chip, machine.exchange)
+    fixed = exchange_phase_cycles(np.ones(1, np.int64), machine.exchange, way) - 1
     busiest = np.ceil(np.maximum(wire, control)).astype(np.int64)
     return np.where(moves, fixed + busiest, 0)
 

@@ -239,7 +239,7 @@ def _candidates(
         "sum_cycles": np.rint(steps * adding * scale).astype(np.int64),
         "operand_exchange_cycles": steps * exchange,
         "sum_exchange_cycles": steps * sum_wire,
-        "sync_cycles": steps * phases * machine.sync.internal_cycles,
+        "sync_cycles": steps * phases * machine.barrier_cycles(all_chips=False),
         "in_flight": in_flight,
         "tile_bytes": resident + own_sums + arriving + code,
     }

@@ -1,0 +1,194 @@
+"""A program with the codelet costs of the machine that it is timed on.
+
+Codelets carry costs counted for one instruction set ("colossus") and vectors of 64 bits. A machine of other vectors
+takes as many turns fewer or more of the loops over vectors; a machine with costs of its own replaces those of the
+codelets. A machine of another instruction set that brings none, or not all, has times whose costs are not its own:
+`costs_of_another` names the codelets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from mimdsim.base.errors import MappingError, near
+from mimdsim.machine import MimdMachine
+from mimdsim.machine.codelet_costs import NATIVE, NATIVE_VECTOR_BYTES, CodeletCosts, CountedCodelet
+from mimdsim.program import Codelet, Lists, Program, Superstep, Term, TileFormula, WorkerBundles
+from mimdsim.program.extents import Length, Size
+
+VECTORS = "vectors"  # the extent that takes the place of those over vectors of 64 bits
+ELEMENT_BYTES = 4  # of the vectors of a library vertex
+MACHINES_KEPT = 8
+_PRICED: WeakKeyDictionary[Program, list[tuple[CodeletCosts | None, int, Program]]] = WeakKeyDictionary()
+
+
+def priced(program: Program, machine: MimdMachine) -> Program:
+    """`program` with the machine's costs; itself if these are its codelets' own. To be applied once.
+
+    Raises MappingError where the machine's costs name an extent that a codelet does not have.
+    """
+    costs, width = machine.costs, machine.tile.vector_bytes
+    if costs is None and width == NATIVE_VECTOR_BYTES:
+        return program
+    known = _PRICED.setdefault(program, [])
+    for with_costs, with_width, made in known:
+        if with_width == width and with_costs == costs:
+            return made
+    codelets: dict[int, Codelet] = {}
+
+    def change(superstep: Superstep) -> Superstep:
+        for table in superstep.tables:
+            if id(table.codelet) not in codelets:
+                codelets[id(table.codelet)] = _with_costs(_of_width(table.codelet, width), costs, width, machine.name)
+        if all(codelets[id(table.codelet)] is table.codelet for table in superstep.tables):
+            return superstep
+        tables = tuple(
+            table.with_codelet(new) if (new := codelets[id(table.codelet)]) is not table.codelet else table
+            for table in superstep.tables
+        )
+        return replace(superstep, tables=tables)
+
+    made = program.map_supersteps(change)
+    del known[: max(0, len(known) + 1 - MACHINES_KEPT)]
+    known.append((costs, width, made))
+    return made
+
+
+def costs_of_another(program: Program, machine: MimdMachine) -> tuple[str, ...]:
+    """The codelets of `program`, sorted, that have no costs of the machine's instruction set."""
+    if machine.tile.instruction_set == NATIVE:
+        return ()
+    codelets = {table.codelet.name: table.codelet for step, _, _ in program.supersteps() for table in step.tables}
+    return tuple(sorted(name for name, codelet in codelets.items() if not _covered(codelet, machine.costs)))
+
+
+def costs_of_no_codelet(program: Program, machine: MimdMachine) -> tuple[str, ...]:
+    """Every name in the machine's costs that no codelet of `program` has, with what may have been meant."""
+    if machine.costs is None:
+        return ()
+    names = sorted({table.codelet.name for step, _, _ in program.supersteps() for table in step.tables})
+    return tuple(f"'{name}'{near(name, names)}" for name in sorted(set(machine.costs.codelets) - set(names)))
+
+
+def _covered(codelet: Codelet, costs: CodeletCosts | None) -> bool:
+    if costs is None or codelet.name in costs.codelets:
+        return costs is not None
+    return costs.bundles_per_operation is not None and not _depends_on_spikes(codelet)
+
+
+def _depends_on_spikes(codelet: Codelet) -> bool:
+    """Whether it is a library vertex whose operations only spikes tell, which formulas do not see."""
+    named = {name for term in codelet.flops for name in term.extents}
+    return isinstance(codelet.cost, TileFormula) and any(
+        isinstance(codelet.extents.get(name), Lists) or name not in codelet.extents for name in named
+    )
+
+
+def _of_width(codelet: Codelet, vector_bytes: int) -> Codelet:
+    """The codelet on vectors of another width; itself if none of its loops is over vectors."""
+    wide = {name for name, one in codelet.extents.items() if isinstance(one, Length) and one.vector}
+    if vector_bytes == NATIVE_VECTOR_BYTES or not wide:
+        return codelet
+    extents = {name: one for name, one in codelet.extents.items() if name not in wide}
+    for name in wide:
+        one = codelet.extents[name]
+        assert isinstance(one, Length)
+        extents[VECTORS] = replace(one, per=one.per * vector_bytes // NATIVE_VECTOR_BYTES, vector=False)
+
+    def renamed(terms: tuple[Term, ...]) -> tuple[Term, ...]:
+        return tuple(
+            replace(term, extents=tuple(VECTORS if name in wide else name for name in term.extents)) for term in terms
+        )
+
+    cost = codelet.cost
+    if isinstance(cost, WorkerBundles):
+        cost = replace(cost, terms=renamed(cost.terms))
+    return replace(codelet, cost=cost, flops=renamed(codelet.flops), extents=extents)
+
+
+def _with_costs(codelet: Codelet, costs: CodeletCosts | None, vector_bytes: int, machine: str) -> Codelet:
+    if costs is None:
+        return codelet
+    if codelet.name in costs.codelets:
+        return _counted(codelet, costs.codelets[codelet.name], machine)
+    if costs.bundles_per_operation is None or _depends_on_spikes(codelet):
+        return codelet
+    if isinstance(codelet.cost, TileFormula):
+        return _library(codelet, costs, vector_bytes)
+    rate = costs.bundles_per_operation
+    terms = tuple(
+        replace(term, bundles=rate * term.bundles, pairable=rate * term.pairable) for term in codelet.cost.terms
+    )
+    cost = WorkerBundles(fixed=_outside(costs), terms=terms, kind=costs.rate_kind, source=_source(costs))
+    return replace(codelet, cost=cost)
+
+
+def _counted(codelet: Codelet, counted: CountedCodelet, machine: str) -> Codelet:
+    """The codelet at the bundles of the machine's own count."""
+    extents = dict(codelet.extents)
+    over_vectors = [name for name, one in extents.items() if isinstance(one, Length) and one.vector]
+    if over_vectors:
+        extents[VECTORS] = extents[over_vectors[0]]
+    levels = codelet.cost.terms if isinstance(codelet.cost, WorkerBundles) else ()
+    known = {*extents, *(name for term in (*levels, *codelet.flops) for name in term.extents)}
+    for term in counted.terms:
+        for name in term.extents:
+            if name not in known:
+                raise MappingError(
+                    f"machine '{machine}', costs.codelets.{codelet.name}: no loop of the codelet has the extent "
+                    f"'{name}'{near(name, known)}; it has {', '.join(sorted(known))}"
+                )
+    kind, _, where = counted.source.partition(":")
+    terms = tuple(Term(bundles=term.bundles, extents=term.extents) for term in counted.terms)
+    return replace(
+        codelet,
+        cost=WorkerBundles(fixed=counted.fixed, terms=terms, kind=kind, source=where.strip()),
+        extents=extents,
+    )
+
+
+def _library(codelet: Codelet, costs: CodeletCosts, vector_bytes: int) -> Codelet:
+    """A library vertex by its operations: every vector that it loads, computes or stores, spread over the contexts."""
+    lanes = max(vector_bytes // ELEMENT_BYTES, 1)
+    extents, moved = dict(codelet.extents), []
+    for field in codelet.fields:
+        name = f"vectors of {field.name}"
+        extents[name] = Size(field.name, per=lanes)
+        moved += [name] * (field.reads + field.writes)
+    rate, outside = costs.bundles_per_operation, _outside(costs)
+    assert rate is not None
+    cost = TileFormula(
+        cycles=_spread(rate, outside, tuple(moved), codelet.flops, lanes), kind=costs.rate_kind, source=_source(costs)
+    )
+    return replace(codelet, cost=cost, extents=extents)
+
+
+def _spread(
+    rate: float, outside: float, moved: tuple[str, ...], flops: tuple[Term, ...], lanes: int
+) -> Callable[[dict[str, Any], int, int], Any]:
+    def cycles(extents: dict[str, Any], worker_contexts: int, _vector_bytes: int) -> Any:
+        operations: Any = sum(np.asarray(extents[name], np.float64) for name in moved)
+        for term in flops:
+            turns: Any = term.bundles
+            for name in term.extents:
+                turns = turns * np.asarray(extents[name], np.float64)
+            operations = operations + np.ceil(turns / lanes)
+        return worker_contexts * outside + rate * operations
+
+    return cycles
+
+
+def _outside(costs: CodeletCosts) -> float:
+    assert costs.vertex_bundles is not None
+    return costs.vertex_bundles
+
+
+def _source(costs: CodeletCosts) -> str:
+    said = ("vertex_bundles", "bundles_per_operation")
+    each = (f"{key} = {getattr(costs, key):g}: {costs.sources[key].partition(':')[2].strip()}" for key in said)
+    return f"the machine's rate ({'; '.join(each)})"

@@ -1,0 +1,75 @@
+"""Codelet costs that a machine brings: counted for its own instruction set, or a rate per operation.
+
+[costs]
+vertex_bundles = 30         # a vertex outside its loops
+bundles_per_operation = 1.5 # every instruction of the codelets that are not counted one by one
+[costs.sources]
+...
+[costs.codelets.LifUpdate]
+fixed = 40
+terms = [{ bundles = 5, extents = ["spikes", "vectors"] }, { bundles = 18, extents = ["neurons"] }]
+source = "derived: counted in the assembly of ..."
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, model_validator
+
+from mimdsim.base.names import Name
+from mimdsim.base.schema import SOURCE_KINDS, Section, SourcedSection
+
+NATIVE = "colossus"  # the instruction set that the costs of codelets and library vertices are counted for
+NATIVE_VECTOR_BYTES = 8  # and the width of its loads, stores and arithmetic
+MOST_BUNDLES = 1e6  # a turn, or outside all loops; more is a mistake
+
+
+def _sourced(text: str) -> str:
+    kind, _, where = text.partition(":")
+    if kind not in SOURCE_KINDS or not where.strip():
+        raise ValueError(f"must begin with one of {', '.join(SOURCE_KINDS)} and a colon, then say where from")
+    return text
+
+
+class CountedTerm(Section):
+    """Bundles for every turn of a loop nest: the product of the extents, which the codelet names (`mimdsim explain`);
+    "vectors" are those of the machine's width."""
+
+    bundles: float = Field(ge=0, le=MOST_BUNDLES)
+    extents: tuple[str, ...] = Field(min_length=1, max_length=8)
+
+
+class CountedCodelet(Section):
+    """What a vertex costs one worker context: `fixed` bundles and those of its loop levels."""
+
+    fixed: float = Field(ge=0, le=MOST_BUNDLES)
+    terms: tuple[CountedTerm, ...] = Field(max_length=64)
+    source: Annotated[str, AfterValidator(_sourced)]
+
+
+class CodeletCosts(SourcedSection):
+    """Codelets by name, each counted; and for all others, if given, a rate.
+
+    The rate is in bundles for each operation: an instruction of a codelet that this project has counted one by one;
+    in a library vertex, whose instructions are those of another library, a vector (of 4-byte elements) loaded, computed
+    or stored. vertex_bundles: launch, frame and fields of a vertex, outside its loops.
+    """
+
+    bundles_per_operation: float | None = Field(gt=0, le=1e4, default=None)
+    vertex_bundles: float | None = Field(ge=0, le=MOST_BUNDLES, default=None)
+    codelets: dict[Name, CountedCodelet] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _whole(self) -> CodeletCosts:
+        if (self.bundles_per_operation is None) != (self.vertex_bundles is None):
+            raise ValueError("a rate needs both bundles_per_operation and vertex_bundles")
+        if self.bundles_per_operation is None and not self.codelets:
+            raise ValueError("holds no costs: give a rate (bundles_per_operation, vertex_bundles) or codelets")
+        return self
+
+    @property
+    def rate_kind(self) -> str:
+        """The less certain kind of source of the two numbers of the rate."""
+        kinds = [self.sources[key].split(":")[0] for key in ("bundles_per_operation", "vertex_bundles")]
+        return max(kinds, key=SOURCE_KINDS.index)
