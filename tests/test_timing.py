@@ -466,7 +466,12 @@ def test_tiles_that_are_alike_are_costed_once() -> None:
 def test_what_no_machine_changes_is_worked_out_once() -> None:
     timed()
     before = dealt_program.cache_info()
-    for change in ({"worker_contexts": 3}, {"issue_cycles": 2}, {"compiled_dual_issue": 0.5}, {"vector_bytes": 16}):
+    for change in (
+        {"worker_contexts": 3},
+        {"issue_cycles": 2},
+        {"compiled_dual_issue": 0.5},
+        {"copy_bytes_per_cycle": 16},
+    ):
         timed(**{f"tile__{name}": value for name, value in change.items()})
     after = dealt_program.cache_info()
     assert after.misses == before.misses

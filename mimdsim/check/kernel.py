@@ -198,6 +198,7 @@ def _time(program: Program, machine: MimdMachine, activity: RecordedActivity) ->
     microseconds = 1e6 * tiled.seconds_per_training_step
     parts = f"compute {tiled.compute_cycles:,}, exchange {tiled.exchange_cycles:,}, sync {tiled.sync_cycles:,}"
     text = f"{tiled.cycles:,} cycles ({microseconds:.3g} us) a run on {machine.name}: {parts}"
+    text += f"; unknown: {tiled.unknown}" if tiled.unknown else ""
     if tiled.spans:
         span = max(tiled.spans, key=lambda one: one.cycles)
         text += f"; longest superstep '{span.name}' with {span.cycles:,}"

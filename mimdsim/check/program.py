@@ -274,7 +274,8 @@ def _time(program: Program, compiled: Compiled, machine: MimdMachine, activity: 
         f"{ours.cycles:,} cycles ({1e3 * ours.seconds_per_training_step:.3g} ms) a training step of "
         f"{compiled.network.timesteps} timesteps and batch {compiled.network.batch}"
     )
-    if program is not compiled.program:
+    text += f"; unknown: {ours.unknown}" if ours.unknown else ""
+    if program is not compiled.program and not ours.unknown:
         theirs = retime(compiled, machine, activity)
         times = ratio_of(ours, theirs)
         change, low, high = (f"{end - 1:+.2%}" for end in (times.middle, times.low, times.high))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.program import Codelet, Field, Length, Term, WorkerBundles
+from mimdsim.program import Codelet, Field, Length, Term, Vectors, WorkerBundles
 
 
 def _dot(row: np.ndarray, vector: np.ndarray, partial: np.ndarray) -> None:
@@ -65,7 +65,7 @@ def _variant(name: str, fields: tuple[Field, ...], compute: Any, extent: str, co
         code_bytes=128,
         extents={
             extent: Length(fields[0].name, 1),
-            f"{extent}_pairs": Length(fields[0].name, 1, per=2, vector=True),
+            f"{extent}_pairs": Vectors(fields[0].name, 1, per=2),
         },
     )
 

@@ -32,6 +32,7 @@ from mimdsim.program import (
     Spikes,
     Term,
     TileFormula,
+    Vectors,
     WorkerBundles,
 )
 from mimdsim.program.extents import Extent
@@ -40,7 +41,7 @@ from mimdsim.program.extents import Extent
 def vectors_of(field: str, axis: int) -> dict[str, Extent]:
     """Neurons along an axis of a field's box, and pairs of them, as 64-bit loads take (halves: `formats`; other
     widths: `costs/priced`)."""
-    return {"neurons": Length(field, axis), "pairs": Length(field, axis, per=2, vector=True)}
+    return {"neurons": Length(field, axis), "pairs": Vectors(field, axis, per=2)}
 
 
 def by_neuron(field: str) -> dict[str, Extent]:

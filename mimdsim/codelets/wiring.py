@@ -26,6 +26,7 @@ from mimdsim.program import (
     SpikesOver,
     Term,
     TileFormula,
+    Vectors,
     WorkerBundles,
 )
 
@@ -93,7 +94,7 @@ SELF_SYNAPSE = Codelet(
     extents={
         "spikes": Lists(Spikes),
         "hits": Lists(Hits, ("spikes",)),
-        "pairs": Length("current", 1, per=2, vector=True),
+        "pairs": Vectors("current", 1, per=2),
     },
 )
 

@@ -18,8 +18,18 @@ import numpy as np
 from mimdsim.base.errors import MappingError, near
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.codelet_costs import NATIVE, NATIVE_VECTOR_BYTES, CodeletCosts, CountedCodelet
-from mimdsim.program import Codelet, Lists, Program, Superstep, Term, TileFormula, WorkerBundles
-from mimdsim.program.extents import Length, Size
+from mimdsim.program import (
+    Codelet,
+    Length,
+    Lists,
+    Program,
+    Size,
+    Superstep,
+    Term,
+    TileFormula,
+    Vectors,
+    WorkerBundles,
+)
 
 VECTORS = "vectors"  # the extent that takes the place of those over vectors of 64 bits
 ELEMENT_BYTES = 4  # of the vectors of a library vertex
@@ -91,14 +101,14 @@ def _depends_on_spikes(codelet: Codelet) -> bool:
 
 def _of_width(codelet: Codelet, vector_bytes: int) -> Codelet:
     """The codelet on vectors of another width; itself if none of its loops is over vectors."""
-    wide = {name for name, one in codelet.extents.items() if isinstance(one, Length) and one.vector}
+    wide = {name for name, one in codelet.extents.items() if isinstance(one, Vectors)}
     if vector_bytes == NATIVE_VECTOR_BYTES or not wide:
         return codelet
     extents = {name: one for name, one in codelet.extents.items() if name not in wide}
     for name in wide:
         one = codelet.extents[name]
-        assert isinstance(one, Length)
-        extents[VECTORS] = replace(one, per=one.per * vector_bytes // NATIVE_VECTOR_BYTES, vector=False)
+        assert isinstance(one, Vectors)
+        extents[VECTORS] = Length(one.field, one.axis, one.per * vector_bytes // NATIVE_VECTOR_BYTES, one.after)
 
     def renamed(terms: tuple[Term, ...]) -> tuple[Term, ...]:
         return tuple(
@@ -131,7 +141,7 @@ def _with_costs(codelet: Codelet, costs: CodeletCosts | None, vector_bytes: int,
 def _counted(codelet: Codelet, counted: CountedCodelet, machine: str) -> Codelet:
     """The codelet at the bundles of the machine's own count."""
     extents = dict(codelet.extents)
-    over_vectors = [name for name, one in extents.items() if isinstance(one, Length) and one.vector]
+    over_vectors = [name for name, one in extents.items() if isinstance(one, Vectors)]
     if over_vectors:
         extents[VECTORS] = extents[over_vectors[0]]
     levels = codelet.cost.terms if isinstance(codelet.cost, WorkerBundles) else ()

@@ -18,6 +18,7 @@ from mimdsim.program import (
     TileFormula,
     TileMapping,
     Variable,
+    Vectors,
     WorkerBundles,
     shared_bundles,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "TileFormula",
     "TileMapping",
     "Variable",
+    "Vectors",
     "WorkerBundles",
     "load_machine",
     "shared_bundles",

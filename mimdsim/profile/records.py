@@ -245,11 +245,7 @@ class TiledProfile:
     def __repr__(self) -> str:
         times = [1e3 * each for each in (self.seconds_per_training_step, self.seconds_low, self.seconds_high)]
         memory = self.memory
-        reach = (
-            "unknown: costs of another instruction set"
-            if self.costs_of_another
-            else f"{times[1]:.3g} to {times[2]:.3g}"
-        )
+        reach = f"unknown: {self.unknown}" if self.unknown else f"{times[1]:.3g} to {times[2]:.3g}"
         return (
             f"{self.machine}: {self.cycles:,} cycles ({times[0]:.3g} ms, {reach}) a "
             f"{self.run_name}, {self.tiles_used:,} of {self.tiles:,} tiles, fullest tile "
@@ -259,6 +255,11 @@ class TiledProfile:
     def seconds(self, cycles: float) -> float:
         """Cycles of this machine's clock in seconds."""
         return cycles / self.clock_hz
+
+    @property
+    def unknown(self) -> str:
+        """Why its times, and ratios to them, cannot be told; '' if they can."""
+        return "costs are those of another instruction set" if self.costs_of_another else ""
 
     @property
     def trains(self) -> bool:

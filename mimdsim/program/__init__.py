@@ -12,7 +12,19 @@ from mimdsim.program.codelet import (
     WorkerBundles,
     shared_bundles,
 )
-from mimdsim.program.extents import Column, Hits, Length, Listed, Lists, Recorded, Size, Spikes, SpikesOver, Within
+from mimdsim.program.extents import (
+    Column,
+    Hits,
+    Length,
+    Listed,
+    Lists,
+    Recorded,
+    Size,
+    Spikes,
+    SpikesOver,
+    Vectors,
+    Within,
+)
 from mimdsim.program.mapping import TileMapping
 from mimdsim.program.observables import Observables, Potential
 from mimdsim.program.program import Program
@@ -49,6 +61,7 @@ __all__ = [
     "TileFormula",
     "TileMapping",
     "Variable",
+    "Vectors",
     "VertexTable",
     "Within",
     "WorkerBundles",

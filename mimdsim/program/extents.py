@@ -15,15 +15,18 @@ from dataclasses import dataclass
 class Length:
     """Entries of the field's box along `axis` (an index into `Field.box`), `per` of them per turn, rounded up.
 
-    after: the constant of the table that says how many entries at the beginning the vertex skips. vector: `per` entries
-    are a vector of 64 bits, so that a machine of other vectors takes more or fewer in a turn.
+    after: the constant of the table that says how many entries at the beginning the vertex skips.
     """
 
     field: str
     axis: int
     per: int = 1
     after: str = ""
-    vector: bool = False
+
+
+@dataclass(frozen=True)
+class Vectors(Length):
+    """A length in vectors of 64 bits, `per` entries each: a machine of other vectors takes more or fewer in a turn."""
 
 
 @dataclass(frozen=True)

@@ -113,13 +113,6 @@ def _rank(gpu: GpuProfile) -> tuple[bool, float, str, str]:
     return gpu.bytes_needed > gpu.memory_bytes, gpu.seconds_per_training_step, gpu.strategy, gpu.precision
 
 
-def why_unknown(*tiled: TiledProfile | None) -> str:
-    """Why times of tiled machines, or ratios to them, cannot be told; '' if they can."""
-    if not any(one is not None and one.costs_of_another for one in tiled):
-        return ""
-    return "costs are those of another instruction set"
-
-
 def _of_tiled(tiled: TiledProfile, reference: TiledProfile) -> Contender:
     cycles = (tiled.compute_cycles, tiled.exchange_cycles, tiled.sync_cycles)
     phases: dict[str, float] = {}
@@ -145,7 +138,7 @@ def _of_tiled(tiled: TiledProfile, reference: TiledProfile) -> Contender:
         ratio=ratio.middle,
         ratio_low=ratio.low,
         ratio_high=ratio.high,
-        unknown=why_unknown(tiled, reference),
+        unknown=tiled.unknown or reference.unknown,
     )
 
 
@@ -177,5 +170,5 @@ def _of_gpu(gpu: GpuProfile, tiled: TiledProfile | None, strongest: bool) -> Con
         ratio=seconds / base if base else None,
         ratio_low=gpu.seconds_low * inverse(tiled.seconds_high) if tiled else 0.0,
         ratio_high=gpu.seconds_high * inverse(tiled.seconds_low) if tiled else 0.0,
-        unknown=why_unknown(tiled),
+        unknown=tiled.unknown if tiled else "",
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mimdsim.base.units import show_bytes
 from mimdsim.profile import RunProfile, TiledProfile
-from mimdsim.report.contenders import Contender, contenders, strongest_gpu, why_unknown
+from mimdsim.report.contenders import Contender, contenders, strongest_gpu
 from mimdsim.report.wording import duration, interval, milliseconds, reach, share, significant, thousands
 
 MOST_ADVICE = 3  # pieces of it in the summary; the others are in a table
@@ -33,8 +33,8 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
     if profile.tiled is not None:
         found += [] if any(one.name == "memory" for one in profile.findings) else [_memory(profile.tiled)]
         found.append(_time(profile.tiled, profile.batch))
-    if not why_unknown(profile.tiled):
-        found += [Verdict(subject="advice", mood="note", text=f"{one}.") for one in profile.advice[:MOST_ADVICE]]
+    advice = () if profile.tiled is not None and profile.tiled.unknown else profile.advice
+    found += [Verdict(subject="advice", mood="note", text=f"{one}.") for one in advice[:MOST_ADVICE]]
     found += [_beside(one) for one in others if one.tiled and not one.reference]
     rival = strongest_gpu(others)
     if rival is not None:
@@ -80,8 +80,8 @@ def _time(tiled: TiledProfile, batch: int) -> Verdict:
     seconds = tiled.seconds_per_training_step
     rate = f", {significant(batch / seconds)} samples per second" if seconds and tiled.trains else ""
     rate = rate if tiled.trains else f", {significant(1e6 * seconds)} microseconds,"
-    if why := why_unknown(tiled):
-        text = f"Unknown: {why}; with them {duration(tiled, seconds)} per {tiled.run_name} on {tiled.title}."
+    if tiled.unknown:
+        text = f"Unknown: {tiled.unknown}; with them {duration(tiled, seconds)} per {tiled.run_name} on {tiled.title}."
         return Verdict(subject="time", mood="bad", text=text)
     text = f"{duration(tiled, seconds)} per {tiled.run_name} (interval {reach(tiled)}){rate} on {tiled.title}."
     return Verdict(subject="time", mood="note", text=text)

@@ -65,7 +65,7 @@ def duration(tiled: TiledProfile, seconds: float) -> str:
 
 def reach(tiled: TiledProfile) -> str:
     """The interval of a run in that unit: '5.90–8.10 ms'; 'unknown' without costs of its instruction set."""
-    if tiled.costs_of_another:
+    if tiled.unknown:
         return "unknown"
     if not tiled.trains:
         low, high = (thousands(in_unit(tiled, end)) for end in (tiled.seconds_low, tiled.seconds_high))

@@ -139,7 +139,7 @@ def simulate(
         workload=workload,
         asked=asked,
     )
-    if run.tiled.costs_of_another or len(log.loss) * run.cycles < WORTH_LOOKING:
+    if run.tiled.unknown or len(log.loss) * run.cycles < WORTH_LOOKING:
         return run
     progress("looking for advice", 0, 1)
     return replace(run, profile=replace(profile, advice=advice(run.case, run.tiled, asked)))

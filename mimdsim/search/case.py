@@ -55,7 +55,7 @@ class Figures:
 class Timed:
     """A mapping compiled and timed in full. seconds: of a training step; spans: (superstep, cycles) in program order;
     fits: whether it fits the tile memory; shares: of every layer (name, parts of batch, inputs, neurons; replicas);
-    chips: in use."""
+    chips: in use; unknown: why its time cannot be told, or ''."""
 
     options: MappingOptions
     figures: Figures
@@ -64,3 +64,4 @@ class Timed:
     fits: bool
     shares: tuple[tuple[str, int, int, int, int], ...]
     chips: int
+    unknown: str = ""

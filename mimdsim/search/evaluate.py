@@ -94,6 +94,7 @@ def timed(case: Case, options: MappingOptions) -> Timed:
             tiles=sum(layer.occupied for layer in layers),
             joules=None if profile.energy is None else profile.energy.joules,
         ),
+        unknown=profile.unknown,
         seconds=profile.seconds_per_training_step,
         spans=tuple((span.name, span.cycles) for span in profile.spans),
         fits=made.memory.peak_bytes <= machine.tile.sram_bytes and fits_executable(made.memory, machine),

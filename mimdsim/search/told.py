@@ -33,6 +33,8 @@ def found_lines(found: Found) -> Iterator[str]:
     for label, *cells in rows:
         shown = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
         yield "  ".join([label.ljust(widths[0]), *shown]).rstrip()
+    if best.unknown:
+        yield f"! Times are unknown: {best.unknown}."
     if first is None:
         yield "The published mapping needs more tiles than there are."
     elif not first.fits:
