@@ -35,7 +35,7 @@ from mimdsim.program import (
 from mimdsim.report import summary_lines
 from mimdsim.report.contenders import contenders
 from mimdsim.report.verdicts import verdicts
-from mimdsim.run import simulate
+from mimdsim.run import other_costs, simulate
 from mimdsim.workload import load_workload
 
 NOC = Path(__file__).resolve().parents[2] / "shared" / "references" / "silicon" / "tenstorrent_noc_latencies.csv"
@@ -269,7 +269,33 @@ def measured_transfers() -> list[dict[str, str]]:
         return [row for row in csv.DictReader(table) if row["memory"] == "L1" and row["filled_not_measured"] == "0"]
 
 
-# ---- verdicts
+# ---- explanations and verdicts
+
+
+def test_explanations_add_up_with_costs_and_distance_of_a_machine(tmp_path: Path) -> None:
+    text = rate(1.5, 20) + counted(7, 3, "vectors", name="LifUpdate")
+    path = file_of(tmp_path, text)
+    changes = {"exchange.hop_cycles": 3, "sync.hop_cycles": 2, "tile.vector_bytes": 16}
+    machine = load_machine(str(path), changes)
+    assert isinstance(machine, MimdMachine)
+    run = simulate(load_workload("nmnist-2-random", TINY), machine)
+    assert run.tiled.costs_of_another == ()
+    assert run.profile.advice == ()
+    for number, span in list(enumerate(run.tiled.spans))[::4]:
+        told = run.explain(number)
+        parts = (*told.compute, *told.waiting), told.exchange, told.sync
+        cycles = [round(sum(row.cycles for row in rows)) for rows in parts]
+        assert cycles == [span.compute_cycles, span.exchange_cycles, span.sync_cycles], span.name
+    busy = [span.busy_cycles for span in run.tiled.spans if span.op != "repeat"]
+    assert run.detail.busy.sum(axis=1).tolist() == busy
+    assert any(row.what == "way" for number in range(len(busy)) for row in run.explain(number).exchange)
+
+
+def test_costs_of_no_codelet_are_said(tmp_path: Path) -> None:
+    machine = written(tmp_path, rate(1, 1) + counted(7, 3, "cells", name="Shft"))
+    (said,) = other_costs(moved([0], [1]), machine)
+    assert "no codelet of this program is called 'Shft'; did you mean 'Shift'?" in said
+
 
 TINY: dict[str, Any] = {
     "data.inputs": 20, "data.classes": 3, "data.timesteps": 3, "data.input_capacity": 6, "data.activity": 0.2,

@@ -106,7 +106,8 @@ def written(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What is written of a point, whose program and profile are invented; its memory is `peak` bytes."""
     held: dict[str, Any] = {"peak": 1_000, "executable": True}
     memory = SimpleNamespace(peak_bytes=0)
-    made = SimpleNamespace(network=None, placement=SimpleNamespace(neurons_per_tile=3), memory=memory)
+    placement = SimpleNamespace(neurons_per_tile=3)
+    made = SimpleNamespace(network=None, program="p", placement=placement, memory=memory)
 
     def compiled(*_: Any, must_fit: bool) -> Any:
         assert not must_fit
@@ -119,6 +120,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(running, "retime", lambda compiled, machine, activity: profile)
     monkeypatch.setattr(running, "fits_executable", lambda memory, machine: held["executable"])
     monkeypatch.setattr(running, "beyond_sources", lambda machine: ("one",))
+    monkeypatch.setattr(running, "other_costs", lambda program, machine: (f"costs of {program}",))
     monkeypatch.setattr(running, "unscaled_energy", lambda machine, changes: ("two",))
     monkeypatch.setattr(running, "unused_chips", lambda compiled, machine: ())
     monkeypatch.setattr(running, "half_warning", lambda workload: ("three",))
@@ -136,7 +138,7 @@ def test_what_is_kept_of_a_point(written: dict[str, Any], tmp_path: Path) -> Non
         "ms_per_training_step": 90.261765, "ms_low": 81.234568, "ms_high": 121.234568, "compute_cycles": 123_000,
         "exchange_cycles": 22_940, "sync_cycles": 705, "tile_balance": 0.7714, "tiles_used": 10, "neurons_per_tile": 3,
         "peak_bytes": 1_000, "limit_bytes": 1_000, "fits": True, "millijoules": 700.0, "millijoules_low": 530.0,
-        "millijoules_high": 870.0, "samples_per_second": 88.631, "note": "one; two; three",
+        "millijoules_high": 870.0, "samples_per_second": 88.631, "note": "one; costs of p; two; three",
     }  # fmt: skip
     for peak, executable in ((1_001, True), (1_000, False)):
         written |= {"peak": peak, "executable": executable}
