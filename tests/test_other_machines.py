@@ -281,7 +281,7 @@ def test_explanations_add_up_with_costs_and_distance_of_a_machine(tmp_path: Path
     run = simulate(load_workload("nmnist-2-random", TINY), machine)
     assert run.tiled.costs_of_another == ()
     assert run.profile.advice == ()
-    for number, span in list(enumerate(run.tiled.spans))[::4]:
+    for number, span in list(enumerate(run.tiled.spans))[::6]:
         told = run.explain(number)
         parts = (*told.compute, *told.waiting), told.exchange, told.sync
         cycles = [round(sum(row.cycles for row in rows)) for rows in parts]
@@ -298,8 +298,8 @@ def test_costs_of_no_codelet_are_said(tmp_path: Path) -> None:
 
 
 TINY: dict[str, Any] = {
-    "data.inputs": 20, "data.classes": 3, "data.timesteps": 3, "data.input_capacity": 6, "data.activity": 0.2,
-    "data.train_samples": 8, "data.test_samples": 2, "network.hidden": [12, 8], "network.capacity": [5, 4, 3],
+    "data.inputs": 20, "data.classes": 3, "data.timesteps": 2, "data.input_capacity": 6, "data.activity": 0.2,
+    "data.train_samples": 8, "data.test_samples": 2, "network.hidden": [8], "network.capacity": [4, 3],
     "training.batch": 4, "training.max_training_steps": 1,
 }  # fmt: skip
 
