@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shlex
 from functools import cache
 from pathlib import Path
@@ -174,11 +175,15 @@ def test_the_summary_begins_with_the_best_advice(tmp_path: Path) -> None:
     assert max(len(line) for line in lines) <= 110
 
 
-def test_profiles_of_the_version_before_are_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "lacking"), [(3, ("advice",)), (4, ())])
+def test_profiles_of_older_versions_are_read(version: int, lacking: tuple[str, ...], tmp_path: Path) -> None:
     path = tmp_path / "profile.json"
     save_profile(path, small_run().profile)
-    text = path.read_text(encoding="utf-8")
-    assert f'"schema_version": {SCHEMA_VERSION}' in text
-    older = text.replace(f'"schema_version": {SCHEMA_VERSION}', '"schema_version": 3').replace('"advice": [],', "")
-    path.write_text(older, encoding="utf-8")
+    older = json.loads(path.read_text(encoding="utf-8"))
+    assert older["schema_version"] == SCHEMA_VERSION
+    older["schema_version"] = version
+    for name in lacking:
+        assert older.pop(name) == []
+    assert older["tiled"].pop("costs_of_another") == []
+    path.write_text(json.dumps(older), encoding="utf-8")
     assert load_profile(path) == small_run().profile
