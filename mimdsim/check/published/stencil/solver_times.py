@@ -87,7 +87,7 @@ def _timed(program: Program, machine: MimdMachine, slowest: Codelet, steps: int,
     paired = machine.model_copy(update={"tile": machine.tile.model_copy(update={"compiled_dual_issue": 1.0})})
     loads = program_loads(program, NOTHING, Barrel.of(machine))
     path = critical_path(program, machine, loads)
-    loops = sum(span.sync_cycles for span in loop_spans(program, machine.sync))
+    loops = sum(span.sync_cycles for span in loop_spans(program, machine))
     doubts = what_is_doubted(loads, path, loops, machine)
     aside = sum(doubt.half_width_cycles for doubt in doubts if doubt.name != f"codelet {slowest.name}")
     reloaded = program.with_codelet(slowest.name, slowest)
@@ -106,5 +106,5 @@ def _timed(program: Program, machine: MimdMachine, slowest: Codelet, steps: int,
 
 def _cycles(program: Program, machine: MimdMachine) -> int:
     path = critical_path(program, machine, program_loads(program, NOTHING, Barrel.of(machine)))
-    loops = sum(span.sync_cycles for span in loop_spans(program, machine.sync))
+    loops = sum(span.sync_cycles for span in loop_spans(program, machine))
     return loops + sum(part.compute + part.exchange + part.sync for part in path)
