@@ -39,11 +39,11 @@ from mimdsim.graph import Adam, SpikingNetwork
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.profile import TiledProfile
 from mimdsim.program import (
-    Length,
     Program,
     TileFormula,
     TileMapping,
     Variable,
+    Vectors,
     VertexTable,
     WorkerBundles,
     extents_of,
@@ -226,7 +226,7 @@ def test_cycles_of_quads_and_of_stores_into_words() -> None:
     assert isinstance(update.cost, WorkerBundles)
     assert half.name == "LifUpdate<half>"
     assert half.cost.terms[0].extents == ("spikes", "quads")
-    assert half.extents["quads"] == Length("v", 1, per=4)
+    assert half.extents["quads"] == Vectors("v", 1, per=4)
     assert "pairs" not in half.extents
     assert half.cost.terms[0].bundles == update.cost.terms[0].bundles
     assert "half" in half.cost.source
