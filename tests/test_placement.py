@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mimdsim.base.errors import DoesNotFit
 from mimdsim.compiler import Placement, place
-from mimdsim.compiler.place.lists import selection_spread
+from mimdsim.compiler.place.selection import selection_spread
 from mimdsim.graph import SpikingNetwork
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import extents_of

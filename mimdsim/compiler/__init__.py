@@ -7,7 +7,8 @@ from mimdsim.compiler.compile import Compiled, Watch, compile_graph, merged_prog
 from mimdsim.compiler.fitting import fits_executable
 from mimdsim.compiler.measured import memory_profile
 from mimdsim.compiler.passes.liveness import Memory, measure_memory, memory_of
-from mimdsim.compiler.place.lists import Placement, place
+from mimdsim.compiler.place.lists import place
+from mimdsim.compiler.place.placement import Placement
 from mimdsim.program.exchanges import plan_exchanges
 
 __all__ = [

@@ -17,7 +17,8 @@ from mimdsim.compiler.passes.in_place import stash_in_place
 from mimdsim.compiler.passes.liveness import Memory, measure_memory
 from mimdsim.compiler.passes.merge import merge_levels, merge_supersteps
 from mimdsim.compiler.place.arrays import place_arrays
-from mimdsim.compiler.place.lists import Placement, place
+from mimdsim.compiler.place.lists import place
+from mimdsim.compiler.place.placement import Placement
 from mimdsim.graph import Graph, SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, verify

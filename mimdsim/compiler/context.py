@@ -13,7 +13,7 @@ import numpy as np
 from mimdsim.codelets.dense import FILL_VECTOR
 from mimdsim.codelets.formats import in_format
 from mimdsim.codelets.parts import on_rows
-from mimdsim.compiler.place.lists import LayerPlacement, Placement
+from mimdsim.compiler.place.placement import LayerPlacement, Placement
 from mimdsim.graph import Graph, Layer, SpikingNetwork, Value
 from mimdsim.graph.names import INPUT, listed
 from mimdsim.program import Codelet, Copy, Program, Repeat, Shortcut, Superstep, TileMapping, Variable, VertexTable

@@ -26,7 +26,7 @@ from mimdsim.compiler.lists import spikes as lower_spikes
 from mimdsim.compiler.lists import wiring as lower_wiring
 from mimdsim.compiler.lists.stash import stash_of
 from mimdsim.compiler.lists.time import lower_backward, lower_forward
-from mimdsim.compiler.place.lists import Placement
+from mimdsim.compiler.place.placement import Placement
 from mimdsim.graph import Graph, Operation, Scan, SpikingNetwork
 from mimdsim.graph.names import INPUT, LABELS, TRAINING_STEP, gradient_of, listed
 from mimdsim.program import Observables, Potential, Program, TileMapping

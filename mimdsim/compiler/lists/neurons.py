@@ -10,7 +10,7 @@ from mimdsim.codelets.dense import COPY_COLUMNS, FILL_VECTOR
 from mimdsim.compiler.context import Lowering
 from mimdsim.compiler.lists.fan_in import emit_current
 from mimdsim.compiler.lists.selection import received
-from mimdsim.compiler.place.lists import LayerPlacement
+from mimdsim.compiler.place.placement import LayerPlacement
 from mimdsim.graph import Layer, Operation
 from mimdsim.graph.neurons import constants_of
 from mimdsim.program import Copy, Hits, Listed, Spikes, TileMapping, VertexTable
