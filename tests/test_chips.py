@@ -24,6 +24,7 @@ from networks import (
     small_network,
 )
 
+import mimdsim
 from mimdsim.base.errors import DoesNotFit, MappingError
 from mimdsim.compiler import Compiled, compile_graph, measure_memory, place, plan_exchanges
 from mimdsim.graph import SpikingNetwork, training_graph
@@ -124,6 +125,20 @@ def test_layers_on_more_chips_than_there_are_do_not_fit() -> None:
     network = small_network((24, 16, 4), batch=4, capacities=(8, 4))
     with pytest.raises(DoesNotFit, match="on 2 chips"):
         compiled(network, 2, 60, split={"hidden0": Split(batch=4, neurons=1, chips=3)})
+
+
+def test_a_run_shows_both_answers_to_who_waits() -> None:
+    parts = {"batch": 2, "chips": 2, "neurons": 8}
+    changes = {"data.timesteps": 3, "training.batch": 8, "training.max_training_steps": 1, "links.chips": 2}
+    changes |= {"chip.tiles": 60, "training.evaluate": "never", "network.hidden": (24,), "network.capacity": (8, 5)}
+    for layer in ("hidden0", "output"):
+        changes[f"mapping.split.{layer}"] = parts
+    profile = mimdsim.run("digits", "bow", changes=changes, gpus=()).profile
+    (other,) = profile.tiled_beside
+    assert profile.tiled is not None
+    assert other.title.startswith("2 chips, each stopped by the exchanges of all: Graphcore Bow")
+    assert other.sync_cycles > profile.tiled.sync_cycles
+    assert other.seconds_high > profile.tiled.seconds_high
 
 
 # ---- values

@@ -26,7 +26,7 @@ from mimdsim.functional import (
     train,
 )
 from mimdsim.graph import training_graph
-from mimdsim.machine import GpuMachine, MimdMachine
+from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
 from mimdsim.profile import RunProfile
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.program import RecordedActivity
@@ -51,6 +51,7 @@ from mimdsim.run.made import Run, retime
 from mimdsim.run.profiles import recorded_changes, training_profile
 from mimdsim.workload import SpikeDataset, Workload, given_weights, network_of, open_dataset
 
+SCOPES = {"all": "stopped by the exchanges of all", "chip": "stopped by its own exchanges only"}
 WORTH_LOOKING = 20_000_000  # simulated cycles of all training steps, which take longer than looking for advice
 Progress = Callable[[str, int, int], None]  # what, and after a comma how it stands; how much is done, of how much
 
@@ -109,7 +110,9 @@ def simulate(
         timesteps=compiled.network.timesteps,
         batch=compiled.network.batch,
         tiled=retime(compiled, machine, log.activity),
-        tiled_beside=tuple(retime(theirs, other, log.activity) for other, theirs in others),
+        tiled_beside=tuple(
+            retime(theirs, other, log.activity) for other, theirs in (*_in_doubt(machine, compiled), *others)
+        ),
         changes=recorded_changes(changes or {}),
         gpus=lineup,
         training=training_profile(workload, log, compiled.network.batch),
@@ -143,6 +146,17 @@ def simulate(
         return run
     progress("looking for advice", 0, 1)
     return replace(run, profile=replace(profile, advice=advice(run.case, run.tiled, asked)))
+
+
+def _in_doubt(machine: MimdMachine, compiled: Compiled) -> tuple[tuple[MimdMachine, Compiled], ...]:
+    """The machine with the other answer to what is not known of several chips: whether the exchange of one stops all.
+    Its time stands beside the machine's own, each with its interval."""
+    if compiled.placement.chips == 1:
+        return ()
+    scope = "all" if machine.sync.scope == "chip" else "chip"
+    other = changed_machine(machine, {"sync.scope": scope})
+    title = f"{SCOPES[scope]}: {machine.title}"  # comes after "4 chips, each"
+    return ((other.model_copy(update={"name": f"{machine.name}-{scope}", "title": title}), compiled),)
 
 
 def open_data(workload: Workload, progress: Progress = silent) -> tuple[SpikeDataset, SpikeDataset]:
