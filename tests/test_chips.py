@@ -108,6 +108,18 @@ def test_gradients_and_weights_cross_links_as_often_as_they_must(chips: int, on_
         assert of_chips.sum() == (chips - 1) * weights
 
 
+def test_weights_go_to_every_group_of_four_chips_and_on_from_the_nearest() -> None:
+    made = on_copies(8, 1)
+    shared = [step for step, _, _ in made.program.supersteps() if "share weights" in step.name]
+    assert len(shared) == 2
+    far, near = (step.exchange.link_bytes for step in shared if step.exchange is not None)
+    sender, reader = np.nonzero(far)
+    assert set((reader - sender).tolist()) == {-4, 4}
+    sender, reader = np.nonzero(near)
+    assert np.abs(reader - sender).max() == 3
+    assert near.sum() == 6 * far.sum()  # every chip gets an eighth from afar, and six eighths from its neighbours
+
+
 def test_the_sum_over_two_chips_takes_what_its_bytes_take() -> None:
     """All-reduce by its closed form where nothing contends: half of the weights in either direction, twice."""
     network = small_network((600, 500, 10), timesteps=2, batch=4, capacities=(10, 5))

@@ -202,18 +202,20 @@ class Lowering:
             self.mappings[key] = TileMapping.split(axis, tiles, placed.starts, placed.stops)
         return self.mappings[key]
 
-    def shares(
-        self, layer: str, rows: int, first_copy: int = 0, last_copy: int | None = None
-    ) -> Iterator[tuple[int, int, np.ndarray]]:
-        """(first row, one past the last, tiles) of what each copy of a layer, or of some of its copies, keeps of
-        weights of so many rows."""
+    def shares(self, layer: str, rows: int, span: int = 0) -> Iterator[tuple[int, int, int, np.ndarray]]:
+        """(group, first row, one past the last, tiles) of what copies of a layer keep of weights of so many rows: in
+        every group of `span` chips some copy has each row. 0: all chips are one group."""
         placed = self.placed(layer)
-        copies = range(placed.copies)[first_copy:last_copy]
-        for part, (first, last) in enumerate(pairwise(placed.cut_rows(rows).tolist())):
-            edges = first + np.arange(len(copies) + 1) * (last - first) // len(copies)
-            for copy, (begin, end) in zip(copies, pairwise(edges.tolist()), strict=True):
-                if begin < end:
-                    yield begin, end, placed.grid[copy, part]
+        chips, order = placed.chips_of_copies, placed.share_order
+        each, span = placed.copies // chips, span or chips
+        for group in range(chips // span):
+            homes = (group * span + order // each % span) * each + order % each
+            last_of_home = np.append(np.flatnonzero(np.diff(homes)), placed.copies - 1)
+            for part, (first, last) in enumerate(pairwise(placed.cut_rows(rows).tolist())):
+                edges = first + np.append(0, last_of_home + 1) * (last - first) // placed.copies
+                for home, (begin, end) in zip(homes[last_of_home].tolist(), pairwise(edges.tolist()), strict=True):
+                    if begin < end:
+                        yield group, begin, end, placed.grid[home, part]
 
     @made_once
     def shared(self, layer: str, rows: int) -> TileMapping:
@@ -222,9 +224,19 @@ class Lowering:
         return TileMapping.banded(
             tuple(
                 Band(axis=0, start=begin, stop=end, mapping=self.on_tiles(placed, tiles, 1))
-                for begin, end, tiles in self.shares(layer, rows)
+                for _, begin, end, tiles in self.shares(layer, rows)
             )
         )
+
+    @made_once
+    def in_groups(self, layer: str, rows: int, span: int) -> TileMapping:
+        """Of [rows, neurons], all of it on every group of `span` chips."""
+        placed = self.placed(layer)
+        bands = [
+            (begin, group, Band(axis=0, start=begin, stop=end, mapping=self.on_tiles(placed, tiles, 1)))
+            for group, begin, end, tiles in self.shares(layer, rows, span)
+        ]
+        return TileMapping.banded(tuple(band for _, _, band in sorted(bands, key=lambda one: one[:2])))
 
     @made_once
     def by_sample(self, axis: int) -> TileMapping:
@@ -409,7 +421,13 @@ class Lowering:
             used = self.variable(f"{name}.copies", shape, "float32", TileMapping.banded(copies), category)
             self.kept[used] = name
             self.storage[name] = (used,)
-            self.emit("share weights", "copy", copies=(Copy(source=name, target=used),), layer=layer)
+            held = name
+            for span in reversed(self.placed(layer).spans[1:]):  # of larger groups first
+                mapping = self.in_groups(layer, shape[0], span)
+                target = self.variable(f"{name}.groups{span}", shape, "float32", mapping, category)
+                self.emit("share weights", "copy", copies=(Copy(source=held, target=target),), layer=layer)
+                held = target
+            self.emit("share weights", "copy", copies=(Copy(source=held, target=used),), layer=layer)
 
     def tiles_of(self, layer: str) -> np.ndarray:
         """The tiles that hold neurons of a layer."""
@@ -424,14 +442,14 @@ class Lowering:
         """
         shares, placed = list(self.shares(layer, self.variables[matrix].shape[0])), self.placed(layer)
         if len(shares) == 1:
-            return codelet, shares[0][2], {"start": placed.starts, "stop": placed.stops}
+            return codelet, shares[0][3], {"start": placed.starts, "stop": placed.stops}
         columns = {
-            "row_start": np.repeat([begin for begin, _, _ in shares], len(placed.starts)),
-            "row_stop": np.repeat([end for _, end, _ in shares], len(placed.starts)),
+            "row_start": np.repeat([begin for _, begin, _, _ in shares], len(placed.starts)),
+            "row_stop": np.repeat([end for _, _, end, _ in shares], len(placed.starts)),
             "start": np.tile(placed.starts, len(shares)),
             "stop": np.tile(placed.stops, len(shares)),
         }
-        return on_rows(codelet), np.concatenate([tiles for _, _, tiles in shares]), columns
+        return on_rows(codelet), np.concatenate([tiles for *_, tiles in shares]), columns
 
     def over_neurons(
         self, codelet: Codelet, layer: str, whole: tuple[str, ...] = ()

@@ -53,12 +53,21 @@ class Tally:
                 return
             for copies, _, on, inside in in_bands(mapping, tiles, boxes):
                 wanting = ~np.any([is_local(copy, on, inside, shape) for copy in copies[1:]], axis=0)
-                wanting = np.broadcast_to(wanting, on.shape)
-                self._count_in(copies[0], variable, drop, on[wanting], inside[wanting])
+                on, inside = on[np.broadcast_to(wanting, on.shape)], inside[np.broadcast_to(wanting, on.shape)]
+                nearest = self._nearest(copies, on)
+                for which in np.unique(nearest).tolist():
+                    self._count_in(copies[which], variable, drop, on[nearest == which], inside[nearest == which])
         elif mapping.is_replicated:
             self._count_replicas(mapping.tiles, variable, drop, tiles, boxes)
         else:
             self._count(mapping, shape, variable.item_bytes, tiles, boxes)
+
+    def _nearest(self, copies: tuple[TileMapping, ...], tiles: np.ndarray) -> np.ndarray:
+        """int64[tiles]: which copy is sent to a tile: one on the chip whose number is nearest, the first of several."""
+        per_chip = self.tiles // self.chips
+        chips = np.array([copy.tiles[0] for copy in copies]) // per_chip
+        chosen: np.ndarray = np.abs(chips[:, None] - tiles // per_chip).argmin(axis=0)
+        return chosen
 
     def _count_replicas(
         self, holders: np.ndarray, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray

@@ -283,15 +283,17 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
 
 def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
     """The gradient of a parameter from the replicas of its worker contexts; of several copies of a layer, each sums its
-    own, then a share of the rows of those on its chip, so that little goes over links, and then of all chips."""
+    own, then a share of the rows of those on its chip, so that little goes over links, then of groups of chips, and of
+    all."""
     layer = parameter.layer
     placed = low.placed(layer)
     held = low.storage[outer][0]
     _, rows, neurons = low.variables[held].shape
     in_copies = placed.copies > 1 and placed.replicas > 1
     summed = _sum_in_copies(low, parameter, held) if in_copies else held
-    if 1 < placed.chips_of_copies < placed.copies:
-        summed = _sum_on_chips(low, parameter, summed, held)
+    for span in placed.spans:
+        if span > 1 or placed.copies > placed.chips_of_copies:
+            summed = _sum_in_groups(low, parameter, summed, span, held)
     gradient = low.variable(
         f"gradient.{parameter.short}", (rows, neurons), "float32", low.shared(layer, rows), "weight gradients"
     )
@@ -339,26 +341,31 @@ def _sum_in_copies(low: Lowering, parameter: Parameter, held: str) -> str:
     return summed
 
 
-def _sum_on_chips(low: Lowering, parameter: Parameter, copies: str, held: str) -> str:
-    """Sums [chips, rows, neurons] of the copies on each chip, a share of the rows on each of them."""
+def _sum_in_groups(low: Lowering, parameter: Parameter, parts: str, span: int, held: str) -> str:
+    """Sums [groups, rows, neurons] of the parts (of copies, or of smaller groups) in every group of `span` chips, each
+    row on one of its tiles."""
     layer = parameter.layer
-    _, rows, neurons = low.variables[copies].shape
+    number, rows, neurons = low.variables[parts].shape
     placed = low.placed(layer)
-    each = placed.copies // placed.chips_of_copies
-    bands, tiles, columns = [], [], []
-    for chip in range(placed.chips_of_copies):
-        own = []
-        for begin, end, homes in low.shares(layer, rows, chip * each, (chip + 1) * each):
-            own.append(Band(axis=1, start=begin, stop=end, mapping=low.on_tiles(placed, homes, 2)))
-            tiles.append(homes)
-            of_chip = (chip, chip * each, (chip + 1) * each, begin, end)
-            columns.append([np.full(len(homes), number) for number in of_chip] + [placed.starts, placed.stops])
-        bands.append(Band(axis=0, start=chip, stop=chip + 1, mapping=TileMapping.banded(tuple(own))))
+    groups = placed.chips_of_copies // span
+    each = number // groups
+    bands: list[list[Band]] = [[] for _ in range(groups)]
+    tiles, columns = [], []
+    for group, begin, end, homes in low.shares(layer, rows, span):
+        bands[group].append(Band(axis=1, start=begin, stop=end, mapping=low.on_tiles(placed, homes, 2)))
+        tiles.append(homes)
+        of_group = (group, group * each, (group + 1) * each, begin, end)
+        columns.append([np.full(len(homes), number) for number in of_group] + [placed.starts, placed.stops])
     summed = low.variable(
-        f"chips.{parameter.short}",
-        (placed.chips_of_copies, rows, neurons),
+        f"groups{span}.{parameter.short}",
+        (groups, rows, neurons),
         "float32",
-        TileMapping.banded(tuple(bands)),
+        TileMapping.banded(
+            tuple(
+                Band(axis=0, start=group, stop=group + 1, mapping=TileMapping.banded(tuple(own)))
+                for group, own in enumerate(bands)
+            )
+        ),
         "weight gradients",
     )
     names = ("copy", "first", "last", "row_start", "row_stop", "start", "stop")
@@ -366,10 +373,10 @@ def _sum_on_chips(low: Lowering, parameter: Parameter, copies: str, held: str) -
         codelet=SUM_OWN_REPLICAS,
         layer=layer,
         tiles=np.concatenate(tiles),
-        operands={"replicas": copies, "totals": summed},
+        operands={"replicas": parts, "totals": summed},
         columns={name: np.concatenate(column) for name, column in zip(names, zip(*columns, strict=True), strict=True)},
     )
-    low.summed[held] += low.emit("sum on chips", "add", tables=(table,), layer=layer)
+    low.summed[held] += low.emit(f"sum on {span} chips", "add", tables=(table,), layer=layer)
     return summed
 
 
