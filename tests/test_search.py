@@ -167,8 +167,7 @@ def test_savings_add_up() -> None:
 
 @pytest.mark.slow
 def test_each_objective_is_least_for_its_own_winner() -> None:
-    """Of all that its search timed and, to 1 % and with as many candidates as `place` takes, of what other searches
-    found: the fullest tile is estimated a few per cent too low, and mappings closer than that are not told apart."""
+    """Of all that its search timed, and of what other searches found with as many candidates as `place` takes."""
     case = small_case("digits")
     least: dict[str, Callable[[Figures], float]] = {
         "time": lambda one: one.cycles,
@@ -183,7 +182,7 @@ def test_each_objective_is_least_for_its_own_winner() -> None:
     for objective, of in least.items():
         best = of(made[objective].best.figures)
         assert 0 < best == min(of(one.figures) for one in made[objective].front)
-        assert all(best <= 1.01 * of(other.best.figures) for other in made.values()), objective
+        assert all(best <= of(other.best.figures) for other in made.values()), objective
 
 
 @pytest.mark.slow

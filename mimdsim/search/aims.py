@@ -39,9 +39,10 @@ class Aims:
         return float(excess), aim, found.cycles
 
     def order(self, cycles: np.ndarray, peak_bytes: np.ndarray, tiles: np.ndarray) -> np.ndarray:
-        """int64[mappings]: mappings of unknown energy, best first."""
+        """int64[mappings]: mappings of unknown energy, best first; of those as good, the one that leaves most tiles to
+        other layers."""
         excess, aim = self._ranked(cycles, peak_bytes, tiles, None)
-        return np.lexsort((cycles, aim, excess))
+        return np.lexsort((cycles, tiles, aim, excess))
 
     def _ranked(self, cycles: Number, peak_bytes: Number, tiles: Number, joules: float | None) -> tuple[Any, Any]:
         seconds = cycles / self.clock_hz

@@ -17,6 +17,7 @@ from mimdsim.timing import GroupCycles, group_cycles
 from mimdsim.workload.mapping import MappingOptions
 
 SAMPLED_TILES = 10  # drawn from all tiles, besides those that stand out and neighbours on a bus
+FULLEST = 8  # tiles with most in their memory, before what their exchanges take
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,7 +45,7 @@ def estimate(case: Case, options: MappingOptions) -> Estimate:
     Raises DoesNotFit for too few tiles and MappingError for a mapping that cannot be.
     """
     placement, program = merged_program(case.graph, case.network, case.machine, options, Watch())
-    chosen = _with_neighbours(_sampled_tiles(placement, program), case.machine, placement.tiles_per_chip)
+    chosen = _with_neighbours(_sampled_tiles(placement, program, case.machine), case.machine, placement.tiles_per_chip)
     sampled = program.map_supersteps(lambda superstep: _on_some(program, superstep, chosen))
     memory = memory_of(sampled, case.machine)
     layers = _by_layer(case, placement, sampled, memory)
@@ -76,12 +77,13 @@ def _by_layer(case: Case, placement: Placement, sampled: Program, memory: Memory
     )
 
 
-def _sampled_tiles(placement: Placement, program: Program) -> np.ndarray:
-    """bool[tiles]: a draw that is the same for every mapping, a tile of each size of part of every layer, and the tile
-    with most vertices of every superstep."""
+def _sampled_tiles(placement: Placement, program: Program, machine: MimdMachine) -> np.ndarray:
+    """bool[tiles]: a draw that is the same for every mapping, the fullest tiles, a tile of each size of part of every
+    layer, and the tile with most vertices of every superstep."""
     tiles = placement.tiles
     chosen = np.zeros(tiles, bool)
     chosen[np.random.default_rng(0).permutation(tiles)[:SAMPLED_TILES]] = True
+    chosen[np.argsort(-memory_of(program, machine).peak_by_tile, kind="stable")[:FULLEST]] = True
     for layer in placement.layers:
         samples, neurons = np.diff(layer.batch_edges)[:, None, None], (layer.stops - layer.starts)[None, None, :]
         size = np.broadcast_to(samples * (int(neurons.max()) + 1) + neurons, layer.grid.shape)
