@@ -262,9 +262,12 @@ def compiled(
     contexts: int = 6,
     options: MappingOptions | None = None,
     chips: int = 1,
+    slow_links: bool = False,
 ) -> Compiled:
-    """The network's training step on a small machine."""
+    """The network's training step on a small machine; slow_links: so that it sends as few bytes as it can over them."""
     on = machine(tiles, contexts, chips)
+    if slow_links:
+        on = on.model_copy(update={"links": on.links.model_copy(update={"bytes_per_second": 1e4})})
     return compile_graph(training_graph(network), network, on, options or MappingOptions())
 
 

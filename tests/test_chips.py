@@ -27,8 +27,10 @@ from networks import (
 import mimdsim
 from mimdsim.base.errors import DoesNotFit, MappingError
 from mimdsim.compiler import Compiled, compile_graph, measure_memory, place, plan_exchanges
+from mimdsim.compiler.place.collectives import best_trees, by_neighbours, direct, in_groups
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.machine.topology import route_lengths, topology_graph
 from mimdsim.profile import TiledProfile
 from mimdsim.program import Copy, Program, Repeat, Superstep, TileMapping, Variable, verify
 from mimdsim.program.rows import spatial_mapping
@@ -69,14 +71,15 @@ def chips_of(made: Compiled) -> list[int]:
 # ---- parts of layers
 
 
-def on_copies(chips: int, on_each: int, replicas: int = 2) -> Compiled:
+def on_copies(chips: int, on_each: int, replicas: int = 2, **changes: Any) -> Compiled:
     """Three layers in copies, some on each chip, which each have two samples."""
     batch = 2 * chips * on_each
     network = small_network((24, 16, 16, 4), timesteps=3, batch=batch, capacities=(8, 8, 4))
     split = {
         layer.name: Split(batch=chips * on_each, neurons=4, replicas=replicas, chips=chips) for layer in network.layers
     }
-    return compiled(network, chips, 60, split=split, program="best")
+    on = machine(chips, 60, **changes)
+    return compile_graph(training_graph(network), network, on, MappingOptions(split=split, program="best"))
 
 
 @pytest.mark.parametrize("on_each", [1, 2])
@@ -108,29 +111,100 @@ def test_gradients_and_weights_cross_links_as_often_as_they_must(chips: int, on_
         assert of_chips.sum() == (chips - 1) * weights
 
 
-def test_weights_go_to_every_group_of_four_chips_and_on_from_the_nearest() -> None:
-    made = on_copies(8, 1)
-    shared = [step for step, _, _ in made.program.supersteps() if "share weights" in step.name]
-    assert len(shared) == 2
-    far, near = (step.exchange.link_bytes for step in shared if step.exchange is not None)
-    sender, reader = np.nonzero(far)
-    assert set((reader - sender).tolist()) == {-4, 4}
-    sender, reader = np.nonzero(near)
-    assert np.abs(reader - sender).max() == 3
-    assert near.sum() == 6 * far.sum()  # every chip gets an eighth from afar, and six eighths from its neighbours
+SLOW = {"links__bytes_per_second": 1e6}  # so that all that counts is bytes
 
 
-def test_the_sum_over_two_chips_takes_what_its_bytes_take() -> None:
-    """All-reduce by its closed form where nothing contends: half of the weights in either direction, twice."""
-    network = small_network((600, 500, 10), timesteps=2, batch=4, capacities=(10, 5))
-    split = {layer.name: Split(batch=4, neurons=10, replicas=1, chips=2) for layer in network.layers}
-    made = compiled(network, 2, 60, split=split, program="best")
-    on = machine(2, 60, tile__sram_bytes="4 MiB")
+def test_slow_links_carry_weights_and_sums_between_neighbours_alone() -> None:
+    made = on_copies(8, 2, **SLOW)
+    graph = topology_graph(machine(8, 60).links)
+    crossing = [step.exchange for step, _, _ in made.program.supersteps() if step.exchange is not None]
+    rounds = [each for exchange in crossing if exchange.link_bytes is not None for each in exchange.rounds]
+    assert len(rounds) == 2 * 4
+    for each in rounds:
+        sender, reader = np.nonzero(each)
+        assert all(graph.has_edge(*edge) for edge in zip(sender.tolist(), reader.tolist(), strict=True))
+    weights = sum(4 * layer.inputs * layer.neurons for layer in made.network.layers)
+    assert sum(each.sum() for each in rounds) == 2 * 7 * weights
+
+
+@pytest.mark.parametrize(
+    ("chips", "topology", "crossings"),
+    [(2, "ladder", 1), (4, "ladder", 1), (16, "ladder", 8), (8, "ring", 4), (16, "torus", 4), (8, "all_to_all", 1)],
+)
+def test_sums_over_chips_take_what_their_bytes_take(chips: int, topology: str, crossings: int) -> None:
+    """All-reduce by its closed form where nothing contends: the chip with fewest edges gets what the others have over
+    all of them at once, a share of each on an edge at a time, and passes its sums on as fast."""
+    network = small_network((600, 504, 18), timesteps=2, batch=2 * chips, capacities=(10, 5))
+    split = {layer.name: Split(batch=chips, neurons=6, replicas=1, chips=chips) for layer in network.layers}
+    changes = {"links__topology": topology, "tile__sram_bytes": "4 MiB"}
+    on = machine(chips, 60, **changes)
+    made = compile_graph(training_graph(network), network, on, MappingOptions(split=split, program="best"))
     spans = [span for span in timed(made, on).spans if span.link_cycles]
     weights = sum(4 * layer.inputs * layer.neurons for layer in network.layers)
-    link = on.links.links_per_edge * on.links.bytes_per_second / on.chip.clock_hz
+    edge = on.links.links_per_edge * on.links.bytes_per_second / on.chip.clock_hz
     fixed = (on.links.fixed_seconds + on.links.hop_seconds) * on.chip.clock_hz
-    assert sum(span.link_cycles for span in spans) == pytest.approx(weights / link + len(spans) * fixed, rel=0.05)
+    shares = {2: 1, 4: 2}.get(chips, crossings)  # on an edge; of four on a ladder one goes over two
+    expected = 2 * (shares * weights / chips / edge + crossings * fixed)
+    assert sum(span.link_cycles for span in spans) == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize("topology", ["line", "ring", "ladder", "torus", "all_to_all"])
+@pytest.mark.parametrize("chips", [2, 3, 4, 7, 8, 9, 16])
+def test_trees_reach_every_chip_from_one_that_has_it(chips: int, topology: str) -> None:
+    on = machine(chips, 4, links__topology=topology)
+    graph = topology_graph(on.links)
+    near = by_neighbours(tuple(tuple(sorted(graph[chip])) for chip in range(chips)))
+    assert near is not None
+    sizes = [size for size in (2, 4) if chips in (size, size**2, size**3, size**4)]
+    for trees in (direct(chips), near, *(in_groups(chips, size) for size in sizes)):
+        root, chip = np.nonzero(~np.eye(chips, dtype=bool))
+        assert (trees.step[root, trees.parent[root, chip]] < trees.step[root, chip]).all()
+        assert (np.diag(trees.step) == 0).all()
+        assert (np.diag(trees.parent) == np.arange(chips)).all()
+        passed = {
+            (root, member)
+            for step in range(1, trees.steps + 1)
+            for root, _, first, last in trees.passed_on(step)
+            for member in trees.order[root, first:last].tolist()
+        }
+        assert len(passed) == chips * (chips - 1)
+    edges = [
+        (int(near.parent[root, chip]), chip, int(near.step[root, chip]))
+        for root in range(chips)
+        for chip in range(chips)
+        if chip != root
+    ]
+    assert len(set(edges)) == len(edges)  # one share at a time in each direction
+    assert all(graph.has_edge(giver, taker) for giver, taker, _ in edges)
+    fewest = min(degree for _, degree in graph.degree)
+    least = max(-(-(chips - 1) // fewest), int(route_lengths(on.links).max()))
+    assert least <= near.steps <= least + (chips == 9 and topology == "torus")  # over all edges of a chip at once
+
+
+def test_the_kind_of_trees_is_the_one_that_takes_least_time() -> None:
+    chips = np.arange(16)[:, None]
+    on = machine(16, 4)
+    sizes = (1_000, 4_000, 16_000_000)
+    found = [best_trees(chips, nbytes, on) for nbytes in sizes]
+    assert [trees.kind for trees in found] == ["direct", "groups of 4", "neighbours"]
+    for trees, nbytes in zip(found, sizes, strict=True):
+        for other in (direct(16), in_groups(16, 2), in_groups(16, 4)):
+            assert trees.seconds(chips, nbytes, on) <= other.seconds(chips, nbytes, on)
+    assert best_trees(chips, 16_000_000, machine(16, 4, links__topology="all_to_all")).kind == "direct"
+
+
+def test_a_relay_that_passes_on_what_a_chip_does_not_have_is_refused() -> None:
+    made = on_copies(8, 1, **SLOW)
+    (relay,) = {copy.relay for step, _, _ in made.program.supersteps() for copy in step.copies if copy.relay}
+    early = replace(relay, step=tuple(tuple(min(1, step) for step in row) for row in relay.step))
+
+    def changed(superstep: Superstep) -> Superstep:
+        return replace(
+            superstep, copies=tuple(replace(copy, relay=early) if copy.relay else copy for copy in superstep.copies)
+        )
+
+    with pytest.raises(MappingError, match=r"by way of chip \d+ in round 1, before that chip has it"):
+        plan_exchanges(made.program.map_supersteps(changed))
 
 
 def test_layers_on_more_chips_than_there_are_do_not_fit() -> None:

@@ -14,12 +14,14 @@ from mimdsim.compiler import place
 from mimdsim.compiler.lower import lower
 from mimdsim.compiler.passes.merge import merge_supersteps, touched
 from mimdsim.graph import SpikingNetwork, training_graph
+from mimdsim.machine import load_machine
 from mimdsim.program import Program, Repeat, Superstep
 from mimdsim.workload import MappingOptions, load_workload, network_of
 
 
 def lowered(network: SpikingNetwork, options: MappingOptions, tiles: int = 1472, chips: int = 1) -> Program:
-    return lower(training_graph(network), network, place(network, tiles, 6, options, chips), options)
+    machine = load_machine("bow", {"chip.tiles": tiles, "links.chips": chips})
+    return lower(training_graph(network), network, place(network, tiles, 6, options, chips), options, machine)
 
 
 @lru_cache(maxsize=4)

@@ -235,14 +235,15 @@ RANDOM_OFFSETS = Codelet(
 
 
 @lru_cache(maxsize=8)
-def sum_formula(item_bytes: int) -> TileFormula:
+def sum_formula(item_bytes: int, more: int = 0) -> TileFormula:
     """Contiguous partials per worker: one 64-bit load-and-add per vector and replica, 3 bundles to store a vector; 6
-    for halves, whose accumulators take three more to read and convert (strided reduction: 8 instead of 5)."""
+    for halves, whose accumulators take three more to read and convert (strided reduction: 8 instead of 5). more:
+    replicas besides those counted."""
     store = {4: 3, 2: 6}[item_bytes]
 
     def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
         vectors = -(-np.asarray(extents["elements"]) // (worker_contexts * (vector_bytes // item_bytes)))
-        return 11 + worker_contexts * (16 + vectors * (extents["replicas"] + store))
+        return 11 + worker_contexts * (16 + vectors * (extents["replicas"] + more + store))
 
     return TileFormula(
         cycles=cycles,
@@ -279,6 +280,29 @@ SUM_OWN_REPLICAS = replace(
     extents={"elements": Size("totals"), "replicas": Length("replicas", 0)},
 )
 
+SUM_SOME_REPLICAS = replace(
+    SUM_REPLICAS,
+    name="SumSomeReplicas",
+    fields=(
+        Field(name="replicas", access="read", box=("first:last", *BOX)),
+        Field(name="total", access="write", box=BOX),
+    ),
+    columns=("first", "last", "row_start", "row_stop", "start", "stop"),
+    compute=numerics.sum_some_replicas,
+    joinable=False,
+)
+
+ADD_REPLICAS = replace(
+    SUM_OWN_REPLICAS,
+    name="AddReplicas",
+    fields=(
+        Field(name="replicas", access="read", box=("first:last", *BOX)),
+        Field(name="totals", access="update", box=("copy", *BOX)),
+    ),
+    compute=numerics.add_replicas,
+    cost=sum_formula(4, more=1),
+)
+
 CODELETS = (
     slice_codelet("rows", 0),
     slice_codelet("slots", 0),
@@ -307,4 +331,6 @@ CODELETS = (
     RANDOM_OFFSETS,
     SUM_REPLICAS,
     SUM_OWN_REPLICAS,
+    SUM_SOME_REPLICAS,
+    ADD_REPLICAS,
 )

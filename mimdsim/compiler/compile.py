@@ -107,7 +107,7 @@ def merged_program(
         placement = watch("place", place_arrays, network, machine, options)
     else:
         placement = watch("place", place, network, machine.chip.tiles, contexts, options, machine.links.chips)
-    program = watch("lower", lower, graph, network, placement, options)
+    program = watch("lower", lower, graph, network, placement, options, machine)
     if "stash_in_place" in options.rules:
         program = watch("stash in place", stash_in_place, program)
     if "dead_code" in options.rules:

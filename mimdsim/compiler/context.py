@@ -13,9 +13,11 @@ import numpy as np
 from mimdsim.codelets.dense import FILL_VECTOR
 from mimdsim.codelets.formats import in_format
 from mimdsim.codelets.parts import on_rows
+from mimdsim.compiler.place.collectives import Trees, best_trees, direct
 from mimdsim.compiler.place.placement import LayerPlacement, Placement
 from mimdsim.graph import Graph, Layer, SpikingNetwork, Value
 from mimdsim.graph.names import INPUT, listed
+from mimdsim.machine import MimdMachine
 from mimdsim.program import Codelet, Copy, Program, Repeat, Shortcut, Superstep, TileMapping, Variable, VertexTable
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP, Band
 from mimdsim.program.rows import boxes_of_runs
@@ -54,6 +56,7 @@ class Lowering:
     network: SpikingNetwork
     placement: Placement
     options: MappingOptions
+    machine: MimdMachine
     variables: dict[str, Variable] = field(default_factory=dict)
     storage: dict[str, tuple[str, ...]] = field(default_factory=dict)
     body: list[Superstep | Repeat] = field(default_factory=list)
@@ -72,6 +75,7 @@ class Lowering:
     summed: dict[str, list[VertexTable]] = field(default_factory=dict)  # replicas of a gradient -> what adds to them
     sequences: dict[str, str] = field(default_factory=dict)  # body value -> the variable that keeps all its timesteps
     mappings: dict[Hashable, TileMapping] = field(default_factory=dict)  # made already
+    known_trees: dict[tuple[str, int], Trees] = field(default_factory=dict)  # by layer and rows of its weights
     runs: dict[Hashable, tuple[np.ndarray, dict[str, np.ndarray]]] = field(default_factory=dict)  # `slots` made already
 
     def layer(self, name: str) -> Layer:
@@ -202,20 +206,47 @@ class Lowering:
             self.mappings[key] = TileMapping.split(axis, tiles, placed.starts, placed.stops)
         return self.mappings[key]
 
-    def shares(self, layer: str, rows: int, span: int = 0) -> Iterator[tuple[int, int, int, np.ndarray]]:
-        """(group, first row, one past the last, tiles) of what copies of a layer keep of weights of so many rows: in
-        every group of `span` chips some copy has each row. 0: all chips are one group."""
+    def shares(self, layer: str, rows: int) -> Iterator[tuple[int, int, int, np.ndarray]]:
+        """(copy, first row, one past the last, tiles) of what each copy of a layer keeps of weights of so many rows."""
         placed = self.placed(layer)
-        chips, order = placed.chips_of_copies, placed.share_order
-        each, span = placed.copies // chips, span or chips
-        for group in range(chips // span):
-            homes = (group * span + order // each % span) * each + order % each
-            last_of_home = np.append(np.flatnonzero(np.diff(homes)), placed.copies - 1)
-            for part, (first, last) in enumerate(pairwise(placed.cut_rows(rows).tolist())):
-                edges = first + np.append(0, last_of_home + 1) * (last - first) // placed.copies
-                for home, (begin, end) in zip(homes[last_of_home].tolist(), pairwise(edges.tolist()), strict=True):
-                    if begin < end:
-                        yield group, begin, end, placed.grid[home, part]
+        for part, (first, last) in enumerate(pairwise(placed.cut_rows(rows).tolist())):
+            edges = first + np.arange(placed.copies + 1) * (last - first) // placed.copies
+            for copy, (begin, end) in enumerate(pairwise(edges.tolist())):
+                if begin < end:
+                    yield copy, begin, end, placed.grid[copy, part]
+
+    def sums_on_chips(self, layer: str, rows: int) -> Iterator[tuple[int, int, int, int, np.ndarray]]:
+        """(chip whose share it is, chip, first row, one past the last, tiles) of where the copies on each chip add up
+        weight gradients of so many rows: each takes as many rows, whosever share they are."""
+        placed = self.placed(layer)
+        chips = placed.chips_of_copies
+        each = placed.copies // chips
+        share, place = np.arange(placed.copies) // each, np.arange(placed.copies) // chips
+        last_of_both = np.append(np.flatnonzero(np.diff(share) | np.diff(place)), placed.copies - 1)
+        for part, (first, last) in enumerate(pairwise(placed.cut_rows(rows).tolist())):
+            edges = first + np.append(0, last_of_both + 1) * (last - first) // placed.copies
+            for at, (begin, end) in zip(last_of_both.tolist(), pairwise(edges.tolist()), strict=True):
+                if begin < end:
+                    for chip in range(chips):
+                        yield int(share[at]), chip, begin, end, placed.grid[chip * each + place[at], part]
+
+    def chips_of_shares(self, layer: str) -> np.ndarray:
+        """int64[shares, chips of each]: the chips that share the weights of a layer, with as many copies each; of one
+        share, all."""
+        placed = self.placed(layer)
+        chips = np.unique(placed.tiles // self.placement.tiles_per_chip)
+        shares = placed.chips_of_copies
+        return chips.reshape(shares, -1) if len(chips) % shares == 0 else chips[None]
+
+    def trees(self, layer: str, rows: int) -> Trees:
+        """Along which weights of so many rows go from chip to chip, and their gradients back."""
+        key = layer, rows
+        if key not in self.known_trees:
+            groups, shares = self.chips_of_shares(layer), self.placed(layer).chips_of_copies
+            nbytes = rows * self.layer(layer).neurons * self.value_bytes("float32")
+            alike = len(groups) == shares  # else the chips do not have as many parts each
+            self.known_trees[key] = best_trees(groups, nbytes, self.machine) if alike else direct(shares)
+        return self.known_trees[key]
 
     @made_once
     def shared(self, layer: str, rows: int) -> TileMapping:
@@ -227,16 +258,6 @@ class Lowering:
                 for _, begin, end, tiles in self.shares(layer, rows)
             )
         )
-
-    @made_once
-    def in_groups(self, layer: str, rows: int, span: int) -> TileMapping:
-        """Of [rows, neurons], all of it on every group of `span` chips."""
-        placed = self.placed(layer)
-        bands = [
-            (begin, group, Band(axis=0, start=begin, stop=end, mapping=self.on_tiles(placed, tiles, 1)))
-            for group, begin, end, tiles in self.shares(layer, rows, span)
-        ]
-        return TileMapping.banded(tuple(band for _, _, band in sorted(bands, key=lambda one: one[:2])))
 
     @made_once
     def by_sample(self, axis: int) -> TileMapping:
@@ -421,13 +442,9 @@ class Lowering:
             used = self.variable(f"{name}.copies", shape, "float32", TileMapping.banded(copies), category)
             self.kept[used] = name
             self.storage[name] = (used,)
-            held = name
-            for span in reversed(self.placed(layer).spans[1:]):  # of larger groups first
-                mapping = self.in_groups(layer, shape[0], span)
-                target = self.variable(f"{name}.groups{span}", shape, "float32", mapping, category)
-                self.emit("share weights", "copy", copies=(Copy(source=held, target=target),), layer=layer)
-                held = target
-            self.emit("share weights", "copy", copies=(Copy(source=held, target=used),), layer=layer)
+            trees, groups = self.trees(layer, shape[0]), self.chips_of_shares(layer)
+            relay = trees.relay(groups, self.placement.chips) if trees.steps > 1 else None
+            self.emit("share weights", "copy", copies=(Copy(source=name, target=used, relay=relay),), layer=layer)
 
     def tiles_of(self, layer: str) -> np.ndarray:
         """The tiles that hold neurons of a layer."""

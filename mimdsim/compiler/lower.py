@@ -29,6 +29,7 @@ from mimdsim.compiler.lists.time import lower_backward, lower_forward
 from mimdsim.compiler.place.placement import Placement
 from mimdsim.graph import Graph, Operation, Scan, SpikingNetwork
 from mimdsim.graph.names import INPUT, LABELS, TRAINING_STEP, gradient_of, listed
+from mimdsim.machine import MimdMachine
 from mimdsim.program import Observables, Potential, Program, TileMapping
 from mimdsim.workload.mapping import MappingOptions
 
@@ -60,10 +61,12 @@ def _rules(low: Lowering) -> Rules:
     return ARRAY_RULES if isinstance(low, ArrayLowering) else RULES
 
 
-def lower(graph: Graph, network: SpikingNetwork, placement: Placement, options: MappingOptions) -> Program:
+def lower(
+    graph: Graph, network: SpikingNetwork, placement: Placement, options: MappingOptions, machine: MimdMachine
+) -> Program:
     """The program of a training graph; raises MappingError for an operation that has no rule."""
     dense = placement.arrays is not None
-    low = (ArrayLowering if dense else Lowering)(network=network, placement=placement, options=options)
+    low = (ArrayLowering if dense else Lowering)(network=network, placement=placement, options=options, machine=machine)
     low.stash = stash_of(graph, network, options.stash, options.spike_exchange)
     low.values = graph.values
     _declare_inputs(low)

@@ -28,7 +28,7 @@ from mimdsim.program.extents import (
 from mimdsim.program.mapping import TileMapping
 from mimdsim.program.observables import Observables, Potential
 from mimdsim.program.program import Program
-from mimdsim.program.records import Copy, Delivery, Exchange, RecordedActivity, Superstep, Variable, VertexTable
+from mimdsim.program.records import Copy, Delivery, Exchange, RecordedActivity, Relay, Superstep, Variable, VertexTable
 from mimdsim.program.repeats import Repeat, Stretch
 from mimdsim.program.shortcuts import Shortcut
 from mimdsim.program.trips import extents_of
@@ -50,6 +50,7 @@ __all__ = [
     "Program",
     "Recorded",
     "RecordedActivity",
+    "Relay",
     "Repeat",
     "Shortcut",
     "Size",

@@ -11,7 +11,7 @@ from mimdsim.program.entries import IN_REPEAT, unfit_entries
 from mimdsim.program.mapping import BANDED, FLAT
 from mimdsim.program.problems import Problem, at_large
 from mimdsim.program.program import Program
-from mimdsim.program.records import Copy, Superstep
+from mimdsim.program.records import Copy, Relay, Superstep
 from mimdsim.program.repeats import Stretch
 from mimdsim.program.rows import boxes_on_tiles, describe_box, is_local, order_of, spatial_mapping
 
@@ -53,7 +53,29 @@ def check_copies(program: Program, superstep: Superstep) -> list[Problem]:
         elif not shapes[0]:
             text += ", which leaves no axis to copy along; give both one of extent 1"
             problems.append(_of_copy("shapes of a copy agree", superstep, text))
+        if copy.relay is not None and (text := _too_early(copy.relay, program.chips)):
+            problems.append(_of_copy("chips pass on what they have", superstep, f"copies '{copy.source}' {text}"))
     return problems
+
+
+def _too_early(relay: Relay, chips: int) -> str:
+    """What of a relay cannot be: a chip that passes on what it gets later, or never."""
+    if any(len(rows) != chips or any(len(row) != chips for row in rows) for rows in (relay.parent, relay.step)):
+        return f"by a relay that is not of the program's {chips} chips; give parent and step for every pair of chips"
+    parent, step = np.array(relay.parent), np.array(relay.step)
+    source, target = np.nonzero(parent >= 0)
+    giver = parent[source, target]
+    known = (giver < chips) & (source != target)
+    by = source, np.minimum(giver, chips - 1)
+    has = np.where(giver == source, 0, np.where(parent[by] < 0, 1, step[by]))
+    wrong = np.flatnonzero((source != target) & (~known | (step[source, target] <= has) | (giver == target)))
+    if not len(wrong):
+        return ""
+    one, to, way = (int(each[wrong[0]]) for each in (source, target, giver))
+    return (
+        f"from chip {one} to chip {to} by way of chip {way} in round {int(step[one, to])}, before that chip has it; "
+        "let a chip pass it on in a later round than it gets it"
+    )
 
 
 def check_planned_copies(program: Program, superstep: Superstep, stretch: Stretch) -> list[Problem]:

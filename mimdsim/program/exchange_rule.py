@@ -129,7 +129,7 @@ def _other_counts(given: Exchange, wanted: Exchange) -> str:
         )
     # the planner records no link bytes if nothing crosses a link
     linked, amount = (
-        None if each.link_bytes is None or not each.link_bytes.any() else each.link_bytes for each in (given, wanted)
+        None if each.link_bytes is None or not each.link_bytes.any() else each.rounds for each in (given, wanted)
     )
     same = linked is amount if linked is None or amount is None else np.array_equal(linked, amount)
     return "" if same else "does not count the bytes over links that it delivers"

@@ -71,7 +71,7 @@ def _digest(program: Program, superstep: Superstep, exchange: Exchange) -> bytes
     for name in sorted(names):
         variable = program.variables[name]
         parts += [name, variable.shape, variable.item_bytes, *_described(variable.mapping)]
-    parts += [exchange.total_tiles, exchange.tiles, exchange.columns, exchange.link_bytes]
+    parts += [exchange.total_tiles, exchange.tiles, exchange.columns, exchange.link_bytes, exchange.relayed]
     for delivery in exchange.deliveries:
         parts += [delivery.variable, delivery.tiles, delivery.boxes]
     found = hashlib.blake2b(digest_size=16)
@@ -142,7 +142,7 @@ def _exchange(program: Program, superstep: Superstep, receiving: np.ndarray | No
         if receiving is not None and not len(tiles):
             continue
         deliveries.append(Delivery(variable=copy.source, tiles=tiles, boxes=boxes))
-        tally.count(program.variables[copy.source], copy.source_shift is not None, tiles, boxes)
+        tally.count(program.variables[copy.source], copy.source_shift is not None, tiles, boxes, copy.relay)
     if not deliveries:
         return None
     _count_arranged(program, superstep, tally)

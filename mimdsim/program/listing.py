@@ -72,7 +72,10 @@ def _superstep(program: Program, superstep: Superstep, cycles: Iterator[int] | N
     if superstep.exchange is not None and superstep.exchange.moves:
         lines += _exchange(superstep.exchange)
     for copy in superstep.copies:
-        lines.append(f"  copy {_taken(copy.source, copy.source_shift)} -> {_taken(copy.target, copy.target_shift)}")
+        line = f"  copy {_taken(copy.source, copy.source_shift)} -> {_taken(copy.target, copy.target_shift)}"
+        if copy.relay is not None:
+            line += f", passed on from chip to chip in {max(map(max, copy.relay.step))} rounds"
+        lines.append(line)
     for table in superstep.tables:
         lines += _table(program, table)
     return lines

@@ -166,18 +166,32 @@ class VertexTable:
         return replace(self, codelet=codelet)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Relay:
+    """How what a copy brings to other chips travels: chips that want it themselves pass it on, round by round.
+
+    parent[a][b]: the chip from which chip b gets what comes from chip a, in round step[a][b], from 1 on; -1: from a
+    itself, in the first.
+    """
+
+    parent: tuple[tuple[int, ...], ...]
+    step: tuple[tuple[int, ...], ...]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Copy:
     """An exchange without vertices: `target` <- `source`; a sequence on either side is taken at "@t" plus a shift.
 
     Written by the exchange straight into the target's tiles; data that stays on its tile is assumed to cost nothing,
-    because a compiler would rename it. The shapes must agree once the timestep is taken.
+    because a compiler would rename it. The shapes must agree once the timestep is taken. relay: None: from chip to chip
+    at once.
     """
 
     source: str
     target: str
     source_shift: int | None = None
     target_shift: int | None = None
+    relay: Relay | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -213,7 +227,8 @@ class Exchange:
     receives in common with its neighbour on the same bus (tile XOR 1) is also in bytes_shared. A fragment is a run of
     elements that are contiguous on the sending tile and wanted by the same tiles. Arranged fragments are copied into
     rows on the receiving tile (`Field.one_row`), with all the bytes of those rows. link_bytes int64[chips, chips]:
-    from, to.
+    from, to, of all rounds; relayed int64[rounds, chips, chips]: of each, where chips pass on what they got (None: one
+    round). What a tile sends to pass it on is not in its columns: links carry far less than tiles.
     """
 
     deliveries: tuple[Delivery, ...]
@@ -221,6 +236,13 @@ class Exchange:
     tiles: np.ndarray
     columns: np.ndarray
     link_bytes: np.ndarray | None = None
+    relayed: np.ndarray | None = None
+
+    @property
+    def rounds(self) -> np.ndarray:
+        """int64[rounds, chips, chips]: bytes over links, round by round."""
+        assert self.link_bytes is not None
+        return self.link_bytes[None] if self.relayed is None else self.relayed
 
     def column(self, name: str) -> np.ndarray:
         """int64[taking part]: a column by name, for the tiles of `tiles`."""

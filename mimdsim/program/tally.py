@@ -13,7 +13,7 @@ import numpy as np
 
 from mimdsim.numerics.columns import pieces as numerics
 from mimdsim.program.mapping import BANDED, FLAT, TileMapping
-from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Variable
+from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Relay, Variable
 from mimdsim.program.rows import bounds_of, cut_side_by_side, equal_rows, in_bands, is_local, order_of, spatial_mapping
 
 
@@ -35,11 +35,18 @@ class Tally:
         self.tiles, self.chips, self.pairs = tiles, chips, pairs
         self.table = np.zeros((len(EXCHANGE_COLUMNS), tiles), np.int64)
         self.total = dict(zip(EXCHANGE_COLUMNS, self.table, strict=True))
-        self.link_bytes = np.zeros((chips, chips), np.int64)
+        self.link_bytes = np.zeros((1, chips, chips), np.int64)  # of every round
 
-    def count(self, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray) -> None:
+    def count(
+        self, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray, relay: Relay | None = None
+    ) -> None:
         """Add the parts `boxes` of `variable` wanted on `tiles`, a timestep axis dropped or not."""
+        at_once, self.link_bytes = self.link_bytes, np.zeros_like(self.link_bytes[:1])
         self._count_in(spatial_mapping(variable, drop), variable, drop, tiles, boxes)
+        more = self.link_bytes if relay is None else _in_rounds(self.link_bytes[0], relay)
+        self.link_bytes = np.zeros((max(len(at_once), len(more)), self.chips, self.chips), np.int64)
+        self.link_bytes[: len(at_once)] += at_once
+        self.link_bytes[: len(more)] += more
 
     def _count_in(
         self, mapping: TileMapping, variable: Variable, drop: bool, tiles: np.ndarray, boxes: np.ndarray
@@ -129,7 +136,7 @@ class Tally:
         if len(piece):
             pair = cut.sender[piece] // (self.tiles // self.chips) * self.chips + target
             fresh = _fresh_elements(cut, piece, pair, self.chips**2)
-            self.link_bytes += fresh.reshape(self.chips, self.chips) * item_bytes
+            self.link_bytes[0] += fresh.reshape(self.chips, self.chips) * item_bytes
 
     def exchange(self, deliveries: tuple[Delivery, ...]) -> Exchange:
         """The record, with only the tiles that take part."""
@@ -139,8 +146,24 @@ class Tally:
             total_tiles=self.tiles,
             tiles=taking_part,
             columns=self.table[:, taking_part],
-            link_bytes=self.link_bytes if self.link_bytes.any() else None,
+            link_bytes=self.link_bytes.sum(axis=0) if self.link_bytes.any() else None,
+            relayed=self.link_bytes if len(self.link_bytes) > 1 and self.link_bytes.any() else None,
         )
+
+
+def _in_rounds(wanted: np.ndarray, relay: Relay) -> np.ndarray:
+    """int64[rounds, chips, chips]: what crosses links round by round, of the bytes wanted from each chip by each other
+    one. A chip passes on what was for itself: where others want more through it, it gets as much."""
+    step, parent = np.array(relay.step), np.array(relay.parent)
+    passing, rounds = wanted.copy(), np.zeros((int(step.max(initial=1)), *wanted.shape), np.int64)
+    for now in range(len(rounds), 0, -1):
+        source, target = np.nonzero((step == now) & (parent >= 0) & (passing > 0))
+        giver = parent[source, target]
+        np.add.at(rounds[now - 1], (giver, target), passing[source, target])
+        np.maximum.at(passing, (source, giver), np.where(giver == source, 0, passing[source, target]))
+    source, target = np.nonzero((parent < 0) & (passing > 0))
+    np.add.at(rounds[0], (source, target), passing[source, target])
+    return rounds
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -90,11 +90,14 @@ def _moving(program: Program, machine: MimdMachine, superstep: Superstep) -> Wai
     if exchange is not None:
         moving = phase_cycles(program, exchange, machine)
         if exchange.link_bytes is not None:
+            seconds, rounds = 0.0, exchange.rounds
             traffic = np.zeros((machine.links.chips, machine.links.chips), np.int64)  # other chips are idle
-            traffic[: program.chips, : program.chips] = exchange.link_bytes
-            seconds = global_exchange_seconds(traffic, machine.links)
+            for crossing in rounds:
+                traffic[: program.chips, : program.chips] = crossing
+                seconds += global_exchange_seconds(traffic, machine.links)
             link = round(seconds * machine.chip.clock_hz)
-            once = _waiting(machine, machine.barrier_cycles(all_chips=True), moving.max(initial=0) + link), link
+            barriers = len(rounds) * machine.barrier_cycles(all_chips=True)
+            once = _waiting(machine, barriers, moving.max(initial=0) + link), link
         elif program.chips > 1 and machine.sync.scope == "all" and moving.any():
             once = _waiting(machine, machine.barrier_cycles(all_chips=True), moving.max()), 0
     inside = synchronised_chips(program, superstep) & (moving > 0) & (once is None)

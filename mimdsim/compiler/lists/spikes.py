@@ -8,14 +8,22 @@ from itertools import pairwise
 import numpy as np
 
 from mimdsim.codelets import spikes as codelets
-from mimdsim.codelets.dense import FILL_OWN_REPLICAS, FILL_REPLICAS, SUM_OWN_REPLICAS, SUM_REPLICAS
+from mimdsim.codelets.dense import (
+    ADD_REPLICAS,
+    FILL_OWN_REPLICAS,
+    FILL_REPLICAS,
+    SUM_OWN_REPLICAS,
+    SUM_REPLICAS,
+    SUM_SOME_REPLICAS,
+)
 from mimdsim.codelets.fan_in import INPUT_GRADIENT_PART, WEIGHT_GRADIENT_PART
 from mimdsim.compiler.context import Chips, Lowering
 from mimdsim.compiler.lists.fan_in import parts_of
 from mimdsim.compiler.lists.neurons import tile_sample_columns
+from mimdsim.compiler.place.collectives import Trees
 from mimdsim.graph import Operation, Value
 from mimdsim.graph.names import Parameter
-from mimdsim.program import Copy, Hits, Listed, Shortcut, SpikesOver, TileMapping, VertexTable, Within
+from mimdsim.program import Codelet, Copy, Hits, Listed, Shortcut, SpikesOver, TileMapping, VertexTable, Within
 from mimdsim.program.extents import Recorded
 from mimdsim.program.mapping import FLAT, Band
 
@@ -283,21 +291,28 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
 
 def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
     """The gradient of a parameter from the replicas of its worker contexts; of several copies of a layer, each sums its
-    own, then a share of the rows of those on its chip, so that little goes over links, then of groups of chips, and of
-    all."""
+    own, and on several chips each chip those of its copies, which then come together along trees; at last every copy
+    has a share of the rows."""
     layer = parameter.layer
     placed = low.placed(layer)
     held = low.storage[outer][0]
     _, rows, neurons = low.variables[held].shape
-    in_copies = placed.copies > 1 and placed.replicas > 1
+    chips = placed.chips_of_copies
+    in_copies = placed.copies > chips and placed.replicas > 1
     summed = _sum_in_copies(low, parameter, held) if in_copies else held
-    for span in placed.spans:
-        if span > 1 or placed.copies > placed.chips_of_copies:
-            summed = _sum_in_groups(low, parameter, summed, span, held)
+    trees = low.trees(layer, rows)
+    if chips > 1:
+        summed = _sum_over_chips(low, parameter, summed, held, trees)
     gradient = low.variable(
         f"gradient.{parameter.short}", (rows, neurons), "float32", low.shared(layer, rows), "weight gradients"
     )
     codelet, tiles, columns = low.over_matrix(SUM_REPLICAS, gradient, layer)
+    if trees.steps > 1:  # of the chip's own, and of those that pass theirs on last
+        codelet = SUM_SOME_REPLICAS
+        last = {root: stop for root, _, _, stop in trees.passed_on(1)}
+        owners = [copy // (placed.copies // chips) for copy, *_ in low.shares(layer, rows)]
+        columns["first"] = np.zeros(len(tiles), np.int64)
+        columns["last"] = np.repeat([last[owner] for owner in owners], len(placed.starts))
     table = VertexTable(
         codelet=codelet,
         layer=layer,
@@ -341,42 +356,63 @@ def _sum_in_copies(low: Lowering, parameter: Parameter, held: str) -> str:
     return summed
 
 
-def _sum_in_groups(low: Lowering, parameter: Parameter, parts: str, span: int, held: str) -> str:
-    """Sums [groups, rows, neurons] of the parts (of copies, or of smaller groups) in every group of `span` chips, each
-    row on one of its tiles."""
+def _sum_over_chips(low: Lowering, parameter: Parameter, parts: str, held: str, trees: Trees) -> str:
+    """Sums [chips, rows, neurons] of the parts of every chip, each row on one of its tiles, in the order in which the
+    chips are reached along the tree of the chip whose share a row is; and what comes to each of them but the first,
+    added step by step."""
     layer = parameter.layer
     number, rows, neurons = low.variables[parts].shape
     placed = low.placed(layer)
-    groups = placed.chips_of_copies // span
-    each = number // groups
-    bands: list[list[Band]] = [[] for _ in range(groups)]
-    tiles, columns = [], []
-    for group, begin, end, homes in low.shares(layer, rows, span):
-        bands[group].append(Band(axis=1, start=begin, stop=end, mapping=low.on_tiles(placed, homes, 2)))
-        tiles.append(homes)
-        of_group = (group, group * each, (group + 1) * each, begin, end)
-        columns.append([np.full(len(homes), number) for number in of_group] + [placed.starts, placed.stops])
+    chips = trees.members
+    each = number // chips
+    place = np.argsort(trees.order, axis=1)
+    found = list(low.sums_on_chips(layer, rows))
+    bands: list[list[Band]] = [[] for _ in range(chips)]
+    at: dict[tuple[int, int], list[tuple[int, int, np.ndarray]]] = {}  # (whose share, chip) -> rows, tiles
+    for share, chip, begin, end, tiles in found:
+        bands[place[share, chip]].append(Band(axis=1, start=begin, stop=end, mapping=low.on_tiles(placed, tiles, 2)))
+        at.setdefault((share, chip), []).append((begin, end, tiles))
     summed = low.variable(
-        f"groups{span}.{parameter.short}",
-        (groups, rows, neurons),
+        f"chips.{parameter.short}",
+        (chips, rows, neurons),
         "float32",
         TileMapping.banded(
             tuple(
-                Band(axis=0, start=group, stop=group + 1, mapping=TileMapping.banded(tuple(own)))
-                for group, own in enumerate(bands)
+                Band(axis=0, start=number, stop=number + 1, mapping=TileMapping.banded(tuple(own)))
+                for number, own in enumerate(bands)
             )
         ),
         "weight gradients",
     )
-    names = ("copy", "first", "last", "row_start", "row_stop", "start", "stop")
-    table = VertexTable(
-        codelet=SUM_OWN_REPLICAS,
-        layer=layer,
-        tiles=np.concatenate(tiles),
-        operands={"replicas": parts, "totals": summed},
-        columns={name: np.concatenate(column) for name, column in zip(names, zip(*columns, strict=True), strict=True)},
-    )
-    low.summed[held] += low.emit(f"sum on {span} chips", "add", tables=(table,), layer=layer)
+
+    def add(codelet: Codelet, stage: str, operand: str, wanted: list[tuple[int, int, int, int]]) -> None:
+        """Of shares on chips (share, chip, first, last): the parts first..last of an operand."""
+        rows_of = [
+            (place[share, chip], first, last, begin, end, tiles)
+            for share, chip, first, last in wanted
+            for begin, end, tiles in at.get((share, chip), ())
+        ]
+        if not rows_of:
+            return
+        names = ("copy", "first", "last", "row_start", "row_stop")
+        neurons = len(placed.starts)
+        columns = {name: np.repeat([row[number] for row in rows_of], neurons) for number, name in enumerate(names)}
+        columns |= {
+            name: np.tile(edges, len(rows_of)) for name, edges in (("start", placed.starts), ("stop", placed.stops))
+        }
+        table = VertexTable(
+            codelet=codelet,
+            layer=layer,
+            tiles=np.concatenate([row[-1] for row in rows_of]),
+            operands={"replicas": operand, "totals": summed},
+            columns=columns,
+        )
+        low.summed[held] += low.emit(stage, "add", tables=(table,), layer=layer)
+
+    on_chips = [(share, chip, chip * each, (chip + 1) * each) for share, chip in at]
+    add(SUM_OWN_REPLICAS, "sum on chips", parts, on_chips)
+    for step in range(trees.steps, 1, -1):
+        add(ADD_REPLICAS, f"sum over chips, step {trees.steps - step + 1} of", summed, trees.passed_on(step))
     return summed
 
 

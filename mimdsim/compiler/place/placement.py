@@ -8,8 +8,6 @@ import numpy as np
 
 from mimdsim.compiler.place.array_products import ArrayPlacement
 
-GROUP = 4  # chips, or groups of them, that exchange sums directly: as many as are neighbours in a ladder; assumed
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LayerPlacement:
@@ -52,26 +50,6 @@ class LayerPlacement:
         """Chips that have as many whole copies each; 1 if copies lie over several chips."""
         chips = len(set(self.chips))
         return chips if self.copies % chips == 0 else 1
-
-    @property
-    def spans(self) -> tuple[int, ...]:
-        """Chips of the groups in which gradients are summed before they go on, and to which weights are sent before
-        they are spread, smallest first: so that a link carries less than if every chip sent to every other one."""
-        found, span = [], 1
-        while span < self.chips_of_copies and self.chips_of_copies % span == 0:
-            found.append(span)
-            span *= GROUP
-        return tuple(found)
-
-    @property
-    def share_order(self) -> np.ndarray:
-        """int64[copies]: copies in the order of their shares of the rows of weights, so that what one chip of a group
-        sums, of whichever size, are few ranges of rows."""
-        copy = np.arange(self.copies)
-        chip, place = np.divmod(copy, self.copies // self.chips_of_copies)
-        digits = [chip // span % GROUP for span in reversed(self.spans)]
-        order: np.ndarray = np.lexsort((*digits, place))
-        return order
 
     @property
     def copies(self) -> int:

@@ -109,6 +109,30 @@ def sum_own_replicas(replicas, totals, first, last, row_start, row_stop, start, 
 
 
 @numba.njit(cache=True, nogil=True)
+def sum_some_replicas(replicas, total, first, last, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
+    """total[box] = sum of replicas[first:last, box]."""
+    for i in range(len(start)):
+        for row in range(row_start[i], row_stop[i]):
+            for n in range(start[i], stop[i]):
+                value = replicas[first[i], row, n]
+                for r in range(first[i] + 1, last[i]):
+                    value += replicas[r, row, n]
+                total[row, n] = value
+
+
+@numba.njit(cache=True, nogil=True)
+def add_replicas(replicas, totals, first, last, row_start, row_stop, start, stop, copy):  # type: ignore[no-untyped-def]
+    """totals[copy, box] += sum of replicas[first:last, box]."""
+    for i in range(len(start)):
+        for row in range(row_start[i], row_stop[i]):
+            for n in range(start[i], stop[i]):
+                value = totals[copy[i], row, n]
+                for r in range(first[i], last[i]):
+                    value += replicas[r, row, n]
+                totals[copy[i], row, n] = value
+
+
+@numba.njit(cache=True, nogil=True)
 def fill_replicas(target, first, last, row_start, row_stop, start, stop):  # type: ignore[no-untyped-def]
     """target[first:last, box] = 0."""
     for i in range(len(start)):
