@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from mimdsim.profile import EnergyProfile, GpuProfile, RunProfile, TiledProfile
+from mimdsim.profile import STATIC, EnergyProfile, GpuProfile, RunProfile, TiledProfile
 from mimdsim.report.tables import Table, percent, shown, table, text
 from mimdsim.report.wording import significant
-
-STATIC = "static power"
 
 
 def energy_table(profile: RunProfile) -> Table | None:
