@@ -18,6 +18,8 @@ VOLTS = (0.2, 2.0)  # assumed: beyond anything that is built
 def _pair(value: Any) -> Any:
     """The lowest and the highest of a voltage; one number stands for both, and each may carry its unit."""
     ends = value if isinstance(value, (list, tuple)) else (value, value)
+    if len(ends) != 2:
+        raise ValueError("takes one voltage or two; write [lowest, highest]")
     return tuple(parse_quantity(end, "volts") if isinstance(end, str) else end for end in ends)
 
 

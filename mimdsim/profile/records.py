@@ -109,9 +109,17 @@ class EnergyProfile:
         return sum(part.joules for part in self.parts)
 
     @property
+    def static(self) -> tuple[float, float]:
+        """Joules of static power, and how far they may be off."""
+        return self._of(True)
+
+    @property
     def dynamic(self) -> tuple[float, float]:
         """Joules of what is done, static power left out, and how far they may be off."""
-        parts = [part for part in self.parts if part.name != STATIC]
+        return self._of(False)
+
+    def _of(self, static: bool) -> tuple[float, float]:
+        parts = [part for part in self.parts if (part.name == STATIC) is static]
         return sum(part.joules for part in parts), sum(part.half_width_joules for part in parts)
 
     @property
@@ -301,7 +309,11 @@ class TiledProfile:
 
     @property
     def static_watts(self) -> tuple[float, float] | None:
-        """Of all chips, and how far they may be off; None where unknown."""
+        """Of all chips, and how far they may be off: those of its energy, else of its silicon; None where unknown."""
+        seconds = self.seconds_per_training_step
+        if self.energy is not None and seconds:
+            joules, off = self.energy.static
+            return joules / seconds, off / seconds
         found = None if self.silicon is None else self.silicon.static_watts
         return None if found is None else _times(found, self.chips)
 

@@ -73,4 +73,8 @@ def _pair(found: tuple[float, float] | None) -> tuple[Cell, Cell]:
 def _reasons(one: TiledProfile) -> tuple[str, ...]:
     if one.silicon is None:
         return (f"{one.machine} has no [area] in its description",)
-    return (one.silicon.unknown,) if one.silicon.unknown else ()
+    if one.silicon.unknown:
+        return (one.silicon.unknown,)
+    if one.dynamic_watts is None:
+        return (f"{one.machine}: {one.unknown or 'no [energy] in its description'}",)
+    return ()

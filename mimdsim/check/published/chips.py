@@ -8,6 +8,7 @@ whose column `judged` says "held out"; rows that gave a number are marked "used"
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +70,19 @@ def _predicted(row: dict[str, str]) -> tuple[Found | None, str]:
         machine = load_machine(row["machine"], changes)
     except MimdsimError as refusal:
         return None, str(refusal)
-    silicon = silicon_profile(machine) if isinstance(machine, MimdMachine) else None
+    silicon = silicon_profile(_sourced(machine, changes)) if isinstance(machine, MimdMachine) else None
     if silicon is None:
         return None, f"unknown: {machine.name} has no [area] in its description"
     return _metric(silicon, row["metric"])
+
+
+def _sourced(machine: MimdMachine, changes: Collection[str]) -> MimdMachine:
+    """The machine with changed numbers of its area counted as derived from the row's source, not as a what-if."""
+    if machine.area is None:
+        return machine
+    changed = {key.partition(".")[2]: "derived: the row's source" for key in changes if key.startswith("area.")}
+    area = machine.area.model_copy(update={"sources": machine.area.sources | changed})
+    return machine.model_copy(update={"area": area})
 
 
 def _metric(silicon: SiliconProfile, metric: str) -> tuple[Found | None, str]:
