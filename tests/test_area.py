@@ -14,10 +14,8 @@ from mimdsim.costs.silicon import (
     Estimate,
     Voltage,
     chip_area,
-    full_load_watts,
     links_of,
     silicon_profile,
-    static_watts,
     total,
     voltage_at,
 )
@@ -99,11 +97,21 @@ def described(folder: Path, *replaced: tuple[str, str]) -> str:
 
 
 def area(machine: MimdMachine) -> float:
-    return total(chip_area(machine)).value
+    return total(chip_area(machine).values()).value
 
 
 def static(machine: MimdMachine) -> float:
-    return total(static_watts(machine)).value
+    return static_and_off(machine)[0]
+
+
+def static_and_off(machine: MimdMachine) -> tuple[float, float]:
+    found = known(machine).static_watts
+    assert found is not None
+    return found
+
+
+def static_part(machine: MimdMachine, name: str) -> float:
+    return next(part.value for part in known(machine).static if part.name == name)
 
 
 def known(machine: MimdMachine) -> SiliconProfile:
@@ -147,11 +155,10 @@ def test_area_is_what_a_pencil_gives(tmp_path: Path) -> None:
 
 def test_watts_are_what_a_pencil_gives(tmp_path: Path) -> None:
     machine = tiled(described(tmp_path))
-    found = static_watts(machine)
-    assert found["leakage"].value == pytest.approx(0.05 * area(machine) * 0.6)
-    assert found["clock tree"].value == pytest.approx(0.05 * area(machine) * 0.4 / 2)  # 1 of 2 GHz
+    assert static_part(machine, "leakage") == pytest.approx(0.05 * area(machine) * 0.6)
+    assert static_part(machine, "clock tree") == pytest.approx(0.05 * area(machine) * 0.4 / 2)  # 1 of 2 GHz
     # 22 pJ a bundle and 128 flops of 1 pJ, 16 tiles at 1 GHz
-    full = full_load_watts(machine)
+    full = known(machine).full_load
     assert full is not None
     assert full.value == pytest.approx(16e9 * (22e-12 + 128e-12) + static(machine))
 
@@ -175,9 +182,9 @@ def test_voltage_follows_the_clock_as_the_machine_says(
     low, high = ((each / 0.8) ** 2 for each in volts)
     assert (found.squared.value, found.squared.off) == pytest.approx(((low + high) / 2, (high - low) / 2))
     low, high = ((each / 0.8) ** 3 for each in volts)
-    leaks = static_watts(machine)["leakage"].value / static_watts(slow)["leakage"].value
+    leaks = static_part(machine, "leakage") / static_part(slow, "leakage")
     assert leaks == pytest.approx((low + high) / 2)
-    turns = static_watts(machine)["clock tree"].value / static_watts(slow)["clock tree"].value
+    turns = static_part(machine, "clock tree") / static_part(slow, "clock tree")
     assert turns == pytest.approx(clock * found.squared.value)
 
 
@@ -186,9 +193,9 @@ def test_an_error_of_the_clocks_share_moves_watts_and_makes_none(tmp_path: Path)
     sure = tiled(described(tmp_path), chip__clock_hz="2 GHz")
     doubted = tiled(described(tmp_path, ('clock_share = "measured: by hand"', 'clock_share = "assumed: x"')))
     at_reference = sure.model_copy(update={"power": doubted.power})
-    assert total(static_watts(at_reference)).off == pytest.approx(total(static_watts(sure)).off)
+    assert static_and_off(at_reference)[1] == pytest.approx(static_and_off(sure)[1])
     slower = tiled(described(tmp_path))
-    assert total(static_watts(doubted)).off > 1.1 * total(static_watts(slower)).off
+    assert static_and_off(doubted)[1] > 1.1 * static_and_off(slower)[1]
 
 
 def test_products_and_sums_of_estimates() -> None:
@@ -246,8 +253,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_static_energy_is_static_watts_times_seconds_and_dynamic_goes_by_the_voltage(run: Run, tmp_path: Path) -> None:
     profile = run.tiled
-    assert profile.static_watts == pytest.approx((static(run.machine), total(static_watts(run.machine)).off))
-    assert profile.area_mm2 == pytest.approx((area(run.machine), total(chip_area(run.machine)).off))
+    assert profile.static_watts == pytest.approx(static_and_off(run.machine))
+    assert profile.area_mm2 == pytest.approx((area(run.machine), total(chip_area(run.machine).values()).off))
     lower = tiled(described(tmp_path), power__volts="0.6 V")
     found = retime(run.compiled, lower, run.log.activity)
     assert found.cycles == profile.cycles
@@ -300,7 +307,7 @@ def test_a_machine_without_area_or_power_says_unknown(run: Run) -> None:
     assert silicon_parts_table(without) is None
     silent = retime(run.compiled, run.machine.model_copy(update={"energy": None}), run.log.activity)
     assert silent.energy is None
-    assert silent.static_watts == pytest.approx((static(run.machine), total(static_watts(run.machine)).off))
+    assert silent.static_watts == pytest.approx(static_and_off(run.machine))
     assert silent.dynamic_watts is None
 
 
@@ -342,6 +349,7 @@ def test_what_does_not_follow_a_change_is_told() -> None:
         ('volts = "0.8 V"\nvolts_hz', "volts = [0.9, 0.7]\nvolts_hz", "volts = [0.9, 0.7]: give the lowest first"),
         ('volts = "0.8 V"\nvolts_hz', "volts = [0.9]\nvolts_hz", "takes one voltage or two; write [lowest"),
         ('volts = "0.8 V"\nvolts_hz', 'volts = "0.8 W"\nvolts_hz', "unit 'W' does not fit volts; use one of V, mV"),
+        ('volts = "0.8 V"\nvolts_hz', "volts = true\nvolts_hz", "is a boolean; a voltage is needed"),
         ("range_volts = [0.5, 1.2]", "range_volts = [0.5, 800]", "both from 0.2 to 2 V"),
         ('voltage_follows = "nothing"', 'voltage_follows = "maybe"', "must be 'clock', 'nothing' or 'unknown'"),
         ('\nvolts = "measured: by hand"', "", "'volts' has no entry in 'sources'"),

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from mimdsim.costs.silicon import Estimate, static_watts, total, voltage_at
+from mimdsim.costs.silicon import Estimate, total, voltage_at
 from mimdsim.machine import MimdMachine
-from mimdsim.profile import STATIC, EnergyPart, EnergyProfile
+from mimdsim.profile import STATIC, EnergyPart, EnergyProfile, SiliconProfile
 
 EXACT = Estimate(value=1.0)
 # what the chip's own supply pays; links and host link have supplies of their own
@@ -42,21 +42,25 @@ def energy_profile(
 
 
 def tiled_energy(
-    machine: MimdMachine, seconds: float, chips: int, counted: Iterable[tuple[str, str, float]]
+    machine: MimdMachine,
+    silicon: SiliconProfile | None,
+    chip_seconds: float,
+    counted: Iterable[tuple[str, str, float]],
 ) -> EnergyProfile | None:
-    """Energy of one run of so many seconds on so many chips: static power, and what was counted, at the machine's
-    voltage; None if the machine has no energies, or its voltage is unknown."""
+    """Energy of one run: static power for so many seconds of all chips together, and what was counted, at the
+    machine's voltage; silicon: that of the machine. None if the machine has no energies, or its voltage is unknown."""
     section = machine.energy
     if section is None:
         return None
-    given = ((STATIC, "static_watts", seconds * chips),)
-    if machine.power is None:
+    given = ((STATIC, "static_watts", chip_seconds),)
+    if machine.power is None or silicon is None:
         return energy_profile(section, (*given, *counted))
     voltage = voltage_at(machine)
     if isinstance(voltage, str):
         return None
     if section.static_watts is not None:
         return energy_profile(section, (*given, *counted), factor=voltage.squared, scaled=AT_VOLTAGE)
-    watts = total(static_watts(machine)) * (seconds * chips)
-    static = EnergyPart(name=STATIC, joules=watts.value, kind=watts.kind, half_width_joules=watts.off)
+    watts = [Estimate(value=part.value, off=part.half_width, kind=part.kind) for part in silicon.static]
+    spent = total(watts) * chip_seconds
+    static = EnergyPart(name=STATIC, joules=spent.value, kind=spent.kind, half_width_joules=spent.off)
     return energy_profile(section, counted, factor=voltage.squared, scaled=AT_VOLTAGE, static=static)

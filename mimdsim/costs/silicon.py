@@ -6,6 +6,7 @@ independent and add as squares; parts of a sum share processes and sources, so t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import hypot
 
@@ -68,13 +69,13 @@ def silicon_profile(machine: MimdMachine) -> SiliconProfile | None:
     if machine.area is None:
         return None
     area = chip_area(machine)
+    mm2 = total(area.values())
     parts = tuple(each.part(name) for name, each in area.items())
     voltage = voltage_at(machine)
-    if machine.power is None or isinstance(voltage, str):
-        why = voltage if isinstance(voltage, str) else f"the description of {machine.name} has no [power]"
-        return SiliconProfile(process=machine.area.process, area=parts, unknown=why)
-    static = static_watts(machine)
-    full = full_load_watts(machine)
+    if isinstance(voltage, str):
+        return SiliconProfile(process=machine.area.process, area=parts, unknown=voltage)
+    static = _static(machine, mm2, voltage)
+    full = _full_load(machine, voltage, total(static.values()))
     return SiliconProfile(
         process=machine.area.process,
         area=parts,
@@ -98,7 +99,7 @@ def chip_area(machine: MimdMachine) -> dict[str, Estimate]:
         "SRAM": Estimate.of(area, "sram_um2_per_bit") * bits * spare,
         "logic of tiles": logic * Estimate.of(area, "tile_transistors") * spare,
         "exchange": logic * Estimate.of(area, "crosspoint_transistors") * crosspoints,
-        "links": Estimate.of(area, "link_mm2") * float(links_of(machine.links)),
+        "links": Estimate.of(area, "link_mm2") * links_of(machine.links),
         "host link and rim": Estimate.of(area, "io_mm2"),
     }
 
@@ -136,12 +137,11 @@ def voltage_at(machine: MimdMachine) -> Voltage | str:
     )
 
 
-def static_watts(machine: MimdMachine) -> dict[str, Estimate]:
-    """Watts of one chip that does nothing, by part. The machine must have [area] and [power], its voltage be known."""
-    power, voltage = machine.power, voltage_at(machine)
+def _static(machine: MimdMachine, mm2: Estimate, voltage: Voltage) -> dict[str, Estimate]:
+    """Watts of one chip that does nothing, by part."""
+    power = machine.power
     assert power is not None
-    assert isinstance(voltage, Voltage)
-    whole = total(chip_area(machine)) * Estimate.of(power, "static_watts_per_mm2")
+    whole = mm2 * Estimate.of(power, "static_watts_per_mm2")
     share = Estimate.of(power, "clock_share")
     leak, turn = voltage.leakage, voltage.squared * (machine.chip.clock_hz / power.reference_hz)
     clock = whole * share.value * turn
@@ -150,24 +150,22 @@ def static_watts(machine: MimdMachine) -> dict[str, Estimate]:
     return {"leakage": whole * (1 - share.value) * leak, "clock tree": clock}
 
 
-def full_load_watts(machine: MimdMachine) -> Estimate | None:
+def _full_load(machine: MimdMachine, voltage: Voltage, static: Estimate) -> Estimate | None:
     """Watts of one chip whose tiles issue a bundle in every cycle and keep their matrix units full with halves; None
     without [energy]. What a chip can draw in a phase of compute, not what a program does."""
-    power, energy, voltage = machine.power, machine.energy, voltage_at(machine)
-    assert power is not None
-    assert isinstance(voltage, Voltage)
-    if energy is None:
+    power, energy = machine.power, machine.energy
+    if power is None or energy is None:
         return None
     cycle = Estimate.of(energy, "bundle_joules")
     if machine.matrix is not None and power.matrix_joules_per_flop is not None:
         flops = 2 * machine.matrix.half_half_units * machine.matrix.half_channels / PASS_CYCLES
         cycle = cycle + Estimate.of(power, "matrix_joules_per_flop") * flops
-    return cycle * voltage.squared * (machine.chip.tiles * machine.chip.clock_hz) + total(static_watts(machine))
+    return cycle * voltage.squared * (machine.chip.tiles * machine.chip.clock_hz) + static
 
 
-def total(parts: dict[str, Estimate]) -> Estimate:
-    """The sum of all parts."""
-    first, *others = parts.values()
+def total(parts: Iterable[Estimate]) -> Estimate:
+    """The sum of all parts, at least one."""
+    first, *others = parts
     for each in others:
         first = first + each
     return first

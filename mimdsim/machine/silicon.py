@@ -20,6 +20,8 @@ def _pair(value: Any) -> Any:
     ends = value if isinstance(value, (list, tuple)) else (value, value)
     if len(ends) != 2:
         raise ValueError("takes one voltage or two; write [lowest, highest]")
+    if any(isinstance(end, bool) for end in ends):
+        raise ValueError("is a boolean; a voltage is needed")
     return tuple(parse_quantity(end, "volts") if isinstance(end, str) else end for end in ends)
 
 

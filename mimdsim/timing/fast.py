@@ -14,7 +14,7 @@ from mimdsim.costs.fabric import cycles_of_tiles, host_exposed_seconds
 from mimdsim.costs.priced import costs_of_another, priced
 from mimdsim.costs.silicon import silicon_profile
 from mimdsim.machine import MimdMachine
-from mimdsim.profile import EnergyProfile, MemoryProfile, Span, TileColumns, TiledProfile
+from mimdsim.profile import EnergyProfile, MemoryProfile, SiliconProfile, Span, TileColumns, TiledProfile
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.verify import require_sound
 from mimdsim.timing.assumptions import machine_assumptions, program_assumptions
@@ -59,6 +59,7 @@ def time_program(
     exposed = host_exposed_seconds(stream, cycles / clock, machine.host.prefetch_depth)
     off = sum(doubt.half_width_cycles for doubt in doubts)
     columns = _tile_columns(program, machine.chip.grid_columns, memory, loads, moved)
+    silicon = silicon_profile(machine)
     return TiledProfile(
         machine=machine.name,
         title=machine.title if program.chips == 1 else f"{program.chips} chips, each {machine.title}",
@@ -78,8 +79,8 @@ def time_program(
         costs_of_another=of_another,
         exchange_cycles_other_model=_other_model_cycles(program, machine, loads),
         run_name="training step" if program.layers else "run",
-        energy=_energy(program, machine, loads, spans, cycles / clock + exposed),
-        silicon=silicon_profile(machine),
+        energy=_energy(program, machine, silicon, loads, spans, cycles / clock + exposed),
+        silicon=silicon,
         assumptions=machine_assumptions(machine) + program_assumptions(program),
     )
 
@@ -165,6 +166,7 @@ def _tile_columns(
 def _energy(
     program: Program,
     machine: MimdMachine,
+    silicon: SiliconProfile | None,
     loads: tuple[SuperstepLoad, ...],
     spans: tuple[Span, ...],
     seconds: float,
@@ -172,8 +174,8 @@ def _energy(
     """Energy of one run; None if the machine has no energies."""
     return tiled_energy(
         machine,
-        seconds,
-        program.chips,
+        silicon,
+        seconds * program.chips,
         (
             ("instructions and own memory", "bundle_joules", sum(load.bundles for load in loads)),
             ("arithmetic", "arithmetic_joules_per_flop", sum(span.flops for span in spans)),
