@@ -23,6 +23,8 @@ from mimdsim.profile import (
     Liveness,
     MemoryProfile,
     RunProfile,
+    SiliconPart,
+    SiliconProfile,
     Span,
     Sparsity,
     TileColumns,
@@ -104,6 +106,23 @@ def energy(joules: float) -> EnergyProfile:
             EnergyPart(name="exchange", joules=joules / 8, kind="derived", half_width_joules=joules / 16),
         )
     )
+
+
+SILICON = SiliconProfile(
+    process="invented 5 nm",
+    area=(
+        SiliconPart(name="SRAM", value=300.0, kind="derived", half_width=60.0),
+        SiliconPart(name="logic of tiles", value=150.0, kind="assumed", half_width=40.0),
+    ),
+    static=(
+        SiliconPart(name="leakage", value=20.0, kind="assumed", half_width=10.0),
+        SiliconPart(name="clock tree", value=12.5, kind="assumed", half_width=2.5),
+    ),
+    volts_low=0.65,
+    volts_high=0.8,
+    full_load=SiliconPart(name="fully busy", value=200.0, kind="assumed", half_width=80.0),
+)
+TWICE: dict[str, Any] = {"chips": 2, "silicon": SILICON}  # two such chips
 
 
 def assumptions(owner: str) -> tuple[Assumption, ...]:
@@ -235,6 +254,7 @@ WHOLE = RunProfile(
         ),
         chips=3,
         energy=energy(0.8),
+        silicon=SILICON,
         doubts=tuple(
             Doubt(name=f"doubt {at}", kind="assumed", cycles=30_000 - 4_000 * at, half_width_cycles=7_000 - 1_100 * at)
             for at in range(6)
@@ -293,7 +313,11 @@ def several_machines() -> RunProfile:
     """Tiled machines side by side, one too small; the reference does not fit; no GPU strategy can be had."""
     reference = tiled(memory=memory(12, limit=30 * KIB, phases=PHASES * 2, top=9), clock_hz=1.0e6)
     twin = replace(reference, title="Faster clock", machine="faster", clock_hz=2.0e6, energy=energy(0.1))
-    slow = replace(twin, title="Slower", machine="slower", clock_hz=0.5e6, seconds_low=0.3, seconds_high=0.5)
+    twin = replace(twin, silicon=replace(SILICON, static=(), full_load=None, unknown="3 GHz would need 2 V"))
+    slow = replace(
+        twin, title="Slower", machine="slower", clock_hz=0.5e6, seconds_low=0.3, seconds_high=0.5, silicon=SILICON,
+        energy=None,
+    )  # fmt: skip
     near = replace(twin, title="Near", machine="near", clock_hz=1.01e6, memory=memory(12))
     training = replace(
         TRAINING, test_accuracy=None, test_accuracy_by_epoch=(), validation_accuracy_by_epoch=(), scheduled=(),

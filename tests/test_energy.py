@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mimdsim.costs.energy import energy_profile
+from mimdsim.costs.silicon import Voltage, silicon_profile, voltage_at
 from mimdsim.gpu import time_on_gpu
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine
 from mimdsim.machine.energy import TiledEnergy
@@ -124,8 +125,13 @@ def test_a_chip_that_does_nothing_but_issue_stays_below_its_power_limit(name: st
     found = load_machine(name)
     assert isinstance(found, MimdMachine)
     assert found.energy is not None
-    issued = found.chip.tiles * found.chip.clock_hz
-    watts = found.energy.static_watts + issued * found.energy.bundle_joules
+    voltage = voltage_at(found)
+    assert isinstance(voltage, Voltage)
+    issued = found.chip.tiles * found.chip.clock_hz * voltage.squared.value
+    silicon = silicon_profile(found)
+    assert silicon is not None
+    assert silicon.static_watts is not None
+    watts = silicon.static_watts[0] + issued * found.energy.bundle_joules
     assert 0.3 * limit_watts < watts < limit_watts
 
 

@@ -321,16 +321,28 @@ def test_a_first_point_that_does_not_fit_is_told() -> None:
 @pytest.mark.slow
 def test_energies_that_do_not_follow_the_machine_are_told(tmp_path: Path) -> None:
     out = ("--out", str(tmp_path), "--processes", "1")
-    output = mimdsim("sweep", "digits", "bow", "--fill", "1", "--set", "chip.clock_hz=1.85 GHz,4 GHz", *out)
+    text = find_machine("bow").read_text()
+    text = text[: text.index("[area]")].replace("[energy]\n", '[energy]\nstatic_watts = "90 W"\n')
+    text = text.replace("[energy.sources]\n", '[energy.sources]\nstatic_watts = "assumed: as it is given"\n')
+    fixed = tmp_path / "fixed.toml"
+    fixed.write_text(text)
+    output = mimdsim("sweep", "digits", str(fixed), "--fill", "1", "--set", "chip.clock_hz=1.85 GHz,4 GHz", *out)
     assert (
         "! chip.clock_hz=1.85 GHz and 1 more: energy: chip.clock_hz changed, but static power stays at 90 W" in output
     )
     rows = list(csv.DictReader((tmp_path / "sweep.csv").open()))
+    assert {(row["area_mm2"], row["static_watts"]) for row in rows} == {("", "90.0")}
     for row in rows:
         assert float(row["millijoules_low"]) < float(row["millijoules"]) < float(row["millijoules_high"])
         assert float(row["ratio_low"]) <= float(row["ratio"]) <= float(row["ratio_high"])
     told = mimdsim(
-        "sweep", "digits", "bow", "--fill", "1", "--set", "chip.clock_hz=4 GHz",
+        "sweep", "digits", str(fixed), "--fill", "1", "--set", "chip.clock_hz=4 GHz",
         "--set", "energy.static_watts=200", *out,
     )  # fmt: skip
     assert "energy: " not in told
+    followed = mimdsim("sweep", "digits", "bow", "--fill", "1", "--set", "chip.clock_hz=1.85 GHz,4 GHz", *out)
+    assert "energy: " not in followed
+    assert "static W" in followed
+    first, second = csv.DictReader((tmp_path / "sweep.csv").open())
+    assert first["area_mm2"] == second["area_mm2"]
+    assert float(first["static_watts"]) < float(second["static_watts"])

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from invented_runs import energy, gpu, swept, tiled
+from invented_runs import TWICE, energy, gpu, swept, tiled
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MimdsimError
 from mimdsim.sweep import pool, running
@@ -114,7 +114,9 @@ def written(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         memory.peak_bytes = held["peak"]
         return made
 
-    profile = tiled(seconds_low=0.0812345678912, seconds_high=0.1212345678912, clock_hz=1.7e6, energy=energy(0.8))
+    profile = tiled(
+        seconds_low=0.0812345678912, seconds_high=0.1212345678912, clock_hz=1.7e6, energy=energy(0.8), **TWICE
+    )
     monkeypatch.setattr(running, "compile_workload", compiled)
     monkeypatch.setattr(running, "filled_activity", lambda network, fill: f"filled {fill}")
     monkeypatch.setattr(running, "retime", lambda compiled, machine, activity: profile)
@@ -138,7 +140,10 @@ def test_what_is_kept_of_a_point(written: dict[str, Any], tmp_path: Path) -> Non
         "ms_per_training_step": 90.261765, "ms_low": 81.234568, "ms_high": 121.234568, "compute_cycles": 123_000,
         "exchange_cycles": 22_940, "sync_cycles": 705, "tile_balance": 0.7714, "tiles_used": 10, "neurons_per_tile": 3,
         "peak_bytes": 1_000, "limit_bytes": 1_000, "fits": True, "millijoules": 700.0, "millijoules_low": 530.0,
-        "millijoules_high": 870.0, "samples_per_second": 88.631, "note": "one; costs of p; two; three",
+        "millijoules_high": 870.0, "area_mm2": 900.0, "area_mm2_low": 700.0, "area_mm2_high": 1_100.0,
+        "static_watts": 4.431555, "static_watts_low": 3.9884, "static_watts_high": 4.874711,
+        "dynamic_watts": 3.323666, "dynamic_watts_low": 1.883411, "dynamic_watts_high": 4.763922,
+        "samples_per_second": 88.631, "note": "one; costs of p; two; three",
     }  # fmt: skip
     for peak, executable in ((1_001, True), (1_000, False)):
         written |= {"peak": peak, "executable": executable}

@@ -24,12 +24,15 @@ UNITS: dict[str, dict[str, float]] = {
     "seconds": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9},
     "hz": {"Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9},
     "joules": {"J": 1.0, "mJ": 1e-3, "uJ": 1e-6, "nJ": 1e-9, "pJ": 1e-12},
+    "watts_per_mm2": {"W/mm2": 1.0, "mW/mm2": 1e-3},
     "watts": {"W": 1.0, "kW": 1e3},
+    "mm2": {"mm2": 1.0},
+    "volts": {"V": 1.0, "mV": 1e-3},
     "cycles": {"cycles": 1.0, "cycle": 1.0},
 }
 REFUSED_BYTES = {"KB", "kB", "MB", "GB", "TB", "K", "M", "G"}
 MOST_CHARACTERS = 100  # of a number with its unit
-_QUANTITY = re.compile(r"([+-]?(?:[0-9]+(?:[._][0-9]+)*|[0-9]*\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z/]*)")
+_QUANTITY = re.compile(r"([+-]?(?:[0-9]+(?:[._][0-9]+)*|[0-9]*\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*((?:[A-Za-z/]+2?)?)")
 
 
 def parse_numbers(text: str, count: int, what: str) -> Iterator[int]:

@@ -10,12 +10,13 @@ from mimdsim.base.schema import SourcedSection
 class TiledEnergy(SourcedSection):
     """Energy of a tiled chip.
 
-    static_watts are drawn by every chip of the program for as long as the training step lasts. A bundle is what one
-    worker context issues in one turn: its fetch, its decoding, registers and what it loads or stores on its own tile.
-    `exchange_joules_per_byte` is paid by every tile that receives a byte.
+    static_watts are drawn by every chip of the program for as long as the training step lasts: so many whatever the
+    chip's size, or, left out, what its [area] and [power] come to. A bundle is what one worker context issues in one
+    turn: its fetch, its decoding, registers and what it loads or stores on its own tile. `exchange_joules_per_byte` is
+    paid by every tile that receives a byte.
     """
 
-    static_watts: float = Field(ge=0)
+    static_watts: float | None = Field(ge=0, default=None)
     bundle_joules: float = Field(ge=0)
     arithmetic_joules_per_flop: float = Field(ge=0)
     exchange_joules_per_byte: float = Field(ge=0)

@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from mimdsim.base.names import Name
 from mimdsim.base.schema import Section, SourcedSection
 from mimdsim.machine.codelet_costs import NATIVE, CodeletCosts
 from mimdsim.machine.energy import TiledEnergy
 from mimdsim.machine.matrix_unit import MatrixUnit
+from mimdsim.machine.silicon import Area, Power
 
 
 class Chip(SourcedSection):
@@ -149,6 +150,16 @@ class MimdMachine(Section):
     matrix: MatrixUnit | None = None
     energy: TiledEnergy | None = None
     costs: CodeletCosts | None = None
+    area: Area | None = None
+    power: Power | None = None
+
+    @model_validator(mode="after")
+    def _static_power_from_somewhere(self) -> MimdMachine:
+        if self.power is not None and self.area is None:
+            raise ValueError("[power] gives watts per mm2, but there is no [area]; describe the chip's area too")
+        if self.energy is not None and self.energy.static_watts is None and self.power is None:
+            raise ValueError("[energy] has no static_watts: give it, or [area] and [power] that it follows from")
+        return self
 
     def barrier_cycles(self, all_chips: bool) -> int:
         """Cycles of a barrier of one chip or of all, from its last tile until all go on."""

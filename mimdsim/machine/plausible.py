@@ -13,6 +13,7 @@ from mimdsim.base.units import UNITS, dimension, show_quantity
 from mimdsim.machine.mimd import MimdMachine
 
 COUNT = (0.0, 1e7)  # of anything without a unit
+TRANSISTORS = (1e3, 1e12)  # of a tile
 # by unit: least (0 is always accepted if the field allows it) and greatest number in the base unit
 BOUNDS: dict[str, tuple[float, float]] = {
     "hz": (1e6, 1e12),
@@ -23,6 +24,9 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "cycles": (1e-3, 1e9),
     "seconds": (1e-12, 1.0),
     "watts": (1e-3, 1e5),
+    "watts_per_mm2": (1e-4, 1e2),
+    "mm2": (1e-4, 1e5),
+    "volts": (0.2, 2.0),
     "joules": (1e-15, 1e-6),
     "joules_per_byte": (1e-15, 1e-6),
     "joules_per_flop": (1e-15, 1e-6),
@@ -34,6 +38,7 @@ NARROWER: dict[str, tuple[float, float]] = {  # fields for which a few bytes mak
     "memory.l2_bytes": (1024.0, 2.0**44),
     "tile.vector_bytes": (4.0, 4096.0),
     "tile.issue_cycles": (1.0, 1000.0),
+    "area.tile_transistors": TRANSISTORS,
 }
 PARTS = (  # section, part, whole
     ("tile", "executable_bytes", "sram_bytes"),

@@ -6,6 +6,7 @@ numpy. Loading one validates every field, so a report can be drawn from someone 
 
 from mimdsim.profile.ratios import DoubtedSeconds, ratio, ratio_of, seconds_by_source
 from mimdsim.profile.records import (
+    STATIC,
     Activity,
     Assumption,
     Change,
@@ -25,9 +26,11 @@ from mimdsim.profile.records import (
     Training,
     WhatIf,
 )
+from mimdsim.profile.silicon import SiliconPart, SiliconProfile
 from mimdsim.profile.store import load_profile, save_profile
 
 __all__ = [
+    "STATIC",
     "Activity",
     "Assumption",
     "Change",
@@ -41,6 +44,8 @@ __all__ = [
     "Liveness",
     "MemoryProfile",
     "RunProfile",
+    "SiliconPart",
+    "SiliconProfile",
     "Span",
     "Sparsity",
     "TileColumns",

@@ -105,7 +105,25 @@ def _tiled(tiled: TiledProfile, where: str) -> Iterator[Problem]:
     yield from _indices(tiled, where)
     yield from _totals(tiled, where)
     yield from _memory(tiled.memory, f"{where}.memory", tiled)
+    yield from _silicon(tiled, where)
     yield from _seconds(tiled, where)
+
+
+def _silicon(tiled: TiledProfile, where: str) -> Iterator[Problem]:
+    """Parts of a chip that are further off than they are large, volts in disorder, watts that are unknown and told."""
+    chip = tiled.silicon
+    if chip is None:
+        return
+    named = [(f"area.{index}", part) for index, part in enumerate(chip.area)]
+    named += [(f"static.{index}", part) for index, part in enumerate(chip.static)]
+    named += [("full_load", chip.full_load)] if chip.full_load is not None else []
+    for path, part in named:
+        if part.half_width > part.value * (1 + SLACK):
+            yield f"{where}.silicon.{path}.half_width", part.half_width, f"at most its value, {part.value!r}"
+    if chip.volts_low > chip.volts_high:
+        yield f"{where}.silicon.volts_low", chip.volts_low, f"at most its volts_high, {chip.volts_high!r}"
+    if bool(chip.unknown) == bool(chip.static):
+        yield f"{where}.silicon.unknown", chip.unknown[:80], "empty where static watts are given, else the reason"
 
 
 def _one_command(command: str) -> bool:

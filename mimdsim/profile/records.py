@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mimdsim.base.units import show_bytes
+from mimdsim.profile.silicon import SiliconProfile
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 # that are still read, and what their profiles lack, and those of tiled machines in them
-OLDER_VERSIONS: dict[int, dict[str, object]] = {3: {"advice": ()}, 4: {}}
-OLDER_TILED: dict[str, object] = {"costs_of_another": ()}
+OLDER_VERSIONS: dict[int, dict[str, object]] = {3: {"advice": ()}, 4: {}, 5: {}}
+OLDER_TILED: dict[str, object] = {"costs_of_another": (), "silicon": None}
+STATIC = "static power"  # the part of an energy that does not depend on what is done
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +107,20 @@ class EnergyProfile:
     @property
     def joules(self) -> float:
         return sum(part.joules for part in self.parts)
+
+    @property
+    def static(self) -> tuple[float, float]:
+        """Joules of static power, and how far they may be off."""
+        return self._of(True)
+
+    @property
+    def dynamic(self) -> tuple[float, float]:
+        """Joules of what is done, static power left out, and how far they may be off."""
+        return self._of(False)
+
+    def _of(self, static: bool) -> tuple[float, float]:
+        parts = [part for part in self.parts if (part.name == STATIC) is static]
+        return sum(part.joules for part in parts), sum(part.half_width_joules for part in parts)
 
     @property
     def joules_low(self) -> float:
@@ -241,6 +257,7 @@ class TiledProfile:
     run_name: Literal["training step", "run"] = "training step"  # the name for one run of the program
     # codelets whose costs are those of another instruction set than the machine's: its times are then unknown
     costs_of_another: tuple[str, ...] = ()
+    silicon: SiliconProfile | None = None  # of one chip; None if the machine's description has no area
 
     def __repr__(self) -> str:
         times = [1e3 * each for each in (self.seconds_per_training_step, self.seconds_low, self.seconds_high)]
@@ -286,6 +303,30 @@ class TiledProfile:
         return self.seconds(self.cycles) + self.host_exposed_seconds
 
     @property
+    def area_mm2(self) -> tuple[float, float] | None:
+        """Of all chips, and how far it may be off; None where unknown."""
+        return None if self.silicon is None else _times(self.silicon.area_mm2, self.chips)
+
+    @property
+    def static_watts(self) -> tuple[float, float] | None:
+        """Of all chips, and how far they may be off: those of its energy, else of its silicon; None where unknown."""
+        seconds = self.seconds_per_training_step
+        if self.energy is not None and seconds:
+            joules, off = self.energy.static
+            return joules / seconds, off / seconds
+        found = None if self.silicon is None else self.silicon.static_watts
+        return None if found is None else _times(found, self.chips)
+
+    @property
+    def dynamic_watts(self) -> tuple[float, float] | None:
+        """Watts of what the chips do, mean over the run, and how far they may be off; None where unknown."""
+        seconds = self.seconds_per_training_step
+        if self.energy is None or self.unknown or not seconds:
+            return None
+        joules, off = self.energy.dynamic
+        return joules / seconds, off / seconds
+
+    @property
     def tile_balance(self) -> float:
         """Mean over max of the busy cycles of the tiles that have any work."""
         busy = [cycles for cycles in self.tile_columns.busy_cycles if cycles]
@@ -295,6 +336,10 @@ class TiledProfile:
     def time_utilisation(self) -> float:
         """Share of all tiles' cycles in which the tile had work."""
         return sum(self.tile_columns.busy_cycles) / (self.tiles * self.cycles) if self.cycles else 0.0
+
+
+def _times(pair: tuple[float, float], chips: int) -> tuple[float, float]:
+    return pair[0] * chips, pair[1] * chips
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from mimdsim.report.tables_doubts import doubts_table
 from mimdsim.report.tables_energy import energy_table
 from mimdsim.report.tables_learning import activity_table, sparsity_table
 from mimdsim.report.tables_memory import categories_table, liveness_table
+from mimdsim.report.tables_silicon import silicon_table
 from mimdsim.report.verdicts import MOST_ADVICE, verdicts
 from mimdsim.report.wording import changed_fields, clipped, plain, significant, thousands, unit_of
 
@@ -67,6 +68,12 @@ def _lines(profile: RunProfile) -> Iterator[str]:
     if spent is not None and profile.network:
         spends = ("machine", "strategy", "precision", "mJ", "interval mJ", "mean W", "static")
         yield from _section("Energy of one training step, boards only", spent, *spends)
+    made_of = silicon_table(profile)
+    if made_of is not None:
+        sizes = ("machine", "volts", "mm2", "interval mm2", "static W", "interval W", "dynamic W", "its interval W")
+        yield from _section("Area and power, all chips", made_of, *sizes)
+        if " Unknown: " in made_of.note:
+            yield from _wrapped("  unknown: ", made_of.note.partition(" Unknown: ")[2])
     yield ""
     yield f"What is modelled: {assumptions_table(profile).note}"
 

@@ -26,6 +26,7 @@ from mimdsim.report.tables_doubts import doubts_table
 from mimdsim.report.tables_energy import energy_parts_table, energy_table
 from mimdsim.report.tables_learning import activity_table, sparsity_table, training_table
 from mimdsim.report.tables_memory import categories_table, liveness_table, variables_table
+from mimdsim.report.tables_silicon import silicon_parts_table, silicon_table
 from mimdsim.report.verdicts import verdicts
 from mimdsim.report.walk import HERE, too_large, walk_of
 from mimdsim.report.wording import changed_fields, plain
@@ -130,6 +131,7 @@ def sections(
     no_tiles = "" if tiled else untimed
     memory = tiled.memory if tiled else None
     by_phase, kernels = phase_comparison_table(profile), kernels_table(profile, PAGE_ROWS)
+    silicon = silicon_table(profile)
     first = []
     if other is not None:
         first.append(Section(key="differences", title="Differences", tables=difference_tables(profile, other[0])))
@@ -152,7 +154,8 @@ def sections(
         Section(
             key="tiles",
             title="Tiles",
-            tables=(utilisation_table(tiled), tiles_table(tiled, BUSIEST)) if tiled else (),
+            tables=(utilisation_table(tiled), tiles_table(tiled, BUSIEST), silicon) if tiled and silicon else (),
+            folded=tuple(found for found in ((silicon_parts_table(tiled),) if tiled else ()) if found),
             missing=no_tiles,
         ),
         Section(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from mimdsim.profile import EnergyProfile, GpuProfile, RunProfile, TiledProfile
+from mimdsim.profile import GpuProfile, RunProfile, TiledProfile
 from mimdsim.report.tables import Table, percent, shown, table, text
 from mimdsim.report.wording import significant
-
-STATIC = "static power"
 
 
 def energy_table(profile: RunProfile) -> Table | None:
@@ -31,7 +29,7 @@ def energy_table(profile: RunProfile) -> Table | None:
                 shown(f"{_millijoules(energy.joules_low)}–{_millijoules(energy.joules_high)}", energy.joules_low),
                 shown(significant(energy.joules / seconds), energy.joules / seconds),
                 shown(_millijoules(energy.joules / profile.batch), energy.joules / profile.batch),
-                percent(_static(energy), energy.joules),
+                percent(energy.static[0], energy.joules),
             )
         )
     if not rows:
@@ -63,10 +61,6 @@ def energy_parts_table(tiled: TiledProfile) -> Table | None:
     ]
     caption = f"Energy of one {tiled.run_name} on {tiled.title}"
     return table("energy_parts", caption, ("part", "kind of source", "mJ", "share", "plus or minus mJ"), rows)
-
-
-def _static(energy: EnergyProfile) -> float:
-    return sum(part.joules for part in energy.parts if part.name == STATIC)
 
 
 def _millijoules(joules: float) -> str:

@@ -17,7 +17,7 @@ from mimdsim.run.detail import is_kept
 from mimdsim.workload import SpikeDataset, Workload
 
 SOURCED_TILES = 1472  # largest chip behind the numbers in models/
-# what a chip's power depends on besides its work, while [energy] in its description stays unchanged
+# what a chip's power depends on besides its work
 POWERED = ("chip.clock_hz", "chip.tiles", "tile.sram_bytes")
 MOST_NAMED = 3  # codelets in a message
 # a fifth of the training steps needs this many losses; their means may differ by this share, or this much near zero
@@ -114,14 +114,22 @@ def other_costs(program: Program, machine: MimdMachine) -> tuple[str, ...]:
 
 
 def unscaled_energy(machine: MimdMachine, changes: Collection[str]) -> tuple[str, ...]:
-    """Said when a change to a machine affects its power, but its energies were not changed."""
-    changed = [key for key in POWERED if key in changes]
-    if not changed or machine.energy is None or any(key.startswith("energy.") for key in changes):
+    """Said when a change to a machine affects its power, but numbers of its energy do not follow."""
+    energy, changed = machine.energy, [key for key in POWERED if key in changes]
+    if not changed or energy is None or any(key.startswith("energy.") for key in changes):
+        return ()
+    if energy.static_watts is not None:
+        return (
+            f"energy: {', '.join(changed)} changed, but static power stays at {energy.static_watts:g} W and joules per "
+            "bundle, flop and byte stay as described (for its voltage): set energy.static_watts and the others too, or "
+            "describe [area] and [power]",
+        )
+    sizes = [key for key in changed if key != "chip.clock_hz"]
+    if not sizes:
         return ()
     return (
-        f"energy: {', '.join(changed)} changed, but static power stays at {machine.energy.static_watts:g} W and "
-        "joules per bundle, flop and byte stay as described (for its voltage): set energy.static_watts and the "
-        "others too",
+        f"energy: {', '.join(sizes)} changed: area and static power follow, joules per bundle and byte stay those of "
+        "the described memory and distances: set energy.bundle_joules and energy.exchange_joules_per_byte too",
     )
 
 

@@ -20,7 +20,7 @@ from mimdsim.run import config_digest
 from mimdsim.workload import Workload, load_workload
 
 WORKLOAD_SECTIONS = ("data", "network", "training", "mapping", "seed")
-MACHINE_SECTIONS = ("chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy")
+MACHINE_SECTIONS = ("chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy", "area", "power")
 MAX_POINTS = 10_000
 
 

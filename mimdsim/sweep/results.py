@@ -17,6 +17,10 @@ from mimdsim.report.wording import significant
 from mimdsim.sweep.points import MACHINE_SECTIONS, WORKLOAD_SECTIONS
 
 RATIOS = ("ratio", "ratio_low", "ratio_high")  # ratio of the time to that of the first point with one
+SILICON = tuple(
+    f"{name}{end}" for name in ("area_mm2", "static_watts", "dynamic_watts") for end in ("", "_low", "_high")
+)
+SIZES = {"area_mm2": "mm2", "static_watts": "static W"}
 RESULTS = (
     "ms_per_training_step",
     "ms_low",
@@ -34,12 +38,13 @@ RESULTS = (
     "millijoules",
     "millijoules_low",
     "millijoules_high",
+    *SILICON,
     "samples_per_second",
 )
 POINT_RESULTS = (*(name for name in RESULTS if name not in RATIOS), "seconds_by_source")  # of a point alone
 TRAINS_ANEW = tuple(section for section in WORKLOAD_SECTIONS if section != "mapping")
 # sections whose numbers are limits that may not be reached; more chips or tiles change the mapping
-LIMITS = tuple(section for section in MACHINE_SECTIONS if section not in ("chip", "links"))
+LIMITS = tuple(section for section in MACHINE_SECTIONS if section not in ("chip", "links", "area", "power"))
 NO_EFFECT = 0.002  # share of the time: a negligible change
 MAX_POINT_BYTES = 1 << 24
 WRITTEN = ("sweep.csv", "sweep.png", "crossover.png")
@@ -115,10 +120,12 @@ def table_lines(rows: list[dict[str, Any]], axes: list[str], gpus: tuple[str, ..
     """The table for the console.
 
     Changed fields, milliseconds with interval, their ratio to the first row with its interval, cycle shares, memory;
-    per GPU the milliseconds as published and of its strongest strategy, and their ratio to the tiled machine's, with
-    the interval from opposite ends of both.
+    area and static watts where they differ; per GPU the milliseconds as published and of its strongest strategy, and
+    their ratio to the tiled machine's, with the interval from opposite ends of both.
     """
     header = [*axes, "ms/step", "interval", "times the first", "compute", "exchange", "sync", "peak KiB", "fits"]
+    sizes = [name for name in SIZES if len({row.get(name) for row in rows}) > 1]
+    header += [SIZES[name] for name in sizes]
     header += [f"{gpu} {what}" for gpu in gpus for what in ("published ms", "strongest ms", "ms / tiled ms")]
     cells = [header]
     for row in rows:
@@ -135,6 +142,7 @@ def table_lines(rows: list[dict[str, Any]], axes: list[str], gpus: tuple[str, ..
                     "-",
                     "-",
                     "no result" if row["fits"] is None else "no tiles",
+                    *("-" for _ in sizes),
                     *_gpu_cells(row, gpus),
                 ]
             )
@@ -145,9 +153,16 @@ def table_lines(rows: list[dict[str, Any]], axes: list[str], gpus: tuple[str, ..
         memory = f"{row['peak_bytes'] / 1024:.0f}"
         fits = "yes" if row["fits"] else f"no, {(row['peak_bytes'] - row['limit_bytes']) / 1024:.0f} KiB over"
         cells.append([*line, f"{row['ms_per_training_step']:.4g}", interval, _times(row), *shares, memory, fits])
-        cells[-1] += _gpu_cells(row, gpus)
+        cells[-1] += [_size(row, name) for name in sizes] + _gpu_cells(row, gpus)
     widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
     return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
+
+
+def _size(row: dict[str, Any], name: str) -> str:
+    if row.get(name) is None:
+        return "unknown"
+    middle, low, high = (significant(row[f"{name}{end}"]) for end in ("", "_low", "_high"))
+    return f"{middle} ({low}-{high})"
 
 
 def _times(row: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ from mimdsim.base.files import writable_folder
 from mimdsim.base.sealed import read_sealed_arrays, read_sealed_json, write_sealed_arrays, write_sealed_json
 from mimdsim.compiler import fits_executable
 from mimdsim.graph import training_graph
-from mimdsim.profile import EnergyProfile, seconds_by_source
+from mimdsim.profile import EnergyProfile, TiledProfile, seconds_by_source
 from mimdsim.program import RecordedActivity
 from mimdsim.run import (
     beyond_sources,
@@ -39,7 +39,7 @@ from mimdsim.run import (
 from mimdsim.search import Aims, Case, best_of, search
 from mimdsim.sweep.points import Point
 from mimdsim.sweep.pool import each_point
-from mimdsim.sweep.results import POINT_RESULTS, gpu_columns, load_point, shown, with_ratios
+from mimdsim.sweep.results import POINT_RESULTS, SILICON, gpu_columns, load_point, shown, with_ratios
 from mimdsim.workload import MappingOptions, filled_activity, network_of
 
 MAX_MAPPING_BYTES = 1 << 20
@@ -229,6 +229,7 @@ def _time_point(given: Point, folder: Path) -> None:
             "limit_bytes": limit,
             "fits": compiled.memory.peak_bytes <= limit and fits_executable(compiled.memory, point.machine),
             **_millijoules(profile.energy),
+            **_silicon(profile),
             "samples_per_second": round(point.workload.training.batch / profile.seconds_per_training_step, 3),
             "seconds_by_source": [[part.source, part.seconds, part.half_width] for part in seconds_by_source(profile)],
             "note": "; ".join(cautions),
@@ -241,6 +242,13 @@ def _millijoules(energy: EnergyProfile | None) -> dict[str, float | None]:
     ends = (energy.joules, energy.joules_low, energy.joules_high) if energy else (None, None, None)
     names = ("millijoules", "millijoules_low", "millijoules_high")
     return {name: None if end is None else round(1e3 * end, 6) for name, end in zip(names, ends, strict=True)}
+
+
+def _silicon(profile: TiledProfile) -> dict[str, float | None]:
+    """Area and watts of all chips of the point, with their intervals; None where unknown."""
+    found = (profile.area_mm2, profile.static_watts, profile.dynamic_watts)
+    ends = [end for pair in found for end in ((pair[0], pair[0] - pair[1], sum(pair)) if pair else (None, None, None))]
+    return {name: None if end is None else round(end, 6) for name, end in zip(SILICON, ends, strict=True)}
 
 
 def default_processes() -> int:

@@ -17,7 +17,19 @@ def program_assumptions(program: Program) -> tuple[Assumption, ...]:
 def machine_assumptions(machine: MimdMachine) -> tuple[Assumption, ...]:
     """Every number of the machine with its source."""
     found = []
-    for section_name in ("chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy", "costs"):
+    for section_name in (
+        "chip",
+        "tile",
+        "exchange",
+        "sync",
+        "host",
+        "links",
+        "matrix",
+        "energy",
+        "area",
+        "power",
+        "costs",
+    ):
         section = getattr(machine, section_name)
         if section is None:
             continue

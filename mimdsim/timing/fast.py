@@ -9,12 +9,12 @@ import numpy as np
 
 from mimdsim.base.errors import DoesNotFit, MappingError
 from mimdsim.base.units import show_bytes
-from mimdsim.costs.energy import energy_profile
+from mimdsim.costs.energy import tiled_energy
 from mimdsim.costs.fabric import cycles_of_tiles, host_exposed_seconds
 from mimdsim.costs.priced import costs_of_another, priced
+from mimdsim.costs.silicon import silicon_profile
 from mimdsim.machine import MimdMachine
-from mimdsim.machine.energy import TiledEnergy
-from mimdsim.profile import EnergyProfile, MemoryProfile, Span, TileColumns, TiledProfile
+from mimdsim.profile import EnergyProfile, MemoryProfile, SiliconProfile, Span, TileColumns, TiledProfile
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.verify import require_sound
 from mimdsim.timing.assumptions import machine_assumptions, program_assumptions
@@ -59,6 +59,7 @@ def time_program(
     exposed = host_exposed_seconds(stream, cycles / clock, machine.host.prefetch_depth)
     off = sum(doubt.half_width_cycles for doubt in doubts)
     columns = _tile_columns(program, machine.chip.grid_columns, memory, loads, moved)
+    silicon = silicon_profile(machine)
     return TiledProfile(
         machine=machine.name,
         title=machine.title if program.chips == 1 else f"{program.chips} chips, each {machine.title}",
@@ -78,7 +79,8 @@ def time_program(
         costs_of_another=of_another,
         exchange_cycles_other_model=_other_model_cycles(program, machine, loads),
         run_name="training step" if program.layers else "run",
-        energy=_energy(program, machine.energy, loads, spans, cycles / clock + exposed),
+        energy=_energy(program, machine, silicon, loads, spans, cycles / clock + exposed),
+        silicon=silicon,
         assumptions=machine_assumptions(machine) + program_assumptions(program),
     )
 
@@ -163,18 +165,18 @@ def _tile_columns(
 
 def _energy(
     program: Program,
-    energy: TiledEnergy | None,
+    machine: MimdMachine,
+    silicon: SiliconProfile | None,
     loads: tuple[SuperstepLoad, ...],
     spans: tuple[Span, ...],
     seconds: float,
 ) -> EnergyProfile | None:
     """Energy of one run; None if the machine has no energies."""
-    if energy is None:
-        return None
-    return energy_profile(
-        energy,
+    return tiled_energy(
+        machine,
+        silicon,
+        seconds * program.chips,
         (
-            ("static power", "static_watts", seconds * program.chips),
             ("instructions and own memory", "bundle_joules", sum(load.bundles for load in loads)),
             ("arithmetic", "arithmetic_joules_per_flop", sum(span.flops for span in spans)),
             ("exchange on the chip", "exchange_joules_per_byte", sum(span.bytes_received for span in spans)),

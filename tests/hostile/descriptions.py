@@ -57,10 +57,12 @@ def meant(said: Any, read: Any) -> Any:
         return {key: meant(value, read.get(key)) for key, value in said.items()}
     if isinstance(said, list) and isinstance(read, list) and len(said) == len(read):
         return [meant(one, other) for one, other in zip(said, read, strict=True)]
+    if isinstance(said, (str, int, float)) and isinstance(read, list) and len(read) == 2:
+        return [meant(said, each) for each in read]  # one voltage stands for the lowest and the highest
     if isinstance(read, bool) or not isinstance(read, (int, float)) or isinstance(said, bool):
         return plain(said)
     if isinstance(said, str):
-        number, unit = re.fullmatch(r"\s*([-+0-9._eE]*[0-9.])\s*([A-Za-z/]*)\s*", said).groups()  # type: ignore[union-attr]
+        number, unit = re.fullmatch(r"\s*([-+0-9._eE]*[0-9.])\s*([A-Za-z/]*2?)\s*", said).groups()  # type: ignore[union-attr]
         said = float(number) * (FACTORS[unit] if unit else 1.0)
     return float(said) if isinstance(read, float) else said
 

@@ -18,6 +18,8 @@ from typing import Any
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened, suggest
 from mimdsim.base.files import parse_json, read_bounded_text
 from mimdsim.base.places import files_of, looked_in, own_folder
+from mimdsim.check.published.chips import COLUMNS as CHIP_COLUMNS
+from mimdsim.check.published.chips import chip_rows
 from mimdsim.check.published.framework_steps import COLUMNS as FRAMEWORK_COLUMNS
 from mimdsim.check.published.framework_steps import framework_step_rows
 from mimdsim.check.published.gpus.networks import predict_snn_row
@@ -325,4 +327,5 @@ FORMATS: tuple[tuple[set[str], Predict], ...] = (
     (VERTEX_COLUMNS, _alone(vertex_rows)),
     (LOOP_COLUMNS, _alone(loop_rows)),
     (GATHER_COLUMNS, _alone(gather_rows)),
+    (CHIP_COLUMNS, _alone(chip_rows)),
 )

@@ -1,0 +1,89 @@
+"""What a chip is made of: its area by bits, transistors and links, and how voltage and clock set its power.
+
+Watts are those of one chip at its working temperature; what they come to is computed in `costs/silicon.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from mimdsim.base.schema import SourcedSection
+from mimdsim.base.units import parse_quantity
+
+VOLTS = (0.2, 2.0)  # assumed: beyond anything that is built
+
+
+def _pair(value: Any) -> Any:
+    """The lowest and the highest of a voltage; one number stands for both, and each may carry its unit."""
+    ends = value if isinstance(value, (list, tuple)) else (value, value)
+    if len(ends) != 2:
+        raise ValueError("takes one voltage or two; write [lowest, highest]")
+    if any(isinstance(end, bool) for end in ends):
+        raise ValueError("is a boolean; a voltage is needed")
+    return tuple(parse_quantity(end, "volts") if isinstance(end, str) else end for end in ends)
+
+
+Volts = Annotated[tuple[float, float], BeforeValidator(_pair)]
+
+
+class Area(SourcedSection):
+    """Square millimetres of a chip.
+
+    sram_um2_per_bit: with decoders, sense amplifiers and redundancy of the array. tile_transistors: of one tile,
+    without its SRAM cells and without the crossbar. crosspoint_transistors: of a crossbar that leads the bus of every
+    tile to every other, for each bit of a bus and each pair of tiles; 0 where tiles have routers, which then count as
+    transistors of the tile. link_mm2: of one link, both directions. io_mm2: host link and what else lies on the rim.
+    spare_tiles_share: tiles that are built beyond those that are used, as a share of the used ones.
+    """
+
+    process: str = Field(min_length=1, max_length=60)
+    sram_um2_per_bit: float = Field(gt=0, le=10)
+    logic_um2_per_transistor: float = Field(gt=0, le=10)
+    tile_transistors: float = Field(gt=0, le=1e12)
+    crosspoint_transistors: float = Field(ge=0, le=1e3)
+    link_mm2: float = Field(ge=0)
+    io_mm2: float = Field(ge=0)
+    spare_tiles_share: float = Field(ge=0, le=1)
+
+
+class Power(SourcedSection):
+    """What a chip draws whether it works or not, and at which voltage.
+
+    static_watts_per_mm2: leakage and clock tree together, at reference_volts and reference_hz; clock_share of it is
+    the clock tree, which goes by V^2 f, the rest leakage, which goes by V^leakage_exponent. The joules of [energy] too
+    are those at reference_volts and go by V^2 (links and host link have supplies of their own). volts: what the chip
+    runs at, lowest and highest that it may be, at volts_hz. voltage_follows: at another clock it is in proportion to
+    the "clock", or stays ("nothing"), or is anything between ("unknown"); within range_volts, outside of which the
+    process does not work. matrix_joules_per_flop: of halves on the matrix unit, all told; only for the watts of a chip
+    that is fully busy.
+    """
+
+    static_watts_per_mm2: float = Field(ge=0)
+    clock_share: float = Field(ge=0, le=1)
+    leakage_exponent: float = Field(ge=1, le=10)
+    reference_volts: float = Field(ge=VOLTS[0], le=VOLTS[1])
+    reference_hz: float = Field(gt=0)
+    volts: Volts
+    volts_hz: float = Field(gt=0)
+    range_volts: Volts
+    voltage_follows: Literal["clock", "nothing", "unknown"]
+    matrix_joules_per_flop: float | None = Field(ge=0, default=None)
+
+    @model_validator(mode="after")
+    def _voltages_in_order(self) -> Power:
+        for name in ("volts", "range_volts"):
+            low, high = getattr(self, name)
+            if not VOLTS[0] <= low <= high <= VOLTS[1]:
+                raise ValueError(
+                    f"{name} = [{low:g}, {high:g}]: give the lowest first, both from {VOLTS[0]:g} to {VOLTS[1]:g} V"
+                )
+            if name not in self.sources:
+                raise ValueError(f"'{name}' has no entry in 'sources'")
+        if not self.range_volts[0] <= self.volts[0] <= self.volts[1] <= self.range_volts[1]:
+            raise ValueError(
+                f"volts = [{self.volts[0]:g}, {self.volts[1]:g}] are outside range_volts = [{self.range_volts[0]:g}, "
+                f"{self.range_volts[1]:g}]: widen range_volts or correct volts"
+            )
+        return self
