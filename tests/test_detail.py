@@ -6,6 +6,7 @@ import dataclasses
 import json
 import tracemalloc
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from mimdsim.workload import filled_activity, load_workload
 SMALL = {"data.timesteps": 6, "training.batch": 8}
 
 
+@cache
 def made(chips: int = 1, window: range = range(10)) -> tuple[TiledProfile, Detail]:
     machine = load_machine("bow", {"chip.tiles": 48, "links.chips": chips})
     compiled = compile_workload(load_workload("digits", SMALL), machine, must_fit=False)
@@ -187,14 +189,15 @@ def test_a_detail_of_other_supersteps_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_programs_too_large_keep_no_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mimdsim.run.detail.MOST_PAIRS", 100)
-    _, detail = made()
+    anew = made.__wrapped__
+    _, detail = anew()
     assert (detail.senders == -1).all()
     assert detail.traffic[:, 3].sum() == detail.received.sum()
     monkeypatch.setattr("mimdsim.run.detail.MOST_WINDOW", 48 * len(detail.supersteps) * 3)
-    assert made()[1].window_timesteps.tolist() == [0, 1, 2]
+    assert anew()[1].window_timesteps.tolist() == [0, 1, 2]
     monkeypatch.setattr("mimdsim.run.detail.MOST_CELLS", 1000)
     with pytest.raises(MimdsimError, match="single tiles are not kept"):
-        made()
+        anew()
     small = SMALL | {"training.max_training_steps": 1, "chip.tiles": 48}
     mimdsim.run("digits", "bow", changes=small, gpus=(), report=tmp_path / "mine")
     assert not (tmp_path / "mine" / "detail.npz").exists()

@@ -17,7 +17,8 @@ from mimdsim.profile import Change, load_profile
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.run.profiles import recorded_changes
 
-SHORT = ("--set", "training.max_training_steps=2", "--set", "data.train_samples=96", "--set", "data.test_samples=48")
+FEW = ("data.timesteps=6", "data.train_samples=96", "data.test_samples=48", "training.max_training_steps=2")
+SHORT = tuple(part for field in FEW for part in ("--set", field))
 
 
 def mimdsim(*arguments: str, code: int = 0) -> str:
@@ -106,6 +107,7 @@ def test_what_set_changed_is_recorded_and_shown(tmp_path: Path, monkeypatch: pyt
     assert profile.tiled.title == "Graphcore Bow IPU (1,472 tiles, 1.85 GHz) (changed)"
     assert profile.changes == (
         Change(key="data.test_samples", value="48"),
+        Change(key="data.timesteps", value="6"),
         Change(key="data.train_samples", value="96"),
         Change(key="network.capacity", value="[300, 12, 10]"),
         Change(key="tile.worker_contexts", value="3"),
@@ -114,7 +116,7 @@ def test_what_set_changed_is_recorded_and_shown(tmp_path: Path, monkeypatch: pyt
         Change(key="training.max_training_steps", value="2"),
     )
     first = " ".join(output.partition("Verdict")[0].split())
-    assert "changed by --set: data.test_samples = 48, data.train_samples = 96, " in first
+    assert "changed by --set: data.test_samples = 48, data.timesteps = 6, data.train_samples = 96, " in first
     assert "network.capacity = [300, 12, 10], tile.worker_contexts = 3, training.batch = 120, " in first
     assert "training.learning_rate = 0.01, " in first
     header = (folder / "report.html").read_text().partition("</header>")[0]

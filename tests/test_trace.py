@@ -178,6 +178,9 @@ def test_no_more_events_than_allowed(tmp_path: Path, most: int) -> None:
     assert len(trace["traceEvents"]) <= max(most, 10)  # names of tracks are always there
     assert "left out: " in said
     assert trace["otherData"]["left_out"]
+
+
+def test_a_file_with_room_for_all_leaves_nothing_out(tmp_path: Path) -> None:
     _, whole = traced(tmp_path, timesteps=True, tiles=range(96))
     assert "left out" not in whole
 

@@ -62,7 +62,10 @@ def advance(blocks, samples, timesteps, by_emission, forward, maps):  # type: ig
         for t in range(timesteps[0], timesteps[1]):
             here = min(t + 1, x.shape[1] - 1)
             if here:
-                x[block, here, :, samples[0] : samples[1]] = x[block, here - 1, :, samples[0] : samples[1]]
+                for state in range(x.shape[2]):
+                    for b in range(samples[0], samples[1]):
+                        for n in range(WIDTH):
+                            x[block, here, state, b, n] = x[block, here - 1, state, b, n]
             source = spiked[block, t] if by_emission else u[block, t]
             states = x[block, here].reshape(x.shape[2], 1, -1)
             neuron_update(states, u[block, t + 1], current[block, t + 1], source, own[block], *box, *maps)

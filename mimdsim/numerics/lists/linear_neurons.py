@@ -34,6 +34,22 @@ def _add_term(made, given, chosen, own, places, uniform, first, kind):  # type: 
 
 
 @numba.njit(cache=True, nogil=True)
+def _widest(start, stop):  # type: ignore[no-untyped-def]
+    """The longest of these runs, at least 1."""
+    width = 1
+    for i in range(len(start)):
+        width = max(width, stop[i] - start[i])
+    return width
+
+
+@numba.njit(cache=True, nogil=True)
+def _copy(given, into):  # type: ignore[no-untyped-def]
+    """into[:] = given, without the checks of an assignment to a slice, which are slow to compile."""
+    for n in range(len(into)):
+        into[n] = given[n]
+
+
+@numba.njit(cache=True, nogil=True)
 def _who_fired(chosen, source, b, first, last, threshold):  # type: ignore[no-untyped-def]
     for n in range(first, last):
         chosen[n - first] = source[b, n] > source.dtype.type(threshold)
@@ -45,7 +61,7 @@ def neuron_update(x, u, current, source, own, begin, end, start, stop, *constant
     terms, uniform, readout, weights, threshold, switched = constants
     kind = x.dtype.type
     states = x.shape[0]
-    width = max(1, (stop - start).max())
+    width = _widest(start, stop)
     made = np.zeros((states + 1, width), x.dtype)
     chosen = np.zeros(width, np.bool_)
     ones = np.ones(width, x.dtype)
@@ -71,8 +87,8 @@ def neuron_update(x, u, current, source, own, begin, end, start, stop, *constant
                 same[:] = readout[k, 1]
                 _add_term(made[states, :span], given, chosen, own, same, weights[k], first, kind)
             for row in range(states):
-                x[row, b, first:last] = made[row, :span]
-            u[b, first:last] = made[states, :span]
+                _copy(made[row], x[row, b, first:last])
+            _copy(made[states], u[b, first:last])
 
 
 @numba.njit(cache=True, nogil=True)
@@ -81,7 +97,7 @@ def neuron_gradient(dx, q, source, own, begin, end, start, stop, *constants):  #
     terms, uniform, threshold, switched = constants
     kind = dx.dtype.type
     states = dx.shape[0]
-    width = max(1, (stop - start).max())
+    width = _widest(start, stop)
     made = np.zeros((states + 1, width), dx.dtype)
     chosen = np.zeros(width, np.bool_)
     for i in range(len(start)):
@@ -97,8 +113,8 @@ def neuron_gradient(dx, q, source, own, begin, end, start, stop, *constants):  #
                     given = dx[row, b, first:last]
                     _add_term(made[column, :span], given, chosen, own, terms[k, 2:], uniform[k], first, kind)
             for row in range(states):
-                dx[row, b, first:last] = made[row, :span]
-            q[b, first:last] = made[states, :span]
+                _copy(made[row], dx[row, b, first:last])
+            _copy(made[states], q[b, first:last])
 
 
 @numba.njit(cache=True, nogil=True)
