@@ -135,7 +135,7 @@ class Tally:
             tuple(self.total[name] for name in ("bytes_received", "fragments_received", "bytes_shared")),
         )
         sent = _Sent.of(cut, elements, np.flatnonzero(others > 0))
-        np.add.at(self.total["fragments_sent"], cut.sender[sent.different], fragments[sent.different])
+        numerics.add_each(self.total["fragments_sent"], cut.sender, fragments, sent.different)
         self.total["bytes_sent"] += item_bytes * sent.once(sent.different, cut.sender[sent.different], self.tiles)
         if self.chips > 1:
             piece, chip = numerics.linked_pieces(*wishes, *parts, len(one_of_each), self.tiles // self.chips)
@@ -208,7 +208,7 @@ class _Sent:
         total = np.zeros(groups, np.int64)
         if self.apart:
             _, one_of_each = equal_rows(np.stack([group, self.number[piece]]))
-            np.add.at(total, group[one_of_each], self.elements[piece[one_of_each]])
+            numerics.add_each(total, group, self.elements[piece], one_of_each)
             return total
         run, starts, stops = numerics.element_runs(self.cut.bounds.take(piece, axis=2), self.cut.shape)
         group = group[run]

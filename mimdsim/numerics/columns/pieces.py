@@ -226,6 +226,13 @@ def are_apart(bounds):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
+def add_each(total, group, amount, chosen):  # type: ignore[no-untyped-def]
+    """total[group] += amount of the chosen entries."""
+    for entry in chosen:
+        total[group[entry]] += amount[entry]
+
+
+@numba.njit(cache=True, nogil=True)
 def add_fresh(group, starts, stops, order, total):  # type: ignore[no-untyped-def]
     """total[group] += elements of its runs, each counted once; `order` sorts by group, then start."""
     before, reached = -1, 0
