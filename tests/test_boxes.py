@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 from hypothesis import given, settings
@@ -61,7 +61,7 @@ def test_a_box_is_local_where_its_tile_holds_it_in_some_copy_of_every_range(
     """Ranges of one axis, each with one to three copies spread along either axis."""
     shape, tiles, boxes = given
     edges = sorted({0, shape[along], *data.draw(st.lists(st.integers(0, shape[along])))})
-    ranges = list(zip(edges, edges[1:], strict=False))
+    ranges = list(pairwise(edges))
     axis = data.draw(st.sampled_from([0, 1] if len(ranges) == 1 else [1 - along]))
     bands, holders = [], []
     for start, stop in ranges:

@@ -208,7 +208,7 @@ class SideBySide:
 
 
 def cut_side_by_side(mapping: TileMapping, boxes: np.ndarray, shape: tuple[int, ...]) -> SideBySide | None:
-    """Boxes of a variable of `shape` cut at the ranges of a BANDED mapping; None if its bands do not lie side by side."""
+    """Boxes cut at the ranges of a BANDED mapping of `shape`; None if its bands do not lie side by side."""
     apart = mapping.side_by_side(shape)
     if apart is None:
         return None
