@@ -28,6 +28,7 @@ from mimdsim.program.rows import (
     equal_rows,
     in_bands,
     is_local,
+    some_bounds,
     spatial_mapping,
     spatial_shape,
     takes_timestep,
@@ -179,7 +180,7 @@ def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, boo
             if not len(remote):
                 local.add(alike)
             else:  # local boxes lie inside the variable, or do no harm until `verify` finds them
-                bounds = bounds_of(boxes).take(remote, axis=2)
+                bounds = some_bounds(bounds_of(boxes), remote)
                 _refuse(check_boxes(superstep, table, item, variable, bounds, remote))
                 key = (variable.name, now_shift(item.box[0]) if takes_timestep(item) else None)
                 wanted.setdefault(key, []).append((table.tiles[remote], bounds))

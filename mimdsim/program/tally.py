@@ -23,6 +23,7 @@ from mimdsim.program.rows import (
     in_bands,
     is_local,
     order_of,
+    some_bounds,
     spatial_mapping,
 )
 
@@ -118,7 +119,7 @@ class Tally:
         if not len(boxes):
             return
         which, one_of_each = equal_rows(bounds.reshape(-1, len(boxes)))
-        cut = _cut(mapping, bounds.take(one_of_each, axis=2), shape)  # as `take` is contiguous
+        cut = _cut(mapping, some_bounds(bounds, one_of_each), shape)
         if not len(cut.sender):
             return
         wishes = which, tiles, order_of(np.stack([which, tiles]), [0, 1])
@@ -196,11 +197,11 @@ class _Sent:
 
     @classmethod
     def of(cls, cut: _Pieces, elements: np.ndarray, wanted: np.ndarray) -> _Sent:
-        bounds = cut.bounds.take(wanted, axis=2)
+        bounds = some_bounds(cut.bounds, wanted)
         which, one_of_each = equal_rows(bounds.reshape(2 * len(bounds), -1))
         number = np.full(len(elements), -1, np.int64)
         number[wanted] = which
-        apart = bool(numerics.are_apart(bounds.take(one_of_each, axis=2)))
+        apart = bool(numerics.are_apart(some_bounds(bounds, one_of_each)))
         return cls(cut=cut, elements=elements, number=number, different=wanted[one_of_each], apart=apart)
 
     def once(self, piece: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
