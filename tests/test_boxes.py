@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 from hypothesis import given, settings
@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.numerics.columns.alike import number_alike
+from mimdsim.numerics.columns.pieces import are_apart
 from mimdsim.program import TileMapping
-from mimdsim.program.mapping import FLAT
+from mimdsim.program.mapping import FLAT, Band
 from mimdsim.program.rows import bounds_of, distinct, equal_rows, is_local, order_of
 
 TILES = 3
@@ -50,6 +51,52 @@ def test_a_box_is_local_where_its_tile_holds_all_its_elements(
     for tile, box, local in zip(tiles.tolist(), boxes, is_local(mapping, tiles, boxes, shape), strict=True):
         along = [index[0] * shape[1] + index[1] if axis == FLAT else index[axis] for index in elements(box)]
         assert local == all(owner[number] == tile for number in along)
+
+
+@LAW
+@given(given=boxes_on_tiles(), along=st.sampled_from([0, 1]), data=st.data())
+def test_a_box_is_local_where_its_tile_holds_it_in_some_copy_of_every_range(
+    given: tuple[tuple[int, int], np.ndarray, np.ndarray], along: int, data: st.DataObject
+) -> None:
+    """Ranges of one axis, each with one to three copies spread along either axis."""
+    shape, tiles, boxes = given
+    edges = sorted({0, shape[along], *data.draw(st.lists(st.integers(0, shape[along])))})
+    ranges = list(pairwise(edges))
+    axis = data.draw(st.sampled_from([0, 1] if len(ranges) == 1 else [1 - along]))
+    bands, holders = [], []
+    for start, stop in ranges:
+        owners = data.draw(
+            st.lists(
+                st.lists(st.integers(0, TILES - 1), min_size=shape[axis], max_size=shape[axis]), min_size=1, max_size=3
+            )
+        )
+        holders.append(owners)
+        index = np.arange(shape[axis])
+        made = [TileMapping.split(axis, np.array(owner), index, index + 1) for owner in owners]
+        bands += [Band(axis=along, start=start, stop=stop, mapping=one) for one in made]
+    found = is_local(TileMapping.banded(tuple(bands)), tiles, boxes, shape)
+    for tile, box, local in zip(tiles.tolist(), boxes, found, strict=True):
+        inside = [[one for one in elements(box) if start <= one[along] < stop] for start, stop in ranges]
+        assert local == all(
+            any(all(owner[one[axis]] == tile for one in part) for owner in owners)
+            for part, owners in zip(inside, holders, strict=True)
+        )
+
+
+@LAW
+@given(given=boxes_on_tiles())
+def test_boxes_said_to_be_apart_share_no_element(given: tuple[tuple[int, int], np.ndarray, np.ndarray]) -> None:
+    bounds = bounds_of(given[2])
+    different = bounds.take(equal_rows(bounds.reshape(4, -1))[1], axis=2)
+    boxes = [elements(box) for box in different.transpose(2, 0, 1)]
+    assert not are_apart(different) or sum(map(len, boxes)) == len(set().union(*boxes))
+
+
+def test_boxes_of_a_grid_are_apart() -> None:
+    grid = np.array([[[row, row + 2], [column, column + 3]] for row in (0, 2, 6) for column in (0, 5)], np.int64)
+    assert are_apart(bounds_of(grid))
+    assert not are_apart(bounds_of(np.concatenate([grid, [[[1, 2], [0, 3]]]])))
+    assert not are_apart(bounds_of(np.array([[[0, 1]], [[1 << 40, (1 << 40) + 1]]])))  # too far from each other to tell
 
 
 @LAW

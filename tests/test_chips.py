@@ -31,6 +31,7 @@ from mimdsim.compiler.place.collectives import best_trees, by_neighbours, direct
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.machine.topology import route_lengths, topology_graph
+from mimdsim.numerics.columns import pieces
 from mimdsim.profile import TiledProfile
 from mimdsim.program import Copy, Program, Repeat, Superstep, TileMapping, Variable, verify
 from mimdsim.program.rows import spatial_mapping
@@ -109,6 +110,26 @@ def test_gradients_and_weights_cross_links_as_often_as_they_must(chips: int, on_
             sent["share" if "share weights" in superstep.name else "sum"] += superstep.exchange.link_bytes.sum(axis=1)
     for of_chips in sent.values():
         assert of_chips.sum() == (chips - 1) * weights
+
+
+@pytest.mark.parametrize("left_out", ["side by side", "apart"])
+def test_exchanges_are_counted_alike_without_what_makes_counting_fast(
+    left_out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies side by side and pieces known to be apart: without either, band by band and element by element."""
+    program = on_copies(4, 2).program
+    if left_out == "apart":
+        monkeypatch.setattr(pieces, "are_apart", lambda _: False)
+    else:
+        monkeypatch.setattr(TileMapping, "side_by_side", lambda *_: None)
+    slowly = plan_exchanges(program)
+    assert not verify(slowly, slowly.tiles)
+    for (one, _, _), (other, _, _) in zip(program.supersteps(), slowly.supersteps(), strict=True):
+        assert (one.exchange is None) == (other.exchange is None)
+        if one.exchange is not None and other.exchange is not None:
+            assert np.array_equal(one.exchange.tiles, other.exchange.tiles)
+            assert np.array_equal(one.exchange.columns, other.exchange.columns)
+            assert np.array_equal(one.exchange.link_bytes, other.exchange.link_bytes)
 
 
 SLOW = {"links__bytes_per_second": 1e6}  # so that all that counts is bytes

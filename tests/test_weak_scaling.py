@@ -14,7 +14,7 @@ import pytest
 
 from mimdsim.base.errors import MappingError
 from mimdsim.compiler import place
-from mimdsim.report.figures_scaling import draw_scaling
+from mimdsim.report.figures_scaling import draw_over_chips, draw_scaling
 from mimdsim.report.style import picture
 from mimdsim.workload import MappingOptions, filled_activity, load_workload, network_of
 
@@ -92,6 +92,22 @@ def test_a_sweep_runs_and_draws(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
+def test_the_best_mappings_of_one_and_two_chips_are_timed_and_drawn(tmp_path: Path) -> None:
+    """Strong and weak scaling: one chip is the same in both, and more samples take no less."""
+    path = tmp_path / "figure.png"
+    command = [sys.executable, "benchmarks/scaling_over_chips.py", "--workload", "digits", "--chips", "1", "2"]
+    done = subprocess.run(
+        [*command, "--candidates", "32", "--figure", str(path)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    lines = [line.split() for line in done.stdout.splitlines()]
+    one, two, same, more = (line for line in lines if line and line[0] in ("1", "2"))
+    assert same[:6] == one[:6]
+    assert [line[1] for line in (one, two, more)] == ["48", "48", "96"]
+    assert float(more[2]) > float(two[2]) > 0
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
 # ---- spikes that nobody recorded
 
 
@@ -141,3 +157,21 @@ def test_the_figure_shows_time_and_efficiency() -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["2 neurons per tile", "4 neurons per tile"]
     assert picture(draw_scaling(rows(), title="Weak scaling"), "png") == picture(figure, "png")
     assert picture(draw_scaling(rows(fits=False), title="Weak scaling"), "png") != picture(figure, "png")
+
+
+@pytest.mark.slow
+def test_the_figure_over_chips_shows_both_answers_and_their_intervals() -> None:
+    strong = [
+        {"chips": chips, "chip": (ms, 0.8 * ms, 1.2 * ms), "all": (2 * ms, 1.6 * ms, 2.4 * ms), "host_ms": 0.1}
+        for chips, ms in ((1, 2.0), (2, 1.5), (4, 1.8))
+    ]
+    figure = draw_over_chips(strong, strong[:2], samples=48, title="Two")
+    panel, weak = figure.axes
+    drawn = {str(line.get_label()): list(np.asarray(line.get_ydata())) for line in panel.lines}
+    assert drawn["an exchange stops its own chip only"] == [2.0, 1.5, 1.8]
+    assert drawn["an exchange stops all chips"] == [4.0, 3.0, 3.6]
+    assert drawn["if several chips cost nothing"] == [2.0, 1.0, 0.5]
+    assert drawn["the host sends the batch"] == [0.1, 0.1, 0.1]
+    assert [label.get_text() for label in weak.get_xticklabels()] == ["1", "2"]
+    assert list(np.asarray(weak.lines[-2].get_ydata())) == [2.0, 2.0]
+    assert panel.get_ylim()[1] > 2.4 * 2.0

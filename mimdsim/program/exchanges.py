@@ -7,7 +7,6 @@ Planner and verifier share this derivation (`exchange_rule.check_exchange`). How
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
@@ -29,6 +28,7 @@ from mimdsim.program.rows import (
     equal_rows,
     in_bands,
     is_local,
+    some_bounds,
     spatial_mapping,
     spatial_shape,
     takes_timestep,
@@ -68,9 +68,13 @@ def _digest(program: Program, superstep: Superstep, exchange: Exchange) -> bytes
         parts += [table.codelet.fields, table.operands, table.tiles]
         parts += [part for column in sorted(table.columns.items()) for part in column]
         names |= set(table.operands.values())
+    numbers: dict[int, int] = {}  # of mappings, as many variables share one
     for name in sorted(names):
         variable = program.variables[name]
-        parts += [name, variable.shape, variable.item_bytes, *_described(variable.mapping)]
+        parts += [name, variable.shape, variable.item_bytes, numbers.get(id(variable.mapping))]
+        if id(variable.mapping) not in numbers:
+            numbers[id(variable.mapping)] = len(numbers)
+            parts += _described(variable.mapping)
     parts += [exchange.total_tiles, exchange.tiles, exchange.columns, exchange.link_bytes, exchange.relayed]
     for delivery in exchange.deliveries:
         parts += [delivery.variable, delivery.tiles, delivery.boxes]
@@ -84,11 +88,20 @@ def _digest(program: Program, superstep: Superstep, exchange: Exchange) -> bytes
     return found.digest()
 
 
-def _described(mapping: TileMapping) -> Iterator[object]:
-    yield from (mapping.axis, mapping.tiles, mapping.starts, mapping.stops)
-    for band in mapping.bands:
-        yield from (band.axis, band.start, band.stop)
-        yield from _described(band.mapping)
+def _described(mapping: TileMapping) -> list[np.ndarray]:
+    """All that a mapping says: its numbers and those of its bands, then their intervals joined."""
+    numbers: list[int] = []
+    intervals: list[np.ndarray] = []
+    within = [mapping]
+    while within:
+        one = within.pop()
+        columns = one.tiles, one.starts, one.stops
+        numbers += (one.axis, *(len(column) for column in columns), len(one.bands))
+        intervals += columns
+        for band in one.bands:
+            numbers += (band.axis, band.start, band.stop)
+            within.append(band.mapping)
+    return [np.array(numbers), np.concatenate(intervals)]
 
 
 def _refuse(problems: list[Problem]) -> None:
@@ -167,7 +180,7 @@ def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, boo
             if not len(remote):
                 local.add(alike)
             else:  # local boxes lie inside the variable, or do no harm until `verify` finds them
-                bounds = bounds_of(boxes).take(remote, axis=2)
+                bounds = some_bounds(bounds_of(boxes), remote)
                 _refuse(check_boxes(superstep, table, item, variable, bounds, remote))
                 key = (variable.name, now_shift(item.box[0]) if takes_timestep(item) else None)
                 wanted.setdefault(key, []).append((table.tiles[remote], bounds))

@@ -159,13 +159,15 @@ class TileMapping:
         made.__dict__.update(self.__dict__, axis=self.axis - 1 if self.axis >= 0 else self.axis, bands=bands)
         return made
 
-    def side_by_side(self, shape: tuple[int, ...]) -> tuple[TileMapping, np.ndarray] | None:
+    def side_by_side(self, shape: tuple[int, ...]) -> tuple[TileMapping, np.ndarray, np.ndarray] | None:
         """(intervals of a BANDED mapping of `shape` along one axis, band after band as if each were `shape` further
-        along it; int64[2, bands]: starts and stops of the bands); None if they are not such intervals, or copies."""
+        along it; int64[2, ranges]: starts and stops of its ranges; int64[ranges + 1]: the first band of each); None if
+        its bands are not such intervals."""
         first = self.bands[0]
-        axis, edges = first.mapping.axis, np.array([(band.start, band.stop) for band in self.bands]).T
+        axis, ranges = first.mapping.axis, tuple(self.ranges())
+        edges = np.array([(copies[0].start, copies[0].stop) for copies in ranges]).T
         plain = all(band.mapping.axis == axis for band in self.bands)
-        if axis < 0 or axis == first.axis or not plain or (edges[0, 1:] < edges[1, :-1]).any():
+        if axis < 0 or not plain or (edges[0, 1:] < edges[1, :-1]).any():
             return None
         tiles, starts, stops = (
             np.concatenate([getattr(band.mapping, name) for band in self.bands])
@@ -174,7 +176,7 @@ class TileMapping:
         further = np.repeat(np.arange(len(self.bands)) * shape[axis], [len(band.mapping.tiles) for band in self.bands])
         made = object.__new__(TileMapping)  # the intervals of each were checked
         made.__dict__.update(first.mapping.__dict__, tiles=tiles, starts=starts + further, stops=stops + further)
-        return made, edges
+        return made, edges, np.cumsum([0, *(len(copies) for copies in ranges)])
 
     def on_some(self, chosen: np.ndarray) -> TileMapping:
         """What lies on the tiles of `chosen` bool[tiles]."""

@@ -7,6 +7,7 @@ cut once, so that the work of counting a broadcast grows with its pieces, not wi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,17 @@ import numpy as np
 from mimdsim.numerics.columns import pieces as numerics
 from mimdsim.program.mapping import BANDED, FLAT, TileMapping
 from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Relay, Variable
-from mimdsim.program.rows import bounds_of, cut_side_by_side, equal_rows, in_bands, is_local, order_of, spatial_mapping
+from mimdsim.program.rows import (
+    SideBySide,
+    bounds_of,
+    cut_side_by_side,
+    equal_rows,
+    in_bands,
+    is_local,
+    order_of,
+    some_bounds,
+    spatial_mapping,
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,10 +64,11 @@ class Tally:
     ) -> None:
         shape = variable.shape[1:] if drop else variable.shape
         if mapping.axis == BANDED:
-            apart = cut_side_by_side(mapping, boxes, shape)
-            if apart is not None:
-                joined, row, inside, room = apart
-                self._count(joined, room, variable.item_bytes, tiles[row], inside)
+            cut = cut_side_by_side(mapping, boxes, shape)
+            if cut is not None:
+                part, band = self._senders(mapping, cut, tiles[cut.row])
+                on = tiles[cut.row[part]]
+                self._count(cut.mapping, cut.shape, variable.item_bytes, on, cut.at(part, band))
                 return
             for copies, _, on, inside in in_bands(mapping, tiles, boxes):
                 wanting = ~np.any([is_local(copy, on, inside, shape) for copy in copies[1:]], axis=0)
@@ -69,7 +81,19 @@ class Tally:
         else:
             self._count(mapping, shape, variable.item_bytes, tiles, boxes)
 
-    def _nearest(self, copies: tuple[TileMapping, ...], tiles: np.ndarray) -> np.ndarray:
+    def _senders(self, mapping: TileMapping, cut: SideBySide, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(part, band): the parts wanted on `tiles` that no copy but the first holds there, and which copy is sent."""
+        wanting = np.ones(len(tiles), bool)
+        if len(mapping.bands) > len(cut.first) - 1:
+            held, by = cut.held(tiles)
+            wanting[held[by != cut.first[cut.within[held]]]] = False
+        part, copies = np.flatnonzero(wanting), [band.mapping for band in mapping.bands]
+        readers = np.arange(self.chips) * (self.tiles // self.chips)
+        edges = zip(cut.first[:-1].tolist(), cut.first[1:].tolist(), strict=True)
+        nearest = np.array([begin + self._nearest(copies[begin:end], readers) for begin, end in edges])
+        return part, nearest[cut.within[part], tiles[part] // (self.tiles // self.chips)]
+
+    def _nearest(self, copies: Sequence[TileMapping], tiles: np.ndarray) -> np.ndarray:
         """int64[tiles]: which copy is sent to a tile: one on the chip whose number is nearest, the first of several."""
         per_chip = self.tiles // self.chips
         chips = np.array([copy.tiles[0] for copy in copies]) // per_chip
@@ -102,7 +126,7 @@ class Tally:
         if not len(boxes):
             return
         which, one_of_each = equal_rows(bounds.reshape(-1, len(boxes)))
-        cut = _cut(mapping, bounds.take(one_of_each, axis=2), shape)  # as `take` is contiguous
+        cut = _cut(mapping, some_bounds(bounds, one_of_each), shape)
         if not len(cut.sender):
             return
         wishes = which, tiles, order_of(np.stack([which, tiles]), [0, 1])
@@ -118,25 +142,14 @@ class Tally:
             self.tiles // self.chips,
             tuple(self.total[name] for name in ("bytes_received", "fragments_received", "bytes_shared")),
         )
-        self._count_sent(cut, np.flatnonzero(others > 0), fragments, item_bytes)
+        sent = _Sent.of(cut, elements, np.flatnonzero(others > 0))
+        numerics.add_each(self.total["fragments_sent"], cut.sender, fragments, sent.different)
+        self.total["bytes_sent"] += item_bytes * sent.once(sent.different, cut.sender[sent.different], self.tiles)
         if self.chips > 1:
-            linked, chips = numerics.linked_pieces(*wishes, *parts, len(one_of_each), self.tiles // self.chips)
-            self._count_links(cut, linked, chips, item_bytes)
-
-    def _count_sent(self, cut: _Pieces, wanted: np.ndarray, fragments: np.ndarray, item_bytes: int) -> None:
-        """Count every piece once at its sender, however many boxes share it, and every element of a sender once."""
-        bounds = cut.bounds.take(wanted, axis=2)
-        piece = wanted[equal_rows(bounds.reshape(2 * len(bounds), -1))[1]]
-        np.add.at(self.total["fragments_sent"], cut.sender[piece], fragments[piece])
-        fresh = _fresh_elements(cut, piece, cut.sender[piece], self.tiles)
-        self.total["bytes_sent"] += fresh * item_bytes
-
-    def _count_links(self, cut: _Pieces, piece: np.ndarray, target: np.ndarray, item_bytes: int) -> None:
-        """Count every element once per pair of chips, however many boxes on the target chip share it."""
-        if len(piece):
-            pair = cut.sender[piece] // (self.tiles // self.chips) * self.chips + target
-            fresh = _fresh_elements(cut, piece, pair, self.chips**2)
-            self.link_bytes[0] += fresh.reshape(self.chips, self.chips) * item_bytes
+            piece, chip = numerics.linked_pieces(*wishes, *parts, len(one_of_each), self.tiles // self.chips)
+            pair = cut.sender[piece] // (self.tiles // self.chips) * self.chips + chip
+            linked = sent.once(piece, pair, self.chips**2)
+            self.link_bytes[0] += item_bytes * linked.reshape(self.chips, self.chips)
 
     def exchange(self, deliveries: tuple[Delivery, ...]) -> Exchange:
         """The record, with only the tiles that take part."""
@@ -194,10 +207,34 @@ def _cut(mapping: TileMapping, bounds: np.ndarray, shape: np.ndarray) -> _Pieces
     return _Pieces(box=box[run], sender=mapping.tiles[interval], bounds=pieces, shape=shape, axis=axis)
 
 
-def _fresh_elements(cut: _Pieces, piece: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
-    """int64[groups]: elements of pieces, each counted once per group however many pieces of the group share it."""
-    total = np.zeros(groups, np.int64)
-    run, starts, stops = numerics.element_runs(cut.bounds.take(piece, axis=2), cut.shape)
-    group = group[run]
-    numerics.add_fresh(group, starts, stops, order_of(np.stack([group, starts]), [0, 1]), total)
-    return total
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Sent:
+    """Pieces that are sent. number: of each, the same where they are equal; different: one of every number; apart:
+    whether those share no element."""
+
+    cut: _Pieces
+    elements: np.ndarray
+    number: np.ndarray
+    different: np.ndarray
+    apart: bool
+
+    @classmethod
+    def of(cls, cut: _Pieces, elements: np.ndarray, wanted: np.ndarray) -> _Sent:
+        bounds = some_bounds(cut.bounds, wanted)
+        which, one_of_each = equal_rows(bounds.reshape(2 * len(bounds), -1))
+        number = np.full(len(elements), -1, np.int64)
+        number[wanted] = which
+        apart = bool(numerics.are_apart(some_bounds(bounds, one_of_each)))
+        return cls(cut=cut, elements=elements, number=number, different=wanted[one_of_each], apart=apart)
+
+    def once(self, piece: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
+        """int64[groups]: elements of pieces, each counted once per group however many pieces of the group share it."""
+        total = np.zeros(groups, np.int64)
+        if self.apart:
+            _, one_of_each = equal_rows(np.stack([group, self.number[piece]]))
+            numerics.add_each(total, group, self.elements[piece], one_of_each)
+            return total
+        run, starts, stops = numerics.element_runs(self.cut.bounds.take(piece, axis=2), self.cut.shape)
+        group = group[run]
+        numerics.add_fresh(group, starts, stops, order_of(np.stack([group, starts]), [0, 1]), total)
+        return total

@@ -15,24 +15,25 @@ MOST_KEYS = 2.0**62  # rows that int64 keys can distinguish, with room for the r
 def keys_of(columns, chosen):  # type: ignore[no-untyped-def]
     """(one number per row in the lexicographic order of its chosen columns, whether these ascend).
 
-    No numbers if there are no such keys: an entry is negative, or the columns span too much.
+    No numbers if there are no such keys: the columns span too much.
     """
     rows, span = columns.shape[1], 1.0
-    radix = np.empty(len(chosen), np.int64)
+    low, radix = np.empty(len(chosen), np.int64), np.empty(len(chosen), np.int64)
     for place in range(len(chosen)):
         column = columns[chosen[place]]
         least = most = column[0]
         for entry in column:
             least, most = min(least, entry), max(most, entry)
-        radix[place] = most + 1
-        span *= radix[place]
-        if least < 0 or span > MOST_KEYS:
+        span *= float(most) - float(least) + 1.0
+        if span > MOST_KEYS:
             return np.zeros(0, np.int64), False
-    keys = columns[chosen[0]].copy()
+        low[place], radix[place] = least, most - least + 1
+    keys = columns[chosen[0]] - low[0]
     for place in range(1, len(chosen)):
-        column, most = columns[chosen[place]], radix[place]
-        for row in range(rows):
-            keys[row] = keys[row] * most + column[row]
+        if radix[place] > 1:
+            column, most, least = columns[chosen[place]], radix[place], low[place]
+            for row in range(rows):
+                keys[row] = keys[row] * most + (column[row] - least)
     ascending = True
     for row in range(1, rows):
         ascending = ascending and keys[row - 1] <= keys[row]

@@ -11,6 +11,8 @@ import numpy as np
 
 from mimdsim.numerics.columns.boxes import box_whole_from, first_from, is_empty, run_at, runs_of, strides_of
 
+MOST_PLACES, PLACES_EACH = 1 << 16, 8  # indices along an axis that are looked through, and more of them for each box
+
 
 @numba.njit(cache=True, nogil=True)
 def element_runs(bounds, shape):  # type: ignore[no-untyped-def]
@@ -55,31 +57,30 @@ def cut_at_intervals(starts, stops, along_start, along_stop):  # type: ignore[no
 
 
 @numba.njit(cache=True, nogil=True)
-def cut_at_bands(bounds, along, starts, stops, axis, extent):  # type: ignore[no-untyped-def]
-    """(box, bounds) of what of every box lies in each of ascending bands along an axis; band n lies n * extent further
-    along another axis."""
+def cut_at_ranges(bounds, along, starts, stops):  # type: ignore[no-untyped-def]
+    """(box, range, bounds) of what of every box lies in each of ascending ranges along an axis, range by range."""
     axes, _, boxes = bounds.shape
-    total = 0
-    for turn in range(2):
-        row, inside = np.empty(total, np.int64), np.empty((axes, 2, total), np.int64)
-        place = 0
-        for band in range(len(starts)):
-            for box in range(boxes):
-                if bounds[along, 0, box] >= stops[band] or bounds[along, 1, box] <= starts[band]:
-                    continue
-                if is_empty(bounds, box):
-                    continue
-                if turn:
-                    row[place] = box
-                    for each in range(axes):
-                        inside[each, 0, place], inside[each, 1, place] = bounds[each, 0, box], bounds[each, 1, box]
-                    inside[along, 0, place] = max(bounds[along, 0, box], starts[band])
-                    inside[along, 1, place] = min(bounds[along, 1, box], stops[band])
-                    inside[axis, 0, place] += band * extent
-                    inside[axis, 1, place] += band * extent
-                place += 1
-        total = place
-    return row, inside
+    begins = np.zeros(len(starts) + 1, np.int64)
+    first, last = np.zeros(boxes, np.int64), np.zeros(boxes, np.int64)
+    for box in range(boxes):
+        if not is_empty(bounds, box):
+            first[box] = first_from(stops, bounds[along, 0, box] + 1, 0, len(stops))
+            last[box] = first_from(starts, bounds[along, 1, box], first[box], len(starts))
+        for each in range(first[box], last[box]):
+            begins[each + 1] += 1
+    add_up(begins)
+    total = begins[-1]
+    of, within, inside = np.empty(total, np.int64), np.empty(total, np.int64), np.empty((axes, 2, total), np.int64)
+    for box in range(boxes):
+        for each in range(first[box], last[box]):
+            place = begins[each]
+            begins[each] += 1
+            of[place], within[place] = box, each
+            for axis in range(axes):
+                inside[axis, 0, place], inside[axis, 1, place] = bounds[axis, 0, box], bounds[axis, 1, box]
+            inside[along, 0, place] = max(bounds[along, 0, box], starts[each])
+            inside[along, 1, place] = min(bounds[along, 1, box], stops[each])
+    return of, within, inside
 
 
 @numba.njit(cache=True, nogil=True)
@@ -197,6 +198,38 @@ def linked_pieces(which, reader, order, piece_box, sender, boxes, per_chip):  # 
                 pieces[place], targets[place] = piece, chips[at]
                 place += 1
     return pieces, targets
+
+
+@numba.njit(cache=True, nogil=True)
+def are_apart(bounds):  # type: ignore[no-untyped-def]
+    """Whether different boxes share no element because, along every axis, their intervals are equal or apart; False
+    also where that would take too long to tell."""
+    for intervals in bounds:
+        if not intervals.shape[1]:
+            return True
+        low, high = intervals[0].min(), intervals[1].max()
+        if high - low > MOST_PLACES + PLACES_EACH * intervals.shape[1]:
+            return False
+        stop_of = np.zeros(high - low + 1, np.int64)
+        for box in range(intervals.shape[1]):
+            start, stop = intervals[0, box], intervals[1, box]
+            if stop <= start or stop_of[start - low] not in (0, stop):
+                return False
+            stop_of[start - low] = stop
+        reached = low
+        for place in range(len(stop_of)):
+            if stop_of[place]:
+                if low + place < reached:
+                    return False
+                reached = stop_of[place]
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def add_each(total, group, amount, chosen):  # type: ignore[no-untyped-def]
+    """total[group] += amount of the chosen entries."""
+    for entry in chosen:
+        total[group[entry]] += amount[entry]
 
 
 @numba.njit(cache=True, nogil=True)
