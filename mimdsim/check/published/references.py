@@ -20,6 +20,8 @@ from mimdsim.base.files import parse_json, read_bounded_text
 from mimdsim.base.places import files_of, looked_in, own_folder
 from mimdsim.check.published.framework_steps import COLUMNS as FRAMEWORK_COLUMNS
 from mimdsim.check.published.framework_steps import framework_step_rows
+from mimdsim.check.published.gpus.event_rows import COLUMNS as EVENT_COLUMNS
+from mimdsim.check.published.gpus.event_rows import event_rows
 from mimdsim.check.published.gpus.networks import predict_snn_row
 from mimdsim.check.published.gpus.products import predict_gemm_row, product_flops
 from mimdsim.check.published.products.rows import NEEDED, predict_tiled_gemm_row, predict_tiled_product
@@ -325,4 +327,5 @@ FORMATS: tuple[tuple[set[str], Predict], ...] = (
     (VERTEX_COLUMNS, _alone(vertex_rows)),
     (LOOP_COLUMNS, _alone(loop_rows)),
     (GATHER_COLUMNS, _alone(gather_rows)),
+    (EVENT_COLUMNS, _alone(event_rows)),
 )
