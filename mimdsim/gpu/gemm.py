@@ -32,7 +32,7 @@ WIDE_TILES = ((256, 128), (128, 256))
 BATCHED_SIMT_TILES = ((128, 128),)
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 SHORTEST_SPLIT = 128  # elements of k that a part of a split costs at least; assumed
-OUTPUTS_AT_FULL_RATE = 16384  # a 128 x 128 tile fills a multiprocessor's registers with sums; derived
+OUTPUTS_AT_FULL_RATE = 16384  # sums in flight that hide all latency, those of a 128 x 128 tile; assumed
 # A reduction is split to fill multiprocessors that would have no tile, never into more parts than run at once: half of
 # the registers hold sums then. CUTLASS, efficient_gemm.md, "Parallelized Reductions"; the half is assumed.
 OUTPUTS_OF_SPLIT = 32768
