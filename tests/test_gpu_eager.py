@@ -16,7 +16,10 @@ from mimdsim.check.published.gpus.devices import KNOWN, described, find_device, 
 from mimdsim.check.published.gpus.eager import FRAMEWORKS, QUEUED_LAUNCHES, Framework, Pass, eager_seconds
 from mimdsim.check.published.gpus.fused import FUSED, fused_seconds
 from mimdsim.check.published.gpus.networks import predict_snn_row
+from mimdsim.gpu.elementwise import reduction_seconds
+from mimdsim.gpu.gemm import gemm_seconds
 from mimdsim.gpu.recurrent import (
+    ALTERNATING,
     CUDNN_LOOP,
     CUDNN_PERSISTENT,
     TILED_PERSISTENT,
@@ -120,6 +123,22 @@ def test_a_persistent_kernel_never_beats_what_it_must_do(
     assert persistent_seconds(H100, wider, CUDNN_PERSISTENT, precision="fp16", direction=direction) >= one
     loop = library_loop_seconds(V100, layer, CUDNN_LOOP, precision="fp32", direction=direction)
     assert loop >= flops / V100.peak_flops_per_second("fp32")
+
+
+def test_a_weight_gradient_that_is_added_to_by_hand() -> None:
+    # LSTM of 1024 neurons, 24 timesteps of 16: the initial state's 16 rows, then 368; the first product is bound by
+    # writing its result, which is read and written only once more; 16 MiB at 0.88 of 900 GB/s, two waits each
+    layer = RecurrentLayer(neurons=1024, gates=4, batch=16, timesteps=24)
+    products = [gemm_seconds(V100, 4096, 1024, rows, precision="fp32") for rows in (16, 368)]
+    assert [product.bound for product in products] == ["memory", "compute"]
+    written = 4 * 1024**2 * 4 / (0.88 * 900e9)
+    bias = reduction_seconds(V100, 24 * 16 * 4096, 4096, launching="stream").seconds
+    by_hand = sum(product.seconds for product in products) + 3 * written + 4 * 22e-6 + 2 * bias
+    told = library_loop_seconds(V100, layer, CUDNN_LOOP, precision="fp32", direction="backward_weights")
+    assert told == pytest.approx(by_hand, rel=1e-12)
+    alone = library_loop_seconds(V100, layer, ALTERNATING, precision="fp32", direction="backward_weights")
+    rows = gemm_seconds(V100, 4096, 1024, 384, precision="fp32").seconds
+    assert alone == pytest.approx(rows + 2 * written + bias, rel=1e-12)
 
 
 def test_weights_that_do_not_fit_on_the_chip_are_refused() -> None:
@@ -254,10 +273,17 @@ def test_fused_and_persistent_kernels_are_predicted(framework: str, bound: float
 
 
 @pytest.mark.skipif(not MEASURED.exists(), reason="measurements are not beside this checkout")
-@pytest.mark.parametrize(("dtype", "within"), [("fp32", 64), ("fp16", 58)])
+@pytest.mark.parametrize(("dtype", "within"), [("fp32", 98), ("fp16", 95)])
 def test_most_rows_of_cudnn_s_standard_loop_are_within_a_quarter(dtype: str, within: int) -> None:
     rows = [row for row in measured_rows() if row["framework"] == "cuDNN 7.6.2" and row["dtype"].startswith(dtype)]
-    loops = [row for row in rows if row["metric"] != "backward wrt weights"]
-    ratios = [(predict_snn_row(row).seconds or 0.0) / float(row["value_s"]) for row in loops]
-    assert len(ratios) == 68
+    ratios = [(predict_snn_row(row).seconds or 0.0) / float(row["value_s"]) for row in rows]
+    assert len(ratios) == 102
     assert sum(abs(ratio - 1) <= 0.25 for ratio in ratios) >= within
+
+
+@pytest.mark.skipif(not MEASURED.exists(), reason="measurements are not beside this checkout")
+def test_the_table_of_networks_is_predicted_within_9_percent() -> None:
+    told = [(predict_snn_row(row).seconds, float(row["value_s"])) for row in measured_rows()]
+    errors = [abs(seconds / measured - 1) for seconds, measured in told if seconds is not None]
+    assert len(errors) >= 286
+    assert sum(errors) / len(errors) <= 0.09

@@ -25,12 +25,17 @@ SIMT_TILES = (
     (128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128), (64, 32), (32, 64), (32, 32),
 )  # fmt: skip
 TENSOR_TILES = ((256, 128), (128, 256), (256, 64), (64, 256), *SIMT_TILES)
+# SIMT tiles of newer libraries (cutlass_80_simt_sgemm_128x256), where `Compute.fp32_wide_share` says what they reach
+WIDE_TILES = ((256, 128), (128, 256))
 # Of a batch that fills the device the SIMT library takes this tile, even where much of it is padding. Kind: assumed,
 # from the kernels' names in the 7 batched rows of gemm_measurements_2.csv (512 x 64 and 64 x 3072 are among them).
 BATCHED_SIMT_TILES = ((128, 128),)
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 SHORTEST_SPLIT = 128  # elements of k that a part of a split costs at least; assumed
-OUTPUTS_AT_FULL_RATE = 16384  # a 128 x 128 tile fills a multiprocessor's registers with sums; derived
+OUTPUTS_AT_FULL_RATE = 16384  # sums in flight that hide all latency, those of a 128 x 128 tile; assumed
+# A reduction is split to fill multiprocessors that would have no tile, never into more parts than run at once: half of
+# the registers hold sums then. CUTLASS, efficient_gemm.md, "Parallelized Reductions"; the half is assumed.
+OUTPUTS_OF_SPLIT = 32768
 MOST_RESIDENT = 4  # output tiles on one multiprocessor at once; assumed
 NARROW_TILE = 64  # kernels for narrow products; assumed
 L2_SHARE = 0.8  # of the L2's read rate that products reach; assumed
@@ -38,7 +43,7 @@ L2_RESIDENT_SHARE = 0.75  # operands up to this share of the L2 stay there betwe
 
 MODEL_SOURCE = (
     "tile, wave and split-k model, one set of parameters calibrated on gemm_measurements.csv (V100, A100); mean error "
-    "4 to 8 % on its four sets of measurements, 7 to 11 % on three others, docs/gpu-model.md"
+    "5 to 8 % on its four sets of measurements, 4 to 8 % on three others, docs/gpu-model.md"
 )
 
 
@@ -63,12 +68,12 @@ class ProductParameters:
 
 # kind: derived, calibrated on gemm_measurements.csv and rounded; benchmarks/gpu/calibrate_products.py shows how well
 CALIBRATED = ProductParameters(
-    simt_intensity_half=5.0,
+    simt_intensity_half=4.0,
     # published: 295 of 312 TFLOP/s on an A100 (zeros, 256 x 128, thonking.ai on predictable data) give 4.8, 101 of 112
     # on a V100 (128 x 128, forums.developer.nvidia.com/t/79781) give 7
     tensor_intensity_half=6.0,
     lone_tile_share=0.8,
-    wave_seconds=1e-6,
+    wave_seconds=2e-6,
     split_seconds=15e-6,
     transposed_dram_share=0.55,
 )
@@ -150,6 +155,7 @@ class _Device:
     sharing: int
     seconds_per_k: float
     intensity_half: float
+    wide_gain: float  # rate of WIDE_TILES over that of others; 0: the library has none
     tile_edge: int
     feed_bytes_per_second: float
     narrow_feed_bytes_per_second: float
@@ -167,6 +173,7 @@ def _device(
     how: ProductParameters,
 ) -> _Device:
     tensor, memory = gpu.uses_tensor_unit(precision), gpu.memory
+    wide_share = gpu.compute.fp32_wide_share or 0.0
     clock = (gpu.chip.tensor_clock_hz or gpu.chip.clock_hz) if tensor else gpu.chip.clock_hz
     latency = memory.l2_latency_cycles if l2_resident else memory.dram_latency_cycles
     feed = memory.l2_bytes_per_second * L2_SHARE
@@ -183,6 +190,7 @@ def _device(
         sharing=gpu.chip.cluster_multiprocessors if tensor else 1,
         seconds_per_k=latency / gpu.chip.tensor_k_in_flight / clock if tensor else 0.0,
         intensity_half=how.tensor_intensity_half if tensor else how.simt_intensity_half,
+        wide_gain=0.0 if tensor else wide_share / gpu.compute.fp32_library_share,
         tile_edge=gpu.chip.tensor_tile_edge if tensor else 1,
         feed_bytes_per_second=feed,
         narrow_feed_bytes_per_second=narrow,
@@ -203,6 +211,8 @@ def _fastest(
         result_passes = 1 if split == 1 else 2 * split
         for tile_m, tile_n in _shipped(device, m, n, batch):
             tiles = math.ceil(m / tile_m) * math.ceil(n / tile_n) * batch * split
+            if split > 1 and tiles * tile_m * tile_n > device.multiprocessors * OUTPUTS_OF_SPLIT:
+                continue
             # rows and columns beyond the matrix are zeros, which draw so little that the power limit does not act
             filled = min(1.0, m / tile_m) * min(1.0, n / tile_n)
             clock = min(1.0, device.power_share / filled)
@@ -227,7 +237,9 @@ def _shipped(device: _Device, m: int, n: int, batch: int) -> tuple[tuple[int, in
         math.ceil(m / tile_m) * math.ceil(n / tile_n) * batch >= device.multiprocessors
         for tile_m, tile_n in BATCHED_SIMT_TILES
     )
-    return BATCHED_SIMT_TILES if batch > 1 and fills else SIMT_TILES
+    if batch > 1 and fills:
+        return BATCHED_SIMT_TILES
+    return (*SIMT_TILES, *WIDE_TILES) if device.wide_gain else SIMT_TILES
 
 
 def _compute_seconds(device: _Device, tile_m: int, tile_n: int, k: int, tiles: int, clock: float) -> float:
@@ -247,6 +259,8 @@ def _wave_seconds(device: _Device, outputs: int, edges: int, k: int, resident: i
     """`resident` tiles of `outputs` results side by side on one multiprocessor, k padded to 16."""
     intensity = outputs / edges
     efficiency = intensity / (intensity + device.intensity_half)
+    if outputs > OUTPUTS_AT_FULL_RATE and not device.tensor:
+        efficiency *= device.wide_gain
     alone = device.how.lone_tile_share
     hiding = min(1.0, alone + (1 - alone) * resident * outputs / OUTPUTS_AT_FULL_RATE)
     padded = math.ceil(k / 16) * 16

@@ -7,6 +7,7 @@ loads, plus what the blocks read from the L2.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -95,33 +96,52 @@ def persistent_seconds(
 
 @dataclass(frozen=True, kw_only=True)
 class LibraryLoop:
-    """A timestep of a library that launches kernels: calls and extra seconds besides its matrix product, per
-    direction."""
+    """A library that launches a product and pointwise work per timestep, and what it does for the weights.
+
+    forward_calls, backward_calls: launches of a timestep. hand_over_seconds: how long a product waits for an event of
+    another of the library's streams; once each, and twice in layers of more than `wide_neurons` neurons, but not in the
+    backward pass of a timestep. weight_products: the gradient is added to by so many products, the first over the
+    initial state alone. biases: vectors of them, each a reduction of its own.
+    """
 
     forward_calls: int
     backward_calls: int
-    forward_extra_seconds: float
-    backward_extra_seconds: float
+    hand_over_seconds: float
+    wide_neurons: float
+    weight_products: int
+    biases: int
     source: str
+
+    def waits_seconds(self, neurons: int, direction: Direction) -> float:
+        """What one product of `direction` waits for other streams."""
+        twice = neurons > self.wide_neurons and direction != "backward_inputs"
+        return self.hand_over_seconds * (2 if twice else 1)
 
 
 ALTERNATING = LibraryLoop(
-    forward_calls=2, backward_calls=3, forward_extra_seconds=0.0, backward_extra_seconds=0.0,
+    forward_calls=2, backward_calls=3, hand_over_seconds=0.0, wide_neurons=math.inf, weight_products=1, biases=1,
     source="derived: a product and a pointwise kernel a timestep, one more backwards (FlashRNN alternating, Haste)",
 )  # fmt: skip
 CUDNN_LOOP = LibraryLoop(
-    forward_calls=2, backward_calls=2, forward_extra_seconds=38e-6, backward_extra_seconds=22e-6,
-    source="derived: calibrated on gpu_snn_measurements.csv (cuDNN 7.6, standard algorithm, input skipped, V100); what "
-    "cuDNN does in these microseconds besides product and pointwise kernel is unknown",
+    forward_calls=2, backward_calls=2, hand_over_seconds=22e-6, wide_neurons=512, weight_products=2, biases=2,
+    source="derived: seconds calibrated on the backward passes wrt inputs of gpu_snn_measurements.csv (cuDNN 7.6, V100)"
+    "; that wide layers wait twice was read off the forward passes of its LSTMs, cause unknown; products and biases of "
+    "the weight gradient from cuDNN's documentation: initial state and outputs are two arrays, gradients are added to",
 )  # fmt: skip
 
 
 def library_loop_seconds(
-    gpu: GpuMachine, layer: RecurrentLayer, loop: LibraryLoop, *, precision: Precision, direction: Direction
+    gpu: GpuMachine,
+    layer: RecurrentLayer,
+    loop: LibraryLoop,
+    *,
+    precision: Precision,
+    direction: Direction,
+    power_limited: bool = True,
 ) -> float:
-    """All timesteps of one direction; the weight gradient is one product over all of them."""
+    """All timesteps of one direction; weight gradients are summed over all of them."""
     if direction == "backward_weights":
-        return _weight_gradient_seconds(gpu, layer, precision)
+        return _added_weight_gradient_seconds(gpu, layer, loop, precision, power_limited)
     forward = direction == "forward"
     wide, deep = layer.gates * layer.neurons, layer.neurons
     resident = 2 * layer.weights * ELEMENT_BYTES[precision] < gpu.memory.l2_bytes
@@ -132,13 +152,34 @@ def library_loop_seconds(
         deep if forward else wide,
         precision=precision,
         l2_resident=resident,
+        power_limited=power_limited,
     ).seconds
     values = layer.batch * layer.neurons * (layer.gates + 3)
     pointwise = elementwise_seconds(gpu, values * ELEMENT_BYTES[precision], launching="stream").seconds
-    device = max(product, launch_seconds(gpu, "stream")) + pointwise
-    device += loop.forward_extra_seconds if forward else loop.backward_extra_seconds
+    device = max(product, launch_seconds(gpu, "stream")) + pointwise + loop.waits_seconds(layer.neurons, direction)
     host = CALL_SECONDS * (loop.forward_calls if forward else loop.backward_calls)
     return layer.timesteps * max(device, host)
+
+
+def _added_weight_gradient_seconds(
+    gpu: GpuMachine, layer: RecurrentLayer, loop: LibraryLoop, precision: Precision, power_limited: bool
+) -> float:
+    """Products that are added to the gradient. Tiles of a wave read and write it at the same time, when their sums are
+    done, so that arithmetic does not hide it."""
+    wide, deep, width = layer.gates * layer.neurons, layer.neurons, ELEMENT_BYTES[precision]
+    rows = layer.timesteps * layer.batch
+    parts = (rows,) if loop.weight_products == 1 else (layer.batch, rows - layer.batch)
+    result_written = layer.weights * width / (gpu.memory.dram_bytes_per_second * gpu.memory.streaming_share)
+    seconds = 0.0
+    for part in parts:
+        if part:
+            product = gemm_seconds(gpu, wide, deep, part, precision=precision, power_limited=power_limited)
+            hidden = result_written if product.bound == "memory" else 0.0  # which the product has counted
+            seconds += product.seconds - hidden + 2 * result_written
+            seconds += loop.waits_seconds(layer.neurons, "backward_weights")
+    # one value a load, so that half precision is no faster
+    bias = reduction_seconds(gpu, rows * wide, wide, launching="stream")
+    return seconds + loop.biases * bias.seconds
 
 
 def _weight_gradient_seconds(gpu: GpuMachine, layer: RecurrentLayer, precision: Precision) -> float:

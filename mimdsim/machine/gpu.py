@@ -46,13 +46,15 @@ class Compute(SourcedSection):
     """Dense peaks of one streaming multiprocessor per clock cycle (a multiply-add is two flops).
 
     `tf32_flops_per_cycle` is absent if there is no TF32 unit: such matrix products run in fp32.
-    `fp32_library_share` is what the vendor's library reaches of the fp32 peak before tile effects.
+    `fp32_library_share` is what the vendor's library reaches of the fp32 peak before tile effects, `fp32_wide_share`
+    what it reaches with output tiles of 128 x 256 (absent: it has no such kernels).
     """
 
     fp32_flops_per_cycle: float = Field(gt=0)
     tf32_flops_per_cycle: float | None = Field(default=None, gt=0)
     fp16_flops_per_cycle: float = Field(gt=0)
     fp32_library_share: float = Field(default=1.0, gt=0, le=1)
+    fp32_wide_share: float | None = Field(default=None, gt=0, le=1)
 
 
 class Memory(SourcedSection):

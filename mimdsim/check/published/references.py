@@ -22,6 +22,8 @@ from mimdsim.check.published.chips import COLUMNS as CHIP_COLUMNS
 from mimdsim.check.published.chips import chip_rows
 from mimdsim.check.published.framework_steps import COLUMNS as FRAMEWORK_COLUMNS
 from mimdsim.check.published.framework_steps import framework_step_rows
+from mimdsim.check.published.gpus.event_rows import COLUMNS as EVENT_COLUMNS
+from mimdsim.check.published.gpus.event_rows import event_rows
 from mimdsim.check.published.gpus.networks import predict_snn_row
 from mimdsim.check.published.gpus.products import predict_gemm_row, product_flops
 from mimdsim.check.published.products.rows import NEEDED, predict_tiled_gemm_row, predict_tiled_product
@@ -328,4 +330,5 @@ FORMATS: tuple[tuple[set[str], Predict], ...] = (
     (LOOP_COLUMNS, _alone(loop_rows)),
     (GATHER_COLUMNS, _alone(gather_rows)),
     (CHIP_COLUMNS, _alone(chip_rows)),
+    (EVENT_COLUMNS, _alone(event_rows)),
 )

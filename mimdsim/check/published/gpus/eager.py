@@ -100,10 +100,11 @@ FRAMEWORKS: dict[str, Framework] = {
         Framework(
             name="SpikingJelly, neurons only",
             products="none",
-            forward=Pass(calls=14, array_passes=27),
+            forward=Pass(calls=11, array_passes=26.5),
             backward=Pass(calls=20, array_passes=48, sequence_passes=INDEXED + ASSIGNED, indexing_calls=4),
-            source="derived: LIF without TorchScript of the documentation's table (2021); its growth with timesteps "
-            "shows two more passes over the sequence than PyTorch of 2023 makes, for an unknown reason",
+            source="derived: forward counted from LIFNode and MultiStepContainer of December 2020, as the "
+            "documentation's table (clock_driven/neuron.py); backward from its growth with timesteps, which shows two "
+            "more passes over the sequence than PyTorch of 2023 makes, for an unknown reason",
         ),
     )
 }

@@ -234,8 +234,17 @@ def _recurrent(case: _Case) -> SnnPrediction:
             seconds=None, note=f"no description of '{case.framework}' as a program for recurrent layers"
         )
     if isinstance(how, LibraryLoop):
+        # DeepBench's forward pass is that of inference and leaves its training buffer zero, so gradients are zeros too
+        # (code/nvidia/rnn_bench.cu), which draw too little for a power limit to act.
         parts = [
-            library_loop_seconds(case.gpu, layer, how, precision=case.precision, direction=item)
+            library_loop_seconds(
+                case.gpu,
+                layer,
+                how,
+                precision=case.precision,
+                direction=item,
+                power_limited=how is not CUDNN_LOOP or item == "forward",
+            )
             for item in case.directions
         ]
     else:
