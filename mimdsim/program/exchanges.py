@@ -16,6 +16,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.copies import copy_parts
 from mimdsim.program.homes import check_homes
+from mimdsim.program.local import in_bands, is_local
 from mimdsim.program.mapping import BANDED, TileMapping
 from mimdsim.program.places import check_boxes, check_places, unfit_box
 from mimdsim.program.problems import Problem
@@ -26,8 +27,6 @@ from mimdsim.program.rows import (
     boxes_of,
     distinct,
     equal_rows,
-    in_bands,
-    is_local,
     some_bounds,
     spatial_mapping,
     spatial_shape,

@@ -13,19 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mimdsim.numerics.columns import pieces as numerics
+from mimdsim.program.local import SideBySide, cut_side_by_side, in_bands, is_local
 from mimdsim.program.mapping import BANDED, FLAT, TileMapping
 from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Variable
-from mimdsim.program.rows import (
-    SideBySide,
-    bounds_of,
-    cut_side_by_side,
-    equal_rows,
-    in_bands,
-    is_local,
-    order_of,
-    some_bounds,
-    spatial_mapping,
-)
+from mimdsim.program.rows import bounds_of, equal_rows, order_of, some_bounds, spatial_mapping
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
