@@ -27,7 +27,6 @@ from mimdsim.program.rows import (
     boxes_of,
     distinct,
     equal_rows,
-    some_bounds,
     spatial_mapping,
     spatial_shape,
     takes_timestep,
@@ -179,7 +178,7 @@ def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, boo
             if not len(remote):
                 local.add(alike)
             else:  # local boxes lie inside the variable, or do no harm until `verify` finds them
-                bounds = some_bounds(bounds_of(boxes), remote)
+                bounds = bounds_of(boxes).take(remote, axis=2)
                 _refuse(check_boxes(superstep, table, item, variable, bounds, remote))
                 key = (variable.name, now_shift(item.box[0]) if takes_timestep(item) else None)
                 wanted.setdefault(key, []).append((table.tiles[remote], bounds))

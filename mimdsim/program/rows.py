@@ -82,12 +82,6 @@ def bounds_of(boxes: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(boxes.transpose(1, 2, 0), np.int64)
 
 
-def some_bounds(bounds: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The bounds of different rows; unchanged if `rows` are all of them in order, as copies cost page faults."""
-    everything = len(rows) == bounds.shape[2] and (not len(rows) or (np.diff(rows) == 1).all())
-    return bounds if everything else bounds.take(rows, axis=2)
-
-
 def to_runs(
     mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: tuple[int, ...]
 ) -> tuple[np.ndarray, TileMapping, np.ndarray, np.ndarray]:

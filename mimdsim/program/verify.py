@@ -34,7 +34,6 @@ from mimdsim.program.rows import (
     bounds_of,
     boxes_of,
     describe_box,
-    some_bounds,
     spatial_mapping,
     spatial_shape,
     takes_timestep,
@@ -139,7 +138,7 @@ def _check_reach(
             f"reads {describe_box(name, boxes[remote[0]])} of another tile while a copy of the same exchange writes it"
         )
         return [of_vertex(MEANWHILE, superstep, table, int(remote[0]), f"{text}; read it in the next superstep")]
-    far = some_bounds(bounds_of(boxes), remote).transpose(2, 0, 1)
+    far = bounds_of(boxes).take(remote, axis=2).transpose(2, 0, 1)
     missing = remote[undelivered(superstep, name, table.tiles[remote], far)]
     if not len(missing):
         return []
