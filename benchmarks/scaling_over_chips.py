@@ -93,7 +93,7 @@ def main() -> None:
     parser.add_argument("--machine", default="bow")
     parser.add_argument("--chips", type=int, nargs="+", default=CHIPS)
     parser.add_argument("--samples", type=int, default=0, help="of a chip (default: the batch of the workload)")
-    parser.add_argument("--candidates", type=int, default=200, help="mappings that a search lowers")
+    parser.add_argument("--candidates", type=int, default=600, help="mappings that a search lowers")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--figure", type=Path, help="write a PNG here")
     given = parser.parse_args()

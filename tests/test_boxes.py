@@ -12,8 +12,9 @@ from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.numerics.columns.alike import number_alike
 from mimdsim.numerics.columns.pieces import are_apart
 from mimdsim.program import TileMapping
+from mimdsim.program.local import is_local
 from mimdsim.program.mapping import FLAT, Band
-from mimdsim.program.rows import bounds_of, distinct, equal_rows, is_local, order_of
+from mimdsim.program.rows import bounds_of, distinct, equal_rows, order_of
 
 TILES = 3
 LAW = settings(max_examples=60, deadline=None)

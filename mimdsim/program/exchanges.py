@@ -16,6 +16,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.copies import copy_parts
 from mimdsim.program.homes import check_homes
+from mimdsim.program.local import in_bands, is_local
 from mimdsim.program.mapping import BANDED, TileMapping
 from mimdsim.program.places import check_boxes, check_places, unfit_box
 from mimdsim.program.problems import Problem
@@ -26,9 +27,6 @@ from mimdsim.program.rows import (
     boxes_of,
     distinct,
     equal_rows,
-    in_bands,
-    is_local,
-    some_bounds,
     spatial_mapping,
     spatial_shape,
     takes_timestep,
@@ -180,7 +178,7 @@ def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, boo
             if not len(remote):
                 local.add(alike)
             else:  # local boxes lie inside the variable, or do no harm until `verify` finds them
-                bounds = some_bounds(bounds_of(boxes), remote)
+                bounds = bounds_of(boxes).take(remote, axis=2)
                 _refuse(check_boxes(superstep, table, item, variable, bounds, remote))
                 key = (variable.name, now_shift(item.box[0]) if takes_timestep(item) else None)
                 wanted.setdefault(key, []).append((table.tiles[remote], bounds))

@@ -13,19 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mimdsim.numerics.columns import pieces as numerics
+from mimdsim.program.local import SideBySide, cut_side_by_side, in_bands, is_local
 from mimdsim.program.mapping import BANDED, FLAT, TileMapping
 from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Relay, Variable
-from mimdsim.program.rows import (
-    SideBySide,
-    bounds_of,
-    cut_side_by_side,
-    equal_rows,
-    in_bands,
-    is_local,
-    order_of,
-    some_bounds,
-    spatial_mapping,
-)
+from mimdsim.program.rows import bounds_of, equal_rows, order_of, spatial_mapping
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -126,7 +117,7 @@ class Tally:
         if not len(boxes):
             return
         which, one_of_each = equal_rows(bounds.reshape(-1, len(boxes)))
-        cut = _cut(mapping, some_bounds(bounds, one_of_each), shape)
+        cut = _cut(mapping, bounds.take(one_of_each, axis=2), shape)  # as `take` is contiguous
         if not len(cut.sender):
             return
         wishes = which, tiles, order_of(np.stack([which, tiles]), [0, 1])
@@ -220,11 +211,11 @@ class _Sent:
 
     @classmethod
     def of(cls, cut: _Pieces, elements: np.ndarray, wanted: np.ndarray) -> _Sent:
-        bounds = some_bounds(cut.bounds, wanted)
+        bounds = cut.bounds.take(wanted, axis=2)
         which, one_of_each = equal_rows(bounds.reshape(2 * len(bounds), -1))
         number = np.full(len(elements), -1, np.int64)
         number[wanted] = which
-        apart = bool(numerics.are_apart(some_bounds(bounds, one_of_each)))
+        apart = bool(numerics.are_apart(bounds.take(one_of_each, axis=2)))
         return cls(cut=cut, elements=elements, number=number, different=wanted[one_of_each], apart=apart)
 
     def once(self, piece: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:

@@ -23,6 +23,7 @@ from mimdsim.program.delivered import undelivered
 from mimdsim.program.entries import IN_REPEAT, unfit_entries
 from mimdsim.program.exchange_rule import check_deliveries, check_exchange
 from mimdsim.program.homes import check_homes, check_names, check_tiles
+from mimdsim.program.local import in_bands, is_local
 from mimdsim.program.mapping import BANDED, FLAT, TileMapping
 from mimdsim.program.places import check_boxes, check_spread, unfit_box, unknown_variable
 from mimdsim.program.problems import Problem, of_vertex
@@ -33,9 +34,6 @@ from mimdsim.program.rows import (
     bounds_of,
     boxes_of,
     describe_box,
-    in_bands,
-    is_local,
-    some_bounds,
     spatial_mapping,
     spatial_shape,
     takes_timestep,
@@ -140,7 +138,7 @@ def _check_reach(
             f"reads {describe_box(name, boxes[remote[0]])} of another tile while a copy of the same exchange writes it"
         )
         return [of_vertex(MEANWHILE, superstep, table, int(remote[0]), f"{text}; read it in the next superstep")]
-    far = some_bounds(bounds_of(boxes), remote).transpose(2, 0, 1)
+    far = bounds_of(boxes).take(remote, axis=2).transpose(2, 0, 1)
     missing = remote[undelivered(superstep, name, table.tiles[remote], far)]
     if not len(missing):
         return []

@@ -16,8 +16,9 @@ import numpy as np
 from mimdsim.codelets.stepping import KEPT, can_keep, keeping, reading
 from mimdsim.program import Field, Program, Superstep, Variable, VertexTable
 from mimdsim.program.codelet import now_shift
+from mimdsim.program.local import is_local
 from mimdsim.program.repeats import joined
-from mimdsim.program.rows import boxes_of, is_local, takes_timestep
+from mimdsim.program.rows import boxes_of, takes_timestep
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
