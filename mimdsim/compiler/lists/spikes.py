@@ -310,9 +310,11 @@ def sum_replicas(low: Lowering, outer: str, parameter: Parameter) -> None:
     if trees.steps > 1:  # of the chip's own, and of those that pass theirs on last
         codelet = SUM_SOME_REPLICAS
         last = {root: stop for root, _, _, stop in trees.passed_on(1)}
-        owners = [copy // (placed.copies // chips) for copy, *_ in low.shares(layer, rows)]
-        columns["first"] = np.zeros(len(tiles), np.int64)
-        columns["last"] = np.repeat([last[owner] for owner in owners], len(placed.starts))
+        shares = [
+            (0, last[copy // (placed.copies // chips)], begin, end) for copy, begin, end, _ in low.shares(layer, rows)
+        ]
+        for number, name in enumerate(("first", "last", "row_start", "row_stop")):
+            columns[name] = np.repeat([share[number] for share in shares], len(placed.starts))
     table = VertexTable(
         codelet=codelet,
         layer=layer,
