@@ -30,6 +30,11 @@ class Aims:
     sram_bytes: int
     clock_hz: float
 
+    @property
+    def needs_energy(self) -> bool:
+        """Whether what is best, or a limit, is of energy."""
+        return self.objective == "energy" or "energy" in dict(self.within)
+
     def rank(self, found: Figures | None) -> tuple[float, float, int]:
         """Least for the best mapping: by how much it exceeds limits (as shares of them), then the objective; energy
         that is not known counts as time."""

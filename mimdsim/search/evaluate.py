@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from typing import TypeVar
 
 from mimdsim.base.errors import DoesNotFit, MappingError, MimdsimError
@@ -24,12 +25,12 @@ _CASE: list[Case] = []  # of a worker process
 class Evaluator:
     """Evaluates mappings of a case, in the order in which they are given."""
 
-    def __init__(self, case: Case, pool: ProcessPoolExecutor | None):
-        self.case, self._pool = case, pool
+    def __init__(self, case: Case, pool: ProcessPoolExecutor | None, joules: bool = False):
+        self.case, self._pool, self._joules = case, pool, joules
 
     def estimates(self, mappings: Sequence[MappingOptions]) -> list[Estimate | None]:
         """None: it cannot be placed."""
-        return self._each(_estimated, mappings)
+        return self._each(partial(_estimated, joules=self._joules), mappings)
 
     def timings(self, mappings: Sequence[MappingOptions]) -> list[Timed | None]:
         return self._each(_timed, mappings)
@@ -45,22 +46,22 @@ class Evaluator:
 
 
 @contextlib.contextmanager
-def evaluator(case: Case, processes: int) -> Iterator[Evaluator]:
-    """An evaluator with its processes; one process: this one."""
+def evaluator(case: Case, processes: int, joules: bool = False) -> Iterator[Evaluator]:
+    """An evaluator with its processes; one process: this one. joules: energy is estimated too."""
     if processes <= 1:
-        yield Evaluator(case, None)
+        yield Evaluator(case, None, joules)
         return
     with process_pool(processes, _begin, (case,)) as pool:
-        yield Evaluator(case, pool)
+        yield Evaluator(case, pool, joules)
 
 
 def _begin(case: Case) -> None:
     _CASE[:] = [case]
 
 
-def _estimated(options: MappingOptions) -> Estimate | None:
+def _estimated(options: MappingOptions, joules: bool) -> Estimate | None:
     try:
-        return estimate(_CASE[0], options)
+        return estimate(_CASE[0], options, joules)
     except (DoesNotFit, MappingError):
         return None
 

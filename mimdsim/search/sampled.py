@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mimdsim.compiler import Memory, Placement, Watch, memory_of, merged_program
+from mimdsim.costs.energy import tiled_energy
+from mimdsim.costs.silicon import silicon_profile
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Superstep
 from mimdsim.program.exchanges import sampled_exchange
 from mimdsim.search.case import Case, Figures
-from mimdsim.timing import GroupCycles, group_cycles
+from mimdsim.timing import GroupCycles, bundles_of, group_cycles
 from mimdsim.workload.mapping import MappingOptions
 
 SAMPLED_TILES = 10  # drawn from all tiles, besides those that stand out and neighbours on a bus
@@ -39,8 +41,9 @@ class Estimate:
     layers: LayerCosts
 
 
-def estimate(case: Case, options: MappingOptions) -> Estimate:
-    """The figures of a mapping, somewhat less than those of all its tiles.
+def estimate(case: Case, options: MappingOptions, joules: bool = False) -> Estimate:
+    """The figures of a mapping, somewhat less than those of all its tiles; with `joules` also its energy but for what
+    is moved, which takes the bundles of all tiles.
 
     Raises DoesNotFit for too few tiles and MappingError for a mapping that cannot be.
     """
@@ -53,6 +56,7 @@ def estimate(case: Case, options: MappingOptions) -> Estimate:
         cycles=layers.cycles.whole,
         peak_bytes=memory.peak_bytes,
         tiles=sum(layer.occupied for layer in placement.layers),
+        joules=_joules(case, placement, program, layers.cycles.whole) if joules else None,
     )
     return Estimate(figures=figures, layers=layers)
 
@@ -75,6 +79,15 @@ def _by_layer(case: Case, placement: Placement, sampled: Program, memory: Memory
         peak_bytes=peaks,
         tiles=np.array([layer.occupied for layer in placement.layers]),
     )
+
+
+def _joules(case: Case, placement: Placement, program: Program, cycles: int) -> float | None:
+    """Of static power and of all bundles; None: the machine has no energies."""
+    machine = case.machine
+    bundles = bundles_of(program, machine, case.activity)
+    seconds = placement.chips * cycles / machine.chip.clock_hz
+    spent = tiled_energy(machine, silicon_profile(machine), seconds, (("instructions", "bundle_joules", bundles),))
+    return None if spent is None else spent.joules
 
 
 def _sampled_tiles(placement: Placement, program: Program, machine: MimdMachine) -> np.ndarray:

@@ -67,7 +67,7 @@ def search(
     refuse_dense(case)
     if case.machine.links.chips > 1:
         return _over_chips(case, aims, candidates=candidates, processes=processes, progress=progress)
-    with evaluator(case, processes) as evaluate:
+    with evaluator(case, processes, joules=aims.needs_energy) as evaluate:
         tried, more = estimated(evaluate, aims, candidates, progress)
         mappings = [case.published, *(one.options for one in _chosen(tried, aims))]
         progress("timing the best", 0, len(mappings))
@@ -103,7 +103,7 @@ def _over_chips(case: Case, aims: Aims, *, candidates: int, processes: int, prog
     wide: list[Widened] = []
     lowered = more = 0
     for groups in several:
-        with evaluator(share_of(case, groups), processes) as evaluate:
+        with evaluator(share_of(case, groups), processes, joules=aims.needs_energy) as evaluate:
             try:
                 known, combined = estimated(evaluate, aims, max(ROUND, candidates // len(several)), progress)
             except DoesNotFit:

@@ -8,13 +8,14 @@ from mimdsim.timing.by_tile import bytes_accessed, contexts_with_work, cycles_in
 from mimdsim.timing.event import ChipRun, global_exchange_seconds, run_chips, stream_training_steps
 from mimdsim.timing.explain import explain
 from mimdsim.timing.explained import Explanation
-from mimdsim.timing.fast import GroupCycles, group_cycles, time_program
+from mimdsim.timing.fast import GroupCycles, bundles_of, group_cycles, time_program
 from mimdsim.timing.loads import program_loads
 
 __all__ = [
     "ChipRun",
     "Explanation",
     "GroupCycles",
+    "bundles_of",
     "bytes_accessed",
     "contexts_with_work",
     "cycles_in_timesteps",

@@ -120,6 +120,11 @@ def group_cycles(
     return GroupCycles(compute=compute, exchange=exchange, waiting=waiting, whole=whole)
 
 
+def bundles_of(program: Program, machine: MimdMachine, activity: RecordedActivity) -> int:
+    """Bundles that all tiles issue in one run of a program, without checking it."""
+    return sum(load.bundles for load in program_loads(priced(program, machine), activity, Barrel.of(machine)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Moved:
     """Bytes of one training step: received by superstep, sent and received by tile, and sent over links."""
