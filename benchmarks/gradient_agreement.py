@@ -19,7 +19,7 @@ from mimdsim.functional.train import load_batch
 from mimdsim.graph import Adam, training_graph
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.run import compile_workload, train_workload
-from mimdsim.sweep import parse_value
+from mimdsim.run.changes import parse_value
 from mimdsim.workload import SpikeDataset, Workload, load_workload, network_of, open_dataset
 
 SHARES = (0.01, 0.02, 0.05, 0.1)

@@ -12,7 +12,7 @@ import numpy as np
 
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.run import simulate
-from mimdsim.sweep import parse_value
+from mimdsim.run.changes import parse_value
 from mimdsim.workload import load_workload
 
 FORMATS = {

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mimdsim.base.version import __version__
 
 if TYPE_CHECKING:
-    from mimdsim.api import check, compare, place, run, sweep
+    from mimdsim.api import check, compare, place, run, study, sweep
     from mimdsim.base.errors import MimdsimError
     from mimdsim.check import check_kernel
     from mimdsim.functional import Executor
@@ -44,10 +44,11 @@ __all__ = [
     "open_report",
     "place",
     "run",
+    "study",
     "sweep",
 ]
 
-_CALLED = ("check", "run", "sweep")  # packages that are functions too
+_CALLED = ("check", "run", "study")  # packages that are functions too
 _HOMES = {
     **dict.fromkeys(("list_machines", "load_machine"), "machine"),
     **dict.fromkeys(("list_workloads", "load_workload"), "workload"),
@@ -60,6 +61,7 @@ _HOMES = {
     "load_profile": "profile",
     "open_report": "profile.questions",
     "place": "api",
+    "sweep": "api",
 }
 
 

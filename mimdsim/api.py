@@ -1,18 +1,19 @@
 """The Python API: what the commands do, as functions that return their results.
 
-`mimdsim.run`, `compare`, `sweep`, `place` and `check` are these; docs/api.md shows them at work.
+`mimdsim.run`, `compare`, `sweep`, `study`, `place` and `check` are these; docs/api.md shows them at work.
 Machines and workloads are names, paths of TOML files, or what `load_machine` and `load_workload` return; `changes` are
 fields of either by dotted key: {"training.epochs": 2, "tile.worker_contexts": 12}. User errors raise MimdsimError.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.units import parse_numbers
@@ -24,13 +25,16 @@ from mimdsim.profile import save_profile
 from mimdsim.profile.detail import DETAIL_FILE, save_detail
 from mimdsim.program import Program
 from mimdsim.run.advice import Asked
+from mimdsim.run.changes import load_gpu, load_line_up, load_tiled, split_changes
 from mimdsim.run.detail import WINDOW, is_kept
 from mimdsim.run.made import Run
 from mimdsim.run.walk import Progress, recorded_spikes, silent
 from mimdsim.search import Aims, Case, Found, Objective, parse_limits, search
-from mimdsim.sweep.points import load_gpu, load_line_up, load_tiled, points_of, split_changes
 from mimdsim.workload import Workload, filled_activity, load_workload, network_of, write_mapping_file
 from mimdsim.workload.interchange.trained_file import write_trained
+
+if TYPE_CHECKING:
+    from mimdsim.study import Studied, Study
 
 OF_A_RUN = ("profile.json", DETAIL_FILE, "weights.safetensors")  # beside the report
 GivenWorkload = str | Workload
@@ -137,13 +141,44 @@ def sweep(
     instead of training. mapping: as in `run`; best_mapping: search for the best mapping of every point among so many.
     folder: where points are saved, so that the same call continues where it stopped.
     """
-    from mimdsim.sweep import default_processes, run_sweep
+    from mimdsim.study import make_study
 
-    values = [(key, tuple(each)) for key, each in axes.items()]
-    points = points_of(workload, machine, values, training_steps, tuple(gpus), fill, mapping, best_mapping)
-    with tempfile.TemporaryDirectory() as spare:
-        rows = run_sweep(points, Path(folder or spare), processes or default_processes(), progress)
-    return list(rows)
+    if best_mapping and mapping is not None:
+        raise DescriptionError("sweep", [f"best_mapping finds a mapping for every point: leave out mapping {mapping}"])
+    given = make_study(
+        "sweep",
+        workloads=[workload],
+        machine=machine,
+        axes={key: tuple(each) for key, each in axes.items()},
+        training_steps=training_steps,
+        gpus=tuple(gpus),
+        fill=fill,
+        mapping="best" if best_mapping else "published" if mapping is None else str(mapping),
+        candidates=best_mapping or None,
+    )
+    return [dict(row) for row in study(given, folder, processes=processes, progress=progress).rows]
+
+
+def study(
+    given: str | Path | Study,
+    folder: str | Path | None = None,
+    *,
+    processes: int | None = None,
+    dask: str | None = None,
+    as_is: bool = False,
+    progress: Progress = silent,
+) -> Studied:
+    """Compute the points of a study, a file or what `mimdsim.study.make_study` returns, and answer its question.
+
+    folder: where points and tables are kept, so that the same call continues where it stopped. processes: local ones;
+    dask: the address of a Dask scheduler whose workers are used instead. as_is: compute nothing.
+    """
+    from mimdsim.study import Dask, Local, default_processes, read_study, run_study
+
+    wanted = read_study(given) if isinstance(given, str | Path) else given
+    engine = Local(processes or default_processes()) if dask is None else Dask(dask)
+    with tempfile.TemporaryDirectory() as spare, contextlib.closing(engine):
+        return run_study(wanted, Path(folder or spare), engine, progress, as_is)
 
 
 def place(

@@ -83,7 +83,7 @@ def check_command(
         raise DescriptionError("check", [f"unexpected arguments {[str(name) for name in files]} without --references"])
     from mimdsim import api
     from mimdsim.base.files import folders_to_write
-    from mimdsim.sweep import parse_changes
+    from mimdsim.run.changes import parse_changes
 
     for_workload, for_machine = parse_changes(changes)
     with folders_to_write(*((out,) if out else ())), Bars() as bars:
@@ -163,7 +163,7 @@ def explain_command(
     SUPERSTEP is a name or a number; without it, all are listed with their cycles, slowest first.
     """
     from mimdsim.api import no_workload_changes
-    from mimdsim.sweep import load_tiled, parse_changes
+    from mimdsim.run.changes import load_tiled, parse_changes
     from mimdsim.timing import explain
 
     for_workload, for_machine = parse_changes(changes)

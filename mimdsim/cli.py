@@ -6,13 +6,13 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mimdsim.base.console import RAISE, say, told_as_ours
+from mimdsim.base.console import RAISE, say, says_how_to_go_on, told_as_ours
 from mimdsim.base.errors import MimdsimError, cannot_write, of_the_machine, shortened
 from mimdsim.base.progress import Bars
 from mimdsim.base.version import __version__
@@ -20,6 +20,7 @@ from mimdsim.checking import SET, WORKLOAD, check_command, explain_command
 from mimdsim.conversion import export_command, import_command
 from mimdsim.placing import MAPPING, place_command
 from mimdsim.reporting import report_command
+from mimdsim.studying import study_command, sweep_command
 
 if TYPE_CHECKING:
     from mimdsim.machine import GpuMachine, MimdMachine
@@ -105,6 +106,8 @@ main.add_command(check_command)
 main.add_command(explain_command)
 main.add_command(place_command)
 main.add_command(report_command)
+main.add_command(study_command)
+main.add_command(sweep_command)
 
 
 @main.command(short_help="Train a workload on tiles, profile it, write a report.")
@@ -136,7 +139,7 @@ def run(
 ) -> None:
     """Train WORKLOAD on the tiles of MACHINE, profile it, and write a report."""
     from mimdsim import api
-    from mimdsim.sweep import load_tiled
+    from mimdsim.run.changes import load_tiled
 
     def made(**given: Any) -> Run:
         beside = tuple(gpu for gpu in gpus if gpu != "none")
@@ -174,7 +177,7 @@ def compare(
 
 def _named(workload: str, changes: tuple[str, ...], mapping: Path | None) -> tuple[dict[str, Any], str]:
     """All changes as text, and the name of the workload."""
-    from mimdsim.sweep import parse_changes
+    from mimdsim.run.changes import parse_changes
     from mimdsim.workload import find_workload, load_workload
 
     find_workload(workload)  # a machine given first gets a message
@@ -201,105 +204,17 @@ def _run(
     from mimdsim.report import summary_lines
 
     needed = (folder, dump, checkpoint and checkpoint.parent)
-    with _says_how_to_go_on(lambda: _kept(checkpoint)), folders_to_write(*filter(None, needed)), Bars() as bars:
+    with says_how_to_go_on(lambda: _kept(checkpoint)), folders_to_write(*filter(None, needed)), Bars() as bars:
         found = make(changes=changes, report=folder, progress=bars.show)
     for line in summary_lines(found.profile):
         say(line)
     say(f"\nReport: {folder / 'report.html'}")
 
 
-@contextlib.contextmanager
-def _says_how_to_go_on(told: Callable[[], str]) -> Iterator[None]:
-    """What a user who interrupts is told: what was saved, and how to continue from it."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        say(f"mimdsim: interrupted; {told()}", err=True)
-        raise
-
-
 def _kept(checkpoint: Path | None) -> str:
     if checkpoint is not None and checkpoint.is_file():
         return f"the same command with --resume continues from {checkpoint}"
     return "nothing was saved; with --checkpoint FILE a training can be continued from its last epoch"
-
-
-def _kept_points(folder: Path) -> str:
-    points = len(list((folder / "points").glob("*.json")))
-    return f"{points} points are saved in {folder}; the same command continues from there"
-
-
-@main.command(short_help="Time every combination of field values.")
-@WORKLOAD
-@click.argument("machine", default="bow")
-@click.option(
-    "--set",
-    "axes",
-    multiple=True,
-    required=True,
-    metavar="KEY=V1,V2,...",
-    help="A field of workload or machine and its values; repeat for a grid.",
-)
-@click.option("--out", type=click.Path(path_type=Path), help="Folder to write to and to resume from.")
-@click.option("--processes", type=click.IntRange(min=1), help="Local processes (default: all processors).")
-@click.option(
-    "--training-steps",
-    default=20,
-    show_default=True,
-    type=click.IntRange(min=0),
-    help="Training steps before spikes are recorded; 0: the workload's whole training.",
-)
-@click.option("--gpu", "gpus", multiple=True, help="Time every point on this GPU too; repeat for more.")
-@click.option(
-    "--fill",
-    type=click.FloatRange(0, 1),
-    help="Fill every list of spikes to this share of its capacity instead of training (1: saturated).",
-)
-@click.option("--best-mapping", is_flag=True, help="Time every point with the best mapping that a search finds.")
-@click.option("--candidates", type=click.IntRange(min=1), default=120, show_default=True, help="Of each such search.")
-@MAPPING
-def sweep(
-    workload: str,
-    machine: str,
-    axes: tuple[str, ...],
-    out: Path | None,
-    processes: int | None,
-    training_steps: int,
-    gpus: tuple[str, ...],
-    fill: float | None,
-    best_mapping: bool,
-    candidates: int,
-    mapping: Path | None,
-) -> None:
-    """Time WORKLOAD for every combination of values, e.g. --set tile.worker_contexts=3,6,12."""
-    from mimdsim.base.files import folders_to_write
-    from mimdsim.sweep import (
-        default_processes,
-        note_lines,
-        parse_axis,
-        points_of,
-        run_sweep,
-        table_lines,
-        write_results,
-    )
-
-    parsed = [parse_axis(axis) for axis in axes]
-    names = [name for name, _ in parsed]
-    best = candidates if best_mapping else 0
-    points = points_of(workload, machine, parsed, training_steps, gpus, fill, mapping, best)
-    folder = out or Path("reports") / f"{points[0].workload.name}-{points[0].machine.name}-sweep"
-    beside = tuple(gpu.name for gpu in points[0].gpus)
-    with _says_how_to_go_on(lambda: _kept_points(folder)), folders_to_write(folder), Bars() as bars:
-        rows = run_sweep(points, folder, processes or default_processes(), bars.show)
-        paths = write_results(rows, names, folder, beside)
-    for line in (*table_lines(rows, names, beside), *note_lines(rows, names, trained=fill is None)):
-        say(line)
-    length = f"after {training_steps} training steps" if training_steps else "after the whole training"
-    spikes = f"Spikes recorded {length} (--training-steps)" if fill is None else f"Lists filled to {fill:.0%} (--fill)"
-    say(f"\n{spikes}. The same command continues where this one stopped.")
-    say("Written: " + ", ".join(str(path) for path in paths))
-    if failed := sum(row["fits"] is None for row in rows):
-        raise MimdsimError(f"{failed} of {len(rows)} points have no result; the notes above say why")
 
 
 @main.command("list", short_help="List the available workloads and machines.")

@@ -62,7 +62,7 @@ def place_command(
     changes: tuple[str, ...],
 ) -> None:
     """Search for the best mapping of WORKLOAD on MACHINE: how every layer is cut, and the form of the program."""
-    from mimdsim.sweep import parse_changes
+    from mimdsim.run.changes import parse_changes
 
     if smallest_sram and objective not in ("time", "memory"):
         raise DescriptionError("place", [f"--smallest-sram is the objective memory; leave out --objective {objective}"])
@@ -97,7 +97,7 @@ def place_command(
 
 def _ample(machine: str, changes: dict[str, Any]) -> int:
     """Tile memory that limits nothing."""
-    from mimdsim.sweep import load_tiled
+    from mimdsim.run.changes import load_tiled
 
     return max(1 << 30, load_tiled(machine, changes).tile.sram_bytes)
 

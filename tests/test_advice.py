@@ -18,7 +18,7 @@ from mimdsim.report import summary_lines
 from mimdsim.report.verdicts import MOST_ADVICE, verdicts
 from mimdsim.run import Run
 from mimdsim.run.advice import Asked, Lever, mapping_levers
-from mimdsim.sweep import parse_changes
+from mimdsim.run.changes import parse_changes
 
 SMALL = {"data.timesteps": 6, "training.batch": 8, "training.max_training_steps": 1, "chip.tiles": 200}
 

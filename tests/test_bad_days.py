@@ -22,7 +22,7 @@ from mimdsim.base.whole import DRAFT, LOCK, replaced
 from mimdsim.cli import main
 from mimdsim.machine import find_machine, load_machine
 from mimdsim.run import Run, simulate
-from mimdsim.sweep import load_tiled
+from mimdsim.run.changes import load_tiled
 from mimdsim.workload import find_workload, load_workload
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -20,7 +20,7 @@ from mimdsim.base.units import parse_quantity
 from mimdsim.cli import main
 from mimdsim.machine import load_machine
 from mimdsim.report.columns import csv_text
-from mimdsim.sweep import parse_changes
+from mimdsim.run.changes import parse_changes
 from mimdsim.workload import find_workload, load_workload
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -13,7 +13,7 @@ from mimdsim.base.errors import DescriptionError
 from mimdsim.functional import Executor, InitialActivity, initial_weights, scaled_to_activity
 from mimdsim.functional.train import load_batch
 from mimdsim.run import compile_workload, open_data, train_workload
-from mimdsim.sweep import load_tiled
+from mimdsim.run.changes import load_tiled
 from mimdsim.workload import load_workload
 
 NETWORK = small_network((20, 40, 30, 10), timesteps=12, batch=8)

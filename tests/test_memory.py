@@ -18,7 +18,7 @@ from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import Codelet, Field, Program, Superstep, TileMapping, Variable, VertexTable, WorkerBundles
 from mimdsim.report.tables_memory import categories_table
 from mimdsim.run import compile_workload, memory_profile
-from mimdsim.sweep import parse_value
+from mimdsim.run.changes import parse_value
 from mimdsim.workload import load_workload
 
 KIB = 1024

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import traceback
+from collections.abc import Callable, Iterator
 
 import click
 
@@ -30,6 +32,16 @@ def _escaped(letter: str) -> str:
 def say(text: str, *, nl: bool = True, err: bool = False) -> None:
     """Print to the console; all that the commands print goes through here."""
     click.echo(printable(text), nl=nl, err=err)
+
+
+@contextlib.contextmanager
+def says_how_to_go_on(told: Callable[[], str]) -> Iterator[None]:
+    """What a user who interrupts is told: what was saved, and how to continue from it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"mimdsim: interrupted; {told()}", err=True)
+        raise
 
 
 def told_as_ours(failure: Exception) -> str:

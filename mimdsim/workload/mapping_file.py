@@ -10,6 +10,7 @@ from pydantic import Field
 from mimdsim.base.errors import DescriptionError, suggest
 from mimdsim.base.files import write_atomically
 from mimdsim.base.schema import Section, build, read_toml
+from mimdsim.base.toml import toml_text
 from mimdsim.graph import SpikingNetwork
 from mimdsim.workload.mapping import MappingOptions
 
@@ -64,30 +65,11 @@ def write_mapping_file(
     path: Path, options: MappingOptions, network: SpikingNetwork, *, title: str, workload: str, machine: str
 ) -> None:
     """Write all options of a mapping, as a whole or not at all."""
-    lines = [
-        f"# mimdsim run {workload} {machine} --mapping {path.name}",
-        f"title = {_toml(title)}",
-        f"workload = {_toml(workload)}",
-        f"machine = {_toml(machine)}",
-        "",
-        "[layers]",
-        *(f"{_toml(layer.name)} = {layer.neurons}" for layer in network.layers),
-        "",
-        "[mapping]",
-    ]
-    table = options.model_dump(mode="json")
-    split = table.pop("split")
-    lines += [f"{key} = {_toml(value)}" for key, value in table.items()]
-    for name, parts in split.items():
-        lines += ["", f"[mapping.split.{_toml(name)}]", *(f"{key} = {_toml(value)}" for key, value in parts.items())]
-    write_atomically(path, "\n".join(lines) + "\n")
-
-
-def _toml(value: object) -> str:
-    """A number, text or list as TOML."""
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    table = {
+        "title": title,
+        "workload": workload,
+        "machine": machine,
+        "layers": {layer.name: layer.neurons for layer in network.layers},
+        "mapping": options.model_dump(mode="json"),
+    }
+    write_atomically(path, toml_text(table, comment=f"mimdsim run {workload} {machine} --mapping {path.name}"))

@@ -1,20 +1,15 @@
-"""Results of a sweep: one row per point, as CSV, figure and console table."""
+"""Results of a study: one row per point and workload, as CSV, Parquet, figure and console table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-from mimdsim.base.errors import DataFileError
-from mimdsim.base.files import write_atomically
-from mimdsim.base.sealed import read_sealed_json
-from mimdsim.base.whole import replaced
 from mimdsim.profile import DoubtedSeconds, ratio
-from mimdsim.report.columns import csv_text
 from mimdsim.report.wording import significant
-from mimdsim.sweep.points import MACHINE_SECTIONS, WORKLOAD_SECTIONS
+from mimdsim.run.changes import MACHINE_SECTIONS, WORKLOAD_SECTIONS
+from mimdsim.study.metrics import Row
 
 RATIOS = ("ratio", "ratio_low", "ratio_high")  # ratio of the time to that of the first point with one
 SILICON = tuple(
@@ -40,14 +35,15 @@ RESULTS = (
     "millijoules_high",
     *SILICON,
     "samples_per_second",
+    "samples_per_joule",
+    "accuracy",
 )
-POINT_RESULTS = (*(name for name in RESULTS if name not in RATIOS), "seconds_by_source")  # of a point alone
+DESCRIBED = ("seed", "tool_version", "digest")  # what a row is of, besides the changes
+POINT_RESULTS = (*(name for name in RESULTS if name not in RATIOS), "seconds_by_source", *DESCRIBED)  # of a point alone
 TRAINS_ANEW = tuple(section for section in WORKLOAD_SECTIONS if section != "mapping")
 # sections whose numbers are limits that may not be reached; more chips or tiles change the mapping
 LIMITS = tuple(section for section in MACHINE_SECTIONS if section not in ("chip", "links", "area", "power"))
 NO_EFFECT = 0.002  # share of the time: a negligible change
-MAX_POINT_BYTES = 1 << 24
-WRITTEN = ("sweep.csv", "sweep.png", "crossover.png")
 GPU_RESULTS = ("published_ms", "strongest_ms", "strongest_low_ms", "strongest_high_ms", "strongest", "strongest_mj")
 
 
@@ -56,37 +52,28 @@ def gpu_columns(gpu: str) -> tuple[str, ...]:
     return tuple(f"{gpu} {name}" for name in GPU_RESULTS)
 
 
-def load_point(path: Path) -> dict[str, Any]:
-    """The row of a point; raises DataFileError, with what to delete, for anything but what a sweep wrote there."""
-    advice = "delete it to compute it again"
-    row = read_sealed_json(path, MAX_POINT_BYTES, advice)
-    if any(name not in row for name in POINT_RESULTS):
-        raise DataFileError(path, f"lacks results; {advice}")
-    parts = row["seconds_by_source"] or []
-    if not isinstance(parts, list) or any(not isinstance(part, list) or len(part) != 3 for part in parts):
-        raise DataFileError(path, f"has no seconds by source; {advice}")
-    return row
-
-
-def with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows whose "seconds_by_source" has become the ratio of the time to the first row's that has one, with interval.
+def with_ratios(rows: Sequence[Row], reference: Row | None = None) -> list[Row]:
+    """Rows with the ratio of the time to the reference's, else to the first row's that has one, with interval.
 
     An error in a cost affects both by the same factor (`profile/ratios.py`), so the interval of a ratio is much
     narrower than those of the times.
     """
-    parts = [
-        tuple(DoubtedSeconds(source=name, seconds=seconds, half_width=reach) for name, seconds, reach in found or ())
-        for found in (row["seconds_by_source"] for row in rows)
-    ]
-    theirs = next((part for part in parts if part), ())
+    parts = [_parts(row) for row in rows]
+    theirs = _parts(reference) if reference else next((part for part in parts if part), ())
     found = []
     for row, ours in zip(rows, parts, strict=True):
         times = ratio(ours, theirs) if ours and theirs else None
         ratios = (times.middle, times.low, times.high) if times else (None, None, None)
-        kept = {name: value for name, value in row.items() if name != "seconds_by_source"}
         rounded = (None if value is None else round(value, 6) for value in ratios)
-        found.append(kept | dict(zip(RATIOS, rounded, strict=True)))
+        found.append(row | dict(zip(RATIOS, rounded, strict=True)))
     return found
+
+
+def _parts(row: Row) -> tuple[DoubtedSeconds, ...]:
+    return tuple(
+        DoubtedSeconds(source=name, seconds=seconds, half_width=reach)
+        for name, seconds, reach in row["seconds_by_source"] or ()
+    )
 
 
 def shown(value: Any) -> Any:
@@ -96,27 +83,7 @@ def shown(value: Any) -> Any:
     return "-".join(str(item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
-def write_results(rows: list[dict[str, Any]], axes: list[str], folder: Path, gpus: tuple[str, ...] = ()) -> list[Path]:
-    """sweep.csv and sweep.png; the first axis goes along x, the others make the lines.
-
-    With GPUs also crossover.png: the training step of each GPU as a multiple of the tiled machine's.
-    """
-    from mimdsim.report.figures_crossover import draw_crossover
-    from mimdsim.report.figures_sweep import draw_sweep
-    from mimdsim.report.style import picture
-
-    columns = [*axes, *RESULTS, *(column for gpu in gpus for column in gpu_columns(gpu)), "note"]
-    table = csv_text(columns, ([row.get(column, "") for column in columns] for row in rows))
-    figures = {"sweep.png": draw_sweep(rows, axes), "crossover.png": draw_crossover(rows, axes, gpus)}
-    drawn = {name: picture(figure, "png") for name, figure in figures.items() if figure is not None}
-    with replaced(folder, WRITTEN) as draft:
-        write_atomically(draft / "sweep.csv", table)
-        for name, content in drawn.items():
-            write_atomically(draft / name, content)
-    return [folder / name for name in WRITTEN if name == "sweep.csv" or name in drawn]
-
-
-def table_lines(rows: list[dict[str, Any]], axes: list[str], gpus: tuple[str, ...] = ()) -> list[str]:
+def table_lines(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = ()) -> list[str]:
     """The table for the console.
 
     Changed fields, milliseconds with interval, their ratio to the first row with its interval, cycle shares, memory;
@@ -158,19 +125,19 @@ def table_lines(rows: list[dict[str, Any]], axes: list[str], gpus: tuple[str, ..
     return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
 
 
-def _size(row: dict[str, Any], name: str) -> str:
+def _size(row: Row, name: str) -> str:
     if row.get(name) is None:
         return "unknown"
     middle, low, high = (significant(row[f"{name}{end}"]) for end in ("", "_low", "_high"))
     return f"{middle} ({low}-{high})"
 
 
-def _times(row: dict[str, Any]) -> str:
+def _times(row: Row) -> str:
     middle, low, high = (row[name] for name in RATIOS)
     return f"{middle:.3g}" if low == high else f"{middle:.3g} ({low:.3g}-{high:.3g})"
 
 
-def note_lines(rows: list[dict[str, Any]], axes: list[str], trained: bool = False) -> list[str]:
+def note_lines(rows: list[Row], axes: list[str], trained: bool = False) -> list[str]:
     """Notes on points, each once, with the first point it applies to; and which steps of an axis change no time.
 
     trained: whether the points' spikes come from trainings, which vary.
@@ -190,7 +157,7 @@ def note_lines(rows: list[dict[str, Any]], axes: list[str], trained: bool = Fals
     return said + [line for axis in axes for line in _without_effect(rows, axis, axes)]
 
 
-def _trained_apart(rows: list[dict[str, Any]], axes: list[str]) -> list[str]:
+def _trained_apart(rows: list[Row], axes: list[str]) -> list[str]:
     """A note on points that were trained separately because their networks, data or seeds differ."""
     apart = [
         axis for axis in axes if axis.split(".")[0] in TRAINS_ANEW and len({str(shown(row[axis])) for row in rows}) > 1
@@ -203,11 +170,11 @@ def _trained_apart(rows: list[dict[str, Any]], axes: list[str]) -> list[str]:
     ]
 
 
-def _without_effect(rows: list[dict[str, Any]], axis: str, axes: list[str]) -> Iterator[str]:
+def _without_effect(rows: list[Row], axis: str, axes: list[str]) -> Iterator[str]:
     """The steps from one value of an axis to the next that change no time: something else is the limit there."""
     timed = [row for row in rows if row["ms_per_training_step"]]
     values = list(dict.fromkeys(shown(row[axis]) for row in timed))
-    by_value: dict[Any, dict[tuple[Any, ...], dict[str, Any]]] = {value: {} for value in values}
+    by_value: dict[Any, dict[tuple[Any, ...], Row]] = {value: {} for value in values}
     for row in timed:
         by_value[shown(row[axis])][tuple(shown(row[other]) for other in axes if other != axis)] = row
     for before, after in pairwise(values):
@@ -218,7 +185,7 @@ def _without_effect(rows: list[dict[str, Any]], axis: str, axes: list[str]) -> I
             yield f"= {axis} from {before} to {after} changes no time by more than {NO_EFFECT:.1%}{why}"
 
 
-def _ratio(row: dict[str, Any], gpu: str) -> str:
+def _ratio(row: Row, gpu: str) -> str:
     best = row[f"{gpu} strongest_ms"] / row["ms_per_training_step"]
     low, high = (
         row[f"{gpu} strongest_low_ms"] / row["ms_high"],
@@ -227,7 +194,7 @@ def _ratio(row: dict[str, Any], gpu: str) -> str:
     return f"{significant(best, 2)} ({significant(low, 2)}-{significant(high, 2)})"
 
 
-def _gpu_cells(row: dict[str, Any], gpus: tuple[str, ...]) -> list[str]:
+def _gpu_cells(row: Row, gpus: tuple[str, ...]) -> list[str]:
     cells = []
     for gpu in gpus:
         published, strongest = row[f"{gpu} published_ms"], row[f"{gpu} strongest_ms"]

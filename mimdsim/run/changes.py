@@ -1,0 +1,93 @@
+"""Machines and workloads as commands name them: with changed fields by dotted key, tiled machines and GPUs apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mimdsim.base.errors import DescriptionError, shortened, suggest
+from mimdsim.base.schema import parse_toml
+from mimdsim.machine import GpuMachine, MimdMachine, load_machine, tiled_machine
+
+WORKLOAD_SECTIONS = ("data", "network", "training", "mapping", "seed")
+MACHINE_SECTIONS = ("chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy", "area", "power")
+
+
+def parse_value(text: str) -> Any:
+    """A TOML value ('6', '1e9', '[64, 64]', 'true'), or the text itself ('624 KiB', 'adam')."""
+    if len(text.strip().splitlines()) > 1:
+        raise DescriptionError("--set", [f"{shortened(text)!r} has several lines; give each key its own --set"])
+    try:
+        return parse_toml(f"value = {text}", where="--set")["value"]
+    except DescriptionError:
+        return text.strip().strip("'\"")
+
+
+def parse_changes(texts: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """KEY=VALUE texts as changes of workload and machine; raises DescriptionError for a key of neither."""
+    changes: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise DescriptionError(f"--set {shortened(text)}", ["write  --set section.key=value"])
+        if key.strip() in changes:
+            raise DescriptionError(f"--set {key.strip()}", ["given twice; give each key one value"])
+        changes[key.strip()] = parse_value(value)
+    return split_changes(changes)
+
+
+def split_changes(changes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Changes of the workload and of the machine; raises DescriptionError for a key of neither."""
+    workload: dict[str, Any] = {}
+    machine: dict[str, Any] = {}
+    for key, value in changes.items():
+        section = key.split(".")[0]
+        if section in WORKLOAD_SECTIONS:
+            workload[key] = value
+        elif section in MACHINE_SECTIONS:
+            machine[key] = value
+        else:
+            known = [*WORKLOAD_SECTIONS, *MACHINE_SECTIONS]
+            raise DescriptionError(
+                f"--set {shortened(key)}", [f"no section '{shortened(section)}'{suggest(section, known)}"]
+            )
+    return workload, machine
+
+
+def load_tiled(machine: str | MimdMachine | GpuMachine, changes: dict[str, Any] | None = None) -> MimdMachine:
+    """A tiled machine by its name with `changes`, or one already loaded; raises DescriptionError for a GPU."""
+    loaded = tiled_machine(machine, "give a tiled machine here (GPUs: run --gpu, compare)")
+    if changes and not isinstance(machine, str):
+        problems = [f"{key}: '{loaded.name}' is already loaded; pass this to load_machine" for key in changes]
+        raise DescriptionError("changes", problems)
+    changed = load_machine(machine, changes) if changes and isinstance(machine, str) else loaded
+    assert isinstance(changed, MimdMachine)
+    return changed
+
+
+def load_gpu(machine: str | MimdMachine | GpuMachine) -> GpuMachine:
+    """A GPU by its name, or one already loaded; raises DescriptionError for a tiled machine."""
+    loaded = load_machine(machine) if isinstance(machine, str) else machine
+    if not isinstance(loaded, GpuMachine):
+        raise DescriptionError(
+            f"machine '{loaded.name}'", ["is a tiled machine; give a GPU to --gpu (see mimdsim list)"]
+        )
+    return loaded
+
+
+def load_line_up(
+    machines: Sequence[str | MimdMachine | GpuMachine], changes: dict[str, Any]
+) -> tuple[tuple[MimdMachine, ...], tuple[GpuMachine, ...]]:
+    """Tiled machines and GPUs in order; those given by name are loaded, with `changes` for tiled ones. Raises
+    DescriptionError if there is no tiled one."""
+    names = [one if isinstance(one, str) else one.name for one in machines]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DescriptionError("compare", [f"{', '.join(twice)} given twice"])
+    loaded = [load_machine(one) if isinstance(one, str) else one for one in machines]
+    pairs = list(zip(machines, loaded, strict=True))
+    tiled = tuple(load_tiled(given, changes) for given, one in pairs if isinstance(one, MimdMachine))
+    if not tiled:
+        problem = f"no tiled machine among {', '.join(names)}; begin with one, e.g.  compare digits bow {names[0]}"
+        raise DescriptionError("compare", [problem])
+    return tiled, tuple(one for one in loaded if isinstance(one, GpuMachine))

@@ -1,0 +1,195 @@
+"""Who works: this process, local processes, or a Dask cluster. All take batches as they become free and give back what
+was found of each; a batch of a process that was killed is done again."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from mimdsim.base.errors import MimdsimError, MissingExtra
+from mimdsim.base.processes import ENDED, process_pool
+from mimdsim.study.points import Point
+from mimdsim.study.store import load_activity
+
+AHEAD = 2  # batches per process that are handed out: none waits for the next
+CONNECT_SECONDS = 10
+Work = Callable[..., Any]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Batch:
+    """Points done by one process one after the other, with their spikes as an engine shares them, by activity key."""
+
+    points: tuple[Point, ...]
+    spikes: Mapping[str, Any]
+
+    def alone(self) -> list[Batch]:
+        return [replace(self, points=(point,)) for point in self.points]
+
+
+class Done(NamedTuple):
+    """A batch and what its work returned, or why it returned nothing."""
+
+    batch: Batch
+    found: Any
+    problem: Exception | None
+
+
+class Engine(Protocol):
+    """Does work on batches."""
+
+    workers: int
+
+    def share(self, path: Path) -> Any:
+        """Spikes of a study's folder as its workers take them."""
+
+    def close(self) -> None:
+        """No more work."""
+
+    def each(self, work: Work, batches: Iterable[Batch], *more: Any) -> Generator[Done, None, None]:
+        """`work(points, spikes, *more)` of every batch, as they are done; batches are taken when there is room."""
+
+
+class Local:
+    """Processes of this computer, which end with this one; with one, the work is done here."""
+
+    def __init__(self, processes: int):
+        self.workers = processes
+
+    def share(self, path: Path) -> Path:
+        return path
+
+    def close(self) -> None:
+        pass
+
+    def each(self, work: Work, batches: Iterable[Batch], *more: Any) -> Generator[Done, None, None]:
+        """If a process is killed, the batches in work are lost and tried again; if that happens again, point by point
+        by one process, so that the point at fault is known."""
+        if self.workers <= 1:
+            yield from (_here(work, batch, more) for batch in batches)
+            return
+        source, again, broken = iter(batches), deque[Batch](), 0
+        while True:
+            alone = broken > 1
+            if alone:
+                again = deque(single for batch in again for single in batch.alone())
+            lost: deque[Batch] = deque()
+            with contextlib.closing(
+                _in_a_pool(work, _taken(again, source, alone), more, 1 if alone else self.workers)
+            ) as all_done:
+                for done in all_done:
+                    if isinstance(done.problem, BrokenProcessPool):
+                        lost.append(done.batch)
+                    else:
+                        yield done
+            if alone and lost:
+                yield Done(lost.popleft(), None, MimdsimError(ENDED))
+            elif not alone and not lost:
+                return
+            broken = 0 if alone else broken + 1
+            again = lost + again
+
+
+def _taken(again: deque[Batch], source: Iterator[Batch], alone: bool) -> Iterator[Batch]:
+    """What is to be done again, then, unless it is done alone, the rest."""
+    while again:
+        yield again.popleft()
+    if not alone:
+        yield from source
+
+
+def _in_a_pool(
+    work: Work, batches: Iterator[Batch], more: tuple[Any, ...], processes: int
+) -> Generator[Done, None, None]:
+    """Batches as they are done; when a process was killed, those in work with BrokenProcessPool, and no more."""
+    with process_pool(processes) as pool:
+        running: dict[Future[Any], Batch] = {}
+        while True:
+            room = 1 if processes == 1 else AHEAD * processes  # one: the batch at fault is the one in work
+            for batch in itertools.islice(batches, max(0, room - len(running))):
+                running[pool.submit(work, batch.points, batch.spikes, *more)] = batch
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                problem = future.exception()
+                if isinstance(problem, BrokenProcessPool):
+                    break
+                found = None if problem is not None else future.result()
+                yield Done(running.pop(future), found, problem if isinstance(problem, Exception) else None)
+            else:
+                continue
+            for future, batch in running.items():  # some may have been done just before
+                problem = future.exception()
+                found = None if problem is not None else future.result()
+                yield Done(batch, found, problem if isinstance(problem, Exception) else None)
+            return
+
+
+def _here(work: Work, batch: Batch, more: tuple[Any, ...]) -> Done:
+    try:
+        return Done(batch, work(batch.points, batch.spikes, *more), None)
+    except Exception as problem:
+        return Done(batch, None, problem)
+
+
+class Dask:
+    """The workers of a Dask scheduler, which gives the batches of a lost worker to another one.
+
+    They need mimdsim of the same version and no folder in common with this process. Raises MimdsimError if there is no
+    scheduler at the address or it has no workers.
+    """
+
+    def __init__(self, address: str):
+        try:
+            from distributed import Client
+        except ImportError:
+            raise MissingExtra("distributed", "dask", f"--dask {address}") from None
+        try:
+            self.client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        except (OSError, ValueError, TypeError) as problem:
+            raise MimdsimError(
+                f"--dask {address}: no scheduler answers ({problem}); start one with  dask scheduler"
+            ) from None
+        self.workers = sum(self.client.nthreads().values())
+        if not self.workers:
+            self.client.close()
+            raise MimdsimError(
+                f"--dask {address}: the scheduler has no workers; start some with  dask worker {address}"
+            )
+
+    def share(self, path: Path) -> Any:
+        return self.client.scatter(load_activity(path), broadcast=True, hash=False)
+
+    def each(self, work: Work, batches: Iterable[Batch], *more: Any) -> Generator[Done, None, None]:
+        from distributed import as_completed
+
+        source, running = iter(batches), dict[Any, Batch]()
+        finished = as_completed(raise_errors=False)
+        try:
+            while True:
+                for batch in itertools.islice(source, max(0, AHEAD * self.workers - len(running))):
+                    future = self.client.submit(work, batch.points, dict(batch.spikes), *more, pure=False)
+                    running[future] = batch
+                    finished.add(future)
+                if not running:
+                    return
+                future = next(finished)
+                problem = future.exception()
+                if problem is not None and type(problem).__name__ == "KilledWorker":
+                    problem = MimdsimError(
+                        f"{ENDED}; on Dask, raise distributed.scheduler.allowed-failures ({problem})"
+                    )
+                found = None if problem is not None else future.result()
+                yield Done(running.pop(future), found, problem)
+        finally:
+            self.client.cancel(list(running))
+
+    def close(self) -> None:
+        self.client.close()

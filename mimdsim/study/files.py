@@ -1,0 +1,87 @@
+"""The files of a study's results: `results.csv`, `results.parquet` where pyarrow is installed, and figures of a grid.
+
+Each is replaced as a whole while the study goes on. Every row says what it is of: workload, every varied field, seed,
+version of mimdsim and digest of its resolved descriptions. Parquet also has the seconds that share a source.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mimdsim.base.files import write_atomically
+from mimdsim.base.whole import replaced
+from mimdsim.report.columns import csv_text
+from mimdsim.study.description import Study
+from mimdsim.study.metrics import Row
+from mimdsim.study.results import DESCRIBED, RESULTS, gpu_columns
+
+TABLES = ("results.csv", "results.parquet")
+FIGURES = ("sweep.png", "crossover.png")
+
+
+def write_tables(rows: Sequence[Row], study: Study, folder: Path) -> list[Path]:
+    """The rows as CSV, and as Parquet if pyarrow is installed; returns the paths."""
+    beside = [column for name in study.gpus for column in gpu_columns(Path(name).stem)]
+    columns = [
+        "workload",
+        *study.varied,
+        *RESULTS,
+        *beside,
+        "note",
+        *(name for name in DESCRIBED if name not in study.varied),
+    ]
+    contents: dict[str, str | bytes] = {
+        "results.csv": csv_text(columns, ([row.get(column, "") for column in columns] for row in rows))
+    }
+    table = _parquet(rows, [*columns, "seconds_by_source"])
+    if table is not None:
+        contents["results.parquet"] = table
+    for name, content in contents.items():
+        write_atomically(folder / name, content)
+    return [folder / name for name in contents]
+
+
+def _parquet(rows: Sequence[Row], columns: list[str]) -> bytes | None:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        return None
+    arrays = {name: _column(pyarrow, name, [row.get(name) for row in rows]) for name in columns}
+    memory = io.BytesIO()
+    parquet.write_table(pyarrow.table(arrays), memory)
+    return memory.getvalue()
+
+
+def _column(pyarrow: Any, name: str, values: list[Any]) -> Any:
+    """Values of one kind as they are; of several kinds (names and numbers of an axis) as text."""
+    if name == "seconds_by_source":
+        part = pyarrow.struct(
+            [("source", pyarrow.string()), ("seconds", pyarrow.float64()), ("half_width", pyarrow.float64())]
+        )
+        kept = [[dict(zip(part.names, each, strict=True)) for each in value or ()] for value in values]
+        return pyarrow.array(kept, pyarrow.list_(part))
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {int, float}:
+        values = [None if value is None else float(value) for value in values]
+    elif len(kinds) > 1:
+        values = [None if value is None else str(value) for value in values]
+    return pyarrow.array(values)
+
+
+def write_figures(rows: list[Row], axes: list[str], folder: Path, gpus: tuple[str, ...] = ()) -> list[Path]:
+    """sweep.png: the first axis goes along x, the others make the lines. With GPUs also crossover.png: the training
+    step of each GPU as a multiple of the tiled machine's."""
+    from mimdsim.report.figures_crossover import draw_crossover
+    from mimdsim.report.figures_sweep import draw_sweep
+    from mimdsim.report.style import picture
+
+    figures = {"sweep.png": draw_sweep(rows, axes), "crossover.png": draw_crossover(rows, axes, gpus)}
+    drawn = {name: picture(figure, "png") for name, figure in figures.items() if figure is not None}
+    with replaced(folder, FIGURES) as draft:
+        for name, content in drawn.items():
+            write_atomically(draft / name, content)
+    return [folder / name for name in drawn]

@@ -1,0 +1,124 @@
+"""What a study asks for: metrics of a row of results, and the limits that a point must keep to."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import exp, log
+from typing import Any, Literal
+
+from mimdsim.base.errors import shortened, suggest
+from mimdsim.base.units import parse_quantity, show_quantity
+
+Row = dict[str, Any]
+_CONSTRAINT = re.compile(r"\s*(max|min)\s+([a-z_]+)\s+(\S.*?)\s*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """A number of a row.
+
+    columns: whose sum it is, in multiples `scale` of the base unit; each may have bounds in NAME_low and NAME_high.
+    better: whether less or more of it is better. unit: as a field's name ends in it (`base/units.py`); label: for
+    tables and figures, with the unit of the columns. over: how the workloads of a study make one number: the weighted
+    geometric mean, in which only ratios count, or the largest or least.
+    """
+
+    name: str
+    label: str
+    columns: tuple[str, ...]
+    better: Literal["less", "more"] = "less"
+    unit: str = ""
+    scale: float = 1.0
+    over: Literal["mean", "largest", "least"] = "mean"
+
+    def of(self, row: Row) -> float | None:
+        """In the unit of the column; None where it is unknown."""
+        return self._sum(row, "")
+
+    def bounds(self, row: Row) -> tuple[float, float] | None:
+        """The interval of `of`; a column without bounds is certain."""
+        middle, low, high = self._sum(row, ""), self._sum(row, "_low"), self._sum(row, "_high")
+        if middle is None:
+            return None
+        return (middle if low is None else low, middle if high is None else high)
+
+    def _sum(self, row: Row, end: str) -> float | None:
+        values = [row.get(_bound(column, end, row)) for column in self.columns]
+        return None if any(value is None for value in values) else float(sum(values))  # type: ignore[arg-type]
+
+    def shown(self, value: float) -> str:
+        return show_quantity(value * self.scale, self.unit) if self.unit else f"{value:.4g}"
+
+
+def _bound(column: str, end: str, row: Row) -> str:
+    if not end:
+        return column
+    named = {"ms_per_training_step": "ms"}.get(column, column) + end
+    return named if named in row else column
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            name="time", label="ms per training step", columns=("ms_per_training_step",), unit="seconds", scale=1e-3
+        ),
+        Metric(name="ratio", label="times the reference", columns=("ratio",)),
+        Metric(name="energy", label="mJ per training step", columns=("millijoules",), unit="joules", scale=1e-3),
+        Metric(name="area", label="mm²", columns=("area_mm2",), unit="mm2", over="largest"),
+        Metric(name="power", label="W", columns=("static_watts", "dynamic_watts"), unit="watts", over="largest"),
+        Metric(name="static_power", label="static W", columns=("static_watts",), unit="watts", over="largest"),
+        Metric(name="memory", label="bytes of the fullest tile", columns=("peak_bytes",), unit="bytes", over="largest"),
+        Metric(name="tiles", label="tiles used", columns=("tiles_used",), over="largest"),
+        Metric(name="utilisation", label="tile balance", columns=("tile_balance",), better="more"),
+        Metric(name="throughput", label="samples per second", columns=("samples_per_second",), better="more"),
+        Metric(name="efficiency", label="samples per joule", columns=("samples_per_joule",), better="more"),
+        Metric(name="accuracy", label="test accuracy", columns=("accuracy",), better="more", over="least"),
+    )
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constraint:
+    """At most, or at least, so much of a metric, in the unit of its column."""
+
+    metric: Metric
+    end: Literal["max", "min"]
+    value: float
+
+    def kept(self, row: Row) -> bool:
+        """Whether a row keeps to it; what is unknown does not."""
+        found = self.metric.of(row)
+        return found is not None and (found <= self.value if self.end == "max" else found >= self.value)
+
+    def __str__(self) -> str:
+        return f"{self.end} {self.metric.name} {self.metric.shown(self.value)}"
+
+
+def parse_constraint(text: str) -> Constraint:
+    """'max area 826 mm2' or 'min throughput 1000'; raises ValueError that says what is wrong."""
+    match = _CONSTRAINT.fullmatch(text)
+    if match is None:
+        raise ValueError(
+            f"constraints: {shortened(text)!r} is none; write e.g.  max memory 400 KiB  or  min accuracy 0.9"
+        )
+    end, name, given = match.groups()
+    if name not in METRICS:
+        raise ValueError(f"constraints: no metric '{name}'{suggest(name, METRICS)}; known: {', '.join(METRICS)}")
+    metric = METRICS[name]
+    value = parse_quantity(given, metric.unit or "count") / metric.scale
+    return Constraint(metric=metric, end="max" if end == "max" else "min", value=value)
+
+
+def over_workloads(metric: Metric, values: list[float | None], weights: list[float]) -> float | None:
+    """A metric of several workloads as one number; None if one of them is unknown."""
+    known = [value for value in values if value is not None]
+    if len(known) < len(values) or not known:
+        return None
+    if metric.over != "mean":
+        return max(known) if metric.over == "largest" else min(known)
+    if min(known) <= 0:
+        return 0.0
+    total = sum(weights)
+    return exp(sum(weight * log(value) for weight, value in zip(weights, known, strict=True)) / total)

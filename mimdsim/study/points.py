@@ -1,0 +1,182 @@
+"""The points of a study: designs of varied fields as resolved descriptions, checked before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from mimdsim.base.errors import DescriptionError, shortened
+from mimdsim.base.schema import build
+from mimdsim.machine import GpuMachine, MimdMachine
+from mimdsim.run import config_digest
+from mimdsim.run.changes import MACHINE_SECTIONS, load_gpu, load_tiled, parse_value, split_changes
+from mimdsim.study.description import Study
+from mimdsim.study.sampling import Design, Varied, field_of, spread
+from mimdsim.workload import Workload, load_workload
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Point:
+    """A workload on a machine with the changes of one design.
+
+    changes: what a table shows of it. fill: lists filled to this share of their capacity; None: spikes of a run.
+    best_mapping: candidates of a search for its best mapping; 0: the workload's.
+    """
+
+    changes: tuple[tuple[str, Any], ...]
+    workload: Workload
+    machine: MimdMachine
+    activity_key: str
+    gpus: tuple[GpuMachine, ...] = ()
+    fill: float | None = None
+    best_mapping: int = 0
+
+    @cached_property
+    def key(self) -> str:
+        decides = f"{config_digest(self.workload, self.machine, *self.gpus)}{self.activity_key}{code_digest()}"
+        decides += f"best of {self.best_mapping}" if self.best_mapping else ""
+        return hashlib.sha256(decides.encode()).hexdigest()
+
+
+class Points:
+    """Makes the points of a study; a workload or machine with the same changes is loaded once."""
+
+    def __init__(self, study: Study):
+        self.study = study
+        self.gpus = tuple(load_gpu(name) for name in study.gpus)
+        self.machine = load_tiled(study.machine)  # reports a GPU before its fields are looked up
+        self.workloads: dict[tuple[str, str], tuple[Workload, str]] = {}
+        self.machines: dict[str, MimdMachine] = {}
+        first = next(iter(study.workloads))
+        self.base = {**self._workload(first, {})[0].model_dump(), **self.machine.model_dump()}
+        self.varied = Varied(study=study, base=lambda key: field_of(key, self.base), whole=_is_whole)
+
+    def designs(self) -> list[Design]:
+        """Those of a study that needs no results to choose them."""
+        sampling = self.study.sampling
+        if sampling.kind == "grid":
+            return self.varied.grid()
+        return self.varied.at(spread(sampling.kind, sampling.points, len(self.study.axes), sampling.seed))
+
+    def of(self, designs: Sequence[Design]) -> list[Point]:
+        """Every design with every workload, in order; raises DescriptionError for the first that cannot be."""
+        return [self._point(name, design, self.study.machine) for design in designs for name in self.study.workloads]
+
+    def of_reference(self) -> list[Point]:
+        """Every workload on the reference machine, nothing varied; none without one."""
+        if not self.study.reference:
+            return []
+        return [self._point(name, {}, self.study.reference) for name in self.study.workloads]
+
+    def _point(self, name: str, design: Design, machine: str) -> Point:
+        for_workload, for_machine = split_changes({**self.study.changes, **design})
+        workload, activity = self._workload(name, for_workload)
+        return Point(
+            changes=tuple(design.items()),
+            workload=workload,
+            machine=self._machine(machine, for_machine if machine == self.study.machine else {}),
+            activity_key=activity,
+            gpus=self.gpus,
+            fill=self.study.fill,
+            best_mapping=self.study.candidates if self.study.mapping == "best" else 0,
+        )
+
+    def _workload(self, name: str, changes: dict[str, Any]) -> tuple[Workload, str]:
+        named = name, _said(changes)
+        if named not in self.workloads:
+            of_file = None if self.study.mapping in ("published", "best") else self.study.mapping
+            loaded = load_workload(name, changes, of_file)
+            if self.study.training_steps:
+                table = loaded.model_dump(mode="json")
+                table["training"] |= {"max_training_steps": self.study.training_steps}
+                loaded = build(Workload, table, where=name)
+            fill = self.study.fill
+            self.workloads[named] = loaded, activity_key(loaded) if fill is None else f"filled {fill!r}"
+        return self.workloads[named]
+
+    def _machine(self, name: str, changes: dict[str, Any]) -> MimdMachine:
+        named = f"{name} {_said(changes)}"
+        if named not in self.machines:
+            self.machines[named] = load_tiled(name, changes)
+        return self.machines[named]
+
+
+def _said(changes: dict[str, Any]) -> str:
+    return json.dumps(changes, sort_keys=True, default=str)
+
+
+def _is_whole(key: str) -> bool:
+    """Whether a field of a machine or workload takes whole numbers only."""
+    at: Any = MimdMachine if key.split(".")[0] in MACHINE_SECTIONS else Workload
+    for part in key.split("."):
+        field = getattr(at, "model_fields", {}).get(part)
+        if field is None:
+            return False
+        kinds = (field.annotation, *typing.get_args(field.annotation))
+        at = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), field.annotation)
+    return int in (at, *typing.get_args(at)) and float not in typing.get_args(at)
+
+
+@lru_cache(maxsize=1)
+def code_digest() -> str:
+    """Digest of this package's sources, so that points of another version are not mistaken for this one's."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def data_digest(path: str) -> str:
+    """Digest of names, sizes and times of the files under `path`; '' without a path."""
+    if not path:
+        return ""
+    digest = hashlib.sha256()
+    root = Path(path)
+    for file in sorted([root, *root.rglob("*")] if root.exists() else []):
+        about = file.stat()
+        digest.update(f"{file}{about.st_size}{about.st_mtime_ns}".encode())
+    return digest.hexdigest()
+
+
+def activity_key(workload: Workload) -> str:
+    """Digest of everything that determines the spikes: sources, data files, and all of the workload except mapping and
+    titles (mapping only affects rounding)."""
+    table = workload.model_dump(mode="json", exclude={"mapping", "title", "name"})
+    decides = json.dumps(table, sort_keys=True) + data_digest(workload.data.path) + code_digest()
+    return hashlib.sha256(decides.encode()).hexdigest()[:24]
+
+
+def parse_axis(text: str) -> tuple[str, tuple[Any, ...]]:
+    """'tile.sram_bytes=256 KiB,624 KiB' -> the key and its values; commas in brackets or braces do not separate."""
+    key, equals, values = text.partition("=")
+    if not equals or not values.strip():
+        raise DescriptionError(f"--set {shortened(text)}", ["write  --set section.key=value,value,..."])
+    parts, depth = [""], 0
+    for character in values:
+        depth += (character in "[{") - (character in "]}")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    found = tuple(parse_value(part.strip()) for part in parts if part.strip())
+    if not found:
+        raise DescriptionError(f"--set {shortened(text)}", ["no value given; write  --set section.key=value,value,..."])
+    return key.strip(), found
+
+
+def parse_axes(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """The axes of a command; raises DescriptionError for a field given twice."""
+    parsed = [parse_axis(text) for text in texts]
+    names = [name for name, _ in parsed]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DescriptionError("sweep", [f"{', '.join(repeated)} given twice; write all its values in one --set"])
+    return dict(parsed)

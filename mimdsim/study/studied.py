@@ -1,0 +1,137 @@
+"""A study from its file to its rows: points chosen, computed, and written as they come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mimdsim.study.description import Study
+from mimdsim.study.engines import Engine
+from mimdsim.study.files import write_tables
+from mimdsim.study.metrics import Row
+from mimdsim.study.points import Point, Points
+from mimdsim.study.results import shown, with_ratios
+from mimdsim.study.running import compute, done_rows
+from mimdsim.study.sampling import Design
+from mimdsim.study.store import Store
+
+WRITE_SECONDS = 5.0  # between tables of an unfinished study
+Progress = Callable[[str, int, int], None]
+Plan = Generator[list[Design], list[list[Row]], Any]
+"""Designs to compute, then their rows by design (one for each workload), until the plan returns what it found."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Studied:
+    """A study and its results so far.
+
+    rows: one for every point, in order: workload, changes, results, "seconds_by_source". stages: how many of the rows
+    each stage of the sampling took. designs: points asked for. found: what the sampling itself found (sensitivities,
+    the best of a search), None of a grid or random points.
+    """
+
+    study: Study
+    rows: tuple[Row, ...]
+    designs: int
+    stages: tuple[int, ...] = ()
+    found: Any = None
+    warnings: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        return len(self.rows) == self.designs * len(self.study.workloads)
+
+    @property
+    def failed(self) -> int:
+        """Points without result."""
+        return sum(row["fits"] is None for row in self.rows)
+
+
+def run_study(study: Study, folder: Path, engine: Engine, progress: Progress, as_is: bool = False) -> Studied:
+    """Compute every point of a study that `folder` lacks, and keep tables of all in it (`files.py`).
+
+    as_is: compute nothing; the rows are those that are there. Raises DescriptionError for a study that does not fit its
+    machine or workloads, and the first problem if no point has a result.
+    """
+    points = Points(study)
+    with Store(folder) as store:
+        running = _Running(study, points, store, engine, progress, as_is)
+        return running.whole()
+
+
+class _Running:
+    def __init__(self, study: Study, points: Points, store: Store, engine: Engine, progress: Progress, as_is: bool):
+        self.study, self.points, self.store, self.engine = study, points, store, engine
+        self.progress, self.as_is = progress, as_is
+        self.asked: list[Point] = []
+        self.stages: list[int] = []
+        self.written = time.monotonic()
+
+    def whole(self) -> Studied:
+        self.reference = self.points.of_reference()
+        self._computed(self.reference)
+        plan = plan_of(self.study, self.points)
+        found = None
+        try:
+            designs = next(plan)
+            while True:
+                made = self.points.of(designs)
+                self.asked += made
+                rows = self._computed(made)
+                self.stages.append(len(made))
+                if any(row is None for row in rows):
+                    break  # an unfinished study as it is: the next stage is not known
+                width = len(self.study.workloads)
+                known = [row for row in self._rows() if row is not None][-len(made) :]
+                designs = plan.send([known[at : at + width] for at in range(0, len(known), width)])
+        except StopIteration as end:
+            found = end.value
+        rows = self._rows()
+        studied = Studied(
+            study=self.study,
+            rows=tuple(row for row in rows if row is not None),
+            designs=len(self.asked) // len(self.study.workloads),
+            stages=tuple(self.stages),
+            found=found,
+            warnings=tuple(self.store.damaged.values()),
+        )
+        return replace(studied, files=tuple(write_tables(studied.rows, self.study, self.store.folder)))
+
+    def _computed(self, points: Sequence[Point]) -> Sequence[Row | None]:
+        if self.as_is:
+            return done_rows(self.store, points)
+        return compute(points, self.store, self.engine, self.progress, self._kept)
+
+    def _kept(self) -> None:
+        """The tables of what is done, now and then."""
+        if time.monotonic() - self.written > WRITE_SECONDS:
+            write_tables([row for row in self._rows() if row is not None], self.study, self.store.folder)
+            self.written = time.monotonic()
+
+    def _rows(self) -> list[Row | None]:
+        """A row for every point asked for so far: what it is of, and its results with their ratio to the reference."""
+        names = list(self.study.workloads)
+        done = done_rows(self.store, self.asked)
+        reference = dict(zip(names, done_rows(self.store, self.reference), strict=False))
+        rows: list[Row | None] = [None] * len(done)
+        for place, name in enumerate(names):
+            places = [at for at in range(place, len(done), len(names)) if done[at] is not None]
+            with_ratio = with_ratios([done[at] or {} for at in places], reference.get(name))
+            for at, row in zip(places, with_ratio, strict=True):
+                changes = {key: shown(value) for key, value in self.asked[at].changes}
+                rows[at] = {"workload": name, **changes, **row}
+        return rows
+
+
+def plan_of(study: Study, points: Points) -> Plan:
+    """How the points of a study are chosen."""
+    return _all_at_once(points)
+
+
+def _all_at_once(points: Points) -> Plan:
+    yield points.designs()
+    return None

@@ -1,0 +1,214 @@
+"""What a process does for a study: record spikes, search mappings, time a batch of points. Nothing is written here, so
+a process of a cluster needs no folder of the study."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from mimdsim.base.errors import DoesNotFit
+from mimdsim.base.version import __version__
+from mimdsim.compiler import Compiled, fits_executable
+from mimdsim.graph import training_graph
+from mimdsim.machine import MimdMachine
+from mimdsim.profile import EnergyProfile, TiledProfile, seconds_by_source
+from mimdsim.program import RecordedActivity
+from mimdsim.run import (
+    beyond_sources,
+    compile_workload,
+    half_warning,
+    open_data,
+    other_costs,
+    retime,
+    time_on_gpus,
+    train_workload,
+    unscaled_energy,
+    unused_chips,
+)
+from mimdsim.search import Aims, Case, best_of, search
+from mimdsim.study.metrics import Row
+from mimdsim.study.points import Point
+from mimdsim.study.results import POINT_RESULTS, SILICON, gpu_columns
+from mimdsim.study.store import load_activity
+from mimdsim.workload import MappingOptions, filled_activity, network_of
+
+Spikes = tuple[RecordedActivity, float | None]  # and the test accuracy of the training that they are of
+Given = Path | Spikes  # local processes read a file of the study; to others the spikes are sent
+
+
+def record(points: Sequence[Point], _: Mapping[str, Given]) -> Spikes | None:
+    """Train the first point and take the spikes of the last training step; memory limits do not matter for values.
+    None: too few tiles even on the largest machine; every point of this activity reports it."""
+    point = points[0]
+    # spikes do not depend on where they are selected, and the last tiles are too few for some points
+    anywhere = point.workload.mapping.model_copy(update={"selection_tiles": "published"})
+    workload = point.workload.model_copy(update={"mapping": anywhere})
+    try:
+        compiled = compile_workload(workload, point.machine, must_fit=False)
+    except DoesNotFit:
+        return None
+    log = train_workload(workload, compiled, open_data(workload))
+    by_epoch = log.test_accuracy_by_epoch
+    accuracy = by_epoch[-1 if log.best_epoch is None else log.best_epoch] if by_epoch else None
+    return log.activity, accuracy
+
+
+def best_mapping(points: Sequence[Point], spikes: Mapping[str, Given]) -> MappingOptions | None:
+    """The best mapping of the first point that a search finds; the other points try it too."""
+    point = points[0]
+    case = _case_of(point, _spikes_of(point, spikes)[0])
+    if case is None:
+        return None
+    with contextlib.suppress(DoesNotFit):
+        found = search(case, _aims_of(point), candidates=point.best_mapping, processes=1, explained=False)
+        options = found.best.options
+        if case.machine.links.chips == 1:
+            options = options.model_copy(update={"tiles": options.tiles or case.machine.chip.tiles})
+        return options
+    return None
+
+
+def time_points(
+    points: Sequence[Point], spikes: Mapping[str, Given], mappings: Sequence[MappingOptions] = ()
+) -> list[Row | Exception]:
+    """A row for every point, or why there is none; `mappings`: what was found for a study's points."""
+    found: list[Row | Exception] = []
+    for point in points:
+        try:
+            found.append(_timed(point, *_spikes_of(point, spikes), mappings))
+        except Exception as problem:
+            found.append(problem)
+    return found
+
+
+def _spikes_of(point: Point, spikes: Mapping[str, Given]) -> tuple[RecordedActivity | None, float | None]:
+    """Spikes of a point; None: its lists are filled, or its layers have too few tiles to record any."""
+    given = spikes.get(point.activity_key)
+    return (None, None) if given is None else _read(given) if isinstance(given, Path) else given
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path) -> Spikes:
+    return load_activity(path)
+
+
+def _case_of(point: Point, activity: RecordedActivity | None) -> Case | None:
+    """What a mapping of a point is searched for; None: its spikes are not known."""
+    network = network_of(point.workload)
+    if activity is None and point.fill is not None:
+        activity = filled_activity(network, point.fill)
+    return None if activity is None else Case.of(network, point.machine, activity, point.workload.mapping)
+
+
+def _aims_of(point: Point) -> Aims:
+    return Aims(sram_bytes=point.machine.tile.sram_bytes, clock_hz=point.machine.chip.clock_hz)
+
+
+def _best_mapped(point: Point, activity: RecordedActivity | None, mappings: Sequence[MappingOptions]) -> Point:
+    """The point with the best of the mappings; with the one it has if none fits."""
+    case = _case_of(point, activity)
+    best = None if case is None else best_of(case, _aims_of(point), list(mappings))
+    if best is None:
+        return point
+    return replace(point, workload=point.workload.model_copy(update={"mapping": best.options}))
+
+
+def _timed(
+    given: Point, recorded: RecordedActivity | None, accuracy: float | None, mappings: Sequence[MappingOptions]
+) -> Row:
+    point = _best_mapped(given, recorded, mappings) if given.best_mapping else given
+    row: Row = dict.fromkeys(POINT_RESULTS)
+    activity = recorded
+    try:
+        compiled = compile_workload(point.workload, point.machine, must_fit=False)
+    except DoesNotFit as refusal:  # too few tiles: nothing to time
+        row |= {"fits": False, "note": str(refusal)}
+    else:
+        if given.fill is not None:
+            activity = filled_activity(compiled.network, given.fill)
+        assert activity is not None
+        profile = retime(compiled, point.machine, activity)
+        row |= _results(point, compiled, profile) | {"accuracy": accuracy}
+    described = {"seed": point.workload.seed, "tool_version": __version__, "digest": given.key}
+    return row | described | _on_gpus(point, activity)
+
+
+def _results(point: Point, compiled: Compiled, profile: TiledProfile) -> Row:
+    limit = point.machine.tile.sram_bytes
+    batch = point.workload.training.batch
+    energy = profile.energy
+    return {
+        "ms_per_training_step": round(1e3 * profile.seconds_per_training_step, 6),
+        "ms_low": round(1e3 * profile.seconds_low, 6),
+        "ms_high": round(1e3 * profile.seconds_high, 6),
+        "compute_cycles": profile.compute_cycles,
+        "exchange_cycles": profile.exchange_cycles,
+        "sync_cycles": profile.sync_cycles,
+        "tile_balance": round(profile.tile_balance, 4),
+        "tiles_used": profile.tiles_used,
+        "neurons_per_tile": compiled.placement.neurons_per_tile,
+        "peak_bytes": compiled.memory.peak_bytes,
+        "limit_bytes": limit,
+        "fits": compiled.memory.peak_bytes <= limit and fits_executable(compiled.memory, point.machine),
+        **_millijoules(energy),
+        **_silicon(profile),
+        "samples_per_second": round(batch / profile.seconds_per_training_step, 3),
+        "samples_per_joule": round(batch / energy.joules, 3) if energy and energy.joules else None,
+        "seconds_by_source": [[part.source, part.seconds, part.half_width] for part in seconds_by_source(profile)],
+        "note": "; ".join(_cautions(point, compiled, point.machine)),
+    }
+
+
+def _cautions(point: Point, compiled: Compiled, machine: MimdMachine) -> tuple[str, ...]:
+    return (
+        *beyond_sources(machine),
+        *other_costs(compiled.program, machine),
+        *unscaled_energy(machine, dict(point.changes)),
+        *unused_chips(compiled, machine),
+        *half_warning(point.workload),
+    )
+
+
+def _millijoules(energy: EnergyProfile | None) -> dict[str, float | None]:
+    ends = (energy.joules, energy.joules_low, energy.joules_high) if energy else (None, None, None)
+    names = ("millijoules", "millijoules_low", "millijoules_high")
+    return {name: None if end is None else round(1e3 * end, 6) for name, end in zip(names, ends, strict=True)}
+
+
+def _silicon(profile: TiledProfile) -> dict[str, float | None]:
+    """Area and watts of all chips of the point, with their intervals; None where unknown."""
+    found = (profile.area_mm2, profile.static_watts, profile.dynamic_watts)
+    ends = [end for pair in found for end in ((pair[0], pair[0] - pair[1], sum(pair)) if pair else (None, None, None))]
+    return {name: None if end is None else round(end, 6) for name, end in zip(SILICON, ends, strict=True)}
+
+
+def _on_gpus(point: Point, activity: RecordedActivity | None) -> dict[str, Any]:
+    """The same graph on every GPU of the point: as published, and by the strongest strategy that fits."""
+    columns: dict[str, Any] = {}
+    if not point.gpus:
+        return columns
+    graph = training_graph(network_of(point.workload))
+    for gpu in point.gpus:
+        timed, _ = time_on_gpus(graph, (gpu,), activity)
+        found: dict[str, Any] = dict.fromkeys(gpu_columns(gpu.name))
+        for profile in timed:
+            if profile.strategy == "as_published":
+                found[f"{gpu.name} published_ms"] = round(1e3 * profile.seconds_per_training_step, 6)
+        timed = tuple(profile for profile in timed if not profile.never_built)
+        if timed:
+            best = min(timed, key=lambda profile: profile.seconds_per_training_step)
+            values = (
+                1e3 * best.seconds_per_training_step,
+                1e3 * best.seconds_low,
+                1e3 * best.seconds_high,
+                f"{best.strategy}, {best.precision}",
+                1e3 * best.energy.joules if best.energy else None,
+            )
+            named = gpu_columns(gpu.name)[1:]
+            found |= dict(zip(named, (round(v, 6) if isinstance(v, float) else v for v in values), strict=True))
+        columns |= found
+    return columns

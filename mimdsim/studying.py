@@ -1,0 +1,149 @@
+"""The commands that time many points: `mimdsim study` and `mimdsim sweep`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mimdsim.base.console import say, says_how_to_go_on
+from mimdsim.base.errors import DescriptionError, MimdsimError
+from mimdsim.base.progress import Bars
+from mimdsim.checking import WORKLOAD
+from mimdsim.placing import MAPPING
+
+if TYPE_CHECKING:
+    from mimdsim.study import Studied
+
+PROCESSES = click.option("--processes", type=click.IntRange(min=1), help="Local processes (default: all processors).")
+DASK = click.option("--dask", metavar="ADDRESS", help="Work on the cluster of this Dask scheduler (tcp://HOST:PORT).")
+OUT = click.option("--out", type=click.Path(path_type=Path), help="Folder to write to and to resume from.")
+
+
+@click.command("study", short_help="Answer the question of a study file.")
+@click.argument("file", type=click.Path(path_type=Path))
+@OUT
+@PROCESSES
+@DASK
+@click.option("--as-is", is_flag=True, help="Compute nothing: answer from the points that are done.")
+def study_command(file: Path, out: Path | None, processes: int | None, dask: str | None, as_is: bool) -> None:
+    """Compute the points of the study in FILE (TOML), and answer its question from them.
+
+    Points are kept as they are done: the same command continues where it stopped.
+    """
+    from mimdsim import api
+    from mimdsim.study import read_study
+    from mimdsim.study.told import answer_lines
+
+    given = read_study(file)
+    folder = out or Path("reports") / f"{file.stem}-study"
+    studied = _studied(folder, partial(api.study, given, folder, processes=processes, dask=dask, as_is=as_is))
+    for line in answer_lines(studied):
+        say(line)
+    _said_written(studied)
+
+
+@click.command("sweep", short_help="Time every combination of field values.")
+@WORKLOAD
+@click.argument("machine", default="bow")
+@click.option(
+    "--set",
+    "axes",
+    multiple=True,
+    required=True,
+    metavar="KEY=V1,V2,...",
+    help="A field of workload or machine and its values; repeat for a grid.",
+)
+@OUT
+@PROCESSES
+@DASK
+@click.option(
+    "--training-steps",
+    default=20,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Training steps before spikes are recorded; 0: the workload's whole training.",
+)
+@click.option("--gpu", "gpus", multiple=True, help="Time every point on this GPU too; repeat for more.")
+@click.option(
+    "--fill",
+    type=click.FloatRange(0, 1),
+    help="Fill every list of spikes to this share of its capacity instead of training (1: saturated).",
+)
+@click.option("--best-mapping", is_flag=True, help="Time every point with the best mapping that a search finds.")
+@click.option("--candidates", type=click.IntRange(min=1), default=120, show_default=True, help="Of each such search.")
+@click.option("--save", type=click.Path(path_type=Path), metavar="FILE", help="Write the sweep as a study file too.")
+@MAPPING
+def sweep_command(
+    workload: str,
+    machine: str,
+    axes: tuple[str, ...],
+    out: Path | None,
+    processes: int | None,
+    dask: str | None,
+    training_steps: int,
+    gpus: tuple[str, ...],
+    fill: float | None,
+    best_mapping: bool,
+    candidates: int,
+    save: Path | None,
+    mapping: Path | None,
+) -> None:
+    """Time WORKLOAD for every combination of values, e.g. --set tile.worker_contexts=3,6,12.
+
+    A sweep is a study of one workload whose points are a grid; --save writes it as a file for `mimdsim study`.
+    """
+    from mimdsim import api
+    from mimdsim.study import make_study, note_lines, parse_axes, table_lines, write_figures, write_study
+
+    if best_mapping and mapping is not None:
+        raise DescriptionError(
+            "sweep", [f"--best-mapping finds a mapping for every point: leave out --mapping {mapping}"]
+        )
+    given = make_study(
+        "sweep",
+        workloads=[workload],
+        machine=machine,
+        axes=parse_axes(axes),
+        training_steps=training_steps,
+        gpus=gpus,
+        fill=fill,
+        mapping="best" if best_mapping else "published" if mapping is None else str(mapping),
+        candidates=candidates,
+    )
+    folder = out or Path("reports") / f"{Path(workload).stem}-{Path(machine).stem}-sweep"
+    if save is not None:
+        write_study(given, save, command=f"mimdsim study {save}")
+    studied = _studied(folder, partial(api.study, given, folder, processes=processes, dask=dask))
+    rows, names, beside = list(studied.rows), list(given.axes), tuple(Path(gpu).stem for gpu in gpus)
+    figures = write_figures(rows, names, folder, beside)
+    for line in (*table_lines(rows, names, beside), *note_lines(rows, names, trained=fill is None)):
+        say(line)
+    length = f"after {training_steps} training steps" if training_steps else "after the whole training"
+    spikes = f"Spikes recorded {length} (--training-steps)" if fill is None else f"Lists filled to {fill:.0%} (--fill)"
+    say(f"\n{spikes}. The same command continues where this one stopped.")
+    _said_written(studied, figures)
+
+
+def _studied(folder: Path, compute: Callable[..., Studied]) -> Studied:
+    from mimdsim.base.files import folders_to_write
+
+    with says_how_to_go_on(lambda: _kept_points(folder)), folders_to_write(folder), Bars() as bars:
+        return compute(progress=bars.show)
+
+
+def _kept_points(folder: Path) -> str:
+    from mimdsim.study.store import count_rows
+
+    return f"{count_rows(folder)} points are saved in {folder}; the same command continues from there"
+
+
+def _said_written(studied: Studied, more: Sequence[Path] = ()) -> None:
+    for line in studied.warnings:
+        say(f"! {line}")
+    say("Written: " + ", ".join(str(path) for path in (*studied.files, *more)))
+    if studied.failed:
+        raise MimdsimError(f"{studied.failed} of {len(studied.rows)} points have no result; the notes above say why")
