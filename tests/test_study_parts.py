@@ -20,7 +20,7 @@ from mimdsim.sweep.points import data_digest, load_line_up, parse_axis, parse_ch
 from mimdsim.sweep.pool import ENDED, each_point
 from mimdsim.sweep.results import RESULTS, gpu_columns, shown, with_ratios, write_results
 
-# the pool
+# who works
 
 
 class FakePool:
@@ -29,18 +29,18 @@ class FakePool:
     def __init__(self, killers: set[int]):
         self.killers, self.broken = killers, False
 
-    def submit(self, work: Any, point: int, folder: Path) -> Future[None]:
-        done: Future[None] = Future()
-        self.broken |= point in self.killers
+    def submit(self, work: Any, points: tuple[int, ...], *more: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        self.broken |= bool(self.killers & set(points))
         try:
-            done.set_exception(BrokenProcessPool()) if self.broken else done.set_result(work(point, folder))
+            done.set_exception(BrokenProcessPool()) if self.broken else done.set_result(work(points, *more))
         except MimdsimError as problem:
             done.set_exception(problem)
         return done
 
 
 def worked_on(
-    monkeypatch: pytest.MonkeyPatch, points: list[int], processes: int, killers: set[int], bad: set[int]
+    monkeypatch: pytest.MonkeyPatch, batches: list[tuple[int, ...]], processes: int, killers: set[int], bad: set[int]
 ) -> tuple[list[int], dict[int, str]]:
     """How many processes each pool had, and why there is nothing of some points; '' of the others."""
     sizes = []
@@ -50,45 +50,70 @@ def worked_on(
         sizes.append(count)
         yield FakePool(killers)
 
-    def work(point: Any, folder: Path) -> None:
-        assert folder == Path("out")
-        if point in bad:
-            raise MimdsimError(f"no disk for {point}")
+    def work(points: Any, spikes: Any, more: str) -> Any:
+        assert (spikes, more) == ({"a": 1}, "more")
+        if bad & set(points):
+            raise MimdsimError(f"no disk for {points[0]}")
+        return [10 * point for point in points]
 
-    monkeypatch.setattr(pool, "process_pool", made)
-    given: Any = points
-    found = list(each_point(work, given, Path("out"), processes))
-    told: Any = {done.point: str(done.problem or "") for done in found}
-    assert sorted(told) == sorted(points)
-    assert len(found) == len(points)
+    monkeypatch.setattr(engines, "process_pool", made)
+    given: Any = [Batch(points=points, spikes={"a": 1}) for points in batches]  # type: ignore[arg-type]
+    told: dict[int, str] = {}
+    for done in Local(processes).each(work, iter(given), "more"):
+        points: Any = done.batch.points
+        assert done.problem is not None or done.found == [10 * point for point in points]
+        assert not set(points) & set(told)
+        told |= dict.fromkeys(points, str(done.problem or ""))
+    assert sorted(told) == sorted(point for points in batches for point in points)
     return sizes, told
 
 
-def test_points_are_shared_out_and_a_killer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_shared_out_and_a_killer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     fine = dict.fromkeys(range(5), "")
-    assert worked_on(monkeypatch, [0, 1, 2, 3, 4], 3, set(), set()) == ([3], fine)
-    assert worked_on(monkeypatch, [0, 1], 8, set(), set()) == ([2], {0: "", 1: ""})
-    assert worked_on(monkeypatch, [0, 1], 1, set(), {1}) == ([], {0: "", 1: "no disk for 1"})
-    assert worked_on(monkeypatch, [7], 4, set(), set()) == ([], {7: ""})
-    # twice together, then alone: the first that is left broke it, and the others have their two tries again
-    assert worked_on(monkeypatch, [0, 1, 2, 3, 4], 3, {2}, {4}) == (
-        [3, 3, 1, 2], fine | {2: ENDED, 4: "no disk for 4"},
+    single = [(point,) for point in range(5)]
+    assert worked_on(monkeypatch, single, 3, set(), set()) == ([3], fine)
+    assert worked_on(monkeypatch, single, 1, set(), {1}) == ([], fine | {1: "no disk for 1"})
+    assert worked_on(monkeypatch, [(0, 1), (2, 3, 4)], 2, set(), {3}) == (
+        [2], fine | dict.fromkeys((2, 3, 4), "no disk for 2"),
     )  # fmt: skip
-    assert worked_on(monkeypatch, [0, 1, 2, 3, 4], 4, {1, 3}, set()) == (
-        [4, 4, 1, 3, 2, 1, 1], fine | {1: ENDED, 3: ENDED},
-    )  # fmt: skip
+    # twice together, then alone: the one in work broke it, and the others have their two tries again
+    assert worked_on(monkeypatch, single, 3, {2}, {4}) == ([3, 3, 1, 3], fine | {2: ENDED, 4: "no disk for 4"})
+    assert worked_on(monkeypatch, single, 4, {1, 3}, set()) == ([4, 4, 1, 4, 4, 1, 4], fine | {1: ENDED, 3: ENDED})
+    # points of one batch: only the one at fault has no result
+    assert worked_on(monkeypatch, [(0, 1, 2, 3, 4)], 2, {3}, set()) == ([2, 2, 1, 2], fine | {3: ENDED})
 
 
-def test_failures_of_ours_are_raised_after_all_points() -> None:
-    def work(point: Any, _: Path) -> None:
-        if point != 2:
-            raise ZeroDivisionError(f"of {point}")
+def test_batches_are_taken_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second process finds points to claim, because none are claimed long before they are worked on."""
+    taken: list[int] = []
 
-    given: Any = [1, 2, 3]
-    running_points = each_point(work, given, Path("out"), 1)
-    assert [next(running_points).point for _ in given] == given
-    with pytest.raises(ZeroDivisionError, match="of 1"):
-        next(running_points)
+    def batches() -> Iterator[Batch]:
+        for point in range(50):
+            taken.append(point)
+            yield Batch(points=(point,), spikes={})  # type: ignore[arg-type]
+
+    @contextlib.contextmanager
+    def made(count: int) -> Iterator[FakePool]:
+        yield FakePool(set())
+
+    monkeypatch.setattr(engines, "process_pool", made)
+    with contextlib.closing(Local(2).each(lambda points, spikes: None, batches())) as done:
+        next(done)
+        assert len(taken) == AHEAD * 2
+
+
+def test_failures_of_ours_are_raised_after_all_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def work(points: Any, *_: Any) -> Any:
+        asked.append(points)
+        return [ZeroDivisionError(f"of {point.workload.seed}") for point in points]
+
+    monkeypatch.setattr(running, "time_points", work)
+    points = points_of(seed=(1, 2, 3))
+    with Store(tmp_path) as store, pytest.raises(ZeroDivisionError, match="of 1"):
+        compute(points, store, Local(1), lambda *_: None)
+    assert len(asked) == 3
 
 
 # a point
@@ -103,7 +128,7 @@ def invented_point(**changes: Any) -> Any:
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What is written of a point, whose program and profile are invented; its memory is `peak` bytes."""
+    """A point whose program and profile are invented; its memory is `peak` bytes."""
     held: dict[str, Any] = {"peak": 1_000, "executable": True}
     memory = SimpleNamespace(peak_bytes=0)
     placement = SimpleNamespace(neurons_per_tile=3)
@@ -117,16 +142,15 @@ def written(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     profile = tiled(
         seconds_low=0.0812345678912, seconds_high=0.1212345678912, clock_hz=1.7e6, energy=energy(0.8), **TWICE
     )
-    monkeypatch.setattr(running, "compile_workload", compiled)
-    monkeypatch.setattr(running, "filled_activity", lambda network, fill: f"filled {fill}")
-    monkeypatch.setattr(running, "retime", lambda compiled, machine, activity: profile)
-    monkeypatch.setattr(running, "fits_executable", lambda memory, machine: held["executable"])
-    monkeypatch.setattr(running, "beyond_sources", lambda machine: ("one",))
-    monkeypatch.setattr(running, "other_costs", lambda program, machine: (f"costs of {program}",))
-    monkeypatch.setattr(running, "unscaled_energy", lambda machine, changes: ("two",))
-    monkeypatch.setattr(running, "unused_chips", lambda compiled, machine: ())
-    monkeypatch.setattr(running, "half_warning", lambda workload: ("three",))
-    monkeypatch.setattr(running, "write_sealed_json", lambda path, row: held.update(path=path, row=row))
+    monkeypatch.setattr(work, "compile_workload", compiled)
+    monkeypatch.setattr(work, "filled_activity", lambda network, fill: f"filled {fill}")
+    monkeypatch.setattr(work, "retime", lambda compiled, machine, activity: profile)
+    monkeypatch.setattr(work, "fits_executable", lambda memory, machine: held["executable"])
+    monkeypatch.setattr(work, "beyond_sources", lambda machine: ("one",))
+    monkeypatch.setattr(work, "other_costs", lambda program, machine: (f"costs of {program}",))
+    monkeypatch.setattr(work, "unscaled_energy", lambda machine, changes: ("two",))
+    monkeypatch.setattr(work, "unused_chips", lambda compiled, machine: ())
+    monkeypatch.setattr(work, "half_warning", lambda workload: ("three",))
     return held
 
 
