@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,13 +14,13 @@ from mimdsim.compiler.fitting import check_fits, refuse_hopeless
 from mimdsim.compiler.lower import lower
 from mimdsim.compiler.passes.dead import drop_dead_code
 from mimdsim.compiler.passes.in_place import stash_in_place
-from mimdsim.compiler.passes.liveness import Memory, measure_memory
+from mimdsim.compiler.passes.liveness import Memory, measure_memory, memory_of
 from mimdsim.compiler.passes.merge import merge_levels, merge_supersteps
 from mimdsim.compiler.place.arrays import place_arrays
 from mimdsim.compiler.place.lists import place
 from mimdsim.compiler.place.placement import Placement
 from mimdsim.graph import Graph, SpikingNetwork, training_graph
-from mimdsim.machine import MimdMachine
+from mimdsim.machine import MimdMachine, Reads
 from mimdsim.program import Program, verify
 from mimdsim.program.exchanges import plan_exchanges
 from mimdsim.program.listing import listing
@@ -31,7 +31,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Compiled:
-    """A program with its placement, its memory and how long each pass took (host seconds, not part of any profile)."""
+    """A program with its placement, its memory and how long each pass took (host seconds, not part of any profile).
+
+    reads: what the compiler asked the machine for; every machine with these values gets this program. memory_reads: the
+    same of its memory.
+    """
 
     graph: Graph
     network: SpikingNetwork
@@ -39,6 +43,20 @@ class Compiled:
     placement: Placement
     memory: Memory
     pass_seconds: dict[str, float]
+    reads: Reads
+    memory_reads: Reads
+
+    def on(self, machine: MimdMachine) -> Compiled | None:
+        """What compiling for `machine` gives: the same program, its memory measured anew where that depends on the
+        machine; None if the compiler would make another program for it."""
+        if not self.reads.same_on(machine):
+            return None
+        return self if self.memory_reads.same_on(machine) else self.measured(machine)
+
+    def measured(self, machine: MimdMachine) -> Compiled:
+        """The same program with its memory on `machine`, which must have as many tiles."""
+        reads = Reads()
+        return replace(self, memory=memory_of(self.program, reads.watch(machine)), memory_reads=reads)
 
 
 class Watch:
@@ -80,12 +98,14 @@ def compile_graph(
     """
     refuse_hopeless(network, machine, options, must_fit)
     watch = Watch(dump)
-    placement, program = merged_program(graph, network, machine, options, watch)
+    reads, memory_reads = Reads(), Reads()
+    placement, program = merged_program(graph, network, reads.watch(machine), options, watch)
     program = watch("plan exchanges", plan_exchanges, program)
-    problems = watch("verify", verify, program, machine.chip.tiles * machine.links.chips)
+    tiles = reads.watch(machine)
+    problems = watch("verify", verify, program, tiles.chip.tiles * tiles.links.chips)
     if problems:
         raise MappingError("\n".join(problem.message for problem in problems))
-    memory = watch("measure memory", measure_memory, program, machine)
+    memory = watch("measure memory", measure_memory, program, memory_reads.watch(machine))
     if must_fit:
 
         def peak_of(changed: SpikingNetwork, other: MappingOptions) -> int:
@@ -93,7 +113,14 @@ def compile_graph(
 
         check_fits(program, memory, machine, network, options, peak_of)
     return Compiled(
-        graph=graph, network=network, program=program, placement=placement, memory=memory, pass_seconds=watch.seconds
+        graph=graph,
+        network=network,
+        program=program,
+        placement=placement,
+        memory=memory,
+        pass_seconds=watch.seconds,
+        reads=Reads(values=dict(reads.values)),  # the placement keeps the watched machine
+        memory_reads=memory_reads,
     )
 
 
@@ -101,8 +128,7 @@ def merged_program(
     graph: Graph, network: SpikingNetwork, machine: MimdMachine, options: MappingOptions, watch: Watch
 ) -> tuple[Placement, Program]:
     """The placement and the program before its exchanges are planned; raises as `compile_graph`."""
-    # more contexts than the issue interval add no throughput: work is spread as for so many
-    contexts = min(machine.tile.worker_contexts, machine.tile.issue_cycles)
+    contexts = machine.tile.working_contexts
     if network.spikes == "dense":
         placement = watch("place", place_arrays, network, machine, options)
     else:

@@ -3,10 +3,12 @@
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.load import changed_machine, find_machine, list_machines, load_machine, tiled_machine
 from mimdsim.machine.mimd import MimdMachine
+from mimdsim.machine.watched import Reads
 
 __all__ = [
     "GpuMachine",
     "MimdMachine",
+    "Reads",
     "changed_machine",
     "find_machine",
     "list_machines",

@@ -66,6 +66,11 @@ class Tile(SourcedSection):
     copy_bytes_per_cycle: float = Field(gt=0)  # a copy on the tile that all contexts share
     compiled_dual_issue: float = Field(ge=0, le=1)  # share of pairable instructions a C++ compiler issues together
 
+    @property
+    def working_contexts(self) -> int:
+        """Contexts that share work spread over them: more than the issue interval would add no throughput."""
+        return min(self.worker_contexts, self.issue_cycles)
+
 
 class Exchange(SourcedSection):
     """The on-chip exchange fabric, an endpoint model.

@@ -5,7 +5,8 @@ from mimdsim.compiler import memory_profile
 from mimdsim.run.cautions import beyond_sources, half_warning, other_costs, unscaled_energy, unused_chips
 from mimdsim.run.detail import detail_of
 from mimdsim.run.gpus import GPU_LINEUP, time_on_gpus
-from mimdsim.run.made import Run, retime
+from mimdsim.run.made import Run
+from mimdsim.run.retiming import Programs, retime, retime_many
 from mimdsim.run.walk import (
     compile_workload,
     config_digest,
@@ -16,6 +17,7 @@ from mimdsim.run.walk import (
 
 __all__ = [
     "GPU_LINEUP",
+    "Programs",
     "Run",
     "beyond_sources",
     "compile_workload",
@@ -26,6 +28,7 @@ __all__ = [
     "open_data",
     "other_costs",
     "retime",
+    "retime_many",
     "simulate",
     "time_on_gpus",
     "train_workload",

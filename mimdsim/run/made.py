@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.compiler import Compiled, memory_profile
+from mimdsim.compiler import Compiled
 from mimdsim.functional import TrainingLog
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import RunProfile, TiledProfile, WhatIf
 from mimdsim.profile.detail import Detail
 from mimdsim.profile.questions import Questions
-from mimdsim.program import RecordedActivity
 from mimdsim.run.advice import Asked, Lever, advice, what_if
 from mimdsim.run.detail import WINDOW, bytes_between, detail_of
+from mimdsim.run.retiming import retime
 from mimdsim.search import Case
-from mimdsim.timing import Explanation, explain, time_program
+from mimdsim.timing import Explanation, explain
 from mimdsim.workload import Workload
 
 
@@ -107,10 +107,3 @@ class Run(Questions):
     def on(self, machine: MimdMachine) -> TiledProfile:
         """The same program and spikes on another machine with as many tiles."""
         return retime(self.compiled, machine, self.log.activity)
-
-
-def retime(compiled: Compiled, machine: MimdMachine, activity: RecordedActivity) -> TiledProfile:
-    """The same program and spikes on another machine with as many tiles; where it does not fit, the profile says so."""
-    program = compiled.program
-    memory = memory_profile(program, compiled.memory, machine)
-    return time_program(program, machine, activity, memory, must_fit=False)

@@ -47,8 +47,9 @@ from mimdsim.run.cautions import (
     unused_chips,
 )
 from mimdsim.run.gpus import time_on_gpus
-from mimdsim.run.made import Run, retime
+from mimdsim.run.made import Run
 from mimdsim.run.profiles import recorded_changes, training_profile
+from mimdsim.run.retiming import retime
 from mimdsim.workload import SpikeDataset, Workload, given_weights, network_of, open_dataset
 
 SCOPES = {"all": "stopped by the exchanges of all", "chip": "stopped by its own exchanges only"}

@@ -34,7 +34,7 @@ class Space:
             batch=case.network.batch,
             room=min(case.room, most_tiles or case.room),
             chips=machine.links.chips,
-            contexts=min(machine.tile.worker_contexts, machine.tile.issue_cycles),
+            contexts=machine.tile.working_contexts,
         )
 
     @property

@@ -10,8 +10,10 @@ from mimdsim.timing.explain import explain
 from mimdsim.timing.explained import Explanation
 from mimdsim.timing.fast import GroupCycles, bundles_of, group_cycles, time_program
 from mimdsim.timing.loads import program_loads
+from mimdsim.timing.tile_cycles import Barrel
 
 __all__ = [
+    "Barrel",
     "ChipRun",
     "Explanation",
     "GroupCycles",

@@ -94,8 +94,11 @@ def best_trees(groups: np.ndarray, nbytes: int, machine: MimdMachine) -> Trees:
 
     groups int64[members, chips of each].
     """
-    members, graph = len(groups), topology_graph(machine.links)
+    members = len(groups)
     kinds = [direct(members)]
+    if members == 1:  # no machine makes another choice, so none is asked
+        return kinds[0]
+    graph = topology_graph(machine.links)
     for size in GROUPS:
         power = size
         while power < members:

@@ -202,7 +202,7 @@ def _candidates(
     sum_wire = phase_cycles(
         machine, sum_bytes / fabric.bytes_per_cycle, (inner - 1) * control_cycles(machine, 1, 1), sum_bytes > 0
     )
-    contexts = min(machine.tile.worker_contexts, machine.tile.issue_cycles)
+    contexts = machine.tile.working_contexts
     scale = machine.tile.issue_cycles / contexts
     shared = (dtype, partials_dtype, units, channels, unit.coefficient_load_bytes_per_cycle)
     multiply = partial_product_cycles(positions, row_groups, inner_groups, shared=shared, worker_contexts=contexts)

@@ -1,0 +1,60 @@
+"""One compiled program on many machines: compiled once for all that get the same one, timed with the same spikes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mimdsim.compiler import Compiled, compile_graph, memory_profile
+from mimdsim.graph import SpikingNetwork, training_graph
+from mimdsim.machine import MimdMachine
+from mimdsim.profile import TiledProfile
+from mimdsim.program import RecordedActivity
+from mimdsim.timing import Barrel, time_program
+from mimdsim.workload import MappingOptions, Workload, network_of
+
+
+def retime(compiled: Compiled, machine: MimdMachine, activity: RecordedActivity) -> TiledProfile:
+    """The same program and spikes on another machine with as many tiles; where it does not fit, the profile says so."""
+    if not compiled.memory_reads.same_on(machine):
+        compiled = compiled.measured(machine)
+    memory = memory_profile(compiled.program, compiled.memory, machine)
+    return time_program(compiled.program, machine, activity, memory, must_fit=False)
+
+
+def retime_many(
+    compiled: Compiled, machines: Sequence[MimdMachine], activity: RecordedActivity
+) -> Iterator[tuple[int, TiledProfile]]:
+    """(number in `machines`, profile) of each as by `retime`, machines with the same tiles one after another: the part
+    that takes longest, counting spikes on tiles, is then done once for all of them."""
+    alike: dict[Barrel, list[int]] = {}
+    for number, machine in enumerate(machines):
+        alike.setdefault(Barrel.of(machine), []).append(number)
+    for numbers in alike.values():
+        for number in numbers:
+            yield number, retime(compiled, machines[number], activity)
+
+
+class Programs:
+    """The programs compiled last, at most `most`: one that the compiler would make again is not made again."""
+
+    def __init__(self, most: int = 4):
+        self._most = most
+        self._kept: list[tuple[MappingOptions, Compiled]] = []
+        self._network: tuple[Workload, SpikingNetwork] | None = None
+
+    def compiled(self, workload: Workload, machine: MimdMachine) -> Compiled:
+        """As `compile_workload`, whether it fits or not; raises the same."""
+        network, options = self._network_of(workload), workload.mapping
+        for place, (of_options, one) in enumerate(self._kept):
+            if of_options == options and one.network == network and (made := one.on(machine)) is not None:
+                del self._kept[place]
+                break
+        else:
+            made = compile_graph(training_graph(network), network, machine, options, must_fit=False)
+        self._kept = [*self._kept[max(0, len(self._kept) + 1 - self._most) :], (options, made)]
+        return made
+
+    def _network_of(self, workload: Workload) -> SpikingNetwork:
+        if self._network is None or self._network[0] is not workload:
+            self._network = workload, network_of(workload)
+        return self._network[1]
