@@ -17,6 +17,7 @@ from typing import Any
 
 from framework_claims import section as framework_section
 
+import mimdsim
 from mimdsim.base.files import write_atomically
 from mimdsim.gpu import time_on_gpu
 from mimdsim.graph import training_graph
@@ -26,7 +27,6 @@ from mimdsim.report.figures_crossover import draw_crossover
 from mimdsim.report.style import picture
 from mimdsim.run import compile_workload, retime, time_on_gpus
 from mimdsim.search import Aims, Case, search
-from mimdsim.sweep import points_of, run_sweep
 from mimdsim.workload import filled_activity, load_workload, network_of
 
 TILED = "bow"
@@ -288,8 +288,14 @@ def crossovers(folder: Path, page: Path) -> list[Path]:
     """One figure per axis beside the page."""
     written = []
     for key, values in AXES:
-        points = points_of("nmnist-2-random", TILED, [(key, values)], 0, GPUS, 1.0)
-        rows = run_sweep(points, folder / key.split(".")[1], 2, lambda *_: None)
+        rows = mimdsim.sweep(
+            *("nmnist-2-random", TILED, {key: values}),
+            training_steps=0,
+            gpus=GPUS,
+            fill=1.0,
+            processes=2,
+            folder=folder / key.split(".")[1],
+        )
         figure = draw_crossover(rows, [key], GPUS)
         assert figure is not None
         written.append(page.with_name(f"{page.stem}-{key.split('.')[1]}.png"))

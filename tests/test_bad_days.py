@@ -23,6 +23,10 @@ from mimdsim.cli import main
 from mimdsim.machine import find_machine, load_machine
 from mimdsim.run import Run, simulate
 from mimdsim.run.changes import load_tiled
+from mimdsim.study import Local, make_study
+from mimdsim.study.engines import Batch
+from mimdsim.study.points import Points
+from mimdsim.study.store import count_rows
 from mimdsim.workload import find_workload, load_workload
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -336,7 +340,8 @@ def alive(process: int) -> bool:
 
 
 def kept(folder: Path) -> int:
-    return len(list((folder / "points").glob("*.json")))
+    """Points that are done."""
+    return count_rows(folder)
 
 
 @pytest.mark.slow
@@ -376,24 +381,30 @@ def test_a_killed_worker_is_made_up_for(tmp_path: Path) -> None:
     assert "Traceback" not in output
 
 
-def _dies_on_three(point: Any, folder: Path) -> None:
-    if dict(point.changes)["seed"] == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    if dict(point.changes)["seed"] == 5:
-        raise MimdsimError("five is no number")
-    (folder / str(dict(point.changes)["seed"])).write_text("")
+def _dies_on_three(points: Any, _: Any, folder: Path) -> list[int | Exception]:
+    found: list[int | Exception] = []
+    for point in points:
+        seed = dict(point.changes)["seed"]
+        if seed == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if seed != 5:
+            (folder / str(seed)).write_text("")
+        found.append(MimdsimError("five is no number") if seed == 5 else seed)
+    return found
 
 
 @pytest.mark.skipif(multiprocessing.get_start_method() != "fork", reason="kills itself by SIGKILL")
 def test_a_point_whose_process_dies_again_and_again_is_named(tmp_path: Path) -> None:
-    from mimdsim.sweep import points_of
-    from mimdsim.sweep.pool import each_point
-
-    points = points_of("digits", "bow", [("seed", tuple(range(1, 9)))], 1, (), 1.0)
+    study = make_study("test", workloads=["digits"], axes={"seed": list(range(1, 9))}, fill=1.0)
+    points = Points(study)
+    made = points.of(points.designs())
+    batches = [Batch(points=tuple(made[at : at + 3]), spikes={}) for at in (0, 3, 6)]
     failed = {}
-    for done in each_point(_dies_on_three, points, tmp_path, 3):
-        if done.problem is not None:
-            failed[dict(done.point.changes)["seed"]] = str(done.problem)
+    for done in Local(2).each(_dies_on_three, batches, tmp_path):
+        found = done.found or [done.problem] * len(done.batch.points)
+        for point, one in zip(done.batch.points, found, strict=True):
+            if isinstance(one, Exception):
+                failed[dict(point.changes)["seed"]] = str(one)
     assert sorted(failed) == [3, 5]
     assert "was killed" in failed[3]
     assert failed[5] == "five is no number"
@@ -404,7 +415,7 @@ def test_an_interrupted_sweep_says_how_to_go_on(tmp_path: Path, monkeypatch: pyt
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mimdsim.sweep.running._time_point", interrupted)
+    monkeypatch.setattr("mimdsim.study.running.time_points", interrupted)
     arguments = ["sweep", "digits", "bow", "--set", "seed=1,2", "--fill", "1", "--processes", "1", "--out"]
     result = CliRunner().invoke(main, [*arguments, str(tmp_path / "out")])
     assert result.exit_code == 1

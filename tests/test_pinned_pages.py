@@ -32,8 +32,8 @@ from mimdsim.report.figures_sweep import draw_sweep
 from mimdsim.report.style import picture
 from mimdsim.report.verdicts import verdicts
 from mimdsim.report.wording import KINDS, aligned_milliseconds, changed_fields, clipped, share, significant, thousands
-from mimdsim.sweep.results import note_lines
-from mimdsim.sweep.results import table_lines as console_table
+from mimdsim.study.results import note_lines
+from mimdsim.study.results import table_lines as console_table
 
 FOLDER = Path(__file__).resolve().parent / "pinned_pages"
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.sealed import write_sealed_json
 from mimdsim.profile import DoubtedSeconds, ratio
-from mimdsim.sweep.results import POINT_RESULTS, load_point, table_lines, with_ratios
+from mimdsim.study.results import POINT_RESULTS, table_lines, with_ratios
+from mimdsim.study.store import load_rows
 
 Parts = list[tuple[float, float]]  # seconds, and by which share of them they may be off
 part = st.tuples(st.floats(0.01, 100), st.floats(0, 0.9))
@@ -83,7 +84,6 @@ def test_points_are_held_against_the_first_that_has_a_time() -> None:
         (1.0, 1.0, 1.0),
         (2.0, pytest.approx(2.5 / 1.5, abs=1e-6), pytest.approx(5.5 / 2.5, abs=1e-6)),
     ]
-    assert all("seconds_by_source" not in one for one in rows)
     lines = table_lines(rows, [])
     assert "times the first" in lines[0]
     assert "2 (1.67-2.2)" in lines[3]
@@ -91,6 +91,6 @@ def test_points_are_held_against_the_first_that_has_a_time() -> None:
 
 def test_a_point_without_readable_sources_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "point.json"
-    write_sealed_json(file, row(2.0, [["a cost", 1.0]]))
+    write_sealed_json(file, {"rows": {"k": row(2.0, [["a cost", 1.0]])}})
     with pytest.raises(DataFileError, match="no seconds by source; delete it"):
-        load_point(file)
+        load_rows(file)

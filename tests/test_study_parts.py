@@ -1,4 +1,4 @@
-"""Parts of a sweep alone: who works on which point, what is written of a point, how keys and values are read."""
+"""Parts of a study alone: who works on which point, what is written of a point, how keys and values are read."""
 
 from __future__ import annotations
 
@@ -15,10 +15,16 @@ import pytest
 from invented_runs import TWICE, energy, gpu, swept, tiled
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MimdsimError
-from mimdsim.sweep import pool, running
-from mimdsim.sweep.points import data_digest, load_line_up, parse_axis, parse_changes, points_of, split_changes
-from mimdsim.sweep.pool import ENDED, each_point
-from mimdsim.sweep.results import RESULTS, gpu_columns, shown, with_ratios, write_results
+from mimdsim.base.processes import ENDED
+from mimdsim.base.version import __version__
+from mimdsim.run.changes import load_line_up, parse_changes, split_changes
+from mimdsim.study import engines, make_study, running, work, write_figures
+from mimdsim.study.engines import AHEAD, Batch, Local
+from mimdsim.study.files import write_tables
+from mimdsim.study.points import Point, Points, data_digest, parse_axes, parse_axis
+from mimdsim.study.results import RESULTS, gpu_columns, shown, with_ratios
+from mimdsim.study.running import compute
+from mimdsim.study.store import Store
 
 # who works
 
@@ -121,28 +127,35 @@ def test_failures_of_ours_are_raised_after_all_points(tmp_path: Path, monkeypatc
 
 def invented_point(**changes: Any) -> Any:
     machine = SimpleNamespace(tile=SimpleNamespace(sram_bytes=1_000))
-    workload = SimpleNamespace(training=SimpleNamespace(batch=8))
-    usual = {"workload": workload, "machine": machine, "fill": 0.5, "gpus": (), "changes": (), "key": "k"}
+    workload = SimpleNamespace(training=SimpleNamespace(batch=8), seed=7)
+    usual = {
+        "workload": workload,
+        "machine": machine,
+        "fill": 0.5,
+        "gpus": (),
+        "changes": (),
+        "key": "k",
+        "activity_key": "a",
+    }
     return SimpleNamespace(**(usual | {"best_mapping": 0} | changes))
 
 
 @pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def held(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A point whose program and profile are invented; its memory is `peak` bytes."""
     held: dict[str, Any] = {"peak": 1_000, "executable": True}
     memory = SimpleNamespace(peak_bytes=0)
     placement = SimpleNamespace(neurons_per_tile=3)
     made = SimpleNamespace(network=None, program="p", placement=placement, memory=memory)
 
-    def compiled(*_: Any, must_fit: bool) -> Any:
-        assert not must_fit
+    def compiled(*_: Any) -> Any:
         memory.peak_bytes = held["peak"]
         return made
 
     profile = tiled(
         seconds_low=0.0812345678912, seconds_high=0.1212345678912, clock_hz=1.7e6, energy=energy(0.8), **TWICE
     )
-    monkeypatch.setattr(work, "compile_workload", compiled)
+    monkeypatch.setattr(work, "PROGRAMS", SimpleNamespace(compiled=compiled))
     monkeypatch.setattr(work, "filled_activity", lambda network, fill: f"filled {fill}")
     monkeypatch.setattr(work, "retime", lambda compiled, machine, activity: profile)
     monkeypatch.setattr(work, "fits_executable", lambda memory, machine: held["executable"])
@@ -154,10 +167,9 @@ def written(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return held
 
 
-def test_what_is_kept_of_a_point(written: dict[str, Any], tmp_path: Path) -> None:
-    running._time_point(invented_point(), tmp_path)
-    assert written["path"] == tmp_path / "points" / "k.json"
-    row = written["row"]
+def test_the_row_of_a_point(held: dict[str, Any]) -> None:
+    (row,) = work.time_points([invented_point()], {})
+    assert isinstance(row, dict)
     parts = row.pop("seconds_by_source")
     assert parts == [["all of invented", pytest.approx(0.0902617647059), pytest.approx(0.0309728031853)]]
     assert row == {
@@ -167,18 +179,18 @@ def test_what_is_kept_of_a_point(written: dict[str, Any], tmp_path: Path) -> Non
         "millijoules_high": 870.0, "area_mm2": 900.0, "area_mm2_low": 700.0, "area_mm2_high": 1_100.0,
         "static_watts": 4.431555, "static_watts_low": 3.9884, "static_watts_high": 4.874711,
         "dynamic_watts": 3.323666, "dynamic_watts_low": 1.883411, "dynamic_watts_high": 4.763922,
-        "samples_per_second": 88.631, "note": "one; costs of p; two; three",
+        "samples_per_second": 88.631, "samples_per_joule": 11.429, "accuracy": None,
+        "note": "one; costs of p; two; three", "seed": 7, "tool_version": __version__, "digest": "k",
     }  # fmt: skip
     for peak, executable in ((1_001, True), (1_000, False)):
-        written |= {"peak": peak, "executable": executable}
-        running._time_point(invented_point(), tmp_path)
-        assert written["row"]["fits"] is False
+        held |= {"peak": peak, "executable": executable}
+        (row,) = work.time_points([invented_point()], {})
+        assert isinstance(row, dict)
+        assert row["fits"] is False
 
 
-def test_a_point_of_too_few_tiles_is_timed_on_gpus_alone(
-    written: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def refused(*_: Any, must_fit: bool) -> Any:
+def test_a_point_of_too_few_tiles_is_timed_on_gpus_alone(held: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any) -> Any:
         raise DoesNotFit("too few")
 
     profiles = (
@@ -186,14 +198,14 @@ def test_a_point_of_too_few_tiles_is_timed_on_gpus_alone(
         gpu("A", "fused", 0.0412345678912, precision="tf32", energy=energy(0.3123456789)),
         gpu("A", "ideal", 0.01, never_built=True),
     )
-    monkeypatch.setattr(running, "compile_workload", refused)
-    monkeypatch.setattr(running, "network_of", lambda workload: workload)
-    monkeypatch.setattr(running, "training_graph", lambda network: network)
+    monkeypatch.setattr(work, "PROGRAMS", SimpleNamespace(compiled=refused))
+    monkeypatch.setattr(work, "network_of", lambda workload: workload)
+    monkeypatch.setattr(work, "training_graph", lambda network: network)
     timed = {"a": profiles, "b": profiles[2:], "c": profiles[:1]}
-    monkeypatch.setattr(running, "time_on_gpus", lambda graph, gpus, activity: (timed[gpus[0].name], ()))
+    monkeypatch.setattr(work, "time_on_gpus", lambda graph, gpus, activity: (timed[gpus[0].name], ()))
     gpus = tuple(SimpleNamespace(name=name) for name in timed)
-    running._time_point(invented_point(gpus=gpus), tmp_path)
-    row = written["row"]
+    (row,) = work.time_points([invented_point(gpus=gpus)], {})
+    assert isinstance(row, dict)
     assert (row["fits"], row["note"], row["ms_per_training_step"]) == (False, "too few", None)
     assert {name: row[name] for name in gpu_columns("a")} == {
         "a published_ms": 63.148148, "a strongest_ms": 42.523148, "a strongest_low_ms": 30.925926,
@@ -217,11 +229,12 @@ def test_ratios_are_to_the_first_point_with_a_time() -> None:
     seconds = [None, [["a", 2.0, 0.5], ["", 1.0, 0.0]], [["a", 4.0, 1.0], ["b", 0.5, 0.1234567]], []]
     rows = with_ratios([{"n": n, "seconds_by_source": found} for n, found in enumerate(seconds)])
     assert [row["n"] for row in rows] == [0, 1, 2, 3]
-    assert all("seconds_by_source" not in row for row in rows)
     ratios = [(row["ratio"], row["ratio_low"], row["ratio_high"]) for row in rows]
     assert ratios[1] == (1.0, 1.0, 1.0)
     assert ratios[2] == (1.5, 1.350617, 1.606702)  # (3 + 0.3765433) / 2.5 and (5 + 0.6234567) / 3.5
     assert ratios[0] == ratios[3] == (None, None, None)
+    (row,) = with_ratios(rows[2:3], reference=rows[1])
+    assert (row["ratio"], row["ratio_low"], row["ratio_high"]) == ratios[2]
 
 
 def test_values_in_one_word() -> None:
@@ -229,17 +242,44 @@ def test_values_in_one_word() -> None:
     assert (shown((64, 32)), shown([]), shown("x y"), shown(2.5)) == ("64-32", "", "x y", 2.5)
 
 
-def test_tables_and_figures_are_written_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_are_written_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mimdsim.report.style.picture", lambda figure, form: form.encode())
     rows = swept(2, axis="seed", values=(1, 2, 3))
-    assert [path.name for path in write_results(rows, ["seed"], tmp_path)] == ["sweep.csv", "sweep.png"]
-    paths = write_results(rows, ["seed"], tmp_path, ("a100",))
-    assert paths == [tmp_path / name for name in ("sweep.csv", "sweep.png", "crossover.png")]
+    assert write_figures(rows, ["seed"], tmp_path) == [tmp_path / "sweep.png"]
+    paths = write_figures(rows, ["seed"], tmp_path, ("a100",))
+    assert paths == [tmp_path / name for name in ("sweep.png", "crossover.png")]
     assert paths[1].read_bytes() == b"png"
+
+
+def test_every_row_says_what_it_is_of(tmp_path: Path) -> None:
+    study = make_study("test", workloads=["digits"], axes={"seed": [1, 2, 3], "tile.x": ["a", 2, 3]}, gpus=("a100",))
+    rows = [
+        row | {"workload": "digits", "tile.x": x, "digest": "d"}
+        for row, x in zip(swept(2, axis="seed", values=(1, 2, 3)), ("a", 2, 3), strict=True)
+    ]
+    paths = write_tables(rows, study, tmp_path)
     with paths[0].open(newline="") as file:
         header, *lines = csv.reader(file)
-    assert header == ["seed", *RESULTS, *gpu_columns("a100"), "note"]
-    assert [line[:3] for line in lines] == [["1", "4.0", "3.0"], ["2", "9.0", "6.75"], ["3", "", "5.25"]]
+    assert header == ["workload", "seed", "tile.x", *RESULTS, *gpu_columns("a100"), "note", "tool_version", "digest"]
+    assert [line[:5] for line in lines] == [
+        ["digits", "1", "a", "4.0", "3.0"], ["digits", "2", "2", "9.0", "6.75"], ["digits", "3", "3", "", "5.25"],
+    ]  # fmt: skip
+
+
+@pytest.mark.newest
+def test_rows_as_parquet(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    study = make_study("test", workloads=["digits"], axes={"seed": [1, 2, 3]})
+    rows = [
+        row | {"workload": "digits", "seconds_by_source": [["a", 0.5, 0.25]]}
+        for row in swept(2, axis="seed", values=(1, 2, 3))
+    ]
+    rows[2]["seconds_by_source"] = None
+    _, path = write_tables(rows, study, tmp_path)
+    table = parquet.read_table(path)
+    assert table["seed"].to_pylist() == [1, 2, 3]
+    assert table["ms_per_training_step"].to_pylist() == [row["ms_per_training_step"] for row in rows]
+    assert table["seconds_by_source"].to_pylist() == [[{"source": "a", "seconds": 0.5, "half_width": 0.25}]] * 2 + [[]]
 
 
 # points
@@ -261,26 +301,34 @@ def test_keys_and_values_as_they_are_given() -> None:
     assert split_changes({"links.chips": 2, "data.timesteps": 3}) == ({"data.timesteps": 3}, {"links.chips": 2})
 
 
+def points_of(workload: str = "digits", training_steps: int = 0, fill: float | None = 0.5, **axes: Any) -> list[Point]:
+    named = {key.replace("__", "."): values for key, values in axes.items()}
+    study = make_study("test", workloads=[workload], axes=named, training_steps=training_steps, fill=fill)
+    points = Points(study)
+    return points.of(points.designs())
+
+
 def test_as_many_points_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mimdsim.sweep.points.MAX_POINTS", 4)
-    axes = [("seed", (1, 2)), ("chip.clock_hz", ("1 GHz", "2 GHz"))]
-    points = points_of("digits", "bow", axes, 0, fill=0.5)
+    monkeypatch.setattr("mimdsim.study.sampling.MAX_POINTS", 4)
+    points = points_of(seed=(1, 2), chip__clock_hz=("1 GHz", "2 GHz"))
     assert [(point.workload.seed, point.machine.chip.clock_hz) for point in points] == [
         (1, 1e9), (1, 2e9), (2, 1e9), (2, 2e9),
     ]  # fmt: skip
     assert {point.activity_key for point in points} == {"filled 0.5"}
     assert len({point.key for point in points}) == 4
+    assert points[0].workload is points[1].workload  # loaded once
+    assert points[0].machine is points[2].machine
     assert points[0].workload.training.max_training_steps == 0
-    assert points_of("digits", "bow", [], 7, fill=1.0)[0].workload.training.max_training_steps == 7
+    assert points_of(training_steps=7, fill=1.0)[0].workload.training.max_training_steps == 7
     with pytest.raises(DescriptionError, match="6 points; at most 4"):
-        points_of("digits", "bow", [("seed", (1, 2, 3)), axes[1]], 0)
+        points_of(seed=(1, 2, 3), chip__clock_hz=("1 GHz", "2 GHz"))
     with pytest.raises(DescriptionError, match="seed given twice"):
-        points_of("digits", "bow", [axes[0], axes[0]], 0)
+        parse_axes(("seed=1", "seed=2"))
 
 
 def test_spikes_depend_on_all_but_mapping_and_names() -> None:
-    axes = [("mapping.states_per_worker", (1, 2)), ("training.batch", (8, 12)), ("chip.tiles", (1_000, 1_472))]
-    keys = [point.activity_key for point in points_of("digits", "bow", axes, 1)]
+    axes: Any = {"mapping__states_per_worker": (1, 2), "training__batch": (8, 12), "chip__tiles": (1_000, 1_472)}
+    keys = [point.activity_key for point in points_of(training_steps=1, fill=None, **axes)]
     assert [keys.index(key) for key in keys] == [0, 0, 2, 2, 0, 0, 2, 2]
     assert {len(key) for key in keys} == {24}
 

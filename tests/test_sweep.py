@@ -14,14 +14,16 @@ from test_run import mimdsim
 from mimdsim.base.errors import DataFileError, DescriptionError, MissingExtra
 from mimdsim.base.sealed import read_sealed_arrays, read_sealed_json, write_sealed_arrays, write_sealed_json
 from mimdsim.machine import find_machine
-from mimdsim.sweep import load_activity, note_lines, parse_axis, points_of, table_lines
-from mimdsim.sweep.results import RESULTS
+from mimdsim.study import make_study, note_lines, table_lines
+from mimdsim.study.points import Points, parse_axis
+from mimdsim.study.results import RESULTS
+from mimdsim.study.store import load_activity, load_rows
 
 SMALL = ("--training-steps", "1", "--processes", "1")
 
 
 def read(folder: Path) -> list[dict[str, str]]:
-    with (folder / "sweep.csv").open() as file:
+    with (folder / "results.csv").open() as file:
         return list(csv.DictReader(file))
 
 
@@ -77,7 +79,7 @@ def test_several_processes_give_the_same_table(tmp_path: Path) -> None:
     for name, processes in (("one", "1"), ("two", "2")):
         arguments = ("--set", "tile.worker_contexts=3,6", "--training-steps", "1", "--processes", processes)
         mimdsim("sweep", "digits", "bow", *arguments, "--out", str(tmp_path / name))
-    assert (tmp_path / "one" / "sweep.csv").read_bytes() == (tmp_path / "two" / "sweep.csv").read_bytes()
+    assert (tmp_path / "one" / "results.csv").read_bytes() == (tmp_path / "two" / "results.csv").read_bytes()
 
 
 def test_axis_values_may_be_lists_units_and_words() -> None:
@@ -87,9 +89,10 @@ def test_axis_values_may_be_lists_units_and_words() -> None:
 
 
 def test_too_many_points_are_refused() -> None:
-    values = tuple(range(1, 102))
+    values = tuple(range(1, 402))
+    many = make_study("sweep", workloads=["digits"], axes={"training.batch": values, "data.timesteps": values})
     with pytest.raises(DescriptionError, match="give fewer values"):
-        points_of("digits", "bow", [("training.batch", values), ("data.timesteps", values)], 1)
+        Points(many).designs()
 
 
 def test_damaged_activity_is_refused(tmp_path: Path) -> None:
@@ -100,24 +103,23 @@ def test_damaged_activity_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_damaged_point_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+def test_damaged_points_are_named_and_computed_again(tmp_path: Path) -> None:
     arguments = ("sweep", "digits", "bow", "--fill", "1", "--processes", "1", "--gpu", "a100", "--out", str(tmp_path))
     mimdsim(*arguments, "--set", "chip.clock_hz=1 GHz")
     (bad,) = (tmp_path / "points").iterdir()
-    whole = bad.read_text()
-    bad.write_text(whole.replace('"fits": true', '"fits": false'))
-    output = mimdsim(*arguments, "--set", "chip.clock_hz=1 GHz,2 GHz", code=2)
-    assert f"! chip.clock_hz=1 GHz: {bad}: is damaged, or was written under another name" in output
-    assert "delete it to compute it again" in output
-    assert "1 of 2 points have no result" in output
-    damaged, other = read(tmp_path)
-    assert (damaged["fits"], damaged["ms_per_training_step"]) == ("", "")
-    assert float(other["ms_per_training_step"]) > 0
+    whole, table = bad.read_text(), read(tmp_path)
+    for damage in (whole.replace('"fits": true', '"fits": false'), "{}", whole[:-30]):
+        bad.write_text(damage)
+        output = mimdsim(*arguments, "--set", "chip.clock_hz=1 GHz,2 GHz")
+        assert f"! {bad}: is damaged, or was written under another name" in output
+        assert "its points are computed again" in output
+        damaged, other = read(tmp_path)
+        assert damaged == table[0]
+        assert float(other["ms_per_training_step"]) > 0
     bad.unlink()
-    mimdsim(*arguments, "--set", "chip.clock_hz=1 GHz,2 GHz")
-    assert bad.read_text() == whole
-    bad.write_text("{}")
-    assert "is damaged" in mimdsim(*arguments, "--set", "chip.clock_hz=1 GHz", code=2)  # the only one: no table
+    assert "is damaged" not in mimdsim(*arguments, "--set", "chip.clock_hz=1 GHz,2 GHz")
+    for path in (tmp_path / "points").iterdir():
+        assert load_rows(path)
 
 
 @pytest.mark.slow
@@ -203,7 +205,7 @@ def test_an_output_that_is_no_folder_is_refused_before_the_work(tmp_path: Path) 
 def test_points_of_other_sources_are_not_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ("sweep", "digits", "bow", "--set", "chip.clock_hz=1 GHz", *SMALL, "--out", str(tmp_path))
     mimdsim(*arguments)
-    monkeypatch.setattr("mimdsim.sweep.points.code_digest", lambda: "another version")
+    monkeypatch.setattr("mimdsim.study.points.code_digest", lambda: "another version")
     mimdsim(*arguments)
     assert len(list((tmp_path / "points").iterdir())) == 2
 
@@ -220,7 +222,7 @@ def test_a_sweep_beside_gpus_times_the_same_network_on_them(tmp_path: Path) -> N
     out = ("--out", str(tmp_path), "--gpu", "a100", "--gpu", "h100")
     text = mimdsim("sweep", "nmnist-2-random", "tiny", *SATURATED, *NARROW, *out)
     assert "Lists filled to 100%" in text
-    rows = list(csv.DictReader((tmp_path / "sweep.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "results.csv").open()))
     assert len(rows) == 2
     for row in rows:
         for gpu in ("a100", "h100"):
@@ -239,7 +241,7 @@ def test_fuller_lists_take_longer(tmp_path: Path) -> None:
     for fill in ("0", "0.5", "1"):
         out = ("--out", str(tmp_path), "--fill", fill)
         mimdsim("sweep", "nmnist-2-random", "tiny", "--set", "network.activity=0.5", *NARROW, *out)
-        found.append(float(next(csv.DictReader((tmp_path / "sweep.csv").open()))["ms_per_training_step"]))
+        found.append(float(next(csv.DictReader((tmp_path / "results.csv").open()))["ms_per_training_step"]))
     assert found == sorted(found)
     assert found[0] < found[2]
 
@@ -332,7 +334,7 @@ def test_energies_that_do_not_follow_the_machine_are_told(tmp_path: Path) -> Non
     assert (
         "! chip.clock_hz=1.85 GHz and 1 more: energy: chip.clock_hz changed, but static power stays at 90 W" in output
     )
-    rows = list(csv.DictReader((tmp_path / "sweep.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "results.csv").open()))
     assert {(row["area_mm2"], row["static_watts"]) for row in rows} == {("", "90.0")}
     for row in rows:
         assert float(row["millijoules_low"]) < float(row["millijoules"]) < float(row["millijoules_high"])
@@ -345,6 +347,6 @@ def test_energies_that_do_not_follow_the_machine_are_told(tmp_path: Path) -> Non
     followed = mimdsim("sweep", "digits", "bow", "--fill", "1", "--set", "chip.clock_hz=1.85 GHz,4 GHz", *out)
     assert "energy: " not in followed
     assert "static W" in followed
-    first, second = csv.DictReader((tmp_path / "sweep.csv").open())
+    first, second = csv.DictReader((tmp_path / "results.csv").open())
     assert first["area_mm2"] == second["area_mm2"]
     assert float(first["static_watts"]) < float(second["static_watts"])

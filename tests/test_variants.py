@@ -26,6 +26,7 @@ from networks import (
 )
 from pydantic import ValidationError
 
+import mimdsim
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
 from mimdsim.check.draws import DRAWS, drawn_inputs
 from mimdsim.check.program import check_values
@@ -50,7 +51,6 @@ from mimdsim.program import (
 )
 from mimdsim.program.listing import listing
 from mimdsim.run import compile_workload, half_warning, retime
-from mimdsim.sweep import points_of, run_sweep
 from mimdsim.workload import MappingOptions, load_workload
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -404,15 +404,15 @@ def test_a_workload_carries_its_choices_and_says_what_half_leaves_out() -> None:
 
 @pytest.mark.slow
 def test_a_sweep_over_variants(tmp_path: Any) -> None:
-    axes = [
-        ("data.timesteps", (4,)),
-        ("network.hidden", ([24, 16],)),
-        ("training.batch", (6,)),
-        ("chip.tiles", (18, 64)),
-        ("mapping.selection_tiles", ("last", "published")),
-        ("mapping.value_bytes", (4, 2)),
-    ]
-    rows = run_sweep(points_of("digits", "mk2", axes, 1), tmp_path, 1, lambda *_: None)
+    axes: dict[str, Any] = {
+        "data.timesteps": (4,),
+        "network.hidden": ([24, 16],),
+        "training.batch": (6,),
+        "chip.tiles": (18, 64),
+        "mapping.selection_tiles": ("last", "published"),
+        "mapping.value_bytes": (4, 2),
+    }
+    rows = mimdsim.sweep("digits", "mk2", axes, training_steps=1, processes=1, folder=tmp_path)
     times = [row["ms_per_training_step"] for row in rows]
     assert times[0] is None  # three layers of six samples need more than 18 tiles for selection
     assert "select spikes on 18 tiles of their own" in rows[0]["note"]

@@ -65,6 +65,8 @@ class Axis(Section):
             raise ValueError("give a list of values, or { from = ..., to = ... }, or { within = 0.2 }")
         if "values" in self.model_fields_set and not self.values:
             raise ValueError("has no values")
+        if self.within is not None and self.step is not None:
+            raise ValueError("give a number of points with within, no step")
         if self.values and (self.step is not None or self.points is not None or self.log):
             raise ValueError("step, points and log belong to a range (from, to)")
         if self.step is not None and (self.points is not None or self.log):

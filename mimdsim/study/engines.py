@@ -114,7 +114,12 @@ def _in_a_pool(
         while True:
             room = 1 if processes == 1 else AHEAD * processes  # one: the batch at fault is the one in work
             for batch in itertools.islice(batches, max(0, room - len(running))):
-                running[pool.submit(work, batch.points, batch.spikes, *more)] = batch
+                try:
+                    future = pool.submit(work, batch.points, batch.spikes, *more)
+                except BrokenProcessPool as problem:  # since we looked
+                    future = Future()
+                    future.set_exception(problem)
+                running[future] = batch
             if not running:
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -171,7 +176,7 @@ class Dask:
         from distributed import as_completed
 
         source, running = iter(batches), dict[Any, Batch]()
-        finished = as_completed(raise_errors=False)
+        finished = as_completed(loop=self.client.loop, raise_errors=False)
         try:
             while True:
                 for batch in itertools.islice(source, max(0, AHEAD * self.workers - len(running))):

@@ -68,6 +68,7 @@ class _Running:
         self.study, self.points, self.store, self.engine = study, points, store, engine
         self.progress, self.as_is = progress, as_is
         self.asked: list[Point] = []
+        self.without: dict[str, Row] = {}  # points without result, by key
         self.stages: list[int] = []
         self.written = time.monotonic()
 
@@ -104,7 +105,9 @@ class _Running:
     def _computed(self, points: Sequence[Point]) -> Sequence[Row | None]:
         if self.as_is:
             return done_rows(self.store, points)
-        return compute(points, self.store, self.engine, self.progress, self._kept)
+        rows = compute(points, self.store, self.engine, self.progress, self._kept)
+        self.without |= {point.key: row for point, row in zip(points, rows, strict=True) if row["fits"] is None}
+        return rows
 
     def _kept(self) -> None:
         """The tables of what is done, now and then."""
@@ -115,7 +118,10 @@ class _Running:
     def _rows(self) -> list[Row | None]:
         """A row for every point asked for so far: what it is of, and its results with their ratio to the reference."""
         names = list(self.study.workloads)
-        done = done_rows(self.store, self.asked)
+        done = [
+            row or self.without.get(point.key)
+            for point, row in zip(self.asked, done_rows(self.store, self.asked), strict=True)
+        ]
         reference = dict(zip(names, done_rows(self.store, self.reference), strict=False))
         rows: list[Row | None] = [None] * len(done)
         for place, name in enumerate(names):

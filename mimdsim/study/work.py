@@ -18,6 +18,7 @@ from mimdsim.machine import MimdMachine
 from mimdsim.profile import EnergyProfile, TiledProfile, seconds_by_source
 from mimdsim.program import RecordedActivity
 from mimdsim.run import (
+    Programs,
     beyond_sources,
     compile_workload,
     half_warning,
@@ -37,6 +38,7 @@ from mimdsim.study.store import load_activity
 from mimdsim.workload import MappingOptions, filled_activity, network_of
 
 Spikes = tuple[RecordedActivity, float | None]  # and the test accuracy of the training that they are of
+PROGRAMS = Programs()  # of this process: points of one program come one after the other
 Given = Path | Spikes  # local processes read a file of the study; to others the spikes are sent
 
 
@@ -88,11 +90,13 @@ def time_points(
 def _spikes_of(point: Point, spikes: Mapping[str, Given]) -> tuple[RecordedActivity | None, float | None]:
     """Spikes of a point; None: its lists are filled, or its layers have too few tiles to record any."""
     given = spikes.get(point.activity_key)
-    return (None, None) if given is None else _read(given) if isinstance(given, Path) else given
+    if given is None:
+        return None, None
+    return _read(given, given.stat().st_mtime_ns) if isinstance(given, Path) else given
 
 
 @lru_cache(maxsize=4)
-def _read(path: Path) -> Spikes:
+def _read(path: Path, _: int) -> Spikes:
     return load_activity(path)
 
 
@@ -124,7 +128,7 @@ def _timed(
     row: Row = dict.fromkeys(POINT_RESULTS)
     activity = recorded
     try:
-        compiled = compile_workload(point.workload, point.machine, must_fit=False)
+        compiled = PROGRAMS.compiled(point.workload, point.machine)
     except DoesNotFit as refusal:  # too few tiles: nothing to time
         row |= {"fits": False, "note": str(refusal)}
     else:

@@ -15,15 +15,15 @@ import numpy as np
 from networks import compiled
 from test_training_course import NETWORK, trained
 
+import mimdsim
 from hostile.changes import changed
 from hostile.recordings import fields_of, mutated
 from hostile.running import UNTOLD, Format
 from hostile.trees import as_json, changed_tree, pick
 from mimdsim.functional import Executor
 from mimdsim.functional.checkpoint import Checkpoints, read_checkpoint
-from mimdsim.sweep import parse_axis, points_of, run_sweep
-from mimdsim.sweep.results import load_point
-from mimdsim.sweep.running import load_activity
+from mimdsim.study.points import parse_axes
+from mimdsim.study.store import load_activity, load_rows
 from mimdsim.workload.interchange.nir_neurons import Discretisation
 from mimdsim.workload.interchange.nir_nodes import NirGraph, NirNode
 from mimdsim.workload.interchange.nir_reading import read_nir, reading_process
@@ -204,9 +204,8 @@ class SweepFiles(Format):
 
     def __init__(self, folder: Path):
         super().__init__(folder)
-        axes = [parse_axis(text) for text in ("exchange.bytes_per_cycle=2,4", "data.timesteps=4", "training.batch=4")]
-        points = points_of("digits", "tiny", [*axes, *map(parse_axis, SMALL)], 1)
-        run_sweep(points, folder / "sweep", 1, lambda *_: None)
+        axes = parse_axes(("exchange.bytes_per_cycle=2,4", "data.timesteps=4", "training.batch=4", *SMALL))
+        mimdsim.sweep("digits", "tiny", axes, training_steps=1, processes=1, folder=folder / "sweep")
         self._good = sorted((folder / "sweep").glob("*/*"))
         self._written = {path: path.read_bytes() for path in self._good}
 
@@ -235,8 +234,8 @@ class SweepFiles(Format):
 
     def read(self, path: Path) -> Any:
         if path.suffix == ".json":
-            return load_point(path)
-        activity = load_activity(path)
+            return load_rows(path)
+        activity, _ = load_activity(path)
         return [activity.ids, activity.counts]
 
     def says(self, path: Path) -> Any:

@@ -1,0 +1,358 @@
+"""Study files: what they may say, the points that they mean, and results that come as they are done."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_run import mimdsim
+
+import mimdsim as package
+from mimdsim.base.errors import DescriptionError, MimdsimError
+from mimdsim.study import Local, Study, make_study, read_study, run_study, write_study
+from mimdsim.study.expressions import MOST_DEPTH, evaluate, names_in
+from mimdsim.study.metrics import METRICS, over_workloads, parse_constraint
+from mimdsim.study.points import Points
+from mimdsim.study.sampling import spread
+from mimdsim.study.store import Store, count_rows
+
+ROOT = Path(__file__).resolve().parents[1]
+FILE = """
+question = "How many tiles?"
+machine = "bow"
+workloads = ["digits"]
+fill = 0.5
+metrics = ["time", "area"]
+constraints = ["max area 826 mm2", "min throughput 1000"]
+
+[axes]
+"chip.tiles" = [1000, 1472]
+"chip.clock_hz" = { from = "1 GHz", to = "2 GHz", points = 3 }
+
+[coupled]
+"tile.sram_bytes" = "900 MB / chip.tiles"
+"""
+
+
+def study_of(**given: Any) -> Study:
+    return make_study("test", **({"workloads": ["digits"], "fill": 0.5} | given))
+
+
+def designs(**given: Any) -> list[dict[str, Any]]:
+    return Points(study_of(**given)).designs()
+
+
+# expressions
+
+
+def test_expressions_are_arithmetic_over_fields() -> None:
+    names = {"chip.tiles": 1472.0, "tile.worker_contexts": 6.0, "seed": 2.0}
+    for text, value in {
+        "900 MB / chip.tiles": 9e8 / 1472,
+        "2 + 3 * 4 ** 2 ** 0.5 - -1": 3 + 3 * 4 ** (2**0.5),
+        "-2 ** 2": -4,
+        "7 // 2 * 2": 6,
+        "min(chip.tiles, 1 KiB) + max(3, seed, 1)": 1027,
+        "round(2.6) + floor(2.6) + ceil(2.2) + sqrt(16) + log2(8)": 15,
+        " ( 1.5e3 + .5 ) ": 1500.5,
+        "1.85 GHz": 1.85e9,
+        "min(tile.worker_contexts)": 6,
+    }.items():
+        assert evaluate(text, names) == pytest.approx(value), text
+    assert names_in("900 MB / chip.tiles + max(seed, chip.tiles)") == ("chip.tiles", "seed")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1 / 0", "division by zero"),
+        ("1 +", "is missing before 'its end'"),
+        ("(1", "')' is missing"),
+        ("1 2", "is missing before '2'"),
+        ("3 parsec", "is no unit"),
+        ("__import__('os')", "cannot be read from"),
+        ("a.b", "a.b"),
+        ("sqrt(-1)", "math domain error"),
+        ("(-1) ** 0.5", "is not a finite number"),
+        ("10.0 ** 10 ** 10", ""),
+        ("9 ** 9 ** 9 ** 9", ""),
+        ("sqrt(1, 2)", "argument"),
+        ("-" * (MOST_DEPTH + 1) + "1", "nested over"),
+        ("(" * 5000, "over 400 characters"),
+        ("", "is missing before"),
+    ],
+)
+def test_what_is_no_expression_is_said(text: str, said: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises((ValueError, KeyError)) as refused:
+        evaluate(text, {})
+    assert said in str(refused.value)
+    assert time.monotonic() - begun < 1
+
+
+@given(st.text(alphabet="0123456789.eE+-*/() ,abckMGB_\"'[]", max_size=60))
+def test_no_text_does_anything_but_give_a_number(text: str) -> None:
+    try:
+        value = evaluate(text, lambda name: 2.0)
+    except ValueError:
+        return
+    assert np.isfinite(value)
+
+
+# files
+
+
+def test_a_study_file_and_its_points(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(FILE)
+    study = read_study(tmp_path / "s.toml")
+    found = Points(study).designs()
+    assert [(one["chip.tiles"], one["chip.clock_hz"]) for one in found] == [
+        (tiles, clock) for tiles in (1000, 1472) for clock in (1e9, 1.5e9, 2e9)
+    ]
+    assert {one["tile.sram_bytes"] for one in found} == {900_000, round(9e8 / 1472)}
+    write_study(study, tmp_path / "again.toml", command="mimdsim study again.toml")
+    assert read_study(tmp_path / "again.toml") == study
+    assert (tmp_path / "again.toml").read_text().startswith("# mimdsim study again.toml\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"axis": {}}, "unknown key 'axis'"),
+        ({"axes": {"seed": []}}, "has no values"),
+        ({"axes": {"seed": {"from": 1}}}, "give a list of values"),
+        ({"axes": {"seed": {"from": 1, "to": 2, "step": 1, "points": 2}}}, "either a step, or a number of points"),
+        ({"axes": {"seed": {"values": [1], "points": 2}}}, "belong to a range"),
+        ({"workloads": {"digits": 0}}, "must be more than 0"),
+        ({"workloads": []}, "workloads"),
+        ({"metrics": ["speed"]}, "metrics: speed; known: time"),
+        ({"constraints": ["area < 3"]}, "write e.g."),
+        ({"constraints": ["max aera 3 mm2"]}, "did you mean 'area'"),
+        ({"constraints": ["max area 3 KiB"]}, "does not fit mm2"),
+        ({"coupled": {"seed": "3 parsec"}}, "coupled.seed"),
+        ({"axes": {"seed": [1]}, "coupled": {"seed": "1"}}, "seed given twice"),
+        ({"sampling": {"kind": "sobol"}}, "needs a number of points"),
+        ({"sampling": {"kind": "grid", "points": 3}}, "leave out points"),
+        ({"sampling": {"kind": "all"}}, "sampling.kind"),
+        ({"sampling": {"kind": "search", "points": 3}}, "needs axes"),
+        ({"fill": 2}, "fill"),
+    ],
+)
+def test_what_is_wrong_with_a_study_is_said(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(DescriptionError, match=said.replace("(", r"\(")):
+        study_of(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"axes": {"tile.x": [1]}}, "unknown key 'tile.x'"),
+        ({"axes": {"tile.x": {"within": 0.1, "points": 2}}}, "no field 'tile.x'"),
+        ({"coupled": {"seed": "1 +"}}, "coupled.seed: '1 +'"),
+        ({"axes": {"chip.tiles": {"from": 1000, "to": 1001}}}, "needs a step or a number of points"),
+        ({"axes": {"chip.clock_hz": {"from": "1 KiB", "to": "2 GHz", "points": 2}}}, "does not fit clock_hz"),
+        ({"axes": {"chip.clock_hz": {"from": 2e9, "to": 1e9, "points": 2}}}, "from must be less than to"),
+        ({"axes": {"chip.clock_hz": {"from": 1e9, "to": 2e9, "step": 1}}}, "at most 100,000"),
+        ({"axes": {"exchange.model": {"within": 0.1, "points": 2}}}, "no number to vary around"),
+        ({"coupled": {"chip.tiles": "tile.sram_bytes", "tile.sram_bytes": "chip.tiles"}}, "in a circle"),
+        ({"coupled": {"chip.tiles": "exchange.model * 2"}}, "exchange.model"),
+        ({"coupled": {"chip.tiles": "chip.tile * 2"}}, "no field 'chip.tile'; did you mean 'tiles'"),
+        ({"axes": {"nothing.x": [1]}}, "no section 'nothing'"),
+        ({"axes": {"seed": [1]}, "reference": "a100"}, "is a GPU"),
+        ({"gpus": ["mk2"]}, "is a tiled machine"),
+        ({"workloads": ["digit"]}, "digits"),
+    ],
+)
+def test_what_does_not_fit_the_machine_is_said(given: dict[str, Any], said: str) -> None:
+    def checked() -> None:
+        points = Points(study_of(**given))
+        points.of_reference()
+        points.of(points.designs())
+
+    with pytest.raises(DescriptionError) as refused:
+        checked()
+    assert said in str(refused.value)
+
+
+def test_a_sweep_is_a_study_that_can_be_saved(tmp_path: Path) -> None:
+    arguments = ("sweep", "digits", "bow", "--set", "chip.clock_hz=1 GHz,2 GHz", "--fill", "1", "--processes", "1")
+    mimdsim(*arguments, "--out", str(tmp_path / "a"), "--save", str(tmp_path / "s.toml"))
+    mimdsim("study", str(tmp_path / "s.toml"), "--processes", "1", "--out", str(tmp_path / "b"))
+    assert (tmp_path / "a" / "results.csv").read_bytes() == (tmp_path / "b" / "results.csv").read_bytes()
+
+
+# sampling
+
+
+def test_ranges_and_shares() -> None:
+    contexts = designs(axes={"tile.worker_contexts": {"from": 3, "to": 12, "step": 3}})
+    assert [one["tile.worker_contexts"] for one in contexts] == [3, 6, 9, 12]
+    clocks = designs(axes={"chip.clock_hz": {"from": "1 GHz", "to": "4 GHz", "points": 3, "log": True}})
+    assert [one["chip.clock_hz"] for one in clocks] == pytest.approx([1e9, 2e9, 4e9])
+    near = designs(axes={"sync.internal_cycles": {"within": 0.5, "points": 3}})
+    assert [one["sync.internal_cycles"] for one in near] == [63, 126, 189]
+    sampled = designs(axes={"sync.internal_cycles": {"within": 0.5}}, sampling={"kind": "random", "points": 50})
+    values = [one["sync.internal_cycles"] for one in sampled]
+    assert all(isinstance(value, int) for value in values)
+    assert 63 <= min(values) < 75 < 175 < max(values) <= 189
+
+
+@pytest.mark.parametrize("kind", ["random", "latin-hypercube", "sobol"])
+def test_points_fill_the_space(kind: str) -> None:
+    if kind != "random":
+        pytest.importorskip("scipy")
+    places = spread(kind, 200, 3, seed=5)
+    assert places.shape == (200, 3)
+    assert (places == spread(kind, 200, 3, seed=5)).all()
+    assert (places != spread(kind, 200, 3, seed=6)).any()
+    assert places.min() >= 0
+    assert places.max() < 1
+    counts = np.array([np.histogram(places[:, axis], bins=20, range=(0, 1))[0] for axis in range(3)])
+    assert counts.min() >= (2 if kind == "random" else 8)
+
+
+def test_metrics_of_several_workloads_are_one_number() -> None:
+    assert over_workloads(METRICS["time"], [1.0, 4.0], [1, 1]) == pytest.approx(2)
+    assert over_workloads(METRICS["time"], [1.0, 4.0], [3, 1]) == pytest.approx(2**0.5)
+    assert over_workloads(METRICS["memory"], [1.0, 4.0], [1, 1]) == 4
+    assert over_workloads(METRICS["accuracy"], [0.9, 0.8], [1, 1]) == 0.8
+    assert over_workloads(METRICS["time"], [1.0, None], [1, 1]) is None
+    limit = parse_constraint("max time 2 ms")
+    assert limit.kept({"ms_per_training_step": 1.9})
+    assert not limit.kept({"ms_per_training_step": 2.1})
+    assert not limit.kept({"ms_per_training_step": None})
+    assert str(limit) == "max time 2 ms"
+
+
+# results as they come
+
+
+def test_a_study_goes_on_and_several_workloads_stand_side_by_side(tmp_path: Path) -> None:
+    axes = {"exchange.bytes_per_cycle": [2, 4]}
+    first = package.study(study_of(axes=axes), tmp_path, processes=1)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "points").iterdir()}
+    both = {"digits": 1.0, str(ROOT / "workloads" / "digits.toml"): 1.0}
+    more = study_of(axes={"exchange.bytes_per_cycle": [2, 4, 8]}, workloads=both, reference="mk2")
+    second = package.study(more, tmp_path, processes=1)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert [row["workload"] for row in second.rows] == list(both) * 3
+    assert second.designs == 3
+    assert second.complete
+    assert [row["digest"] for row in first.rows] == [row["digest"] for row in second.rows[:4:2]]
+    assert first.rows[0]["ratio"] == 1
+    assert all(0 < row["ratio"] < 1 for row in second.rows)  # of a Mk2's
+    as_is = package.study(study_of(axes={"exchange.bytes_per_cycle": [2, 16]}), tmp_path, as_is=True)
+    assert not as_is.complete
+    assert [row["exchange.bytes_per_cycle"] for row in as_is.rows] == [2]
+
+
+def test_a_point_belongs_to_who_claims_it(tmp_path: Path) -> None:
+    keys = [f"{number:064x}" for number in (1 << 200, 2 << 200, 7 << 250)]
+    script = (
+        "import sys; from pathlib import Path; from mimdsim.study.store import Store\n"
+        "with Store(Path(sys.argv[1])) as store:\n"
+        "    print([store.claim(key) for key in sys.argv[2:]], flush=True); sys.stdin.read()"
+    )
+
+    def other(*asked: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path), *asked],
+            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    with Store(tmp_path) as store:
+        assert store.claim(keys[0])
+        second = other(*keys)
+        assert second.stdout is not None
+        assert second.stdout.readline() == "[False, True, True]\n"
+        assert not store.claim(keys[1])
+        second.kill()  # and its claims with it
+        second.wait()
+        assert store.claim(keys[1])
+        store.release(keys[:1])
+        third = other(*keys)
+        assert third.communicate("")[0] == "[True, False, True]\n"
+
+
+@pytest.mark.slow
+def test_two_processes_on_one_study_do_nothing_twice(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(
+        'workloads = ["digits"]\nfill = 0.5\n[axes]\n"chip.tiles" = { from = 1000, to = 1400, step = 10 }\n'
+    )
+    command = [sys.executable, "-m", "mimdsim", "study", str(tmp_path / "s.toml"), "--processes", "1"]
+    both = [subprocess.Popen([*command, "--out", str(tmp_path / "out")], cwd=ROOT) for _ in range(2)]
+    assert [one.wait(timeout=300) for one in both] == [0, 0]
+    with Store(tmp_path / "out") as store:
+        assert len(store.rows) == 41
+    assert count_rows(tmp_path / "out") == 41  # in all files: none is kept twice
+    mimdsim("study", str(tmp_path / "s.toml"), "--out", str(tmp_path / "alone"), "--processes", "1")
+    assert (tmp_path / "alone" / "results.csv").read_bytes() == (tmp_path / "out" / "results.csv").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_study_on_dask_survives_a_killed_worker(tmp_path: Path) -> None:
+    """A real scheduler and two workers on loopback, one of which is killed in the middle."""
+    distributed = pytest.importorskip("distributed")
+    (tmp_path / "s.toml").write_text(
+        'workloads = ["digits"]\ntraining_steps = 1\n[axes]\n"chip.tiles" = { from = 1000, to = 1390, step = 10 }\n'
+    )
+    environment = os.environ | {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "10", "PYTHONPATH": str(ROOT)}
+    place = tmp_path / "scheduler.json"
+
+    def started(*what: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "distributed.cli.dask_" + what[0], *what[1:]]
+        quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return subprocess.Popen(command, cwd=tmp_path, env=environment, start_new_session=True, **quiet)
+
+    processes = [
+        started("scheduler", "--scheduler-file", str(place), "--port", "0", "--no-dashboard", "--host", "127.0.0.1")
+    ]
+    try:
+        until = time.monotonic() + 60
+        while not place.exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        workers = [
+            started("worker", "--scheduler-file", str(place), "--nthreads", "1", "--no-nanny", "--no-dashboard")
+            for _ in range(2)
+        ]
+        processes += workers
+        address = json.loads(place.read_text())["address"]
+        until, known = time.monotonic() + 60, 0
+        with distributed.Client(address, timeout=20, set_as_default=False) as client:
+            while known < 2 and time.monotonic() < until:
+                time.sleep(0.1)
+                known = len(client.nthreads())
+        killed = []
+
+        def kill_one(what: str, done: int, total: int) -> None:
+            if what == "timing points" and done > 3 and not killed:
+                os.killpg(workers[0].pid, signal.SIGKILL)
+                killed.append(done)
+
+        study = read_study(tmp_path / "s.toml")
+        found = package.study(study, tmp_path / "cluster", dask=address, progress=kill_one)
+    finally:
+        for process in processes:
+            process.kill()
+    assert killed
+    assert found.complete
+    assert not found.failed
+    assert count_rows(tmp_path / "cluster") == 40
+    run_study(study, tmp_path / "here", Local(2), lambda *_: None)
+    assert (tmp_path / "here" / "results.csv").read_bytes() == (tmp_path / "cluster" / "results.csv").read_bytes()
+
+
+def test_no_scheduler_is_said() -> None:
+    pytest.importorskip("distributed")
+    with pytest.raises(MimdsimError, match="no scheduler answers"):
+        package.study(study_of(), dask="tcp://127.0.0.1:9")
