@@ -163,7 +163,7 @@ def test_what_is_wrong_with_a_study_is_said(given: dict[str, Any], said: str) ->
         ({"axes": {"chip.clock_hz": {"from": "1 KiB", "to": "2 GHz", "points": 2}}}, "does not fit clock_hz"),
         ({"axes": {"chip.clock_hz": {"from": 2e9, "to": 1e9, "points": 2}}}, "from must be less than to"),
         ({"axes": {"chip.clock_hz": {"from": 1e9, "to": 2e9, "step": 1}}}, "at most 100,000"),
-        ({"axes": {"exchange.model": {"within": 0.1, "points": 2}}}, "no number to vary around"),
+        ({"axes": {"exchange.model": {"within": 0.1, "points": 2}}}, "'endpoint' is not a number"),
         ({"coupled": {"chip.tiles": "tile.sram_bytes", "tile.sram_bytes": "chip.tiles"}}, "in a circle"),
         ({"coupled": {"chip.tiles": "exchange.model * 2"}}, "exchange.model"),
         ({"coupled": {"chip.tiles": "chip.tile * 2"}}, "no field 'chip.tile'; did you mean 'tiles'"),

@@ -116,9 +116,9 @@ def _in_a_pool(
             for batch in itertools.islice(batches, max(0, room - len(running))):
                 try:
                     future = pool.submit(work, batch.points, batch.spikes, *more)
-                except BrokenProcessPool as problem:  # since we looked
+                except BrokenProcessPool as ended:  # since we looked
                     future = Future()
-                    future.set_exception(problem)
+                    future.set_exception(ended)
                 running[future] = batch
             if not running:
                 return

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.errors import DescriptionError, MissingExtra, suggest
+from mimdsim.base.errors import DescriptionError, MissingExtra, shortened, suggest
 from mimdsim.base.units import parse_quantity
 from mimdsim.study.description import MAX_POINTS, Axis, Study
 from mimdsim.study.expressions import evaluate, names_in
@@ -56,9 +56,9 @@ class Varied:
         """The range of an axis in the base unit of its field."""
         axis = self.study.axes[key]
         if axis.within is not None:
-            middle = self._number(key, self.base(key), "the field has no number to vary around")
+            middle = self._number(key, self.base(key))
             return middle * (1 - axis.within), middle * (1 + axis.within)
-        low, high = (self._number(key, end, "a range needs numbers") for end in (axis.start, axis.to))
+        low, high = (self._number(key, end) for end in (axis.start, axis.to))
         if not low < high or (axis.log and low <= 0):
             raise DescriptionError("study", [f"axes.{key}: from must be less than to, and more than 0 if log = true"])
         return low, high
@@ -71,7 +71,7 @@ class Varied:
         if axis.points is not None:
             return tuple(dict.fromkeys(self.value(key, float(u)) for u in np.linspace(0, 1, axis.points)))
         low, high = self.ends(key)
-        step = self._number(key, axis.step, "step must be a number")
+        step = self._number(key, axis.step)
         if not step > 0 or (high - low) / step > MAX_POINTS:
             raise DescriptionError(
                 "study", [f"axes.{key}: the step must be more than 0, and at most {MAX_POINTS:,} fit"]
@@ -85,7 +85,7 @@ class Varied:
 
         def number(name: str) -> float:
             given = known[name] if name in known else self.study.changes.get(name)
-            return self._number(name, self.base(name) if given is None else given, "is no number")
+            return self._number(name, self.base(name) if given is None else given)
 
         while waiting:
             ready = [key for key, text in waiting.items() if not set(names_in(text)) & set(waiting)]
@@ -101,12 +101,12 @@ class Varied:
     def _rounded(self, key: str, value: float) -> float | int:
         return round(value) if self.whole(key) else value
 
-    def _number(self, key: str, given: Any, problem: str) -> float:
+    def _number(self, key: str, given: Any) -> float:
         try:
             if isinstance(given, str):
                 return parse_quantity(given, key.rsplit(".", 1)[-1])
             if isinstance(given, bool) or not isinstance(given, (int, float)):
-                raise ValueError(f"{problem} ({given!r})")
+                raise ValueError(f"a number is needed here, not {shortened(repr(given))}")
         except ValueError as wrong:
             raise DescriptionError("study", [f"{key}: {wrong}"]) from None
         return float(given)
