@@ -94,6 +94,14 @@ def changes_of(machine: MimdMachine) -> list[tuple[dict[str, Any], MimdMachine]]
     return found
 
 
+def test_a_changed_machine_is_the_one_that_is_loaded_with_the_changes() -> None:
+    machine = load_machine("mk1")
+    assert isinstance(machine, MimdMachine)
+    for changes, changed in changes_of(machine):
+        loaded = load_machine("mk1", changes)
+        assert (loaded, loaded.model_fields_set) == (changed, changed.model_fields_set)
+
+
 def same(one: Any, other: Any) -> bool:
     """Whether two records of compiled programs agree in every field, array and function, whatever their identity."""
     if type(one) is not type(other):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mimdsim.check.published.stencil.program import make_program
 from mimdsim.compiler import plan_exchanges
 from mimdsim.costs import scheduling
-from mimdsim.costs.fabric import phase_cycles
+from mimdsim.costs.phases import phase_cycles
 from mimdsim.costs.scheduling import scheduled_cycles
 from mimdsim.machine import MimdMachine, changed_machine, load_machine
 from mimdsim.program import Copy, Exchange, Program, Superstep, TileMapping, Variable, messages

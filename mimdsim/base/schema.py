@@ -10,8 +10,9 @@ import re
 import tomllib
 import typing
 from collections.abc import Collection
+from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -53,16 +54,17 @@ class Section(BaseModel):
     @classmethod
     def _unit_to_base(cls, value: Any, about: ValidationInfo) -> Any:
         key = about.field_name
-        if isinstance(value, str) and key is not None and _is_number(cls.model_fields[key].annotation):
+        if key is None:
+            return value
+        taken = _taken(cls, key)
+        if isinstance(value, str) and taken.number:
             number = parse_quantity(value, key)
             value = int(number) if number.is_integer() else number
-        if isinstance(value, bool) and key is not None and _is_number(cls.model_fields[key].annotation):
+        if isinstance(value, bool) and taken.number:
             raise ValueError("is a boolean; a number is needed")
-        numbers = key is not None and not _mentions(cls.model_fields[key].annotation, (bool, BaseModel))
-        if numbers and isinstance(value, (list, tuple, dict)) and _holds_boolean(value):
+        if taken.numbers and isinstance(value, (list, tuple, dict)) and _holds_boolean(value):
             raise ValueError("holds a boolean; numbers are needed")
-        whole = key is not None and cls.model_fields[key].annotation is int
-        if whole and isinstance(value, (int, float)) and not -MOST_WHOLE <= value <= MOST_WHOLE:
+        if taken.whole and isinstance(value, (int, float)) and not -MOST_WHOLE <= value <= MOST_WHOLE:
             raise ValueError("must be less than 2^63, like all whole numbers")
         return value
 
@@ -76,8 +78,7 @@ class SourcedSection(Section):
     def _every_number_has_a_source(self) -> SourcedSection:
         problems = []
         for key in self.model_fields_set - {"sources"}:
-            field = type(self).model_fields[key]
-            if _is_number(field.annotation) and getattr(self, key) is not None and key not in self.sources:
+            if _taken(type(self), key).number and getattr(self, key) is not None and key not in self.sources:
                 problems.append(f"'{key}' has no entry in 'sources'")
         for key, text in self.sources.items():
             if key not in type(self).model_fields:
@@ -88,6 +89,20 @@ class SourcedSection(Section):
             more = f"; and {len(problems) - MOST_PROBLEMS:,} more" if len(problems) > MOST_PROBLEMS else ""
             raise ValueError("; ".join(problems[:MOST_PROBLEMS]) + more)
         return self
+
+
+class _Taken(NamedTuple):
+    """What a field takes: a number, alone or in a union; numbers, even in lists, but no truth value; a whole number."""
+
+    number: bool
+    numbers: bool
+    whole: bool
+
+
+@lru_cache(maxsize=4096)
+def _taken(section: type[Section], key: str) -> _Taken:
+    annotation = section.model_fields[key].annotation
+    return _Taken(_is_number(annotation), not _mentions(annotation, (bool, BaseModel)), annotation is int)
 
 
 def _is_number(annotation: Any) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from mimdsim.base.errors import MimdsimError, shortened
 
@@ -51,6 +52,7 @@ def parse_numbers(text: str, count: int, what: str) -> Iterator[int]:
         yield from range(begin, end + 1)
 
 
+@lru_cache(maxsize=4096)
 def dimension(field: str) -> str | None:
     """The unit a field's name ends in, or None for a count."""
     for suffix in UNITS:

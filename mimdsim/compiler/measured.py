@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from weakref import WeakKeyDictionary
+
 from mimdsim.compiler.passes.liveness import Memory
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Liveness, MemoryProfile
 from mimdsim.program import Program
 
+_KNOWN: WeakKeyDictionary[Memory, MemoryProfile] = WeakKeyDictionary()  # for re-timing
+
 
 def memory_profile(program: Program, memory: Memory, machine: MimdMachine) -> MemoryProfile:
-    """The compiler's memory measurement as profile records."""
+    """The compiler's memory measurement as profile records, beside the limit of `machine`."""
+    known = _KNOWN.get(memory)
+    if known is None or known.limit_bytes != machine.tile.sram_bytes:
+        limit = machine.tile.sram_bytes
+        _KNOWN[memory] = _profile(program, memory, limit) if known is None else replace(known, limit_bytes=limit)
+    return _KNOWN[memory]
+
+
+def _profile(program: Program, memory: Memory, limit_bytes: int) -> MemoryProfile:
     peak_tile = memory.peak_tile
     largest = tuple((name, program.variables[name].category, size) for name, size in memory.largest(peak_tile, 12))
     curve = tuple(
@@ -25,7 +38,7 @@ def memory_profile(program: Program, memory: Memory, machine: MimdMachine) -> Me
         )
     )
     return MemoryProfile(
-        limit_bytes=machine.tile.sram_bytes,
+        limit_bytes=limit_bytes,
         peak_tile=peak_tile,
         peak_bytes=memory.peak_bytes,
         categories=memory.categories,

@@ -16,32 +16,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mimdsim.costs.scheduling import scheduled_cycles
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Chip
 from mimdsim.machine.mimd import Exchange as Fabric
 from mimdsim.program import Exchange, Program
-
-# cycles of phases by fabric; kept because a program is timed for many recorded activities
-_KNOWN: WeakKeyDictionary[Exchange, dict[tuple[object, ...], np.ndarray]] = WeakKeyDictionary()
-_BUSIEST: WeakKeyDictionary[Exchange, dict[tuple[object, ...], BusiestTile]] = WeakKeyDictionary()
-
-
-@dataclass(frozen=True, kw_only=True)
-class BusiestTile:
-    """The tile that an exchange phase waits for: bytes on its wire, and cycles of its control instructions.
-
-    The phase takes the longer of wire_bytes / bytes_per_cycle and control_cycles, plus the fixed part; a schedule may
-    take even longer.
-    """
-
-    tile: int
-    wire_bytes: int
-    control_cycles: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +57,7 @@ def endpoint_cycles(
     wire, control = _wire_and_control(
         bytes_sent, bytes_received, fragments_sent, fragments_received, fabric, bytes_saved
     )
-    return _longer(wire, control, fabric)
+    return longer(wire, control, fabric)
 
 
 def _wire_and_control(
@@ -89,12 +70,18 @@ def _wire_and_control(
 ) -> tuple[np.ndarray, np.ndarray]:
     """[tiles]: bytes on each tile's wire, and cycles of its control instructions, which the planner ignores."""
     wire = np.maximum(bytes_sent, bytes_received - bytes_saved)
+    return wire, control_of(fragments_sent, fragments_received, fabric)
+
+
+def control_of(sent: np.ndarray, received: np.ndarray, fabric: Fabric) -> np.ndarray:
+    """float64[tiles]: cycles of the control instructions for fragments sent and received, which the planner ignores."""
     if fabric.model == "planner":
-        return wire, np.zeros(len(wire))
-    return wire, fragments_sent * fabric.send_fragment_cycles + fragments_received * fabric.receive_fragment_cycles
+        return np.zeros(len(sent))
+    cycles: np.ndarray = sent * fabric.send_fragment_cycles + received * fabric.receive_fragment_cycles
+    return cycles
 
 
-def _longer(wire_bytes: np.ndarray, control_cycles: np.ndarray, fabric: Fabric) -> np.ndarray:
+def longer(wire_bytes: np.ndarray, control_cycles: np.ndarray, fabric: Fabric) -> np.ndarray:
     """int64[tiles]: cycles of the wire or of the control instructions, whichever takes longer."""
     cycles: np.ndarray = np.ceil(np.maximum(wire_bytes / fabric.bytes_per_cycle, control_cycles)).astype(np.int64)
     return cycles
@@ -114,28 +101,11 @@ def bytes_by_neighbour(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) 
     return np.where(idle, exchange.column("bytes_received"), exchange.column("bytes_shared")) // 2
 
 
-def phase_cycles(program: Program, exchange: Exchange, machine: MimdMachine) -> np.ndarray:
-    """int64[chips]: cycles of one exchange phase of `program` on every chip, 0 if nothing moves; read-only."""
-    tiles_per_chip, chips, fabric = program.tiles_per_chip, program.chips, machine.exchange
-    known = _KNOWN.setdefault(exchange, {})
-    fixed = fabric.fixed_cycles, fabric.route_cycles, fabric.hop_cycles
-    place = machine.chip.tiles, machine.chip.grid_columns, machine.chip.grid
-    key = (*_matters(fabric), *fixed, *place, tiles_per_chip, chips)
-    if key not in known:
-        busiest = _busiest(exchange, fabric, tiles_per_chip, chips)
-        if fabric.model == "scheduled":
-            scheduled = scheduled_cycles(program, exchange, fabric)
-            busiest = busiest if scheduled is None else np.maximum(busiest, scheduled)
-        known[key] = _with_fixed(busiest, fabric, way_cycles(program, exchange, machine))
-        known[key].flags.writeable = False
-    return known[key]
-
-
 def cycles_of_tiles(program: Program, exchange: Exchange, machine: MimdMachine) -> np.ndarray:
     """int64[taking part]: cycles of one exchange phase if no tile took longer than this one, schedules left aside."""
     own = endpoint_cycles(*_endpoints(exchange, machine.exchange, program.tiles_per_chip))
     way = way_cycles(program, exchange, machine)[exchange.tiles // program.tiles_per_chip]
-    return _with_fixed(own, machine.exchange, way)
+    return with_fixed(own, machine.exchange, way)
 
 
 def way_cycles(program: Program, exchange: Exchange, machine: MimdMachine) -> np.ndarray:
@@ -143,6 +113,12 @@ def way_cycles(program: Program, exchange: Exchange, machine: MimdMachine) -> np
     the farthest rows and columns of the chip's tiles that send or receive."""
     if not machine.exchange.hop_cycles:
         return np.zeros(program.chips, np.int64)
+    columns, rows = hops_apart(program, exchange, machine)
+    return np.asarray(of_hops(machine.chip.hops(columns, rows), machine.exchange))
+
+
+def hops_apart(program: Program, exchange: Exchange, machine: MimdMachine) -> tuple[np.ndarray, np.ndarray]:
+    """int64[chips], twice: columns and rows between the tiles of a phase that are farthest from each other."""
     moving = exchange.tiles[(exchange.column("bytes_sent") > 0) | (exchange.column("bytes_received") > 0)]
     chip, within = np.divmod(moving, program.tiles_per_chip)
     apart = []
@@ -152,36 +128,22 @@ def way_cycles(program: Program, exchange: Exchange, machine: MimdMachine) -> np
         np.maximum.at(most, chip, place)
         apart.append(np.maximum(most - least, 0))
     rows, columns = apart
-    return _of_hops(machine.chip.hops(columns, rows), machine.exchange)
+    return columns, rows
 
 
 def longest_way_cycles(chip: Chip, fabric: Fabric) -> int:
     """Cycles for the hops between the tiles of a chip that are farthest from each other."""
-    return int(_of_hops(np.int64(chip.diameter), fabric))
+    return int(of_hops(np.int64(chip.diameter), fabric))
 
 
-def _of_hops(hops: Any, fabric: Fabric) -> Any:
+def of_hops(hops: Any, fabric: Fabric) -> Any:
+    """int64: cycles for so many hops."""
     return np.rint(fabric.hop_cycles * hops).astype(np.int64)
 
 
-def _with_fixed(busiest: np.ndarray, fabric: Fabric, way: np.ndarray | int) -> np.ndarray:
+def with_fixed(busiest: Any, fabric: Fabric, way: Any) -> np.ndarray:
     """Cycles of phases from those of their busiest tiles; 0 where nothing moves."""
     return np.where(busiest > 0, busiest + fabric.fixed_cycles + fabric.route_cycles + way, 0)
-
-
-def busiest_tile(program: Program, exchange: Exchange, fabric: Fabric) -> BusiestTile | None:
-    """The tile that takes longest in an exchange phase; None if nothing moves."""
-    if not len(exchange.tiles):
-        return None
-    known = _BUSIEST.setdefault(exchange, {})
-    key = (*_matters(fabric), program.tiles_per_chip)
-    if key not in known:
-        wire, control = _wire_and_control(*_endpoints(exchange, fabric, program.tiles_per_chip))
-        at = int(np.argmax(_longer(wire, control, fabric)))
-        known[key] = BusiestTile(
-            tile=int(exchange.tiles[at]), wire_bytes=int(wire[at]), control_cycles=int(np.ceil(control[at]))
-        )
-    return known[key]
 
 
 def part_of_tile(program: Program, exchange: Exchange, fabric: Fabric, tile: int) -> TilePart | None:
@@ -200,14 +162,8 @@ def part_of_tile(program: Program, exchange: Exchange, fabric: Fabric, tile: int
         fragments_received=int(ends[3][at]),
         wire_bytes=int(wire[at]),
         control_cycles=float(control[at]),
-        cycles=int(_longer(wire, control, fabric)[at]),
+        cycles=int(longer(wire, control, fabric)[at]),
     )
-
-
-def _matters(fabric: Fabric) -> tuple[object, ...]:
-    """Everything that the parts of tiles in a phase depend on."""
-    of_fragments = fabric.send_fragment_cycles, fabric.receive_fragment_cycles
-    return fabric.model, fabric.bytes_per_cycle, fabric.tiles_per_bus, *of_fragments
 
 
 def _endpoints(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> tuple[Any, ...]:
@@ -216,19 +172,9 @@ def _endpoints(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> tuple
     return *map(exchange.column, columns), fabric, bytes_by_neighbour(exchange, fabric, tiles_per_chip)
 
 
-def _busiest(exchange: Exchange, fabric: Fabric, tiles_per_chip: int, chips: int) -> np.ndarray:
-    """int64[chips]: cycles of the busiest tile, without the fixed part."""
-    busiest = np.zeros(chips, np.int64)
-    if not len(exchange.tiles):
-        return busiest
-    cycles = endpoint_cycles(*_endpoints(exchange, fabric, tiles_per_chip))
-    np.maximum.at(busiest, exchange.tiles // tiles_per_chip, cycles)
-    return busiest
-
-
 def exchange_phase_cycles(tile_cycles: np.ndarray, fabric: Fabric, way: int = 0) -> int:
     """Cycles of the whole phase, which ends when the busiest tile is done; 0 when nothing moves. way: of its hops."""
-    return int(_with_fixed(tile_cycles.max(initial=0), fabric, way))
+    return int(with_fixed(tile_cycles.max(initial=0), fabric, way))
 
 
 def host_exposed_seconds(stream_seconds: float, device_seconds: float, prefetch_depth: int) -> float:

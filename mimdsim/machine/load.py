@@ -8,7 +8,7 @@ from typing import Any
 
 from mimdsim.base.errors import DescriptionError, shortened
 from mimdsim.base.places import find_description, names_of
-from mimdsim.base.schema import build, read_toml
+from mimdsim.base.schema import Section, build, read_toml
 from mimdsim.base.units import show_quantity
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.mimd import MimdMachine
@@ -53,10 +53,16 @@ def load_machine(name: str, changes: dict[str, Any] | None = None) -> MimdMachin
 
 
 def changed_machine(machine: MimdMachine, changes: Mapping[str, Any]) -> MimdMachine:
-    """A machine with changes of dotted keys, checked as those of `load_machine`."""
+    """A machine with changes of dotted keys, checked as those of `load_machine`; sections that are not changed are
+    those of `machine`."""
     if not changes:
         return machine
-    table = machine.model_dump(exclude_unset=True)
+    touched = {dotted.split(".")[0] for dotted in changes}
+    table = {
+        name: value.model_dump(exclude_unset=True) if isinstance(value, Section) and name in touched else value
+        for name in machine.model_fields_set
+        if (value := getattr(machine, name)) is not None
+    }
     changed = _with_changes(type(machine), table, changes, f"machine '{machine.name}'", "")
     assert isinstance(changed, MimdMachine)
     return changed

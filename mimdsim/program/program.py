@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.program.codelet import Codelet
@@ -51,7 +52,11 @@ class Program:
 
     def stretches(self) -> Iterator[Stretch]:
         """All supersteps in program order, in runs that no repeat begins or ends within."""
-        return stretches(self.body)
+        return iter(self._stretches)
+
+    @cached_property
+    def _stretches(self) -> tuple[Stretch, ...]:
+        return tuple(stretches(self.body))
 
     def supersteps(self) -> Iterator[tuple[Superstep, int, bool]]:
         """Each superstep once, in program order, with its number of runs and whether time runs backwards."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
-from mimdsim.costs.fabric import busiest_tile
+from mimdsim.costs.phases import busiest_tile
 from mimdsim.costs.priced import priced
 from mimdsim.machine import GpuMachine, MimdMachine, tiled_machine
 from mimdsim.profile import Span
@@ -71,7 +71,9 @@ def explain(
     shown = _execution(every, times, timestep)
     part = critical_path(program, machine, loads)[number]
     chip = tile // program.tiles_per_chip
-    waiting = all_waiting(program, machine)[number]
+    waiting = all_waiting(program, machine)
+    here, closes = int(waiting.exchange[number, chip]), bool(waiting.closes[number])
+    synced = waiting.sync_of_all[number] if closes else waiting.sync[number, chip]
     return Explanation(
         superstep=found.name,
         phase=found.phase,
@@ -86,8 +88,8 @@ def explain(
         work=workers.work(shown),
         compute=tuple(compute),
         waiting=_compute_waiting(load, part, np.broadcast_to(every, times), chip),
-        exchange=exchange_rows(program, found, machine, part, waiting, tile, times),
-        sync=sync_rows(machine, part, waiting, chip, times),
+        exchange=exchange_rows(program, found, machine, part, here, tile, times),
+        sync=sync_rows(machine, part, int(synced), closes, times),
     )
 
 

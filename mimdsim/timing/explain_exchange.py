@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from mimdsim.costs.fabric import TilePart, busiest_tile, part_of_tile, way_cycles
+from mimdsim.costs.fabric import TilePart, part_of_tile, way_cycles
+from mimdsim.costs.phases import busiest_tile
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Exchange as Fabric
 from mimdsim.program import Program, Superstep
 from mimdsim.timing.explained import Row
-from mimdsim.timing.path import PathPart, Waiting
+from mimdsim.timing.path import PathPart
 
 
 def exchange_rows(
@@ -15,12 +16,12 @@ def exchange_rows(
     superstep: Superstep,
     machine: MimdMachine,
     part: PathPart,
-    waiting: Waiting,
+    here: int,
     tile: int,
     times: int,
 ) -> tuple[Row, ...]:
+    """here: cycles of one exchange on the tile's chip."""
     exchange, fabric = superstep.exchange, machine.exchange
-    here = int(waiting.exchange[tile // program.tiles_per_chip])
     rows = []
     if exchange is not None and here:
         own = part_of_tile(program, exchange, fabric, tile)
@@ -64,17 +65,16 @@ def _busier(program: Program, superstep: Superstep, machine: MimdMachine, cycles
     return Row(what="waits for the end of the exchange", how=f"{cycles:,}", cycles=cycles, note=note)
 
 
-def sync_rows(machine: MimdMachine, part: PathPart, waiting: Waiting, chip: int, times: int) -> tuple[Row, ...]:
-    own = int(waiting.sync[chip])
-    cycles, barrier = (own, machine.barrier_cycles(all_chips=False)), "barrier of the chip"
-    if waiting.once is not None:
-        cycles, barrier = (waiting.once[0], machine.barrier_cycles(all_chips=True)), "barrier of all chips"
+def sync_rows(machine: MimdMachine, part: PathPart, cycles: int, all_chips: bool, times: int) -> tuple[Row, ...]:
+    """cycles: of one sync of the tile's chip, or of all chips."""
+    barrier = machine.barrier_cycles(all_chips=all_chips)
     rows = []
-    if cycles[0]:
-        rows.append(Row(what=barrier, how=f"{cycles[1]}", cycles=cycles[1]).times(times))
-        late = cycles[0] - cycles[1]
+    if cycles:
+        what = "barrier of all chips" if all_chips else "barrier of the chip"
+        rows.append(Row(what=what, how=f"{barrier}", cycles=barrier).times(times))
+        late = cycles - barrier
         share = f"{machine.sync.exchange_share:g} of the exchange"
         rows.append(Row(what="waits for the last tile", how=f"{late:,}", cycles=late, note=share).times(times))
-    rest = part.sync - cycles[0] * times
+    rest = part.sync - cycles * times
     rows.append(Row(what="other chips", how="between barriers of all chips the slowest chip counts", cycles=rest))
     return tuple(row for row in rows if row.cycles)

@@ -49,6 +49,10 @@ class SuperstepLoad:
         """Relative uncertainty of the compute cycles."""
         return sum(share * UNCERTAINTY[kind] for _, kind, share in self.parts)
 
+    @property
+    def kept_bytes(self) -> int:
+        return self.cycles_by_execution.nbytes + self.busy_part.nbytes
+
     @cached_property
     def cycles(self) -> int:
         """Cycles on the slowest chip of every execution."""
@@ -71,18 +75,24 @@ class SuperstepLoad:
         return self.first_tile + int(self.busy_part.argmax()) if len(self.busy_part) else 0
 
 
-_LAST: list[tuple[ref[Program], ref[RecordedActivity], Barrel, tuple[SuperstepLoad, ...]]] = []
+_Loads = tuple[SuperstepLoad, ...]
+_KEPT: list[tuple[ref[Program], ref[RecordedActivity], Barrel, _Loads]] = []  # the last one used is the last
+MOST_KEPT, MOST_BYTES = 16, 1 << 26  # beside the last
 
 
-def program_loads(program: Program, activity: RecordedActivity, barrel: Barrel) -> tuple[SuperstepLoad, ...]:
+def program_loads(program: Program, activity: RecordedActivity, barrel: Barrel) -> _Loads:
     """One load per superstep in program order; the most recent are kept for re-timing as long as the activity is
     referenced (its lists may be large); later changes to it in place go unnoticed. Raises MappingError if the activity
     lacks a layer that the program needs."""
-    for of_program, of_activity, of_barrel, loads in _LAST:
+    for place, (of_program, of_activity, of_barrel, loads) in enumerate(_KEPT):
         if of_program() is program and of_activity() is activity and of_barrel == barrel:
+            _KEPT.append(_KEPT.pop(place))
             return loads
     loads = _program_loads(program, activity, barrel)
-    _LAST[:] = [(ref(program), ref(activity), barrel, loads)]
+    kept = [one for one in _KEPT if one[0]() is not None and one[1]() is not None]
+    while kept and (len(kept) >= MOST_KEPT or sum(load.kept_bytes for one in kept for load in one[-1]) > MOST_BYTES):
+        del kept[0]
+    _KEPT[:] = [*kept, (ref(program), ref(activity), barrel, loads)]
     return loads
 
 

@@ -7,15 +7,18 @@ Between barriers chips run on their own, each with the syncs of its own exchange
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import pairwise
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mimdsim.costs.fabric import phase_cycles
+from mimdsim.base.kept import kept
+from mimdsim.costs.phases import cycles_of_phases, phases_of
 from mimdsim.machine import MimdMachine
-from mimdsim.program import Program, Superstep
+from mimdsim.machine.mimd import Links
+from mimdsim.program import Program
 from mimdsim.timing.event import global_exchange_seconds
 from mimdsim.timing.loads import SuperstepLoad, synchronised_chips
 
@@ -30,127 +33,129 @@ class PathPart:
     link: int
 
 
-@dataclass(kw_only=True)
-class _Member:
-    """A superstep of the open segment; int64[chips] per execution."""
-
-    index: int
-    load: SuperstepLoad
-    exchange: np.ndarray
-    sync: np.ndarray
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Waiting:
-    """The cycles of a superstep's exchange on a machine, int64[chips] per execution, independent of the loads.
+    """Cycles of the exchanges of all supersteps on a machine, per execution, independent of the loads.
 
-    once: (sync, link) cycles if all chips wait for each other, which closes a segment; else None.
+    exchange, sync int64[supersteps, chips]: of every chip. closes bool[supersteps]: all chips wait for each other,
+    which closes a segment; they then take sync_of_all and link int64[supersteps] cycles, and no sync of their own.
     """
 
     exchange: np.ndarray
     sync: np.ndarray
-    once: tuple[int, int] | None
+    closes: np.ndarray
+    sync_of_all: np.ndarray
+    link: np.ndarray
 
 
-# by program, then machine (compared, as records of machines hold dicts and cannot be keys)
-_MOVING: WeakKeyDictionary[Program, list[tuple[MimdMachine, tuple[Waiting, ...]]]] = WeakKeyDictionary()
-MACHINES_KEPT = 8
+LINKS_KEPT = 8
+_LINK_SECONDS: WeakKeyDictionary[Program, dict[tuple[object, ...], np.ndarray]] = WeakKeyDictionary()
+_MOVING: WeakKeyDictionary[Program, _Moving] = WeakKeyDictionary()
 
 
 def critical_path(program: Program, machine: MimdMachine, loads: tuple[SuperstepLoad, ...]) -> tuple[PathPart, ...]:
     """One part per superstep, in program order; their sum is the time of the program on all chips."""
-    parts: list[PathPart] = []
-    waiting = zip(all_waiting(program, machine), loads, strict=True)
+    waiting = all_waiting(program, machine)
+    first, found = 0, []
     for stretch in program.stretches():
-        parts += _stretch_parts(stretch.times, list(islice(waiting, len(stretch.body))))
-    return tuple(parts)
+        last = first + len(stretch.body)
+        closing = np.flatnonzero(waiting.closes[first + 1 : last]) + first + 1
+        for begin, end in pairwise([first, *closing.tolist(), last]):
+            segment = slice(begin, end)
+            found.append(_slowest(loads[segment], waiting.exchange[segment], waiting.sync[segment], stretch.times))
+        first = last
+    times = np.array([times for _, times, _ in program.supersteps()], np.int64)
+    compute, exchange, sync = np.concatenate([np.zeros((3, 0), np.int64), *found], axis=1)
+    link = waiting.link * times
+    columns = compute, exchange + link, sync + waiting.sync_of_all * times, link
+    return tuple(
+        PathPart(compute=one, exchange=two, sync=three, link=four)
+        for one, two, three, four in zip(*(column.tolist() for column in columns), strict=True)
+    )
 
 
-def all_waiting(program: Program, machine: MimdMachine) -> tuple[Waiting, ...]:
-    """The cycles of every superstep's exchange on `machine`, in program order."""
-    known = _MOVING.setdefault(program, [])
-    for one, moving in known:
-        if one is machine or _move_alike(one, machine):
-            return moving
-    made = tuple(_moving(program, machine, superstep) for superstep, _, _ in program.supersteps())
-    del known[: max(0, len(known) + 1 - MACHINES_KEPT)]
-    known.append((machine, made))
-    return made
-
-
-def _move_alike(one: MimdMachine, other: MimdMachine) -> bool:
-    """Whether exchanges take the same cycles on both machines, whatever their tiles are."""
-    return (one.exchange, one.sync, one.links, one.chip) == (other.exchange, other.sync, other.links, other.chip)
-
-
-def _moving(program: Program, machine: MimdMachine, superstep: Superstep) -> Waiting:
-    exchange = superstep.exchange
-    moving = np.zeros(program.chips, np.int64)
-    once: tuple[int, int] | None = None
-    if exchange is not None:
-        moving = phase_cycles(program, exchange, machine)
-        if exchange.link_bytes is not None:
-            seconds, rounds = 0.0, exchange.rounds
-            traffic = np.zeros((machine.links.chips, machine.links.chips), np.int64)  # other chips are idle
-            for crossing in rounds:
-                traffic[: program.chips, : program.chips] = crossing
-                seconds += global_exchange_seconds(traffic, machine.links)
-            link = round(seconds * machine.chip.clock_hz)
-            barriers = len(rounds) * machine.barrier_cycles(all_chips=True)
-            once = _waiting(machine, barriers, moving.max(initial=0) + link), link
-        elif program.chips > 1 and machine.sync.scope == "all" and moving.any():
-            once = _waiting(machine, machine.barrier_cycles(all_chips=True), moving.max()), 0
-    inside = synchronised_chips(program, superstep) & (moving > 0) & (once is None)
-    own = [_waiting(machine, machine.barrier_cycles(all_chips=False), cycles) for cycles in moving.tolist()]
-    return Waiting(exchange=moving, sync=np.where(inside, own, 0), once=once)
-
-
-def _waiting(machine: MimdMachine, barrier: int, exchange: int) -> int:
-    """Cycles of a sync: those of the barrier, and the wait for the last tile of the exchange."""
-    return barrier + round(machine.sync.exchange_share * int(exchange))
-
-
-def _stretch_parts(times: int, supersteps: list[tuple[Waiting, SuperstepLoad]]) -> list[PathPart]:
-    found: dict[int, PathPart] = {}
-    segment: list[_Member] = []
-    for index, (moving, load) in enumerate(supersteps):
-        if moving.once is not None:
-            _close(segment, times, found)
-            segment = []
-        segment.append(_Member(index=index, load=load, exchange=moving.exchange, sync=moving.sync))
-    _close(segment, times, found)
-    parts = []
-    for index, (moving, _) in enumerate(supersteps):
-        part = found[index]
-        if moving.once is not None:
-            sync, link = (each * times for each in moving.once)
-            part = PathPart(compute=part.compute, exchange=part.exchange + link, sync=part.sync + sync, link=link)
-        parts.append(part)
-    return parts
-
-
-def _close(segment: list[_Member], times: int, found: dict[int, PathPart]) -> None:
-    """Find the slowest chip of every turn, and what each superstep of the segment took on it."""
-    if not segment:
-        return
-    if segment[0].load.cycles_by_execution.shape[1] == 1:  # no other chip could be slower
-        for member in segment:
-            found[member.index] = PathPart(
-                compute=member.load.cycles,
-                exchange=int(member.exchange[0]) * times,
-                sync=int(member.sync[0]) * times,
-                link=0,
-            )
-        return
-    whole = np.zeros_like(segment[0].load.cycles_by_execution)
-    for member in segment:
-        whole = whole + member.load.cycles_by_execution + member.exchange + member.sync
-    slowest = whole.argmax(axis=1)
+def _slowest(loads: Sequence[SuperstepLoad], exchange: np.ndarray, sync: np.ndarray, times: int) -> np.ndarray:
+    """int64[3, supersteps]: compute, exchange and sync on the slowest chip of every turn of a segment."""
+    if exchange.shape[1] == 1:  # no other chip could be slower
+        return np.array([[load.cycles for load in loads], exchange[:, 0] * times, sync[:, 0] * times], np.int64)
+    compute = [load.cycles_by_execution for load in loads]
+    slowest = (sum(compute) + (exchange + sync).sum(axis=0)).argmax(axis=1)
     turns = np.arange(times)
-    for member in segment:
-        found[member.index] = PathPart(
-            compute=int(member.load.cycles_by_execution[turns, slowest].sum()),
-            exchange=int(member.exchange[slowest].sum()),
-            sync=int(member.sync[slowest].sum()),
-            link=0,
-        )
+    own = [int(each[turns, slowest].sum()) for each in compute]
+    return np.array([own, exchange[:, slowest].sum(axis=1), sync[:, slowest].sum(axis=1)], np.int64)
+
+
+def all_waiting(program: Program, machine: MimdMachine) -> Waiting:
+    """The cycles of the exchanges of all supersteps on `machine`, in program order."""
+    moving, sync = _MOVING.get(program) or _MOVING.setdefault(program, _moving(program)), machine.sync
+    exchange = np.zeros(moving.synchronised.shape, np.int64)
+    exchange[moving.exchanges] = cycles_of_phases(program, phases_of(program, machine.exchange), machine)
+    link = np.rint(_link_seconds(program, machine.links) * machine.chip.clock_hz).astype(np.int64)
+    closes, barriers = moving.rounds > 0, moving.rounds
+    if program.chips > 1 and sync.scope == "all":
+        closes = closes | exchange.any(axis=1)
+        barriers = np.maximum(barriers, 1)
+    every = barriers * machine.barrier_cycles(all_chips=True) + _late(machine, exchange.max(axis=1, initial=0) + link)
+    inside = moving.synchronised & (exchange > 0) & ~closes[:, None]
+    own = machine.barrier_cycles(all_chips=False) + _late(machine, exchange)
+    return Waiting(
+        exchange=exchange,
+        sync=np.where(inside, own, 0),
+        closes=closes,
+        sync_of_all=np.where(closes, every, 0),
+        link=link,
+    )
+
+
+def _late(machine: MimdMachine, exchange: np.ndarray) -> np.ndarray:
+    """int64: cycles of waiting for the last tile of an exchange."""
+    cycles: np.ndarray = np.rint(machine.sync.exchange_share * exchange).astype(np.int64)
+    return cycles
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Moving:
+    """What the supersteps of a program move, on any machine: the numbers of those that exchange, which chips each
+    synchronises bool[supersteps, chips], and how many rounds go over links int64[supersteps]."""
+
+    exchanges: np.ndarray
+    synchronised: np.ndarray
+    rounds: np.ndarray
+
+
+def _moving(program: Program) -> _Moving:
+    supersteps = [superstep for superstep, _, _ in program.supersteps()]
+    over_links = [step.exchange is not None and step.exchange.link_bytes is not None for step in supersteps]
+    rounds = [
+        len(step.exchange.rounds) if step.exchange is not None and crosses else 0
+        for step, crosses in zip(supersteps, over_links, strict=True)
+    ]
+    synchronised = [synchronised_chips(program, step) for step in supersteps]
+    return _Moving(
+        exchanges=np.array([at for at, step in enumerate(supersteps) if step.exchange is not None], np.int64),
+        synchronised=np.array(synchronised, bool).reshape(-1, program.chips),
+        rounds=np.array(rounds, np.int64),
+    )
+
+
+def _link_seconds(program: Program, links: Links) -> np.ndarray:
+    """float64[supersteps]: seconds of every superstep's exchange over links, 0 without one."""
+    numbers = links.links_per_edge, links.bytes_per_second, links.fixed_seconds, links.hop_seconds
+    key = links.chips, links.topology, *numbers
+    return kept(_LINK_SECONDS.setdefault(program, {}), key, lambda: _exchanged(program, links), LINKS_KEPT)
+
+
+def _exchanged(program: Program, links: Links) -> np.ndarray:
+    seconds: list[float] = []
+    known: dict[bytes, float] = {}  # most supersteps move the same as others
+    for superstep, _, _ in program.supersteps():
+        exchange = superstep.exchange
+        seconds.append(0.0)
+        for crossing in () if exchange is None or exchange.link_bytes is None else exchange.rounds:
+            key = crossing.tobytes()
+            if key not in known:
+                traffic = np.zeros((links.chips, links.chips), np.int64)  # other chips are idle
+                traffic[: program.chips, : program.chips] = crossing
+                known[key] = global_exchange_seconds(traffic, links)
+            seconds[-1] += known[key]
+    return np.array(seconds)

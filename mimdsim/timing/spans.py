@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mimdsim.costs.fabric import busiest_tile
+from mimdsim.costs.phases import BusiestTile, busiest_tiles, phases_of
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Exchange as Fabric
 from mimdsim.profile import Doubt, Span
-from mimdsim.program import Exchange, Program, Repeat
+from mimdsim.program import Program, Repeat
 from mimdsim.program.codelet import UNCERTAINTY
 from mimdsim.timing.loads import SuperstepLoad
 from mimdsim.timing.path import PathPart
@@ -26,7 +26,10 @@ def superstep_spans(
     volumes: Sequence[int],
 ) -> Iterator[Span]:
     """One span per superstep, in program order; volumes: bytes that each receives over all its executions."""
+    busiest = iter(busiest_tiles(phases_of(program, fabric), fabric))
     for (superstep, times, _), load, part, volume in zip(program.supersteps(), loads, path, volumes, strict=True):
+        slow = next(busiest) if superstep.exchange is not None else None
+        tile = {} if slow is None else _exchange_tile(slow)
         yield Span(
             name=superstep.name,
             op=superstep.op,
@@ -40,15 +43,12 @@ def superstep_spans(
             flops=load.flops,
             slowest_tile=load.slowest_tile,
             link_cycles=part.link,
-            **_exchange_tile(program, superstep.exchange, fabric),
+            **tile,
         )
 
 
-def _exchange_tile(program: Program, exchange: Exchange | None, fabric: Fabric) -> dict[str, int]:
+def _exchange_tile(found: BusiestTile) -> dict[str, int]:
     """Fields of a span: the tile that its exchange waits for."""
-    found = None if exchange is None else busiest_tile(program, exchange, fabric)
-    if found is None:
-        return {}
     return {
         "exchange_tile": found.tile,
         "exchange_tile_bytes": found.wire_bytes,
