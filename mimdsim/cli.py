@@ -25,6 +25,7 @@ from mimdsim.studying import study_command, sweep_command
 if TYPE_CHECKING:
     from mimdsim.machine import GpuMachine, MimdMachine
     from mimdsim.run import Run
+    from mimdsim.study import Study
     from mimdsim.workload import Workload
 
 FOLDER = "Output folder (default reports/WORKLOAD-{}, plus a digest of the changes with --set)."
@@ -217,11 +218,12 @@ def _kept(checkpoint: Path | None) -> str:
     return "nothing was saved; with --checkpoint FILE a training can be continued from its last epoch"
 
 
-@main.command("list", short_help="List the available workloads and machines.")
+@main.command("list", short_help="List the available workloads, machines and studies.")
 def list_everything() -> None:
-    """List the available workloads and machines, and the files of those that do not come with mimdsim."""
-    from mimdsim.base.places import where_from
+    """List the available workloads, machines and studies, and the files of those that do not come with mimdsim."""
+    from mimdsim.base.places import find_description, where_from
     from mimdsim.machine import find_machine, list_machines, load_machine
+    from mimdsim.study import list_studies, read_study
     from mimdsim.workload import find_workload, list_workloads, load_workload
 
     say("workloads")
@@ -230,9 +232,12 @@ def list_everything() -> None:
     say("machines")
     for name in list_machines():
         say(_listed(name, load_machine, where_from("models", find_machine(name))))
+    say("studies")
+    for name in list_studies():
+        say(_listed(name, read_study, where_from("studies", find_description("studies", "study", name))))
 
 
-def _listed(name: str, load: Callable[[str], Workload | MimdMachine | GpuMachine], file: str) -> str:
+def _listed(name: str, load: Callable[[str], Workload | MimdMachine | GpuMachine | Study], file: str) -> str:
     """A line of `list`; files in a folder named models that are not machines are reported without hiding others."""
     try:
         title = load(name).title

@@ -23,14 +23,14 @@ DASK = click.option("--dask", metavar="ADDRESS", help="Work on the cluster of th
 OUT = click.option("--out", type=click.Path(path_type=Path), help="Folder to write to and to resume from.")
 
 
-@click.command("study", short_help="Answer the question of a study file.")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.command("study", short_help="Answer the question of a study.")
+@click.argument("study")
 @OUT
 @PROCESSES
 @DASK
 @click.option("--as-is", is_flag=True, help="Compute nothing: answer from the points that are done.")
-def study_command(file: Path, out: Path | None, processes: int | None, dask: str | None, as_is: bool) -> None:
-    """Compute the points of the study in FILE (TOML), and answer its question from them.
+def study_command(study: str, out: Path | None, processes: int | None, dask: str | None, as_is: bool) -> None:
+    """Compute the points of STUDY, a name that `mimdsim list` shows or a TOML file, and answer its question from them.
 
     Points are kept as they are done: the same command continues where it stopped.
     """
@@ -38,8 +38,8 @@ def study_command(file: Path, out: Path | None, processes: int | None, dask: str
     from mimdsim.study import read_study
     from mimdsim.study.told import answer_lines
 
-    given = read_study(file)
-    folder = out or Path("reports") / f"{file.stem}-study"
+    given = read_study(study)
+    folder = out or Path("reports") / f"{Path(study).stem}-study"
     studied = _studied(folder, partial(api.study, given, folder, processes=processes, dask=dask, as_is=as_is))
     for line in answer_lines(studied):
         say(line)

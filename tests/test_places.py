@@ -29,7 +29,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path
     """(working folder, MIMDSIM_HOME), both with empty folders of every kind."""
     here, home = tmp_path / "here", tmp_path / "home"
     for folder in (here, home):
-        for kind in ("models", "workloads", "references"):
+        for kind in ("models", "workloads", "studies", "references"):
             (folder / kind).mkdir(parents=True)
     monkeypatch.chdir(here)
     monkeypatch.setenv("MIMDSIM_HOME", str(home))

@@ -1,6 +1,6 @@
-"""Where machines, workloads and tables of published figures are found: one order for all three.
+"""Where machines, workloads, studies and tables of published figures are found: one order for all.
 
-A file in the working folder's `models/`, `workloads/` or `references/` comes first, then one of the same folders in
+A file in the working folder's `models/`, `workloads/`, `studies/` or `references/` comes first, then one of the same folders in
 MIMDSIM_HOME, then the package's own: the top-level folders of the checkout, which the build puts into the wheel.
 """
 
@@ -12,7 +12,7 @@ from typing import Literal
 
 from mimdsim.base.errors import PACKAGE, DescriptionError, suggest
 
-Kind = Literal["models", "workloads", "references"]
+Kind = Literal["models", "workloads", "studies", "references"]
 HOME = "MIMDSIM_HOME"
 IN_WHEEL = PACKAGE / "shipped"  # only there; an editable installation reads the checkout
 
@@ -53,7 +53,7 @@ def names_of(kind: Kind) -> tuple[str, ...]:
 def find_description(kind: Kind, what: str, name: str) -> Path:
     """The file of a description given by name ('bow') or by path ('mine/chip.toml').
 
-    what: 'machine' or 'workload', for the DescriptionError that names all places where a name was looked for.
+    what: 'machine', 'workload' or 'study', for the DescriptionError that names all places where a name was looked for.
     """
     if name.endswith(".toml") or "/" in name:
         return Path(name)

@@ -1,7 +1,7 @@
 """Many points as one study: what is varied, their timing, what they answer, and the files written."""
 
 from mimdsim.base.called import make_called
-from mimdsim.study.description import Study, make_study, read_study, write_study
+from mimdsim.study.description import Study, list_studies, make_study, read_study, write_study
 from mimdsim.study.engines import Dask, Engine, Local
 from mimdsim.study.files import write_figures
 from mimdsim.study.points import parse_axes
@@ -16,6 +16,7 @@ __all__ = [
     "Studied",
     "Study",
     "default_processes",
+    "list_studies",
     "make_study",
     "note_lines",
     "parse_axes",

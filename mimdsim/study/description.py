@@ -29,6 +29,7 @@ from pydantic import Field, field_validator, model_validator
 
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.base.files import write_atomically
+from mimdsim.base.places import find_description, names_of
 from mimdsim.base.schema import Section, build, read_toml
 from mimdsim.base.toml import toml_text
 from mimdsim.study.expressions import names_in
@@ -149,6 +150,10 @@ class Study(Section):
         return self
 
     @property
+    def title(self) -> str:
+        return self.question
+
+    @property
     def limits(self) -> tuple[Constraint, ...]:
         return tuple(map(parse_constraint, self.constraints))
 
@@ -158,9 +163,15 @@ class Study(Section):
         return (*self.axes, *self.coupled)
 
 
-def read_study(path: str | Path) -> Study:
-    """A study file; raises DescriptionError that names file and line."""
-    table, text = read_toml(Path(path))
+def list_studies() -> tuple[str, ...]:
+    """The names of all studies, sorted: of the package, of MIMDSIM_HOME and of the working folder."""
+    return names_of("studies")
+
+
+def read_study(name: str | Path) -> Study:
+    """A study by its name or file; raises DescriptionError that names file and line."""
+    path = find_description("studies", "study", str(name))
+    table, text = read_toml(path)
     return build(Study, table, where=str(path), text=text)
 
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from mimdsim.base.errors import DescriptionError, shortened
 from mimdsim.base.schema import build
-from mimdsim.machine import GpuMachine, MimdMachine
+from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
 from mimdsim.run import config_digest
 from mimdsim.run.changes import MACHINE_SECTIONS, load_gpu, load_tiled, parse_value, split_changes
 from mimdsim.study.description import Study
@@ -105,7 +105,8 @@ class Points:
     def _machine(self, name: str, changes: dict[str, Any]) -> MimdMachine:
         named = f"{name} {_said(changes)}"
         if named not in self.machines:
-            self.machines[named] = load_tiled(name, changes)
+            same = name == self.study.machine
+            self.machines[named] = changed_machine(self.machine, changes) if same else load_tiled(name)
         return self.machines[named]
 
 

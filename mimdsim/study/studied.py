@@ -18,7 +18,7 @@ from mimdsim.study.running import compute, done_rows
 from mimdsim.study.sampling import Design
 from mimdsim.study.store import Store
 
-WRITE_SECONDS = 5.0  # between tables of an unfinished study
+WRITE_SECONDS, WRITE_SHARE = 5.0, 0.05  # least time between tables of an unfinished study, and most share of it
 Progress = Callable[[str, int, int], None]
 Plan = Generator[list[Design], list[list[Row]], Any]
 """Designs to compute, then their rows by design (one for each workload), until the plan returns what it found."""
@@ -70,7 +70,7 @@ class _Running:
         self.asked: list[Point] = []
         self.without: dict[str, Row] = {}  # points without result, by key
         self.stages: list[int] = []
-        self.written = time.monotonic()
+        self.next_write = time.monotonic() + WRITE_SECONDS
 
     def whole(self) -> Studied:
         self.reference = self.points.of_reference()
@@ -111,9 +111,11 @@ class _Running:
 
     def _kept(self) -> None:
         """The tables of what is done, now and then."""
-        if time.monotonic() - self.written > WRITE_SECONDS:
+        begun = time.monotonic()
+        if begun > self.next_write:
             write_tables([row for row in self._rows() if row is not None], self.study, self.store.folder)
-            self.written = time.monotonic()
+            took = time.monotonic() - begun
+            self.next_write = begun + max(WRITE_SECONDS, took / WRITE_SHARE)
 
     def _rows(self) -> list[Row | None]:
         """A row for every point asked for so far: what it is of, and its results with their ratio to the reference."""

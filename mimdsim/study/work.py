@@ -13,7 +13,7 @@ from typing import Any
 from mimdsim.base.errors import DoesNotFit
 from mimdsim.base.version import __version__
 from mimdsim.compiler import Compiled, fits_executable
-from mimdsim.graph import training_graph
+from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import EnergyProfile, TiledProfile, seconds_by_source
 from mimdsim.program import RecordedActivity
@@ -100,11 +100,17 @@ def _read(path: Path, _: int) -> Spikes:
     return load_activity(path)
 
 
+@lru_cache(maxsize=4)
+def _filled(network: SpikingNetwork, fill: float) -> RecordedActivity:
+    """The same object for the same network, of which what is counted is kept."""
+    return filled_activity(network, fill)
+
+
 def _case_of(point: Point, activity: RecordedActivity | None) -> Case | None:
     """What a mapping of a point is searched for; None: its spikes are not known."""
     network = network_of(point.workload)
     if activity is None and point.fill is not None:
-        activity = filled_activity(network, point.fill)
+        activity = _filled(network, point.fill)
     return None if activity is None else Case.of(network, point.machine, activity, point.workload.mapping)
 
 
@@ -133,7 +139,7 @@ def _timed(
         row |= {"fits": False, "note": str(refusal)}
     else:
         if given.fill is not None:
-            activity = filled_activity(compiled.network, given.fill)
+            activity = _filled(compiled.network, given.fill)
         assert activity is not None
         profile = retime(compiled, point.machine, activity)
         row |= _results(point, compiled, profile) | {"accuracy": accuracy}
