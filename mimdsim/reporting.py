@@ -48,7 +48,7 @@ def report_command(
     from mimdsim.base.whole import replaced
     from mimdsim.profile import load_profile
     from mimdsim.profile.detail import load_beside
-    from mimdsim.report import report_files, summary_lines, write_report
+    from mimdsim.report import difference_lines, report_files, summary_lines, write_report
 
     folder = out or (profile.parent if other is None else profile.parent / "report-compared")
     with folders_to_write(folder), replaced(folder, report_files()) as draft, Bars() as bars:
@@ -63,7 +63,7 @@ def report_command(
             against = load_profile(other)
             compared = (against, load_beside(other, against))
         write_report(loaded, draft, bars.show, detail, compared)
-    for line in summary_lines(loaded):
+    for line in difference_lines(loaded, compared[0]) if compared else summary_lines(loaded):
         say(line)
     page = folder / "report.html"
     say(f"\nReport: {page}{traced}")

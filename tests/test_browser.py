@@ -18,6 +18,8 @@ from mimdsim.machine import load_machine
 from mimdsim.profile import RunProfile
 from mimdsim.profile.detail import Detail
 from mimdsim.report import write_report
+from mimdsim.report.verdicts import waiting_cycles
+from mimdsim.report.wording import share
 from mimdsim.run import compile_workload, detail_of, retime
 from mimdsim.workload import filled_activity, load_workload
 
@@ -129,6 +131,15 @@ def test_three_questions_take_one_click(opened: Opened, run: Run) -> None:
     )]  # fmt: skip
     assert values == [size for *_, size in lying]
     assert sum(values) == detail.memory[peak, tile]
+
+
+def test_perfect_balance_saves_what_the_summary_says(opened: Opened, run: Run) -> None:
+    profile, detail = run
+    assert profile.tiled is not None
+    saved = waiting_cycles(profile.tiled)
+    told = f"over these tiles would save at most {saved:,.0f} cycles, {share(saved, profile.tiled.cycles)} of the"
+    assert told in opened.text("#walk-superstep")
+    assert f"of {np.count_nonzero(detail.busy.sum(axis=0))} tiles with work" in opened.text("#walk-superstep")
 
 
 def test_links_select_and_the_address_keeps_it(opened: Opened, browser: Any, page_file: Path, run: Run) -> None:

@@ -141,6 +141,7 @@ def test_slow_links_carry_weights_and_sums_between_neighbours_alone() -> None:
     crossing = [step.exchange for step, _, _ in made.program.supersteps() if step.exchange is not None]
     rounds = [each for exchange in crossing if exchange.link_bytes is not None for each in exchange.rounds]
     assert len(rounds) == 2 * 4
+    assert not [step.name for step, _, _ in made.program.supersteps() if step.name.endswith((" of", ","))]
     for each in rounds:
         sender, reader = np.nonzero(each)
         assert all(graph.has_edge(*edge) for edge in zip(sender.tolist(), reader.tolist(), strict=True))

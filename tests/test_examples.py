@@ -24,7 +24,7 @@ def test_hand_written_program_keeps_the_rules_computes_and_is_timed() -> None:
         [sys.executable, "examples/hand_written.py"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     lines = dict(line.split(": ", 1) for line in done.stdout.splitlines())
-    assert lines["ok    rules"].startswith("8 vertices in 1 supersteps")
+    assert lines["ok    rules"].startswith("8 vertices in 1 superstep:")
     assert lines["ok    values"].startswith("smoothed: 32 elements match the reference")
     # inner tiles get one cell from either side; 4 cells a vertex: 6 * (30 + 5 * 4) cycles;
     # exchange 100 fixed and 2 fragments each way at 2 cycles

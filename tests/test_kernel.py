@@ -90,7 +90,7 @@ def test_a_right_kernel_passes_in_three_lines() -> None:
     assert result.passed, result
     assert [finding.name for finding in result.findings] == ["rules", "memory", "values", "again", "strict", "time"]
     assert result.cycles == (20 + 3 * EACH) * 6
-    assert str(result).startswith("ok    rules: 4 vertices in 1 supersteps")
+    assert str(result).startswith("ok    rules: 4 vertices in 1 superstep:")
 
 
 def test_the_first_wrong_element_is_told_with_its_vertex() -> None:

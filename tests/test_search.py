@@ -20,10 +20,12 @@ from mimdsim.compiler import compile_graph
 from mimdsim.machine import load_machine
 from mimdsim.program import TileMapping
 from mimdsim.search import Aims, Figures, Found, estimate, parse_limits, search, timed
+from mimdsim.search.case import Timed
 from mimdsim.search.evaluate import evaluator
 from mimdsim.search.splits import Space, even_parts, seeds, tiles_of
 from mimdsim.search.told import found_lines
-from mimdsim.workload import Split, load_workload, network_of, write_mapping_file
+from mimdsim.search.walk import _found as picked
+from mimdsim.workload import MappingOptions, Split, load_workload, network_of, write_mapping_file
 
 
 def correlations(case: Any, count: int, processes: int = 1) -> tuple[float, float, np.ndarray]:
@@ -260,6 +262,19 @@ def test_what_is_beyond_limits_ranks_by_how_far() -> None:
     aims = Aims(objective="memory", within=(("tiles", 10.0),), sram_bytes=1000, clock_hz=1e9)
     fits, over, far = (Figures(cycles=5, peak_bytes=900, tiles=tiles) for tiles in (10, 11, 20))
     assert aims.rank(fits) < aims.rank(over) < aims.rank(far) < aims.rank(None)
+
+
+def test_of_mappings_as_fast_the_smaller_is_best_and_on_the_front() -> None:
+    """The best one and the front are shown below each other; nothing on it may be better than the best."""
+    aims = Aims(objective="time", within=(), sram_bytes=1000, clock_hz=1e9)
+    timings = [
+        Timed(options=MappingOptions(), figures=Figures(cycles=5, peak_bytes=size, tiles=3), seconds=5e-9, spans=(),
+              fits=True, shares=(), chips=1)
+        for size in (900, 800, 850)
+    ]  # fmt: skip
+    made = picked(None, timings, aims, 3, 0)
+    assert made.best is timings[1]
+    assert made.front == (timings[1],)
 
 
 # files

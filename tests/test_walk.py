@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 from test_detail import made
 from test_report import Reader, make_profile
 from test_run import mimdsim
@@ -17,9 +18,10 @@ from test_run import mimdsim
 from mimdsim.base.errors import MimdsimError
 from mimdsim.profile import RunProfile, save_profile
 from mimdsim.profile.detail import DETAIL_FILE, Detail, save_detail
-from mimdsim.profile.records import SCHEMA_VERSION
+from mimdsim.profile.records import SCHEMA_VERSION, Change
+from mimdsim.report import difference_lines, write_report
 from mimdsim.report import walk as walking
-from mimdsim.report import write_report
+from mimdsim.report.figures_memory import draw_memory_by_tile
 from mimdsim.report.page import sections
 from mimdsim.report.tables_difference import difference_tables
 from mimdsim.report.walk import LARGEST, LEFT_OUT, ROWS, SCRIPTS, matched, packed, too_large, walk_of
@@ -71,6 +73,20 @@ def test_packed_numbers_are_those_of_profile_and_detail(chips: int) -> None:
     assert [span["compute_cycles"] for span in header["spans"]] == [s.compute_cycles for s in profile.tiled.spans]
     assert [header["layers"][at] for at in header["layer_of"]] == list(profile.tiled.tile_columns.layer)
     assert (header["chips"], header["cycles"], header["left_out"]) == (chips, profile.tiled.cycles, [])
+
+
+def test_a_category_has_the_same_colour_in_the_section_and_in_the_figure(run: Found) -> None:
+    profile, detail = run
+    assert profile.tiled is not None
+    header, _ = unpacked(packed(profile, detail))
+    assert set(header["category_colours"]) >= {*detail.categories.tolist(), "code", "vertices", "exchange buffers"}
+    figure = draw_memory_by_tile(profile)
+    assert figure is not None
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    shown = {label: to_hex(handle.get_facecolor()[0]) for handle, label in zip(handles, labels, strict=True)
+             if label in profile.tiled.memory.categories}  # fmt: skip
+    assert len(shown) > 3
+    assert shown == {label: header["category_colours"][label].lower() for label in shown}
 
 
 def test_the_same_run_is_packed_into_the_same_bytes(run: Found) -> None:
@@ -147,7 +163,14 @@ def test_tables_of_differences(run: Found) -> None:
     slower = dataclasses.replace(first, compute_cycles=first.compute_cycles + 12_345_678)
     renamed = dataclasses.replace(second, name="renamed")
     other = dataclasses.replace(profile, tiled=dataclasses.replace(tiled, spans=(slower, renamed, *rest)))
+    other = dataclasses.replace(other, changes=(*profile.changes, Change(key="tile.worker_contexts", value="7")))
     totals, supersteps = difference_tables(profile, other)
+    assert totals.note.endswith("Changed in B only: tile.worker_contexts = 7.")
+    assert "Changed" not in difference_tables(other, other)[0].note
+    told = "\n".join(difference_lines(profile, other))
+    assert "+12,345,678" in told
+    assert "renamed" in told
+    assert rest[0].name not in told  # nothing of what does not differ
     cells = {row[0].text: row for row in totals.rows}
     assert [cell.value for cell in cells["cycles"][1:4]] == [tiled.cycles, tiled.cycles + 12_345_678, 12_345_678]
     assert cells["cycles"][3].text == "+12,345,678"
@@ -229,6 +252,7 @@ def test_the_command_compares_two_profiles(run: Found, tmp_path: Path, monkeypat
     output = mimdsim("report", one, two, "--open")
     page = tmp_path / "a" / "report-compared" / "report.html"
     assert str(page) in output
+    assert "Totals of one training step" in output
     assert shown == [page.as_uri()]
     assert "Totals of one training step" in page.read_text(encoding="utf-8")
     assert not (tmp_path / "a" / "report.html").exists()

@@ -93,6 +93,11 @@ def show_quantity(number: float, field: str) -> str:
     return f"{number / factor:g} {unit}".strip()
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """How many there are of something: '1 superstep', '1,472 tiles'. many: the plural, if it is not one + 's'."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
 def show_bytes(count: float) -> str:
     """Bytes for people: '624.0 KiB'."""
     for unit, factor in (("GiB", 1024.0**3), ("MiB", 1024.0**2), ("KiB", 1024.0)):

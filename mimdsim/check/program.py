@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, MappingError, MimdsimError, raised_at
-from mimdsim.base.units import show_bytes
+from mimdsim.base.units import counted, show_bytes
 from mimdsim.check.draws import DRAWS, UNKNOWN, drawn_inputs, graph_inputs
 from mimdsim.check.formats import misfit
 from mimdsim.check.interface import interface_problems
@@ -125,7 +125,8 @@ def rules_finding(program: Program, machine: MimdMachine) -> Finding:
     if problems:
         return Finding(name="rules", passed=False, text="\n".join(problem.message for problem in problems[:5]))
     steps = sum(1 for _ in program.supersteps())
-    text = f"{vertices:,} vertices in {steps} supersteps: reads local or delivered, writes local and once"
+    size = f"{counted(vertices, 'vertex', 'vertices')} in {counted(steps, 'superstep')}"
+    text = f"{size}: reads local or delivered, writes local and once"
     return Finding(name="rules", passed=True, text=text)
 
 

@@ -3,7 +3,7 @@
 Drawing and templates are imported when a page is written, so that importing this package is cheap.
 """
 
-from mimdsim.report.console import summary_lines
+from mimdsim.report.console import difference_lines, summary_lines
 from mimdsim.report.page import report_files, write_report
 
-__all__ = ["report_files", "summary_lines", "write_report"]
+__all__ = ["difference_lines", "report_files", "summary_lines", "write_report"]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 
+from mimdsim.base.units import counted
 from mimdsim.profile import RunProfile, TiledProfile
 from mimdsim.report.tables import Table
 from mimdsim.report.tables_comparison import assumptions_table, comparison_table
 from mimdsim.report.tables_cost import phases_table, supersteps_table
+from mimdsim.report.tables_difference import difference_tables
 from mimdsim.report.tables_doubts import doubts_table
 from mimdsim.report.tables_energy import energy_table
 from mimdsim.report.tables_learning import activity_table, sparsity_table
@@ -20,13 +23,26 @@ from mimdsim.report.wording import changed_fields, clipped, plain, significant, 
 WIDTH = 110
 LONGEST = 5
 SHORTEST_NAME = 12
-PLAIN_SIGNS = str.maketrans({"–": "-", "×": "x", "★": "*", "·": "|"})  # a console may only support ASCII
+PLAIN_SIGNS = str.maketrans({"–": "-", "−": "-", "×": "x", "★": "*", "·": "|"})  # a console may only support ASCII
 
 
 def summary_lines(profile: RunProfile) -> list[str]:
     """The summary of a run, line by line without newlines; verdicts first, then tables in the page's order."""
     lines = [line.rstrip() for line in _lines(profile)]
     return [line.translate(PLAIN_SIGNS) if len(line) <= WIDTH else clipped(line, WIDTH) for line in lines]
+
+
+def difference_lines(profile: RunProfile, other: RunProfile) -> list[str]:
+    """What differs between two runs, A and B, line by line. Raises MimdsimError if one has no tiled machine."""
+    totals, supersteps = difference_tables(profile, other)
+    differ = supersteps.headers.index("B − A")
+    several = replace(supersteps, rows=tuple(row for row in supersteps.rows if row[differ].value)[: 2 * LONGEST])
+    lines = [
+        *_wrapped("", plain(totals.note)),
+        *_section(totals.caption, totals, *totals.headers),
+        *(_section("Supersteps whose cycles change most", several, *several.headers[:6]) if several.rows else ()),
+    ]
+    return [line.rstrip().translate(PLAIN_SIGNS) for line in lines]
 
 
 def _lines(profile: RunProfile) -> Iterator[str]:
@@ -85,7 +101,7 @@ def _of_tiled(tiled: TiledProfile) -> Iterator[str]:
         "Where the time goes", by_phase, *by_phase.headers[:-1],
     )  # fmt: skip
     yield from _section(
-        f"The {min(LONGEST, len(tiled.spans))} longest supersteps", supersteps_table(tiled, LONGEST),
+        f"The {counted(min(LONGEST, len(tiled.spans)), 'longest superstep')}", supersteps_table(tiled, LONGEST),
         "superstep", "phase", "times", "compute cycles", "exchange cycles", "sync cycles", "share", "slowest tile",
     )  # fmt: skip
     if tiled.doubts:

@@ -59,7 +59,7 @@ FIGURES = (
     FigurePlan(
         name="tile_map",
         section="tiles",
-        caption="Busy cycles on the tile grid, layers if any; tile 0 is top left, numbers go row by row; grey: none.",
+        caption="Busy cycles on the tile grid, and layers if any (grey: none); numbers go row by row on each chip.",
         draw=draw_tile_map,
     ),
     FigurePlan(

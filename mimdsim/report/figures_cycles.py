@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mimdsim.base.phases import in_order
+from mimdsim.base.units import counted
 from mimdsim.profile import RunProfile, Span, TiledProfile
 from mimdsim.report.style import PART_COLOURS, heading, panels, stacked_bars, styled, thousands_axis
 from mimdsim.report.wording import clipped, duration, in_unit, reach, share, thousands
@@ -54,8 +55,10 @@ def draw_longest_supersteps(profile: RunProfile) -> Figure | None:
     ]
     stacked_bars(axes, _in_unit(tiled, rows), PART_NAMES[:3], PART_COLOURS[:3], notes)
     axes.set_yticks(range(len(rows)), [f"{clipped(span.name, 30)} ({clipped(span.phase, 10)})" for span in longest])
-    many = thousands(len(tiled.spans))
-    heading(figure, f"The {len(rows)} longest of {many} supersteps: total · executions · slowest tile")
+    loops = sum(span.op == "repeat" for span in tiled.spans)  # control of a loop has a span of its own
+    many = counted(len(tiled.spans) - loops, "superstep") + (f" and {counted(loops, 'loop')}" if loops else "")
+    which = f"The {len(rows)} longest of {many}" if len(rows) < len(tiled.spans) else many
+    heading(figure, f"{which}: total · executions · slowest tile")
     axes.set_xlabel(f"{_unit(tiled)} per {tiled.run_name}, all executions together")
     _thousands(tiled, axes)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)

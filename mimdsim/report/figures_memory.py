@@ -120,19 +120,29 @@ def _far(memory: MemoryProfile) -> str:
     return f" (limit: {show_bytes(memory.limit_bytes)}, {times:.0f} times the fullest)"
 
 
+def category_colours(memory: MemoryProfile) -> dict[str, str]:
+    """The colour of every category: in the figure, and where the page shows single tiles."""
+    last = len(CATEGORY_COLOURS) - 1  # the smallest categories share one
+    return {memory.categories[index]: CATEGORY_COLOURS[min(at, last)] for at, index in enumerate(_largest(memory))}
+
+
 def folded(memory: MemoryProfile) -> tuple[list[str], np.ndarray]:
     """Categories from the largest, with their bytes [category, tile]; if many, the smallest share the last row."""
-    table = np.asarray(memory.bytes_by_category_and_tile, dtype=float)
-    order = sorted(range(len(table)), key=lambda index: (-table[index].sum(), index))
-    order = [index for index in order if table[index].any()]
+    order = [index for index in _largest(memory) if any(memory.bytes_by_category_and_tile[index])]
     names = [clipped(memory.categories[index], 28) for index in order]
-    table = table[order]
+    table = np.asarray(memory.bytes_by_category_and_tile, dtype=float)[order]
     most = len(CATEGORY_COLOURS)
     if len(names) > most:
         rest = table[most - 1 :].sum(axis=0, keepdims=True)
         names = [*names[: most - 1], f"{len(names) - most + 1} smaller categories"]
         table = np.concatenate([table[: most - 1], rest])
     return names, table
+
+
+def _largest(memory: MemoryProfile) -> list[int]:
+    """Numbers of the categories, from the largest."""
+    sums = [sum(row) for row in memory.bytes_by_category_and_tile]
+    return sorted(range(len(sums)), key=lambda index: (-sums[index], index))
 
 
 def _drawn_tiles(totals: np.ndarray) -> np.ndarray:

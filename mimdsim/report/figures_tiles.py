@@ -27,27 +27,23 @@ def draw_tile_map(profile: RunProfile) -> Figure | None:
     columns = tiled.tile_columns
     names = [name for name in dict.fromkeys(columns.layer) if name]
     with_layers = 0 < len(names) <= len(LAYER_COLOURS)
-    rows = -(-len(columns.busy_cycles) // columns.grid_columns)
-    aspect = min(max(rows / columns.grid_columns, 0.15), 2.0)
+    busy = _grid(columns, np.asarray(columns.busy_cycles, float), tiled.chips)
+    aspect = min(max(busy.shape[0] / busy.shape[1], 0.15), 2.0)
     wide = 2 if with_layers else 1
     figure, axes = panels(2, wide, height=1.5 + (3.5 if with_layers else 8.0) * aspect, height_ratios=(20, 1))
-    image = axes[0].imshow(_grid(columns, np.asarray(columns.busy_cycles, float)), cmap="cividis", vmin=0)
+    image = axes[0].imshow(busy, cmap="cividis", vmin=0)
     figure.colorbar(image, cax=axes[wide], orientation="horizontal", ticks=MaxNLocator(nbins=5))
     axes[wide].xaxis.set_major_formatter(FuncFormatter(lambda cycles, _: thousands(cycles)))
     axes[wide].set_xlabel(f"busy cycles per {tiled.run_name}")
-    _plain_map(axes[0], columns.grid_columns, f"Busy cycles of the {thousands(tiled.tiles)} tiles")
-    chips = [chip * tiled.tiles / tiled.chips / columns.grid_columns - 0.5 for chip in range(1, tiled.chips)]
-    for edge in chips:
-        axes[0].axhline(edge, color="white", linewidth=2)
+    _plain_map(axes[0], columns.grid_columns, tiled.chips, f"Busy cycles of the {thousands(tiled.tiles)} tiles")
     if with_layers:
         numbers = {name: index for index, name in enumerate(names)}
         layers = np.asarray([numbers.get(name, np.nan) for name in columns.layer], float)
         # a list: the oldest matplotlib takes a pair for a colour and its opacity
         palette = ListedColormap(list(LAYER_COLOURS[: len(names)]))
-        axes[1].imshow(_grid(columns, layers), cmap=palette, vmin=-0.5, vmax=len(names) - 0.5, interpolation="nearest")
-        _plain_map(axes[1], columns.grid_columns, "Layer that each tile works for")
-        for edge in chips:
-            axes[1].axhline(edge, color="white", linewidth=2)
+        found = _grid(columns, layers, tiled.chips)
+        axes[1].imshow(found, cmap=palette, vmin=-0.5, vmax=len(names) - 0.5, interpolation="nearest")
+        _plain_map(axes[1], columns.grid_columns, tiled.chips, "Layer that each tile works for")
         axes[3].set_axis_off()
         axes[3].legend(
             [Patch(color=LAYER_COLOURS[index]) for index in range(len(names))],
@@ -84,27 +80,48 @@ def draw_tile_balance(profile: RunProfile) -> Figure | None:
     right.set_xlabel("number of tiles")
     for axes in (left, right):
         axes.grid()
-        thousands_axis(axes.xaxis)
+        thousands_axis(axes.xaxis, 8 if axes is left else 4)
     thousands_axis(left.yaxis)
     return figure
 
 
-def _grid(columns: TileColumns, values: np.ndarray) -> np.ma.MaskedArray:
-    """`values` by tile as rows of the grid, tile 0 top left; cells without tile or value are masked."""
-    rows = -(-len(values) // columns.grid_columns)
-    cells = np.full(rows * columns.grid_columns, np.nan)
-    cells[: len(values)] = values
-    return np.ma.masked_invalid(cells.reshape(rows, columns.grid_columns))
+def _abreast(chips: int) -> int:
+    """How many chips stand side by side: they fill a rectangle that is at least as wide as high."""
+    return next(side for side in range(1, chips + 1) if chips % side == 0 and side * side >= chips)
 
 
-def _plain_map(axes: Axes, grid_columns: int, title: str) -> None:
-    """Tile numbers down the left side (first of each row), no other ticks: columns are only a drawing order."""
+def _grid(columns: TileColumns, values: np.ndarray, chips: int) -> np.ma.MaskedArray:
+    """`values` by tile as rows of the grid of each chip, its first tile top left, chips side by side; cells without
+    tile or value are masked."""
+    across, side, held = columns.grid_columns, _abreast(chips), len(values) // chips
+    rows = -(-held // across)
+    cells = np.full((chips, rows * across), np.nan)
+    cells[:, :held] = values.reshape(chips, held)
+    ranks = cells.reshape(chips // side, side, rows, across).swapaxes(1, 2)
+    return np.ma.masked_invalid(ranks.reshape(chips // side * rows, side * across))
+
+
+def _plain_map(axes: Axes, grid_columns: int, chips: int, title: str) -> None:
+    """Down the left side the first tile of each row, or the first chip of each row of chips; no other ticks: columns
+    are only a drawing order."""
     axes.set_title(title)
     axes.set_facecolor(PALE)
     axes.set_xticks([])
     axes.tick_params(length=0, labelsize=8)
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda row, _: thousands(max(row, 0) * grid_columns)))
-    axes.set_ylabel("first tile of the row", fontsize=8)
+    if chips == 1:
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda row, _: thousands(max(row, 0) * grid_columns)))
+        axes.set_ylabel("first tile of the row", fontsize=8)
+    else:
+        side = _abreast(chips)
+        right, bottom = axes.get_xlim()[1], axes.get_ylim()[0]  # half a cell beyond the last one, both
+        tall = (bottom + 0.5) / (chips // side)
+        middles = [(rank + 0.5) * tall - 0.5 for rank in range(chips // side)]
+        axes.set_yticks(middles, [str(rank * side) for rank in range(chips // side)])
+        axes.set_ylabel("first chip of the row", fontsize=8)
+        for rank in range(1, chips // side):
+            axes.axhline(rank * tall - 0.5, color="white", linewidth=2)
+        for place in range(1, side):
+            axes.axvline(place * (right + 0.5) / side - 0.5, color="white", linewidth=2)
     for spine in axes.spines.values():
         spine.set_visible(False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
+from mimdsim.base.units import counted
 from mimdsim.profile import RunProfile
 from mimdsim.report.style import BLUE, GREEN, ORANGE, SKY, panels, plain_axis, styled, thousands_axis
 from mimdsim.report.wording import thousands
@@ -37,7 +38,7 @@ def draw_training(profile: RunProfile) -> Figure | None:
         ends = (np.arange(len(by_epoch)) + 1) * (len(loss) // len(by_epoch))
         axes[0].plot(ends, by_epoch, color=GREEN, marker="o", markersize=3, label="mean of an epoch")
         axes[0].legend(loc="upper right")
-    axes[0].set_title(f"Loss over {thousands(len(loss))} training steps of batch {thousands(training.batch)}")
+    axes[0].set_title(f"Loss over {counted(len(loss), 'training step')} of batch {thousands(training.batch)}")
     axes[0].set_xlabel("training step")
     axes[0].set_ylabel("loss")
     axes[0].set_ylim(bottom=min(0.0, float(np.nanmin(loss))) if np.isfinite(loss).any() else 0.0)

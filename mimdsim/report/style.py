@@ -90,9 +90,9 @@ def heading(figure: Figure, title: str) -> None:
     figure.suptitle(title, x=0.01, ha="left")
 
 
-def thousands_axis(axis: Any) -> None:
-    """Whole numbers with separators along `axis`."""
-    axis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+def thousands_axis(axis: Any, most: int = 8) -> None:
+    """Whole numbers with separators along `axis`, at most so many steps."""
+    axis.set_major_locator(MaxNLocator(integer=True, nbins=most))
     axis.set_major_formatter(FuncFormatter(lambda value, _: thousands(value)))
 
 

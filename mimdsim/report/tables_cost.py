@@ -71,6 +71,7 @@ def supersteps_table(tiled: TiledProfile, most: int) -> Table:
     dropped = {"operation"} if told else set()
     dropped |= set() if tiled.trains else {MILLISECONDS}
     kept = [at for at, header in enumerate(headers) if header not in dropped]
+    loops = "Control of a loop has a row of its own. " if any(span.op == "repeat" for span in tiled.spans) else ""
     left = len(longest) - len(rows)
     note = f"{thousands(left)} shorter supersteps are left out here; supersteps.csv has all. " if left else ""
     return table(
@@ -78,8 +79,8 @@ def supersteps_table(tiled: TiledProfile, most: int) -> Table:
         f"Supersteps, longest first; cycles are sums over all executions of one {tiled.run_name}",
         [headers[at] for at in kept],
         [[row[at] for at in kept] for row in rows],
-        f"{note}Balance: mean busy cycles of the used tiles divided by the compute cycles, which the slowest tile "
-        "determines.",
+        f"{note}{loops}Balance: mean busy cycles of the used tiles divided by the compute cycles, which the slowest "
+        "tile determines.",
     )
 
 

@@ -9,7 +9,7 @@ from mimdsim.base.units import show_bytes
 from mimdsim.profile import RunProfile, Span, TiledProfile
 from mimdsim.report.tables import Cell, Table, count, shown, table, text
 from mimdsim.report.walk import matched
-from mimdsim.report.wording import significant, thousands
+from mimdsim.report.wording import changed_fields, significant, thousands
 
 NOTHING = text("–")
 
@@ -55,8 +55,16 @@ def _totals(profile: RunProfile, one: TiledProfile, other: RunProfile, two: Tile
         ("", "A", "B", "B − A", "B / A"),
         rows,
         f"A: {profile.workload} on {one.title}, batch {profile.batch}, {profile.timesteps} timesteps. "
-        f"B: {other.workload} on {two.title}, batch {other.batch}, {other.timesteps} timesteps.",
+        f"B: {other.workload} on {two.title}, batch {other.batch}, {other.timesteps} timesteps."
+        + "".join(_only(name, run, beside) for name, run, beside in (("A", profile, other), ("B", other, profile))),
     )
+
+
+def _only(name: str, run: RunProfile, other: RunProfile) -> str:
+    """The changed fields of one run that the other lacks or has otherwise, in a sentence."""
+    others = changed_fields(other)
+    found = [f"{key} = {value}" for key, value in changed_fields(run) if (key, value) not in others]
+    return f" Changed in {name} only: {', '.join(found)}." if found else ""
 
 
 def _supersteps(one: TiledProfile, two: TiledProfile) -> Table:

@@ -17,7 +17,7 @@ def doubts_table(tiled: TiledProfile, most: int) -> Table:
             count(doubt.cycles),
             percent(doubt.cycles, tiled.cycles or 1),
             spent(tiled, tiled.seconds(doubt.half_width_cycles)),
-            shown(f"{100 * doubt.half_width_cycles / width:.0f} %", doubt.half_width_cycles),
+            shown(_whole_share(doubt.half_width_cycles, width), doubt.half_width_cycles),
         )
         for doubt in tiled.doubts[:most]
     ]
@@ -36,8 +36,15 @@ def _other_model(tiled: TiledProfile) -> str:
     if not ours or not other:
         return ""
     change = 100 * (other / ours - 1)
+    percent = f"{change:+.0f} %" if abs(change) >= 1 else f"{change:+.1f} %"
     milliseconds = f", {significant(1e3 * tiled.seconds(other - ours))} ms" if tiled.trains else ""
     return (
         f"With the other exchange model (exchange.model) the exchanges would take {thousands(other)} cycles instead "
-        f"of {thousands(ours)} ({change:+.0f} %{milliseconds})."
+        f"of {thousands(ours)} ({percent}{milliseconds})."
     )
+
+
+def _whole_share(part: float, whole: float) -> str:
+    """A percentage without decimals: '24 %', '<1 %'."""
+    percent = 100 * part / whole
+    return "<1 %" if 0 < percent < 0.5 else f"{percent:.0f} %"

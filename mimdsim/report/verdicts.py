@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from mimdsim.base.units import show_bytes
+from mimdsim.base.units import counted, show_bytes
 from mimdsim.profile import RunProfile, TiledProfile
 from mimdsim.report.contenders import Contender, contenders, strongest_gpu
 from mimdsim.report.wording import duration, interval, milliseconds, reach, share, significant, thousands
@@ -126,7 +126,7 @@ def _training(profile: RunProfile) -> list[Verdict]:
     if wrong is not None:
         text = f"Loss is not finite from training step {thousands(wrong + 1)} on; lower the learning rate."
         return [Verdict(subject="training", mood="bad", text=text)]
-    trained = f"after {thousands(training.training_steps)} training steps of batch {thousands(training.batch)}"
+    trained = f"after {counted(training.training_steps, 'training step')} of batch {thousands(training.batch)}"
     if training.test_accuracy is not None:
         text = f"Test accuracy {training.test_accuracy:.1%} on {thousands(training.test_samples)} samples {trained}"
     elif training.train_accuracy is not None:

@@ -112,6 +112,8 @@ def matched(names: Sequence[str], others: Sequence[str]) -> list[int]:
 
 
 def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
+    from mimdsim.report.figures_memory import category_colours
+
     tiled = profile.tiled
     assert tiled is not None
     layers = list(dict.fromkeys(tiled.tile_columns.layer))
@@ -135,6 +137,7 @@ def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
         "explained": ["\n".join(map(plain, str(text).splitlines())) for text in detail.explained],
         "variables": [plain(str(name)) for name in detail.variables],
         "categories": [plain(str(name)) for name in detail.categories],
+        "category_colours": {plain(name): colour for name, colour in category_colours(tiled.memory).items()},
         "spans": [_shown(span) for span in _spans(tiled)],
         "activity": [
             {"layer": plain(one.layer), "neurons": one.neurons, "capacity": one.capacity}

@@ -81,7 +81,7 @@ def search(
 def _found(published: Timed | None, others: list[Timed], aims: Aims, candidates: int, combined: int) -> Found:
     """Raises DoesNotFit if none keeps to the limits."""
     finished = [one for one in (published, *others) if one is not None]
-    kept = sorted(_kept(finished, aims), key=lambda one: aims.rank(one.figures))
+    kept = sorted(_kept(finished, aims), key=lambda one: (*aims.rank(one.figures), one.figures.peak_bytes))
     if not kept:
         raise DoesNotFit(_why(finished, aims, candidates))
     by_chips = {one.chips: one for one in reversed(kept)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mimdsim.base.units import counted
 from mimdsim.costs.fabric import TilePart, part_of_tile, way_cycles
 from mimdsim.costs.phases import busiest_tile
 from mimdsim.machine import MimdMachine
@@ -43,8 +44,8 @@ def exchange_rows(
 def _own_part(own: TilePart, fabric: Fabric) -> Row:
     wire = f"{own.wire_bytes:,} bytes / {fabric.bytes_per_cycle:g} a cycle"
     control = (
-        f"{own.fragments_sent:,} pieces sent x {fabric.send_fragment_cycles:g} + {own.fragments_received:,} received "
-        f"x {fabric.receive_fragment_cycles:g}"
+        f"{counted(own.fragments_sent, 'piece')} sent x {fabric.send_fragment_cycles:g} + "
+        f"{own.fragments_received:,} received x {fabric.receive_fragment_cycles:g}"
     )
     if own.control_cycles > own.wire_bytes / fabric.bytes_per_cycle:
         return Row(what="control of its pieces", how=control, cycles=own.cycles, note=f"its {wire} take less")

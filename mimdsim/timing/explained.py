@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from mimdsim.base.units import counted
+
 WIDTH = 110
 MOST = 12  # contexts, or kinds of vertices, that the text lists
 
@@ -124,7 +126,7 @@ class Explanation:
         rounds = max(len(one.vertices) for one in self.contexts)
         at = "" if self.times == 1 else ", in every execution" if self.alike else f", in timestep {self.timestep}"
         yield ""
-        yield f"tile {self.tile}{at}: {len(self.contexts)} contexts at work, {rounds} round{'s' if rounds > 1 else ''}"
+        yield f"tile {self.tile}{at}: {counted(len(self.contexts), 'context')} at work, {counted(rounds, 'round')}"
         for one in self.contexts[:MOST]:
             names = ", then ".join(f"vertex {name}" for name in one.vertices)
             yield from _wrapped(f"  context {one.number}: ", f"{names}: {one.bundles:,g} bundles")

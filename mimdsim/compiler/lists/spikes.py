@@ -414,7 +414,7 @@ def _sum_over_chips(low: Lowering, parameter: Parameter, parts: str, held: str, 
     on_chips = [(share, chip, chip * each, (chip + 1) * each) for share, chip in at]
     add(SUM_OWN_REPLICAS, "sum on chips", parts, on_chips)
     for step in range(trees.steps, 1, -1):
-        add(ADD_REPLICAS, f"sum over chips, step {trees.steps - step + 1} of", summed, trees.passed_on(step))
+        add(ADD_REPLICAS, f"sum over chips (step {trees.steps - step + 1})", summed, trees.passed_on(step))
     return summed
 
 

@@ -28,10 +28,9 @@ function byCategory(tile) {
   return [...found].filter(([, values]) => maximum(values) > 0).sort((a, b) => maximum(b[1]) - maximum(a[1]));
 }
 
-/** The colour of a category, the same on every tile. */
+/** The colour of a category, the same on every tile and in the figure of all tiles. */
 function colourOf(category) {
-  const known = [...new Set([...facts.categories, "code", "vertices", "exchange buffers"])];
-  return NAMES[known.indexOf(category) % NAMES.length];
+  return facts.category_colours[category] || "#bbbbbb";
 }
 
 function drawMemory() {

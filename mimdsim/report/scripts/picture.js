@@ -17,7 +17,7 @@ function drawPicture() {
   const { context, width, height } = sized(canvas, 460);
   const colour = ink(), { shown, first, last, top, bottom } = picture;
   element("walk-picture-title").textContent = `Tiles and supersteps: ${measure.label}, ${thousands(last - first)} of ` +
-    `${thousands(facts.steps)} supersteps across, tiles ${thousands(top)} to ${thousands(bottom - 1)} down`;
+    `${counted(facts.steps, "superstep")} across, tiles ${thousands(top)} to ${thousands(bottom - 1)} down`;
   element("walk-picture-none").hidden = shown.length > 0;
   if (!shown.length) return;
   const box = { x: LEFT, y: 8, width: width - LEFT - 4, height: height - FOOT - 8 };

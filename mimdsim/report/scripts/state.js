@@ -56,9 +56,20 @@ function thousands(value) {
   return Math.abs(value) < 10 && !Number.isInteger(value) ? some.format(value) : whole.format(value);
 }
 
+/** How many there are of something: "1 superstep", "66 supersteps". */
+function counted(value, one) {
+  return `${thousands(value)} ${one}${value === 1 ? "" : "s"}`;
+}
+
+/** To one decimal, a tie to the even digit, as in the tables that Python writes. */
+function rounded(value) {
+  const tenths = Math.round(10 * value);
+  return ((Math.abs((10 * value) % 1) === 0.5 && tenths % 2 ? tenths - 1 : tenths) / 10).toFixed(1);
+}
+
 function bytes(value) {
   for (const [unit, factor] of [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]]) {
-    if (Math.abs(value) >= factor) return `${(value / factor).toFixed(1)} ${unit}`;
+    if (Math.abs(value) >= factor) return `${rounded(value / factor)} ${unit}`;
   }
   return `${Math.round(value)} B`;
 }

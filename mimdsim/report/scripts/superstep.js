@@ -63,14 +63,15 @@ function balance(busy, compute, every) {
     [place ? " · " : "", tileLink(tile), ` ${thousands(busy[tile])}`]) : ["no tile has work"])]];
   if (!every && facts.codelets[at]) pairs.push(["codelets", `${facts.codelets[at]} (on the busiest)`]);
   if (most) {
-    const saved = Math.max(0, compute - mean), ofWorking = sum(working) / working.length;
-    pairs.push(["balance", `mean ${thousands(ofWorking)} of ${thousands(working.length)} tiles with work, longest ` +
+    const ofWorking = sum(working) / working.length;
+    const saved = evenly => `${thousands(Math.max(0, compute - evenly))} cycles, ` +
+      `${share(Math.max(0, compute - evenly), facts.cycles)} of the ${facts.run_name}`;
+    pairs.push(["balance", `mean ${thousands(ofWorking)} of ${counted(working.length, "tile")} with work, longest ` +
       `${thousands(most)}: ${(ofWorking / most).toFixed(2)}`]);
-    pairs.push(["if even", `${thousands(mean)} on all ${thousands(facts.tiles)} tiles, ${share(mean, most)} of the ` +
-      `longest; perfect balance would save up to ${thousands(saved)} cycles, ${share(saved, facts.cycles)} of the ` +
-      facts.run_name]);
+    const all = working.length < facts.tiles ? `; over all ${thousands(facts.tiles)} tiles, ${saved(mean)}` : "";
+    pairs.push(["if even", `perfect balance over these tiles would save at most ${saved(ofWorking)}${all}`]);
   }
-  const caption = "Busy cycles of the tiles, busiest first; the line is the mean of all.";
+  const caption = "Busy cycles of the tiles, busiest first; the line is the mean of those with work.";
   return make("div", {}, factList(...pairs),
     make("figure", {}, make("div", {}, make("canvas", { id: "walk-balance", className: "walk-canvas" })),
       make("figcaption", { className: "walk-caption" }, caption)));
@@ -90,7 +91,7 @@ function drawBalance(busy) {
   }
   context.lineTo(left + wide, 8 + high);
   context.fill();
-  const mean = sum(sorted) / sorted.length, y = 8 + high * (1 - mean / most);
+  const mean = sum(sorted) / Math.max(1, sorted.filter(cycles => cycles > 0).length), y = 8 + high * (1 - mean / most);
   context.strokeStyle = "#D55E00";
   context.setLineDash([5, 4]);
   context.lineWidth = 2;

@@ -43,7 +43,7 @@ function tileSupersteps(tile) {
       count(Math.round(others)), count(most - own)]);
   }
   rows.sort((a, b) => b[1].value - a[1].value);
-  return tableOf("walk-tile-supersteps", `Its ${thousands(rows.length)} supersteps, longest first`,
+  return tableOf("walk-tile-supersteps", `Its ${counted(rows.length, "superstep")}, longest first`,
     ["superstep", "busy cycles", "share", "busiest tile", "others' mean", "slack"], rows,
     "Cycles of all executions together. Slack: busy cycles of the busiest tile in the superstep minus its own.");
 }

@@ -26,7 +26,8 @@ function flowsOf(superstep, groups) {
 
 function drawTraffic() {
   const of = groupTiles(), { groups } = of, values = flowsOf(state.superstep, groups), colour = ink();
-  const canvas = element("walk-traffic"), room = canvas.parentElement.clientWidth, left = 44, top = 6, foot = 32;
+  const canvas = element("walk-traffic"), room = canvas.parentElement.clientWidth;
+  const left = 12 + 7 * thousands(facts.tiles).length, top = 6, foot = 32; // left: room for the highest number
   const edge = Math.max(120, Math.min(room - left - 8, 460));
   const { context, height } = sized(canvas, edge + top + foot);
   matrix = { of, values, edge, left, top, groups };
