@@ -118,7 +118,7 @@ def table() -> list[str]:
     lines = [
         "| milliseconds a training step, batch 128 | " + " | ".join(title for title, _ in CASES) + " |",
         "|---" * (len(CASES) + 1) + "|",
-        f"| IPU, measured, generation not stated | {low:.2f}-{high:.2f} | | |",
+        f"| IPU, measured, very likely a mk2 | {low:.2f}-{high:.2f} | | |",
     ]
     rows = [
         *((f"**{chip}**, through the framework", framework[chip]) for chip in CHIPS),
@@ -171,17 +171,18 @@ snnTorch's loop over timesteps, whose operations Python launches one by one.
 MIDDLE = """
 
 - **5 to 10 times GPUs** holds as published: snnTorch's loop on an A100, bound by the calls of its host, takes 8 times
-  the measured IPU's time. The model's own IPU is faster than the measured one unless that is a Mk1
-  ([dense-spikes.md](dense-spikes.md#through-a-framework)), and the factor larger. At the best of both sides nothing
-  of it remains: with the products of all timesteps in one, an A100 is as fast as a Bow in fp32 and three times as fast
-  in TF32. The claim is about launching from Python.
+  the measured IPU's time, and 9.5 times (5 to 24) that of the Mk2 as modelled
+  ([dense-spikes.md](dense-spikes.md#through-a-framework)). At the best of both sides nothing of it remains: with the
+  products of all timesteps in one, an A100 is as fast as a Bow in fp32 and three times as fast in TF32. The claim is
+  about launching from Python.
 - **Par for one-to-one recurrence** is not reproduced with both programs as published: the synapses add two calls
   forward and four backward to the loop on the GPU, and a tenth to the IPU's time. It is what the best of both sides
   gives in fp32. Another GPU program than snnTorch's loop, or a form of that layer on the IPU that its source does not
   show, would be a condition; the abstract names neither.
-- **Population codes** pay by fewer timesteps: with a fifth of them, a step through the framework takes 0.6 to 0.7 of
-  the time on tiles, where the wider output's spikes go back to the host in every call, and a fifth on the GPU. They
-  narrow the gap between the frameworks' programs (17 becomes 5 on a Bow); at best they move it a little towards tiles.
+- **Population codes** pay by fewer timesteps: with a fifth of them, a step through the framework takes 0.7 to 0.75 of
+  the time on tiles, where the engine is started and the wider output's spikes go back in every call, and a fifth on the
+  GPU. They narrow the gap between the frameworks' programs (12 becomes 3 on a Bow); at best they move it a little
+  towards tiles.
 - **Half precision**: dense spikes on tiles are compiled in float32 only, so the gain is stated for their planned
   products, and for a step in which nothing else gains, which is the least. On the GPU it is float32 against the tensor
   cores.

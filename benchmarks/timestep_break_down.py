@@ -107,7 +107,7 @@ timestep, forward and backward together; the last column is the average cost of 
 smallest and the largest.
 
 How to read it: at small capacity the timestep is dominated by fixed costs. These are some 35 small library programs for
-three layers (slices, updates, scalings), each with its own sync, exchange and launch, and above all the per-batch state
+three layers (slices, updates, scalings), of which the scalings exchange and wait, and above all the per-batch state
 gradient, whose rows are gathered from all tiles of a layer in pieces of eight bytes. Three things grow with the
 capacity: the weight and input gradients (seven bundles per id and pair of neurons on the neuron tiles), the sums of
 input gradients over tiles, and two broadcasts of ids to every neuron tile. At small capacity the broadcasts are limited

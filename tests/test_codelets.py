@@ -98,8 +98,8 @@ def test_boxes_name_columns_of_their_codelet(name: str) -> None:
     assert any(item.writes for item in record.fields)
     for item in record.fields:
         entries = [entry for entry in item.box if entry != ":" and now_shift(entry) is None]
-        # the offset of a slice is the compiler's own column: which chip's counter
-        assert set(":".join(entries).split(":")) - {""} <= {*record.columns, "chip"}, item.name
+        # the offset of a slice is the compiler's own column: which tile's counter
+        assert set(":".join(entries).split(":")) - {""} <= {*record.columns, "tile"}, item.name
 
 
 def with_codelet(record: Codelet) -> tuple[Outcome, Outcome]:

@@ -283,9 +283,25 @@ def test_offsets_on_tiles_are_the_entries_that_are_taken(policy: str) -> None:
                 continue
             sequence = made.program.variables[table.operands["sequence"]]
             entry = sequence.entry(t, now_shift(fields["sequence"].box[0]) or 0)
-            np.testing.assert_array_equal(executor.arrays[table.operands["timestep"]], entry, err_msg=superstep.name)
+            counters = executor.arrays[table.operands["timestep"]][table.columns["tile"]]
+            np.testing.assert_array_equal(counters, entry, err_msg=superstep.name)
             kinds.add(sequence.entries)
     assert kinds == ({"timesteps", "segments", "segment"} if policy.startswith("every:") else {"timesteps"})
+
+
+def test_every_tile_that_slices_counts_for_itself() -> None:
+    made = compiled(network_of_lif((7, 6, 5, 3), timesteps=6), options=stashed("everything"))
+    counting: dict[str, set[int]] = {"count timestep": set(), "previous timestep": set()}
+    reading: set[int] = set()
+    for superstep, _, _ in made.program.supersteps():
+        if any("Slice" in table.codelet.name for table in superstep.tables):
+            assert superstep.exchange is None, superstep.name
+        for table in superstep.tables:
+            if "timestep" in table.operands and superstep.name in counting:
+                counting[superstep.name] |= set(table.tiles.tolist())
+            elif "timestep" in table.operands:
+                reading |= set(table.tiles.tolist())
+    assert counting["count timestep"] == counting["previous timestep"] == reading != set(range(made.program.tiles))
 
 
 def test_several_chips_make_the_same_bits() -> None:

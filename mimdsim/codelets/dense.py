@@ -60,7 +60,7 @@ PARTS = {
 
 
 def _at_timestep(name: str, source: str, target: str, along: str, shift: int) -> Codelet:
-    """The offset lies on one tile and is sent to all: every slice needs its own exchange, as in the library."""
+    """The offset is a counter that every tile keeps for itself, so a slice exchanges nothing and does not wait."""
     part = PARTS[along]
     box = {"now": part.box, "sequence": (f"@t{shift:+d}" if shift else "@t", *part.box)}
     return Codelet(
@@ -68,7 +68,7 @@ def _at_timestep(name: str, source: str, target: str, along: str, shift: int) ->
         fields=(
             Field(name=source, access="read", box=box[source]),
             Field(name=target, access="write", box=box[target]),
-            Field(name="timestep", access="read", box=("chip",)),
+            Field(name="timestep", access="read", box=("tile",)),
         ),
         columns=columns_of(part.box),
         compute=part.move,
@@ -138,7 +138,7 @@ SCALAR_ADD = TileFormula(
 
 COUNT_TIMESTEP = Codelet(
     name="CountTimestep",
-    fields=(Field(name="timestep", access="update", box=("chip",)),),
+    fields=(Field(name="timestep", access="update", box=("tile",)),),
     constants=("by",),
     compute=numerics.count_on,
     cost=SCALAR_ADD,
@@ -149,8 +149,8 @@ COUNT_TIMESTEP = Codelet(
 OFFSET_FROM = Codelet(
     name="PreviousTimestep",
     fields=(
-        Field(name="previous", access="write", box=("chip",)),
-        Field(name="timestep", access="read", box=("chip",)),
+        Field(name="previous", access="write", box=("tile",)),
+        Field(name="timestep", access="read", box=("tile",)),
     ),
     constants=("by",),
     compute=numerics.offset_from,

@@ -269,9 +269,9 @@ class Lowering:
         """The chips of a layer's lists; those of the input are where the first layer's are."""
         return self.placement.layers[0].chips if layer == INPUT else self.placed(layer).chips
 
-    def chip_column(self, tiles: np.ndarray) -> dict[str, np.ndarray]:
-        """The column of vertices that read their chip's counters."""
-        return {"chip": tiles // self.placement.tiles_per_chip}
+    def counter_column(self, tiles: np.ndarray) -> dict[str, np.ndarray]:
+        """The column of vertices that read their tile's counters."""
+        return {"tile": tiles}
 
     def slots(
         self, width: int, chips: Chips, item_bytes: int, least_bytes: int = WORD_BYTES, family: Family | None = None

@@ -27,6 +27,7 @@ from mimdsim.compiler.lists import wiring as lower_wiring
 from mimdsim.compiler.lists.stash import stash_of
 from mimdsim.compiler.lists.time import lower_backward, lower_forward
 from mimdsim.compiler.place.placement import Placement
+from mimdsim.compiler.sequences import count_where_read
 from mimdsim.graph import Graph, Operation, Scan, SpikingNetwork
 from mimdsim.graph.names import INPUT, LABELS, TRAINING_STEP, gradient_of, listed
 from mimdsim.machine import MimdMachine
@@ -77,7 +78,7 @@ def lower(
             _lower_scan(low, ops[0])
         elif ops[0].kind != "zeros":  # zeros are made where the scan declares its carries
             _apply(low, ops)
-    program = low.program()
+    program = count_where_read(low.program())
     return replace(
         program,
         streamed=streamed_bytes(program),

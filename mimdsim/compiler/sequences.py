@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from mimdsim.codelets import dense as codelets
 from mimdsim.compiler.context import WORD_BYTES, Chips, Lowering
 from mimdsim.graph.names import before
-from mimdsim.program import TileMapping, VertexTable
+from mimdsim.program import Program, Superstep, TileMapping, VertexTable
+from mimdsim.program.repeats import joined
 
 # what counts the entries of a sequence, by what these are
 COUNTERS = {"timesteps": "timestep", "segments": "segment", "segment": "place"}
@@ -55,46 +58,45 @@ def fill_slots(low: Lowering, variable: str, chips: Chips, stage: str, least_byt
     low.emit(stage, "zeros", tables=(table,))
 
 
-def _counting(low: Lowering) -> tuple[np.ndarray, np.ndarray]:
-    """Chips, and the first tile of each, where its counters lie."""
-    chips = np.arange(low.placement.chips)
-    return chips, chips * low.placement.tiles_per_chip
-
-
 def set_counters(low: Lowering, phase: str, first: int, counter: str = "timestep") -> None:
-    """The timestep as a variable, one per chip on its first tile, set to `first`; slices read it as their offset."""
-    chips, tiles = _counting(low)
-    mapping = TileMapping.split(0, tiles, chips, chips + 1)
+    """The timestep as a variable that every tile has for itself, set to `first`; slices read it as their offset.
+
+    The published program declares one on one tile. Of the offset of a slice the library says that the compiler
+    replicates it over tiles (PopLibs lib/popops/DynamicSlice.cpp, generateVertices, 2018 to 2023: "small graph
+    replication optimisation"): every tile counts, and nothing is sent.
+    """
+    tiles = np.arange(low.placement.tiles)
+    mapping = TileMapping.split(0, tiles, tiles, tiles + 1)
     for name in (counter, before(counter)):
-        low.variable(name, (len(chips),), "int32", mapping, "neuron states")
+        low.variable(name, (len(tiles),), "int32", mapping, "neuron states")
     table = VertexTable(
         codelet=codelets.FILL_VECTOR,
         layer="",
         tiles=tiles,
         operands={"target": counter},
-        columns={"start": chips, "stop": chips + 1},
+        columns={"start": tiles, "stop": tiles + 1},
         constants={"value": first},
     )
     low.emit(f"set {counter} {phase}", "zeros", tables=(table,))
 
 
 def count_timestep(low: Lowering, by: int) -> None:
-    """One scalar addition per chip on one tile, and a second one backward for the timestep before."""
+    """One scalar addition per tile, and a second one backward for the timestep before."""
     count(low, {"timestep": by})
     if by < 0:
         count_previous(low, ("timestep",))
 
 
 def count(low: Lowering, counters: dict[str, int]) -> None:
-    """One scalar addition per counter and chip."""
-    chips, tiles = _counting(low)
+    """One scalar addition per counter and tile."""
+    tiles = np.arange(low.placement.tiles)
     tables = tuple(
         VertexTable(
             codelet=codelets.COUNT_TIMESTEP,
             layer="",
             tiles=tiles,
             operands={"timestep": name},
-            columns={"chip": chips},
+            columns=low.counter_column(tiles),
             constants={"by": by},
         )
         for name, by in counters.items()
@@ -104,19 +106,37 @@ def count(low: Lowering, counters: dict[str, int]) -> None:
 
 def count_previous(low: Lowering, counters: tuple[str, ...]) -> None:
     """The entry before that of each counter, for slices of what was a timestep before."""
-    chips, tiles = _counting(low)
+    tiles = np.arange(low.placement.tiles)
     tables = tuple(
         VertexTable(
             codelet=codelets.OFFSET_FROM,
             layer="",
             tiles=tiles,
             operands={"previous": before(name), "timestep": name},
-            columns={"chip": chips},
+            columns=low.counter_column(tiles),
             constants={"by": -1},
         )
         for name in counters
     )
     low.emit("previous timestep", "count", tables=tables, mergeable=False)
+
+
+def count_where_read(program: Program) -> Program:
+    """The program with its counters set and advanced only on tiles whose slices and updates read one."""
+    own = {name for counter in COUNTERS.values() for name in (counter, before(counter))} & set(program.variables)
+    counting = ("count", "zeros")
+    reads = np.zeros(program.tiles, bool)
+    for superstep, _, _ in program.supersteps():
+        for table in superstep.tables:
+            if superstep.op not in counting and own & set(table.operands.values()):
+                reads[table.tiles] = True
+
+    def counted(superstep: Superstep) -> Superstep:
+        if superstep.op not in counting or not any(own & set(table.operands.values()) for table in superstep.tables):
+            return superstep
+        return replace(superstep, tables=tuple(table.on_some(reads) for table in superstep.tables))
+
+    return replace(program, body=joined(program.body, lambda stretch: [counted(superstep) for superstep in stretch]))
 
 
 def offset_of(low: Lowering, sequence: str, shift: int) -> str:
@@ -133,7 +153,7 @@ def slice_slots(low: Lowering, sequence: str, now: str, shift: int, chips: Chips
         layer="",
         tiles=tiles,
         operands={"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, shift)},
-        columns={**columns, **low.chip_column(tiles)},
+        columns={**columns, **low.counter_column(tiles)},
     )
     low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
 
@@ -147,7 +167,7 @@ def slice_rows(low: Lowering, sequence: str, now: str, shift: int, tiles: np.nda
         layer="",
         tiles=tiles,
         operands={"sequence": sequence, "now": now, "timestep": offset_of(low, sequence, shift)},
-        columns={"start": index, "stop": index + 1, **low.chip_column(tiles)},
+        columns={"start": index, "stop": index + 1, **low.counter_column(tiles)},
     )
     low.emit(f"slice {now}", "slice", tables=(table,), mergeable=False)
 
@@ -157,10 +177,10 @@ def _moving(low: Lowering, variable: str, layer: str) -> tuple[str, np.ndarray, 
     columns of its vertices."""
     several, placed = len(low.variables[variable].shape) == 3, low.placed(layer)
     tiles = placed.homes.ravel()
-    chip = low.chip_column(tiles)
+    counter = low.counter_column(tiles)
     if placed.copies > 1:
-        return "boxes of states" if several else "boxes", tiles, {**placed.rows(placed.batch_edges), **chip}
-    columns = {"start": placed.starts, "stop": placed.stops, **chip}
+        return "boxes of states" if several else "boxes", tiles, {**placed.rows(placed.batch_edges), **counter}
+    columns = {"start": placed.starts, "stop": placed.stops, **counter}
     return "states" if several else "columns", tiles, columns
 
 

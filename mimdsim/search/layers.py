@@ -1,7 +1,7 @@
 """Mappings made of layers of others: what they cost follows from what the layers cost there, without lowering them.
 
-Layers lie on tiles of their own, so a superstep takes as long as the slowest of them. What a layer costs depends on its
-own split; that its neighbours are cut in another way changes only what comes in how many pieces, and is left aside.
+Layers lie on tiles of their own, so from one sync to the next the slowest of them counts. What a layer costs depends on
+its own split; that its neighbours are cut in another way changes only what comes in how many pieces: left aside.
 """
 
 from __future__ import annotations

@@ -101,20 +101,26 @@ def group_cycles(
 ) -> GroupCycles:
     """What each group of tiles takes of a program's cycles, without checking it; group int64[tiles]: of every tile.
 
-    A superstep takes about as long as its slowest group: a tile may be slow in another turn than others of its group,
-    or go on without waiting for them.
+    From one sync to the next tiles go on without waiting for others: what they compute there is added up, and stands at
+    the first superstep. A tile may be slow in another turn than others of its group.
     """
     program = priced(program, machine)
     loads = program_loads(program, activity, Barrel.of(machine))
     path = critical_path(program, machine, loads)
     compute, exchange = np.zeros((2, len(loads), groups), np.int64)
-    for row, (superstep, times, _) in enumerate(program.supersteps()):
-        load, moved = loads[row], superstep.exchange
-        busy = load.busy_part
-        np.maximum.at(compute[row], group[load.first_tile : load.first_tile + len(busy)], busy)
-        if moved is not None:
-            cycles = cycles_of_tiles(program, moved, machine)
-            np.maximum.at(exchange[row], group[moved.tiles], cycles * times)
+    since_sync, first, row = np.zeros(program.tiles, np.int64), 0, 0
+    for stretch in program.stretches():
+        for place, superstep in enumerate(stretch.body):
+            load, moved = loads[row], superstep.exchange
+            if place == 0 or path[row].exchange + path[row].sync:
+                np.maximum.at(compute[first], group, since_sync)
+                since_sync[:], first = 0, row
+            since_sync[load.first_tile : load.first_tile + len(load.busy_part)] += load.busy_part
+            if moved is not None:
+                cycles = cycles_of_tiles(program, moved, machine)
+                np.maximum.at(exchange[row], group[moved.tiles], cycles * stretch.times)
+            row += 1
+    np.maximum.at(compute[first], group, since_sync)
     waiting = sum(part.sync for part in path) + sum(span.cycles for span in loop_spans(program, machine))
     whole = waiting + sum(part.compute + part.exchange for part in path)
     return GroupCycles(compute=compute, exchange=exchange, waiting=waiting, whole=whole)

@@ -52,7 +52,7 @@ class MappingOptions(Section):
 
     neurons_per_tile: int = Field(default=0, ge=0)  # 0: the smallest multiple of the unit that fits
     neurons_unit: int = Field(default=2, gt=0)
-    reserved_tiles: int = Field(default=1, ge=0)  # tile 0 keeps loop counters
+    reserved_tiles: int = Field(default=1, ge=0)  # tile 0, where the published program declares loop counters
     tiles: int = Field(default=0, ge=0)  # of the chip that may be used, these included; 0: all
     weight_gradient_replicas: int = Field(default=6, gt=0, le=64)
     states_per_worker: int = Field(default=64, gt=0)

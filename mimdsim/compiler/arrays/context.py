@@ -101,7 +101,7 @@ class ArrayLowering(Lowering):
             layer=layer,
             tiles=blocks.tiles,
             operands=operands,
-            columns={**blocks.columns, "chip": np.zeros(len(blocks.tiles), np.int64), **(columns or {})},
+            columns={**blocks.columns, **self.counter_column(blocks.tiles), **(columns or {})},
             constants=constants or {},
         )
 

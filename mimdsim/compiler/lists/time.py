@@ -114,7 +114,7 @@ def _stash(low: Lowering, value: Value) -> tuple[str, ...]:
                 layer=layer,
                 tiles=tiles,
                 operands={"now": now, "sequence": whole, "timestep": "timestep"},
-                columns={**columns, **low.chip_column(tiles)},
+                columns={**columns, **low.counter_column(tiles)},
             )
             low.emit(f"stash {now}", "stash", tables=(table,), mergeable=False)
         return sequence

@@ -161,17 +161,17 @@ def copy_columns(source, target, start, stop):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def count_on(timestep, chip, by):  # type: ignore[no-untyped-def]
-    """timestep[chip] += by."""
-    for i in range(len(chip)):
-        timestep[chip[i]] += by
+def count_on(timestep, tile, by):  # type: ignore[no-untyped-def]
+    """timestep[tile] += by."""
+    for i in range(len(tile)):
+        timestep[tile[i]] += by
 
 
 @numba.njit(cache=True, nogil=True)
-def offset_from(previous, timestep, chip, by):  # type: ignore[no-untyped-def]
-    """previous[chip] = timestep[chip] + by."""
-    for i in range(len(chip)):
-        previous[chip[i]] = timestep[chip[i]] + by
+def offset_from(previous, timestep, tile, by):  # type: ignore[no-untyped-def]
+    """previous[tile] = timestep[tile] + by."""
+    for i in range(len(tile)):
+        previous[tile[i]] = timestep[tile[i]] + by
 
 
 @numba.njit(cache=True, nogil=True)
