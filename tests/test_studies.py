@@ -19,7 +19,7 @@ from test_run import mimdsim
 
 import mimdsim as package
 from mimdsim.base.errors import DescriptionError, MimdsimError
-from mimdsim.study import Local, Study, make_study, read_study, run_study, write_study
+from mimdsim.study import Local, Study, list_studies, make_study, read_study, run_study, write_study
 from mimdsim.study.expressions import MOST_DEPTH, evaluate, names_in
 from mimdsim.study.metrics import METRICS, over_workloads, parse_constraint
 from mimdsim.study.points import Points
@@ -189,6 +189,28 @@ def test_a_sweep_is_a_study_that_can_be_saved(tmp_path: Path) -> None:
     mimdsim(*arguments, "--out", str(tmp_path / "a"), "--save", str(tmp_path / "s.toml"))
     mimdsim("study", str(tmp_path / "s.toml"), "--processes", "1", "--out", str(tmp_path / "b"))
     assert (tmp_path / "a" / "results.csv").read_bytes() == (tmp_path / "b" / "results.csv").read_bytes()
+
+
+@pytest.mark.parametrize("name", list_studies())
+def test_studies_that_come_with_mimdsim_fit_their_machines(name: str) -> None:
+    study = read_study(name)
+    assert study.question.endswith("?")
+    points = Points(study)
+    if study.sampling.kind == "grid":
+        chosen = points.designs()
+    else:
+        chosen = points.varied.at(np.random.default_rng(1).random((4, len(study.axes))))
+    for point in points.of([chosen[0], chosen[-1]]):
+        assert dict(point.changes).keys() == set(study.varied)
+
+
+def test_the_example_of_the_docs_is_a_study(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text((ROOT / "docs" / "studies.md").read_text().split("```toml\n")[1].split("```")[0])
+    study = read_study(tmp_path / "s.toml")
+    points = Points(study)
+    (point, other) = points.of(points.varied.at(np.full((1, 3), 0.5)))
+    assert point.machine.tile.sram_bytes == round(9e8 / point.machine.chip.tiles)
+    assert other.workload.name == "shd-3"
 
 
 # sampling
