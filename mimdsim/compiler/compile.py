@@ -47,8 +47,8 @@ class Compiled:
     memory_reads: Reads
 
     def on(self, machine: MimdMachine) -> Compiled | None:
-        """What compiling for `machine` gives: the same program, its memory measured anew where that depends on the
-        machine; None if the compiler would make another program for it."""
+        """What compiling for `machine` gives, whether it fits or not: the same program, its memory measured anew where
+        that depends on the machine; None if the compiler would make another program for it."""
         if not self.reads.same_on(machine):
             return None
         return self if self.memory_reads.same_on(machine) else self.measured(machine)
