@@ -36,6 +36,7 @@ def study_command(study: str, out: Path | None, processes: int | None, dask: str
     """
     from mimdsim import api
     from mimdsim.study import read_study
+    from mimdsim.study.files import write_report
     from mimdsim.study.told import answer_lines
 
     given = read_study(study)
@@ -43,7 +44,7 @@ def study_command(study: str, out: Path | None, processes: int | None, dask: str
     studied = _studied(folder, partial(api.study, given, folder, processes=processes, dask=dask, as_is=as_is))
     for line in answer_lines(studied):
         say(line)
-    _said_written(studied)
+    _said_written(studied, write_report(studied, folder))
 
 
 @click.command("sweep", short_help="Time every combination of field values.")
@@ -98,6 +99,7 @@ def sweep_command(
     """
     from mimdsim import api
     from mimdsim.study import make_study, note_lines, parse_axes, table_lines, write_figures, write_study
+    from mimdsim.study.files import write_report
 
     if best_mapping and mapping is not None:
         raise DescriptionError(
@@ -119,13 +121,13 @@ def sweep_command(
         write_study(given, save, command=f"mimdsim study {save}")
     studied = _studied(folder, partial(api.study, given, folder, processes=processes, dask=dask))
     rows, names, beside = list(studied.rows), list(given.axes), tuple(Path(gpu).stem for gpu in gpus)
-    figures = write_figures(rows, names, folder, beside)
+    files = [*write_figures(rows, names, folder, beside), *write_report(studied, folder)]
     for line in (*table_lines(rows, names, beside), *note_lines(rows, names, trained=fill is None)):
         say(line)
     length = f"after {training_steps} training steps" if training_steps else "after the whole training"
     spikes = f"Spikes recorded {length} (--training-steps)" if fill is None else f"Lists filled to {fill:.0%} (--fill)"
     say(f"\n{spikes}. The same command continues where this one stopped.")
-    _said_written(studied, figures)
+    _said_written(studied, files)
 
 
 def _studied(folder: Path, compute: Callable[..., Studied]) -> Studied:

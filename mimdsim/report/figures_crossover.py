@@ -9,13 +9,16 @@ import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from mimdsim.report.figures_sweep import evenly
 from mimdsim.report.style import INK, LAYER_COLOURS, STYLE, panels
 from mimdsim.report.swept_axis import swept_axis
+from mimdsim.report.wording import clipped, field_value
 
 # abstract of arXiv 2311.04386, of its own networks and as published: for orientation next to any other
 CLAIMED = ((5.0, 10.0), "claimed for published networks on an A100: 5 to 10 times")
 CLAIMED_MOST = (38.0, "claimed at higher sparsity: 38 times")
 MAX_PANELS = 6
+TITLE_CHARACTERS = 56
 
 
 def draw_crossover(rows: Sequence[dict[str, Any]], axes: Sequence[str], gpus: Sequence[str]) -> Figure | None:
@@ -30,8 +33,8 @@ def draw_crossover(rows: Sequence[dict[str, Any]], axes: Sequence[str], gpus: Se
     first, others = axes[0], axes[1:]
     lines: dict[str, list[dict[str, Any]]] = {}
     for row in timed:
-        lines.setdefault(", ".join(f"{key} = {row[key]}" for key in others), []).append(row)
-    shown = list(lines.items())[:MAX_PANELS]
+        lines.setdefault(", ".join(f"{key} = {field_value(key, row[key])}" for key in others), []).append(row)
+    shown = evenly(list(lines.items()), MAX_PANELS)
     with matplotlib.style.context(STYLE, after_reset=True):
         figure, made = panels(1, len(shown), width=3.0 + 4.2 * len(shown), height=4.6)
         for panel, (label, line) in zip(made, shown, strict=True):
@@ -47,10 +50,13 @@ def draw_crossover(rows: Sequence[dict[str, Any]], axes: Sequence[str], gpus: Se
             panel.set_yscale("log")
             panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}×")
             axis.draw(panel)
-            panel.set_title(label or "GPU time over tiled time")
+            panel.set_title(
+                clipped(label, TITLE_CHARACTERS) or "GPU time over tiled time", fontsize=9 if label else None
+            )
             panel.grid(True)
         made[0].set_ylabel("tiled machine faster above 1×")
-        figure.legend(*made[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        few = f"{len(shown)} of {len(lines):,} combinations are drawn" if len(shown) < len(lines) else None
+        figure.legend(*made[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, title=few)
     return figure
 
 

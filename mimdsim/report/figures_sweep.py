@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import matplotlib.style
 from matplotlib.axes import Axes
@@ -11,8 +11,11 @@ from matplotlib.figure import Figure
 
 from mimdsim.report.style import LAYER_COLOURS, STYLE, VERMILLION, panels
 from mimdsim.report.swept_axis import swept_axis
+from mimdsim.report.wording import field_value
 
+T = TypeVar("T")
 MAX_LINES = 12
+LEGEND_CHARACTERS = 190  # in a line below the panels
 DASHES = ("solid", (0, (6, 3)), (4, (2, 3)))  # used in turn: overlapping lines show through the gaps
 
 
@@ -20,7 +23,8 @@ def draw_sweep(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> Figure | 
     """Three panels over the values of `axes[0]`; one line per combination of the others. None without rows or axes.
 
     Hollow marks: points that do not fit tile memory; values without tiles are left out. Dashes take
-    turns and marks get smaller, so that overlapping lines all remain visible.
+    turns and marks get smaller, so that overlapping lines all remain visible. Of many lines some are drawn, from the
+    first to the last, and the legend says so.
     """
     timed = [row for row in rows if row["ms_per_training_step"] is not None]
     if not timed or not axes:
@@ -29,10 +33,10 @@ def draw_sweep(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> Figure | 
     axis = swept_axis(first, timed)
     lines: dict[str, list[dict[str, Any]]] = {}
     for row in timed:
-        lines.setdefault(", ".join(f"{key} = {row[key]}" for key in others), []).append(row)
+        lines.setdefault(", ".join(f"{key} = {field_value(key, row[key])}" for key in others), []).append(row)
     with matplotlib.style.context(STYLE, after_reset=True):
         figure, (speed, ratio, memory) = panels(1, 3, width=14.5, height=4.2)
-        drawn = list(lines.items())[:MAX_LINES]
+        drawn = evenly(list(lines.items()), MAX_LINES)
         for index, (label, line) in enumerate(drawn):
             colour = LAYER_COLOURS[index % len(LAYER_COLOURS)]
             look = {"color": colour, "linestyle": DASHES[index % len(DASHES)], "label": label or None}
@@ -66,8 +70,17 @@ def draw_sweep(rows: Sequence[dict[str, Any]], axes: Sequence[str]) -> Figure | 
         memory.set_title("Memory")
         if others:
             handles, labels = speed.get_legend_handles_labels()
-            figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(lines)))
+            few = f"{len(drawn)} of {len(lines):,} combinations are drawn" if len(drawn) < len(lines) else None
+            columns = max(1, min(4, len(drawn), LEGEND_CHARACTERS // (max(map(len, labels)) + 8)))
+            figure.legend(handles, labels, loc="outside lower center", ncols=columns, title=few)
     return figure
+
+
+def evenly(found: Sequence[T], most: int) -> list[T]:
+    """At most so many, the first and the last among them."""
+    if len(found) <= most:
+        return list(found)
+    return [found[round(place * (len(found) - 1) / (most - 1))] for place in range(most)]
 
 
 def _line(

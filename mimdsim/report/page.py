@@ -91,13 +91,12 @@ def write_report(
             progress("drawing figures", FIGURES.index(plan), len(FIGURES))
         png = picture(figure, "png")
         contents[f"figures/{plan.name}.png"] = png
-        kind, smaller = min(("png", png), ("svg+xml", picture(figure, "svg")), key=lambda form: len(form[1]))
-        uri = f"data:image/{kind};base64,{base64.b64encode(smaller).decode('ascii')}"
+        uri = data_uri(png, picture(figure, "svg"))
         pictures.append(Picture(name=plan.name, section=plan.section, caption=plan.caption, data_uri=uri))
     if profile.tiled is not None:
         contents.update((name, text.encode()) for name, text in csv_files(profile.tiled).items())
     walked = any(section.key == "walk" and not section.missing for section in found)
-    page = _template().render(
+    page = template("page.html").render(
         profile=profile,
         changed=changed_fields(profile),
         verdicts=verdicts(profile),
@@ -112,6 +111,12 @@ def write_report(
         for name, data in contents.items():
             write_atomically(draft / name, data)
     return [folder / "report.html", *(folder / name for name in contents)]
+
+
+def data_uri(png: bytes, svg: bytes) -> str:
+    """The smaller of two forms of a picture, as a page embeds it."""
+    kind, smaller = min(("png", png), ("svg+xml", svg), key=lambda form: len(form[1]))
+    return f"data:image/{kind};base64,{base64.b64encode(smaller).decode('ascii')}"
 
 
 def report_files() -> tuple[str, ...]:
@@ -207,7 +212,8 @@ def _file_rows(contents: dict[str, bytes], pictures: list[Picture]) -> list[tupl
     return [(name, captions.get(name) or CSV_FILES[name], len(data)) for name, data in contents.items()]
 
 
-def _template() -> jinja2.Template:
+def template(name: str) -> jinja2.Template:
+    """A page of this folder, with everything escaped that is not marked as safe."""
     import jinja2
     from markupsafe import Markup
 
@@ -226,4 +232,4 @@ def _template() -> jinja2.Template:
         finalize=harmless,
     )
     environment.filters["show_bytes"] = show_bytes
-    return environment.get_template("page.html")
+    return environment.get_template(name)

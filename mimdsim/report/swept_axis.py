@@ -9,6 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from mimdsim.base.units import dimension, parse_quantity
+from mimdsim.report.wording import field_value
 
 WIDE = 8  # times from the least to the largest value: a logarithmic axis from there on
 MOST_LABELS = 10
@@ -16,11 +17,12 @@ MOST_LABELS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class SweptAxis:
-    """places: the position of each value of the field. numbers: whether positions are the values themselves (in the
-    base unit if given with units), or consecutive as for names."""
+    """places: the position of each value of the field; names: what stands there. numbers: whether positions are the
+    values themselves (in the base unit if given with units), or consecutive as for names."""
 
     key: str
     places: dict[str, float]
+    names: dict[str, str]
     numbers: bool
 
     def at(self, row: dict[str, Any]) -> float:
@@ -38,9 +40,9 @@ class SweptAxis:
         wide = self.numbers and len(places) > 2 and places[0] > 0 and places[-1] / places[0] > WIDE
         if wide:
             panel.set_xscale("log")
-        units = self.numbers and any(not _plain(value) for value in self.places)
+        units = self.numbers and any(name != value or not _plain(name) for value, name in self.names.items())
         if (wide or units or not self.numbers) and len(places) <= MOST_LABELS:
-            panel.set_xticks(list(self.places.values()), list(self.places))
+            panel.set_xticks(list(self.places.values()), [self.names[value] for value in self.places])
             panel.minorticks_off()
 
 
@@ -48,14 +50,17 @@ def swept_axis(key: str, rows: Iterable[dict[str, Any]]) -> SweptAxis:
     """The axis of the field `key` over the values that rows have."""
     values = list(dict.fromkeys(str(row[key]) for row in rows))
     given = {str(row[key]): row[key] for row in rows}
-    numbers = [_number(given[value], key) for value in values]
+    names = {value: field_value(key, given[value]) for value in values}
+    numbers = [number_of(given[value], key) for value in values]
     if any(number is None for number in numbers):
-        return SweptAxis(key=key, places={value: float(place) for place, value in enumerate(values)}, numbers=False)
+        return SweptAxis(
+            key=key, names=names, places={value: float(place) for place, value in enumerate(values)}, numbers=False
+        )
     places = {value: number for value, number in zip(values, numbers, strict=True) if number is not None}
-    return SweptAxis(key=key, places=places, numbers=True)
+    return SweptAxis(key=key, names=names, places=places, numbers=True)
 
 
-def _number(value: Any, key: str) -> float | None:
+def number_of(value: Any, key: str) -> float | None:
     """A number in the base unit of its field; None for names, lists and booleans."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)

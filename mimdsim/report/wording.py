@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import Any
 
+from mimdsim.base.units import UNITS, dimension
 from mimdsim.profile import RunProfile, TiledProfile
 
 LONGEST_VALUE = 60  # characters of a changed value; the profile has all of them
@@ -95,6 +98,37 @@ def clipped(text: str, width: int) -> str:
     """`text` in at most `width` characters; a cut is marked by '..'."""
     text = plain(text)
     return text if len(text) <= width else text[: max(width - 2, 0)] + ".."
+
+
+def common_unit(field: str, numbers: Iterable[float]) -> tuple[float, str]:
+    """Factor and name of the largest unit of `field` in which none of the numbers but zero is below one; 1 and '' for a
+    count."""
+    units = UNITS.get(dimension(field) or "", {})
+    sizes = [abs(number) for number in numbers if number and math.isfinite(number)]
+    ascending = sorted((factor, unit) for unit, factor in units.items())
+    if not ascending:
+        return 1.0, ""
+    if not sizes:
+        return next((factor, unit) for unit, factor in units.items())
+    return max((pair for pair in ascending if pair[0] <= min(sizes)), default=ascending[0])
+
+
+def quantity(field: str, middle: float, low: float, high: float) -> str:
+    """A number of `field` in one unit with its interval, if it has one: '1.12 ms (0.83 to 1.4)'."""
+    factor, unit = common_unit(field, (middle,))
+    shown = [f"{float(f'{end / factor:.4g}'):,.10g}" for end in (middle, low, high)]
+    return f"{shown[0]} {unit}".strip() + (f" ({shown[1]} to {shown[2]})" if low != high else "")
+
+
+def field_value(key: str, value: Any) -> str:
+    """The value of a field of a description, with its unit where it was given as a number: '1.5 GHz'."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        field = key.rsplit(".", 1)[-1]
+        factor, unit = common_unit(field, (value,))
+        whole = isinstance(value, int) and factor == 1.0
+        number = str(value) if whole else f"{float(f'{value / factor:.5g}'):.15g}"
+        return f"{number} {unit}".strip()
+    return str(value)
 
 
 def changed_fields(profile: RunProfile) -> list[tuple[str, str]]:

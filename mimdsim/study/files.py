@@ -1,4 +1,5 @@
-"""The files of a study's results: `results.csv`, `results.parquet` where pyarrow is installed, and figures of a grid.
+"""The files of a study's results: `results.csv`, `results.parquet` where pyarrow is installed, the page `report.html`
+with the study as `study.toml`, and figures of a grid.
 
 Each is replaced as a whole while the study goes on. Every row says what it is of: workload, every varied field, seed,
 version of mimdsim and digest of its resolved descriptions. Parquet also has the seconds that share a source.
@@ -9,14 +10,17 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mimdsim.base.files import write_atomically
 from mimdsim.base.whole import replaced
 from mimdsim.report.columns import csv_text
-from mimdsim.study.description import Study
+from mimdsim.study.description import Study, write_study
 from mimdsim.study.metrics import Row
 from mimdsim.study.results import DESCRIBED, RESULTS, gpu_columns
+
+if TYPE_CHECKING:
+    from mimdsim.study.studied import Studied
 
 TABLES = ("results.csv", "results.parquet")
 FIGURES = ("sweep.png", "crossover.png")
@@ -70,6 +74,17 @@ def _column(pyarrow: Any, name: str, values: list[Any]) -> Any:
     elif len(kinds) > 1:
         values = [None if value is None else str(value) for value in values]
     return pyarrow.array(values)
+
+
+def write_report(studied: Studied, folder: Path) -> list[Path]:
+    """The page of a study, and the study as a file; returns the paths."""
+    from mimdsim.report.study_page import study_page
+    from mimdsim.study.reported import page_of
+
+    paths = [folder / "report.html", folder / "study.toml"]
+    write_study(studied.study, paths[1])
+    write_atomically(paths[0], study_page(page_of(studied, paths[1].read_text(encoding="utf-8"))))
+    return paths
 
 
 def write_figures(rows: list[Row], axes: list[str], folder: Path, gpus: tuple[str, ...] = ()) -> list[Path]:

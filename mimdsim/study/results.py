@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from mimdsim.profile import DoubtedSeconds, ratio
-from mimdsim.report.wording import significant
+from mimdsim.report.wording import field_value, significant
 from mimdsim.run.changes import MACHINE_SECTIONS, WORKLOAD_SECTIONS
 from mimdsim.study.metrics import Row
 
@@ -96,7 +96,7 @@ def table_lines(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = ()) ->
     header += [f"{gpu} {what}" for gpu in gpus for what in ("published ms", "strongest ms", "ms / tiled ms")]
     cells = [header]
     for row in rows:
-        line = [str(row[key]) for key in axes]
+        line = [field_value(key, row[key]) for key in axes]
         if row["ms_per_training_step"] is None:
             cells.append(
                 [
@@ -145,7 +145,8 @@ def note_lines(rows: list[Row], axes: list[str], trained: bool = False) -> list[
     first: dict[str, list[str]] = {}
     for row in rows:
         if row["note"]:
-            first.setdefault(row["note"], []).append(", ".join(f"{key}={shown(row[key])}" for key in axes))
+            named = ", ".join(f"{key}={field_value(key, shown(row[key]))}" for key in axes)
+            first.setdefault(row["note"], []).append(named)
     said = [
         f"! {points[0]}{f' and {len(points) - 1} more' if len(points) > 1 else ''}: {note}"
         for note, points in first.items()
@@ -182,7 +183,8 @@ def _without_effect(rows: list[Row], axis: str, axes: list[str]) -> Iterator[str
         changes = [abs(two["ms_per_training_step"] / one["ms_per_training_step"] - 1) for one, two in pairs]
         if changes and max(changes) < NO_EFFECT:
             why = ": it limits nothing here" if axis.split(".")[0] in LIMITS else ""
-            yield f"= {axis} from {before} to {after} changes no time by more than {NO_EFFECT:.1%}{why}"
+            ends = " to ".join(field_value(axis, value) for value in (before, after))
+            yield f"= {axis} from {ends} changes no time by more than {NO_EFFECT:.1%}{why}"
 
 
 def _ratio(row: Row, gpu: str) -> str:

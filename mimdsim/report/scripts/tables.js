@@ -76,7 +76,7 @@ window.mimdsimTables = (() => {
     if (table.classList.contains("sortable")) sortable(table);
     copied(table);
   }
-  document.querySelectorAll("table").forEach(prepare);
+  document.querySelectorAll("table[id^=data-], table:not([id])").forEach(prepare);
   document.querySelectorAll("input[data-filter]").forEach(input => {
     input.addEventListener("input", () => {
       const wanted = input.value.toLowerCase();
@@ -85,5 +85,5 @@ window.mimdsimTables = (() => {
       });
     });
   });
-  return { prepare, csv };
+  return { prepare, csv, copy };
 })();

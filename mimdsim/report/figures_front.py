@@ -1,0 +1,169 @@
+"""Figures of a study's answer: the front of its metrics with probabilities, or the best points in one metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import matplotlib.style
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mimdsim.report.style import BLUE, GREY, INK, LABEL_BOX, ORANGE, STYLE, panels
+from mimdsim.report.wording import clipped
+
+MOST_MARKED = 20  # points on the front with whiskers
+MOST_LABELLED = 6
+MOST_PANELS = 3
+MOST_RANKED = 20
+WIDE = 12  # times from the least to the largest: a logarithmic axis
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measure:
+    """A metric of all points. label: with its unit; better: "less" or "more" of it; middle, low, high: float64[points],
+    nan where unknown."""
+
+    name: str
+    label: str
+    better: str
+    middle: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Judgement:
+    """Points as the figures show them. names: what is varied; kept: bool[points], within memory and constraints; share:
+    float64[points], the probability of being on the front, or the best in the only metric; best: the answer, or -1."""
+
+    measures: tuple[Measure, ...]
+    names: tuple[str, ...]
+    kept: np.ndarray
+    share: np.ndarray
+    best: int
+
+
+def draw_front(found: Judgement) -> tuple[Figure, str] | None:
+    """The first metric over every other one, and what the figure shows and leaves out; None with one metric only."""
+    others = found.measures[1 : 1 + MOST_PANELS]
+    first = found.measures[0] if found.measures else None
+    if first is None or not others or np.isnan(first.middle).all():
+        return None
+    on = [int(at) for at in np.argsort(-found.share, kind="stable") if found.share[at] >= 0.05]
+    unlabelled = False
+    with matplotlib.style.context(STYLE, after_reset=True):
+        figure, made = panels(1, len(others), width=1.5 + 5.4 * len(others), height=5.0)
+        for panel, other in zip(made, others, strict=True):
+            _all_points(panel, found, first, other)
+            for at in on[:MOST_MARKED]:
+                _marked(panel, found, first, other, at)
+            unlabelled |= _labelled(panel, found, first, other, on) < len(on)
+            _limits(panel, found, first, other, on)
+        figure.legend(*made[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    unknown = int(np.isnan([measure.middle for measure in found.measures]).any(axis=0).sum())
+    said = [
+        f"{first.name} over {', '.join(other.name for other in others)}; better is "
+        + ", ".join(f"{measure.better} {measure.name}" for measure in (first, *others)),
+        "percentages: the probability of being on the front of all metrics",
+        "whiskers: the interval of a point alone; points share most of their doubts and move together, which the "
+        "percentages take into account and the whiskers cannot show",
+    ]
+    left = []
+    if len(on) > MOST_MARKED:
+        left.append(f"{len(on) - MOST_MARKED:,} less likely points of the front are drawn without whiskers")
+    if unlabelled:
+        left.append("percentages that would lie on others are left out")
+    if unknown:
+        left.append(f"{unknown:,} points without these metrics are left out")
+    if len(found.measures) - 1 > MOST_PANELS:
+        left.append(f"not drawn: {', '.join(measure.name for measure in found.measures[1 + MOST_PANELS :])}")
+    left.append("whiskers may reach beyond the axes")
+    return figure, "; ".join([*said, *left]) + "."
+
+
+def _all_points(panel: Axes, found: Judgement, first: Measure, other: Measure) -> None:
+    for kept, face, label in ((True, GREY, "within memory and constraints"), (False, "none", "not within")):
+        some = found.kept == kept
+        if some.any():
+            panel.scatter(
+                other.middle[some], first.middle[some], s=16, facecolors=face, edgecolors=GREY, linewidths=0.7,
+                alpha=0.75, label=label,
+            )  # fmt: skip
+    panel.set_xlabel(other.label)
+    panel.set_ylabel(first.label)
+    panel.grid(True)
+
+
+def _marked(panel: Axes, found: Judgement, first: Measure, other: Measure, at: int) -> None:
+    x, y = other.middle[at], first.middle[at]
+    colour = ORANGE if at == found.best else BLUE
+    reach = [[[x - other.low[at]], [other.high[at] - x]], [[y - first.low[at]], [first.high[at] - y]]]
+    panel.errorbar(x, y, xerr=reach[0], yerr=reach[1], color=colour, alpha=0.35, linewidth=1, capsize=2)
+    label = "the answer" if at == found.best else None
+    panel.plot([x], [y], "o", color=colour, markersize=4 + 4 * found.share[at], linestyle="none", label=label)
+
+
+def _labelled(panel: Axes, found: Judgement, first: Measure, other: Measure, on: Sequence[int]) -> int:
+    """Percentages of points that are far enough from each other to be read; how many these are."""
+    shown: list[tuple[float, float]] = []
+    span = [np.nanmax(measure.middle) - np.nanmin(measure.middle) for measure in (other, first)]
+    for at in sorted(on, key=lambda at: (at != found.best, -found.share[at])):
+        place = (other.middle[at] / (span[0] or 1), first.middle[at] / (span[1] or 1))
+        if len(shown) < MOST_LABELLED and all(abs(place[0] - x) > 0.14 or abs(place[1] - y) > 0.07 for x, y in shown):
+            shown.append(place)
+            share = found.share[at]
+            words = "> 99 %" if share > 0.99 else f"{100 * share:.0f} %"
+            panel.annotate(
+                words, (other.middle[at], first.middle[at]), textcoords="offset points", xytext=(7, 7), fontsize=8.5,
+                color=INK, bbox=LABEL_BOX,
+            )  # fmt: skip
+    return len(shown)
+
+
+def _limits(panel: Axes, found: Judgement, first: Measure, other: Measure, on: Sequence[int]) -> None:
+    """Room for the points rather than for the whiskers; logarithmic where the points are far from each other."""
+    for values, scale, limits in (
+        (other.middle, panel.set_xscale, panel.set_xlim),
+        (first.middle, panel.set_yscale, panel.set_ylim),
+    ):
+        known = values[np.isfinite(values)]
+        low, high = float(known.min()), float(known.max())
+        if low > 0 and high / low > WIDE:
+            scale("log")
+            limits(low / 1.3, high * 1.3)
+        else:
+            room = 0.12 * (high - low) or 0.1 * abs(high) or 1
+            limits(low - room, high + room)
+
+
+def draw_ranking(found: Judgement) -> tuple[Figure, str] | None:
+    """The best points in the first metric with interval and probability; None if no point is kept."""
+    if not found.measures or not found.kept.any():
+        return None
+    first = found.measures[0]
+    places = np.flatnonzero(found.kept & np.isfinite(first.middle))
+    order = places[np.argsort(np.abs(first.middle[places] - first.middle[found.best]), kind="stable")][:MOST_RANKED]
+    with matplotlib.style.context(STYLE, after_reset=True):
+        figure, (panel,) = panels(height=1.2 + 0.3 * len(order))
+        for height, at in enumerate(map(int, order)):
+            middle = first.middle[at]
+            reach = [[middle - first.low[at]], [first.high[at] - middle]]
+            colour = ORANGE if at == found.best else BLUE
+            panel.errorbar(middle, height, xerr=reach, fmt="o", color=colour, capsize=3, linewidth=1.2)
+            share = "> 99 %" if found.share[at] > 0.99 else f"{100 * found.share[at]:.0f} %"
+            panel.text(1.01, height, share, va="center", transform=panel.get_yaxis_transform())
+        panel.set_yticks(range(len(order)), [clipped(found.names[at], 78) for at in order], fontsize=8.5)
+        panel.invert_yaxis()
+        panel.set_xlabel(f"{first.label} (whiskers: interval; right: probability that none is better)")
+        panel.grid(axis="x")
+    left = len(places) - len(order)
+    out = int((~found.kept).sum())
+    said = [
+        "points share most of their doubts and move together: the percentages take that into account, the whiskers "
+        "cannot show it",
+        f"{left:,} worse points are left out" if left else "",
+        f"{out:,} points that do not fit, break a constraint or have no result are left out" if out else "",
+    ]
+    return figure, "The best points; " + "; ".join(each for each in said if each) + "."

@@ -1,0 +1,55 @@
+"""How points and metrics of a study are named in sentences."""
+
+from __future__ import annotations
+
+from mimdsim.report.wording import field_value, quantity
+from mimdsim.study.draws import BY_TIME, ENERGY, TIME
+from mimdsim.study.front import Judged
+from mimdsim.study.metrics import METRICS, Metric, Row, over_workloads
+
+
+def name_of(found: Judged, at: int) -> str:
+    """'chip.tiles = 736, chip.clock_hz = 1.85 GHz'."""
+    changes = found.designs[at].changes(found.study)
+    return ", ".join(f"{name} = {field_value(name, value)}" for name, value in changes.items())
+
+
+def in_words(found: Judged, metric: int, at: int) -> str:
+    """A metric of a design with its interval: '1.12 ms (0.83 to 1.4)'."""
+    one = found.metrics[metric]
+    low, high = interval(found, metric, at)
+    return quantity(one.unit, *(end * one.scale for end in (float(found.middle[metric, at]), low, high)))
+
+
+def interval(found: Judged, metric: int, at: int) -> tuple[float, float]:
+    """The interval of a metric over all workloads, in the unit of its columns."""
+    one, weights = found.metrics[metric], list(found.study.workloads.values())
+    ends = [_bounds(one, row) for row in found.designs[at].rows]
+    low, high = (over_workloads(one, [end and end[side] for end in ends], weights) for side in (0, 1))
+    middle = float(found.middle[metric, at])
+    return (middle if low is None else low), (middle if high is None else high)
+
+
+def _bounds(metric: Metric, row: Row) -> tuple[float, float] | None:
+    """Those of a column by time or energy follow from what it is divided by."""
+    whole = {TIME: METRICS["time"], ENERGY: METRICS["energy"]}.get(BY_TIME.get(metric.columns[0], ""))
+    known, middle = (whole.bounds(row), whole.of(row)) if whole else (None, None)
+    value = metric.of(row)
+    if known is None or middle is None or value is None or min(known) <= 0:
+        return metric.bounds(row)
+    return value * middle / known[1], value * middle / known[0]
+
+
+def quantity_alone(metric: Metric, value: float) -> str:
+    return quantity(metric.unit, *[value * metric.scale] * 3)
+
+
+def chance(p: float) -> str:
+    """A probability from draws: '83 %'; never more certain than so many draws can tell."""
+    if p in (0.0, 1.0) or 0.01 <= p <= 0.99:
+        return f"{100 * p:.0f} %" if 0 < p < 1 else "over 99.9 %" if p else "under 0.1 %"
+    return f"{100 * p:.1f} %"
+
+
+def count_of(count: int) -> str:
+    return f"{count:,} point{'s' if count != 1 else ''}"

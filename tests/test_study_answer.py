@@ -1,0 +1,435 @@
+"""What is said of a study's points: probabilities from shared doubts, the answer in words, and the page."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mimdsim.report.figures_effects import draw_effects, steps_of
+from mimdsim.report.figures_front import Judgement, Measure, draw_front, draw_ranking
+from mimdsim.report.figures_sweep import MAX_LINES, draw_sweep, evenly
+from mimdsim.report.study_page import StudyColumn, packed_columns
+from mimdsim.report.wording import common_unit, field_value, quantity
+from mimdsim.study import Studied, make_study, table_lines
+from mimdsim.study.files import write_report
+from mimdsim.study.front import Judged, judge, nondominated
+from mimdsim.study.metrics import Row
+from mimdsim.study.phrases import chance
+from mimdsim.study.results import POINT_RESULTS, with_ratios
+from mimdsim.study.told import answer_lines
+
+CERTAIN = 0.999
+Parts = dict[str, tuple[float, float]]  # milliseconds by source, and by how many they may be off
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+
+def row(parts: Parts | None, workload: str = "digits", **given: Any) -> Row:
+    made: Row = dict.fromkeys(POINT_RESULTS) | {"workload": workload, "note": "", "fits": None, "seed": 1}
+    made |= {"tool_version": "0", "digest": "d", "peak_bytes": 100, "limit_bytes": 200}
+    if parts is not None:
+        ms, off = (sum(part[side] for part in parts.values()) for side in (0, 1))
+        made |= {"ms_per_training_step": ms, "ms_low": ms - off, "ms_high": ms + off, "fits": True}
+        made |= {"samples_per_second": 8e3 / ms, "compute_cycles": 1, "exchange_cycles": 1, "sync_cycles": 1}
+        made["seconds_by_source"] = [[name, 1e-3 * one, 1e-3 * reach] for name, (one, reach) in parts.items()]
+    else:
+        made["seconds_by_source"] = None
+    return made | given
+
+
+def studied(rows: Sequence[Row], designs: int | None = None, **study: Any) -> Studied:
+    """A study over `chip.tiles`, whose rows have it or are numbered."""
+    names = study.setdefault("workloads", ["digits"])
+    axis = next(iter(study.setdefault("axes", {"chip.tiles": (1,)})))
+    for place, one in enumerate(rows):
+        one.setdefault(axis, 100 * (1 + place // len(names)))
+    found: list[Row] = [{}] * len(rows)
+    for name in names:
+        places = [at for at, one in enumerate(rows) if one["workload"] == name]
+        for at, one in zip(places, with_ratios([rows[at] for at in places]), strict=True):
+            found[at] = one
+    made = make_study("a test", **({"fill": 0.5} | study))
+    return Studied(study=made, rows=tuple(found), designs=len(rows) // len(names) if designs is None else designs)
+
+
+def judged_of(*rows: Row, **study: Any) -> Judged:
+    return judge(studied(rows, **study))
+
+
+# probabilities
+
+
+def test_what_shares_its_doubt_is_certain_although_intervals_overlap() -> None:
+    found = judged_of(row({"x": (1.0, 0.3)}), row({"x": (1.1, 0.33)}))
+    assert found.beats(0, 1) == 1
+    assert found.best_p.tolist() == [1, 0]
+    assert found.front_p.tolist() == [1, 0]
+
+
+def test_what_shares_nothing_is_even() -> None:
+    found = judged_of(row({"x": (1.0, 0.3)}), row({"y": (1.0, 0.3)}))
+    assert found.beats(0, 1) == pytest.approx(0.5, abs=0.03)
+    assert found.best_p.sum() == pytest.approx(1)
+
+
+def test_two_uniform_doubts_by_their_formula() -> None:
+    """The difference of two uniform numbers is triangular: P(U1 - U2 < 0.1) = 1 - 0.3²/0.32 for ±0.2."""
+    found = judged_of(row({"x": (1.0, 0.2)}), row({"y": (1.1, 0.2)}))
+    assert found.beats(0, 1) == pytest.approx(1 - 0.3**2 / (2 * 0.4**2), abs=0.02)
+    assert found.beats(1, 0) == pytest.approx(1 - found.beats(0, 1))
+
+
+def test_many_doubts_are_nearly_normal() -> None:
+    """Twelve sources of half width 1 have a variance of 12 / 3 = 4: P(sum < 2) is the normal's at one deviation."""
+    many = {f"s{number}": (10.0, 1.0) for number in range(12)}
+    found = judged_of(row(many), row({"": (122.0, 0.0)}))
+    assert found.beats(0, 1) == pytest.approx(0.8413, abs=0.025)
+
+
+def test_only_the_part_that_is_not_shared_decides() -> None:
+    """Both have 5 ± 2 of x; of the rest, y decides: 1 ± 0.4 against 1.2 is better where y < half its upper reach."""
+    found = judged_of(row({"x": (5, 2), "y": (1, 0.4)}), row({"x": (5, 2), "": (1.2, 0)}))
+    assert found.beats(0, 1) == pytest.approx(0.75, abs=0.01)
+    assert found.decided_by(0, 1) == ("y", 1.0, 0.0)
+    assert judged_of(row({"x": (5, 2)}), row({"x": (5, 2)})).decided_by(0, 1) is None
+
+
+def test_points_that_are_equal_are_all_best() -> None:
+    found = judged_of(row({"x": (1, 0.2), "y": (1, 0.1)}), row({"y": (1, 0.1), "x": (1, 0.2)}), row({"x": (3, 0.1)}))
+    assert found.best_p.tolist() == [1, 1, 0]
+    assert found.beats(0, 1) == 0.5
+    wins, ties = found.compared(0, [1, 2])
+    assert (wins.tolist(), ties.tolist()) == ([0, 1], [1, 0])
+
+
+def area(middle: float, low: float, high: float) -> Row:
+    return {"area_mm2": middle, "area_mm2_low": low, "area_mm2_high": high}
+
+
+def test_constraints_in_doubt_with_bounds_that_are_not_even() -> None:
+    """500 (400 to 700): from the middle to the upper bound is 200, so 600 is kept in three quarters of the draws."""
+    rows = row({"x": (1, 0)}, **area(500, 400, 700)), row({"x": (2, 0)}, **area(300, 290, 310))
+    found = judged_of(*rows, constraints=("max area 600 mm2",))
+    assert found.keeps_p.tolist() == pytest.approx([0.75, 1], abs=0.01)
+    assert found.best_p.tolist() == pytest.approx([0.75, 0.25], abs=0.01)
+    assert found.best == 0
+    assert judged_of(*rows, constraints=("max area 450 mm2",)).best == 1
+    assert judged_of(*rows, constraints=("max area 100 mm2",)).best is None
+
+
+def test_an_interval_without_sources_has_one_position_for_all_points() -> None:
+    rows = row({"x": (1, 0)}, **area(500, 400, 700)), row({"x": (1, 0)}, **area(510, 408, 714))
+    assert judged_of(*rows, metrics=("area",)).beats(0, 1) == 1
+
+
+def test_energy_moves_with_its_watts() -> None:
+    watts = {"static_watts": 8.0, "static_watts_low": 4.0, "static_watts_high": 12.0, "dynamic_watts": 2.0}
+    energy = {"millijoules": 10.0, "millijoules_low": 6.0, "millijoules_high": 14.0, "samples_per_joule": 800.0}
+    other = {"millijoules": 11.0, "samples_per_joule": 8 / 0.011}
+    found = judged_of(
+        row({"x": (1, 0.5)}, **watts, **energy), row({"x": (1, 0.5)}, **other), metrics=("energy", "power")
+    )
+    # 10 W is 8 ± 4 and 2: it is below 11 where the position of static watts is below a quarter
+    assert found.beats(0, 1) == pytest.approx(0.625, abs=0.01)
+    drawn = found.draws.metric(found.metrics[0], np.array([0]), slice(0, found.draws.count))
+    power = found.draws.metric(found.metrics[1], np.array([0]), slice(0, found.draws.count))
+    assert drawn == pytest.approx(power)
+    assert (drawn.min(), drawn.max()) == (pytest.approx(6, abs=0.01), pytest.approx(14, abs=0.01))
+
+
+def test_what_is_made_of_time_follows_it() -> None:
+    rows = row({"x": (1.0, 0.2)}), row({"y": (1.1, 0.2)})
+    by_time = judged_of(*rows)
+    for metric in ("throughput", "ratio"):
+        assert judged_of(*rows, metrics=(metric,)).beats(0, 1) == pytest.approx(by_time.beats(0, 1), abs=0.001)
+    # the first point's ratio to itself is one whatever its time
+    kept = judged_of(*rows, constraints=("max ratio 1",)).keeps_p
+    assert kept.tolist() == pytest.approx([1, 1 - by_time.beats(0, 1)], abs=0.001)
+
+
+def test_workloads_count_by_their_weights() -> None:
+    """Twice as fast in one and three times as slow in the other: worse at equal weights, better at three to one."""
+
+    def rows() -> list[Row]:
+        return [
+            row({"x": (1.0, 0.2)}, "digits"), row({"x": (1.0, 0.2)}, "other"),
+            row({"x": (0.5, 0.1)}, "digits"), row({"x": (3.0, 0.6)}, "other"),
+        ]  # fmt: skip
+
+    equal = judge(studied(rows(), workloads={"digits": 1.0, "other": 1.0}))
+    assert equal.best == 0
+    assert equal.middle[0].tolist() == pytest.approx([1, 1.5**0.5])
+    assert equal.beats(0, 1) == 1
+    assert judge(studied(rows(), workloads={"digits": 3.0, "other": 1.0})).best == 1
+    largest = judge(studied([one | area(at, at, at) for at, one in enumerate(rows())], metrics=("area",),
+                            workloads={"digits": 1.0, "other": 1.0}))  # fmt: skip
+    assert largest.middle[0].tolist() == [1, 3]
+
+
+def test_a_design_without_all_its_workloads_is_not_judged() -> None:
+    rows = [row({"x": (1, 0)}, "digits"), row({"x": (1, 0)}, "other"), row({"x": (0.1, 0)}, "digits")]
+    found = judge(studied(rows, designs=2, workloads={"digits": 1.0, "other": 1.0}))
+    assert (len(found.designs), found.best) == (1, 0)
+
+
+def test_draws_depend_on_names_and_seed_alone() -> None:
+    one, two = row({"x": (1.0, 0.3)}), row({"y": (1.1, 0.3)})
+    first = judged_of(dict(one), dict(two))
+    again = judged_of(row({"z": (9, 1)}), dict(one), dict(two))
+    assert again.beats(1, 2) == first.beats(0, 1)
+    other = judge(studied([dict(one), dict(two)]), seed=1)
+    assert other.beats(0, 1) != first.beats(0, 1)
+    assert other.beats(0, 1) == pytest.approx(first.beats(0, 1), abs=0.04)
+
+
+# the front
+
+
+def brute_force(values: np.ndarray) -> np.ndarray:
+    one, other = values[:, :, None], values[:, None, :]
+    dominated = ((one <= other).all(axis=0) & (one < other).any(axis=0)).any(axis=1 - 1)
+    return np.asarray(~dominated & np.isfinite(values).all(axis=0))
+
+
+@pytest.mark.parametrize("metrics", [1, 2, 3, 4])
+def test_nondominated_as_by_comparing_all_pairs(metrics: int) -> None:
+    rng = np.random.default_rng(metrics)
+    for size, steps in ((1, 5), (7, 3), (150, 6), (150, 1000)):
+        values = rng.integers(0, steps, (metrics, size, 9)).astype(np.float32)
+        values[:, rng.random((size, 9)) < 0.1] = np.inf
+        found = nondominated(values)
+        for draw in range(9):
+            assert found[:, draw].tolist() == brute_force(values[:, :, draw]).tolist()
+
+
+def test_a_front_that_knows_what_points_share() -> None:
+    """The second is smallest; the third is faster than it where y is below its middle, and takes the first from the
+    front where y is in the lowest third of its interval."""
+    found = judged_of(
+        row({"x": (1.0, 0.3)}, **area(300, 200, 400)),
+        row({"x": (1.0, 0.3), "y": (0.1, 0.0)}, **area(200, 100, 300)),
+        row({"x": (1.0, 0.3), "y": (0.1, 0.3)}, **area(250, 150, 350)),
+        row({"x": (1.2, 0.4)}, **area(310, 210, 410)),
+        metrics=("time", "area"),
+    )
+    assert found.front_p.tolist() == pytest.approx([2 / 3, 1, 1 / 2, 0], abs=0.01)
+
+
+def test_ten_thousand_points_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mimdsim.study.draws.CELLS", 50_000)
+    rows = [row({"x": (1 + at % 97, 0.1)}, **area(500 - at % 89, 1, 999)) for at in range(3_000)]
+    found = judge(studied(rows, metrics=("time", "area")), count=40)
+    assert max(part.stop - part.start for part in found.draws.parts(3_000)) * 3_000 <= 50_000
+    assert 0 < (found.front_p > CERTAIN).sum() < 200
+
+
+# words
+
+
+def lines_of(*rows: Row, designs: int | None = None, **study: Any) -> str:
+    return "\n".join(answer_lines(studied(rows, designs, **study)))
+
+
+def test_the_answer_comes_first() -> None:
+    said = lines_of(
+        row({"x": (2.0, 0.5)}),
+        row({"x": (1.0, 0.2), "y": (0.02, 0.02)}),
+        row({"x": (1.0, 0.2), "z": (0.03, 0.02)}),
+        row({"x": (0.5, 0.1)}, fits=False, peak_bytes=1_224, limit_bytes=200),
+        row(None),
+        question="How many tiles?",
+    ).splitlines()
+    assert said[:3] == ["How many tiles?", "", "Best in time of 5 points: chip.tiles = 200."]
+    assert said[3] == "At that point: time 1.02 ms (0.8 to 1.24)."
+    assert re.match(r"That is 1\.96 times \(.* to .*\) faster than the first point \(chip\.tiles = 100\)\.", said[4])
+    assert re.match(
+        r"With probability \d\d % it is better than its strongest rival: chip\.tiles = 300, at 1\.03 ms", said[5]
+    )
+    assert said[6] == "Left out of 5 points: 2 (1 beyond the memory of a tile, 1 without result)."
+    assert said[7] == "All 5 points are done."
+    change = said[said.index("What would change this:") + 1 :]
+    assert change[0] == (
+        "- Without the memory of a tile, best would be chip.tiles = 400: 500 us (400 to 600), 2.04 times better; it "
+        "lacks 1 KiB on the fullest tile."
+    )
+    assert re.match(r"- chip\.tiles = 300 is better with probability \d\d %\.", change[1])
+    assert "- 1 points failed; the notes say why." in change
+    assert change[-1].startswith("- Every list of spikes is filled to 50%")
+
+
+def test_what_binds_and_what_is_unknown() -> None:
+    rows = [row({"x": (1.0, 0.2)}, **area(700, 650, 750)), row({"x": (2.0, 0.4)}, **area(400, 350, 450))]
+    said = lines_of(*rows, metrics=("time", "accuracy"), constraints=("max area 600 mm2",))
+    assert "Best in time of 2 points: chip.tiles = 200." in said
+    assert "Left out of 2 points: 1 (1 beyond max area 600 mm2)." in said
+    assert "Unknown of every point, so not asked: accuracy." in said
+    assert "- Without max area 600 mm2, best would be chip.tiles = 100: 1 ms (0.8 to 1.2), 2 times better." in said
+    assert "- The accuracy of no point is known." in said
+    assert "- chip.tiles = 200 is about the largest value looked at; beyond may be better." in said
+    none = lines_of(*rows, constraints=("max area 360 mm2",))
+    assert (
+        "No point fits and keeps to all constraints; chip.tiles = 200 does with the greatest probability, 10 %." in none
+    )
+    assert "No point has time" in lines_of(row(None), row(None))
+    assert lines_of(designs=3).startswith("No point is done.\nUnfinished: 0 of 3 points are done")
+
+
+def test_several_metrics_and_workloads() -> None:
+    rows = [
+        row({"x": (1.0 * time, 0.2 * time)}, name, **area(500 / time, 450 / time, 550 / time))
+        for time in (1, 2)
+        for name in ("digits", "other")
+    ]
+    said = lines_of(*rows, workloads={"digits": 1.0, "other": 1.0}, metrics=("time", "area"))
+    assert "2 points are on the front of time and area with a probability over 50 %" in said
+    assert "(time of each workload: digits 1 ms, other 1 ms)" in said
+    assert "On the front with a probability of 5 % or more:" in said
+    assert said.count("over 99.9 %") >= 2
+
+
+@pytest.mark.parametrize(
+    ("p", "said"),
+    [(0.5, "50 %"), (1, "over 99.9 %"), (0, "under 0.1 %"), (0.9952, "99.5 %"), (0.002, "0.2 %"), (0.99, "99 %")],
+)
+def test_chances(p: float, said: str) -> None:
+    assert chance(p) == said
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("chip.clock_hz", 1_500_000_000.0, "1.5 GHz"), ("chip.clock_hz", "1.5 GHz", "1.5 GHz"),
+        ("chip.tiles", 1472, "1472"), ("seed", 2**62, str(2**62)), ("network.bias", True, "True"),
+        ("tile.sram_bytes", 638_976, "624 KiB"), ("tile.sram_bytes", 499_873, "488.16 KiB"),
+        ("sync.internal_cycles", 123_456, "123456 cycles"), ("tile.beta", 0.123456789, "0.12346"),
+    ],
+)  # fmt: skip
+def test_values_of_fields_have_their_unit(key: str, value: Any, said: str) -> None:
+    assert field_value(key, value) == said
+
+
+def test_numbers_in_one_unit() -> None:
+    assert common_unit("seconds", (2e-3, 0.5e-3, 0, float("nan"))) == (1e-6, "us")
+    assert common_unit("count", (3,)) == (1.0, "")
+    assert quantity("seconds", 1.2e-3, 0.9e-3, 1.6e-3) == "1.2 ms (0.9 to 1.6)"
+    assert quantity("", 1234.5678, 1, 1) == "1,235"
+
+
+def test_the_console_table_has_units() -> None:
+    made = studied([row({"x": (1.0, 0.1)}, **{"chip.clock_hz": 1.5e9})], axes={"chip.clock_hz": (1.5e9,)})
+    header, line = table_lines(list(made.rows), ["chip.clock_hz"])
+    assert line.split()[:2] == ["1.5", "GHz"]
+    assert header.split()[0] == "chip.clock_hz"
+
+
+# figures and page
+
+
+def measure(name: str, middle: Sequence[float], off: float = 0.1) -> Measure:
+    values = np.array(middle, float)
+    return Measure(name=name, label=name, better="less", middle=values, low=values - off, high=values + off)
+
+
+def test_figures_say_what_they_leave_out() -> None:
+    values = np.linspace(1, 2, 40)
+    share = np.linspace(1, 0.01, 40)
+    front = Judgement(
+        measures=(
+            measure("time", values),
+            measure("area", values[::-1]),
+            *(measure(f"m{at}", values) for at in range(3)),
+        ),
+        names=tuple(f"p{at}" for at in range(40)),
+        kept=np.arange(40) < 30,
+        share=share,
+        best=0,
+    )
+    drawn = draw_front(front)
+    assert drawn is not None
+    figure, said = drawn
+    assert len(figure.axes) == 3
+    assert "less likely points of the front are drawn without whiskers" in said
+    assert "not drawn: m2" in said
+    ranked = draw_ranking(
+        Judgement(measures=front.measures[:1], names=front.names, kept=front.kept, share=share, best=0)
+    )
+    assert ranked is not None
+    assert "10 worse points are left out; 10 points that do not fit" in ranked[1]
+    axes = {f"a.b{at}": [(at + 1) * one for one in range(40)] for at in range(11)} | {"same": [1] * 40}
+    effects = draw_effects(axes, np.where(np.arange(40) < 2, np.nan, values), "time")
+    assert effects is not None
+    assert "2 axes with smaller effects are left out; 2 points without this metric are left out" in effects[1]
+    assert draw_effects({"same": [1] * 40}, values, "time") is None
+
+
+def test_steps_are_values_or_bins() -> None:
+    values = np.arange(40.0)
+    steps = steps_of("tile.sram_bytes", ["256 KiB", "64 KiB"] * 20, values)
+    assert [(step.name, step.middle) for step in steps] == [("64 KiB", 20.0), ("256 KiB", 19.0)]
+    assert [step.place for step in steps_of("a.names", ["b", "a"] * 20, values)] == [0, 1]
+    bins = steps_of("chip.clock_hz", [1e9 + at for at in range(40)], values)
+    assert (len(bins), bins[0].middle, bins[0].low, bins[0].high) == (10, 1.5, pytest.approx(0.3), pytest.approx(2.7))
+
+
+def test_a_sweep_of_many_lines_says_so() -> None:
+    rows = with_ratios([row({"x": (1 + at, 0.1)}, **{"seed": at % 50, "chip.tiles": at // 50}) for at in range(100)])
+    figure = draw_sweep(rows, ["chip.tiles", "seed"])
+    assert figure is not None
+    (legend,) = figure.legends
+    assert legend.get_title().get_text() == f"{MAX_LINES} of 50 combinations are drawn"
+    names = [text.get_text() for text in legend.get_texts()]
+    assert (names[0], names[-1]) == ("seed = 0", "seed = 49")
+    assert evenly(range(5), 12) == [0, 1, 2, 3, 4]
+
+
+def test_columns_as_json_that_ends_no_element() -> None:
+    text = packed_columns(
+        [StudyColumn(name="a\n&", unit="ms", values=[1.0, None, float("nan"), float("inf"), 1 / 3]),
+         StudyColumn(name="b", unit="", values=[HOSTILE, "x", "y", "z", "\u202e"])]
+    )  # fmt: skip
+    assert not set("<>&") & set(text)
+    first, second = json.loads(text)
+    assert first == {"name": "a &", "unit": "ms", "number": True, "values": [1, None, None, None, 0.3333333]}
+    assert second["values"][0] == HOSTILE
+    assert second["values"][-1] == ""
+
+
+def page(folder: Path, *rows: Row, **study: Any) -> str:
+    written = write_report(studied(rows, **study), folder)
+    assert [path.name for path in written] == ["report.html", "study.toml"]
+    return written[0].read_text(encoding="utf-8")
+
+
+def test_the_page_leads_with_the_answer_and_ends_with_what_would_change_it(tmp_path: Path) -> None:
+    rows = [
+        row({"x": (2.0 / at, 0.1), "sync (derived)": (0.1, 0.05)}, **area(100 * at, 90 * at, 110 * at))
+        for at in (1, 2, 3)
+    ]
+    text = page(
+        tmp_path, *rows, question=f"How many, {HOSTILE}?", metrics=("time", "area"), constraints=("max area 250 mm2",)
+    )
+    assert HOSTILE not in text
+    assert "&lt;/script&gt;" in text
+    assert not re.search(r"(src|href)=\"(?!data:|#)", text)
+    assert "http:" not in text.split("<style>")[0]
+    order = [
+        "<h1>", "Best in time of 3 points: chip.tiles = 200", "The front", "All points", "Where this comes from",
+        "sync.internal_cycles", "The study as a file", "</pre>", '<h2 id="change">', "Without max area 250 mm2",
+    ]  # fmt: skip
+    places = [text.rindex(words) if words == "</pre>" else text.index(words) for words in order]
+    assert places == sorted(places)
+    assert "<h2" not in text[text.index('<h2 id="change">') + 4 :]
+    assert text == page(tmp_path, *rows, question=f"How many, {HOSTILE}?", metrics=("time", "area"),
+                        constraints=("max area 250 mm2",))  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_page_of_nothing(tmp_path: Path, rows: int) -> None:
+    text = page(tmp_path, *[row(None, note="too few tiles") for _ in range(rows)], metrics=("time", "area"))
+    assert "What would change this" in text
+    assert ("No point has time or area" if rows else "No point is done.") in text
