@@ -16,8 +16,10 @@ from typing import Any, Literal, get_args
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MimdsimError
 from mimdsim.base.schema import Section, build, parse_toml
 from mimdsim.base.units import show_bytes
+from mimdsim.compiler import Compiled
 from mimdsim.machine import MimdMachine, changed_machine
 from mimdsim.profile import TiledProfile, WhatIf, ratio_of
+from mimdsim.run.retiming import retime
 from mimdsim.search import Case, copied, estimate, profiled, shortened_most
 from mimdsim.workload.mapping import MappingOptions, Rule, Split
 
@@ -72,9 +74,9 @@ def _replaced(key: str, more: Mapping[str, Any]) -> bool:
     return any(f"{key}.".startswith(f"{other}.") for other in more)
 
 
-def advice(case: Case, before: TiledProfile, asked: Asked | None) -> tuple[WhatIf, ...]:
-    """Changes that save time, most first, of a training step that takes `before`; asked: for the commands, if there can
-    be any."""
+def advice(case: Case, compiled: Compiled, before: TiledProfile, asked: Asked | None) -> tuple[WhatIf, ...]:
+    """Changes that save time, most first, of a training step that is `compiled` and takes `before`; asked: for the
+    commands, if there can be any."""
     promising = sorted(
         (cycles, number, lever)
         for number, lever in enumerate(mapping_levers(case))
@@ -85,7 +87,7 @@ def advice(case: Case, before: TiledProfile, asked: Asked | None) -> tuple[WhatI
     found = []
     for lever in (*chosen, *machine_levers(case.machine)):
         with contextlib.suppress(MimdsimError):  # it cannot be placed, does not fit, or is no machine
-            found.append(what_if(case, before, lever, asked))
+            found.append(what_if(case, compiled, before, lever, asked))
     return most_first(found)
 
 
@@ -94,11 +96,12 @@ def most_first(found: Iterable[WhatIf]) -> tuple[WhatIf, ...]:
     return tuple(sorted((one for one in found if one.gain >= LEAST_GAIN), key=lambda one: -one.gain))
 
 
-def what_if(case: Case, before: TiledProfile, lever: Lever, asked: Asked | None) -> WhatIf:
+def what_if(case: Case, compiled: Compiled, before: TiledProfile, lever: Lever, asked: Asked | None) -> WhatIf:
     """What a change makes of a training step; raises DoesNotFit where it leaves too few tiles or too little memory,
     MappingError for a mapping that cannot be, DescriptionError for what no mapping or machine can have."""
     other = _changed(case, lever.changes)
-    _, after = profiled(other, other.options)
+    same = compiled.on(other.machine) if other.options == case.options else None
+    after = profiled(other, other.options)[1] if same is None else retime(same, other.machine, case.activity)
     memory = after.memory
     if memory.peak_bytes > memory.limit_bytes and before.memory.peak_bytes <= before.memory.limit_bytes:
         raise DoesNotFit(

@@ -96,13 +96,13 @@ class Run(Questions):
 
     @cached_property
     def _advice(self) -> tuple[WhatIf, ...]:
-        return advice(self.case, self.tiled, self.asked)
+        return advice(self.case, self.compiled, self.tiled, self.asked)
 
     def what_if(self, changes: Mapping[str, Any]) -> WhatIf:
         """What changes of the mapping and the machine, by dotted key, would make of the training step with the same
         spikes: {"tile.worker_contexts": 7, "mapping.split.hidden0.batch": 2}. Raises MimdsimError for other keys and
         for what cannot be placed."""
-        return what_if(self.case, self.tiled, Lever.of(changes), self.asked)
+        return what_if(self.case, self.compiled, self.tiled, Lever.of(changes), self.asked)
 
     def on(self, machine: MimdMachine) -> TiledProfile:
         """The same program and spikes on another machine with as many tiles."""

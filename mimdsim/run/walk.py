@@ -146,7 +146,7 @@ def simulate(
     if run.tiled.unknown or len(log.loss) * run.cycles < WORTH_LOOKING:
         return run
     progress("looking for advice", 0, 1)
-    return replace(run, profile=replace(profile, advice=advice(run.case, run.tiled, asked)))
+    return replace(run, profile=replace(profile, advice=advice(run.case, compiled, run.tiled, asked)))
 
 
 def _in_doubt(machine: MimdMachine, compiled: Compiled) -> tuple[tuple[MimdMachine, Compiled], ...]:
