@@ -397,7 +397,7 @@ def test_the_tornado_shows_the_largest_and_says_what_it_leaves_out() -> None:
     effects, shares = figure.axes
     assert len(effects.get_yticks()) == MOST_BARS
     note = effects.get_title(loc="left")
-    assert note == "Not drawn, at most 2 % each: axis 18, axis 19, axis 20 and 9 more\nSeen"
+    assert note == "Not drawn, at most 2 % each: axis 18, axis 19 and 10 more\nSeen"
     assert {text.get_text() for text in effects.texts} == {"−50 %", "±9 %", "+2 %"}
     assert [text.get_text() for text in shares.texts] == ["at its base value"] * (MOST_BARS - 1)
     assert picture(figure, "png").startswith(b"\x89PNG")

@@ -128,6 +128,6 @@ def _left_out(rows: Sequence[dict[str, Any]], visible: Sequence[dict[str, Any]])
         return []
     largest = max(row["size"] for row in rest)
     size = f"at most {_percent(largest)} each" if largest else "no effect"
-    names = ", ".join(row["axis"] for row in rest[:3])
-    more = f" and {len(rest) - 3} more" if len(rest) > 3 else ""
+    names = ", ".join(row["axis"] for row in rest[:2])
+    more = f" and {len(rest) - 2} more" if len(rest) > 2 else ""
     return [f"Not drawn, {size}: {names}{more}"]

@@ -60,9 +60,7 @@ def _of_metric(found: Sensitivity) -> Iterator[str]:
     else:
         yield f"{first.axis} matters most for the {name}: {_said(first, found, metric)}."
     yield from _table(found, metric)
-    hardly = [
-        effect.axis for effect in found.effects if abs(found.percent(effect.size)) < 100 * NO_EFFECT and first.size
-    ]
+    hardly = [effect.axis for effect in found.effects if first.size and not _matters(effect, found)]
     if hardly:
         yield f"= changes the {name} by less than {NO_EFFECT:.1%}: {', '.join(hardly)}"
     if any(found.missing):
@@ -85,6 +83,10 @@ def _said(effect: Effect, found: Sensitivity, metric: Metric) -> str:
     return f"from {low} to {high} it {turns}{verb} by {size}"
 
 
+def _matters(effect: Effect, found: Sensitivity) -> bool:
+    return abs(found.percent(effect.size)) >= 100 * NO_EFFECT
+
+
 def _share(value: float, found: Sensitivity) -> str:
     return _percent(found.percent(value))
 
@@ -96,7 +98,10 @@ def _is_steady(effect: Effect) -> bool:
 def _table(found: Sensitivity, metric: Metric) -> Iterator[str]:
     """Axis, ends, effect, how far it spreads, and shares of the variance."""
     cells = [["axis", "from", "to", "effect", "of the median", "spread", "alone", "with others"]]
-    for effect in found.effects[:MOST_LISTED]:
+    listed = [effect for effect in found.effects if _matters(effect, found)]
+    if not listed:
+        return
+    for effect in listed[:MOST_LISTED]:
         if effect.mean is None or not _is_steady(effect):
             sign, value = "±", effect.size
         else:
@@ -105,13 +110,13 @@ def _table(found: Sensitivity, metric: Metric) -> Iterator[str]:
             [
                 effect.axis,
                 *effect.ends,
-                f"{sign}{_amount(metric, value)}" if value else "none",
-                f"{sign}{_share(value, found)}" if value else "-",
+                f"{sign}{_amount(metric, value)}",
+                f"{sign}{_share(value, found)}",
                 _share(effect.spread, found),
                 *("-" if index is None else f"{index[0]:.2f} ±{index[1]:.2f}" for index in _indices(effect)),
             ]
         )
-    if not any(_indices(effect)[0] for effect in found.effects):
+    if not any(_indices(effect)[0] for effect in listed):
         cells = [line[:-2] for line in cells]
     widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
     for line in cells:
@@ -119,8 +124,8 @@ def _table(found: Sensitivity, metric: Metric) -> Iterator[str]:
             cell.ljust(width) if column < 3 else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         )
-    if len(found.effects) > MOST_LISTED:
-        yield f"  and {len(found.effects) - MOST_LISTED} more axes with smaller effects"
+    if len(listed) > MOST_LISTED:
+        yield f"  and {len(listed) - MOST_LISTED} more axes with smaller effects"
 
 
 def _indices(effect: Effect) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
