@@ -90,6 +90,16 @@ def dump_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, indent=1, allow_nan=False) + "\n"
 
 
+def toml_value(value: object) -> str:
+    """A number, text or list as TOML."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def parse_json(text: str) -> Any:
     """The parsed JSON; raises ValueError or RecursionError for invalid JSON, and ValueError for a repeated key, where
     other readers would take one or the other."""

@@ -55,13 +55,18 @@ def find_description(kind: Kind, what: str, name: str) -> Path:
 
     what: 'machine' or 'workload', for the DescriptionError that names all places where a name was looked for.
     """
-    if name.endswith(".toml") or "/" in name:
+    if is_path(name):
         return Path(name)
     found = files_of(kind).get(f"{name}.toml")
     if found is None:
         problem = f"no such {what} in {looked_in(kind)}{suggest(name, names_of(kind))}"
         raise DescriptionError(f"{what} '{name}'", [problem])
     return found
+
+
+def is_path(name: str) -> bool:
+    """Whether what is given for a description is the path of its file, not a name."""
+    return name.endswith(".toml") or "/" in name
 
 
 def looked_in(kind: Kind) -> str:

@@ -161,6 +161,9 @@ class MimdMachine(Section):
             raise ValueError("[energy] has no static_watts: give it, or [area] and [power] that it follows from")
         return self
 
+    def __hash__(self) -> int:  # its sections hold dicts; equality compares them all
+        return hash((self.name, self.title, self.chip.tiles, self.chip.clock_hz, self.links.chips))
+
     def barrier_cycles(self, all_chips: bool) -> int:
         """Cycles of a barrier of one chip or of all, from its last tile until all go on."""
         barrier = self.sync.external_cycles if all_chips else self.sync.internal_cycles

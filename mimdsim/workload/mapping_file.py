@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from mimdsim.base.errors import DescriptionError, suggest
-from mimdsim.base.files import write_atomically
+from mimdsim.base.files import toml_value, write_atomically
 from mimdsim.base.schema import Section, build, read_toml
 from mimdsim.graph import SpikingNetwork
 from mimdsim.workload.mapping import MappingOptions
@@ -66,28 +66,22 @@ def write_mapping_file(
     """Write all options of a mapping, as a whole or not at all."""
     lines = [
         f"# mimdsim run {workload} {machine} --mapping {path.name}",
-        f"title = {_toml(title)}",
-        f"workload = {_toml(workload)}",
-        f"machine = {_toml(machine)}",
+        f"title = {toml_value(title)}",
+        f"workload = {toml_value(workload)}",
+        f"machine = {toml_value(machine)}",
         "",
         "[layers]",
-        *(f"{_toml(layer.name)} = {layer.neurons}" for layer in network.layers),
+        *(f"{toml_value(layer.name)} = {layer.neurons}" for layer in network.layers),
         "",
         "[mapping]",
     ]
     table = options.model_dump(mode="json")
     split = table.pop("split")
-    lines += [f"{key} = {_toml(value)}" for key, value in table.items()]
+    lines += [f"{key} = {toml_value(value)}" for key, value in table.items()]
     for name, parts in split.items():
-        lines += ["", f"[mapping.split.{_toml(name)}]", *(f"{key} = {_toml(value)}" for key, value in parts.items())]
+        lines += [
+            "",
+            f"[mapping.split.{toml_value(name)}]",
+            *(f"{key} = {toml_value(value)}" for key, value in parts.items()),
+        ]
     write_atomically(path, "\n".join(lines) + "\n")
-
-
-def _toml(value: object) -> str:
-    """A number, text or list as TOML."""
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
-    return str(value).lower() if isinstance(value, bool) else str(value)
