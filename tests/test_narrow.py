@@ -275,6 +275,10 @@ def test_a_run_that_was_not_measured_is_predicted_better(own: tuple[Narrowed, Pa
 
     described, narrower = tiled("tiny"), tiled(str(out))
     assert error(narrower) < 0.3 * error(described)
+    rows = [check_files((asked,), None, silent, machine)[0] for machine in (described, narrower)]
+    widths = [(row.high or 0) - (row.low or 0) for row in rows]
+    assert widths[1] < 0.6 * widths[0]
+    assert (rows[1].low or 1) <= simulated()[5] <= (rows[1].high or 0)
 
 
 def test_the_file_is_a_machine_and_the_sourced_one_stays(own: tuple[Narrowed, Path]) -> None:
@@ -308,7 +312,15 @@ def test_a_run_on_it_has_its_values_and_narrower_intervals(own: tuple[Narrowed, 
     before, after = (retime(compiled, each, activity) for each in (described, machine))
     assert before.cycles != after.cycles
     widths = [(each.seconds_high - each.seconds_low) / each.seconds_per_training_step for each in (before, after)]
-    assert widths[1] < widths[0]
+    assert widths[1] < 0.6 * widths[0]
+    true = retime(compiled, true_machine(), activity)
+    assert abs(after.cycles / true.cycles - 1) < 0.2 * abs(before.cycles / true.cycles - 1)
+    assert after.seconds_low < true.seconds_per_training_step < after.seconds_high
+    what_if = load_machine(str(own[1]), {"sync.internal_cycles": machine.sync.internal_cycles})
+    assert isinstance(what_if, MimdMachine)
+    assert what_if.known_together is None  # correlations hold for what was measured
+    changed = retime(compiled, what_if, activity)
+    assert (changed.seconds_high - changed.seconds_low) > (after.seconds_high - after.seconds_low)
     assert sum(doubt.cycles for doubt in after.doubts) == pytest.approx(after.cycles, abs=len(after.doubts))
     said = {each.name: each for each in after.assumptions}
     assert said["exchange.fixed_cycles"].source.startswith("narrowed by mine.csv from 100")
@@ -411,6 +423,28 @@ def test_a_spread_that_is_none_is_refused(tmp_path: Path, cell: str) -> None:
         writer.writerows([row | {"spread": cell} for row in rows])
     with pytest.raises(DataFileError, match="line 2, column 'spread'"):
         mimdsim.narrow("c600", path)
+
+
+def test_figures_that_say_nothing_leave_everything_as_it_was() -> None:
+    found = mimdsim.narrow("c600", "multislice.csv", spread=1.0)
+    assert not found.content.number
+    assert found.machine.known_together is None
+    assert found.machine.exchange == found.sourced.exchange
+    assert "no row bears on a number of the machine" in str(found)
+    assert set(found.stay) == set(doubted_numbers(found.sourced))
+
+
+@pytest.mark.slow
+def test_syncs_of_a_published_stencil_are_predicted_from_its_other_rows() -> None:
+    found = mimdsim.narrow("mk1", "stencil_phases.csv", spread=0.03)
+    syncs = [row for row in found.rows if row.what.endswith(": sync")]
+    assert len(syncs) == 6
+    before, others = (
+        np.mean([row.error(value) for row, value in pairs])
+        for pairs in ([(row, row.before) for row in syncs], [(row, row.from_others) for row in syncs])
+    )
+    assert others < 0.5 * before
+    assert {"sync.exchange_share", "sync.external_cycles", "links.fixed_seconds"} <= set(intervals(found))
 
 
 def test_tables_that_tell_nothing_of_a_machine_are_refused(tmp_path: Path) -> None:

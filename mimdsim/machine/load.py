@@ -91,7 +91,9 @@ def _narrowed(
     title = f"{sourced.title}, narrowed by {file.name}"
     machine = with_values(sourced, narrowed_changes(sourced, found, str(file)), title)
     table = machine.model_dump(exclude_unset=True) | {"name": path.stem}
-    return _with_changes(MimdMachine, table, changes or {}, str(path), "")
+    made = _with_changes(MimdMachine, table, changes or {}, str(path), "")
+    assert isinstance(made, MimdMachine)
+    return made if changes else made.knowing(found.together)
 
 
 def changed_machine(machine: MimdMachine, changes: Mapping[str, Any]) -> MimdMachine:

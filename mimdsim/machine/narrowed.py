@@ -12,6 +12,8 @@ sourced = [88, 126, 164]       # as described: lowest, value, highest
 narrowed = [131, 137, 143]
 rows = ["mine.csv line 2", "mine.csv line 7"]
 
+and `correlation`, of what is left unknown of the numbers: a row for each, with those before it and itself.
+
 The file can be given wherever a machine can, and a machine of the same numbers can name it: narrowed = "FILE".
 """
 
@@ -24,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from mimdsim.base.errors import DescriptionError, suggest
@@ -32,13 +35,14 @@ from mimdsim.base.names import PathText
 from mimdsim.base.schema import Section, SourcedSection, build, read_toml
 from mimdsim.base.sources import UNCERTAINTY, kind_of, uncertainty, within
 from mimdsim.base.units import dimension
-from mimdsim.machine.mimd import MimdMachine
+from mimdsim.machine.mimd import KnownTogether, MimdMachine
 
 KIND = "narrowed"
 CODELET = "codelet "  # before the name of a codelet whose costs are scaled
 HELD = ("hz", "volts", "bytes")  # clocks, voltages and sizes are set, not estimated
 HELD_NUMBERS = ("tile.issue_cycles",)
-MOST_NUMBERS, MOST_ROWS = 1000, 100_000
+MOST_NUMBERS, MOST_ROWS = 300, 100_000
+DIGITS, ROUNDED = 4, 0.05  # of a correlation as written, and the negative variance that rounding them may leave
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Interval = tuple[float, float, float]  # lowest, value, highest
 
@@ -131,6 +135,7 @@ class Narrowing(Section):
     table: tuple[Table, ...] = Field(min_length=1, max_length=100)
     number: tuple[Number, ...] = Field(default=(), max_length=MOST_NUMBERS)
     left_out: tuple[tuple[str, ...], ...] = Field(default=(), max_length=MOST_ROWS)  # rows that contradict each other
+    correlation: tuple[tuple[float, ...], ...] = Field(default=(), max_length=MOST_NUMBERS)
 
     @model_validator(mode="after")
     def _once_each(self) -> Narrowing:
@@ -138,7 +143,30 @@ class Narrowing(Section):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"number '{twice[0]}' is given twice")
+        if self.correlation:
+            self._check_correlation()
         return self
+
+    def _check_correlation(self) -> None:
+        if [len(row) for row in self.correlation] != [at + 1 for at in range(len(self.number))]:
+            raise ValueError(f"correlation has not one row each, of 1, 2, .. values, for {len(self.number)} numbers")
+        whole = self._whole_correlation()
+        if not (np.abs(whole) <= 1).all() or (np.diag(whole) != 1).any() or np.linalg.eigvalsh(whole).min() < -ROUNDED:
+            raise ValueError("correlation is none: 1 for a number and itself, -1 to 1 for others, no negative variance")
+
+    def _whole_correlation(self) -> np.ndarray:
+        low = np.zeros((len(self.number), len(self.number)))
+        for at, row in enumerate(self.correlation):
+            low[at, : at + 1] = row
+        return low + np.tril(low, -1).T
+
+    @property
+    def together(self) -> KnownTogether | None:
+        """What its numbers are known to together."""
+        if not self.correlation:
+            return None
+        names = tuple(number.name for number in self.number)
+        return KnownTogether(names=names, correlation=tuple(map(tuple, self._whole_correlation().tolist())))
 
 
 def machine_digest(machine: MimdMachine) -> str:
@@ -216,6 +244,7 @@ def write_narrowing(path: Path, found: Narrowing, remarks: Iterable[str]) -> Non
     lines = [f"# {remark}" for remark in remarks]
     lines += [f"{key} = {toml_value(getattr(found, key))}" for key in ("kind", "machine", "machine_sha256", "spread")]
     lines.append(f"left_out = {toml_value(found.left_out)}")
+    lines += ["correlation = [", *(f"  {toml_value(row)}," for row in found.correlation), "]"]
     for name, entries in (("table", found.table), ("number", found.number)):
         for entry in entries:
             lines += ["", f"[[{name}]]", *(f"{key} = {toml_value(value)}" for key, value in entry)]

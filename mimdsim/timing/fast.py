@@ -19,7 +19,7 @@ from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.verify import require_sound
 from mimdsim.timing.assumptions import machine_assumptions, program_assumptions
 from mimdsim.timing.loads import SuperstepLoad, program_loads
-from mimdsim.timing.own_shares import own_shares
+from mimdsim.timing.own_shares import known_together, own_shares
 from mimdsim.timing.path import critical_path
 from mimdsim.timing.spans import loop_spans, superstep_spans, what_is_doubted
 from mimdsim.timing.tile_cycles import Barrel
@@ -54,6 +54,7 @@ def time_program(
     spans = (*superstep_spans(program, machine.exchange, loads, path, moved.volumes), *loops)
     own = own_shares(program, machine, loads)
     doubts = what_is_doubted(loads, path, sum(span.sync_cycles for span in loops), machine, own)
+    doubts = known_together(doubts, own, machine)
     clock = machine.chip.clock_hz
     sent = input_bytes(program)
     stream = sent / machine.host.bytes_per_second + machine.host.request_seconds if sent else 0.0

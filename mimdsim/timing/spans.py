@@ -75,11 +75,13 @@ class Waits:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnShare:
-    """What a number of the machine that has an interval of its own makes of the waits."""
+    """What a number of the machine that has an interval of its own makes of the waits; sign: -1 if a larger number
+    makes them shorter."""
 
     name: str
     kind: str
     waits: Waits
+    sign: int = 1
 
 
 def what_is_doubted(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,17 @@ from mimdsim.check.narrow.dependence import Dependence, again, dependence
 from mimdsim.check.narrow.spread import spreads
 from mimdsim.check.published.references import Progress, Row, check_files, silent
 from mimdsim.machine import MimdMachine, with_values
-from mimdsim.machine.narrowed import KIND, Doubted, Interval, Narrowing, Number, Table, machine_digest, narrowed_changes
+from mimdsim.machine.narrowed import (
+    DIGITS,
+    KIND,
+    Doubted,
+    Interval,
+    Narrowing,
+    Number,
+    Table,
+    machine_digest,
+    narrowed_changes,
+)
 
 MOST_ROWS = 1000
 MOST_LEFT_OUT = 200  # rows up to which each is predicted from the others
@@ -120,7 +131,7 @@ def narrowed_by(
     kept = ~np.isin(np.arange(len(rows)), [row for one in sets for row in one])
     values, after = fit.solved(kept)
     names = [_name(row) for row in rows]
-    numbers, formulas = fit.narrowed(values, kept, moves[:, chosen] >= NAMED, names)
+    numbers, formulas, correlation = fit.narrowed(values, kept, moves[:, chosen] >= NAMED, names)
     content = Narrowing(
         kind=KIND,
         machine=named,
@@ -128,8 +139,10 @@ def narrowed_by(
         spread=spread,
         table=tables,
         number=numbers,
+        correlation=correlation,
         left_out=tuple(tuple(names[row] for row in one) for one in sets),
     )
+    made = with_values(machine, narrowed_changes(machine, content, "narrow"), f"{machine.title}, narrowed")
     of_set = {names[row]: one for one in content.left_out for row in range(len(rows)) if names[row] in one}
     measured = []
     for at, (row, name) in enumerate(zip(rows, names, strict=True)):
@@ -149,10 +162,14 @@ def narrowed_by(
         measured.append(one)
     return Narrowed(
         sourced=machine,
-        machine=with_values(machine, narrowed_changes(machine, content, "narrow"), f"{machine.title}, narrowed"),
+        machine=made.knowing(content.together),
         content=content,
         rows=tuple(measured),
-        stay=tuple(one.name for one, some in zip(on.numbers, bears, strict=True) if not some),
+        stay=tuple(
+            one.name
+            for one, some, formula in zip(on.numbers, bears, on.of_formulas, strict=True)
+            if not some and not formula
+        ),
         formulas=formulas,
         other=other or {},
     )
@@ -236,11 +253,14 @@ class _Fit:
 
     def narrowed(
         self, z: np.ndarray, kept: np.ndarray, bears: np.ndarray, names: Sequence[str]
-    ) -> tuple[tuple[Number, ...], dict[str, Interval]]:
-        """The numbers of the machine, and those of formulas; intervals are two standard deviations of what is left."""
+    ) -> tuple[tuple[Number, ...], dict[str, Interval], tuple[tuple[float, ...], ...]]:
+        """The numbers of the machine, those of formulas, and the correlations of the former; intervals are two standard
+        deviations of what is left."""
         of_kept = self._effects[kept]
-        left = np.sqrt(np.diag(np.linalg.inv(np.eye(len(z)) + of_kept.T @ of_kept)))
-        numbers, formulas = [], {}
+        covariance = np.linalg.inv(np.eye(len(z)) + of_kept.T @ of_kept)
+        left = np.sqrt(np.diag(covariance))
+        correlation = np.round(covariance / np.outer(left, left), DIGITS)
+        numbers, formulas, places = [], {}, list[int]()
         for at, (one, formula) in enumerate(zip(self._on.numbers, self._on.of_formulas, strict=True)):
             interval = _around(one, float(z[at]), float(left[at]))
             if formula:
@@ -249,12 +269,14 @@ class _Fit:
             rows = tuple(name for name, some, used in zip(names, bears[:, at], kept, strict=True) if some and used)
             if rows:
                 numbers.append(Number(name=one.name, sourced=one.interval, narrowed=interval, rows=rows))
-        return tuple(numbers), formulas
+                places.append(at)
+        rows_of = (tuple(correlation[at, places[: end + 1]].tolist()) for end, at in enumerate(places))
+        return tuple(numbers), formulas, tuple(rows_of)
 
 
 def _around(one: Doubted, z: float, left: float) -> Interval:
     """The interval of two standard deviations that are `left` of the sourced ones, within the sourced interval."""
     value = min(max(one.value + z * one.half_width / 2, one.low), one.high)
-    value = float(min(max(round(value), one.low), one.high)) if one.whole else value
+    value = float(min(max(round(value), math.ceil(one.low)), math.floor(one.high))) if one.whole else value
     reach = left * one.half_width
     return max(one.low, value - reach), value, min(one.high, value + reach)
