@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mimdsim.base.version import __version__
 
 if TYPE_CHECKING:
-    from mimdsim.api import check, compare, place, run, study, sweep
+    from mimdsim.api import check, compare, narrow, place, run, study, sweep
     from mimdsim.base.errors import MimdsimError
     from mimdsim.check import check_kernel
     from mimdsim.functional import Executor
@@ -41,6 +41,7 @@ __all__ = [
     "load_machine",
     "load_profile",
     "load_workload",
+    "narrow",
     "open_report",
     "place",
     "run",
@@ -59,6 +60,7 @@ _HOMES = {
     "compare": "api",
     "explain": "timing",
     "load_profile": "profile",
+    "narrow": "api",
     "open_report": "profile.questions",
     "place": "api",
     "sweep": "api",

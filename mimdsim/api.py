@@ -1,6 +1,6 @@
 """The Python API: what the commands do, as functions that return their results.
 
-`mimdsim.run`, `compare`, `sweep`, `study`, `place` and `check` are these; docs/api.md shows them at work.
+`mimdsim.run`, `compare`, `sweep`, `study`, `place`, `narrow` and `check` are these; docs/api.md shows them at work.
 Machines and workloads are names, paths of TOML files, or what `load_machine` and `load_workload` return; `changes` are
 fields of either by dotted key: {"training.epochs": 2, "tile.worker_contexts": 12}. User errors raise MimdsimError.
 """
@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mimdsim.base.errors import DescriptionError
+from mimdsim.base.places import is_path
 from mimdsim.base.units import parse_numbers
 from mimdsim.base.whole import replaced
 from mimdsim.check.findings import Checked
+from mimdsim.check.narrow.fit import Narrowed
 from mimdsim.check.program import Subject, check_program, load_build, shrunk
-from mimdsim.machine import GpuMachine, MimdMachine, load_machine
+from mimdsim.machine import GpuMachine, MimdMachine, load_machine, sourced_machine
+from mimdsim.machine.narrowed import write_narrowing
 from mimdsim.profile import save_profile
 from mimdsim.profile.detail import DETAIL_FILE, save_detail
 from mimdsim.program import Program
@@ -283,6 +286,40 @@ def check(
         machine=chosen,
         heading=f"at {small.data.timesteps} timesteps and batch {small.training.batch}; memory at full size",
     )
+
+
+def narrow(
+    machine: str,
+    tables: str | Path | Sequence[str | Path],
+    *,
+    out: str | Path | None = None,
+    spread: float = 0.02,
+    data: str | Path | None = None,
+    progress: Progress = silent,
+) -> Narrowed:
+    """Narrow the doubted numbers of a machine by tables of measurements, with columns as in references/.
+
+    out: a file to write, which can be given wherever a machine can. spread: standard deviation of a figure, as a share
+    of it, where its row has no `spread`. data: recordings for rows of training steps.
+    """
+    from mimdsim.check import narrow as narrowing
+    from mimdsim.check.published.references import find_table
+
+    given = (tables,) if isinstance(tables, str | Path) else tables
+    sourced = sourced_machine(machine)
+    folder = Path.cwd() if out is None else Path(out).parent
+    named = os.path.relpath(machine, folder) if is_path(machine) else machine
+    found = narrowing.narrow(
+        sourced,
+        [find_table(str(table)) for table in given],
+        named=named,
+        spread=spread,
+        data=None if data is None else Path(data),
+        progress=progress,
+    )
+    if out is not None:
+        write_narrowing(Path(out), found.content, [f"mimdsim run digits {Path(out).name}"])
+    return found
 
 
 def no_workload_changes(changes: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from mimdsim.base.progress import Bars
 from mimdsim.base.version import __version__
 from mimdsim.checking import SET, WORKLOAD, check_command, explain_command
 from mimdsim.conversion import export_command, import_command
+from mimdsim.narrowing import narrow_command
 from mimdsim.placing import MAPPING, place_command
 from mimdsim.reporting import report_command
 from mimdsim.studying import study_command, sweep_command
@@ -105,6 +106,7 @@ main.add_command(import_command)
 main.add_command(export_command)
 main.add_command(check_command)
 main.add_command(explain_command)
+main.add_command(narrow_command)
 main.add_command(place_command)
 main.add_command(report_command)
 main.add_command(study_command)

@@ -1,7 +1,7 @@
 """Where machines, workloads, studies and tables of published figures are found: one order for all.
 
-A file in the working folder's `models/`, `workloads/`, `studies/` or `references/` comes first, then one of the same folders in
-MIMDSIM_HOME, then the package's own: the top-level folders of the checkout, which the build puts into the wheel.
+A file in the working folder's `models/`, `workloads/`, `studies/` or `references/` comes first, then one of the same
+folders in MIMDSIM_HOME, then the package's own: the top-level folders of the checkout, which the build puts into the wheel.
 """
 
 from __future__ import annotations
@@ -55,13 +55,18 @@ def find_description(kind: Kind, what: str, name: str) -> Path:
 
     what: 'machine', 'workload' or 'study', for the DescriptionError that names all places where a name was looked for.
     """
-    if name.endswith(".toml") or "/" in name:
+    if is_path(name):
         return Path(name)
     found = files_of(kind).get(f"{name}.toml")
     if found is None:
         problem = f"no such {what} in {looked_in(kind)}{suggest(name, names_of(kind))}"
         raise DescriptionError(f"{what} '{name}'", [problem])
     return found
+
+
+def is_path(name: str) -> bool:
+    """Whether what is given for a description is the path of its file, not a name."""
+    return name.endswith(".toml") or "/" in name
 
 
 def looked_in(kind: Kind) -> str:

@@ -27,6 +27,7 @@ from pydantic import (
 
 from mimdsim.base.errors import MOST_PROBLEMS, DescriptionError, shortened, suggest
 from mimdsim.base.files import read_bounded_text
+from mimdsim.base.sources import HOW, is_kind, kind_of
 from mimdsim.base.units import parse_quantity
 
 MAX_DESCRIPTION_BYTES = 1 << 20
@@ -35,7 +36,6 @@ MOST_WHOLE = 2**63 - 1  # what TOML guarantees and columns of ids hold
 MOST_DOTTED = 32  # parts of a key, checked before parsing, which takes time quadratic in their number
 _PART = r"""\.[ \t]*+(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+"""
 _DEEP_KEY = re.compile(f"(?:{_PART}){{{MOST_DOTTED}}}")
-SOURCE_KINDS = ("measured", "published", "derived", "assumed")
 _ONE, _SEVERAL = "<one>", "<several>"  # forms of a value; no part of a key
 T = TypeVar("T")
 OneOrMore = Annotated[
@@ -70,7 +70,7 @@ class Section(BaseModel):
 
 
 class SourcedSection(Section):
-    """A section in which every given number names its source, as "kind: where"; kind is one of SOURCE_KINDS."""
+    """A section in which every given number names its source, as "kind: where" (`base/sources.py`)."""
 
     sources: dict[str, str] = {}
 
@@ -83,8 +83,8 @@ class SourcedSection(Section):
         for key, text in self.sources.items():
             if key not in type(self).model_fields:
                 problems.append(f"sources: no field '{key}'{suggest(key, type(self).model_fields)}")
-            if text.split(":")[0] not in SOURCE_KINDS:
-                problems.append(f"sources.{key}: must begin with one of {', '.join(SOURCE_KINDS)} and a colon")
+            if not is_kind(kind_of(text)):
+                problems.append(f"sources.{key}: {HOW}")
         if problems:
             more = f"; and {len(problems) - MOST_PROBLEMS:,} more" if len(problems) > MOST_PROBLEMS else ""
             raise ValueError("; ".join(problems[:MOST_PROBLEMS]) + more)
@@ -204,6 +204,8 @@ def _explain(model: type[BaseModel], error: Any, text: str, changed: Collection[
     if error["type"] == "extra_forbidden":
         hint = _elsewhere(model, path) or suggest(str(path[-1]), _fields_at(model, path[:-1]))
         return f"unknown key '{dotted}'{at}{hint}"
+    if error["type"] == "missing" and isinstance(path[-1], int):
+        return f"'{shortened('.'.join(map(str, path[:-1])))}'{at} has {path[-1]} values; more are needed"
     if error["type"] == "missing":
         field = _model_at(model, path[:-1]).model_fields[str(path[-1])]
         return f"missing key '{dotted}'" + (f"; {field.description}" if field.description else "")

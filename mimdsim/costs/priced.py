@@ -2,8 +2,8 @@
 
 Codelets carry costs counted for one instruction set ("colossus") and vectors of 64 bits. A machine of other vectors
 takes as many turns fewer or more of the loops over vectors; a machine with costs of its own replaces those of the
-codelets. A machine of another instruction set that brings none, or not all, has times whose costs are not its own:
-`costs_of_another` names the codelets.
+codelets, or scales them. A machine of another instruction set that brings none, or not all, has times whose costs are
+not its own: `costs_of_another` names the codelets.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def priced(program: Program, machine: MimdMachine) -> Program:
     def change(superstep: Superstep) -> Superstep:
         for table in superstep.tables:
             if id(table.codelet) not in codelets:
-                codelets[id(table.codelet)] = _with_costs(_of_width(table.codelet, width), costs, width, machine.name)
+                own = _with_costs(_of_width(table.codelet, width), costs, width, machine.name)
+                codelets[id(table.codelet)] = _scaled(own, costs)
         if all(codelets[id(table.codelet)] is table.codelet for table in superstep.tables):
             return superstep
         tables = tuple(
@@ -136,6 +137,28 @@ def _with_costs(codelet: Codelet, costs: CodeletCosts | None, vector_bytes: int,
     )
     cost = WorkerBundles(fixed=_outside(costs), terms=terms, kind=costs.rate_kind, source=_source(costs))
     return replace(codelet, cost=cost)
+
+
+def _scaled(codelet: Codelet, costs: CodeletCosts | None) -> Codelet:
+    """The codelet at the machine's factor; itself if it has none."""
+    scaled = None if costs is None else costs.scaled.get(codelet.name)
+    if scaled is None:
+        return codelet
+    factor, cost, (kind, _, where) = scaled.factor, codelet.cost, scaled.source.partition(":")
+    source = f"{where.strip()}; times {factor:g}, of: {cost.source}"
+    if isinstance(cost, WorkerBundles):
+        terms = tuple(
+            replace(term, bundles=factor * term.bundles, pairable=factor * term.pairable) for term in cost.terms
+        )
+        return replace(codelet, cost=replace(cost, fixed=factor * cost.fixed, terms=terms, kind=kind, source=source))
+    return replace(codelet, cost=TileFormula(cycles=_times(factor, cost.cycles), kind=kind, source=source))
+
+
+def _times(factor: float, formula: Callable[[dict[str, Any], int, int], Any]) -> Callable[..., Any]:
+    def cycles(extents: dict[str, Any], worker_contexts: int, vector_bytes: int) -> Any:
+        return factor * np.asarray(formula(extents, worker_contexts, vector_bytes), np.float64)
+
+    return cycles
 
 
 def _counted(codelet: Codelet, counted: CountedCodelet, machine: str) -> Codelet:

@@ -1,7 +1,7 @@
 """Square millimetres and watts of one chip, each with its interval, from what its description says of its process.
 
-Every sourced number is doubted by the kind of its source (UNCERTAINTY). In a product the doubts of its factors are
-independent and add as squares; parts of a sum share processes and sources, so theirs add plainly.
+Every sourced number is doubted by the kind of its source (`base/sources.py`). In a product the doubts of its factors
+are independent and add as squares; parts of a sum share processes and sources, so theirs add plainly.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import hypot
 
-from mimdsim.base.schema import SOURCE_KINDS, SourcedSection
+from mimdsim.base.schema import SourcedSection
+from mimdsim.base.sources import SOURCE_KINDS, kind_of, less_certain, uncertainty
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Links
 from mimdsim.profile.silicon import SiliconPart, SiliconProfile
-from mimdsim.program.codelet import UNCERTAINTY
 
 PASS_CYCLES = 4  # of the matrix unit for a row of `half_channels` inputs (PopLibs, getWeightsPerConvUnit)
 MM2_PER_UM2 = 1e-6
@@ -32,8 +32,8 @@ class Estimate:
     @staticmethod
     def of(section: SourcedSection, field: str) -> Estimate:
         """A number of a description, off by the share of its kind of source."""
-        value, kind = float(getattr(section, field)), section.sources[field].partition(":")[0]
-        return Estimate(value=value, off=value * UNCERTAINTY[kind], kind=kind)
+        value, kind = float(getattr(section, field)), kind_of(section.sources[field])
+        return Estimate(value=value, off=value * uncertainty(kind), kind=kind)
 
     @staticmethod
     def between(low: float, high: float, *, kind: str) -> Estimate:
@@ -127,7 +127,7 @@ def voltage_at(machine: MimdMachine) -> Voltage | str:
     elif power.voltage_follows == "unknown":
         low, high = min(low, low * ratio), max(high, high * ratio)
     low, high = (min(max(end, least), most) for end in (low, high))
-    kind = power.sources["volts"].partition(":")[0]
+    kind = kind_of(power.sources["volts"])
     shares = (low / power.reference_volts, high / power.reference_volts)
     return Voltage(
         low=low,
@@ -172,4 +172,4 @@ def total(parts: Iterable[Estimate]) -> Estimate:
 
 
 def _less_certain(one: Estimate, other: Estimate) -> str:
-    return max(one.kind, other.kind, key=SOURCE_KINDS.index)
+    return less_certain(one.kind, other.kind)

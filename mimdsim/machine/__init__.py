@@ -1,7 +1,15 @@
 """Machines as frozen records read from `models/*.toml`; every number with unit and source."""
 
 from mimdsim.machine.gpu import GpuMachine
-from mimdsim.machine.load import changed_machine, find_machine, list_machines, load_machine, tiled_machine
+from mimdsim.machine.load import (
+    changed_machine,
+    find_machine,
+    list_machines,
+    load_machine,
+    sourced_machine,
+    tiled_machine,
+    with_values,
+)
 from mimdsim.machine.mimd import MimdMachine
 from mimdsim.machine.watched import Reads
 
@@ -13,5 +21,7 @@ __all__ = [
     "find_machine",
     "list_machines",
     "load_machine",
+    "sourced_machine",
     "tiled_machine",
+    "with_values",
 ]

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from mimdsim.base.errors import DescriptionError, shortened
-from mimdsim.base.places import find_description, names_of
+from mimdsim.base.names import possible_path
+from mimdsim.base.places import find_description, is_path, names_of
 from mimdsim.base.schema import Section, build, read_toml
 from mimdsim.base.units import show_quantity
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.mimd import MimdMachine
+from mimdsim.machine.narrowed import KIND, Narrowing, doubted_numbers, narrowed_changes, read_narrowing, with_changes
 from mimdsim.machine.plausible import PARTS, implausible, larger_parts
 
 KINDS: dict[str, type[MimdMachine] | type[GpuMachine]] = {"mimd": MimdMachine, "gpu": GpuMachine}
@@ -41,15 +43,57 @@ def load_machine(name: str, changes: dict[str, Any] | None = None) -> MimdMachin
     A changed number's source becomes "assumed: what-if value", and the title says that something was changed. Where a
     change makes a whole smaller than the part that the description has of it, such as the executable region of a tile's
     memory, the part becomes the whole. Raises DescriptionError with every problem, and for numbers that look as if
-    their unit is missing or that are larger than their whole (`machine/plausible.py`).
+    their unit is missing or that are larger than their whole (`machine/plausible.py`). A file that says `narrowed`, or
+    of that kind, is a machine with the numbers of one's own measurements (`machine/narrowed.py`).
     """
     path = find_machine(name)
     table, text = read_toml(path)
+    if table.get("kind") == KIND:
+        found = read_narrowing(path)
+        return _narrowed(path, _sourced(path, found), found, path, changes)
     kind = table.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        raise DescriptionError(str(path), [f"kind = {shortened(repr(kind))}; must be one of {', '.join(KINDS)}"])
+        known = ", ".join((*KINDS, KIND))
+        raise DescriptionError(str(path), [f"kind = {shortened(repr(kind))}; must be one of {known}"])
     table.setdefault("name", path.stem)
-    return _with_changes(KINDS[kind], table, changes or {}, str(path), text)
+    named = table.pop(KIND, None)
+    if named is None:
+        return _with_changes(KINDS[kind], table, changes or {}, str(path), text)
+    sourced = _with_changes(KINDS[kind], table, {}, str(path), text)
+    if not isinstance(sourced, MimdMachine) or not isinstance(named, str):
+        what = "is for tiled machines" if isinstance(named, str) else "must be the path of a file"
+        raise DescriptionError(str(path), [f"'{KIND}' {what}; see docs/own-measurements.md"])
+    try:
+        file = path.parent / possible_path(named)
+    except ValueError as problem:
+        raise DescriptionError(str(path), [f"'{KIND}' {problem}"]) from None
+    return _narrowed(path, sourced, read_narrowing(file), file, changes)
+
+
+def _sourced(path: Path, found: Narrowing) -> MimdMachine:
+    """The machine that a file narrows; a path is one beside the file."""
+    return sourced_machine(str(path.parent / found.machine) if is_path(found.machine) else found.machine)
+
+
+def sourced_machine(name: str) -> MimdMachine:
+    """A tiled machine that is not narrowed itself; raises DescriptionError for others."""
+    table, _ = read_toml(find_machine(name))
+    if table.get("kind") == KIND or KIND in table:
+        problem = "is narrowed already; narrow the machine that it is made from, with all tables at once"
+        raise DescriptionError(f"machine '{name}'", [problem])
+    return tiled_machine(name, "only tiled machines are narrowed")
+
+
+def _narrowed(
+    path: Path, sourced: MimdMachine, found: Narrowing, file: Path, changes: dict[str, Any] | None
+) -> MimdMachine | GpuMachine:
+    """The machine described at `path`: `sourced` with the numbers of `file`, then `changes`."""
+    title = f"{sourced.title}, narrowed by {file.name}"
+    machine = with_values(sourced, narrowed_changes(sourced, found, str(file)), title)
+    table = machine.model_dump(exclude_unset=True) | {"name": path.stem}
+    made = _with_changes(MimdMachine, table, changes or {}, str(path), "")
+    assert isinstance(made, MimdMachine)
+    return made if changes else made.knowing(found.together)
 
 
 def changed_machine(machine: MimdMachine, changes: Mapping[str, Any]) -> MimdMachine:
@@ -66,6 +110,20 @@ def changed_machine(machine: MimdMachine, changes: Mapping[str, Any]) -> MimdMac
     changed = _with_changes(type(machine), table, changes, f"machine '{machine.name}'", "")
     assert isinstance(changed, MimdMachine)
     return changed
+
+
+def with_values(machine: MimdMachine, values: Mapping[str, tuple[float, str]], title: str = "") -> MimdMachine:
+    """A machine with (value, source) by the names of its doubted numbers and of codelets; whole where a number is."""
+    known = doubted_numbers(machine)
+    whole = {
+        name: (round(value) if name in known and known[name].whole else value) for name, (value, _) in values.items()
+    }
+    table = with_changes(
+        machine.model_dump(exclude_unset=True), {name: (whole[name], source) for name, (_, source) in values.items()}
+    )
+    made = _with_changes(MimdMachine, table | ({"title": title} if title else {}), {}, f"machine '{machine.name}'", "")
+    assert isinstance(made, MimdMachine)
+    return made
 
 
 def _with_changes(

@@ -5,10 +5,11 @@ All cycles are tile clock cycles. Sources are in the description (`models/*.toml
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from mimdsim.base.names import Name
 from mimdsim.base.schema import Section, SourcedSection
@@ -140,8 +141,17 @@ class Links(SourcedSection):
     hop_seconds: float = Field(ge=0)
 
 
+@dataclass(frozen=True, kw_only=True)
+class KnownTogether:
+    """Numbers that measurements tell together better than one by one: their names, as of `machine/narrowed.py`, and the
+    correlations of what is left unknown of them, float64[n, n] as rows."""
+
+    names: tuple[str, ...]
+    correlation: tuple[tuple[float, ...], ...]
+
+
 class MimdMachine(Section):
-    """A tiled machine. `name` is its file's stem."""
+    """A tiled machine. `name` is its file's stem. known_together: of a narrowed machine, until a number is changed."""
 
     kind: Literal["mimd"]
     name: Name
@@ -157,6 +167,7 @@ class MimdMachine(Section):
     costs: CodeletCosts | None = None
     area: Area | None = None
     power: Power | None = None
+    _known_together: KnownTogether | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _static_power_from_somewhere(self) -> MimdMachine:
@@ -165,6 +176,19 @@ class MimdMachine(Section):
         if self.energy is not None and self.energy.static_watts is None and self.power is None:
             raise ValueError("[energy] has no static_watts: give it, or [area] and [power] that it follows from")
         return self
+
+    @property
+    def known_together(self) -> KnownTogether | None:
+        return self._known_together
+
+    def knowing(self, together: KnownTogether | None) -> MimdMachine:
+        """This machine with numbers that are known together."""
+        made = self.model_copy()
+        made._known_together = together
+        return made
+
+    def __hash__(self) -> int:  # its sections hold dicts; equality compares them all
+        return hash((self.name, self.title, self.chip.tiles, self.chip.clock_hz, self.links.chips))
 
     def barrier_cycles(self, all_chips: bool) -> int:
         """Cycles of a barrier of one chip or of all, from its last tile until all go on."""

@@ -19,11 +19,10 @@ from functools import cache
 from typing import Any
 
 from mimdsim.base.errors import MappingError, near
+from mimdsim.base.sources import UNCERTAINTY, is_kind
 from mimdsim.program.extents import RECORDED, Column, Derived, Extent, Hits, Lists, Size
 
 ACCESS = ("read", "write", "update")
-# relative uncertainty of a cost by the kind of its source; widens the interval of every total (assumed: our estimate)
-UNCERTAINTY = {"measured": 0.05, "published": 0.10, "derived": 0.30, "assumed": 0.50}
 _NOW = re.compile(r"^@t([+-]\d+)?$")
 
 
@@ -190,7 +189,7 @@ class Codelet:
             raise MappingError(f"codelet '{self.name}': code_bytes {self.code_bytes} must not be negative")
         if not self.cost.source:
             raise MappingError(f"codelet '{self.name}': its cost names no source")
-        if self.cost.kind not in UNCERTAINTY:
+        if not is_kind(self.cost.kind):
             raise MappingError(
                 f"codelet '{self.name}': kind of source '{self.cost.kind}' must be one of {', '.join(UNCERTAINTY)}"
             )

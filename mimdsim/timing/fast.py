@@ -19,6 +19,7 @@ from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.verify import require_sound
 from mimdsim.timing.assumptions import machine_assumptions, program_assumptions
 from mimdsim.timing.loads import SuperstepLoad, program_loads
+from mimdsim.timing.own_shares import known_together, own_shares
 from mimdsim.timing.path import critical_path
 from mimdsim.timing.spans import loop_spans, superstep_spans, what_is_doubted
 from mimdsim.timing.tile_cycles import Barrel
@@ -51,7 +52,9 @@ def time_program(
     moved = _moved(program)
     loops = loop_spans(program, machine)
     spans = (*superstep_spans(program, machine.exchange, loads, path, moved.volumes), *loops)
-    doubts = what_is_doubted(loads, path, sum(span.sync_cycles for span in loops), machine)
+    own = own_shares(program, machine, loads)
+    doubts = what_is_doubted(loads, path, sum(span.sync_cycles for span in loops), machine, own)
+    doubts = known_together(doubts, own, machine)
     clock = machine.chip.clock_hz
     sent = input_bytes(program)
     stream = sent / machine.host.bytes_per_second + machine.host.request_seconds if sent else 0.0

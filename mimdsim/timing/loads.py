@@ -17,9 +17,9 @@ from weakref import ref
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.base.sources import uncertainty
 from mimdsim.numerics.columns import loads as numerics
 from mimdsim.program import Program, RecordedActivity
-from mimdsim.program.codelet import UNCERTAINTY
 from mimdsim.timing.classes import counted_cycles
 from mimdsim.timing.dealing import synchronised_chips
 from mimdsim.timing.plan import Moving, Settled, Stretch, program_plan
@@ -47,7 +47,7 @@ class SuperstepLoad:
     @property
     def uncertainty(self) -> float:
         """Relative uncertainty of the compute cycles."""
-        return sum(share * UNCERTAINTY[kind] for _, kind, share in self.parts)
+        return sum(share * uncertainty(kind) for _, kind, share in self.parts)
 
     @property
     def kept_bytes(self) -> int:

@@ -18,9 +18,11 @@ from mimdsim.timing.classes import Dealt, classes_of
 from mimdsim.timing.dealing import SuperstepDeal, dealt_program
 from mimdsim.timing.extents import Charge
 from mimdsim.timing.tile_cycles import (
+    ARRANGING_KIND,
     Barrel,
     Beside,
     arranging_cycles,
+    arranging_parts,
     library_cycles,
     tile_cycles,
     work_beside,
@@ -166,9 +168,14 @@ def _plan(program: Program, superstep: Superstep, deal: SuperstepDeal, barrel: B
             counted_weights += [(part, charge) for charge in one.charges]
         library.append(cost)
     if superstep.exchange is not None and superstep.exchange.column("fragments_arranged").any():
-        part = ("arranging rows", "derived")
-        weights[part] = float(arranging_cycles(superstep.exchange, barrel).sum())
-        order.append(part)
+        pieces, volume = ("arranging rows", barrel.arranging_kind), ("arranging rows", ARRANGING_KIND)
+        if pieces == volume:
+            weights[pieces] = float(arranging_cycles(superstep.exchange, barrel).sum())
+        else:  # what is known of the pieces does not make the copy of their bytes known
+            of_pieces, of_bytes = arranging_parts(superstep.exchange, barrel)
+            contexts = barrel.issue_cycles / barrel.working
+            weights |= {pieces: float(of_pieces.sum()) * contexts, volume: float(of_bytes.sum()) * contexts}
+        order += [pieces, volume]
     beside = work_beside(program, superstep, library, barrel)
     workers = np.zeros(deal.tiles)
     if deal.counting is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from mimdsim.base.sources import uncertainty
 from mimdsim.costs.phases import BusiestTile, busiest_tiles, phases_of
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Exchange as Fabric
 from mimdsim.profile import Doubt, Span
 from mimdsim.program import Program, Repeat
-from mimdsim.program.codelet import UNCERTAINTY
 from mimdsim.timing.loads import SuperstepLoad
 from mimdsim.timing.path import PathPart
 
@@ -56,12 +57,45 @@ def _exchange_tile(found: BusiestTile) -> dict[str, int]:
     }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Waits:
+    """Cycles in which no tile computes, by what they are spent on."""
+
+    exchange: float
+    link: float
+    sync: float
+    loops: float
+
+    @staticmethod
+    def of(path: Sequence[PathPart], loops: float) -> Waits:
+        link = sum(part.link for part in path)
+        exchange = sum(part.exchange for part in path) - link
+        return Waits(exchange=exchange, link=link, sync=sum(part.sync for part in path), loops=loops)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnShare:
+    """What a number of the machine that has an interval of its own makes of the waits; sign: -1 if a larger number
+    makes them shorter."""
+
+    name: str
+    kind: str
+    waits: Waits
+    sign: int = 1
+
+
 def what_is_doubted(
-    loads: Sequence[SuperstepLoad], path: Sequence[PathPart], loops: int, machine: MimdMachine
+    loads: Sequence[SuperstepLoad],
+    path: Sequence[PathPart],
+    loops: int,
+    machine: MimdMachine,
+    own: Sequence[OwnShare] = (),
 ) -> tuple[Doubt, ...]:
-    """What makes up the half width of the interval, widest first; machines with the same names share a source."""
-    exchange = f"exchange on the chip, {machine.exchange.model} model"
-    sync = "sync, a share of the exchange" if machine.sync.exchange_share else "sync"
+    """What makes up the half width of the interval, widest first; machines with the same names share a source.
+
+    own: numbers whose cycles are doubted by their own intervals, where these are narrower than those of the waits that
+    they are part of.
+    """
     cycles: dict[tuple[str, str], float] = {}
 
     def add(name: str, kind: str, more: float) -> None:
@@ -70,12 +104,23 @@ def what_is_doubted(
     for load, part in zip(loads, path, strict=True):
         for name, kind, share in load.parts:
             add(name, kind, part.compute * share)
-        add(exchange, EXCHANGE_KIND, part.exchange - part.link)
-        add("exchange over links", EXCHANGE_KIND, part.link)
-        add(sync, SYNC_KIND, part.sync)
-    add("loop control", LOOP_KIND, loops)
+    waits = Waits.of(path, loops)
+    for name, kind, wait in (
+        (f"exchange on the chip, {machine.exchange.model} model", EXCHANGE_KIND, "exchange"),
+        ("exchange over links", EXCHANGE_KIND, "link"),
+        ("sync, a share of the exchange" if machine.sync.exchange_share else "sync", SYNC_KIND, "sync"),
+        ("loop control", LOOP_KIND, "loops"),
+    ):
+        rest = getattr(waits, wait)
+        for one in own:
+            if uncertainty(one.kind) >= uncertainty(kind):
+                continue
+            part_of_it = min(max(getattr(one.waits, wait), 0.0), rest)
+            add(one.name, one.kind, part_of_it)
+            rest -= part_of_it
+        add(name, kind, rest)
     doubts = [
-        Doubt(name=name, kind=kind, cycles=round(size), half_width_cycles=round(size * UNCERTAINTY[kind]))
+        Doubt(name=name, kind=kind, cycles=round(size), half_width_cycles=round(size * uncertainty(kind)))
         for (name, kind), size in cycles.items()
         if size > 0
     ]

@@ -20,10 +20,13 @@ from enum import IntEnum
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.base.sources import has_own_share, kind_of, less_certain
 from mimdsim.machine import MimdMachine
 from mimdsim.numerics.columns import loads as numerics
 from mimdsim.program import Codelet, Exchange, Program, Superstep, TileFormula
 from mimdsim.timing.dealing import dealt_program
+
+ARRANGING_KIND = "derived"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +39,15 @@ class Barrel:
     arrange_fragment_bundles: float
     copy_bytes_per_cycle: float = 8.0
     compiled_dual_issue: float = 0.0
+    arranging_kind: str = ARRANGING_KIND  # of source, of arrange_fragment_bundles
 
     @classmethod
     def of(cls, machine: MimdMachine) -> Barrel:
+        kind = kind_of(machine.exchange.sources.get("arrange_fragment_bundles", ARRANGING_KIND))
         return cls(
+            arranging_kind=kind
+            if has_own_share(kind) and less_certain(kind, ARRANGING_KIND) != kind
+            else ARRANGING_KIND,
             contexts=machine.tile.worker_contexts,
             issue_cycles=machine.tile.issue_cycles,
             vector_bytes=machine.tile.vector_bytes,

@@ -20,6 +20,16 @@ from mimdsim.base.schema import Section
 from mimdsim.base.units import UNITS
 from mimdsim.check.published.references import check_files
 from mimdsim.machine import find_machine, load_machine
+from mimdsim.machine.narrowed import (
+    KIND,
+    Narrowing,
+    Number,
+    Table,
+    doubted_numbers,
+    machine_digest,
+    read_narrowing,
+    write_narrowing,
+)
 from mimdsim.profile import load_profile, save_profile
 from mimdsim.run import simulate
 from mimdsim.workload import find_workload, load_workload, network_of
@@ -106,6 +116,43 @@ class MachineFile(Described):
         return given_of(load_machine(str(path)))
 
 
+class NarrowedFile(Described):
+    """Numbers of a machine that measurements narrowed."""
+
+    name = "narrowed"
+
+    def good(self) -> Path:
+        self.source = self.folder / "narrowed.toml"
+        if not self.source.exists():
+            machine: Any = load_machine("tiny")
+            known = doubted_numbers(machine)
+            sync = known["sync.internal_cycles"].interval
+            numbers = (
+                Number(
+                    name="sync.internal_cycles", sourced=sync, narrowed=(100.0, 120.0, 140.0), rows=("mine line 2",)
+                ),
+                Number(
+                    name="codelet LifUpdate", sourced=(0.7, 1.0, 1.3), narrowed=(0.9, 1.1, 1.2), rows=("mine line 2",)
+                ),
+            )
+            given = {"kind": KIND, "machine": "tiny", "machine_sha256": machine_digest(machine), "spread": "2 %"}
+            tables = (Table(file="mine.csv", sha256="0" * 64),)
+            left_out = (("mine line 3", "mine line 4"),)
+            write_narrowing(self.source, Narrowing(**given, table=tables, number=numbers, left_out=left_out), ())
+        return self.source
+
+    def mutant(self, number: int, rng: np.random.Generator) -> Path:
+        self.good()
+        return super().mutant(number, rng)
+
+    def read(self, path: Path) -> Any:
+        load_machine(str(path))
+        return read_narrowing(path).model_dump(exclude_unset=True, mode="json")
+
+    def says(self, path: Path) -> Any:
+        return meant(tomllib.loads(path.read_text()), self.read(path))
+
+
 class ProfileFile(Format):
     name = "profile"
 
@@ -190,4 +237,4 @@ class FiguresFile(Format):
         return [[float(row["cycles"]), f"{row['codelet']} {row['dtype']} {row['params']}"] for row in cells]
 
 
-DESCRIPTIONS = (WorkloadFile, MachineFile, ProfileFile, FiguresFile)
+DESCRIPTIONS = (WorkloadFile, MachineFile, NarrowedFile, ProfileFile, FiguresFile)

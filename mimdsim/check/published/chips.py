@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened
+from mimdsim.check.published.bearing import Bearing
 from mimdsim.costs.silicon import silicon_profile
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.profile import SiliconProfile
@@ -40,9 +42,25 @@ def chip_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]]:
                 "source": row.get("source", ""),
                 "note": note,
                 "kind": f"{row['metric']}, {row['judged']}",
+                "bearing": _bearing(row, line, published) if found else None,
             }
         )
     return rows
+
+
+def _bearing(row: dict[str, str], line: int, measured: float) -> Bearing | None:
+    """Of the chip that is described, not of others that take numbers from it."""
+    if row["changes"]:
+        return None
+    return Bearing(line=line, machine=row["machine"], measured=measured, again=partial(_again, row["metric"]))
+
+
+def _again(metric: str, machine: MimdMachine) -> float:
+    silicon = silicon_profile(machine)
+    found, note = (None, "unknown") if silicon is None else _metric(silicon, metric)
+    if found is None:
+        raise MimdsimError(note)
+    return found[0]
 
 
 def _number(path: Path, line: int, row: dict[str, str], column: str) -> float:

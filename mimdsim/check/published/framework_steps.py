@@ -10,16 +10,18 @@ row.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened
+from mimdsim.base.sources import kind_of, uncertainty
+from mimdsim.check.published.bearing import Bearing, codelet_parts
 from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.profile import Doubt
 from mimdsim.program import RecordedActivity
-from mimdsim.program.codelet import UNCERTAINTY
 from mimdsim.run import compile_workload, retime
 from mimdsim.workload import load_workload
 
@@ -43,21 +45,23 @@ def framework_step_rows(path: Path, given: list[dict[str, str]]) -> list[dict[st
     rows = []
     for line, row in enumerate(given, start=2):
         widths, batch, timesteps, beta, images = _numbers(path, line, row)
-        times, note = _predicted(row, widths, batch, timesteps, beta)
-        predicted, low, high = times if times else (None, None, None)
+        call, note = _predicted(row, widths, batch, timesteps, beta)
+        predicted, low, high = call.milliseconds if call else (None, None, None)
+        published = 1e3 * batch / images
         rows.append(
             {
                 "name": f"{row['framework']} {row['dense']} batch {batch} T={timesteps} on {row['machine']}, "
                 f"{images:,.0f} images/s",
                 "unit": "ms",
                 "predicted": predicted,
-                "published": 1e3 * batch / images,
+                "published": published,
                 "tolerance": TOLERANCE,
                 "low": low,
                 "high": high,
                 "source": row.get("source", ""),
                 "note": note,
                 "kind": f"as if on {row['machine']}",
+                "bearing": None if call is None else call.bearing(row["machine"], line, published),
             }
         )
     return rows
@@ -83,8 +87,8 @@ def _numbers(path: Path, line: int, row: dict[str, str]) -> tuple[tuple[int, ...
 
 def _predicted(
     row: dict[str, str], widths: tuple[int, ...], batch: int, timesteps: int, beta: float
-) -> tuple[tuple[float, float, float] | None, str]:
-    """((milliseconds, low, high) or None, why not)."""
+) -> tuple[Call | None, str]:
+    """(the call or None, why not)."""
     for column, known in KNOWN.items():
         if row[column] != known:
             return None, f"{column} '{shortened(row[column])}' has no program here; known: {known}"
@@ -96,7 +100,8 @@ def _predicted(
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One call of the model: seconds with their interval, and the shape of what was timed."""
+    """One call of the model: seconds with their interval, the shape of what was timed; doubts: of its cycles; again:
+    seconds of the same program on another description of the machine."""
 
     seconds: float
     low: float
@@ -104,13 +109,29 @@ class Call:
     cycles: int
     inputs: int
     classes: int
+    doubts: tuple[Doubt, ...]
+    clock_hz: float
+    again: Callable[[MimdMachine], float]
+
+    @property
+    def milliseconds(self) -> tuple[float, float, float]:
+        """Predicted, low and high."""
+        return 1e3 * self.seconds, 1e3 * self.low, 1e3 * self.high
+
+    def bearing(self, machine: str, line: int, measured: float) -> Bearing:
+        """Of a row in milliseconds."""
+        return Bearing(
+            line=line,
+            machine=machine,
+            measured=measured,
+            again=lambda described: 1e3 * self.again(described),
+            parts=codelet_parts(self.doubts, 1e3 / self.clock_hz),
+        )
 
 
 @lru_cache(maxsize=16)
-def framework_step(
-    machine: str, widths: tuple[int, ...], batch: int, timesteps: int, beta: float
-) -> tuple[float, float, float]:
-    """(milliseconds, low, high) of one call. Raises MimdsimError for a machine or network that is not known or does not
+def framework_step(machine: str, widths: tuple[int, ...], batch: int, timesteps: int, beta: float) -> Call:
+    """One call. Raises MimdsimError for a machine or network that is not known or does not
     fit."""
     changes = {
         "data.timesteps": timesteps,
@@ -123,7 +144,7 @@ def framework_step(
         raise MimdsimError(
             f"{widths[0]} inputs and {widths[-1]} outputs; workload {WORKLOAD} has {call.inputs} and {call.classes}"
         )
-    return 1e3 * call.seconds, 1e3 * call.low, 1e3 * call.high
+    return call
 
 
 def timed_call(machine: str, changes: Mapping[str, Any]) -> Call:
@@ -137,11 +158,22 @@ def timed_call(machine: str, changes: Mapping[str, Any]) -> Call:
     labels = network.batch * ITEM_BYTES
     images = (sum(compiled.program.streamed.values()) - labels) * IMAGE_BYTES // ITEM_BYTES
     returned = (network.timesteps * network.batch * network.classes + 1) * ITEM_BYTES
-    host = (images + labels + returned) / chip.host.bytes_per_second + REQUESTS * chip.host.request_seconds
-    doubt = host * UNCERTAINTY[chip.host.sources["request_seconds"].partition(":")[0]] + START_DOUBT_SECONDS
-    host += START_SECONDS
+
+    def moving(described: MimdMachine) -> float:
+        host = described.host
+        return (images + labels + returned) / host.bytes_per_second + REQUESTS * host.request_seconds
+
+    def again(described: MimdMachine) -> float:
+        once_more = retime(compiled, described, NOTHING)
+        return once_more.cycles / once_more.clock_hz + moving(described) + START_SECONDS
+
+    host = moving(chip) + START_SECONDS
+    doubt = moving(chip) * uncertainty(kind_of(chip.host.sources["request_seconds"])) + START_DOUBT_SECONDS
     return Call(
         seconds=timed.cycles / timed.clock_hz + host,
+        doubts=timed.doubts,
+        clock_hz=timed.clock_hz,
+        again=again,
         low=timed.seconds_low - timed.host_exposed_seconds + host - doubt,
         high=timed.seconds_high - timed.host_exposed_seconds + host + doubt,
         cycles=timed.cycles,

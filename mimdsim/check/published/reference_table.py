@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean, median
 from typing import Any
 
@@ -94,7 +94,8 @@ def rows_as_json(rows: list[Row]) -> str:
                 "kind_mean_error": kinds[row.kind],
                 "range_mean_error": ranges.get((row.kind, range_of(row))),
             }
-            listed.append(asdict(row) | more)
+            listed.append(asdict(replace(row, bearing=None)) | more)
+            del listed[-1]["bearing"]
     return dump_json(listed)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened, suggest
 from mimdsim.base.files import parse_json, read_bounded_text
 from mimdsim.base.places import files_of, looked_in, own_folder
+from mimdsim.check.published.bearing import Bearing
 from mimdsim.check.published.chips import COLUMNS as CHIP_COLUMNS
 from mimdsim.check.published.chips import chip_rows
 from mimdsim.check.published.framework_steps import COLUMNS as FRAMEWORK_COLUMNS
@@ -26,7 +27,13 @@ from mimdsim.check.published.gpus.event_rows import COLUMNS as EVENT_COLUMNS
 from mimdsim.check.published.gpus.event_rows import event_rows
 from mimdsim.check.published.gpus.networks import predict_snn_row
 from mimdsim.check.published.gpus.products import predict_gemm_row, product_flops
-from mimdsim.check.published.products.rows import NEEDED, predict_tiled_gemm_row, predict_tiled_product
+from mimdsim.check.published.products.rows import (
+    NEEDED,
+    predict_tiled_gemm_row,
+    predict_tiled_product,
+    tiled_gemm_bearing,
+    tiled_product_bearing,
+)
 from mimdsim.check.published.silicon.gather import COLUMNS as GATHER_COLUMNS
 from mimdsim.check.published.silicon.gather import gather_rows
 from mimdsim.check.published.silicon.loops import COLUMNS as LOOP_COLUMNS
@@ -39,12 +46,17 @@ from mimdsim.check.published.stencil.rows import stencil_rows
 from mimdsim.check.published.stencil.solver_rows import CHIPS_COLUMNS, ORDER_COLUMNS, solver_rows
 from mimdsim.check.published.training_runs import golden_rows, training_step_rows
 from mimdsim.check.published.vendor.registry import vendor_cycles
+from mimdsim.machine import MimdMachine
 
 MAX_REFERENCE_BYTES = 32 << 20
 MAX_COLUMNS = 200
 TABLES = (".csv", ".json")
 Progress = Callable[[str, int, int], None]
 Given = dict[str, str]
+
+
+def silent(_what: str, _done: int, _of: int) -> None:
+    """Progress that nobody watches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +68,7 @@ class Row:
     too; None: not. noise: standard error of `published` in `unit`, where several
     runs tell it. second: the same figure as published by another clock, named second_name; never decides `within`.
     upper_bound: `published` is a bound that the figure stayed below, so any prediction up to it is within.
+    bearing: how the prediction depends on the machine; None where none is described, or the figure is not measured.
     """
 
     file: str
@@ -74,6 +87,7 @@ class Row:
     second: float | None = None
     second_name: str = ""
     upper_bound: bool = False
+    bearing: Bearing | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -100,7 +114,17 @@ class Row:
         return max(self.ratio - 1, 0.0) if self.upper_bound else abs(self.ratio - 1)
 
 
-Predict = Callable[[Path, list[Given], Path | None, Progress], list[Row]]
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a table is predicted with: recordings (see training_runs.py), and the machine of the rows that name none
+    (None: that of the published figures)."""
+
+    data: Path | None = None
+    progress: Progress = silent
+    machine: MimdMachine | None = None
+
+
+Predict = Callable[[Path, list[Given], Asked], list[Row]]
 
 
 def default_files() -> tuple[Path, ...]:
@@ -124,15 +148,19 @@ def find_table(name: str) -> Path:
     return known[name]
 
 
-def check_files(files: tuple[Path, ...], data: Path | None, progress: Progress) -> list[Row]:
-    """Rows of all files; raises DataFileError for a file that is missing, too large or of unknown columns."""
+def check_files(
+    files: tuple[Path, ...], data: Path | None, progress: Progress, machine: MimdMachine | None = None
+) -> list[Row]:
+    """Rows of all files; machine: of rows that name none, instead of that of the published figures. Raises
+    DataFileError for a file that is missing, too large or of unknown columns."""
+    asked = Asked(data=data, progress=progress, machine=machine)
     rows: list[Row] = []
     for path in files:
-        rows += _check_file(path, data, progress)
+        rows += _check_file(path, asked)
     return rows
 
 
-def _check_file(path: Path, data: Path | None, progress: Progress) -> list[Row]:
+def _check_file(path: Path, asked: Asked) -> list[Row]:
     try:
         text = read_bounded_text(path, MAX_REFERENCE_BYTES)
     except FileNotFoundError:
@@ -152,7 +180,7 @@ def _check_file(path: Path, data: Path | None, progress: Progress) -> list[Row]:
         if needed <= columns:
             if not given:
                 raise DataFileError(path, "has a header but no rows; there is nothing to compare")
-            return predict(path, given, data, progress)
+            return predict(path, given, asked)
     known = "; ".join(", ".join(sorted(needed)) for needed, _ in FORMATS)
     raise DataFileError(
         path, f"has the columns {shortened(str(sorted(columns)), 300)}; known tables have at least: {known}"
@@ -182,6 +210,16 @@ def _table(path: Path, text: str) -> tuple[set[str], list[Given]]:
     return set(names), given
 
 
+def cells_of(path: Path, column: str) -> dict[int, str]:
+    """The cells of a column of a CSV table that are not empty, by line; empty if it has no such column."""
+    if path.suffix == ".json":
+        return {}
+    columns, given = _table(path, read_bounded_text(path, MAX_REFERENCE_BYTES))
+    if column not in columns:
+        return {}
+    return {line: row[column].strip() for line, row in enumerate(given, start=2) if row[column].strip()}
+
+
 def _number(path: Path, line: int, row: Given, column: str) -> float:
     with contextlib.suppress(ValueError):
         if math.isfinite(number := float(row[column])):
@@ -189,7 +227,7 @@ def _number(path: Path, line: int, row: Given, column: str) -> float:
     raise DataFileError(path, f"line {line}, column '{column}': '{shortened(row[column])}' is not a number")
 
 
-def _vendor_rows(path: Path, given: list[Given], _data: Path | None, _progress: Progress) -> list[Row]:
+def _vendor_rows(path: Path, given: list[Given], _asked: Asked) -> list[Row]:
     rows = []
     for line, row in enumerate(given, start=2):
         cycles: float | None = None
@@ -222,11 +260,12 @@ def _vendor_rows(path: Path, given: list[Given], _data: Path | None, _progress: 
     return rows
 
 
-def _gemm_rows(path: Path, given: list[Given], _data: Path | None, _progress: Progress) -> list[Row]:
+def _gemm_rows(path: Path, given: list[Given], _asked: Asked) -> list[Row]:
     rows = []
     for line, row in enumerate(given, start=2):
         published = _number(path, line, row, "time_us")
-        seconds, note = (predict_tiled_gemm_row if row["gpu"].startswith("IPU") else predict_gemm_row)(row)
+        tiled = row["gpu"].startswith("IPU")
+        seconds, note = (predict_tiled_gemm_row if tiled else predict_gemm_row)(row)
         batched = ", batched" if row["batch"] not in ("", "1") else ""
         microseconds = None if seconds is None else 1e6 * seconds
         shape = f"{row['M']}x{row['N']}x{row['K']}" + (f" batch {row['batch']}" if row["batch"] != "1" else "")
@@ -244,15 +283,17 @@ def _gemm_rows(path: Path, given: list[Given], _data: Path | None, _progress: Pr
                 note="" if microseconds is not None else note,
                 kind=f"{row['gpu']} {row['dtype']}{batched}",
                 size=product_flops(row),
+                bearing=tiled_gemm_bearing(row, line, published) if tiled and seconds is not None else None,
             )
         )
     return rows
 
 
-def _tiled_product_rows(path: Path, given: list[Given], _data: Path | None, _progress: Progress) -> list[Row]:
+def _tiled_product_rows(path: Path, given: list[Given], _asked: Asked) -> list[Row]:
     rows = []
     for line, row in enumerate(given, start=2):
         predicted, low, high, note = predict_tiled_product(row)
+        published = _number(path, line, row, "value")
         rows.append(
             Row(
                 file=path.name,
@@ -260,19 +301,20 @@ def _tiled_product_rows(path: Path, given: list[Given], _data: Path | None, _pro
                 f"{row['variant']} {row['metric']}",
                 unit=row["unit"],
                 predicted=predicted,
-                published=_number(path, line, row, "value"),
+                published=published,
                 tolerance=_number(path, line, row, "tolerance") if row.get("tolerance") else 0.15,
                 low=None if predicted is None else low,
                 high=None if predicted is None else high,
                 source=row.get("source", ""),
                 note=note,
                 kind=f"{row['operation']} {row['metric']}",
+                bearing=None if predicted is None else tiled_product_bearing(row, line, published),
             )
         )
     return rows
 
 
-def _gpu_snn_rows(path: Path, given: list[Given], _data: Path | None, _progress: Progress) -> list[Row]:
+def _gpu_snn_rows(path: Path, given: list[Given], _asked: Asked) -> list[Row]:
     rows = []
     for line, row in enumerate(given, start=2):
         told = predict_snn_row(row)
@@ -298,21 +340,27 @@ def _gpu_snn_rows(path: Path, given: list[Given], _data: Path | None, _progress:
     return rows
 
 
-def _training_rows(path: Path, given: list[Given], data: Path | None, progress: Progress) -> list[Row]:
-    return [Row(file=path.name, **row) for row in training_step_rows(path, given, data, progress)]
+def _training_rows(path: Path, given: list[Given], asked: Asked) -> list[Row]:
+    rows = training_step_rows(path, given, asked.data, asked.progress, asked.machine)
+    return [Row(file=path.name, **row) for row in rows]
 
 
 def _alone(rows_of: Callable[[Path, list[Given]], list[dict[str, Any]]]) -> Predict:
     """A format whose rows need nothing but the table."""
-    return lambda path, given, _data, _progress: [Row(file=path.name, **row) for row in rows_of(path, given)]
+    return lambda path, given, _asked: [Row(file=path.name, **row) for row in rows_of(path, given)]
 
 
-def _solver_rows(path: Path, given: list[Given], _data: Path | None, progress: Progress) -> list[Row]:
-    return [Row(file=path.name, **row) for row in solver_rows(path, given, progress)]
+def _on(rows_of: Callable[[Path, list[Given], MimdMachine | None], list[dict[str, Any]]]) -> Predict:
+    """A format whose rows name no machine."""
+    return lambda path, given, asked: [Row(file=path.name, **row) for row in rows_of(path, given, asked.machine)]
 
 
-def _sparse_rows(path: Path, given: list[Given], _data: Path | None, progress: Progress) -> list[Row]:
-    return [Row(file=path.name, **row) for row in sparse_product_rows(path, given, progress)]
+def _solver_rows(path: Path, given: list[Given], asked: Asked) -> list[Row]:
+    return [Row(file=path.name, **row) for row in solver_rows(path, given, asked.progress, asked.machine)]
+
+
+def _sparse_rows(path: Path, given: list[Given], asked: Asked) -> list[Row]:
+    return [Row(file=path.name, **row) for row in sparse_product_rows(path, given, asked.progress)]
 
 
 FORMATS: tuple[tuple[set[str], Predict], ...] = (
@@ -322,13 +370,13 @@ FORMATS: tuple[tuple[set[str], Predict], ...] = (
     ({"gpu", "framework", "metric", "neurons_or_layers", "value_s", "source"}, _gpu_snn_rows),
     ({"hidden", "dense", "sparse", "batch", "T", "second_threshold", "ms_total"}, _training_rows),
     (FRAMEWORK_COLUMNS, _alone(framework_step_rows)),
-    ({"chips", "type", "phase", "cycles", "tolerance", "source"}, _alone(stencil_rows)),
+    ({"chips", "type", "phase", "cycles", "tolerance", "source"}, _on(stencil_rows)),
     (CHIPS_COLUMNS, _solver_rows),
     (ORDER_COLUMNS, _solver_rows),
     (SPARSE_COLUMNS, _sparse_rows),
     (VERTEX_COLUMNS, _alone(vertex_rows)),
     (LOOP_COLUMNS, _alone(loop_rows)),
-    (GATHER_COLUMNS, _alone(gather_rows)),
+    (GATHER_COLUMNS, _on(gather_rows)),
     (CHIP_COLUMNS, _alone(chip_rows)),
     (EVENT_COLUMNS, _alone(event_rows)),
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.schema import build
+from mimdsim.check.published.bearing import Bearing, codelet_parts
 from mimdsim.check.published.training_means import Prediction, Run, mean_rows, slope_rows, tilewise_rows
 from mimdsim.compiler import Compiled, place
 from mimdsim.machine import MimdMachine, load_machine
@@ -39,10 +41,15 @@ ACTIVITY = {False: "activity of random input", True: "activity of N-MNIST record
 
 
 def training_step_rows(
-    path: Path, given: list[dict[str, str]], data: Path | None, progress: Callable[[str, int, int], None]
+    path: Path,
+    given: list[dict[str, str]],
+    data: Path | None,
+    progress: Callable[[str, int, int], None],
+    described: MimdMachine | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Rows for every measured run, then those of configurations with several runs, slopes, and the other gradient."""
-    machine = load_machine(MACHINE)
+    """Rows for every measured run, then those of configurations with several runs, slopes, and the other gradient;
+    described: the chip they were measured on, if not a Bow."""
+    machine = described or load_machine(MACHINE)
     assert isinstance(machine, MimdMachine)
     runs = []
     activities: dict[tuple[str, ...], tuple[Workload, list[RecordedActivity]]] = {}
@@ -50,6 +57,7 @@ def training_step_rows(
         workload = _workload_of(path, number + 1, row, data)
         compiled = compile_workload(workload, machine, must_fit=False)
         log = train_workload(workload, compiled, open_data(workload))
+        timed = retime(compiled, machine, log.activity)
         run = _run_of(path, number + 1, row, _predicted(compiled, machine, log.activity))
         runs.append(run)
         activities.setdefault(run.configuration, (workload, []))[1].append(log.activity)
@@ -62,6 +70,13 @@ def training_step_rows(
             "published": run.total,
             "tolerance": STEP_TOLERANCE,
             **run.second(),
+            "bearing": Bearing(
+                line=number + 1,
+                machine=machine.name,
+                measured=run.total,
+                again=partial(_milliseconds, compiled, log.activity),
+                parts=codelet_parts(timed.doubts, 1e3 / timed.clock_hz),
+            ),
         }
     tilewise: dict[tuple[str, ...], list[Prediction]] = {}
     for configuration, (workload, recorded) in activities.items():
@@ -86,6 +101,11 @@ def _predicted(compiled: Compiled, machine: MimdMachine, activity: RecordedActiv
         low=1e3 * min(empty.seconds_low, middle.seconds_low),
         high=1e3 * max(full.seconds_high, middle.seconds_high),
     )
+
+
+def _milliseconds(compiled: Compiled, activity: RecordedActivity, machine: MimdMachine) -> float:
+    """Of a training step of the same program with the same spikes."""
+    return 1e3 * retime(compiled, machine, activity).seconds_per_training_step
 
 
 def _run_of(path: Path, line: int, row: dict[str, str], predicted: Prediction) -> Run:

@@ -12,33 +12,51 @@ the vendor's profiles: `compute_cycles` with idle contexts, `busy_cycles` withou
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from mimdsim.base.errors import DescriptionError, MimdsimError, suggest
+from mimdsim.base.sources import UNCERTAINTY
+from mimdsim.check.published.bearing import Bearing
 from mimdsim.check.published.products.matrix_vector import matrix_vector_program
 from mimdsim.compiler import measure_memory
 from mimdsim.compiler.place.product_plan import plan_product
-from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.machine import MimdMachine, changed_machine, load_machine
 from mimdsim.program import Program, RecordedActivity, WorkerBundles, extents_of
-from mimdsim.program.codelet import UNCERTAINTY
 from mimdsim.run import memory_profile
 from mimdsim.timing import time_program
 
 NEEDED = {"operation", "machine", "m", "k", "n", "dtype", "variant", "metric", "value", "unit"}
+PREDICTED = ("matmul", "matvec")
 Cycles = dict[str, float]
 # The table's name of a device -> the machine whose clock its figures must come from: 60 TFLOP/s in fp32 would be 96 %
 # of what a GC200 can at 1.33 GHz, exchange included, so the chips were Bow (1.85 GHz).
 DEVICES = {"IPU(GC200)": "bow"}
+DTYPES = {"fp16": "f16", "fp32": "f32"}  # their names there
 
 
 def predict_tiled_gemm(m: int, k: int, n: int, dtype: str, machine: str = "bow") -> float:
     """Microseconds of C[m, n] = A[m, k] B[k, n] in "f16" or "f32", A held by the matrix units; syncs left out."""
-    found = _matmul(machine, None, m, k, n, dtype, dtype)
-    return found["microseconds"]
+    return _microseconds(_machine(machine, None), m, k, n, dtype)
+
+
+def _microseconds(machine: MimdMachine, m: int, k: int, n: int, dtype: str) -> float:
+    return _matmul(machine, m, k, n, dtype, dtype)["microseconds"]
+
+
+def tiled_gemm_bearing(row: dict[str, str], line: int, measured: float) -> Bearing:
+    """Of a row that is predicted, in microseconds."""
+    m, n, k = (int(row[name]) for name in ("M", "N", "K"))
+    dtype = DTYPES[row["dtype"].lower()]
+    return Bearing(
+        line=line,
+        machine=DEVICES[row["gpu"]],
+        measured=measured,
+        again=lambda machine: _microseconds(machine, n, k, m, dtype),
+        formula=f"product in {dtype}",
+    )
 
 
 def predict_tiled_gemm_row(row: dict[str, str]) -> tuple[float | None, str]:
@@ -48,7 +66,7 @@ def predict_tiled_gemm_row(row: dict[str, str]) -> tuple[float | None, str]:
     """
     if row["gpu"] not in DEVICES:
         return None, f"no description of device '{row['gpu']}'; known: {', '.join(DEVICES)}"
-    dtype = {"fp16": "f16", "fp32": "f32"}.get(row["dtype"].lower())
+    dtype = DTYPES.get(row["dtype"].lower())
     if dtype is None:
         return None, f"no tiled product for dtype '{row['dtype']}'; known: fp16, fp32"
     try:
@@ -66,20 +84,17 @@ def predict_tiled_gemm_row(row: dict[str, str]) -> tuple[float | None, str]:
 def predict_tiled_product(row: dict[str, str]) -> tuple[float | None, float, float, str]:
     """(prediction, low, high, note) of one row of the table; prediction None: the note says why."""
     try:
-        m, k, n = (int(row[name]) for name in ("m", "k", "n"))
-        clock_hz = float(row["clock_hz"]) if row.get("clock_hz") else None
+        for name in ("m", "k", "n"):
+            int(row[name])
+        _clock_of(row)
     except ValueError:
         return None, 0.0, 0.0, f"m={row['m']} k={row['k']} n={row['n']} clock_hz={row.get('clock_hz')}: not numbers"
     if row["operation"] == "matmul" and row["variant"] != "poplibs":
         return None, 0.0, 0.0, f"'{row['variant']}' is another software stack; only PopLibs' planner is described"
-    predict: dict[str, Callable[[], Cycles]] = {
-        "matmul": lambda: _matmul(row["machine"], clock_hz, m, k, n, row["dtype"], row.get("partials") or row["dtype"]),
-        "matvec": lambda: _matvec(row["machine"], clock_hz, m, k, n, row["dtype"], row["variant"]),
-    }
-    if row["operation"] not in predict:
-        return None, 0.0, 0.0, f"no operation '{row['operation']}'{suggest(row['operation'], predict)}"
+    if row["operation"] not in PREDICTED:
+        return None, 0.0, 0.0, f"no operation '{row['operation']}'{suggest(row['operation'], PREDICTED)}"
     try:
-        found = predict[row["operation"]]()
+        found = _predicted(row, _machine(row["machine"], _clock_of(row)))
     except MimdsimError as problem:
         return None, 0.0, 0.0, str(problem)
     metric = row["metric"]
@@ -87,6 +102,30 @@ def predict_tiled_product(row: dict[str, str]) -> tuple[float | None, float, flo
     if metric not in known:
         return None, 0.0, 0.0, f"no metric '{metric}' of a {row['operation']}{suggest(metric, known)}"
     return found[metric], found[f"{metric}.low"], found[f"{metric}.high"], ""
+
+
+def tiled_product_bearing(row: dict[str, str], line: int, measured: float) -> Bearing:
+    """Of a row that is predicted."""
+    clock = _clock_of(row)
+    changes = {} if clock is None else {"chip.clock_hz": clock}
+    return Bearing(
+        line=line,
+        machine=row["machine"],
+        measured=measured,
+        again=lambda machine: _predicted(row, changed_machine(machine, changes))[row["metric"]],
+        formula=f"{row['operation']} in {row['dtype']}, {row['variant']}: {row['metric']}",
+    )
+
+
+def _clock_of(row: dict[str, str]) -> float | None:
+    return float(row["clock_hz"]) if row.get("clock_hz") else None
+
+
+def _predicted(row: dict[str, str], machine: MimdMachine) -> Cycles:
+    m, k, n = (int(row[name]) for name in ("m", "k", "n"))
+    if row["operation"] == "matmul":
+        return _matmul(machine, m, k, n, row["dtype"], row.get("partials") or row["dtype"])
+    return _matvec(machine, m, k, n, row["dtype"], row["variant"])
 
 
 def _machine(name: str, clock_hz: float | None) -> MimdMachine:
@@ -101,10 +140,7 @@ def _with_interval(found: Cycles, name: str, middle: float, low: float, high: fl
 
 
 @lru_cache(maxsize=256)
-def _matmul(
-    machine_name: str, clock_hz: float | None, m: int, k: int, n: int, dtype: str, partials_dtype: str
-) -> Cycles:
-    machine = _machine(machine_name, clock_hz)
+def _matmul(machine: MimdMachine, m: int, k: int, n: int, dtype: str, partials_dtype: str) -> Cycles:
     plan = plan_product(machine, m, k, n, dtype, partials_dtype)
     compute, exchange, sync = plan.compute_cycles, plan.exchange_cycles, plan.sync_cycles
     compute_off, exchange_off = UNCERTAINTY["published"] * compute, UNCERTAINTY["derived"] * exchange
@@ -125,12 +161,9 @@ def _matmul(
 
 
 @lru_cache(maxsize=16)
-def _matvec(
-    machine_name: str, clock_hz: float | None, rows: int, columns: int, n: int, dtype: str, variant: str
-) -> Cycles:
+def _matvec(machine: MimdMachine, rows: int, columns: int, n: int, dtype: str, variant: str) -> Cycles:
     if dtype != "f32" or n != 1:
         raise DescriptionError("matrix-vector product", [f"dtype '{dtype}', n = {n}: the tutorial has f32 and n = 1"])
-    machine = _machine(machine_name, clock_hz)
     program = matrix_vector_program(machine, rows, columns, variant)
     memory = memory_profile(program, measure_memory(program, machine), machine)
     profile = time_program(program, machine, RecordedActivity(ids={}, counts={}, dropped={}), memory)

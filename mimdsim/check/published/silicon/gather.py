@@ -7,14 +7,15 @@ that was used is not recorded; here it is searched for as the library does (gath
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened
+from mimdsim.base.sources import UNCERTAINTY
+from mimdsim.check.published.bearing import Bearing
 from mimdsim.check.published.silicon.gather_plan import ITEM_BYTES, GatherPlan, gather_phases, plan_gather
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.program.codelet import UNCERTAINTY
 
 COLUMNS = {"id", "operation", "table_rows", "row_floats", "dtype", "lookups", "tiles", "lookups_per_tile", "time_ms"}
 MACHINE = "c600"
@@ -24,12 +25,13 @@ GATHER, COPY = "popops::multiSlice", "copy"
 Shape = tuple[int, int, int, int, int]  # rows and floats of the table, look-ups, tiles, look-ups of a tile
 
 
-def gather_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]]:
-    """Fields of one row per measured gather, and of the copy where gathers with and without it are given.
+def gather_rows(path: Path, given: list[dict[str, str]], described: MimdMachine | None = None) -> list[dict[str, Any]]:
+    """Fields of one row per measured gather, and of the copy where gathers with and without it are given; described:
+    the chip they were measured on, if not a C600.
 
     Raises DataFileError for bad numbers.
     """
-    machine = _machine()
+    machine = described or _machine()
     rows: list[dict[str, Any]] = []
     plain: dict[Shape, list[float]] = {}
     copied: dict[Shape, list[tuple[float, str]]] = {}
@@ -44,11 +46,9 @@ def gather_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]]
                 raise MimdsimError(f"no program for '{given_one}'; known: {GATHER}, alone or with '+ {COPY}'")
             if row["dtype"] not in ("float32", "float"):
                 raise MimdsimError(f"dtype '{shortened(row['dtype'])}': only float32 is planned")
-            shape = _shape(row)
-            plan = _plan(*shape[:3])
-            cycles = sum(gather_phases(machine, plan, shape[2]).values())
-            if more:
-                cycles += copy_cycles(machine, plan, shape[1], shape[4])
+            shape = _shape(row, machine)
+            plan = _plan(machine, *shape[:3])
+            cycles = _cycles(machine, plan, shape, bool(more))
         except MimdsimError as refusal:
             rows.append({**fields, "note": str(refusal)})
             continue
@@ -60,14 +60,17 @@ def gather_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]]
             f"plan of our own search: width in {plan.width_parts}, table in {plan.table_parts}, look-ups in "
             f"{plan.lookup_parts} parts"
         )
-        rows.append({**fields, **_predicted(machine, cycles, "derived"), "note": remark})
+        bearing = Bearing(
+            line=line, machine=machine.name, measured=published, again=partial(_again, plan, shape, bool(more))
+        )
+        rows.append({**fields, **_predicted(machine, cycles, "derived"), "note": remark, "bearing": bearing})
     for shape in sorted(copied.keys() & plain.keys()):
         without = sum(plain[shape]) / len(plain[shape])
         for time, source in copied[shape]:
             if time <= without:
                 continue
             fields = _fields("copy alone: with it less without", time - without, "copy", source)
-            cycles = copy_cycles(machine, _plan(*shape[:3]), shape[1], shape[4])
+            cycles = copy_cycles(machine, _plan(machine, *shape[:3]), shape[1], shape[4])
             rows.append({**fields, **_predicted(machine, cycles, "derived"), "note": "difference of two rounded times"})
     return rows
 
@@ -80,8 +83,18 @@ def _machine() -> MimdMachine:
 
 
 @lru_cache(maxsize=32)
-def _plan(rows: int, width: int, lookups: int) -> GatherPlan:
-    return plan_gather(_machine(), rows, width, lookups)
+def _plan(machine: MimdMachine, rows: int, width: int, lookups: int) -> GatherPlan:
+    return plan_gather(machine, rows, width, lookups)
+
+
+def _cycles(machine: MimdMachine, plan: GatherPlan, shape: Shape, copied: bool) -> float:
+    cycles = sum(gather_phases(machine, plan, shape[2]).values())
+    return cycles + (copy_cycles(machine, plan, shape[1], shape[4]) if copied else 0.0)
+
+
+def _again(plan: GatherPlan, shape: Shape, copied: bool, machine: MimdMachine) -> float:
+    """Milliseconds of the same plan."""
+    return 1e3 * _cycles(machine, plan, shape, copied) / machine.chip.clock_hz
 
 
 def copy_cycles(machine: MimdMachine, plan: GatherPlan, width: int, each: int) -> float:
@@ -128,13 +141,13 @@ def _published(path: Path, line: int, row: dict[str, str]) -> float:
     return published
 
 
-def _shape(row: dict[str, str]) -> Shape:
+def _shape(row: dict[str, str], machine: MimdMachine) -> Shape:
     names = ("table_rows", "row_floats", "lookups", "tiles", "lookups_per_tile")
     try:
         rows, width, lookups, tiles, each = (int(row[name]) for name in names)
     except ValueError:
         texts = ", ".join(f"{name} '{shortened(row[name])}'" for name in names)
         raise MimdsimError(f"{texts}: must be whole numbers") from None
-    if each < 1 or not 1 <= tiles <= _machine().chip.tiles:
-        raise MimdsimError(f"{each} look-ups on each of {tiles} tiles: the chip has {_machine().chip.tiles}")
+    if each < 1 or not 1 <= tiles <= machine.chip.tiles:
+        raise MimdsimError(f"{each} look-ups on each of {tiles} tiles: the chip has {machine.chip.tiles}")
     return rows, width, lookups, tiles, each

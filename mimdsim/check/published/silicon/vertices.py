@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened
+from mimdsim.base.sources import UNCERTAINTY
 from mimdsim.check.published.silicon import counted
 from mimdsim.check.published.silicon.launch import LAUNCH_CYCLES, LAUNCH_LEAST, LAUNCH_MOST, TIMER_CYCLES
 from mimdsim.check.published.vendor.scaled_add import scaled_add_1d_cycles
 from mimdsim.costs.library.dense import amp_1x1_cycles
 from mimdsim.costs.library.elementwise import SUPERVISOR_CYCLES, binary_1d_cycles, unary_1d_cycles
 from mimdsim.machine import MimdMachine, load_machine
-from mimdsim.program.codelet import UNCERTAINTY
 
 COLUMNS = {"id", "vertex", "operation", "dtype", "N", "cycles", "what_cycles_cover", "certainty"}
 MACHINE = "bow"  # cycles; Mk2 and Bow differ in their clock only

@@ -8,11 +8,12 @@ fit; the measured program keeps fp32 copies of the dense operand and the result 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from mimdsim.base.errors import DataFileError, DoesNotFit, MimdsimError
+from mimdsim.check.published.bearing import Bearing
 from mimdsim.check.published.sparse.plan import SparsePlan, plan_sparse_product
 from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.machine import MimdMachine, load_machine
@@ -21,6 +22,7 @@ COLUMNS = {"operation", "machine", "dtype", "m", "k", "n", "block", "density", "
 LARGEST_BATCH = 1 << 16
 COPY_BYTES = 4
 RATE, RATIO, CYCLES = "nonzero_flops_per_second", "speed_over_dense", "cycles"
+Shape = tuple[int, int, int, float]  # rows, columns, block, density
 NOTE = "a plan's terms are the vendor's; random pattern drawn with a fixed seed; interval: the usual error, 20 %"
 
 
@@ -42,7 +44,15 @@ def sparse_product_rows(
         predicted, note = _predict(row, shape, batch)
         if progress is not None:
             progress("sparse products", number, len(given))
+        bearing = Bearing(
+            line=number + 1,
+            machine=row["machine"],
+            measured=published,
+            again=partial(_again, row, shape, batch),
+            formula=f"{row['kind']}, {row['dtype']}, block {shape[2]}: {row['metric']}",
+        )
         yield {
+            "bearing": None if predicted is None else bearing,
             "name": f"{row['kind']} {row['dtype']} {shape[0]}x{shape[1]} n={row['n']} block {shape[2]} "
             f"density {shape[3]:g} {'over dense' if row['metric'] == RATIO else ''}".rstrip(),
             "unit": row["unit"],
@@ -56,25 +66,35 @@ def sparse_product_rows(
         }
 
 
-def _predict(row: dict[str, str], shape: tuple[int, int, int, float], batch: int) -> tuple[float | None, str]:
+def _again(row: dict[str, str], shape: Shape, batch: int, machine: MimdMachine) -> float:
+    predicted, note = _predict(row, shape, batch, machine)
+    if predicted is None:
+        raise MimdsimError(note)
+    return predicted
+
+
+def _predict(
+    row: dict[str, str], shape: Shape, batch: int, described: MimdMachine | None = None
+) -> tuple[float | None, str]:
+    """(prediction on the machine described, or that of the row's name; None: the note says why)."""
     kind, metric = row["kind"], row["metric"]
     if row["operation"] != "sparse_dense_product" or kind not in ("static", "dynamic", "dense"):
         return None, f"no plan for {kind} {row['operation']}; known: static, dynamic, dense sparse_dense_product"
     if metric not in (RATE, RATIO, CYCLES) or (kind == "dense" and metric != RATE):
         return None, f"unknown metric '{metric}' of {kind}; known: {RATE} (all), {RATIO}, {CYCLES} (static, dynamic)"
     try:
-        machine = load_machine(row["machine"])
+        machine = described or load_machine(row["machine"])
         if not isinstance(machine, MimdMachine):
             return None, f"{row['machine']} is not a tiled machine"
         if kind == "dense":  # all elements multiplied, those that would be nonzero counted
-            return shape[3] * _dense_flops_per_second(machine.name, row["dtype"], batch, *shape[:2]) / 1e12, NOTE
-        plan = _plan(machine.name, row["dtype"], kind == "static", batch, *shape)
+            return shape[3] * _dense_flops_per_second(machine, row["dtype"], batch, *shape[:2]) / 1e12, NOTE
+        plan = _plan(machine, row["dtype"], kind == "static", batch, *shape)
         if metric == CYCLES:
             return float(plan.cycles - plan.terms["sync"]), NOTE
         rate = plan.flops / _profiled_seconds(plan)
         if metric == RATE:
             return rate / 1e12, NOTE
-        dense = _dense_flops_per_second(machine.name, row["dtype"], batch, *shape[:2])
+        dense = _dense_flops_per_second(machine, row["dtype"], batch, *shape[:2])
         return rate / (dense * shape[3]), NOTE
     except MimdsimError as refusal:
         return None, str(refusal)
@@ -85,10 +105,8 @@ def _profiled_seconds(plan: SparsePlan) -> float:
 
 
 @lru_cache(maxsize=64)
-def _dense_flops_per_second(machine_name: str, dtype: str, batch: int, rows: int, columns: int) -> float:
+def _dense_flops_per_second(machine: MimdMachine, dtype: str, batch: int, rows: int, columns: int) -> float:
     """The dense product's rate at `batch`, or at its fastest batch when that is 0."""
-    machine = load_machine(machine_name)
-    assert isinstance(machine, MimdMachine)
     rates = []
     tried = batch or 1
     while tried <= (batch or LARGEST_BATCH):
@@ -103,17 +121,15 @@ def _dense_flops_per_second(machine_name: str, dtype: str, batch: int, rows: int
         )
         tried *= 2
     if not rates:
-        raise DoesNotFit(f"dense product [{rows}, {columns}] does not fit {machine_name} at any batch")
+        raise DoesNotFit(f"dense product [{rows}, {columns}] does not fit {machine.name} at any batch")
     return max(rates)
 
 
 @lru_cache(maxsize=256)
 def _plan(
-    machine_name: str, dtype: str, static: bool, batch: int, rows: int, columns: int, block: int, density: float
+    machine: MimdMachine, dtype: str, static: bool, batch: int, rows: int, columns: int, block: int, density: float
 ) -> SparsePlan:
     """The plan for `batch`, or for the fastest batch when that is 0; raises DoesNotFit when none fits."""
-    machine = load_machine(machine_name)
-    assert isinstance(machine, MimdMachine)
     if batch:
         return plan_sparse_product(
             machine, rows, columns, batch, block=block, density=density, dtype=dtype, static=static
@@ -134,5 +150,5 @@ def _plan(
             refusal = problem
         tried *= 2
     if best is None:
-        raise refusal or DoesNotFit(f"no batch up to {LARGEST_BATCH} leaves room for fp32 copies on {machine_name}")
+        raise refusal or DoesNotFit(f"no batch up to {LARGEST_BATCH} leaves room for fp32 copies on {machine.name}")
     return best

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from mimdsim.base.errors import DataFileError, MappingError, MimdsimError
+from mimdsim.base.sources import UNCERTAINTY
+from mimdsim.check.published.bearing import Bearing
 from mimdsim.check.published.stencil.program import PUBLISHED_COLUMNS, PUBLISHED_ROWS, make_program
 from mimdsim.compiler import measure_memory
-from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.machine import MimdMachine, changed_machine, load_machine
 from mimdsim.program import Program, RecordedActivity
-from mimdsim.program.codelet import UNCERTAINTY
 from mimdsim.run import memory_profile
 from mimdsim.timing import time_program
 from mimdsim.timing.loads import program_loads
@@ -32,8 +33,10 @@ PHASES = (*STAGES, "copies", "exchange", "global exchange", "sync", "sum")
 WIDTH = {phase: UNCERTAINTY["assumed" if "copies" in phase else "derived"] for phase in PHASES}
 
 
-def stencil_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]]:
-    """Fields of one row per published figure, without the file's name. Raises DataFileError for bad numbers."""
+def stencil_rows(path: Path, given: list[dict[str, str]], machine: MimdMachine | None = None) -> list[dict[str, Any]]:
+    """Fields of one row per published figure, without the file's name; machine: a chip of those that they were measured
+    on, if not Mk1. Raises DataFileError for bad numbers."""
+    chip = machine or _mk1()
     rows = []
     for line, row in enumerate(given, start=2):
         try:
@@ -46,7 +49,7 @@ def stencil_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]
             note = "0 was published; this run does not have that phase: no ratio"
         elif row["phase"] in PHASES:
             try:
-                predicted, note = published_phases(row["type"], chips)[row["phase"]], ""
+                predicted, note = _phases(chip, chip, row["type"], chips)[row["phase"]], ""
             except MimdsimError as refusal:
                 note = str(refusal)
         rows.append(
@@ -61,19 +64,53 @@ def stencil_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]
                 "source": row["source"],
                 "note": note,
                 "kind": row["phase"],
+                "bearing": None if predicted is None else _bearing(chip, line, row, chips, published),
             }
         )
     return rows
 
 
-@lru_cache(maxsize=8)
+def _mk1() -> MimdMachine:
+    machine = load_machine("mk1")
+    assert isinstance(machine, MimdMachine)
+    return machine
+
+
+def _bearing(chip: MimdMachine, line: int, row: dict[str, str], chips: int, published: float) -> Bearing | None:
+    if row["phase"] in ("copies", "sum"):  # of phases that have rows of their own
+        return None
+    return Bearing(
+        line=line,
+        machine=chip.name,
+        measured=published,
+        again=lambda machine: _phases(machine, chip, row["type"], chips)[row["phase"]],
+    )
+
+
 def published_phases(
     variant: str, chips: int, rows: int = PUBLISHED_ROWS, columns: int = PUBLISHED_COLUMNS
 ) -> dict[str, float]:
     """Phases of one step of the published image, or of another of rows x columns pixels, on Mk1 chips, by name."""
-    machine = load_machine("mk1", {"links.chips": chips})
-    assert isinstance(machine, MimdMachine)
-    return phases(make_program(machine, variant, rows, columns, chips=chips, steps=1), machine)
+    return _phases(_mk1(), _mk1(), variant, chips, rows, columns)
+
+
+@lru_cache(maxsize=64)
+def _phases(
+    machine: MimdMachine,
+    made_for: MimdMachine,
+    variant: str,
+    chips: int,
+    rows: int = PUBLISHED_ROWS,
+    columns: int = PUBLISHED_COLUMNS,
+) -> dict[str, float]:
+    """Of the program for one description of a chip, timed on another."""
+    return phases(_program(made_for, variant, chips, rows, columns), changed_machine(machine, {"links.chips": chips}))
+
+
+@lru_cache(maxsize=8)
+def _program(chip: MimdMachine, variant: str, chips: int, rows: int, columns: int) -> Program:
+    several = changed_machine(chip, {"links.chips": chips})
+    return make_program(several, variant, rows, columns, chips=chips, steps=1)
 
 
 def phases(program: Program, machine: MimdMachine) -> dict[str, float]:

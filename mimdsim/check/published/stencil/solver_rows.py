@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,9 @@ from mimdsim.base.errors import DataFileError, MappingError, MimdsimError, short
 from mimdsim.base.files import read_bounded_text
 from mimdsim.base.places import files_of
 from mimdsim.base.units import show_bytes
-from mimdsim.check.published.stencil.solver_times import Timed, solver_times, triad_times
+from mimdsim.check.published.bearing import Bearing
+from mimdsim.check.published.stencil.solver_times import Timed, mk2, solver_cycles, solver_times, triad_times
+from mimdsim.machine import MimdMachine
 
 Given = dict[str, str]
 TABLES = ("stencil_mk2_chips.csv", "devito_ipu.csv")
@@ -64,6 +66,10 @@ class Case:
         return self.problem, self.order, self.vertex, self.grid, self.chips
 
     @property
+    def codelet(self) -> str:
+        return f"{self.problem} of order {self.order}, {self.vertex}"
+
+    @property
     def name(self) -> str:
         size = "x".join(map(str, self.grid))
         order = f" order {self.order}" if self.order != 2 else ""
@@ -72,33 +78,60 @@ class Case:
             f"{self.problem}{order} {size} on {self.chips} chip(s), {kind}{', ' * bool(kind)}SDK {self.sdk}", 160
         )
 
-    def timed(self) -> Timed:
+    def timed(self, chip: MimdMachine) -> Timed:
         if self.problem == "stream_triad":
-            return triad_times(self.grid[0] // (TILES * CONTEXTS), self.vertex == "TriadVertexAssembly")
-        return solver_times(self.problem, self.order, self.vertex, self.grid, self.chips)
+            return triad_times(self.grid[0] // (TILES * CONTEXTS), self.vertex == "TriadVertexAssembly", chip)
+        return solver_times(self.problem, self.order, self.vertex, self.grid, self.chips, chip)
+
+    def launch_seconds(self, request_seconds: float) -> float:
+        """An iteration's share of the host's request."""
+        return request_seconds / self.iterations if self.iterations else 0.0
+
+    def microseconds(self, chip: MimdMachine, described: MimdMachine) -> float:
+        """Predicted, of an iteration of the program for a chip on another description of it."""
+        if self.problem == "stream_triad":
+            cycles = self.timed(described).cycles
+        else:
+            where = self.problem, self.order, self.vertex, self.grid, self.chips
+            cycles = solver_cycles(*where, chip, described)
+        return 1e6 * (cycles / described.chip.clock_hz + self.launch_seconds(described.host.request_seconds))
 
 
-def solver_rows(path: Path, given: list[Given], progress: Callable[[str, int, int], None]) -> list[dict[str, Any]]:
-    """Fields of one row per published figure, without the file's name. Raises DataFileError for bad numbers."""
+def solver_rows(
+    path: Path, given: list[Given], progress: Callable[[str, int, int], None], machine: MimdMachine | None = None
+) -> list[dict[str, Any]]:
+    """Fields of one row per published figure, without the file's name; machine: the chip they were measured on, if not
+    Mk2. Raises DataFileError for bad numbers."""
+    chip = machine or mk2()
     cases = [_case(path, line, row) for line, row in enumerate(given, start=2)]
     measured = _measured([case for case in cases if isinstance(case, Case)])
     rows = []
     for number, (case, row) in enumerate(zip(cases, given, strict=True)):
         progress(path.name, number, len(given))
-        rows.append(_refused(row, case) if isinstance(case, str) else _row(case, row, measured))
+        if isinstance(case, str):
+            rows.append(_refused(row, case))
+            continue
+        fields = _row(case, row, measured, chip)
+        if case.fits and case.seconds is not None and fields["predicted"] is not None:
+            seconds = 1e6 * case.seconds
+            again = partial(case.microseconds, chip)
+            fields["bearing"] = Bearing(
+                line=number + 2, machine=chip.name, measured=seconds, again=again, formula=case.codelet
+            )
+        rows.append(fields)
     return rows
 
 
-def _row(case: Case, row: Given, measured: dict[tuple[object, ...], list[float]]) -> dict[str, Any]:
+def _row(case: Case, row: Given, measured: dict[tuple[object, ...], list[float]], chip: MimdMachine) -> dict[str, Any]:
     fields = _fields(row, case.name)
     fields["kind"] = f"{case.author}, SDK {case.sdk}"
     try:
-        timed = case.timed()
+        timed = case.timed(chip)
     except MimdsimError as refusal:
         return fields | {"published": _us(case.seconds), "note": str(refusal)}
     if not case.fits:
         return fields | _memory(timed, row)
-    launch = timed.request_seconds / case.iterations if case.iterations else 0.0
+    launch = case.launch_seconds(timed.request_seconds)
     predicted, low, high = (cycles / timed.clock_hz + launch for cycles in (timed.cycles, timed.low, timed.high))
     fields |= {"predicted": _us(predicted), "low": _us(low), "high": _us(high)}
     if case.seconds is None:

@@ -7,10 +7,10 @@ from functools import lru_cache
 
 from mimdsim.base.errors import MappingError, shortened
 from mimdsim.check.published.stencil.solver_program import solver_program
-from mimdsim.check.published.stencil.solvers import SOLVERS, codelet_of
+from mimdsim.check.published.stencil.solvers import SOLVERS, Solver, codelet_of
 from mimdsim.check.published.stencil.triad import triad_codelet, triad_program, turn_bundles, turns_of
 from mimdsim.compiler import measure_memory
-from mimdsim.machine import MimdMachine, load_machine
+from mimdsim.machine import MimdMachine, changed_machine, load_machine
 from mimdsim.profile import MemoryProfile
 from mimdsim.program import Codelet, Program, RecordedActivity
 from mimdsim.run import memory_profile
@@ -47,18 +47,14 @@ class Timed:
 
 
 @lru_cache(maxsize=256)
-def solver_times(problem: str, order: int, vertex: str, grid: tuple[int, ...], chips: int) -> Timed:
-    """One step of the solver SOLVERS[problem, order, vertex] on `chips` Mk2 chips.
+def solver_times(
+    problem: str, order: int, vertex: str, grid: tuple[int, ...], chips: int, chip: MimdMachine | None = None
+) -> Timed:
+    """One step of the solver SOLVERS[problem, order, vertex] on `chips` chips, Mk2 unless another is described.
 
     Raises MappingError for a solver that is not there, for chips other than 1 to 64 and as `solver_program`.
     """
-    solver = SOLVERS.get((problem, order, vertex))
-    if solver is None:
-        alike = [key for key in SOLVERS if key[0] == problem] or SOLVERS
-        known = "; ".join(f"{name} of order {number}, {kind}" for name, number, kind in alike)
-        given = f"{shortened(problem, 40)} of order {order}, {shortened(vertex, 40)}"
-        raise MappingError(f"no program of {given}; known: {known}")
-    machine = _machine(chips)
+    solver, machine = _solver(problem, order, vertex), _machine(chips, chip)
     program = solver_program(solver, grid, machine, chips)
     loop, extent = (solver.loop, "cells") if solver.pairs is None else (solver.pairs, "pairs")
     table = next(table for step, _, _ in program.supersteps() for table in step.tables if "cells" in table.columns)
@@ -66,18 +62,45 @@ def solver_times(problem: str, order: int, vertex: str, grid: tuple[int, ...], c
     return _timed(program, machine, codelet_of(solver, reloaded=True), solver.turning, turns, slots)
 
 
+def solver_cycles(
+    problem: str, order: int, vertex: str, grid: tuple[int, ...], chips: int, chip: MimdMachine, described: MimdMachine
+) -> float:
+    """Cycles of one step of the solver's program for `chip` on another description of it."""
+    program = _made((problem, order, vertex), grid, chips, chip)
+    return _cycles(program, _machine(chips, described)) / _solver(problem, order, vertex).turning
+
+
+@lru_cache(maxsize=8)
+def _made(named: tuple[str, int, str], grid: tuple[int, ...], chips: int, chip: MimdMachine) -> Program:
+    return solver_program(_solver(*named), grid, _machine(chips, chip), chips)
+
+
+def _solver(problem: str, order: int, vertex: str) -> Solver:
+    solver = SOLVERS.get((problem, order, vertex))
+    if solver is None:
+        alike = [key for key in SOLVERS if key[0] == problem] or SOLVERS
+        known = "; ".join(f"{name} of order {number}, {kind}" for name, number, kind in alike)
+        given = f"{shortened(problem, 40)} of order {order}, {shortened(vertex, 40)}"
+        raise MappingError(f"no program of {given}; known: {known}")
+    return solver
+
+
 @lru_cache(maxsize=64)
-def triad_times(elements: int, assembly: bool) -> Timed:
-    """One pass of the triad over `elements` of every context of one Mk2 chip; raises MappingError for none."""
-    machine, codelet = _machine(1), triad_codelet(assembly=assembly)
+def triad_times(elements: int, assembly: bool, chip: MimdMachine | None = None) -> Timed:
+    """One pass of the triad over `elements` of every context of one chip; raises MappingError for none."""
+    machine, codelet = _machine(1, chip), triad_codelet(assembly=assembly)
     program = triad_program(machine, elements, assembly=assembly)
     return _timed(program, machine, codelet, 1, turns_of(elements, assembly), turn_bundles(assembly))
 
 
-def _machine(chips: int) -> MimdMachine:
+def _machine(chips: int, chip: MimdMachine | None) -> MimdMachine:
     if not 1 <= chips <= MOST_CHIPS:
         raise MappingError(f"{chips} chips; the published programs run on 1 to {MOST_CHIPS}")
-    machine = load_machine(MACHINE, {"links.chips": chips})
+    return changed_machine(chip or mk2(), {"links.chips": chips})
+
+
+def mk2() -> MimdMachine:
+    machine = load_machine(MACHINE)
     assert isinstance(machine, MimdMachine)
     return machine
 

@@ -1,0 +1,46 @@
+"""The command that narrows a machine by one's own measurements: `mimdsim narrow`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mimdsim.base.console import say
+from mimdsim.base.progress import Bars
+
+
+@click.command("narrow", short_help="Narrow a machine's doubted numbers by your own measurements.")
+@click.argument("machine")
+@click.argument("tables", nargs=-1, required=True, metavar="TABLE...")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE.toml", help="Write the narrowed numbers here.")
+@click.option(
+    "--spread",
+    default=0.02,
+    show_default=True,
+    type=click.FloatRange(min=0, min_open=True, max=1),
+    help="Standard deviation of a figure, as a share of it, where its row gives none.",
+)
+@click.option("--data", type=click.Path(path_type=Path), help="N-MNIST folder for the activity of training steps.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def narrow_command(
+    machine: str, tables: tuple[str, ...], out: Path | None, spread: float, data: Path | None, as_json: bool
+) -> None:
+    """Narrow the doubted numbers of MACHINE by the rows of TABLEs that were measured on it.
+
+    A TABLE has the columns of one in references/, and if wanted `spread`: one standard deviation of the figure, in its
+    unit or as "3 %". MACHINE's own description stays as it is; FILE can be given wherever a machine can.
+    """
+    from mimdsim import api
+    from mimdsim.base.files import folders_to_write
+    from mimdsim.check.narrow.told import narrowed_json, narrowed_lines
+
+    with folders_to_write(*((out.parent,) if out else ())), Bars() as bars:
+        found = api.narrow(machine, tables, out=out, spread=spread, data=data, progress=bars.show)
+    if as_json:
+        say(narrowed_json(found), nl=False)
+        return
+    for line in narrowed_lines(found):
+        say(line)
+    if out is not None:
+        say(f"\nWritten: {out}; use it with  mimdsim run digits {out}")
