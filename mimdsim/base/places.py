@@ -1,7 +1,8 @@
 """Where machines, workloads, studies and tables of published figures are found: one order for all.
 
 A file in the working folder's `models/`, `workloads/`, `studies/` or `references/` comes first, then one of the same
-folders in MIMDSIM_HOME, then the package's own: the top-level folders of the checkout, which the build puts into the wheel.
+folders in MIMDSIM_HOME, then the package's own: the top-level folders of the checkout, which the build puts into the
+wheel.
 """
 
 from __future__ import annotations
