@@ -26,7 +26,7 @@ def found_lines(found: Found) -> Iterator[str]:
     for place, (name, *_) in enumerate(best.shares):
         rows.append([name, *(_parts(one, place) for one in both)])
     rows.append(["program", *(_program(one) for one in both)])
-    for key in ("states_per_worker", "reduce_exponent"):
+    for key in ("states_per_worker", "reduce_exponent", "reduce_group"):
         if len({getattr(one.options, key) for one in both}) > 1:
             rows.append([key, *(f"{getattr(one.options, key)}" for one in both)])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
