@@ -20,7 +20,7 @@ from mimdsim.base.places import is_path
 from mimdsim.base.units import parse_numbers
 from mimdsim.base.whole import replaced
 from mimdsim.check.findings import Checked
-from mimdsim.check.narrow.fit import Narrowed
+from mimdsim.check.narrow.found import Narrowed
 from mimdsim.check.program import Subject, check_program, load_build, shrunk
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine, sourced_machine
 from mimdsim.machine.narrowed import write_narrowing

@@ -105,6 +105,12 @@ def kernels_table(profile: RunProfile, most: int) -> Table | None:
     )
 
 
+def _kind(kind: str) -> str:
+    """The kind of source alone, where it comes with a share of its own ("measured within 3 %")."""
+    alone = kind.partition(" within ")[0]
+    return alone if alone in KINDS else "other"
+
+
 def assumptions_table(profile: RunProfile) -> Table:
     """Every number the results depend on, by machine, once; an assumption that strategies share is not repeated."""
     tiled = () if profile.tiled is None else (profile.tiled, *profile.tiled_beside)
@@ -114,10 +120,10 @@ def assumptions_table(profile: RunProfile) -> Table:
         (title, one.name, one.value, one.kind, one.source): None for title, assumptions in owners for one in assumptions
     }
     cells = [
-        (text(title), text(name), text(value), text(kind, kind if kind in KINDS else "other"), text(source))
+        (text(title), text(name), text(value), text(kind, _kind(kind)), text(source))
         for title, name, value, kind, source in rows
     ]
-    counts = [f"{thousands(sum(row[3].text == kind for row in cells))} {kind}" for kind in KINDS]
+    counts = [f"{thousands(sum(row[3].tag == kind for row in cells))} {kind}" for kind in KINDS]
     unknown = sum(row[3].tag == "other" for row in cells)
     counts += [f"{thousands(unknown)} of another kind"] if unknown else []
     return table(

@@ -6,6 +6,7 @@ is taken as two standard deviations. Of all values within the intervals, those a
 sourced ones, in standard deviations, and meet the measurements within their spreads.
 """
 
-from mimdsim.check.narrow.fit import Measured, Narrowed, narrow, narrowed_by
+from mimdsim.check.narrow.fit import narrow, narrowed_by
+from mimdsim.check.narrow.found import Measured, Narrowed
 
 __all__ = ["Measured", "Narrowed", "narrow", "narrowed_by"]

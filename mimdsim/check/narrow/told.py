@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from mimdsim.base.files import dump_json
-from mimdsim.check.narrow.fit import Measured, Narrowed
+from mimdsim.check.narrow.found import Measured, Narrowed
 from mimdsim.machine.narrowed import Interval, Number
 from mimdsim.report.wording import plain
 
