@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -41,12 +41,12 @@ class Judged:
     front_p: np.ndarray
     best_p: np.ndarray
 
-    @property
+    @cached_property
     def kept(self) -> np.ndarray:
         """bool[designs]: fits, keeps to the constraints, and all metrics are known."""
         return self.fits & self.within & ~np.isnan(self.middle).any(axis=0)
 
-    @property
+    @cached_property
     def best(self) -> int | None:
         """The kept design that is best in the first metric, of equals in the next; None: none is kept."""
         return self._first(self.kept)
