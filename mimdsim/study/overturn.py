@@ -9,6 +9,7 @@ import numpy as np
 from mimdsim.report.wording import field_value
 from mimdsim.study.front import Judged
 from mimdsim.study.phrases import chance, in_words, name_of
+from mimdsim.study.sensitivity import Sensitivities
 from mimdsim.study.studied import Studied
 
 MOST_NAMED = 5
@@ -17,7 +18,10 @@ LIKELY = 0.1  # a rival that is better with more than this probability is named
 
 def would_change(studied: Studied, found: Judged) -> list[str]:
     """Constraints that bind, rivals, the doubt that decides, ends of axes, and what is not known."""
-    said = [*_binding(found), *_rivals(found), *_ends(found)] if found.best is not None else [*_binding(found)]
+    said: list[str] = []
+    if not isinstance(studied.found, Sensitivities):  # which is not about the best point
+        said += _binding(found)
+        said += [*_rivals(found), *_ends(found)] if found.best is not None else []
     if not studied.complete:
         said.append(f"{studied.designs - len(found.designs):,} points are not done yet.")
     if studied.failed:

@@ -14,11 +14,13 @@ from mimdsim.report.tables import Table, shown, table, text
 from mimdsim.report.wording import common_unit, field_value, quantity
 from mimdsim.run.changes import load_tiled
 from mimdsim.study.front import Judged, judged
-from mimdsim.study.metrics import Metric
+from mimdsim.study.metrics import METRICS, Metric
 from mimdsim.study.overturn import would_change
 from mimdsim.study.phrases import interval, name_of
+from mimdsim.study.sensitivity import Sensitivities
 from mimdsim.study.studied import Studied
 from mimdsim.study.told import answer, best_table, notes_of
+from mimdsim.study.told_found import effects_table, how_found
 
 if TYPE_CHECKING:
     from mimdsim.report.figures_front import Judgement
@@ -61,7 +63,29 @@ def _facts(studied: Studied, found: Judged) -> list[str]:
 
 def _sections(studied: Studied, found: Judged) -> list[StudySection | None]:
     """The sections between the answer and the table of all points."""
-    return [_best(found), _effects(found), _sweeps(studied), _notes(studied)]
+    first = _sensitivity(studied.found) if isinstance(studied.found, Sensitivities) else _best(found)
+    return [first, _effects(found), _sweeps(studied), _notes(studied)]
+
+
+def _sensitivity(found: Sensitivities) -> StudySection:
+    """Tornado figures and tables, one for each metric."""
+    from mimdsim.report.figures_tornado import draw_tornado
+
+    figures, listed = [], []
+    for each in found.metrics:
+        metric = METRICS[each.metric]
+        median = f"the median, {metric.shown(float(f'{each.median:.3g}'))}"
+        drawn = draw_tornado(each.bars(), title=f"Effects on {each.metric}", of=median)
+        if drawn is not None:
+            figures.append(
+                (drawn, f"From one end of each range to the other; whiskers: a standard deviation. {median}.")
+            )
+        header, rows, more = effects_table(each)
+        if rows:
+            cells = [[text(cell) for cell in row] for row in rows]
+            note = " ".join(filter(None, [more, how_found(found)]))
+            listed.append(table(f"effects-{each.metric}", f"Effects on {each.metric}", header, cells, note))
+    return StudySection(key="sensitivity", title="What matters", figures=figures, tables=listed)
 
 
 def _best(found: Judged) -> StudySection:

@@ -13,7 +13,9 @@ from mimdsim.study.metrics import over_workloads
 from mimdsim.study.overturn import would_change
 from mimdsim.study.phrases import chance, count_of, in_words, name_of, quantity_alone
 from mimdsim.study.results import RATIOS, note_lines
+from mimdsim.study.sensitivity import Sensitivities
 from mimdsim.study.studied import Studied
+from mimdsim.study.told_found import effects_table, how_found, sensitivity_words
 
 MOST_ROWS, MOST_NOTES = 10, 8
 OF_TIME = ("time", "ratio", "throughput")
@@ -27,12 +29,12 @@ def answer_lines(studied: Studied) -> Iterator[str]:
         yield ""
     yield from answer(studied, found)
     yield ""
-    title, header, rows = best_table(found)
-    if rows:
+    for title, header, rows, more in tables(studied, found):
         yield title
         cells = [header, *rows]
         widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
         yield from ("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)
+        yield from filter(None, [more])
         yield ""
     notes = notes_of(studied)
     yield from notes[:MOST_NOTES]
@@ -44,8 +46,11 @@ def answer_lines(studied: Studied) -> Iterator[str]:
 
 def answer(studied: Studied, found: Judged) -> list[str]:
     """Sentences, the most important first."""
-    said = [*_best(studied, found)] if found.best is not None else [_nothing_kept(found)]
-    said += _several_metrics(found)
+    if isinstance(studied.found, Sensitivities):
+        said = sensitivity_words(studied.found)
+    else:
+        said = [*_best(studied, found)] if found.best is not None else [_nothing_kept(found)]
+        said += _several_metrics(found)
     said += [line for line in (_left_out(found), _unknown(found)) if line]
     done = len(found.designs)
     if studied.complete:
@@ -172,6 +177,24 @@ def _left_out(found: Judged) -> str:
 def _unknown(found: Judged) -> str:
     names = [metric.name for metric in found.unknown]
     return f"Unknown of every point, so not asked: {', '.join(names)}." if names and found.metrics else ""
+
+
+def tables(studied: Studied, found: Judged) -> Iterator[tuple[str, list[str], list[list[str]], str]]:
+    """Title, header, cells, and what they are or leave out."""
+    if isinstance(studied.found, Sensitivities):
+        for each in studied.found.metrics:
+            header, rows, more = effects_table(each)
+            if rows:
+                yield (
+                    f"Effects on {each.metric}:",
+                    header,
+                    rows,
+                    " ".join(filter(None, [more, how_found(studied.found)])),
+                )
+    else:
+        title, header, rows = best_table(found)
+        if rows:
+            yield title, header, rows, ""
 
 
 def best_table(found: Judged) -> tuple[str, list[str], list[list[str]]]:
