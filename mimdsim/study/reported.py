@@ -14,17 +14,20 @@ from mimdsim.report.tables import Table, shown, table, text
 from mimdsim.report.wording import common_unit, field_value, quantity
 from mimdsim.run.changes import load_tiled
 from mimdsim.study.front import Judged, judged
-from mimdsim.study.metrics import Metric
+from mimdsim.study.metrics import METRICS, Metric
 from mimdsim.study.overturn import would_change
 from mimdsim.study.phrases import interval, name_of
+from mimdsim.study.sensitivity import Sensitivities
 from mimdsim.study.studied import Studied
 from mimdsim.study.told import answer, best_table, notes_of
+from mimdsim.study.told_found import found_lines
 
 if TYPE_CHECKING:
     from mimdsim.report.figures_front import Judgement
 
 MOST_NOTES = 40
 MOST_DOUBTS = 10
+MOST_LEADING = 2  # sentences of a sensitivity above the best point
 SECTIONS_OF = {"exchange": "exchange", "sync": "sync", "loop": "sync"}  # first word of a source: the machine's section
 
 
@@ -35,7 +38,7 @@ def page_of(studied: Studied, source: str) -> StudyPage:
     return StudyPage(
         title=study.question or f"A study of {', '.join(study.workloads)} on {study.machine}",
         facts=_facts(studied, found),
-        answer=answer(studied, found),
+        answer=[*_what_matters(studied)[:MOST_LEADING], *answer(studied, found)],
         sections=[section for section in _sections(studied, found) if section is not None],
         columns=_columns(found),
         provenance=_provenance(studied, found),
@@ -61,7 +64,32 @@ def _facts(studied: Studied, found: Judged) -> list[str]:
 
 def _sections(studied: Studied, found: Judged) -> list[StudySection | None]:
     """The sections between the answer and the table of all points."""
-    return [_best(found), _effects(found), _sweeps(studied), _notes(studied)]
+    return [_sensitivity(studied), _best(found), _effects(found), _sweeps(studied), _notes(studied)]
+
+
+def _what_matters(studied: Studied) -> list[str]:
+    """What a sensitivity found, as sentences without its tables, which the figures hold."""
+    if not isinstance(studied.found, Sensitivities):
+        return []
+    return [line for line in found_lines(studied.found, studied.study) if not line.startswith("  ")]
+
+
+def _sensitivity(studied: Studied) -> StudySection | None:
+    from mimdsim.report.figures_tornado import draw_tornado
+
+    if not isinstance(studied.found, Sensitivities):
+        return None
+    figures = []
+    for each in studied.found.metrics:
+        metric = METRICS[each.metric]
+        middle = quantity(metric.unit, *[each.median * metric.scale] * 3)
+        title = f"What changes the {each.metric.replace('_', ' ')} most"
+        figure = draw_tornado(each.bars(), title=title, of=f"the median, {middle}")
+        if figure is not None:
+            missing = sum(each.missing)
+            left = f" {missing:,} points without it, or that do not fit, are left out." if missing else ""
+            figures.append((figure, f"{title}, each field from one end of its range to the other.{left}"))
+    return StudySection(key="matters", title="What matters", lines=_what_matters(studied), figures=figures)
 
 
 def _best(found: Judged) -> StudySection:

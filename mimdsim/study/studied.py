@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mimdsim.study.best import search_plan
 from mimdsim.study.description import Study
 from mimdsim.study.engines import Engine
 from mimdsim.study.files import write_tables
@@ -16,6 +17,7 @@ from mimdsim.study.points import Point, Points
 from mimdsim.study.results import shown, with_ratios
 from mimdsim.study.running import compute, done_rows
 from mimdsim.study.sampling import Design
+from mimdsim.study.sensitivity import sensitivity_plan
 from mimdsim.study.store import Store
 
 WRITE_SECONDS = 5.0  # between tables of an unfinished study
@@ -129,6 +131,10 @@ class _Running:
 
 def plan_of(study: Study, points: Points) -> Plan:
     """How the points of a study are chosen."""
+    if study.sampling.kind == "sensitivity":
+        return sensitivity_plan(study, points.varied)
+    if study.sampling.kind == "search":
+        return search_plan(study, points.varied)
     return _all_at_once(points)
 
 

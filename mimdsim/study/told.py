@@ -14,6 +14,7 @@ from mimdsim.study.overturn import would_change
 from mimdsim.study.phrases import chance, count_of, in_words, name_of, quantity_alone
 from mimdsim.study.results import RATIOS, note_lines
 from mimdsim.study.studied import Studied
+from mimdsim.study.told_found import found_lines
 
 MOST_ROWS, MOST_NOTES = 10, 8
 OF_TIME = ("time", "ratio", "throughput")
@@ -25,8 +26,13 @@ def answer_lines(studied: Studied) -> Iterator[str]:
     if studied.study.question:
         yield studied.study.question
         yield ""
+    matters = list(found_lines(studied.found, studied.study))
+    if matters and studied.study.sampling.kind == "sensitivity":
+        yield from (*matters, "")
     yield from answer(studied, found)
     yield ""
+    if matters and studied.study.sampling.kind == "search":
+        yield from ("The search:", *matters, "")
     title, header, rows = best_table(found)
     if rows:
         yield title
@@ -109,7 +115,9 @@ def _against_first(studied: Studied, found: Judged, best: int) -> Iterator[str]:
         middle, low, high = 1 / middle, 1 / high, 1 / low
     ends = [f"{end:.3g}" for end in (middle, low, high)]
     reach = f" ({ends[1]} to {ends[2]})" if ends[1] != ends[2] else ""
-    if metric.name in OF_TIME:
+    if abs(middle - 1) < 0.005:
+        yield f"That differs by less than 0.5 % from {other}."
+    elif metric.name in OF_TIME:
         yield f"That is {ends[0]} times{reach} {'faster than' if middle >= 1 else 'as fast as'} {other}."
     else:
         yield f"That is {ends[0]} times{reach} the {metric.name} of {other}."
@@ -185,7 +193,7 @@ def best_table(found: Judged) -> tuple[str, list[str], list[list[str]]]:
     shown = places[:MOST_ROWS]
     left = f", {len(shown)} of {len(places):,} by {found.metrics[0].name}" if len(places) > len(shown) else ""
     title = f"On the front with a probability of 5 % or more{left}:" if several else f"The best points{left}:"
-    last = "p on the front" if several else "p none better"
+    last = "p on the front" if several else "p best"
     header = [*found.study.varied, *(metric.name for metric in found.metrics), last]
     rows = [
         [
