@@ -85,7 +85,7 @@ def _best(studied: Studied, found: Judged) -> Iterator[str]:
         yield f"{count_of(len(equal))} {verb} exactly as good in {first.name}, with another {', '.join(apart)}."
     if len(rest):
         chances = (wins + ties / 2)[ties < 1]
-        rival = int(rest[np.argmin(chances)])
+        rival = int(rest[np.lexsort((found.signed(0)[rest], chances))[0]])
         alone = "it keeps to the constraints and is the best" if found.keeps_p[best] < 1 else "no point is better"
         yield (
             f"With probability {chance(float(chances.min()))} it is better than its strongest rival: "
@@ -210,4 +210,6 @@ def notes_of(studied: Studied) -> list[str]:
     """Notes on points, each once."""
     study, rows = studied.study, list(studied.rows)
     names = [*(["workload"] if len(study.workloads) > 1 else []), *study.varied]
-    return note_lines(rows, names, trained=study.fill is None)
+    lines = note_lines(rows, names, trained=study.fill is None)
+    # which steps change no time can be told of a grid only: other points differ in all fields at once
+    return lines if study.sampling.kind == "grid" else [line for line in lines if not line.startswith("= ")]
