@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 MOST_NOTES = 40
 MOST_DOUBTS = 10
-MOST_LEADING = 2  # sentences of a sensitivity above the best point
 SECTIONS_OF = {"exchange": "exchange", "sync": "sync", "loop": "sync"}  # first word of a source: the machine's section
 
 
@@ -38,7 +37,7 @@ def page_of(studied: Studied, source: str) -> StudyPage:
     return StudyPage(
         title=study.question or f"A study of {', '.join(study.workloads)} on {study.machine}",
         facts=_facts(studied, found),
-        answer=[*_what_matters(studied)[:MOST_LEADING], *answer(studied, found)],
+        answer=[*_leading(studied), *answer(studied, found)],
         sections=[section for section in _sections(studied, found) if section is not None],
         columns=_columns(found),
         provenance=_provenance(studied, found),
@@ -72,6 +71,12 @@ def _what_matters(studied: Studied) -> list[str]:
     if not isinstance(studied.found, Sensitivities):
         return []
     return [line for line in found_lines(studied.found, studied.study) if not line.startswith("  ")]
+
+
+def _leading(studied: Studied) -> list[str]:
+    """The first sentence on each metric."""
+    said = [line for line in _what_matters(studied) if not line.startswith(("=", "!"))]
+    return said[: len(studied.found.metrics)] if said else []
 
 
 def _sensitivity(studied: Studied) -> StudySection | None:
