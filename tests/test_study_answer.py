@@ -262,6 +262,20 @@ def test_the_answer_comes_first() -> None:
     assert change[-1].startswith("- Every list of spikes is filled to 50%")
 
 
+def test_of_rivals_that_never_win_the_nearest_is_named() -> None:
+    said = lines_of(row({"x": (3, 0.1)}), row({"x": (1.0, 0.1)}), row({"x": (2, 0.2)}), row({"x": (1.001, 0.1)}))
+    assert "With probability over 99.9 % it is better than its strongest rival: chip.tiles = 400, at 1.001 ms" in said
+    assert "differs by less than 0.5 % from the first point" in lines_of(row({"x": (1, 0.1)}), row({"x": (0.999, 0.1)}))
+
+
+def test_steps_without_effect_are_told_of_grids_only() -> None:
+    axes = {"chip.tiles": (1, 2)}
+    grid = lines_of(row({"x": (1, 0)}), row({"x": (1, 0)}), axes=axes)
+    assert "= chip.tiles from 100 to 200 changes no time" in grid
+    kind = {"kind": "random", "points": 2}
+    assert "changes no time" not in lines_of(row({"x": (1, 0)}), row({"x": (1, 0)}), axes=axes, sampling=kind)
+
+
 def test_what_binds_and_what_is_unknown() -> None:
     rows = [row({"x": (1.0, 0.2)}, **area(700, 650, 750)), row({"x": (2.0, 0.4)}, **area(400, 350, 450))]
     said = lines_of(*rows, metrics=("time", "accuracy"), constraints=("max area 600 mm2",))

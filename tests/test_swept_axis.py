@@ -41,7 +41,7 @@ def test_numbers_stand_at_their_value_and_names_side_by_side(
 @pytest.mark.parametrize(
     ("values", "scale", "labels"),
     [
-        ((0.25, 4, 1e6), "log", ["0.25", "4", "1000000.0"]),
+        ((0.25, 4, 1e6), "log", ["0.25 B/cycle", "4 B/cycle", "1000000 B/cycle"]),
         ((1, 2, 3), "linear", None),
         ((0, 4, 1e6), "linear", None),
         (("1 B/cycle", "4 B/cycle"), "linear", ["1 B/cycle", "4 B/cycle"]),

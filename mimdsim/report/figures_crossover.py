@@ -18,7 +18,7 @@ from mimdsim.report.wording import clipped, field_value
 CLAIMED = ((5.0, 10.0), "claimed for published networks on an A100: 5 to 10 times")
 CLAIMED_MOST = (38.0, "claimed at higher sparsity: 38 times")
 MAX_PANELS = 6
-TITLE_CHARACTERS = 56
+TITLE_CHARACTERS, LARGE_TITLE = 56, 40
 
 
 def draw_crossover(rows: Sequence[dict[str, Any]], axes: Sequence[str], gpus: Sequence[str]) -> Figure | None:
@@ -50,9 +50,8 @@ def draw_crossover(rows: Sequence[dict[str, Any]], axes: Sequence[str], gpus: Se
             panel.set_yscale("log")
             panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}×")
             axis.draw(panel)
-            panel.set_title(
-                clipped(label, TITLE_CHARACTERS) or "GPU time over tiled time", fontsize=9 if label else None
-            )
+            title = clipped(label, TITLE_CHARACTERS) or "GPU time over tiled time"
+            panel.set_title(title, fontsize=9 if len(label) > LARGE_TITLE else 11)
             panel.grid(True)
         made[0].set_ylabel("tiled machine faster above 1×")
         few = f"{len(shown)} of {len(lines):,} combinations are drawn" if len(shown) < len(lines) else None

@@ -156,7 +156,7 @@ def draw_ranking(found: Judgement) -> tuple[Figure, str] | None:
             panel.text(1.01, height, share, va="center", transform=panel.get_yaxis_transform())
         panel.set_yticks(range(len(order)), [clipped(found.names[at], 78) for at in order], fontsize=8.5)
         panel.invert_yaxis()
-        panel.set_xlabel(f"{first.label} (whiskers: interval; right: probability that none is better)")
+        panel.set_xlabel(f"{first.label} (whiskers: interval; right: probability of being the best)")
         panel.grid(axis="x")
     left = len(places) - len(order)
     out = int((~found.kept).sum())

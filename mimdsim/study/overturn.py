@@ -68,7 +68,7 @@ def _rivals(found: Judged) -> Iterator[str]:
         return
     wins, ties = found.compared(best, others)
     others, better = others[ties < 1], (1 - wins - ties / 2)[ties < 1]
-    order = np.argsort(-better, kind="stable")
+    order = np.lexsort((found.signed(0)[others], -better))
     likely: dict[tuple[float, float], list[int]] = {}  # points as good as each other are told as one
     for at in map(int, order):
         if better[at] > LIKELY:

@@ -75,7 +75,7 @@ def _sensitivity(found: Sensitivities) -> StudySection:
     for each in found.metrics:
         metric = METRICS[each.metric]
         median = f"the median, {metric.shown(float(f'{each.median:.3g}'))}"
-        drawn = draw_tornado(each.bars(), title=f"Effects on {each.metric}", of=median)
+        drawn = draw_tornado(each.bars(), title=f"What changes the {each.metric.replace('_', ' ')} most", of=median)
         if drawn is not None:
             figures.append(
                 (drawn, f"From one end of each range to the other; whiskers: a standard deviation. {median}.")

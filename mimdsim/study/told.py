@@ -84,7 +84,7 @@ def _best(studied: Studied, found: Judged) -> Iterator[str]:
         yield f"{count_of(len(equal))} {verb} exactly as good in {first.name}, with another {', '.join(apart)}."
     if len(rest):
         chances = (wins + ties / 2)[ties < 1]
-        rival = int(rest[np.argmin(chances)])
+        rival = int(rest[np.lexsort((found.signed(0)[rest], chances))[0]])
         alone = "it keeps to the constraints and is the best" if found.keeps_p[best] < 1 else "no point is better"
         yield (
             f"With probability {chance(float(chances.min()))} it is better than its strongest rival: "
@@ -114,7 +114,9 @@ def _against_first(studied: Studied, found: Judged, best: int) -> Iterator[str]:
         middle, low, high = 1 / middle, 1 / high, 1 / low
     ends = [f"{end:.3g}" for end in (middle, low, high)]
     reach = f" ({ends[1]} to {ends[2]})" if ends[1] != ends[2] else ""
-    if metric.name in OF_TIME:
+    if abs(middle - 1) < 0.005:
+        yield f"That differs by less than 0.5 % from {other}."
+    elif metric.name in OF_TIME:
         yield f"That is {ends[0]} times{reach} {'faster than' if middle >= 1 else 'as fast as'} {other}."
     else:
         yield f"That is {ends[0]} times{reach} the {metric.name} of {other}."
@@ -208,7 +210,7 @@ def best_table(found: Judged) -> tuple[str, list[str], list[list[str]]]:
     shown = places[:MOST_ROWS]
     left = f", {len(shown)} of {len(places):,} by {found.metrics[0].name}" if len(places) > len(shown) else ""
     title = f"On the front with a probability of 5 % or more{left}:" if several else f"The best points{left}:"
-    last = "p on the front" if several else "p none better"
+    last = "p on the front" if several else "p best"
     header = [*found.study.varied, *(metric.name for metric in found.metrics), last]
     rows = [
         [
@@ -225,4 +227,6 @@ def notes_of(studied: Studied) -> list[str]:
     """Notes on points, each once."""
     study, rows = studied.study, list(studied.rows)
     names = [*(["workload"] if len(study.workloads) > 1 else []), *study.varied]
-    return note_lines(rows, names, trained=study.fill is None)
+    lines = note_lines(rows, names, trained=study.fill is None)
+    # which steps change no time can be told of a grid only: other points differ in all fields at once
+    return lines if study.sampling.kind == "grid" else [line for line in lines if not line.startswith("= ")]
