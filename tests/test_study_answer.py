@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from mimdsim.study.front import Judged, judge, nondominated
 from mimdsim.study.metrics import Row
 from mimdsim.study.phrases import chance
 from mimdsim.study.results import POINT_RESULTS, with_ratios
+from mimdsim.study.sensitivity import Effect, Sensitivities, Sensitivity
 from mimdsim.study.told import answer_lines
 
 CERTAIN = 0.999
@@ -447,3 +449,25 @@ def test_a_page_of_nothing(tmp_path: Path, rows: int) -> None:
     text = page(tmp_path, *[row(None, note="too few tiles") for _ in range(rows)], metrics=("time", "area"))
     assert "What would change this" in text
     assert ("No point has time or area" if rows else "No point is done.") in text
+
+
+def test_a_sensitivity_leads_with_what_matters(tmp_path: Path) -> None:
+    effect = Effect(axis="chip.tiles", ends=("100", "200"), mean=-1.0, size=1.0, spread=0.1, count=4)
+    one = Sensitivity(metric="time", median=1.5, effects=(effect,), unknown=(), missing=(0,))
+    found = Sensitivities(metrics=(one,), trajectories=4, blocks=0, constant=())
+    made = studied(
+        [row({"x": (2, 0.1)}), row({"x": (1, 0.1)})],
+        axes={"chip.tiles": (100, 200)},
+        sampling={"kind": "sensitivity", "points": 8, "strongest": 0},
+    )
+    made = dataclasses.replace(made, found=found)
+    assert next(iter(answer_lines(made))).startswith("chip.tiles matters most for the time: from 100 to 200 it falls")
+    text = write_report(made, tmp_path)[0].read_text(encoding="utf-8")
+    order = [
+        "chip.tiles matters most",
+        "Best in time",
+        '<h2 id="matters">',
+        "What changes the time most",
+        '<h2 id="best">',
+    ]
+    assert [text.index(words) for words in order] == sorted(text.index(words) for words in order)

@@ -111,7 +111,7 @@ class Judged:
 @lru_cache(maxsize=1)
 def judged(studied: Studied) -> Judged:
     """`judge`, once for lines and page."""
-    return judge(studied)
+    return judge(studied, studied.reference)
 
 
 def judge(studied: Studied, reference: Sequence[Row] = (), count: int = DRAWS, seed: int = 0) -> Judged:

@@ -32,7 +32,8 @@ class Studied:
 
     rows: one for every point, in order: workload, changes, results, "seconds_by_source". stages: how many of the rows
     each stage of the sampling took. designs: points asked for. found: what the sampling itself found (sensitivities,
-    the best of a search), None of a grid or random points.
+    the best of a search), None of a grid or random points. reference: rows of the machine that ratios are to, one for
+    each workload.
     """
 
     study: Study
@@ -40,6 +41,7 @@ class Studied:
     designs: int
     stages: tuple[int, ...] = ()
     found: Any = None
+    reference: tuple[Row, ...] = ()
     warnings: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
 
@@ -100,6 +102,7 @@ class _Running:
             designs=len(self.asked) // len(self.study.workloads),
             stages=tuple(self.stages),
             found=found,
+            reference=tuple(row for row in done_rows(self.store, self.reference) if row is not None),
             warnings=tuple(self.store.damaged.values()),
         )
         return replace(studied, files=tuple(write_tables(studied.rows, self.study, self.store.folder)))
