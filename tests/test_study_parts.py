@@ -180,6 +180,7 @@ def test_the_row_of_a_point(held: dict[str, Any]) -> None:
         "static_watts": 4.431555, "static_watts_low": 3.9884, "static_watts_high": 4.874711,
         "dynamic_watts": 3.323666, "dynamic_watts_low": 1.883411, "dynamic_watts_high": 4.763922,
         "samples_per_second": 88.631, "samples_per_joule": 11.429, "accuracy": None,
+        "gpu_ratio": None, "gpu_ratio_low": None, "gpu_ratio_high": None,
         "note": "one; costs of p; two; three", "seed": 7, "tool_version": __version__, "digest": "k",
     }  # fmt: skip
     for peak, executable in ((1_001, True), (1_000, False)):

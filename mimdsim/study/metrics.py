@@ -65,6 +65,7 @@ METRICS: dict[str, Metric] = {
             name="time", label="ms per training step", columns=("ms_per_training_step",), unit="seconds", scale=1e-3
         ),
         Metric(name="ratio", label="times the reference", columns=("ratio",)),
+        Metric(name="gpu_ratio", label="times as fast as the GPU", columns=("gpu_ratio",), better="more"),
         Metric(name="energy", label="mJ per training step", columns=("millijoules",), unit="joules", scale=1e-3),
         Metric(name="area", label="mm²", columns=("area_mm2",), unit="mm2", over="largest"),
         Metric(name="power", label="W", columns=("static_watts", "dynamic_watts"), unit="watts", over="largest"),

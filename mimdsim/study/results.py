@@ -37,6 +37,9 @@ RESULTS = (
     "samples_per_second",
     "samples_per_joule",
     "accuracy",
+    "gpu_ratio",  # time of the fastest GPU beside, by its strongest strategy, over the tiled machine's
+    "gpu_ratio_low",
+    "gpu_ratio_high",
 )
 DESCRIBED = ("seed", "tool_version", "digest")  # what a row is of, besides the changes
 POINT_RESULTS = (*(name for name in RESULTS if name not in RATIOS), "seconds_by_source", *DESCRIBED)  # of a point alone

@@ -144,7 +144,8 @@ def _timed(
         profile = retime(compiled, point.machine, activity)
         row |= _results(point, compiled, profile) | {"accuracy": accuracy}
     described = {"seed": point.workload.seed, "tool_version": __version__, "digest": given.key}
-    return row | described | _on_gpus(point, activity)
+    row |= described | _on_gpus(point, activity)
+    return row | _gpu_ratio(row, [gpu.name for gpu in point.gpus])
 
 
 def _results(point: Point, compiled: Compiled, profile: TiledProfile) -> Row:
@@ -222,3 +223,17 @@ def _on_gpus(point: Point, activity: RecordedActivity | None) -> dict[str, Any]:
             found |= dict(zip(named, (round(v, 6) if isinstance(v, float) else v for v in values), strict=True))
         columns |= found
     return columns
+
+
+def _gpu_ratio(row: Row, gpus: Sequence[str]) -> Row:
+    """How many times as fast as the fastest GPU the tiled machine is; bounds from opposite ends of both intervals."""
+    times = [
+        [row[f"{name} {column}"] for column in ("strongest_ms", "strongest_low_ms", "strongest_high_ms")]
+        for name in gpus
+        if row[f"{name} strongest_ms"]
+    ]
+    if not times or not row["ms_per_training_step"]:
+        return {}
+    middle, low, high = min(times)
+    ratios = middle / row["ms_per_training_step"], low / row["ms_high"], high / max(row["ms_low"], 1e-9)
+    return dict(zip(("gpu_ratio", "gpu_ratio_low", "gpu_ratio_high"), (round(each, 6) for each in ratios), strict=True))
