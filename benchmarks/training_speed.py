@@ -2,26 +2,31 @@
 
 A training step is forward, cross-entropy of spike counts, backward and update in all of them, with data in memory.
 `whole` runs it as whole tensors, `compiled` runs the program compiled for 1,472 tiles, records its activity and counts
-its cycles. PyTorch's implementations are in `training_speed_torch.py`. Weights are scaled until every layer spikes at
-the given share; PyTorch gets the same weights and inputs.
+its cycles. PyTorch's dense implementations are in `training_speed_torch.py`, those on lists of spikes in
+`training_speed_sparse.py`. Weights are scaled until every layer spikes at the given share; PyTorch gets the same
+weights and inputs.
 
-Prints, per network and activity, the minimum process time (one thread) or wall time (several) of each, the ratio of
-the best PyTorch time to ours, and peak memory of the processes. Does not pass or fail by seconds.
+Prints the processor and, per network and activity, the minimum process time (one thread) or wall time (several) of
+each, the ratios of the best dense and the best sparse PyTorch time to it, peak memory of the processes, and how far
+weight gradients are from those of `whole`, of their largest. Does not pass or fail by seconds.
 Usage: python benchmarks/training_speed.py [--threads 2] [--torch-python OTHER/bin/python] [--scaling]
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
+import platform
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +37,9 @@ NETWORKS: dict[str, tuple[tuple[int, ...], int, int]] = {  # widths, timesteps, 
     "1472-1472-1472-1472": ((1472, 1472, 1472, 1472), 100, 48),
 }
 OURS = ("whole", "compiled")
-THEIRS = ("by_hand", "multi_step", "layer_wise", "step_wise")
+DENSE = ("by_hand", "multi_step", "layer_wise", "step_wise")
+SPARSE = tuple("_".join(parts) for parts in product(("csr", "bag"), ("eager", "compiled"), ("uncut", "cut")))
+THEIRS = (*DENSE, *SPARSE)
 FACTORS = (1, 2, 3, 4)  # of what scales
 STEPS_IN_TURN = 3  # training steps of a turn; the first finds the caches full of another way's data and is not counted
 SETTLING_SECONDS = 0.3  # before a turn: threads of the way before spin on for a while after their last work
@@ -119,6 +126,8 @@ def made_problem(
     counted = engine.activity().counts
     shares = [counted[layer.name].mean(axis=(0, 1)) / layer.neurons for layer in network.layers]
     problem["measured"] = np.array(shares)
+    engine.run()
+    problem |= {f"gradient{index}": each for index, each in enumerate(gradients_of(engine, network))}
     return problem
 
 
@@ -137,7 +146,7 @@ def ours(problem: Any, way: str, threads: int) -> Callable[[], float]:
             engine.run()
             return float(engine.read("loss").mean())
 
-        return step
+        return with_gradients(step, lambda: gradients_of(engine, network))
     from mimdsim.compiler import compile_graph
     from mimdsim.graph import training_graph
     from mimdsim.machine import MimdMachine, load_machine
@@ -159,7 +168,33 @@ def ours(problem: Any, way: str, threads: int) -> Callable[[], float]:
         time_program(compiled.program, machine, executor.activity(), memory)
         return float(executor.read("loss").mean())
 
-    return timed
+    return with_gradients(timed, lambda: gradients_of(executor, network))
+
+
+def gradients_of(engine: Any, network: Any) -> list[np.ndarray]:
+    """Weight gradients [inputs, neurons] of the last training step."""
+    from mimdsim.graph.names import gradient_of
+
+    return [engine.read(gradient_of(f"w.{layer.name}")) for layer in network.layers]
+
+
+def with_gradients(step: Callable[[], float], gradients: Callable[[], list[np.ndarray]]) -> Callable[[], float]:
+    step.gradients = gradients  # type: ignore[attr-defined]
+    return step
+
+
+def processor() -> str:
+    """Its name and the widest vectors it has."""
+    try:
+        about = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor() or platform.machine()
+    entries = dict(line.split(":", 1) for line in about.partition("\n\n")[0].splitlines() if ":" in line)
+    told = {name.strip(): value.strip() for name, value in entries.items()}
+    flags = told.get("flags", "").split()
+    widest = next((name for name in ("avx512f", "avx2", "avx", "sse2") if name in flags), "vectors unknown")
+    model = ", ".join(f"{name} {told[name]}" for name in ("cpu family", "model") if name in told)
+    return f"{told.get('model name', platform.machine())} ({model}), {widest}"
 
 
 def child(path: str, way: str, threads: int) -> None:
@@ -169,9 +204,8 @@ def child(path: str, way: str, threads: int) -> None:
     if way in OURS:
         step = ours(problem, way, threads)
     else:
-        from training_speed_torch import training_step
-
-        step = training_step(problem, way, threads)
+        module = importlib.import_module("training_speed_torch" if way in DENSE else "training_speed_sparse")
+        step = module.training_step(problem, way, threads)
     del problem  # every way has taken what it needs
     for line in sys.stdin:
         if not line.strip():
@@ -180,7 +214,12 @@ def child(path: str, way: str, threads: int) -> None:
         loss = step()
         seconds = {"process": time.process_time() - processed, "wall": time.perf_counter() - begun, "loss": loss}
         print(json.dumps(seconds), flush=True)
-    print(json.dumps({"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000}), flush=True)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+    with np.load(path) as stored:  # not before: it is no part of the peak
+        right = [stored[name] for name in sorted(stored) if name.startswith("gradient")]
+    made = getattr(step, "gradients", list)()
+    off = max((float(abs(one - other).max() / abs(other).max()) for one, other in zip(made, right)), default=np.nan)
+    print(json.dumps({"peak_mb": peak, "off": off}), flush=True)
 
 
 class Contender:
@@ -214,10 +253,10 @@ class Contender:
     def least(self, which: str) -> float:
         return min(one[which] for one in self.seconds)
 
-    def close(self) -> float:
-        peak = self._ask("")["peak_mb"]
+    def close(self) -> dict[str, float]:
+        about = self._ask("")
         self._process.wait()
-        return peak
+        return about
 
 
 def compare(path: Path, ways: tuple[str, ...], threads: int, rounds: int, python: str) -> list[Contender]:
@@ -234,15 +273,16 @@ def compare(path: Path, ways: tuple[str, ...], threads: int, rounds: int, python
 def print_table(title: str, problem: dict[str, Any], contenders: list[Contender], threads: int) -> None:
     which = "process" if threads == 1 else "wall"
     shares = ", ".join(f"{spikes:.2%} ({listed:.2%} listed)" for spikes, listed in problem["measured"])
-    best = min(one.least(which) for one in contenders if one.way in THEIRS)
+    best = [
+        min((one.least(which) for one in contenders if one.way in kind), default=np.nan) for kind in (DENSE, SPARSE)
+    ]
     print(f"\n{title}, {threads} thread(s), {which} time; spikes by layer {shares}")
-    print(f"{'way':12s}{'ms':>9s}{'best of PyTorch / way':>24s}{'peak MB':>10s}{'loss':>12s}")
+    print(f"{'way':18s}{'ms':>9s}{'dense / way':>13s}{'sparse / way':>14s}{'peak MB':>10s}{'loss':>12s}{'off':>10s}")
     for one in contenders:
-        taken = one.least(which)
-        print(
-            f"{one.way:12s}{taken * 1e3:9.1f}{best / taken:24.1f}{one.close():10.0f}{one.seconds[-1]['loss']:12.6f}",
-            flush=True,
-        )
+        taken, about = one.least(which), one.close()
+        ratios = f"{best[0] / taken:13.2f}{best[1] / taken:14.2f}"
+        rest = f"{about['peak_mb']:10.0f}{one.seconds[-1]['loss']:12.6f}{about['off']:10.1e}"
+        print(f"{one.way:18s}{taken * 1e3:9.1f}{ratios}{rest}", flush=True)
 
 
 def print_scaling(folder: Path, rounds: int) -> None:
@@ -301,16 +341,21 @@ def main() -> None:
         if given.scaling:
             print_scaling(Path(folder), given.rounds)
             return
+        print(processor())
         packages = "import torch, snntorch, spikingjelly"
         if subprocess.run([given.torch_python, "-c", packages], capture_output=True, check=False).returncode:
             raise SystemExit(MISSING)
+        ways = tuple(given.ways)
+        if not (shutil.which("g++") or shutil.which("clang++")):
+            print("no C++ compiler: torch.compile's ways are left out")
+            ways = tuple(way for way in ways if "compiled_" not in way)
         for name in given.network:
             for activity in given.activity:
                 widths, timesteps, batch = NETWORKS[name]
                 problem = made_problem(widths, timesteps, batch, activity, given.optimiser)
                 path = Path(folder) / "problem.npz"
                 np.savez(path, **problem)
-                contenders = compare(path, tuple(given.ways), given.threads, given.rounds, given.torch_python)
+                contenders = compare(path, ways, given.threads, given.rounds, given.torch_python)
                 print_table(f"{name}, {activity:.0%}", problem, contenders, given.threads)
 
 
