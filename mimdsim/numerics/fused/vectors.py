@@ -23,12 +23,17 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-LANES = 8  # floats per vector; machines with narrower or wider registers split or join them
+LANES = 16  # floats per vector; machines with narrower or wider registers split or join them
 WIDTH = 64  # floats per strip: eight vectors, which with eight for loads fit the sixteen registers of most processors
-GROUPS = 2 * LANES  # sums side by side in `dot_parts`
+GROUPS = 16  # sums side by side in `dot_parts`
 FLOAT, INDEX = ir.FloatType(), ir.IntType(64)
 VECTOR = ir.VectorType(FLOAT, LANES)
 WHOLE_VECTOR = ir.VectorType(ir.IntType(32), LANES)
+
+
+def _widest(builder: Any) -> None:
+    set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+    set.add(builder.function.attributes, '"min-legal-vector-width"="512"')
 
 
 def _data(context: Any, builder: Any, kind: Any, value: Any) -> Any:
@@ -84,21 +89,22 @@ def _indices(count: int) -> tuple[Any, ...]:
     return (types.int64,) * count
 
 
-def _strip(vectors: int, from_zero: bool) -> Any:
-    """from_zero: the rows are summed separately and their sum is added to out."""
+def _strip(vectors: int, start: str, end: str) -> Any:
+    """start: sums begin from "out" or "zero"; end: they are "stored" to out or "added" to it."""
 
     @intrinsic
     def add(typing_context, out, out_start, rows, row_start, stride, ids, first, last):  # type: ignore[no-untyped-def]
         signature = types.void(out, types.int64, rows, *_indices(2), ids, *_indices(2))
 
         def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            _widest(builder)
             out, out_start, rows, row_start, stride, ids, first, last = given
             kinds = signature.args
             out, rows, ids = (
                 _data(context, builder, kinds[index], value) for index, value in ((0, out), (2, rows), (5, ids))
             )
             carried = [ir.Constant(VECTOR, [0.0] * LANES)] * vectors
-            if not from_zero:
+            if start == "out":
                 carried = [_load(builder, out, out_start, number) for number in range(vectors)]
             loop = _Loop(builder, first, last, carried)
             offset = _row_offset(builder, kinds[5].dtype.signed, ids, loop.k, row_start, stride)
@@ -106,7 +112,7 @@ def _strip(vectors: int, from_zero: bool) -> Any:
                 [builder.fadd(value, _load(builder, rows, offset, number)) for number, value in enumerate(loop.values)]
             )
             for number, value in enumerate(loop.values):
-                whole = builder.fadd(_load(builder, out, out_start, number), value) if from_zero else value
+                whole = builder.fadd(_load(builder, out, out_start, number), value) if end == "added" else value
                 builder.store(whole, _vector_at(builder, out, out_start, number), align=4)
             return context.get_dummy_value()
 
@@ -115,14 +121,38 @@ def _strip(vectors: int, from_zero: bool) -> Any:
     return add
 
 
-def _sum_of_lanes(builder: Any, value: Any) -> Any:
-    lanes = LANES
+def _shuffled(builder: Any, one: Any, other: Any, order: list[int]) -> Any:
+    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(ir.IntType(32), len(order)), order))
+
+
+def _sums_of_lanes(builder: Any, values: list[Any]) -> Any:
+    """One vector of the sum of every value's lanes: halves are added, then halves of these, down to one lane.
+
+    Two values that are each in halves fill a vector, so that the last additions are made for all of them at once.
+    """
+    lanes = LANES  # of a value that are still to be added up
+    while len(values) > 1:
+        half, pairs = lanes // 2, []
+        for one, other in zip(values[::2], values[1::2], strict=True):
+            parts = [range(at, at + half) for at in range(0, LANES, lanes)]
+            low = [lane for part in parts for lane in part]
+            halves = [low, [lane + half for lane in low]]
+            first, second = (
+                _shuffled(builder, one, other, [*order, *(lane + LANES for lane in order)]) for order in halves
+            )
+            pairs.append(builder.fadd(first, second))
+        values, lanes = pairs, half
+    value, width = values[0], LANES
     while lanes > 1:
         lanes //= 2
-        order = [*range(lanes, 2 * lanes), *range(lanes), *range(2 * lanes, LANES)]
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), order)
-        value = builder.fadd(value, builder.shuffle_vector(value, value, mask))
-    return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
+        starts = range(0, width, 2 * lanes)
+        halves = [[at + lane + more for at in starts for lane in range(lanes)] for more in (0, lanes)]
+        value = builder.fadd(*(_shuffled(builder, value, value, order) for order in halves))
+        width //= 2
+    return value
+
+
+TOGETHER = (8, 4, 1)  # listed rows whose sums of lanes are made at once
 
 
 def _product(vectors: int) -> Any:
@@ -131,23 +161,38 @@ def _product(vectors: int) -> Any:
         signature = types.void(out, rows, *_indices(2), ids, *_indices(2), q, types.int64)
 
         def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            _widest(builder)
             out, rows, row_start, stride, ids, first, last, q, q_start = given
             kinds = signature.args
             out, rows, ids, q = (
                 _data(context, builder, kinds[index], value) for index, value in ((0, out), (1, rows), (4, ids), (7, q))
             )
             factors = [_load(builder, q, q_start, number) for number in range(vectors)]
-            loop = _Loop(builder, first, last, [])
-            offset = _row_offset(builder, kinds[4].dtype.signed, ids, loop.k, row_start, stride)
-            terms = [
-                builder.fmul(factor, _load(builder, rows, offset, number)) for number, factor in enumerate(factors)
-            ]
-            while len(terms) > 1:
-                half = len(terms) // 2
-                terms = [builder.fadd(one, other) for one, other in zip(terms[:half], terms[half:], strict=True)]
-            place = builder.gep(out, [loop.k])
-            builder.store(builder.fadd(builder.load(place), _sum_of_lanes(builder, terms[0])), place)
-            loop.close([])
+
+            def product(k: Any) -> Any:
+                offset = _row_offset(builder, kinds[4].dtype.signed, ids, k, row_start, stride)
+                terms = [
+                    builder.fmul(factor, _load(builder, rows, offset, number)) for number, factor in enumerate(factors)
+                ]
+                while len(terms) > 1:
+                    half = len(terms) // 2
+                    terms = [builder.fadd(one, other) for one, other in zip(terms[:half], terms[half:], strict=True)]
+                return terms[0]
+
+            for some in TOGETHER:
+                size = ir.Constant(INDEX, some)
+                turns = builder.sdiv(builder.sub(last, first), size)
+                loop = _Loop(builder, ir.Constant(INDEX, 0), turns, [first])
+                (k,) = loop.values
+                made = _sums_of_lanes(
+                    builder, [product(builder.add(k, ir.Constant(INDEX, number))) for number in range(some)]
+                )
+                place = builder.bitcast(builder.gep(out, [k]), made.type.as_pointer())
+                before = builder.load(place)
+                before.align = 4
+                builder.store(builder.fadd(before, made), place, align=4)
+                loop.close([builder.add(k, size)])
+                (first,) = loop.values
             return context.get_dummy_value()
 
         return signature, build
@@ -232,9 +277,10 @@ def lowest_bit(typing_context, bits):  # type: ignore[no-untyped-def]
     return signature, build
 
 
-add_strip = _strip(WIDTH // LANES, False)
-add_vector = _strip(1, False)
-add_sum_strip = _strip(WIDTH // LANES, True)
+add_strip = _strip(WIDTH // LANES, "out", "stored")
+add_vector = _strip(1, "out", "stored")
+sum_strip = _strip(WIDTH // LANES, "zero", "stored")
+add_sum_strip = _strip(WIDTH // LANES, "zero", "added")
 dot_strip = _product(WIDTH // LANES)
 dot_parts = _parts(0)
 dot_parts_of_1, dot_parts_of_2, dot_parts_of_3, dot_parts_of_4 = (_parts(numbers) for numbers in (1, 2, 3, 4))
