@@ -36,10 +36,13 @@ NETWORKS: dict[str, tuple[tuple[int, ...], int, int]] = {  # widths, timesteps, 
     "2312-1024-1024-10": ((2312, 1024, 1024, 10), 50, 48),
     "1472-1472-1472-1472": ((1472, 1472, 1472, 1472), 100, 48),
 }
+GIVEN = {"input.ids": "ids", "input.counts": "counts", "labels": "labels"}  # arrays of a problem by graph input
 OURS = ("whole", "compiled")
 DENSE = ("by_hand", "multi_step", "layer_wise", "step_wise")
 SPARSE = tuple("_".join(parts) for parts in product(("csr", "bag"), ("eager", "compiled"), ("uncut", "cut")))
-THEIRS = (*DENSE, *SPARSE)
+LINEAR_WAYS = ("linear_dense", "linear_bag")
+THEIRS = (*DENSE, *SPARSE, *LINEAR_WAYS)
+FAMILIES = ("lif", "leaky", "synaptic", "adaptive")  # synaptic: layers onto themselves; adaptive: potentials are read
 FACTORS = (1, 2, 3, 4)  # of what scales
 STEPS_IN_TURN = 3  # training steps of a turn; the first finds the caches full of another way's data and is not counted
 SETTLING_SECONDS = 0.3  # before a turn: threads of the way before spin on for a while after their last work
@@ -51,6 +54,7 @@ CONSTANTS: dict[str, Any] = {
     "second_threshold": 0.9,
     "logit_scale": 1.0,
     "optimiser": "sgd",
+    **{"alpha": 0.8, "beta": 0.9, "rho": 0.97, "kappa": 0.07},
 }
 MISSING = (
     "PyTorch is not installed: pip install 'mimdsim[torch]' snntorch spikingjelly, or name an interpreter that has "
@@ -65,9 +69,14 @@ def network_of(problem: Any) -> Any:
     from mimdsim.graph.spikes import Selection
 
     widths = [int(width) for width in problem["widths"]]
-    constants = {"decay": float(problem["decay"]), "current_gain": float(problem["gain"])}
-    lif = neuron_of("lif", constants, reset_gradient="mask")
-    layers = []
+    family, layers = str(problem["family"]), []
+    if family == "lif":
+        constants = {"decay": float(problem["decay"]), "current_gain": float(problem["gain"])}
+        neuron = neuron_of("lif", constants, reset_gradient="mask")
+    else:
+        used = {"leaky": ("beta",), "synaptic": ("alpha", "beta"), "adaptive": ("beta", "rho", "kappa")}[family]
+        constants = {name: float(problem[name]) for name in used}
+        neuron = neuron_of(family, constants, reset="subtract", reset_gradient="pass")
     for index, (inputs, neurons) in enumerate(pairwise(widths)):
         selection = Selection(
             threshold=1.0,
@@ -76,7 +85,20 @@ def network_of(problem: Any) -> Any:
             slope=float(problem["slope"]),
         )
         name = "output" if index == len(widths) - 2 else f"hidden{index}"
-        layers.append(Layer(name=name, inputs=inputs, neurons=neurons, neuron=lif, selection=selection))
+        spiking = name != "output" or family != "adaptive"
+        own = "all_to_all" if family == "synaptic" and name != "output" else "none"
+        each = neuron if spiking else neuron_of("leaky", {"beta": float(problem["beta"])}, reset="none")
+        layers.append(
+            Layer(
+                name=name,
+                inputs=inputs,
+                neurons=neurons,
+                neuron=each,
+                selection=selection,
+                spiking=spiking,
+                recurrence=own,
+            )
+        )
     adam = str(problem["optimiser"]) == "adam"
     return SpikingNetwork(
         layers=tuple(layers),
@@ -90,7 +112,7 @@ def network_of(problem: Any) -> Any:
 
 
 def made_problem(
-    widths: tuple[int, ...], timesteps: int, batch: int, activity: float, optimiser: str
+    widths: tuple[int, ...], timesteps: int, batch: int, activity: float, optimiser: str, family: str = "lif"
 ) -> dict[str, Any]:
     """Random input ids, labels and weights, the weights scaled layer by layer until their spikes reach `activity`."""
     from mimdsim.functional import WholeTensors
@@ -105,6 +127,7 @@ def made_problem(
     problem: dict[str, Any] = {
         **CONSTANTS,
         "optimiser": optimiser,
+        "family": family,
         "widths": np.array(widths),
         "ids": ids,
         "counts": np.stack([counts, counts], axis=-1).astype(np.int32),
@@ -115,6 +138,13 @@ def made_problem(
     engine.write({"input.ids": ids, "input.counts": problem["counts"], "labels": problem["labels"]})
     for index, layer in enumerate(network.layers):
         normal = draw.normal(0, 1, (layer.inputs, layer.neurons)).astype(np.float32)
+        if layer.recurrence != "none":  # weak enough to leave the share of spikes to the input
+            problem[f"r{index}"] = (draw.normal(0, 0.01, (layer.neurons,) * 2)).astype(np.float32)
+            engine.write({f"r.{layer.name}": problem[f"r{index}"]})
+        if not layer.spiking:
+            problem[f"w{index}"] = normal * np.float32(0.1)
+            engine.write({f"w.{layer.name}": problem[f"w{index}"]})
+            continue
         low, high = 1e-3, 10.0
         for _ in range(12):
             scale = (low * high) ** 0.5
@@ -124,7 +154,7 @@ def made_problem(
             low, high = (low, scale) if share > activity else (scale, high)
         problem[f"w{index}"] = normal * np.float32(scale)
     counted = engine.activity().counts
-    shares = [counted[layer.name].mean(axis=(0, 1)) / layer.neurons for layer in network.layers]
+    shares = [counted[each.name].mean(axis=(0, 1)) / each.neurons for each in network.layers if each.spiking]
     problem["measured"] = np.array(shares)
     engine.run()
     problem |= {f"gradient{index}": each for index, each in enumerate(gradients_of(engine, network))}
@@ -137,7 +167,8 @@ def ours(problem: Any, way: str, threads: int) -> Callable[[], float]:
 
     network = network_of(problem)
     values = {f"w.{layer.name}": problem[f"w{index}"] for index, layer in enumerate(network.layers)}
-    values |= {"input.ids": problem["ids"], "input.counts": problem["counts"], "labels": problem["labels"]}
+    values |= {f"r.{each.name}": problem[f"r{i}"] for i, each in enumerate(network.layers) if f"r{i}" in problem}
+    values |= {name: problem[key] for name, key in GIVEN.items()}
     if way == "whole":
         engine = WholeTensors(network, threads)
         engine.write(values)
@@ -204,7 +235,8 @@ def child(path: str, way: str, threads: int) -> None:
     if way in OURS:
         step = ours(problem, way, threads)
     else:
-        module = importlib.import_module("training_speed_torch" if way in DENSE else "training_speed_sparse")
+        kind = "torch" if way in DENSE else "linear" if way in LINEAR_WAYS else "sparse"
+        module = importlib.import_module(f"training_speed_{kind}")
         step = module.training_step(problem, way, threads)
     del problem  # every way has taken what it needs
     for line in sys.stdin:
@@ -274,7 +306,8 @@ def print_table(title: str, problem: dict[str, Any], contenders: list[Contender]
     which = "process" if threads == 1 else "wall"
     shares = ", ".join(f"{spikes:.2%} ({listed:.2%} listed)" for spikes, listed in problem["measured"])
     best = [
-        min((one.least(which) for one in contenders if one.way in kind), default=np.nan) for kind in (DENSE, SPARSE)
+        min((one.least(which) for one in contenders if one.way in kind), default=np.nan)
+        for kind in ((*DENSE, LINEAR_WAYS[0]), (*SPARSE, LINEAR_WAYS[1]))
     ]
     print(f"\n{title}, {threads} thread(s), {which} time; spikes by layer {shares}")
     print(f"{'way':18s}{'ms':>9s}{'dense / way':>13s}{'sparse / way':>14s}{'peak MB':>10s}{'loss':>12s}{'off':>10s}")
@@ -329,7 +362,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--activity", type=float, nargs="+", default=[0.01, 0.02, 0.05])
     parser.add_argument("--network", nargs="+", choices=NETWORKS, default=list(NETWORKS))
-    parser.add_argument("--ways", nargs="+", choices=(*OURS, *THEIRS), default=[*OURS, *THEIRS])
+    parser.add_argument("--ways", nargs="+", choices=(*OURS, *THEIRS))
+    parser.add_argument("--family", choices=FAMILIES, default="lif")
     parser.add_argument("--optimiser", choices=("sgd", "adam"), default="sgd")
     parser.add_argument("--torch-python", default=sys.executable)
     parser.add_argument("--scaling", action="store_true", help="instead: time against activity, layers and the like")
@@ -345,18 +379,19 @@ def main() -> None:
         packages = "import torch, snntorch, spikingjelly"
         if subprocess.run([given.torch_python, "-c", packages], capture_output=True, check=False).returncode:
             raise SystemExit(MISSING)
-        ways = tuple(given.ways)
+        theirs = (*DENSE, *SPARSE) if given.family == "lif" else LINEAR_WAYS
+        ways = tuple(given.ways or (*OURS, *theirs))
         if not (shutil.which("g++") or shutil.which("clang++")):
             print("no C++ compiler: torch.compile's ways are left out")
             ways = tuple(way for way in ways if "compiled_" not in way)
         for name in given.network:
             for activity in given.activity:
                 widths, timesteps, batch = NETWORKS[name]
-                problem = made_problem(widths, timesteps, batch, activity, given.optimiser)
+                problem = made_problem(widths, timesteps, batch, activity, given.optimiser, given.family)
                 path = Path(folder) / "problem.npz"
                 np.savez(path, **problem)
                 contenders = compare(path, ways, given.threads, given.rounds, given.torch_python)
-                print_table(f"{name}, {activity:.0%}", problem, contenders, given.threads)
+                print_table(f"{name}, {given.family}, {activity:.0%}", problem, contenders, given.threads)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,9 @@ class Part:
     reads: frozenset[str]
     writes: frozenset[str]
     heavy: Heavy | None = None
-    bound: list[tuple[str, int]] = field(default_factory=list)  # versions it reads: of this turn (1), the one before (0)
+    bound: list[tuple[str, int]] = field(
+        default_factory=list
+    )  # versions it reads: of this turn (1), the one before (0)
     taken: list[tuple[str, Callable[[int], np.ndarray]]] = field(default_factory=list)  # what it reads in their place
 
 
@@ -102,7 +104,9 @@ def _dependences(parts: list[Part], sequences: frozenset[str]) -> tuple[nx.DiGra
             together.update(using[name])
         together.update(number for number in using[name] if ends.first < number < ends.last)
         ring = sorted(together)
-        graph.add_edges_from((one, other) for one, other in zip(ring, [*ring[1:], ring[0]], strict=True) if one != other)
+        graph.add_edges_from(
+            (one, other) for one, other in zip(ring, [*ring[1:], ring[0]], strict=True) if one != other
+        )
         graph.add_edges_from((ends.last, number) for number in using[name] if number not in together)
     return graph, written
 

@@ -261,7 +261,10 @@ def _parts(parts: int, numbers: int) -> Any:
                 if not numbers:
                     inner = _Loop(builder, ir.Constant(INDEX, 0), several, [zero])
                     step = builder.mul(inner.k, size)
-                    pair = (_load(builder, w, builder.add(offset, step), 0), _load(builder, q, builder.add(q_start, step), 0))
+                    pair = (
+                        _load(builder, w, builder.add(offset, step), 0),
+                        _load(builder, q, builder.add(q_start, step), 0),
+                    )
                     inner.close([builder.fadd(inner.values[0], builder.fmul(*pair))])
                     (each,) = inner.values
                 total = builder.fadd(total, each)
