@@ -2,26 +2,31 @@
 
 A training step is forward, cross-entropy of spike counts, backward and update in all of them, with data in memory.
 `whole` runs it as whole tensors, `compiled` runs the program compiled for 1,472 tiles, records its activity and counts
-its cycles. PyTorch's implementations are in `training_speed_torch.py`. Weights are scaled until every layer spikes at
-the given share; PyTorch gets the same weights and inputs.
+its cycles. PyTorch's dense implementations are in `training_speed_torch.py`, those on lists of spikes in
+`training_speed_sparse.py`. Weights are scaled until every layer spikes at the given share; PyTorch gets the same
+weights and inputs.
 
-Prints, per network and activity, the minimum process time (one thread) or wall time (several) of each, the ratio of
-the best PyTorch time to ours, and peak memory of the processes. Does not pass or fail by seconds.
+Prints the processor and, per network and activity, the minimum process time (one thread) or wall time (several) of
+each, the ratios of the best dense and the best sparse PyTorch time to it, peak memory of the processes, and how far
+weight gradients are from those of `whole`, of their largest. Does not pass or fail by seconds.
 Usage: python benchmarks/training_speed.py [--threads 2] [--torch-python OTHER/bin/python] [--scaling]
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
+import platform
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +36,13 @@ NETWORKS: dict[str, tuple[tuple[int, ...], int, int]] = {  # widths, timesteps, 
     "2312-1024-1024-10": ((2312, 1024, 1024, 10), 50, 48),
     "1472-1472-1472-1472": ((1472, 1472, 1472, 1472), 100, 48),
 }
+GIVEN = {"input.ids": "ids", "input.counts": "counts", "labels": "labels"}  # arrays of a problem by graph input
 OURS = ("whole", "compiled")
-THEIRS = ("by_hand", "multi_step", "layer_wise", "step_wise")
+DENSE = ("by_hand", "multi_step", "layer_wise", "step_wise")
+SPARSE = tuple("_".join(parts) for parts in product(("csr", "bag"), ("eager", "compiled"), ("uncut", "cut")))
+LINEAR_WAYS = ("linear_dense", "linear_bag")
+THEIRS = (*DENSE, *SPARSE, *LINEAR_WAYS)
+FAMILIES = ("lif", "leaky", "synaptic", "adaptive")  # synaptic: layers onto themselves; adaptive: potentials are read
 FACTORS = (1, 2, 3, 4)  # of what scales
 STEPS_IN_TURN = 3  # training steps of a turn; the first finds the caches full of another way's data and is not counted
 SETTLING_SECONDS = 0.3  # before a turn: threads of the way before spin on for a while after their last work
@@ -44,6 +54,7 @@ CONSTANTS: dict[str, Any] = {
     "second_threshold": 0.9,
     "logit_scale": 1.0,
     "optimiser": "sgd",
+    **{"alpha": 0.8, "beta": 0.9, "rho": 0.97, "kappa": 0.07},
 }
 MISSING = (
     "PyTorch is not installed: pip install 'mimdsim[torch]' snntorch spikingjelly, or name an interpreter that has "
@@ -58,9 +69,14 @@ def network_of(problem: Any) -> Any:
     from mimdsim.graph.spikes import Selection
 
     widths = [int(width) for width in problem["widths"]]
-    constants = {"decay": float(problem["decay"]), "current_gain": float(problem["gain"])}
-    lif = neuron_of("lif", constants, reset_gradient="mask")
-    layers = []
+    family, layers = str(problem["family"]), []
+    if family == "lif":
+        constants = {"decay": float(problem["decay"]), "current_gain": float(problem["gain"])}
+        neuron = neuron_of("lif", constants, reset_gradient="mask")
+    else:
+        used = {"leaky": ("beta",), "synaptic": ("alpha", "beta"), "adaptive": ("beta", "rho", "kappa")}[family]
+        constants = {name: float(problem[name]) for name in used}
+        neuron = neuron_of(family, constants, reset="subtract", reset_gradient="pass")
     for index, (inputs, neurons) in enumerate(pairwise(widths)):
         selection = Selection(
             threshold=1.0,
@@ -69,7 +85,20 @@ def network_of(problem: Any) -> Any:
             slope=float(problem["slope"]),
         )
         name = "output" if index == len(widths) - 2 else f"hidden{index}"
-        layers.append(Layer(name=name, inputs=inputs, neurons=neurons, neuron=lif, selection=selection))
+        spiking = name != "output" or family != "adaptive"
+        own = "all_to_all" if family == "synaptic" and name != "output" else "none"
+        each = neuron if spiking else neuron_of("leaky", {"beta": float(problem["beta"])}, reset="none")
+        layers.append(
+            Layer(
+                name=name,
+                inputs=inputs,
+                neurons=neurons,
+                neuron=each,
+                selection=selection,
+                spiking=spiking,
+                recurrence=own,
+            )
+        )
     adam = str(problem["optimiser"]) == "adam"
     return SpikingNetwork(
         layers=tuple(layers),
@@ -83,7 +112,7 @@ def network_of(problem: Any) -> Any:
 
 
 def made_problem(
-    widths: tuple[int, ...], timesteps: int, batch: int, activity: float, optimiser: str
+    widths: tuple[int, ...], timesteps: int, batch: int, activity: float, optimiser: str, family: str = "lif"
 ) -> dict[str, Any]:
     """Random input ids, labels and weights, the weights scaled layer by layer until their spikes reach `activity`."""
     from mimdsim.functional import WholeTensors
@@ -98,6 +127,7 @@ def made_problem(
     problem: dict[str, Any] = {
         **CONSTANTS,
         "optimiser": optimiser,
+        "family": family,
         "widths": np.array(widths),
         "ids": ids,
         "counts": np.stack([counts, counts], axis=-1).astype(np.int32),
@@ -108,6 +138,13 @@ def made_problem(
     engine.write({"input.ids": ids, "input.counts": problem["counts"], "labels": problem["labels"]})
     for index, layer in enumerate(network.layers):
         normal = draw.normal(0, 1, (layer.inputs, layer.neurons)).astype(np.float32)
+        if layer.recurrence != "none":  # weak enough to leave the share of spikes to the input
+            problem[f"r{index}"] = (draw.normal(0, 0.01, (layer.neurons,) * 2)).astype(np.float32)
+            engine.write({f"r.{layer.name}": problem[f"r{index}"]})
+        if not layer.spiking:
+            problem[f"w{index}"] = normal * np.float32(0.1)
+            engine.write({f"w.{layer.name}": problem[f"w{index}"]})
+            continue
         low, high = 1e-3, 10.0
         for _ in range(12):
             scale = (low * high) ** 0.5
@@ -117,8 +154,10 @@ def made_problem(
             low, high = (low, scale) if share > activity else (scale, high)
         problem[f"w{index}"] = normal * np.float32(scale)
     counted = engine.activity().counts
-    shares = [counted[layer.name].mean(axis=(0, 1)) / layer.neurons for layer in network.layers]
+    shares = [counted[each.name].mean(axis=(0, 1)) / each.neurons for each in network.layers if each.spiking]
     problem["measured"] = np.array(shares)
+    engine.run()
+    problem |= {f"gradient{index}": each for index, each in enumerate(gradients_of(engine, network))}
     return problem
 
 
@@ -128,7 +167,8 @@ def ours(problem: Any, way: str, threads: int) -> Callable[[], float]:
 
     network = network_of(problem)
     values = {f"w.{layer.name}": problem[f"w{index}"] for index, layer in enumerate(network.layers)}
-    values |= {"input.ids": problem["ids"], "input.counts": problem["counts"], "labels": problem["labels"]}
+    values |= {f"r.{each.name}": problem[f"r{i}"] for i, each in enumerate(network.layers) if f"r{i}" in problem}
+    values |= {name: problem[key] for name, key in GIVEN.items()}
     if way == "whole":
         engine = WholeTensors(network, threads)
         engine.write(values)
@@ -137,7 +177,7 @@ def ours(problem: Any, way: str, threads: int) -> Callable[[], float]:
             engine.run()
             return float(engine.read("loss").mean())
 
-        return step
+        return with_gradients(step, lambda: gradients_of(engine, network))
     from mimdsim.compiler import compile_graph
     from mimdsim.graph import training_graph
     from mimdsim.machine import MimdMachine, load_machine
@@ -159,19 +199,45 @@ def ours(problem: Any, way: str, threads: int) -> Callable[[], float]:
         time_program(compiled.program, machine, executor.activity(), memory)
         return float(executor.read("loss").mean())
 
-    return timed
+    return with_gradients(timed, lambda: gradients_of(executor, network))
+
+
+def gradients_of(engine: Any, network: Any) -> list[np.ndarray]:
+    """Weight gradients [inputs, neurons] of the last training step."""
+    from mimdsim.graph.names import gradient_of
+
+    return [engine.read(gradient_of(f"w.{layer.name}")) for layer in network.layers]
+
+
+def with_gradients(step: Callable[[], float], gradients: Callable[[], list[np.ndarray]]) -> Callable[[], float]:
+    step.gradients = gradients  # type: ignore[attr-defined]
+    return step
+
+
+def processor() -> str:
+    """Its name and the widest vectors it has."""
+    try:
+        about = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor() or platform.machine()
+    entries = dict(line.split(":", 1) for line in about.partition("\n\n")[0].splitlines() if ":" in line)
+    told = {name.strip(): value.strip() for name, value in entries.items()}
+    flags = told.get("flags", "").split()
+    widest = next((name for name in ("avx512f", "avx2", "avx", "sse2") if name in flags), "vectors unknown")
+    model = ", ".join(f"{name} {told[name]}" for name in ("cpu family", "model") if name in told)
+    return f"{told.get('model name', platform.machine())} ({model}), {widest}"
 
 
 def child(path: str, way: str, threads: int) -> None:
     """Answers 'run' with the seconds of one training step, and an empty line with its peak memory."""
     with np.load(path) as stored:
-        problem = dict(stored)
+        problem = {name: stored[name] for name in stored if not name.startswith("gradient")}
     if way in OURS:
         step = ours(problem, way, threads)
     else:
-        from training_speed_torch import training_step
-
-        step = training_step(problem, way, threads)
+        kind = "torch" if way in DENSE else "linear" if way in LINEAR_WAYS else "sparse"
+        module = importlib.import_module(f"training_speed_{kind}")
+        step = module.training_step(problem, way, threads)
     del problem  # every way has taken what it needs
     for line in sys.stdin:
         if not line.strip():
@@ -180,7 +246,12 @@ def child(path: str, way: str, threads: int) -> None:
         loss = step()
         seconds = {"process": time.process_time() - processed, "wall": time.perf_counter() - begun, "loss": loss}
         print(json.dumps(seconds), flush=True)
-    print(json.dumps({"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000}), flush=True)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+    with np.load(path) as stored:  # not before: it is no part of the peak
+        right = [stored[name] for name in sorted(stored) if name.startswith("gradient")]
+    made = getattr(step, "gradients", list)()
+    off = max((float(abs(one - other).max() / abs(other).max()) for one, other in zip(made, right)), default=np.nan)
+    print(json.dumps({"peak_mb": peak, "off": off}), flush=True)
 
 
 class Contender:
@@ -214,10 +285,10 @@ class Contender:
     def least(self, which: str) -> float:
         return min(one[which] for one in self.seconds)
 
-    def close(self) -> float:
-        peak = self._ask("")["peak_mb"]
+    def close(self) -> dict[str, float]:
+        about = self._ask("")
         self._process.wait()
-        return peak
+        return about
 
 
 def compare(path: Path, ways: tuple[str, ...], threads: int, rounds: int, python: str) -> list[Contender]:
@@ -234,15 +305,17 @@ def compare(path: Path, ways: tuple[str, ...], threads: int, rounds: int, python
 def print_table(title: str, problem: dict[str, Any], contenders: list[Contender], threads: int) -> None:
     which = "process" if threads == 1 else "wall"
     shares = ", ".join(f"{spikes:.2%} ({listed:.2%} listed)" for spikes, listed in problem["measured"])
-    best = min(one.least(which) for one in contenders if one.way in THEIRS)
+    best = [
+        min((one.least(which) for one in contenders if one.way in kind), default=np.nan)
+        for kind in ((*DENSE, LINEAR_WAYS[0]), (*SPARSE, LINEAR_WAYS[1]))
+    ]
     print(f"\n{title}, {threads} thread(s), {which} time; spikes by layer {shares}")
-    print(f"{'way':12s}{'ms':>9s}{'best of PyTorch / way':>24s}{'peak MB':>10s}{'loss':>12s}")
+    print(f"{'way':18s}{'ms':>9s}{'dense / way':>13s}{'sparse / way':>14s}{'peak MB':>10s}{'loss':>12s}{'off':>10s}")
     for one in contenders:
-        taken = one.least(which)
-        print(
-            f"{one.way:12s}{taken * 1e3:9.1f}{best / taken:24.1f}{one.close():10.0f}{one.seconds[-1]['loss']:12.6f}",
-            flush=True,
-        )
+        taken, about = one.least(which), one.close()
+        ratios = f"{best[0] / taken:13.2f}{best[1] / taken:14.2f}"
+        rest = f"{about['peak_mb']:10.0f}{one.seconds[-1]['loss']:12.6f}{about['off']:10.1e}"
+        print(f"{one.way:18s}{taken * 1e3:9.1f}{ratios}{rest}", flush=True)
 
 
 def print_scaling(folder: Path, rounds: int) -> None:
@@ -289,7 +362,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--activity", type=float, nargs="+", default=[0.01, 0.02, 0.05])
     parser.add_argument("--network", nargs="+", choices=NETWORKS, default=list(NETWORKS))
-    parser.add_argument("--ways", nargs="+", choices=(*OURS, *THEIRS), default=[*OURS, *THEIRS])
+    parser.add_argument("--ways", nargs="+", choices=(*OURS, *THEIRS))
+    parser.add_argument("--family", choices=FAMILIES, default="lif")
     parser.add_argument("--optimiser", choices=("sgd", "adam"), default="sgd")
     parser.add_argument("--torch-python", default=sys.executable)
     parser.add_argument("--scaling", action="store_true", help="instead: time against activity, layers and the like")
@@ -301,17 +375,23 @@ def main() -> None:
         if given.scaling:
             print_scaling(Path(folder), given.rounds)
             return
+        print(processor())
         packages = "import torch, snntorch, spikingjelly"
         if subprocess.run([given.torch_python, "-c", packages], capture_output=True, check=False).returncode:
             raise SystemExit(MISSING)
+        theirs = (*DENSE, *SPARSE) if given.family == "lif" else LINEAR_WAYS
+        ways = tuple(given.ways or (*OURS, *theirs))
+        if not (shutil.which("g++") or shutil.which("clang++")):
+            print("no C++ compiler: torch.compile's ways are left out")
+            ways = tuple(way for way in ways if "compiled_" not in way)
         for name in given.network:
             for activity in given.activity:
                 widths, timesteps, batch = NETWORKS[name]
-                problem = made_problem(widths, timesteps, batch, activity, given.optimiser)
+                problem = made_problem(widths, timesteps, batch, activity, given.optimiser, given.family)
                 path = Path(folder) / "problem.npz"
                 np.savez(path, **problem)
-                contenders = compare(path, tuple(given.ways), given.threads, given.rounds, given.torch_python)
-                print_table(f"{name}, {activity:.0%}", problem, contenders, given.threads)
+                contenders = compare(path, ways, given.threads, given.rounds, given.torch_python)
+                print_table(f"{name}, {given.family}, {activity:.0%}", problem, contenders, given.threads)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from mimdsim.functional.lists import Entries
 from mimdsim.numerics.columns import loads
-from mimdsim.numerics.fused import whole_tensors
+from mimdsim.numerics.fused import published, whole_tensors
 from mimdsim.numerics.fused.vectors import WIDTH
 from mimdsim.numerics.lists import wiring
 from mimdsim.program import Exchange
@@ -28,24 +29,38 @@ def test_places_are_dealt_to_contexts_in_turn() -> None:
 
 
 def test_joined_lists_are_as_long_as_their_capacity_allows() -> None:
-    """Two blocks, three places; running ends of what is near the threshold and what spikes."""
-    near, fired = np.array([[1, 1, 4], [0, 2, 2]]), np.array([[2, 3, 3], [1, 1, 2]])
-    starts, trues, over = np.zeros(4, np.int64), np.zeros(3, np.int64), np.zeros(4, np.int64)
-    whole_tensors.count_listed(2, near, fired, starts, trues, over)
-    assert trues.tolist() == [2, 1, 1]  # 3, 1 and 1 spike
-    assert starts.tolist() == [0, 2, 4, 6]  # with 1, 2 and 3 near
+    """Two blocks, three timesteps of one sample: 3, 1 and 1 spike, and 1, 2 and 3 near the threshold; room for 2."""
+    entries = Entries.room(2, 3, 1)
+    near, fired = 0, int(published.FIRED)
+    first = [(0, fired), (0, fired), (0, near), (1, fired), (2, near), (2, near), (2, near)]
+    second = [(0, fired), (1, near), (1, near), (2, fired)]
+    for block, listed in enumerate((first, second)):
+        entries.places[block, : len(listed)], kinds = np.array(listed).T
+        entries.lanes[block, : len(listed)] = kinds + np.arange(len(listed))
+        entries.values[block, : len(listed)] = 1
+        entries.ends[block] = np.cumsum(np.bincount(np.array(listed)[:, 0], minlength=3))
+    starts, trues, over = np.zeros(4, np.int64), np.zeros(3, np.int32), np.zeros(4, np.int64)
+    published.count_listed(2, entries.arrays, starts, trues, over)
+    assert trues.tolist() == [2, 1, 1]
+    assert starts.tolist() == [0, 2, 4, 6]
     assert over.tolist() == [0, 1, 1, 1]
+    ids = np.zeros(6, np.int32)
+    for begin, end in ((2, 3), (0, 2)):  # in any order
+        published.join(begin, end, 1, np.float32(1), np.float32(10), entries.arrays, (starts, trues, ids))
+    assert ids.tolist() == [0, 1, 3, WIDTH + 1, WIDTH + 3, 4]
+    assert entries.slots[0, :7].tolist() == [0, 1, -1, 2, 5, -1, -1]
+    assert entries.slots[1, :4].tolist() == [-1, 3, -1, 4]
 
 
-def test_input_gradients_of_later_places_start_from_nothing() -> None:
+def test_input_gradients_are_added_for_places_with_an_input() -> None:
     """Inputs 2 and 0 are listed at place 0, input 1 at place 1; a lag of one place."""
-    weights, adjoint = np.zeros((1, 3, WIDTH), np.float32), np.zeros((1, 3, 1, WIDTH), np.float32)
+    weights, adjoint = np.zeros((1, 3, WIDTH), np.float32), np.zeros((1, 3, WIDTH), np.float32)
     weights[0, :, :2] = [[1, 2], [3, 4], [5, 6]]
-    adjoint[0, :, 0, :2] = [[1, 1], [10, 1], [100, 1]]
-    found = np.full(4, 7, np.float32)
+    adjoint[0, :, :2] = [[1, 1], [10, 1], [100, 1]]
+    found = np.array([1, 0, 0, 7], np.float32)
     ids, starts = np.array([2, 0, 1, 1], np.int32), np.array([0, 2, 3, 4])
     whole_tensors.input_gradient_places(0, 3, 0, 1, weights, ids, starts, adjoint, found)
-    assert found.tolist() == [56, 12, 304, 7]
+    assert found.tolist() == [57, 12, 304, 7]
 
 
 def test_a_tile_that_only_one_of_two_exchanges_counts_is_named() -> None:

@@ -24,6 +24,7 @@ from mimdsim.functional.input_gradients import take_input_gradient
 from mimdsim.functional.lists import listed_of
 from mimdsim.functional.shares import Shares
 from mimdsim.functional.shortcuts import Instead
+from mimdsim.functional.staging import stages_of
 from mimdsim.functional.turns import TurnCounts
 from mimdsim.functional.uses import Uses
 from mimdsim.functional.weight_gradients import take_weight_gradient
@@ -62,8 +63,8 @@ class Executor:
         self._turns: Turns | None = None
         self.counted = TurnCounts(program)
         for superstep, _, _ in program.supersteps():
-            calls = [self._prepare_copy(copy) for copy in superstep.copies]
-            calls += [self._prepare(superstep, table) for table in superstep.tables]
+            calls = [self.prepare_copy(copy) for copy in superstep.copies]
+            calls += [self.prepare(superstep, table) for table in superstep.tables]
             self._calls[id(superstep)] = calls
 
     @property
@@ -139,6 +140,11 @@ class Executor:
             SHORTCUTS[shortcut.kind](uses, self, shortcut, instead)
 
         def shortened(repeat: Repeat) -> Turns:
+            supersteps = [item for item in repeat.body if isinstance(item, Superstep)]
+            if len(supersteps) == len(repeat.body) and len({each.phase for each in supersteps}) == 1:
+                whole = stages_of(self, uses, repeat, instead)
+                if whole is not None:
+                    return Turns(repeat=repeat, before=instead.before.get(id(repeat), []), body=[], whole=whole)
             body = [
                 shortened(item) if isinstance(item, Repeat) else (item.phase, self._short_calls(item, instead))
                 for item in repeat.body
@@ -152,10 +158,10 @@ class Executor:
         return Turns(repeat=Repeat(times=1, body=()), before=[], body=made)
 
     def _short_calls(self, superstep: Superstep, instead: Instead) -> list[Call]:
-        calls = [self._prepare_copy(copy) for copy in superstep.copies]
+        calls = [self.prepare_copy(copy) for copy in superstep.copies]
         for table in superstep.tables:
             if id(table) not in instead.calls:
-                calls.append(self._prepare(superstep, table))
+                calls.append(self.prepare(superstep, table))
             elif (call := instead.calls[id(table)]) is not None:
                 calls.append(call)
         return calls
@@ -178,7 +184,8 @@ class Executor:
         entry = variable.entry
         return lambda t: sequence[entry(t, shift)]
 
-    def _prepare(self, superstep: Superstep, table: VertexTable) -> Call:
+    def prepare(self, superstep: Superstep, table: VertexTable) -> Call:
+        """The call of a table, given the timestep; it works on what `arrays` holds then."""
         if table.codelet.form == "vertex":
             return self._prepare_vertices(superstep, table)
         record = self.counted.recorder(superstep, table)
@@ -192,10 +199,13 @@ class Executor:
             for index, (name, shift) in enumerate(zip(names, shifts, strict=True))
             if shift is not None
         ]
+        plain_names = [each for each, shift in zip(enumerate(names), shifts, strict=True) if shift is None]
         share = self.share
         dealt = share.threads > 1 and plain(compute) in HEAVY and len(columns[0]) > 1
 
         def call(t: int) -> None:
+            for index, name in plain_names:
+                arrays[index] = self.arrays[name]
             for index, taken in now:
                 arrays[index] = taken(t)
             if record is not None:
@@ -247,7 +257,9 @@ class Executor:
 
         return call
 
-    def _prepare_copy(self, copy: Copy) -> Call:
+    def prepare_copy(self, copy: Copy) -> Call:
+        """The call of a copy, given the timestep."""
+
         def call(t: int) -> None:
             source, target = self.arrays[copy.source], self.arrays[copy.target]
             if copy.target_shift is not None:
@@ -266,10 +278,15 @@ class Turns:
     repeat: Repeat
     before: list[Call]
     body: list[tuple[str, list[Call]] | Turns]
+    whole: tuple[str, Call] | None = None  # all turns as one call, in place of the body
 
     def prepared(self, phases: Collection[str] | None) -> Call | None:
         """All turns as one call, given the first timestep; None where nothing belongs to these phases."""
         body: list[Call] = []
+        if self.whole is not None:
+            phase, every = self.whole
+            calls = [*self.before, every] if phases is None or phase in phases else []
+            return (lambda first: [each(first) for each in calls] and None) if calls else None
         for part in self.body:
             if isinstance(part, Turns):
                 inner = part.prepared(phases)
@@ -278,13 +295,11 @@ class Turns:
                 body += part[1]
         if not body:
             return None
-        order, segment = range(self.repeat.times), self.repeat.segment
 
         def call(first: int) -> None:
             for before in self.before:
                 before(first)
-            for turn in reversed(order) if self.repeat.reverse else order:
-                t = first + turn * segment
+            for t in self.repeat.turns_from(first):
                 for each in body:
                     each(t)
 

@@ -1,4 +1,4 @@
-"""Spikes of many places end to end, and of every block of neurons."""
+"""Spikes of many places end to end, and what every block of neurons lists."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ class Lists:
     """Spikes of a layer end to end: ids[starts[place]:starts[place + 1]], `trues[place]` of them true spikes.
 
     slopes: surrogate at the listed neurons. over_*: spikes beyond the capacity, which reset their neuron all the same.
+    width: how many neurons there are.
     """
 
     starts: np.ndarray
@@ -23,6 +24,7 @@ class Lists:
     slopes: np.ndarray
     over_starts: np.ndarray
     over_ids: np.ndarray
+    width: int
 
     @property
     def arrays(self) -> tuple[Any, ...]:
@@ -40,28 +42,35 @@ class Lists:
             slopes=np.empty(places * capacity, np.float32),
             over_starts=np.zeros(places + 1, np.int64),
             over_ids=np.empty(places * beyond, np.int32),
+            width=neurons,
         )
 
 
 @dataclass(kw_only=True, eq=False)
-class BlockLists:
-    """Lists of every block, end to end over places: ids within the block, surrogate slopes, running ends."""
+class Entries:
+    """What every block of a published layer lists, as `numerics.fused.published` says."""
 
-    ids: np.ndarray
-    slopes: np.ndarray
+    places: np.ndarray
+    lanes: np.ndarray
+    values: np.ndarray
+    slots: np.ndarray
     ends: np.ndarray
 
     @property
     def arrays(self) -> tuple[Any, ...]:
         """As kernels take them."""
-        return self.ids, self.slopes, self.ends
+        return self.places, self.lanes, self.values, self.slots, self.ends
 
     @classmethod
-    def room(cls, blocks: int, places: int) -> BlockLists:
+    def room(cls, blocks: int, timesteps: int, batch: int) -> Entries:
+        """Room for every neuron at every place; memory beyond what is listed is reserved, never touched."""
+        most = blocks, timesteps * batch * WIDTH
         return cls(
-            ids=np.empty((blocks, places * WIDTH), np.uint8),
-            slopes=np.empty((blocks, places * WIDTH), np.float32),
-            ends=np.empty((blocks, places), np.int32),
+            places=np.empty(most, np.int32),
+            lanes=np.empty(most, np.uint8),
+            values=np.empty(most, np.float32),
+            slots=np.empty(most, np.int64),
+            ends=np.zeros((blocks, timesteps), np.int64),
         )
 
 

@@ -38,6 +38,7 @@ def take_weight_gradient(uses: Uses, memory: Memory, shortcut: Shortcut, instead
         deferred = _Deferred(uses, memory, shortcut, use)
         instead.calls |= {id(one): None for one in (filled, *sums)}
         instead.calls |= {id(table): deferred.record, id(last): deferred.finish}
+        instead.uses[id(table)] = frozenset(table.operands[name] for name in ("q", "ids", "counts")), frozenset()
 
 
 class _Deferred:
@@ -62,7 +63,7 @@ class _Deferred:
         """In place of adding to the replicas."""
         arrays, turn = self._memory.arrays, self._turns - 1 - t if self._reverse else t
         kernels.record_lists(arrays[self._ids], arrays[self._counts], turn, self._starts, self._listed)
-        kernels.record_rows(arrays[self._q], turn, self._turns, self._history)
+        kernels.record_rows(arrays[self._q], turn, self._history)
 
     def finish(self, _t: int) -> None:
         """The sums, in place of adding up replicas."""

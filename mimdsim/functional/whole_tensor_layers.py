@@ -1,4 +1,4 @@
-"""Layers that run all timesteps at once: one of the published neuron as published, and one of any linear neuron."""
+"""Layers that run all timesteps at once: what all have in common, and one of any linear neuron."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from typing import Any
 import numpy as np
 
 from mimdsim.codelets.linear_terms import packed
-from mimdsim.functional.lists import BlockLists, Lists
+from mimdsim.functional.lists import Lists
 from mimdsim.functional.shares import Shares, aligned
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.layer import RECURRENCES, reads_own_spikes
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.names import Parameter
-from mimdsim.graph.neurons import constants_of
 from mimdsim.graph.truncation import next_state, scan_starts
 from mimdsim.numerics.equations import KINDS
 from mimdsim.numerics.fused import whole_linear, whole_tensors
 from mimdsim.numerics.fused.vectors import WIDTH
 from mimdsim.program.records import frozen
 
-CHUNK_BYTES = 1 << 18  # of a block's gradients over a chunk of timesteps: what stays in a second-level cache
+CHUNK_BYTES = 1 << 18  # of a block's adjoints over a chunk of timesteps; rows are added chunk by chunk, the last first
 LISTED = 0.5  # between the two numbers that say whether a spike is listed
 
 
@@ -49,6 +48,7 @@ class WholeLayer:
         self.layer = layer
         self.timesteps, self.batch = network.timesteps, network.batch
         self.places = network.timesteps * network.batch
+        self.times = max(1, min(self.timesteps, CHUNK_BYTES // (4 * self.batch * WIDTH)))
         self.lag = 0 if layer is network.layers[0] else network.delay * network.batch
         self.tensors = {each.role: Tensor.zeros(each, len(network.optimiser.state)) for each in layer.parameters}
         self.spikes = Lists.room(self.places, layer.neurons, layer.capacity)
@@ -69,15 +69,14 @@ class WholeLayer:
 
         wanted: overwritten with those of what the input lists.
         """
-        times = max(1, min(self.timesteps, CHUNK_BYTES // (4 * self.batch * WIDTH)))
-        q = aligned((self.blocks, times + 1, self.batch, WIDTH))
+        q = aligned((self.blocks, self.times + 1, self.batch, WIDTH))
         for tensor in self.tensors.values():
             tensor.gradient[:] = 0
         if wanted is not None:
             wanted[:] = 0
         t1 = self.timesteps
         while t1 > 0:
-            t0 = max(0, t1 - times)
+            t0 = max(0, t1 - self.times)
             self._adjoint(t0, t1, q, g)
             self._add_gradients(t0, t1, source, q)
             if wanted is not None:
@@ -87,18 +86,23 @@ class WholeLayer:
     def _add_gradients(self, t0: int, t1: int, source: Lists, q: np.ndarray) -> None:
         self._add_by_id(t0, t1, self.lag, source, q, self.tensors["weights"].gradient)
 
+    def _by_id(self, t0: int, t1: int, lag: int, source: Lists) -> tuple[np.ndarray, np.ndarray]:
+        """Where every id is listed by the input of timesteps t0..t1-1, in the order in which its rows are added."""
+        low, high = t0 * self.batch, t1 * self.batch
+        columns = np.zeros(source.width + 2, np.int64)
+        rows = np.empty(int(source.starts[max(high - lag, 0)] - source.starts[max(low - lag, 0)]), np.int32)
+        given = source.ids, source.starts, source.trues, columns, rows
+        whole_tensors.sort_by_id(low, high, self.times * self.batch, lag, *given)
+        return columns, rows
+
     def _add_by_id(self, t0: int, t1: int, lag: int, source: Lists, q: np.ndarray, gradient: np.ndarray) -> None:
         """To the gradient of every row of weights the adjoints at the places whose input, `lag` back, lists its id."""
-        low, high, inputs = t0 * self.batch, t1 * self.batch, gradient.shape[1]
-        columns = np.zeros(inputs + 2, np.int64)
-        listed = source.starts[max(high - lag, 0)] - source.starts[max(low - lag, 0)]
-        rows = np.empty(int(listed), np.int32)
-        stride = q[0].size
+        columns, rows = self._by_id(t0, t1, lag, source)
 
         def blocks(first: int, last: int) -> None:
-            whole_tensors.weight_gradient_blocks(first, last, inputs, columns, rows, flat(q), stride, flat(gradient))
+            for block in range(first, last):
+                whole_tensors.weight_gradient_block(columns, rows, flat(q[block]), flat(gradient[block]), False)
 
-        whole_tensors.sort_by_id(low, high, lag, source.ids, source.starts, source.trues, columns, rows)
         self.share(self.blocks, blocks)
 
     def _input_gradients(self, t0: int, t1: int, source: Lists, q: np.ndarray, wanted: np.ndarray) -> None:
@@ -109,39 +113,6 @@ class WholeLayer:
             whole_tensors.input_gradient_places(low + first, low + last, low, self.lag, *given)
 
         self.share(high - low, places)
-
-
-class PublishedLayer(WholeLayer):
-    """The published neuron with its surrogate and truncation: no potential is kept but those of neurons listed."""
-
-    def forward(self, source: Lists, second_threshold: np.float32) -> None:
-        layer, made = self.layer, self.spikes
-        near, fired = (BlockLists.room(self.blocks, self.places) for _ in range(2))
-        selection, neuron = layer.selection, constants_of(layer.neuron)
-        thresholds = np.float32(selection.threshold), second_threshold
-        constants = neuron.decay, neuron.scale, *thresholds, np.float32(selection.slope)
-
-        def blocks(first: int, last: int) -> None:
-            given = (self.batch, self.lag, self.w, layer.neurons, source.arrays, constants)
-            whole_tensors.forward_blocks(first, last, *given, near.arrays, fired.arrays)
-
-        def join(first: int, last: int) -> None:
-            whole_tensors.join_lists(first, last, near.arrays, fired.arrays, made.arrays)
-
-        self.share(self.blocks, blocks)
-        whole_tensors.count_listed(layer.capacity, near.ends, fired.ends, made.starts, made.trues, made.over_starts)
-        self.share(self.places, join)
-
-    def _adjoint(self, t0: int, t1: int, q: np.ndarray, g: np.ndarray) -> None:
-        neuron = self.layer.neuron
-        factors, masked = constants_of(neuron)[:2], neuron.reset_gradient == "mask"
-        if t1 < self.timesteps:
-            q[:, t1 - t0] = q[:, 0]
-
-        def samples(first: int, last: int) -> None:
-            whole_tensors.adjoint(first, last, t0, t1, masked, *factors, self.spikes.arrays, g, q)
-
-        self.share(self.batch, samples)
 
 
 class LinearLayer(WholeLayer):
@@ -258,15 +229,6 @@ class LinearLayer(WholeLayer):
                 whole_linear.bias_gradient(first, last, t1 - t0, q, gradients["bias"])
 
         self.share(self.blocks, blocks)
-
-
-def layer_of(network: SpikingNetwork, layer: Layer, share: Shares) -> WholeLayer:
-    """The published layer where the layer is all that, else one of linear neurons."""
-    selection, neuron = layer.selection, layer.neuron
-    plain = layer.spiking and not layer.bias and layer.recurrence == "none"
-    chosen = (selection.surrogate, selection.truncation) == ("superspike", "lowest")
-    published = plain and chosen and neuron.fused and neuron.resets
-    return (PublishedLayer if published else LinearLayer)(network, layer, share)
 
 
 def _maps(neuron: LinearNeuron, neurons: int, told: float, switched: bool) -> tuple[tuple[Any, ...], np.ndarray]:

@@ -110,9 +110,10 @@ def update(network: SpikingNetwork, tensor: Tensor, rate: float, training_step: 
     codelet = update_codelet(optimiser.kind, scheduled=False, decaying=bool(optimiser.weight_decay))
     constants = optimiser.passed(codelet.constants, rate)
     progress = (training_step,) if optimiser.form.counts else ()
-    held = [array.reshape(-1, WIDTH) for array in (tensor.value, tensor.gradient, *tensor.moments)]
+    held = [array.reshape(len(array), -1) for array in (tensor.value, tensor.gradient, *tensor.moments)]
+    every = np.array([0]), np.array([held[0].shape[1]])
 
     def rows(first: int, last: int) -> None:
-        codelet.compute(*(array[first:last] for array in held), *progress, *WHOLE, *constants)
+        codelet.compute(*(array[first:last] for array in held), *progress, *every, *constants)
 
     share(len(held[0]), rows)

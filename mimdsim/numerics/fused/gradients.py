@@ -11,65 +11,70 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from mimdsim.numerics.fused.vectors import GROUPS, WIDTH, add_sums_run, dot_groups
+from mimdsim.numerics.fused.vectors import GROUPS, WIDTH, dot_piece, sum_runs
 
-TOGETHER = 8  # listed ids whose groups are added up together
-
-
-@numba.njit(cache=True, nogil=True)
-def spread_groups(matrix, where, spread):  # type: ignore[no-untyped-def]
-    """spread[row, where[n]] = matrix[row, n]; other entries stay zero, which adds nothing to a sum."""
-    for row in range(matrix.shape[0]):
-        source, target = matrix[row], spread[row]
-        for n in range(len(source)):
-            target[where[n]] = source[n]
+TOGETHER = 16  # listed ids whose groups are added up together; a stage has as many rows more than are listed
 
 
 @numba.njit(cache=True, nogil=True)
-def order_by_id(ids, counts, columns, sample, slot):  # type: ignore[no-untyped-def]
-    """Where each listed id lies, in order of ids, so that a row of weights is fetched once. Returns how many.
-
-    columns int64[inputs + 1], overwritten.
-    """
-    columns[:] = 0
-    for b in range(counts.shape[0]):
-        for k in range(counts[b, 1]):
-            columns[ids[b, k] + 1] += 1
-    for i in range(1, len(columns)):
-        columns[i] += columns[i - 1]
-    for b in range(counts.shape[0]):
-        for k in range(counts[b, 1]):
-            place = columns[ids[b, k]]
-            columns[ids[b, k]] = place + 1
-            sample[place], slot[place] = b, k
-    return columns[-1]
+def spread_groups(matrix, source_of, first, last, spread):  # type: ignore[no-untyped-def]
+    """spread[piece, row] = matrix[row, source_of[piece]] for rows first..last-1; zero, which adds nothing to a sum, where
+    source_of is -1."""
+    pieces, _, width = spread.shape
+    at, padded = np.maximum(source_of, 0).astype(np.uint32), (source_of < 0).sum(axis=1)
+    zero = matrix.dtype.type(0)
+    for row in range(first, last):
+        source = matrix[row]
+        for piece in range(pieces):
+            into, taken = spread[piece, row], at[piece]
+            for k in range(width):
+                into[k] = source[taken[k]]
+            if padded[piece]:
+                for k in range(width):
+                    into[k] = zero if source_of[piece, k] < 0 else into[k]
 
 
 @numba.njit(cache=True, nogil=True)
-def input_gradient(g, w, q, ids, sample, slot, form, first, last):  # type: ignore[no-untyped-def]
-    """g[sample, slot] of listed ids first..last-1, from w and q spread as [rows, bands of GROUPS, parts, numbers,
-    GROUPS]; the groups of a slot are added up in their order. form: parts, numbers, groups."""
-    parts, numbers, groups = form
-    weights, adjoints = w.reshape(-1), q.reshape(-1)
-    row, band = w.shape[1], parts * numbers * GROUPS
-    lanes = row // (parts * numbers)
-    stage = np.zeros((TOGETHER, lanes), g.dtype)
-    flat = stage.reshape(-1)
-    totals = np.zeros(TOGETHER, g.dtype)
-    for begin in range(first, last, TOGETHER):
-        some = min(TOGETHER, last - begin)
-        for k in range(some):
-            b = sample[begin + k]
-            where = np.int64(ids[b, slot[begin + k]]) * row
-            for number in range(lanes // GROUPS):
-                into, offset = k * lanes + number * GROUPS, number * band
-                dot_groups(flat, into, weights, where + offset, adjoints, b * row + offset, parts, numbers)
-        totals[:] = 0
-        for group in range(groups):
-            for k in range(TOGETHER):
-                totals[k] += stage[k, group]
-        for k in range(some):
-            g[sample[begin + k], slot[begin + k]] = totals[k]
+def starts_of(counts, starts):  # type: ignore[no-untyped-def]
+    """starts[b]: how many ids the samples before list. Returns how many all list."""
+    total = 0
+    for b in range(len(counts)):
+        starts[b] = total
+        total += counts[b, 1]
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+def input_gradient(g, stage, w, q, ids, counts, starts, form, first, last):  # type: ignore[no-untyped-def]
+    """g[sample, slot] of the ids that samples first..last-1 list, from w and q spread in pieces. stage [listed, GROUPS]:
+    sums of groups, a band of them at a time, added up in their order. form: pieces of a band, numbers, groups."""
+    pieces, numbers, groups = form
+    weights, adjoints, listed, sums = w.reshape(-1), q.reshape(-1), ids.reshape(-1), stage.reshape(-1)
+    _, inputs, width = w.shape
+    capacity = ids.shape[1]
+    for piece in range(len(w)):
+        if piece % pieces == 0:
+            for b in range(first, last):
+                stage[starts[b] : starts[b] + counts[b, 1]] = 0
+        for b in range(first, last):
+            begin, at = b * capacity, (piece * q.shape[1] + b) * width
+            where = piece * inputs * width
+            dot_piece(sums, weights, where, listed, begin, begin + counts[b, 1], adjoints, at, starts[b], numbers)
+        if piece % pieces < pieces - 1:
+            continue
+        band = piece // pieces
+        real = min(GROUPS, groups - band * GROUPS)
+        for b in range(first, last):
+            for begin in range(0, counts[b, 1], TOGETHER):
+                totals, at = np.zeros(TOGETHER, g.dtype), (starts[b] + begin) * GROUPS
+                some = min(TOGETHER, counts[b, 1] - begin)
+                if band:
+                    totals[:some] = g[b, begin : begin + some]
+                for group in range(real):
+                    for k in range(TOGETHER):
+                        totals[k] += sums[at + group + k * GROUPS]
+                for k in range(some):
+                    g[b, begin + k] = totals[k]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -86,13 +91,13 @@ def record_lists(ids, counts, turn, starts, listed):  # type: ignore[no-untyped-
 
 
 @numba.njit(cache=True, nogil=True)
-def record_rows(q, turn, turns, history):  # type: ignore[no-untyped-def]
-    """Store q of a turn in history [strips, batch * turns, WIDTH], a sample's turns together."""
+def record_rows(q, turn, history):  # type: ignore[no-untyped-def]
+    """Store q of a turn in history [strips, turns * batch, WIDTH]."""
     batch, neurons = q.shape
     for b in range(batch):
         for strip in range(history.shape[0]):
             begin = strip * WIDTH
-            source, into = q[b, begin : min(neurons, begin + WIDTH)], history[strip, b * turns + turn]
+            source, into = q[b, begin : min(neurons, begin + WIDTH)], history[strip, turn * batch + b]
             for n in range(len(source)):
                 into[n] = source[n]
 
@@ -115,7 +120,7 @@ def sort_by_replica(replica_of_sample, inputs, turns, starts, listed, columns, r
         if replica >= 0:
             for k in range(starts[place], starts[place + 1]):
                 column = replica * inputs + listed[k] + 1
-                rows[columns[column]] = place % batch * turns + place // batch
+                rows[columns[column]] = place
                 columns[column] += 1
 
 
@@ -125,20 +130,13 @@ def summed_weight_gradient(total, replicas, copies, columns, rows, history, firs
     several copies of a layer first over the replicas of each, then over copies."""
     inputs, neurons = total.shape
     flat, each = history.reshape(-1), replicas // copies
-    own = np.zeros((inputs, WIDTH), total.dtype)
-    out = own.reshape(-1)
+    own = np.zeros(WIDTH, total.dtype)
     for strip in range(first, last):
         begin = strip * WIDTH
-        width = min(WIDTH, neurons - begin)
         origin = strip * history.shape[1] * WIDTH
-        for copy in range(copies):
-            own[:] = 0
-            for replica in range(copy * each, (copy + 1) * each):
-                for i in range(inputs):
-                    low, high = columns[replica * inputs + i], columns[replica * inputs + i + 1]
-                    if low < high:
-                        add_sums_run(out, i * WIDTH, flat, origin, WIDTH, rows, low, high, width)
-            for i in range(inputs):
-                into = total[i, begin : begin + width]
-                for n in range(width):
-                    into[n] = own[i, n] if copy == 0 else into[n] + own[i, n]
+        for i in range(inputs):
+            into = total[i, begin : min(begin + WIDTH, neurons)]
+            for copy in range(copies):
+                sum_runs(own, 0, flat, origin, rows, columns, copy * each * inputs + i, inputs, each)
+                for n in range(len(into)):
+                    into[n] = own[n] if copy == 0 else into[n] + own[n]

@@ -7,8 +7,10 @@ a strip of WIDTH adjacent numbers stays in registers while the listed rows pass 
     add_rows    out[n] <- (((out[n] + rows[id_0, n]) + rows[id_1, n]) + ...): one number at a time in the order listed
     dot_rows    out[k] <- out[k] + sum over n of rows[id_k, n] * q[n], the strip summed as a tree (a different order)
     add_sums    out[n] <- out[n] + ((0 + rows[id_0, n]) + rows[id_1, n] + ...)
-    dot_parts   stage[l] <- sum over parts of (sum over the numbers of a part of w[l] * q[l]): each sum from zero, one
+    dot_parts   stage[l] <- stage[l] + sum over parts of (sum over the numbers of a part of w[l] * q[l]), one part and one
                 number after another, as tiles sum their neurons and a group sums its tiles; a group per lane
+    sum_runs    out[n] <- the sums of several runs of listed rows, added up: ((0 + run_0) + run_1) + ..., a run as for
+                add_sums
     above       which of WIDTH numbers lie above a limit, as bits
 
 The compiled code of a kernel that uses them is cached next to its own file: after a change here, remove `__pycache__`.
@@ -23,12 +25,17 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-LANES = 8  # floats per vector; machines with narrower or wider registers split or join them
+LANES = 16  # floats per vector; machines with narrower or wider registers split or join them
 WIDTH = 64  # floats per strip: eight vectors, which with eight for loads fit the sixteen registers of most processors
-GROUPS = 2 * LANES  # sums side by side in `dot_parts`
+GROUPS = LANES  # sums side by side in `dot_parts`
 FLOAT, INDEX = ir.FloatType(), ir.IntType(64)
 VECTOR = ir.VectorType(FLOAT, LANES)
 WHOLE_VECTOR = ir.VectorType(ir.IntType(32), LANES)
+
+
+def _widest(builder: Any) -> None:
+    set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+    set.add(builder.function.attributes, '"min-legal-vector-width"="512"')
 
 
 def _data(context: Any, builder: Any, kind: Any, value: Any) -> Any:
@@ -84,21 +91,22 @@ def _indices(count: int) -> tuple[Any, ...]:
     return (types.int64,) * count
 
 
-def _strip(vectors: int, from_zero: bool) -> Any:
-    """from_zero: the rows are summed separately and their sum is added to out."""
+def _strip(vectors: int, start: str, end: str) -> Any:
+    """start: sums begin from "out" or "zero"; end: they are "stored" to out or "added" to it."""
 
     @intrinsic
     def add(typing_context, out, out_start, rows, row_start, stride, ids, first, last):  # type: ignore[no-untyped-def]
         signature = types.void(out, types.int64, rows, *_indices(2), ids, *_indices(2))
 
         def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            _widest(builder)
             out, out_start, rows, row_start, stride, ids, first, last = given
             kinds = signature.args
             out, rows, ids = (
                 _data(context, builder, kinds[index], value) for index, value in ((0, out), (2, rows), (5, ids))
             )
             carried = [ir.Constant(VECTOR, [0.0] * LANES)] * vectors
-            if not from_zero:
+            if start == "out":
                 carried = [_load(builder, out, out_start, number) for number in range(vectors)]
             loop = _Loop(builder, first, last, carried)
             offset = _row_offset(builder, kinds[5].dtype.signed, ids, loop.k, row_start, stride)
@@ -106,7 +114,7 @@ def _strip(vectors: int, from_zero: bool) -> Any:
                 [builder.fadd(value, _load(builder, rows, offset, number)) for number, value in enumerate(loop.values)]
             )
             for number, value in enumerate(loop.values):
-                whole = builder.fadd(_load(builder, out, out_start, number), value) if from_zero else value
+                whole = builder.fadd(_load(builder, out, out_start, number), value) if end == "added" else value
                 builder.store(whole, _vector_at(builder, out, out_start, number), align=4)
             return context.get_dummy_value()
 
@@ -115,14 +123,67 @@ def _strip(vectors: int, from_zero: bool) -> Any:
     return add
 
 
-def _sum_of_lanes(builder: Any, value: Any) -> Any:
-    lanes = LANES
+@intrinsic
+def sum_runs(typing_context, out, out_start, rows, row_start, ids, edges, edge, apart, runs):  # type: ignore[no-untyped-def]
+    """out[WIDTH]: rows[row_start + id * WIDTH] of every run, ids[edges[at]:edges[at + 1]] for at = edge, edge + apart..."""
+    signature = types.void(out, types.int64, rows, types.int64, ids, edges, *_indices(3))
+
+    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        _widest(builder)
+        out, out_start, rows, row_start, ids, edges, edge, apart, runs = given
+        kinds = signature.args
+        out, rows, ids, edges = (
+            _data(context, builder, kinds[index], value) for index, value in ((0, out), (2, rows), (4, ids), (5, edges))
+        )
+        one, zeros = ir.Constant(INDEX, 1), [ir.Constant(VECTOR, [0.0] * LANES)] * (WIDTH // LANES)
+        outer = _Loop(builder, ir.Constant(INDEX, 0), runs, [edge, *zeros])
+        at, *sums = outer.values
+        ends = [builder.load(builder.gep(edges, [each])) for each in (at, builder.add(at, one))]
+        inner = _Loop(builder, *ends, zeros)
+        offset = _row_offset(builder, kinds[4].dtype.signed, ids, inner.k, row_start, ir.Constant(INDEX, WIDTH))
+        inner.close(
+            [builder.fadd(value, _load(builder, rows, offset, number)) for number, value in enumerate(inner.values)]
+        )
+        outer.close([builder.add(at, apart), *(builder.fadd(*pair) for pair in zip(sums, inner.values, strict=True))])
+        for number, value in enumerate(outer.values[1:]):
+            builder.store(value, _vector_at(builder, out, out_start, number), align=4)
+        return context.get_dummy_value()
+
+    return signature, build
+
+
+def _shuffled(builder: Any, one: Any, other: Any, order: list[int]) -> Any:
+    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(ir.IntType(32), len(order)), order))
+
+
+def _sums_of_lanes(builder: Any, values: list[Any]) -> Any:
+    """One vector of the sum of every value's lanes: halves are added, then halves of these, down to one lane.
+
+    Two values that are each in halves fill a vector, so that the last additions are made for all of them at once.
+    """
+    lanes = LANES  # of a value that are still to be added up
+    while len(values) > 1:
+        half, pairs = lanes // 2, []
+        for one, other in zip(values[::2], values[1::2], strict=True):
+            parts = [range(at, at + half) for at in range(0, LANES, lanes)]
+            low = [lane for part in parts for lane in part]
+            halves = [low, [lane + half for lane in low]]
+            first, second = (
+                _shuffled(builder, one, other, [*order, *(lane + LANES for lane in order)]) for order in halves
+            )
+            pairs.append(builder.fadd(first, second))
+        values, lanes = pairs, half
+    value, width = values[0], LANES
     while lanes > 1:
         lanes //= 2
-        order = [*range(lanes, 2 * lanes), *range(lanes), *range(2 * lanes, LANES)]
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), order)
-        value = builder.fadd(value, builder.shuffle_vector(value, value, mask))
-    return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
+        starts = range(0, width, 2 * lanes)
+        halves = [[at + lane + more for at in starts for lane in range(lanes)] for more in (0, lanes)]
+        value = builder.fadd(*(_shuffled(builder, value, value, order) for order in halves))
+        width //= 2
+    return value
+
+
+TOGETHER = (8, 4, 1)  # listed rows whose sums of lanes are made at once
 
 
 def _product(vectors: int) -> Any:
@@ -131,23 +192,38 @@ def _product(vectors: int) -> Any:
         signature = types.void(out, rows, *_indices(2), ids, *_indices(2), q, types.int64)
 
         def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            _widest(builder)
             out, rows, row_start, stride, ids, first, last, q, q_start = given
             kinds = signature.args
             out, rows, ids, q = (
                 _data(context, builder, kinds[index], value) for index, value in ((0, out), (1, rows), (4, ids), (7, q))
             )
             factors = [_load(builder, q, q_start, number) for number in range(vectors)]
-            loop = _Loop(builder, first, last, [])
-            offset = _row_offset(builder, kinds[4].dtype.signed, ids, loop.k, row_start, stride)
-            terms = [
-                builder.fmul(factor, _load(builder, rows, offset, number)) for number, factor in enumerate(factors)
-            ]
-            while len(terms) > 1:
-                half = len(terms) // 2
-                terms = [builder.fadd(one, other) for one, other in zip(terms[:half], terms[half:], strict=True)]
-            place = builder.gep(out, [loop.k])
-            builder.store(builder.fadd(builder.load(place), _sum_of_lanes(builder, terms[0])), place)
-            loop.close([])
+
+            def product(k: Any) -> Any:
+                offset = _row_offset(builder, kinds[4].dtype.signed, ids, k, row_start, stride)
+                terms = [
+                    builder.fmul(factor, _load(builder, rows, offset, number)) for number, factor in enumerate(factors)
+                ]
+                while len(terms) > 1:
+                    half = len(terms) // 2
+                    terms = [builder.fadd(one, other) for one, other in zip(terms[:half], terms[half:], strict=True)]
+                return terms[0]
+
+            for some in TOGETHER:
+                size = ir.Constant(INDEX, some)
+                turns = builder.sdiv(builder.sub(last, first), size)
+                loop = _Loop(builder, ir.Constant(INDEX, 0), turns, [first])
+                (k,) = loop.values
+                made = _sums_of_lanes(
+                    builder, [product(builder.add(k, ir.Constant(INDEX, number))) for number in range(some)]
+                )
+                place = builder.bitcast(builder.gep(out, [k]), made.type.as_pointer())
+                before = builder.load(place)
+                before.align = 4
+                builder.store(builder.fadd(before, made), place, align=4)
+                loop.close([builder.add(k, size)])
+                (first,) = loop.values
             return context.get_dummy_value()
 
         return signature, build
@@ -155,42 +231,45 @@ def _product(vectors: int) -> Any:
     return dot
 
 
-def _parts(numbers: int) -> Any:
-    """The loop over a part's `numbers`, unrolled; 0: as many as the last argument says."""
+def _parts(parts: int, numbers: int) -> Any:
+    """The loops over a piece of parts and their numbers, unrolled, the piece of q in registers; numbers 0: one part of as
+    many as the last argument says."""
 
     @intrinsic
-    def dot(typing_context, stage, stage_start, w, w_start, q, q_start, parts, several):  # type: ignore[no-untyped-def]
-        signature = types.void(stage, types.int64, w, types.int64, q, *_indices(3))
+    def dot(typing_context, stage, w, w_start, ids, first, last, q, q_start, place, several):  # type: ignore[no-untyped-def]
+        signature = types.void(stage, w, types.int64, ids, *_indices(2), q, *_indices(3))
 
         def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-            stage, stage_start, w, w_start, q, q_start, parts, several = given
+            _widest(builder)
+            stage, w, w_start, ids, first, last, q, q_start, place, several = given
             kinds = signature.args
-            stage, w, q = (
-                _data(context, builder, kinds[index], value) for index, value in ((0, stage), (2, w), (4, q))
+            stage, w, ids, q = (
+                _data(context, builder, kinds[index], value) for index, value in ((0, stage), (1, w), (3, ids), (6, q))
             )
-            stride = ir.Constant(INDEX, GROUPS)
-            zeros = [ir.Constant(VECTOR, [0.0] * LANES)] * (GROUPS // LANES)
-
-            def added(sums: list[Any], w_at: Any, q_at: Any) -> list[Any]:
-                return [
-                    builder.fadd(value, builder.fmul(_load(builder, w, w_at, number), _load(builder, q, q_at, number)))
-                    for number, value in enumerate(sums)
-                ]
-
-            outer = _Loop(builder, ir.Constant(INDEX, 0), parts, [*zeros, w_start, q_start])
-            *sums, w_at, q_at = outer.values
-            part = zeros
-            for _ in range(numbers):
-                part = added(part, w_at, q_at)
-                w_at, q_at = builder.add(w_at, stride), builder.add(q_at, stride)
-            if not numbers:
-                inner = _Loop(builder, ir.Constant(INDEX, 0), several, [*part, w_at, q_at])
-                *part, w_at, q_at = inner.values
-                more = added(part, w_at, q_at)
-                inner.close([*more, builder.add(w_at, stride), builder.add(q_at, stride)])
-            outer.close([*(builder.fadd(*pair) for pair in zip(sums, part, strict=True)), w_at, q_at])
-            for number, value in enumerate(sums):
-                builder.store(value, _vector_at(builder, stage, stage_start, number), align=4)
+            zero, size = ir.Constant(VECTOR, [0.0] * LANES), ir.Constant(INDEX, GROUPS)
+            factors = [_load(builder, q, q_start, number) for number in range(parts * numbers)]
+            width = ir.Constant(INDEX, parts * numbers * GROUPS) if numbers else builder.mul(several, size)
+            loop = _Loop(builder, first, last, [builder.mul(place, size)])
+            (at,) = loop.values
+            offset = _row_offset(builder, kinds[3].dtype.signed, ids, loop.k, w_start, width)
+            total = _load(builder, stage, at, 0)
+            for part in range(parts):
+                products = range(part * numbers, (part + 1) * numbers)
+                each = zero
+                for number in products:
+                    each = builder.fadd(each, builder.fmul(_load(builder, w, offset, number), factors[number]))
+                if not numbers:
+                    inner = _Loop(builder, ir.Constant(INDEX, 0), several, [zero])
+                    step = builder.mul(inner.k, size)
+                    pair = (
+                        _load(builder, w, builder.add(offset, step), 0),
+                        _load(builder, q, builder.add(q_start, step), 0),
+                    )
+                    inner.close([builder.fadd(inner.values[0], builder.fmul(*pair))])
+                    (each,) = inner.values
+                total = builder.fadd(total, each)
+            builder.store(total, _vector_at(builder, stage, at, 0), align=4)
+            loop.close([builder.add(at, size)])
             return context.get_dummy_value()
 
         return signature, build
@@ -232,12 +311,14 @@ def lowest_bit(typing_context, bits):  # type: ignore[no-untyped-def]
     return signature, build
 
 
-add_strip = _strip(WIDTH // LANES, False)
-add_vector = _strip(1, False)
-add_sum_strip = _strip(WIDTH // LANES, True)
+add_strip = _strip(WIDTH // LANES, "out", "stored")
+add_vector = _strip(1, "out", "stored")
+sum_strip = _strip(WIDTH // LANES, "zero", "stored")
+add_sum_strip = _strip(WIDTH // LANES, "zero", "added")
 dot_strip = _product(WIDTH // LANES)
-dot_parts = _parts(0)
-dot_parts_of_1, dot_parts_of_2, dot_parts_of_3, dot_parts_of_4 = (_parts(numbers) for numbers in (1, 2, 3, 4))
+PIECES = {1: 8, 2: 4, 3: 2, 4: 2}  # parts of a piece by their numbers; of any other, one
+dot_parts = _parts(1, 0)
+dot_parts_of_1, dot_parts_of_2, dot_parts_of_3, dot_parts_of_4 = (_parts(*reversed(form)) for form in PIECES.items())
 
 
 @numba.njit(cache=True, nogil=True)
@@ -275,15 +356,16 @@ def add_sums_run(out, out_start, rows, row_start, stride, ids, first, last, widt
 
 
 @numba.njit(cache=True, nogil=True)
-def dot_groups(stage, stage_start, w, w_start, q, q_start, parts, numbers):  # type: ignore[no-untyped-def]
-    """`dot_parts` of GROUPS groups stored as [parts, numbers, GROUPS]."""
+def dot_piece(stage, w, w_start, ids, first, last, q, q_start, place, numbers):  # type: ignore[no-untyped-def]
+    """`dot_parts` of the listed rows ids[first:last] with a piece of w, stored as [rows, parts, numbers, GROUPS], and one
+    of q; into the rows of stage [listed, GROUPS] from `place` on."""
     if numbers == 4:
-        dot_parts_of_4(stage, stage_start, w, w_start, q, q_start, parts, numbers)
+        dot_parts_of_4(stage, w, w_start, ids, first, last, q, q_start, place, numbers)
     elif numbers == 2:
-        dot_parts_of_2(stage, stage_start, w, w_start, q, q_start, parts, numbers)
+        dot_parts_of_2(stage, w, w_start, ids, first, last, q, q_start, place, numbers)
     elif numbers == 3:
-        dot_parts_of_3(stage, stage_start, w, w_start, q, q_start, parts, numbers)
+        dot_parts_of_3(stage, w, w_start, ids, first, last, q, q_start, place, numbers)
     elif numbers == 1:
-        dot_parts_of_1(stage, stage_start, w, w_start, q, q_start, parts, numbers)
+        dot_parts_of_1(stage, w, w_start, ids, first, last, q, q_start, place, numbers)
     else:
-        dot_parts(stage, stage_start, w, w_start, q, q_start, parts, numbers)
+        dot_parts(stage, w, w_start, ids, first, last, q, q_start, place, numbers)

@@ -1,0 +1,198 @@
+"""A repeat over timesteps in stages: each goes through a block of timesteps before the next one begins.
+
+What a timestep computes depends on the layer before it and on the timestep before it, so the calls of one layer can be
+made for many timesteps before those of the next layer. Products with weights (heavy calls) then find the weights in
+cache. The bits are the same: every call gets the values that it gets timestep by timestep. A variable that one stage
+writes and another reads is kept for every timestep of a block (a version).
+
+The order of stages follows who reads what is written. All that writes a variable, and all that reads it in between,
+is one part; parts that need each other, in the same timestep or the next, are one. Heavy parts of a single call have
+stages of their own. Other parts go to the first stage in which all they read is known, or, where only later stages
+read what they write, to the last one in time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import networkx as nx
+import numpy as np
+
+BLOCK_BYTES = 1 << 23  # of the versions of one variable: what a third-level cache can be expected to hold
+Call = Callable[[int], None]
+
+
+class Heavy(Protocol):
+    """A call for all timesteps of a block at once: reads versions, leaves those of what it writes."""
+
+    reads: tuple[str, ...]
+    writes: str
+
+    def before(self, t: int) -> None:
+        """Prepare what does not change from turn to turn."""
+
+    def __call__(self, read: dict[str, np.ndarray], made: np.ndarray) -> None:
+        """Arrays [timesteps in order of turns, ...] of every variable."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Part:
+    """A call of a turn, what it reads and what it writes, maybe in part."""
+
+    call: Call
+    reads: frozenset[str]
+    writes: frozenset[str]
+    heavy: Heavy | None = None
+    bound: list[tuple[str, int]] = field(
+        default_factory=list
+    )  # versions it reads: of this turn (1), the one before (0)
+    taken: list[tuple[str, Callable[[int], np.ndarray]]] = field(default_factory=list)  # what it reads in their place
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """The first and the last part in a turn that write a variable."""
+
+    first: int
+    last: int
+
+
+def staged(
+    parts: list[Part], arrays: dict[str, np.ndarray], sequences: frozenset[str], turns: Callable[[int], list[int]]
+) -> Call | None:
+    """One call for all turns of a repeat, given its first timestep; None where stages are of no use.
+
+    sequences: variables of which a timestep is taken; turns: the timesteps in order.
+    """
+    if not any(part.heavy for part in parts):
+        return None
+    graph, written = _dependences(parts, sequences)
+    levels = _levels(graph, parts)
+    if not any(part.heavy for part in parts):
+        return None
+    crossing: dict[str, None] = {part.heavy.writes: None for part in parts if part.heavy}
+    for number, part in enumerate(parts):
+        for name in sorted(part.reads):
+            if name in written and name not in sequences and levels[written[name].last] != levels[number]:
+                part.bound.append((name, int(number > written[name].last)))
+                crossing[name] = None
+    stages = [[part for number, part in enumerate(parts) if levels[number] == level] for level in sorted({*levels})]
+    return _Staged(stages, list(crossing), arrays, turns)
+
+
+def _dependences(parts: list[Part], sequences: frozenset[str]) -> tuple[nx.DiGraph, dict[str, Written]]:
+    """Parts by number, from who writes to who reads; in circles where they must stay together."""
+    graph = nx.DiGraph()
+    graph.add_nodes_from(range(len(parts)))
+    using, writing = defaultdict(list), defaultdict(list)
+    for number, part in enumerate(parts):
+        for name in part.reads | part.writes:
+            using[name].append(number)
+        for name in part.writes:
+            writing[name].append(number)
+    written = {name: Written(first=numbers[0], last=numbers[-1]) for name, numbers in writing.items()}
+    for part in parts:
+        changing = {name for name in part.reads if name in written} - part.writes
+        if part.heavy and (changing & sequences or changing != set(part.heavy.reads)):
+            part.heavy = None  # made for what it reads to change from turn to turn, and nothing else
+    for name, ends in written.items():
+        together = set(writing[name])
+        if name in sequences:
+            together.update(using[name])
+        together.update(number for number in using[name] if ends.first < number < ends.last)
+        ring = sorted(together)
+        graph.add_edges_from(
+            (one, other) for one, other in zip(ring, [*ring[1:], ring[0]], strict=True) if one != other
+        )
+        graph.add_edges_from((ends.last, number) for number in using[name] if number not in together)
+    return graph, written
+
+
+def _levels(graph: nx.DiGraph, parts: list[Part]) -> list[int]:
+    """The stage of every part: odd where it is a heavy one."""
+    groups = nx.condensation(graph)
+    members = nx.get_node_attributes(groups, "members")
+    order = list(nx.topological_sort(groups))
+    heavy = {group: len(members[group]) == 1 and parts[min(members[group])].heavy is not None for group in order}
+    level: dict[int, int] = {}
+    for group in order:
+        before = list(groups.predecessors(group))
+        if heavy[group]:
+            level[group] = max((level[each] + (2 if heavy[each] else 1) for each in before), default=1)
+        else:
+            level[group] = max((level[each] + heavy[each] for each in before), default=0)
+    for group in reversed(order):
+        after = [level[each] - heavy[each] for each in groups.successors(group)]
+        if after and not heavy[group]:
+            level[group] = min(after)
+    found = [0] * len(parts)
+    for group, numbers in members.items():
+        for number in numbers:
+            found[number] = level[group]
+            if not heavy[group]:
+                parts[number].heavy = None
+    return found
+
+
+class _Staged:
+    """Stages with the versions that cross them."""
+
+    def __init__(
+        self,
+        stages: list[list[Part]],
+        crossing: list[str],
+        arrays: dict[str, np.ndarray],
+        turns: Callable[[int], list[int]],
+    ):
+        self._arrays, self._turns, self._stages = arrays, turns, stages
+        self._kept = [
+            [name for name in crossing if any(name in part.writes for part in stage if not part.heavy)]
+            for stage in stages
+        ]
+        most = max(arrays[name].nbytes for name in crossing)
+        self._block = max(1, min(len(turns(0)), BLOCK_BYTES // most))
+        self._versions = {
+            name: np.zeros((self._block + 1, *arrays[name].shape), arrays[name].dtype) for name in crossing
+        }
+
+    def __call__(self, first: int) -> None:
+        every = self._turns(first)
+        for part in (part for stage in self._stages for part in stage if part.heavy):
+            part.heavy.before(first)
+        for begin in range(0, len(every), self._block):
+            block = every[begin : begin + self._block]
+            for name, versions in self._versions.items():
+                versions[0] = self._arrays[name]
+            for stage, kept in zip(self._stages, self._kept, strict=True):
+                self._run(stage, kept, block)
+
+    def _run(self, stage: list[Part], kept: list[str], block: list[int]) -> None:
+        lasting = len(block)
+        for part in stage:
+            if part.heavy:
+                read = {name: self._versions[name][shift : shift + lasting] for name, shift in part.bound}
+                part.heavy(read, self._versions[part.heavy.writes][1 : 1 + lasting])
+        light = [part for part in stage if not part.heavy]
+        if not light:
+            return
+        for number, t in enumerate(block):
+            for part in light:
+                self._call(part, number, t)
+            for name in kept:
+                self._versions[name][number + 1] = self._arrays[name]
+
+    def _call(self, part: Part, number: int, t: int) -> None:
+        """The call of a turn, the `number`-th of the block, while the variables it reads are versions."""
+        arrays = self._arrays
+        own = {name: arrays[name] for name, _ in (*part.bound, *part.taken)}
+        for name, shift in part.bound:
+            arrays[name] = self._versions[name][number + shift]
+        for name, taken in part.taken:
+            arrays[name] = taken(t)
+        try:
+            part.call(t)
+        finally:
+            arrays.update(own)
