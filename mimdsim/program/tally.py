@@ -7,13 +7,13 @@ cut once, so that the work of counting a broadcast grows with its pieces, not wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from mimdsim.numerics.columns import pieces as numerics
-from mimdsim.program.local import SideBySide, cut_side_by_side, in_bands, is_local
+from mimdsim.program.local import Cut, cut_side_by_side, in_bands, is_local
 from mimdsim.program.mapping import BANDED, FLAT, TileMapping
 from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Relay, Variable
 from mimdsim.program.rows import bounds_of, equal_rows, order_of, spatial_mapping
@@ -57,14 +57,14 @@ class Tally:
         if mapping.axis == BANDED:
             cut = cut_side_by_side(mapping, boxes, shape)
             if cut is not None:
-                part, band = self._senders(mapping, cut, tiles[cut.row])
+                part, band = self._senders(cut, tiles[cut.row])
                 on = tiles[cut.row[part]]
-                self._count(cut.mapping, cut.shape, variable.item_bytes, on, cut.at(part, band))
+                self._count(cut.apart.mapping, cut.shape, variable.item_bytes, on, cut.at(part, band))
                 return
             for copies, _, on, inside in in_bands(mapping, tiles, boxes):
                 wanting = ~np.any([is_local(copy, on, inside, shape) for copy in copies[1:]], axis=0)
                 on, inside = on[np.broadcast_to(wanting, on.shape)], inside[np.broadcast_to(wanting, on.shape)]
-                nearest = self._nearest(copies, on)
+                nearest = self._nearest(np.array([copy.tiles[0] for copy in copies]), on)
                 for which in np.unique(nearest).tolist():
                     self._count_in(copies[which], variable, drop, on[nearest == which], inside[nearest == which])
         elif mapping.is_replicated:
@@ -72,23 +72,24 @@ class Tally:
         else:
             self._count(mapping, shape, variable.item_bytes, tiles, boxes)
 
-    def _senders(self, mapping: TileMapping, cut: SideBySide, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _senders(self, cut: Cut, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(part, band): the parts wanted on `tiles` that no copy but the first holds there, and which copy is sent."""
+        first = cut.apart.first
+        if not cut.apart.has_copies:
+            return np.arange(len(tiles)), cut.within
         wanting = np.ones(len(tiles), bool)
-        if len(mapping.bands) > len(cut.first) - 1:
-            held, by = cut.held(tiles)
-            wanting[held[by != cut.first[cut.within[held]]]] = False
-        part, copies = np.flatnonzero(wanting), [band.mapping for band in mapping.bands]
+        held, by = cut.held(tiles)
+        wanting[held[by != first[cut.within[held]]]] = False
+        part, heads = np.flatnonzero(wanting), cut.heads()
         readers = np.arange(self.chips) * (self.tiles // self.chips)
-        edges = zip(cut.first[:-1].tolist(), cut.first[1:].tolist(), strict=True)
-        nearest = np.array([begin + self._nearest(copies[begin:end], readers) for begin, end in edges])
+        nearest = np.array([begin + self._nearest(heads[begin:end], readers) for begin, end in pairwise(first.tolist())])
         return part, nearest[cut.within[part], tiles[part] // (self.tiles // self.chips)]
 
-    def _nearest(self, copies: Sequence[TileMapping], tiles: np.ndarray) -> np.ndarray:
-        """int64[tiles]: which copy is sent to a tile: one on the chip whose number is nearest, the first of several."""
+    def _nearest(self, heads: np.ndarray, tiles: np.ndarray) -> np.ndarray:
+        """int64[tiles]: which copy is sent to a tile: one on the chip whose number is nearest, the first of several.
+        heads: the first tile of each copy."""
         per_chip = self.tiles // self.chips
-        chips = np.array([copy.tiles[0] for copy in copies]) // per_chip
-        chosen: np.ndarray = np.abs(chips[:, None] - tiles // per_chip).argmin(axis=0)
+        chosen: np.ndarray = np.abs(heads[:, None] // per_chip - tiles // per_chip).argmin(axis=0)
         return chosen
 
     def _count_replicas(

@@ -15,7 +15,8 @@ import numpy as np
 
 from mimdsim.costs.fabric import phase_cycles
 from mimdsim.machine import MimdMachine
-from mimdsim.program import Program, Superstep
+from mimdsim.machine.mimd import Links
+from mimdsim.program import Exchange, Program, Superstep
 from mimdsim.timing.event import global_exchange_seconds
 from mimdsim.timing.loads import SuperstepLoad, synchronised_chips
 
@@ -52,7 +53,8 @@ class Waiting:
     once: tuple[int, int] | None
 
 
-# by program, then machine (compared, as records of machines hold dicts and cannot be keys)
+# by exchange, then links; by program, then machine (compared, as records of machines hold dicts and cannot be keys)
+_LINKED: WeakKeyDictionary[Exchange, list[tuple[Links, float]]] = WeakKeyDictionary()
 _MOVING: WeakKeyDictionary[Program, list[tuple[MimdMachine, tuple[Waiting, ...]]]] = WeakKeyDictionary()
 MACHINES_KEPT = 8
 
@@ -90,19 +92,30 @@ def _moving(program: Program, machine: MimdMachine, superstep: Superstep) -> Wai
     if exchange is not None:
         moving = phase_cycles(program, exchange, machine)
         if exchange.link_bytes is not None:
-            seconds, rounds = 0.0, exchange.rounds
-            traffic = np.zeros((machine.links.chips, machine.links.chips), np.int64)  # other chips are idle
-            for crossing in rounds:
-                traffic[: program.chips, : program.chips] = crossing
-                seconds += global_exchange_seconds(traffic, machine.links)
-            link = round(seconds * machine.chip.clock_hz)
-            barriers = len(rounds) * machine.barrier_cycles(all_chips=True)
+            link = round(_link_seconds(exchange, machine.links) * machine.chip.clock_hz)
+            barriers = len(exchange.rounds) * machine.barrier_cycles(all_chips=True)
             once = _waiting(machine, barriers, moving.max(initial=0) + link), link
         elif program.chips > 1 and machine.sync.scope == "all" and moving.any():
             once = _waiting(machine, machine.barrier_cycles(all_chips=True), moving.max()), 0
     inside = synchronised_chips(program, superstep) & (moving > 0) & (once is None)
     own = [_waiting(machine, machine.barrier_cycles(all_chips=False), cycles) for cycles in moving.tolist()]
     return Waiting(exchange=moving, sync=np.where(inside, own, 0), once=once)
+
+
+def _link_seconds(exchange: Exchange, links: Links) -> float:
+    """Of all rounds of an exchange over links, message by message; other machines with the same links take as long."""
+    known = _LINKED.setdefault(exchange, [])
+    for one, seconds in known:
+        if one is links or one == links:
+            return seconds
+    seconds = 0.0
+    traffic = np.zeros((links.chips, links.chips), np.int64)  # chips that the program leaves out are idle
+    for crossing in exchange.rounds:
+        traffic[: len(crossing), : len(crossing)] = crossing
+        seconds += global_exchange_seconds(traffic, links)
+    del known[: max(0, len(known) + 1 - MACHINES_KEPT)]
+    known.append((links, seconds))
+    return seconds
 
 
 def _waiting(machine: MimdMachine, barrier: int, exchange: int) -> int:
