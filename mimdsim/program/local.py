@@ -19,7 +19,10 @@ def in_bands(
     """(mappings of the copies of a range, rows that touch it, their tiles, what of their boxes is in it)."""
     ranges = tuple(mapping.ranges())
     edges = np.array([(copies[0].start, copies[0].stop) for copies in ranges]).T
-    row, within, inside = pieces.cut_at_ranges(bounds_of(boxes), mapping.bands[0].axis, *np.ascontiguousarray(edges))
+    bounds, apart = bounds_of(boxes), np.zeros(len(boxes), np.int64)
+    row, within, inside = pieces.cut_at_ranges(bounds, mapping.bands[0].axis, *np.ascontiguousarray(edges), apart, 0)
+    order = np.argsort(within, kind="stable")
+    row, within, inside = row[order], within[order], inside.take(order, axis=2)
     ends = np.searchsorted(within, np.arange(len(ranges)), side="right").tolist()
     for copies, begin, end in zip(ranges, [0, *ends], ends, strict=False):
         if begin < end:
@@ -87,13 +90,10 @@ def cut_side_by_side(mapping: TileMapping, boxes: np.ndarray, shape: tuple[int, 
     apart = mapping.side_by_side(shape)
     if apart is None:
         return None
-    (axis, edges), *levels = apart.levels
-    row, within, inside = pieces.cut_at_ranges(bounds_of(boxes), axis, *np.ascontiguousarray(edges))
-    for axis, edges in levels:
-        inside[axis] += within * shape[axis]
-        of, next_within, inside = pieces.cut_at_ranges(inside, axis, *np.ascontiguousarray(edges))
-        inside[axis] -= within[of] * shape[axis]
-        row, within = row[of], next_within
+    row, within, inside = np.arange(len(boxes)), np.zeros(len(boxes), np.int64), bounds_of(boxes)
+    for axis, edges in apart.levels:
+        of, within, inside = pieces.cut_at_ranges(inside, axis, *np.ascontiguousarray(edges), within, shape[axis])
+        row = row[of]
     axis = apart.mapping.axis
     room = (*shape[:axis], shape[axis] * apart.bands, *shape[axis + 1 :])
     return Cut(apart=apart, shape=room, row=row, within=within, inside=inside)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -138,7 +138,7 @@ class TileMapping:
     def is_replicated(self) -> bool:
         return self.axis == REPLICATED
 
-    @property
+    @cached_property
     def has_copies(self) -> bool:
         """Whether several tiles hold the same elements."""
         if self.axis == BANDED:
