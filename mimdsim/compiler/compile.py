@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from mimdsim.base.errors import MappingError, MimdsimError
 from mimdsim.base.files import write_atomically
+from mimdsim.base.memory import keep_freed_memory
 from mimdsim.compiler.fitting import check_fits, refuse_hopeless
 from mimdsim.compiler.lower import lower
 from mimdsim.compiler.passes.dead import drop_dead_code
@@ -96,6 +97,7 @@ def compile_graph(
     Raises DoesNotFit when tiles or memory are too few, MappingError when an operation has no lowering or the result
     breaks a rule of the machine (which would be a bug of the compiler).
     """
+    keep_freed_memory()
     refuse_hopeless(network, machine, options, must_fit)
     watch = Watch(dump)
     reads, memory_reads = Reads(), Reads()

@@ -6,7 +6,7 @@ import numpy as np
 
 from mimdsim.base.errors import near
 from mimdsim.numerics.columns import boxes as numerics
-from mimdsim.program.exchanges import derived_exchange, is_derived
+from mimdsim.program.exchanges import Described, derived_exchange, is_derived
 from mimdsim.program.problems import Problem, at_large
 from mimdsim.program.program import Program
 from mimdsim.program.records import EXCHANGE_COLUMNS, Exchange, Superstep
@@ -20,15 +20,15 @@ def check_deliveries(program: Program, superstep: Superstep) -> list[Problem]:
     return _of_exchange(superstep, "" if superstep.exchange is None else _misplaced(program, superstep.exchange))
 
 
-def check_exchange(program: Program, superstep: Superstep) -> list[Problem]:
+def check_exchange(program: Program, superstep: Superstep, described: Described) -> list[Problem]:
     """What an exchange delivers though nothing reads it, or counts wrongly, compared with one derived from the boxes.
 
     Expects a superstep that keeps the other rules.
     """
     given = superstep.exchange
-    if given is None or is_derived(program, superstep):
+    if given is None or is_derived(program, superstep, described):
         return []
-    wanted = derived_exchange(program, superstep)
+    wanted = derived_exchange(program, superstep, described)
     if wanted is None:
         nothing = np.zeros((len(EXCHANGE_COLUMNS), 0), np.int64)
         wanted = Exchange(deliveries=(), total_tiles=program.tiles, tiles=np.zeros(0, np.int64), columns=nothing)

@@ -7,12 +7,14 @@ Planner and verifier share this derivation (`exchange_rule.check_exchange`). How
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.numerics.columns.alike import digest
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.copies import copy_parts
 from mimdsim.program.homes import check_homes
@@ -34,6 +36,7 @@ from mimdsim.program.rows import (
 )
 from mimdsim.program.tally import Pairs, Tally
 
+Described = dict[TileMapping, bytes]  # what mappings say as they are now: for one walk over a program
 # digest of an exchange and of what it was derived from, so that it need not be derived again to be trusted
 _DERIVED: WeakKeyDictionary[Exchange, bytes] = WeakKeyDictionary()
 
@@ -44,20 +47,21 @@ def plan_exchanges(program: Program) -> Program:
     Raises MappingError, worded as in `verify`, for tiles and variables that do not exist and for boxes that do not fit.
     """
     _refuse(check_homes(program, program.tiles))
+    described: Described = {}
     changed: Program = program.map_supersteps(
-        lambda superstep: replace(superstep, exchange=derived_exchange(program, superstep))
+        lambda superstep: replace(superstep, exchange=derived_exchange(program, superstep, described))
     )
     return changed
 
 
-def is_derived(program: Program, superstep: Superstep) -> bool:
+def is_derived(program: Program, superstep: Superstep, described: Described) -> bool:
     """Whether the exchange of a superstep was derived from the superstep as it is now, and was not changed."""
     given = superstep.exchange
     known = None if given is None else _DERIVED.get(given)
-    return given is not None and known is not None and known == _digest(program, superstep, given)
+    return given is not None and known is not None and known == _digest(program, superstep, given, described)
 
 
-def _digest(program: Program, superstep: Superstep, exchange: Exchange) -> bytes:
+def _digest(program: Program, superstep: Superstep, exchange: Exchange, described: Described) -> bytes:
     """A key of everything an exchange depends on and of the exchange itself; arrays by content, as they may be
     changed."""
     parts: list[object] = [program.tiles, program.chips, superstep.copies]
@@ -66,21 +70,27 @@ def _digest(program: Program, superstep: Superstep, exchange: Exchange) -> bytes
         parts += [table.codelet.fields, table.operands, table.tiles]
         parts += [part for column in sorted(table.columns.items()) for part in column]
         names |= set(table.operands.values())
-    numbers: dict[int, int] = {}  # of mappings, as many variables share one
     for name in sorted(names):
         variable = program.variables[name]
-        parts += [name, variable.shape, variable.item_bytes, numbers.get(id(variable.mapping))]
-        if id(variable.mapping) not in numbers:
-            numbers[id(variable.mapping)] = len(numbers)
-            parts += _described(variable.mapping)
+        if variable.mapping not in described:
+            described[variable.mapping] = _key(_described(variable.mapping))
+        parts += [name, variable.shape, variable.item_bytes, described[variable.mapping]]
     parts += [exchange.total_tiles, exchange.tiles, exchange.columns, exchange.link_bytes, exchange.relayed]
     for delivery in exchange.deliveries:
-        parts += [delivery.variable, delivery.tiles, delivery.boxes]
+        parts += [delivery.variable, delivery.tiles, delivery.boxes.transpose(1, 2, 0)]  # as they lie
+    return _key(parts)
+
+
+def _key(parts: Sequence[object]) -> bytes:
+    """Of the words of arrays and the text of anything else."""
     found = hashlib.blake2b(digest_size=16)
     for part in parts:
         if isinstance(part, np.ndarray):
+            content = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
+            words = len(content) // 8 * 8
             found.update(repr((part.dtype.str, part.shape)).encode())
-            found.update(np.ascontiguousarray(part).data)
+            found.update(digest(content[:words].view(np.uint64)).data)
+            found.update(content[words:].data)
         else:
             found.update(repr(part).encode())
     return found.digest()
@@ -114,7 +124,7 @@ def _boxes(superstep: Superstep, table: VertexTable, field: Field, variable: Var
         raise MappingError(unfit_box(superstep, table, mismatch).message) from mismatch
 
 
-def derived_exchange(program: Program, superstep: Superstep) -> Exchange | None:
+def derived_exchange(program: Program, superstep: Superstep, described: Described) -> Exchange | None:
     """What the vertices and copies of a superstep read from other tiles, with its bytes and pieces; None: nothing.
 
     Raises MappingError where `check_places` or `check_boxes` finds a problem.
@@ -122,7 +132,7 @@ def derived_exchange(program: Program, superstep: Superstep) -> Exchange | None:
     _refuse(check_places(program, superstep, program.tiles))
     exchange = _exchange(program, superstep, None)
     if exchange is not None:
-        _DERIVED[exchange] = _digest(program, superstep, exchange)
+        _DERIVED[exchange] = _digest(program, superstep, exchange, described)
     return exchange
 
 

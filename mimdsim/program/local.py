@@ -9,7 +9,7 @@ import numpy as np
 
 from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.numerics.columns import pieces
-from mimdsim.program.mapping import BANDED, FLAT, TileMapping
+from mimdsim.program.mapping import BANDED, FLAT, SideBySide, TileMapping
 from mimdsim.program.rows import bounds_of
 
 
@@ -19,7 +19,10 @@ def in_bands(
     """(mappings of the copies of a range, rows that touch it, their tiles, what of their boxes is in it)."""
     ranges = tuple(mapping.ranges())
     edges = np.array([(copies[0].start, copies[0].stop) for copies in ranges]).T
-    row, within, inside = pieces.cut_at_ranges(bounds_of(boxes), mapping.bands[0].axis, *np.ascontiguousarray(edges))
+    bounds, apart = bounds_of(boxes), np.zeros(len(boxes), np.int64)
+    row, within, inside = pieces.cut_at_ranges(bounds, mapping.bands[0].axis, *np.ascontiguousarray(edges), apart, 0)
+    order = np.argsort(within, kind="stable")
+    row, within, inside = row[order], within[order], inside.take(order, axis=2)
     ends = np.searchsorted(within, np.arange(len(ranges)), side="right").tolist()
     for copies, begin, end in zip(ranges, [0, *ends], ends, strict=False):
         if begin < end:
@@ -33,44 +36,47 @@ def in_bands(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SideBySide:
-    """Boxes cut at the ranges of a BANDED mapping whose bands lie side by side (`TileMapping.side_by_side`): the row of
-    each part, its range, its bounds int64[axes, 2, parts]; first: the first band of each range, and the end.
+class Cut:
+    """Boxes cut at the ranges of a BANDED mapping whose bands lie side by side: the row of each part, its range of the
+    last level, its bounds int64[axes, 2, parts].
 
-    mapping, shape: of the variable with band after band further along the axis of their intervals.
+    apart: the bands; shape: of the variable with band after band further along the axis of their intervals.
     """
 
-    mapping: TileMapping
+    apart: SideBySide
     shape: tuple[int, ...]
     row: np.ndarray
     within: np.ndarray
     inside: np.ndarray
-    first: np.ndarray
 
     def at(self, part: np.ndarray, band: np.ndarray) -> np.ndarray:
         """int64[parts, axes, 2]: parts where their bands lie."""
         moved = self.inside.take(part, axis=2)
-        moved[self.mapping.axis] += band * self._extent
+        moved[self.apart.mapping.axis] += band * self._extent
         return moved.transpose(2, 0, 1)
 
     @property
     def _extent(self) -> int:
-        return self.shape[self.mapping.axis] // int(self.first[-1])
+        return self.shape[self.apart.mapping.axis] // self.apart.bands
+
+    def heads(self) -> np.ndarray:
+        """int64[bands]: the first tile of each band."""
+        begins = np.searchsorted(self.apart.mapping.starts, np.arange(self.apart.bands) * self._extent)
+        tiles: np.ndarray = self.apart.mapping.tiles[begins]
+        return tiles
 
     def held(self, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(part, band): the parts, wanted on `tiles`, of which the tile itself holds everything in a band."""
-        if len(self.first) == self.first[-1] + 1:  # a band each
-            part, band = np.arange(len(tiles)), self.within
-        else:
-            part, band = self._bands_on(tiles)
-        local = is_local(self.mapping, tiles[part], self.at(part, band), self.shape)
+        part, band = self._bands_on(tiles) if self.apart.has_copies else (np.arange(len(tiles)), self.within)
+        local = is_local(self.apart.mapping, tiles[part], self.at(part, band), self.shape)
         return part[local], band[local]
 
     def _bands_on(self, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(part, band): every band of a part's range of which its tile holds something."""
-        bands, holders = self.mapping.starts // self._extent, self.mapping.tiles
+        first = self.apart.first
+        bands, holders = self.apart.mapping.starts // self._extent, self.apart.mapping.tiles
         most = int(max(holders.max(initial=0), tiles.max(initial=0))) + 1
-        lies_in = np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
+        lies_in = np.repeat(np.arange(len(first) - 1), np.diff(first))
         found = np.unique(np.stack([lies_in[bands] * most + holders, bands]), axis=1)
         wanted = self.within * most + tiles
         begin, end = (np.searchsorted(found[0], wanted, side=side) for side in ("left", "right"))
@@ -79,16 +85,18 @@ class SideBySide:
         return part, found[1][begin[part] + number]
 
 
-def cut_side_by_side(mapping: TileMapping, boxes: np.ndarray, shape: tuple[int, ...]) -> SideBySide | None:
+def cut_side_by_side(mapping: TileMapping, boxes: np.ndarray, shape: tuple[int, ...]) -> Cut | None:
     """Boxes cut at the ranges of a BANDED mapping of `shape`; None if its bands do not lie side by side."""
     apart = mapping.side_by_side(shape)
     if apart is None:
         return None
-    joined, edges, first = apart
-    axis, bands = joined.axis, len(mapping.bands)
-    row, within, inside = pieces.cut_at_ranges(bounds_of(boxes), mapping.bands[0].axis, *np.ascontiguousarray(edges))
-    room = (*shape[:axis], shape[axis] * bands, *shape[axis + 1 :])
-    return SideBySide(mapping=joined, shape=room, row=row, within=within, inside=inside, first=first)
+    row, within, inside = np.arange(len(boxes)), np.zeros(len(boxes), np.int64), bounds_of(boxes)
+    for axis, edges in apart.levels:
+        of, within, inside = pieces.cut_at_ranges(inside, axis, *np.ascontiguousarray(edges), within, shape[axis])
+        row = row[of]
+    axis = apart.mapping.axis
+    room = (*shape[:axis], shape[axis] * apart.bands, *shape[axis + 1 :])
+    return Cut(apart=apart, shape=room, row=row, within=within, inside=inside)
 
 
 def is_local(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -137,7 +138,7 @@ class TileMapping:
     def is_replicated(self) -> bool:
         return self.axis == REPLICATED
 
-    @property
+    @cached_property
     def has_copies(self) -> bool:
         """Whether several tiles hold the same elements."""
         if self.axis == BANDED:
@@ -159,24 +160,10 @@ class TileMapping:
         made.__dict__.update(self.__dict__, axis=self.axis - 1 if self.axis >= 0 else self.axis, bands=bands)
         return made
 
-    def side_by_side(self, shape: tuple[int, ...]) -> tuple[TileMapping, np.ndarray, np.ndarray] | None:
-        """(intervals of a BANDED mapping of `shape` along one axis, band after band as if each were `shape` further
-        along it; int64[2, ranges]: starts and stops of its ranges; int64[ranges + 1]: the first band of each); None if
-        its bands are not such intervals."""
-        first = self.bands[0]
-        axis, ranges = first.mapping.axis, tuple(self.ranges())
-        edges = np.array([(copies[0].start, copies[0].stop) for copies in ranges]).T
-        plain = all(band.mapping.axis == axis for band in self.bands)
-        if axis < 0 or not plain or (edges[0, 1:] < edges[1, :-1]).any():
-            return None
-        tiles, starts, stops = (
-            np.concatenate([getattr(band.mapping, name) for band in self.bands])
-            for name in ("tiles", "starts", "stops")
-        )
-        further = np.repeat(np.arange(len(self.bands)) * shape[axis], [len(band.mapping.tiles) for band in self.bands])
-        made = object.__new__(TileMapping)  # the intervals of each were checked
-        made.__dict__.update(first.mapping.__dict__, tiles=tiles, starts=starts + further, stops=stops + further)
-        return made, edges, np.cumsum([0, *(len(copies) for copies in ranges)])
+    def side_by_side(self, shape: tuple[int, ...]) -> SideBySide | None:
+        """The bands of a BANDED mapping of `shape` one after another; None if they are not intervals along one axis,
+        or are cut into bands of other axes than those beside them."""
+        return _side_by_side(self, shape)
 
     def on_some(self, chosen: np.ndarray) -> TileMapping:
         """What lies on the tiles of `chosen` bool[tiles]."""
@@ -249,3 +236,75 @@ class Band:
         inside = boxes.copy()
         inside[:, self.axis] = np.clip(inside[:, self.axis], self.start, self.stop)
         return inside
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SideBySide:
+    """The intervals of a BANDED mapping along one axis, band after band as if each were the shape further along it.
+
+    mapping: these. levels: (axis, int64[2, ranges]) of bands and, where each is cut into bands, of these: starts and
+    stops of their ranges, those of each as if it were the shape further along. first int64[ranges + 1]: the first band
+    of each range of the last level; more than one are copies.
+    """
+
+    mapping: TileMapping
+    levels: tuple[tuple[int, np.ndarray], ...]
+    first: np.ndarray
+
+    @property
+    def bands(self) -> int:
+        return int(self.first[-1])
+
+    @property
+    def has_copies(self) -> bool:
+        return self.bands > len(self.first) - 1
+
+
+@lru_cache(maxsize=16)  # a variable is looked at by many fields in turn
+def _side_by_side(mapping: TileMapping, shape: tuple[int, ...]) -> SideBySide | None:
+    ranges = tuple(mapping.ranges())
+    level = mapping.bands[0].axis, np.array([(copies[0].start, copies[0].stop) for copies in ranges]).T
+    own = [band.mapping for band in mapping.bands]
+    if (level[1][0, 1:] < level[1][1, :-1]).any():
+        return None
+    if all(one.axis == own[0].axis for one in own) and own[0].axis >= 0:
+        return SideBySide(
+            mapping=_in_turn(own, np.ones(len(own), np.int64), shape),
+            levels=(level,),
+            first=np.cumsum([0, *(len(copies) for copies in ranges)]),
+        )
+    parts = [_side_by_side.__wrapped__(one, shape) for one in own if one.axis == BANDED]
+    inner = [part for part in parts if part is not None]
+    if len(ranges) < len(own) or len(inner) < len(own) or len({_axes(part) for part in inner}) > 1:
+        return None
+    levels, around = [level], np.arange(len(own))
+    for each in zip(*(part.levels for part in inner), strict=True):
+        axis, edges = each[0][0], [edges for _, edges in each]
+        counts = [one.shape[1] for one in edges]
+        levels.append((axis, np.concatenate(edges, axis=1) + np.repeat(around * shape[axis], counts)))
+        around = np.cumsum([0, *counts[:-1]])
+    bands = np.array([part.bands for part in inner])
+    return SideBySide(
+        mapping=_in_turn([part.mapping for part in inner], bands, shape),
+        levels=tuple(levels),
+        first=np.append(
+            np.concatenate([part.first[:-1] + before for part, before in zip(inner, np.cumsum(bands) - bands, strict=True)]),
+            bands.sum(),
+        ),
+    )
+
+
+def _axes(one: SideBySide) -> tuple[int, ...]:
+    return *(axis for axis, _ in one.levels), one.mapping.axis
+
+
+def _in_turn(mappings: list[TileMapping], bands: np.ndarray, shape: tuple[int, ...]) -> TileMapping:
+    """Intervals of mappings along one axis, each as many times the shape further along as those before have bands."""
+    axis = mappings[0].axis
+    tiles, starts, stops = (
+        np.concatenate([getattr(one, name) for one in mappings]) for name in ("tiles", "starts", "stops")
+    )
+    further = np.repeat((np.cumsum(bands) - bands) * shape[axis], [len(one.tiles) for one in mappings])
+    made = object.__new__(TileMapping)  # the intervals of each were checked
+    made.__dict__.update(mappings[0].__dict__, tiles=tiles, starts=starts + further, stops=stops + further)
+    return made

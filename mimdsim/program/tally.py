@@ -7,16 +7,18 @@ cut once, so that the work of counting a broadcast grows with its pieces, not wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from mimdsim.numerics.columns import pieces as numerics
-from mimdsim.program.local import SideBySide, cut_side_by_side, in_bands, is_local
+from mimdsim.program.local import Cut, cut_side_by_side, in_bands, is_local
 from mimdsim.program.mapping import BANDED, FLAT, TileMapping
 from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Relay, Variable
 from mimdsim.program.rows import bounds_of, equal_rows, order_of, spatial_mapping
+
+BOXES_AT_ONCE = 1 << 14  # so that their pieces take little memory, which is used again
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,14 +59,14 @@ class Tally:
         if mapping.axis == BANDED:
             cut = cut_side_by_side(mapping, boxes, shape)
             if cut is not None:
-                part, band = self._senders(mapping, cut, tiles[cut.row])
+                part, band = self._senders(cut, tiles[cut.row])
                 on = tiles[cut.row[part]]
-                self._count(cut.mapping, cut.shape, variable.item_bytes, on, cut.at(part, band))
+                self._count(cut.apart.mapping, cut.shape, variable.item_bytes, on, cut.at(part, band))
                 return
             for copies, _, on, inside in in_bands(mapping, tiles, boxes):
                 wanting = ~np.any([is_local(copy, on, inside, shape) for copy in copies[1:]], axis=0)
                 on, inside = on[np.broadcast_to(wanting, on.shape)], inside[np.broadcast_to(wanting, on.shape)]
-                nearest = self._nearest(copies, on)
+                nearest = self._nearest(np.array([copy.tiles[0] for copy in copies]), on)
                 for which in np.unique(nearest).tolist():
                     self._count_in(copies[which], variable, drop, on[nearest == which], inside[nearest == which])
         elif mapping.is_replicated:
@@ -72,23 +74,24 @@ class Tally:
         else:
             self._count(mapping, shape, variable.item_bytes, tiles, boxes)
 
-    def _senders(self, mapping: TileMapping, cut: SideBySide, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _senders(self, cut: Cut, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(part, band): the parts wanted on `tiles` that no copy but the first holds there, and which copy is sent."""
+        first = cut.apart.first
+        if not cut.apart.has_copies:
+            return np.arange(len(tiles)), cut.within
         wanting = np.ones(len(tiles), bool)
-        if len(mapping.bands) > len(cut.first) - 1:
-            held, by = cut.held(tiles)
-            wanting[held[by != cut.first[cut.within[held]]]] = False
-        part, copies = np.flatnonzero(wanting), [band.mapping for band in mapping.bands]
+        held, by = cut.held(tiles)
+        wanting[held[by != first[cut.within[held]]]] = False
+        part, heads = np.flatnonzero(wanting), cut.heads()
         readers = np.arange(self.chips) * (self.tiles // self.chips)
-        edges = zip(cut.first[:-1].tolist(), cut.first[1:].tolist(), strict=True)
-        nearest = np.array([begin + self._nearest(copies[begin:end], readers) for begin, end in edges])
+        nearest = np.array([begin + self._nearest(heads[begin:end], readers) for begin, end in pairwise(first.tolist())])
         return part, nearest[cut.within[part], tiles[part] // (self.tiles // self.chips)]
 
-    def _nearest(self, copies: Sequence[TileMapping], tiles: np.ndarray) -> np.ndarray:
-        """int64[tiles]: which copy is sent to a tile: one on the chip whose number is nearest, the first of several."""
+    def _nearest(self, heads: np.ndarray, tiles: np.ndarray) -> np.ndarray:
+        """int64[tiles]: which copy is sent to a tile: one on the chip whose number is nearest, the first of several.
+        heads: the first tile of each copy."""
         per_chip = self.tiles // self.chips
-        chips = np.array([copy.tiles[0] for copy in copies]) // per_chip
-        chosen: np.ndarray = np.abs(chips[:, None] - tiles // per_chip).argmin(axis=0)
+        chosen: np.ndarray = np.abs(heads[:, None] // per_chip - tiles // per_chip).argmin(axis=0)
         return chosen
 
     def _count_replicas(
@@ -117,30 +120,40 @@ class Tally:
         if not len(boxes):
             return
         which, one_of_each = equal_rows(bounds.reshape(-1, len(boxes)))
-        cut = _cut(mapping, bounds.take(one_of_each, axis=2), shape)  # as `take` is contiguous
+        order, different = order_of(np.stack([which, tiles]), [0, 1]), bounds.take(one_of_each, axis=2)
+        which, tiles = which[order], tiles[order]
+        apart = bool(numerics.are_apart(different))
+        each = BOXES_AT_ONCE if apart else len(one_of_each)  # those that share elements are counted together
+        for first in range(0, len(one_of_each), each):
+            begin, end = np.searchsorted(which, (first, first + each))
+            cut = _cut(mapping, np.ascontiguousarray(different[:, :, first : first + each]), shape)
+            self._count_pieces(cut, item_bytes, which[begin:end] - first, tiles[begin:end], apart)
+
+    def _count_pieces(self, cut: _Pieces, item_bytes: int, which: np.ndarray, tiles: np.ndarray, apart: bool) -> None:
+        """Add pieces of boxes, box `which[k]` wanted on `tiles[k]`, in ascending order of both; apart: no two boxes
+        share an element."""
         if not len(cut.sender):
             return
-        wishes = which, tiles, order_of(np.stack([which, tiles]), [0, 1])
-        parts = cut.box, cut.sender
+        boxes = int(which[-1]) + 1
+        wishes, parts = (which, tiles, np.arange(len(which))), (cut.box, cut.sender)
         elements, fragments = numerics.elements_and_fragments(cut.bounds, cut.shape, cut.axis)
         if self.pairs is not None:
             found = self.pairs.by_tile, self.pairs.group_of, self.pairs.by_group
             sizes = elements * (item_bytes * self.pairs.times)
-            numerics.count_pairs(*wishes, *parts, sizes, len(one_of_each), self.tiles // self.chips, *found)
+            numerics.count_pairs(*wishes, *parts, sizes, boxes, self.tiles // self.chips, *found)
             return
         others = numerics.count_received(
-            *(*wishes, *parts, elements * item_bytes, fragments, len(one_of_each)),
+            *(*wishes, *parts, elements * item_bytes, fragments, boxes),
             self.tiles // self.chips,
             tuple(self.total[name] for name in ("bytes_received", "fragments_received", "bytes_shared")),
         )
-        sent = _Sent.of(cut, elements, np.flatnonzero(others > 0))
+        sent = _Sent.of(cut, elements, np.flatnonzero(others > 0), apart)
         numerics.add_each(self.total["fragments_sent"], cut.sender, fragments, sent.different)
-        self.total["bytes_sent"] += item_bytes * sent.once(sent.different, cut.sender[sent.different], self.tiles)
+        sent.once(sent.different, cut.sender[sent.different], item_bytes, self.total["bytes_sent"])
         if self.chips > 1:
-            piece, chip = numerics.linked_pieces(*wishes, *parts, len(one_of_each), self.tiles // self.chips)
+            piece, chip = numerics.linked_pieces(*wishes, *parts, boxes, self.tiles // self.chips)
             pair = cut.sender[piece] // (self.tiles // self.chips) * self.chips + chip
-            linked = sent.once(piece, pair, self.chips**2)
-            self.link_bytes[0] += item_bytes * linked.reshape(self.chips, self.chips)
+            sent.once(piece, pair, item_bytes, self.link_bytes[0].reshape(-1))
 
     def exchange(self, deliveries: tuple[Delivery, ...]) -> Exchange:
         """The record, with only the tiles that take part."""
@@ -200,17 +213,20 @@ def _cut(mapping: TileMapping, bounds: np.ndarray, shape: np.ndarray) -> _Pieces
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Sent:
-    """Pieces that are sent. number: of each, the same where they are equal; different: one of every number; apart:
-    whether those share no element."""
+    """Pieces that are sent. different: one of those that are equal; number: of each piece, the same where they are
+    equal (None: no two are); apart: whether those that differ share no element."""
 
     cut: _Pieces
     elements: np.ndarray
-    number: np.ndarray
+    number: np.ndarray | None
     different: np.ndarray
     apart: bool
 
     @classmethod
-    def of(cls, cut: _Pieces, elements: np.ndarray, wanted: np.ndarray) -> _Sent:
+    def of(cls, cut: _Pieces, elements: np.ndarray, wanted: np.ndarray, apart: bool) -> _Sent:
+        """apart: whether boxes share no element, so that no pieces do."""
+        if apart:
+            return cls(cut=cut, elements=elements, number=None, different=wanted, apart=True)
         bounds = cut.bounds.take(wanted, axis=2)
         which, one_of_each = equal_rows(bounds.reshape(2 * len(bounds), -1))
         number = np.full(len(elements), -1, np.int64)
@@ -218,14 +234,15 @@ class _Sent:
         apart = bool(numerics.are_apart(bounds.take(one_of_each, axis=2)))
         return cls(cut=cut, elements=elements, number=number, different=wanted[one_of_each], apart=apart)
 
-    def once(self, piece: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
-        """int64[groups]: elements of pieces, each counted once per group however many pieces of the group share it."""
-        total = np.zeros(groups, np.int64)
+    def once(self, piece: np.ndarray, group: np.ndarray, item_bytes: int, total: np.ndarray) -> None:
+        """Add the bytes of pieces to total[group], each element once per group however many pieces of it share it."""
         if self.apart:
-            _, one_of_each = equal_rows(np.stack([group, self.number[piece]]))
-            numerics.add_each(total, group, self.elements[piece], one_of_each)
-            return total
+            chosen = np.arange(len(piece))
+            if self.number is not None:
+                _, chosen = equal_rows(np.stack([group, self.number[piece]]))
+            numerics.add_each(total, group, item_bytes * self.elements[piece], chosen)
+            return
         run, starts, stops = numerics.element_runs(self.cut.bounds.take(piece, axis=2), self.cut.shape)
-        group = group[run]
-        numerics.add_fresh(group, starts, stops, order_of(np.stack([group, starts]), [0, 1]), total)
-        return total
+        group, fresh = group[run], np.zeros_like(total)
+        numerics.add_fresh(group, starts, stops, order_of(np.stack([group, starts]), [0, 1]), fresh)
+        total += item_bytes * fresh

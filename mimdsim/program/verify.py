@@ -22,6 +22,7 @@ from mimdsim.program.copies import check_copies, check_copies_apart, check_plann
 from mimdsim.program.delivered import undelivered
 from mimdsim.program.entries import IN_REPEAT, unfit_entries
 from mimdsim.program.exchange_rule import check_deliveries, check_exchange
+from mimdsim.program.exchanges import Described
 from mimdsim.program.homes import check_homes, check_names, check_tiles
 from mimdsim.program.local import in_bands, is_local
 from mimdsim.program.mapping import BANDED, FLAT, TileMapping
@@ -56,9 +57,10 @@ def verify(program: Program, tiles: int) -> tuple[Problem, ...]:
     problems = check_names(program) + homeless
     if homeless:
         return tuple(problems[:MAX_PROBLEMS])
+    described: Described = {}
     for stretch in program.stretches():
         for superstep in stretch.body:
-            problems += _check_superstep(program, superstep, stretch, tiles)
+            problems += _check_superstep(program, superstep, stretch, tiles, described)
             if len(problems) >= MAX_PROBLEMS:
                 return tuple(problems[:MAX_PROBLEMS])
     if not problems:  # boxes that lie inside their variables and do not conflict can be counted and followed
@@ -78,7 +80,9 @@ def require_sound(program: Program) -> None:
         raise MappingError(problems[0].message)
 
 
-def _check_superstep(program: Program, superstep: Superstep, stretch: Stretch, tiles: int) -> list[Problem]:
+def _check_superstep(
+    program: Program, superstep: Superstep, stretch: Stretch, tiles: int, described: Described
+) -> list[Problem]:
     if unfit := check_deliveries(program, superstep):
         return unfit
     problems = check_copies(program, superstep) or check_planned_copies(program, superstep, stretch)
@@ -90,7 +94,7 @@ def _check_superstep(program: Program, superstep: Superstep, stretch: Stretch, t
         for item in () if misplaced else table.codelet.fields:
             problems += _check_field(program, superstep, table, item, stretch, touches)
     problems += check_conflicts(superstep, touches, stretch.timesteps)
-    return problems or check_exchange(program, superstep)
+    return problems or check_exchange(program, superstep, described)
 
 
 def _check_field(

@@ -165,7 +165,7 @@ class _Edges:
 
     def __init__(self, env: simpy.Environment):
         self._env = env
-        self._busy: set[Edge] = set()
+        self._busy: dict[Edge, float] = {}  # until when
         self._open: list[Asked] = []  # to be decided at the end of this instant
         self._parked: defaultdict[Edge, list[Asked]] = defaultdict(list)
 
@@ -176,7 +176,8 @@ class _Edges:
         return taken
 
     def release(self, message: _Message) -> None:
-        self._busy.difference_update(message.edges)
+        for edge in message.edges:
+            del self._busy[edge]
         self._look_again([asked for edge in message.edges for asked in self._parked.pop(edge, [])])
 
     def _look_again(self, asked: list[Asked]) -> None:
@@ -188,12 +189,12 @@ class _Edges:
     def _decide(self, _: simpy.Event) -> None:
         asked, self._open = sorted(self._open, key=lambda each: each[0]), []
         for rank, message, taken in asked:
-            blocked = next((edge for edge in message.edges if edge in self._busy), None)
-            if blocked is None:
-                self._busy.update(message.edges)
+            blocked = [edge for edge in message.edges if edge in self._busy]
+            if blocked:  # nothing can change for it until all these edges have been free
+                self._parked[max(blocked, key=self._busy.__getitem__)].append((rank, message, taken))
+            else:
+                self._busy.update(dict.fromkeys(message.edges, self._env.now + message.seconds))
                 taken.succeed()
-            else:  # nothing can change for it until this edge is free
-                self._parked[blocked].append((rank, message, taken))
 
 
 def _messages(traffic: np.ndarray, links: Links) -> list[list[_Message]]:

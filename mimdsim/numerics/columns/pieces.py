@@ -11,7 +11,7 @@ import numpy as np
 
 from mimdsim.numerics.columns.boxes import box_whole_from, first_from, is_empty, run_at, runs_of, strides_of
 
-MOST_PLACES, PLACES_EACH = 1 << 16, 8  # indices along an axis that are looked through, and more of them for each box
+MOST_PLACES, PLACES_EACH = 1 << 16, 8  # indices along an axis up to which, and more for each box, none are sorted
 
 
 @numba.njit(cache=True, nogil=True)
@@ -57,29 +57,37 @@ def cut_at_intervals(starts, stops, along_start, along_stop):  # type: ignore[no
 
 
 @numba.njit(cache=True, nogil=True)
-def cut_at_ranges(bounds, along, starts, stops):  # type: ignore[no-untyped-def]
-    """(box, range, bounds) of what of every box lies in each of ascending ranges along an axis, range by range."""
+def cut_at_ranges(bounds, along, starts, stops, apart, extent):  # type: ignore[no-untyped-def]
+    """(box, range, bounds) of what of every box lies in each of ascending ranges along an axis.
+
+    Ranges count as if box k were apart[k] times `extent` further along.
+    """
     axes, _, boxes = bounds.shape
-    begins = np.zeros(len(starts) + 1, np.int64)
-    first, last = np.zeros(boxes, np.int64), np.zeros(boxes, np.int64)
+    first, count = np.empty(boxes, np.int64), np.zeros(boxes, np.int64)
+    total = 0
     for box in range(boxes):
-        if not is_empty(bounds, box):
-            first[box] = first_from(stops, bounds[along, 0, box] + 1, 0, len(stops))
-            last[box] = first_from(starts, bounds[along, 1, box], first[box], len(starts))
-        for each in range(first[box], last[box]):
-            begins[each + 1] += 1
-    add_up(begins)
-    total = begins[-1]
+        if is_empty(bounds, box):
+            continue
+        start, stop = bounds[along, 0, box] + apart[box] * extent, bounds[along, 1, box] + apart[box] * extent
+        same = box > 0 and count[box - 1] > 0  # boxes of neighbouring vertices mostly are in the same range
+        at = first[box - 1] if same else 0
+        if not (same and starts[at] <= start < stops[at]):
+            at = first_from(stops, start + 1, 0, len(stops))
+        first[box] = at
+        while at < len(starts) and starts[at] < stop:
+            at += 1
+        count[box] = at - first[box]
+        total += count[box]
     of, within, inside = np.empty(total, np.int64), np.empty(total, np.int64), np.empty((axes, 2, total), np.int64)
+    place = 0
     for box in range(boxes):
-        for each in range(first[box], last[box]):
-            place = begins[each]
-            begins[each] += 1
+        for each in range(first[box], first[box] + count[box]):
             of[place], within[place] = box, each
             for axis in range(axes):
                 inside[axis, 0, place], inside[axis, 1, place] = bounds[axis, 0, box], bounds[axis, 1, box]
-            inside[along, 0, place] = max(bounds[along, 0, box], starts[each])
-            inside[along, 1, place] = min(bounds[along, 1, box], stops[each])
+            inside[along, 0, place] = max(bounds[along, 0, box], starts[each] - apart[box] * extent)
+            inside[along, 1, place] = min(bounds[along, 1, box], stops[each] - apart[box] * extent)
+            place += 1
     return of, within, inside
 
 
@@ -202,14 +210,15 @@ def linked_pieces(which, reader, order, piece_box, sender, boxes, per_chip):  # 
 
 @numba.njit(cache=True, nogil=True)
 def are_apart(bounds):  # type: ignore[no-untyped-def]
-    """Whether different boxes share no element because, along every axis, their intervals are equal or apart; False
-    also where that would take too long to tell."""
+    """Whether different boxes share no element because, along every axis, their intervals are equal or apart."""
     for intervals in bounds:
         if not intervals.shape[1]:
             return True
         low, high = intervals[0].min(), intervals[1].max()
         if high - low > MOST_PLACES + PLACES_EACH * intervals.shape[1]:
-            return False
+            if not _apart_in_order(intervals[0], intervals[1], np.argsort(intervals[0])):
+                return False
+            continue
         stop_of = np.zeros(high - low + 1, np.int64)
         for box in range(intervals.shape[1]):
             start, stop = intervals[0, box], intervals[1, box]
@@ -222,6 +231,19 @@ def are_apart(bounds):  # type: ignore[no-untyped-def]
                 if low + place < reached:
                     return False
                 reached = stop_of[place]
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def _apart_in_order(starts, stops, order):  # type: ignore[no-untyped-def]
+    """Whether intervals are equal or apart; `order` sorts them by their starts."""
+    before, reached = -1, 0
+    for place in order:
+        start, stop = starts[place], stops[place]
+        again = before >= 0 and start == starts[before]
+        if stop <= start or (again and stop != reached) or (before >= 0 and not again and start < reached):
+            return False
+        before, reached = place, stop
     return True
 
 
