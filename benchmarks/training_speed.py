@@ -250,7 +250,8 @@ def child(path: str, way: str, threads: int) -> None:
     with np.load(path) as stored:  # not before: it is no part of the peak
         right = [stored[name] for name in sorted(stored) if name.startswith("gradient")]
     made = getattr(step, "gradients", list)()
-    off = max((float(abs(one - other).max() / abs(other).max()) for one, other in zip(made, right)), default=np.nan)
+    pairs = zip(made, right[: len(made)], strict=True)
+    off = max((float(abs(one - other).max() / abs(other).max()) for one, other in pairs), default=np.nan)
     print(json.dumps({"peak_mb": peak, "off": off}), flush=True)
 
 

@@ -284,13 +284,12 @@ def _side_by_side(mapping: TileMapping, shape: tuple[int, ...]) -> SideBySide | 
         levels.append((axis, np.concatenate(edges, axis=1) + np.repeat(around * shape[axis], counts)))
         around = np.cumsum([0, *counts[:-1]])
     bands = np.array([part.bands for part in inner])
+    befores = np.cumsum(bands) - bands
+    starts = [part.first[:-1] + before for part, before in zip(inner, befores, strict=True)]
     return SideBySide(
         mapping=_in_turn([part.mapping for part in inner], bands, shape),
         levels=tuple(levels),
-        first=np.append(
-            np.concatenate([part.first[:-1] + before for part, before in zip(inner, np.cumsum(bands) - bands, strict=True)]),
-            bands.sum(),
-        ),
+        first=np.append(np.concatenate(starts), bands.sum()),
     )
 
 

@@ -84,7 +84,8 @@ class Tally:
         wanting[held[by != first[cut.within[held]]]] = False
         part, heads = np.flatnonzero(wanting), cut.heads()
         readers = np.arange(self.chips) * (self.tiles // self.chips)
-        nearest = np.array([begin + self._nearest(heads[begin:end], readers) for begin, end in pairwise(first.tolist())])
+        ends = pairwise(first.tolist())
+        nearest = np.array([begin + self._nearest(heads[begin:end], readers) for begin, end in ends])
         return part, nearest[cut.within[part], tiles[part] // (self.tiles // self.chips)]
 
     def _nearest(self, heads: np.ndarray, tiles: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Generator
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -165,36 +166,44 @@ class _Edges:
 
     def __init__(self, env: simpy.Environment):
         self._env = env
-        self._busy: dict[Edge, float] = {}  # until when
-        self._open: list[Asked] = []  # to be decided at the end of this instant
-        self._parked: defaultdict[Edge, list[Asked]] = defaultdict(list)
+        self._busy: set[Edge] = set()
+        self._asked: list[Asked] = []  # to be decided at the end of this instant, as is who gets what was freed
+        self._freed: set[Edge] = set()
+        self._parked: defaultdict[Edge, list[Asked]] = defaultdict(list)  # heaps, lowest rank first
 
     def take(self, message: _Message) -> simpy.Event:
         """An event that occurs when the message has its route."""
         taken = self._env.event()
-        self._look_again([(message.rank, message, taken)])
+        self._look_again()
+        self._asked.append((message.rank, message, taken))
         return taken
 
     def release(self, message: _Message) -> None:
-        for edge in message.edges:
-            del self._busy[edge]
-        self._look_again([asked for edge in message.edges for asked in self._parked.pop(edge, [])])
+        self._look_again()
+        self._busy.difference_update(message.edges)
+        self._freed.update(message.edges)
 
-    def _look_again(self, asked: list[Asked]) -> None:
+    def _look_again(self) -> None:
         # one decision for all requests and releases of an instant, otherwise the chip simulated first would win
-        if asked and not self._open:
+        if not self._asked and not self._freed:
             self._env.timeout(0).callbacks.append(self._decide)
-        self._open += asked
 
     def _decide(self, _: simpy.Event) -> None:
-        asked, self._open = sorted(self._open, key=lambda each: each[0]), []
-        for rank, message, taken in asked:
-            blocked = [edge for edge in message.edges if edge in self._busy]
-            if blocked:  # nothing can change for it until all these edges have been free
-                self._parked[max(blocked, key=self._busy.__getitem__)].append((rank, message, taken))
-            else:
-                self._busy.update(dict.fromkeys(message.edges, self._env.now + message.seconds))
+        waiting = [self._parked[edge] for edge in self._freed] + [[asked] for asked in self._asked]
+        self._asked, self._freed = [], set()
+        first = [(queue[0][0], queue) for queue in waiting if queue]
+        heapify(first)
+        while first:
+            _, queue = heappop(first)
+            _, message, taken = asked = heappop(queue)
+            blocked = next((edge for edge in message.edges if edge in self._busy), None)
+            if blocked is None:  # those behind it wait for an edge that it now has
+                self._busy.update(message.edges)
                 taken.succeed()
+                continue
+            heappush(self._parked[blocked], asked)  # nothing can change for it until this edge is free
+            if queue:
+                heappush(first, (queue[0][0], queue))
 
 
 def _messages(traffic: np.ndarray, links: Links) -> list[list[_Message]]:
