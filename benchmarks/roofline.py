@@ -4,7 +4,7 @@ Every kernel of every layer runs on the lists of a real training step, ours and 
 the system's compiler for this processor and checked against ours. Prints, per kernel, ms of a training step, billions
 of multiply-adds (of additions, for sums of rows) a second, bytes that pass between registers and caches a second (a
 row of weights counts every time it is read), and how much longer ours takes; then whole training steps of `whole` and
-`compiled` over the sum of all C kernels. Without a C compiler, ours alone. One thread, process time, least of all turns.
+`compiled` over the sum of all C kernels. Without a C compiler, ours alone. One thread, process time, least of all.
 Usage: python benchmarks/roofline.py [--network 1472-1472-1472-1472] [--activity 0.01] [--rounds 5]
 """
 
@@ -229,9 +229,8 @@ def main() -> None:
         total["limit"] += limit
         row = "".join(f"{each * 1e3:8.1f}{work / each:8.1f}{moved / each:8.1f}" for each in (own, limit))
         print(f"{name:38s}{row}{own / limit:10.2f}" + ("  DIFFERS" if name in wrong else ""))
-    print(
-        f"{'all':38s}{total['ours'] * 1e3:8.1f}{'':16s}{total['limit'] * 1e3:8.1f}{'':16s}{total['ours'] / total['limit']:10.2f}"
-    )
+    own, limit = total["ours"], total["limit"]
+    print(f"{'all':38s}{own * 1e3:8.1f}{'':16s}{limit * 1e3:8.1f}{'':16s}{own / limit:10.2f}")
     for way, each in taken.items():
         print(f"{'a training step, ' + way:38s}{each * 1e3:8.1f}{'':40s}{each / total['limit']:10.2f}")
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -104,7 +105,7 @@ class Loops:
                 made.append(self.ahead(before, chunk, self.decay))
                 before = made[-1][-1]
             return torch.cat(made)
-        for last, current in zip(currents, currents[1:], strict=False):
+        for last, current in pairwise(currents):
             current.addcmul_(last, torch.le(last, 1.0, out=before), value=self.decay)
         return currents
 

@@ -285,8 +285,15 @@ class Turns:
         body: list[Call] = []
         if self.whole is not None:
             phase, every = self.whole
-            calls = [*self.before, every] if phases is None or phase in phases else []
-            return (lambda first: [each(first) for each in calls] and None) if calls else None
+            if phases is not None and phase not in phases:
+                return None
+
+            def whole(first: int) -> None:
+                for before in self.before:
+                    before(first)
+                every(first)
+
+            return whole
         for part in self.body:
             if isinstance(part, Turns):
                 inner = part.prepared(phases)

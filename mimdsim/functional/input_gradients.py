@@ -67,8 +67,7 @@ def take_input_gradient(uses: Uses, memory: Memory, shortcut: Shortcut, instead:
         return
     grouping = Grouping.of(*(shortcut.numbers[name] for name in ("starts", "stops", "group")))
     w, q, ids, counts = (first.operands[name] for name in ("w", "q", "ids", "counts"))
-    inputs, neurons = uses.program.variables[w].shape
-    if grouping.width > MOST_PADDING * neurons:
+    if grouping.width > MOST_PADDING * uses.program.variables[w].shape[1]:
         return
     made = _InputGradient(memory, grouping, (w, q, ids, counts), last.operands["g"])
     instead.calls |= {id(table): None for table in (first, *sums)} | {id(last): made.call}

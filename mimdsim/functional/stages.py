@@ -160,8 +160,9 @@ class _Staged:
 
     def __call__(self, first: int) -> None:
         every = self._turns(first)
-        for part in (part for stage in self._stages for part in stage if part.heavy):
-            part.heavy.before(first)
+        for part in (part for stage in self._stages for part in stage):
+            if part.heavy:
+                part.heavy.before(first)
         for begin in range(0, len(every), self._block):
             block = every[begin : begin + self._block]
             for name, versions in self._versions.items():

@@ -56,8 +56,8 @@ def stages_of(executor: Executor, uses: Uses, repeat: Repeat, instead: Instead) 
 
 
 def _slice_of(uses: Uses, use: Use, table: VertexTable) -> int | None:
-    """The shift of a table that moves a timestep of a sequence, which nothing in the repeat writes, into a whole variable
-    that nothing but the repeat uses; None for any other table."""
+    """The shift of a table that moves a timestep of a sequence, which nothing in the repeat writes, into a whole
+    variable that nothing but the repeat uses; None for any other table."""
     if table.codelet.compute not in MOVES:
         return None
     source, target = table.codelet.fields[:2]

@@ -30,7 +30,7 @@ class OverTurns:
     reads: tuple[str, ...]
     writes: str
     columns: list[np.ndarray]
-    constants: list[float]
+    constants: list[Any]
     share: Shares
     blocks: np.ndarray = field(default_factory=lambda: aligned((0, 0, WIDTH)))
 

@@ -18,8 +18,8 @@ TOGETHER = 16  # listed ids whose groups are added up together; a stage has as m
 
 @numba.njit(cache=True, nogil=True)
 def spread_groups(matrix, source_of, first, last, spread):  # type: ignore[no-untyped-def]
-    """spread[piece, row] = matrix[row, source_of[piece]] for rows first..last-1; zero, which adds nothing to a sum, where
-    source_of is -1."""
+    """spread[piece, row] = matrix[row, source_of[piece]] for rows first..last-1; zero, which adds nothing to a sum,
+    where source_of is -1."""
     pieces, _, width = spread.shape
     at, padded = np.maximum(source_of, 0).astype(np.uint32), (source_of < 0).sum(axis=1)
     zero = matrix.dtype.type(0)
@@ -46,8 +46,11 @@ def starts_of(counts, starts):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def input_gradient(g, stage, w, q, ids, counts, starts, form, first, last):  # type: ignore[no-untyped-def]
-    """g[sample, slot] of the ids that samples first..last-1 list, from w and q spread in pieces. stage [listed, GROUPS]:
-    sums of groups, a band of them at a time, added up in their order. form: pieces of a band, numbers, groups."""
+    """g[sample, slot] of the ids that samples first..last-1 list, from w and q spread in pieces.
+
+    stage [listed, GROUPS]: sums of groups, a band of them at a time, added up in their order. form: pieces of a band,
+    numbers, groups.
+    """
     pieces, numbers, groups = form
     weights, adjoints, listed, sums = w.reshape(-1), q.reshape(-1), ids.reshape(-1), stage.reshape(-1)
     _, inputs, width = w.shape

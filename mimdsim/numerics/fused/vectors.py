@@ -7,8 +7,8 @@ a strip of WIDTH adjacent numbers stays in registers while the listed rows pass 
     add_rows    out[n] <- (((out[n] + rows[id_0, n]) + rows[id_1, n]) + ...): one number at a time in the order listed
     dot_rows    out[k] <- out[k] + sum over n of rows[id_k, n] * q[n], the strip summed as a tree (a different order)
     add_sums    out[n] <- out[n] + ((0 + rows[id_0, n]) + rows[id_1, n] + ...)
-    dot_parts   stage[l] <- stage[l] + sum over parts of (sum over the numbers of a part of w[l] * q[l]), one part and one
-                number after another, as tiles sum their neurons and a group sums its tiles; a group per lane
+    dot_parts   stage[l] <- stage[l] + sum over parts of (sum over the numbers of a part of w[l] * q[l]), one part and
+                one number after another, as tiles sum their neurons and a group sums its tiles; a group per lane
     sum_runs    out[n] <- the sums of several runs of listed rows, added up: ((0 + run_0) + run_1) + ..., a run as for
                 add_sums
     above       which of WIDTH numbers lie above a limit, as bits
@@ -125,7 +125,8 @@ def _strip(vectors: int, start: str, end: str) -> Any:
 
 @intrinsic
 def sum_runs(typing_context, out, out_start, rows, row_start, ids, edges, edge, apart, runs):  # type: ignore[no-untyped-def]
-    """out[WIDTH]: rows[row_start + id * WIDTH] of every run, ids[edges[at]:edges[at + 1]] for at = edge, edge + apart..."""
+    """out[WIDTH]: rows[row_start + id * WIDTH] of every run, ids[edges[at]:edges[at + 1]] for at = edge, edge + apart
+    and so on."""
     signature = types.void(out, types.int64, rows, types.int64, ids, edges, *_indices(3))
 
     def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
@@ -139,7 +140,7 @@ def sum_runs(typing_context, out, out_start, rows, row_start, ids, edges, edge, 
         outer = _Loop(builder, ir.Constant(INDEX, 0), runs, [edge, *zeros])
         at, *sums = outer.values
         ends = [builder.load(builder.gep(edges, [each])) for each in (at, builder.add(at, one))]
-        inner = _Loop(builder, *ends, zeros)
+        inner = _Loop(builder, ends[0], ends[1], zeros)
         offset = _row_offset(builder, kinds[4].dtype.signed, ids, inner.k, row_start, ir.Constant(INDEX, WIDTH))
         inner.close(
             [builder.fadd(value, _load(builder, rows, offset, number)) for number, value in enumerate(inner.values)]
@@ -232,8 +233,8 @@ def _product(vectors: int) -> Any:
 
 
 def _parts(parts: int, numbers: int) -> Any:
-    """The loops over a piece of parts and their numbers, unrolled, the piece of q in registers; numbers 0: one part of as
-    many as the last argument says."""
+    """The loops over a piece of parts and their numbers, unrolled, the piece of q in registers; numbers 0: one part of
+    as many as the last argument says."""
 
     @intrinsic
     def dot(typing_context, stage, w, w_start, ids, first, last, q, q_start, place, several):  # type: ignore[no-untyped-def]
@@ -357,8 +358,8 @@ def add_sums_run(out, out_start, rows, row_start, stride, ids, first, last, widt
 
 @numba.njit(cache=True, nogil=True)
 def dot_piece(stage, w, w_start, ids, first, last, q, q_start, place, numbers):  # type: ignore[no-untyped-def]
-    """`dot_parts` of the listed rows ids[first:last] with a piece of w, stored as [rows, parts, numbers, GROUPS], and one
-    of q; into the rows of stage [listed, GROUPS] from `place` on."""
+    """`dot_parts` of the listed rows ids[first:last] with a piece of w, stored as [rows, parts, numbers, GROUPS], and
+    one of q; into the rows of stage [listed, GROUPS] from `place` on."""
     if numbers == 4:
         dot_parts_of_4(stage, w, w_start, ids, first, last, q, q_start, place, numbers)
     elif numbers == 2:
