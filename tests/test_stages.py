@@ -1,0 +1,94 @@
+"""Repeats in stages: the same values as timestep by timestep, whatever reads what when, and calls for many turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mimdsim.functional import stages
+from mimdsim.functional.stages import Part, staged
+
+TURNS = 7
+
+
+@dataclass(eq=False)
+class Sum:
+    """state <- state / 2 + read, for many turns."""
+
+    arrays: dict[str, np.ndarray]
+    reads: tuple[str, ...]
+    writes: str
+    turns: list[int] = field(default_factory=list)
+
+    def before(self, t: int) -> None:
+        pass
+
+    def __call__(self, read: dict[str, np.ndarray], made: np.ndarray) -> None:
+        (given,) = read.values()
+        self.turns.append(len(given))
+        for each, into in zip(given, made, strict=True):
+            self.arrays[self.writes][:] = self.arrays[self.writes] / 2 + each
+            into[:] = self.arrays[self.writes]
+
+
+def chain(*, back: bool) -> tuple[list[Part], dict[str, np.ndarray], list[Sum]]:
+    """Two layers, each of a state and what it hands on; b reads what a handed on before. back: a reads b too."""
+    names = ("x", "now", "a", "hand", "in", "b", "out")
+    arrays = {name: np.ones(2) for name in names} | {"x": np.arange(TURNS * 2.0).reshape(TURNS, 2)}
+
+    def part(reads: str, writes: str, work: Any, heavy: Sum | None = None) -> Part:
+        return Part(call=work, reads=frozenset(reads.split()), writes=frozenset(writes.split()), heavy=heavy)
+
+    def move(source: str, target: str) -> Part:
+        return part(source, target, lambda _t: arrays[target].__setitem__(slice(None), arrays[source] * 1.5))
+
+    def state(name: str, read: str) -> tuple[Part, Sum]:
+        def work(_t: int) -> None:
+            arrays[name][:] = arrays[name] / 2 + arrays[read]
+
+        heavy = Sum(arrays, (read,), name)
+        return part(f"{name} {read}", name, work, heavy), heavy
+
+    (a, one), (b, other) = state("a", "now"), state("b", "in")
+    taken = part(
+        "x out" if back else "x",
+        "now",
+        lambda t: arrays["now"].__setitem__(slice(None), arrays["x"][t] + (arrays["out"] if back else 0)),
+    )
+    return [taken, move("hand", "in"), a, b, move("a", "hand"), move("b", "out")], arrays, [one, other]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("most", [1, 40, 1 << 20])
+def test_stages_leave_what_timesteps_leave(reverse: bool, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "BLOCK_BYTES", most)
+    order = list(range(TURNS))[:: -1 if reverse else 1]
+    parts, expected, _ = chain(back=False)
+    for t in order:
+        for part in parts:
+            part.call(t)
+    parts, arrays, heavy = chain(back=False)
+    made = staged(parts, arrays, frozenset({"x"}), lambda _first: order)
+    assert made is not None
+    made(0)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(arrays[name], array, err_msg=name)
+    block = max(1, min(TURNS, most // 16))
+    blocks = [min(block, TURNS - begin) for begin in range(0, TURNS, block)]
+    assert [each.turns for each in heavy] == [blocks, blocks]
+
+
+def test_calls_that_need_each_other_stay_together() -> None:
+    """a reads what b made a timestep ago, and b what a did: nothing is left for many turns."""
+    parts, arrays, _ = chain(back=True)
+    assert staged(parts, arrays, frozenset({"x"}), lambda _first: list(range(TURNS))) is None
+
+
+def test_nothing_heavy_needs_no_stages() -> None:
+    parts, arrays, _ = chain(back=False)
+    for part in parts:
+        part.heavy = None
+    assert staged(parts, arrays, frozenset(), lambda _first: [0]) is None
