@@ -20,7 +20,8 @@ def in_bands(
     ranges = tuple(mapping.ranges())
     edges = np.array([(copies[0].start, copies[0].stop) for copies in ranges]).T
     bounds, apart = bounds_of(boxes), np.zeros(len(boxes), np.int64)
-    row, within, inside = pieces.cut_at_ranges(bounds, mapping.bands[0].axis, *np.ascontiguousarray(edges), apart, 0)
+    begins, stops = np.ascontiguousarray(edges)
+    row, within, inside = pieces.cut_at_ranges(bounds, mapping.bands[0].axis, begins, stops, apart, 0)
     order = np.argsort(within, kind="stable")
     row, within, inside = row[order], within[order], inside.take(order, axis=2)
     ends = np.searchsorted(within, np.arange(len(ranges)), side="right").tolist()
@@ -92,7 +93,8 @@ def cut_side_by_side(mapping: TileMapping, boxes: np.ndarray, shape: tuple[int, 
         return None
     row, within, inside = np.arange(len(boxes)), np.zeros(len(boxes), np.int64), bounds_of(boxes)
     for axis, edges in apart.levels:
-        of, within, inside = pieces.cut_at_ranges(inside, axis, *np.ascontiguousarray(edges), within, shape[axis])
+        begins, stops = np.ascontiguousarray(edges)
+        of, within, inside = pieces.cut_at_ranges(inside, axis, begins, stops, within, shape[axis])
         row = row[of]
     axis = apart.mapping.axis
     room = (*shape[:axis], shape[axis] * apart.bands, *shape[axis + 1 :])

@@ -194,8 +194,9 @@ class _Edges:
         first = [(queue[0][0], queue) for queue in waiting if queue]
         heapify(first)
         while first:
-            _, queue = heappop(first)
-            _, message, taken = asked = heappop(queue)
+            queue = heappop(first)[1]
+            asked = heappop(queue)
+            message, taken = asked[1:]
             blocked = next((edge for edge in message.edges if edge in self._busy), None)
             if blocked is None:  # those behind it wait for an edge that it now has
                 self._busy.update(message.edges)
