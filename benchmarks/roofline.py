@@ -116,8 +116,8 @@ def kernels_of(engine: Any, number: int, c: Any) -> list[Kernel]:
         c.adjoint_block(*passed(*given))
 
     flat = q[:-1].reshape(-1)
-    every = np.array([0]), np.array([WIDTH])
-    held = w.reshape(-1, WIDTH), gradient.reshape(-1, WIDTH)
+    every = np.array([0]), np.array([inputs * WIDTH])
+    held = w.reshape(blocks, -1), gradient.reshape(blocks, -1)
     given = w[:1], source.ids, source.starts, q[None]
     found = [
         Kernel(

@@ -30,7 +30,7 @@ def test_places_are_dealt_to_contexts_in_turn() -> None:
 
 def test_joined_lists_are_as_long_as_their_capacity_allows() -> None:
     """Two blocks, three timesteps of one sample: 3, 1 and 1 spike, and 1, 2 and 3 near the threshold; room for 2."""
-    entries = Entries.room(2, 3, 1)
+    entries = Entries.room(2, 3, 8)
     near, fired = 0, int(published.FIRED)
     first = [(0, fired), (0, fired), (0, near), (1, fired), (2, near), (2, near), (2, near)]
     second = [(0, fired), (1, near), (1, near), (2, fired)]

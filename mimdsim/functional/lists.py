@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.numerics.fused.vectors import WIDTH
-
 
 @dataclass(kw_only=True, eq=False)
 class Lists:
@@ -62,9 +60,9 @@ class Entries:
         return self.places, self.lanes, self.values, self.slots, self.ends
 
     @classmethod
-    def room(cls, blocks: int, timesteps: int, batch: int) -> Entries:
-        """Room for every neuron at every place; memory beyond what is listed is reserved, never touched."""
-        most = blocks, timesteps * batch * WIDTH
+    def room(cls, blocks: int, timesteps: int, each: int) -> Entries:
+        """Room for so many entries of each block."""
+        most = blocks, each
         return cls(
             places=np.empty(most, np.int32),
             lanes=np.empty(most, np.uint8),

@@ -12,6 +12,8 @@ from mimdsim.graph.neurons import constants_of
 from mimdsim.numerics.fused import published, whole_tensors
 from mimdsim.numerics.fused.vectors import WIDTH
 
+LISTED_SHARE = 1 / 16  # of a layer's neurons, for which there is room at first
+
 
 class PublishedLayer(WholeLayer):
     """No potential is kept but those of neurons listed; gradients are made a block of neurons at a time, all of whose
@@ -19,23 +21,33 @@ class PublishedLayer(WholeLayer):
 
     def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares):
         super().__init__(network, layer, share)
-        self._entries = Entries.room(self.blocks, network.timesteps, network.batch)
+        self._most = self.places * WIDTH
+        self._entries = Entries.room(self.blocks, self.timesteps, max(WIDTH, int(self._most * LISTED_SHARE)))
         self._q = aligned((min(share.threads, self.blocks), self.timesteps + 1, self.batch * WIDTH))
 
     def forward(self, source: Lists, second_threshold: np.float32) -> None:
-        layer, made, entries = self.layer, self.spikes, self._entries.arrays
+        layer, made = self.layer, self.spikes
         neuron, slope = constants_of(layer.neuron), np.float32(layer.selection.slope)
         threshold = np.float32(layer.selection.threshold)
         constants = neuron.decay, neuron.scale, threshold, second_threshold
 
+        given = (self.batch, self.lag, self.w, layer.neurons, source.arrays, constants)
+        enough: list[bool] = []
+
         def blocks(first: int, last: int) -> None:
-            given = (self.batch, self.lag, self.w, layer.neurons, source.arrays, constants)
-            published.forward_blocks(first, last, *given, entries)
+            enough.append(published.forward_blocks(first, last, *given, self._entries.arrays))
+
+        self.share(self.blocks, blocks)
+        while not all(enough):
+            enough.clear()
+            each = min(self._most, 2 * self._entries.places.shape[1])
+            self._entries = Entries.room(self.blocks, self.timesteps, each)
+            self.share(self.blocks, blocks)
+        entries = self._entries.arrays
 
         def timesteps(first: int, last: int) -> None:
             published.join(first, last, self.batch, threshold, slope, entries, (made.starts, made.trues, made.ids))
 
-        self.share(self.blocks, blocks)
         published.count_listed(layer.capacity, entries, made.starts, made.trues, made.over_starts)
         self.share(self.timesteps, timesteps)
 

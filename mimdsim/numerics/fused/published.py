@@ -22,7 +22,8 @@ FIRED = np.uint8(WIDTH)
 @numba.njit(cache=True, nogil=True)
 def forward_blocks(first, last, batch, lag, w, neurons, source, constants, entries):  # type: ignore[no-untyped-def]
     """Advance blocks first..last-1 through all timesteps. lag: how many places back the input of a place is (0, or
-    batch: the previous timestep). constants: decay, scale of the currents, threshold, second threshold."""
+    batch: the previous timestep). constants: decay, scale of the currents, threshold, second threshold. Returns whether
+    there was room for all entries."""
     decay, scale, threshold, second_threshold = constants
     starts, trues, ids = source[:3]
     places, lanes, values, _, ends = entries
@@ -43,6 +44,8 @@ def forward_blocks(first, last, batch, lag, w, neurons, source, constants, entri
                 for n in range(WIDTH):
                     v[at + n] = integrated(v[at + n], current[n], decay, scale, threshold, zero)
                 bits = above(v, at, low)
+                if bits != 0 and found + WIDTH > places.shape[1]:
+                    return False
                 while bits != 0:
                     n = lowest_bit(bits)
                     bits &= bits - ONE_BIT
@@ -54,6 +57,7 @@ def forward_blocks(first, last, batch, lag, w, neurons, source, constants, entri
                     values[block, found] = u
                     found += 1
             ends[block, t] = found
+    return True
 
 
 @numba.njit(cache=True, nogil=True)
