@@ -97,7 +97,10 @@ def test_boxes_of_a_grid_are_apart() -> None:
     grid = np.array([[[row, row + 2], [column, column + 3]] for row in (0, 2, 6) for column in (0, 5)], np.int64)
     assert are_apart(bounds_of(grid))
     assert not are_apart(bounds_of(np.concatenate([grid, [[[1, 2], [0, 3]]]])))
-    assert not are_apart(bounds_of(np.array([[[0, 1]], [[1 << 40, (1 << 40) + 1]]])))  # too far from each other to tell
+    far = 1 << 40  # apart too far for a place each: told by their order
+    assert are_apart(bounds_of(np.array([[[0, 1]], [[far, far + 1]], [[0, 1]]])))
+    assert not are_apart(bounds_of(np.array([[[0, far]], [[far - 1, far + 1]]])))
+    assert not are_apart(bounds_of(np.array([[[0, far]], [[0, far + 1]]])))
 
 
 @LAW
