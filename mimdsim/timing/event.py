@@ -189,22 +189,25 @@ class _Edges:
             self._env.timeout(0).callbacks.append(self._decide)
 
     def _decide(self, _: simpy.Event) -> None:
-        waiting = [self._parked[edge] for edge in self._freed] + [[asked] for asked in self._asked]
+        waiting: list[tuple[Edge | None, list[Asked]]] = [(edge, self._parked[edge]) for edge in self._freed]
+        waiting += [(None, [asked]) for asked in self._asked]
         self._asked, self._freed = [], set()
-        first = [(queue[0][0], queue) for queue in waiting if queue]
+        first = [(queue[0][0], edge, queue) for edge, queue in waiting if queue]
         heapify(first)
         while first:
-            queue = heappop(first)[1]
+            edge, queue = heappop(first)[1:]
+            if edge in self._busy:  # taken in this instant by one that went before: the queue waits on
+                continue
             asked = heappop(queue)
             message, taken = asked[1:]
-            blocked = next((edge for edge in message.edges if edge in self._busy), None)
-            if blocked is None:  # those behind it wait for an edge that it now has
+            blocked = next((other for other in message.edges if other in self._busy), None)
+            if blocked is None:
                 self._busy.update(message.edges)
                 taken.succeed()
-                continue
-            heappush(self._parked[blocked], asked)  # nothing can change for it until this edge is free
+            else:
+                heappush(self._parked[blocked], asked)  # nothing can change for it until this edge is free
             if queue:
-                heappush(first, (queue[0][0], queue))
+                heappush(first, (queue[0][0], edge, queue))
 
 
 def _messages(traffic: np.ndarray, links: Links) -> list[list[_Message]]:
