@@ -3,6 +3,7 @@ result."""
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -400,11 +401,12 @@ def test_a_point_whose_process_dies_again_and_again_is_named(tmp_path: Path) -> 
     made = points.of(points.designs())
     batches = [Batch(points=tuple(made[at : at + 3]), spikes={}) for at in (0, 3, 6)]
     failed = {}
-    for done in Local(2).each(_dies_on_three, batches, tmp_path):
-        found = done.found or [done.problem] * len(done.batch.points)
-        for point, one in zip(done.batch.points, found, strict=True):
-            if isinstance(one, Exception):
-                failed[dict(point.changes)["seed"]] = str(one)
+    with contextlib.closing(Local(2)) as engine:
+        for done in engine.each(_dies_on_three, batches, tmp_path):
+            found = done.found or [done.problem] * len(done.batch.points)
+            for point, one in zip(done.batch.points, found, strict=True):
+                if isinstance(one, Exception):
+                    failed[dict(point.changes)["seed"]] = str(one)
     assert sorted(failed) == [3, 5]
     assert "was killed" in failed[3]
     assert failed[5] == "five is no number"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -370,7 +371,8 @@ def test_a_study_on_dask_survives_a_killed_worker(tmp_path: Path) -> None:
     assert found.complete
     assert not found.failed
     assert count_rows(tmp_path / "cluster") == 40
-    run_study(study, tmp_path / "here", Local(2), lambda *_: None)
+    with contextlib.closing(Local(2)) as engine:
+        run_study(study, tmp_path / "here", engine, lambda *_: None)
     assert (tmp_path / "here" / "results.csv").read_bytes() == (tmp_path / "cluster" / "results.csv").read_bytes()
 
 

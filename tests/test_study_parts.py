@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import itertools
 from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
@@ -65,7 +66,8 @@ def worked_on(
     monkeypatch.setattr(engines, "process_pool", made)
     given: Any = [Batch(points=points, spikes={"a": 1}) for points in batches]  # type: ignore[arg-type]
     told: dict[int, str] = {}
-    for done in Local(processes).each(work, iter(given), "more"):
+    engine = Local(processes)
+    for done in itertools.chain(engine.each(work, iter(given), "more"), engine.each(work, iter(()), "more")):
         points: Any = done.batch.points
         assert done.problem is not None or done.found == [10 * point for point in points]
         assert not set(points) & set(told)
@@ -82,6 +84,7 @@ def test_batches_are_shared_out_and_a_killer_is_found(monkeypatch: pytest.Monkey
     assert worked_on(monkeypatch, [(0, 1), (2, 3, 4)], 2, set(), {3}) == (
         [2], fine | dict.fromkeys((2, 3, 4), "no disk for 2"),
     )  # fmt: skip
+    # the processes are those of the call before; after a kill they are new ones
     # twice together, then alone: the one in work broke it, and the others have their two tries again
     assert worked_on(monkeypatch, single, 3, {2}, {4}) == ([3, 3, 1, 3], fine | {2: ENDED, 4: "no disk for 4"})
     assert worked_on(monkeypatch, single, 4, {1, 3}, set()) == ([4, 4, 1, 4, 4, 1, 4], fine | {1: ENDED, 3: ENDED})

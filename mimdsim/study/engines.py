@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,16 +59,20 @@ class Engine(Protocol):
 
 
 class Local:
-    """Processes of this computer, which end with this one; with one, the work is done here."""
+    """Processes of this computer, which end with this one and keep what they have compiled from one call to the next;
+    with one, the work is done here."""
 
     def __init__(self, processes: int):
         self.workers = processes
+        self._held = contextlib.ExitStack()
+        self._pool: ProcessPoolExecutor | None = None
 
     def share(self, path: Path) -> Path:
         return path
 
     def close(self) -> None:
-        pass
+        self._pool = None
+        self._held.close()
 
     def each(self, work: Work, batches: Iterable[Batch], *more: Any) -> Generator[Done, None, None]:
         """If a process is killed, the batches in work are lost and tried again; if that happens again, point by point
@@ -75,26 +80,41 @@ class Local:
         if self.workers <= 1:
             yield from (_here(work, batch, more) for batch in batches)
             return
-        source, again, broken = iter(batches), deque[Batch](), 0
+        try:
+            yield from self._by_processes(work, iter(batches), more)
+        except BaseException:  # nobody wants what is in work
+            self._pool = None
+            self._held.__exit__(*sys.exc_info())
+            raise
+
+    def _by_processes(self, work: Work, source: Iterator[Batch], more: tuple[Any, ...]) -> Generator[Done, None, None]:
+        again, broken = deque[Batch](), 0
         while True:
             alone = broken > 1
             if alone:
                 again = deque(single for batch in again for single in batch.alone())
             lost: deque[Batch] = deque()
-            with contextlib.closing(
-                _in_a_pool(work, _taken(again, source, alone), more, 1 if alone else self.workers)
-            ) as all_done:
-                for done in all_done:
-                    if isinstance(done.problem, BrokenProcessPool):
-                        lost.append(done.batch)
-                    else:
-                        yield done
+            room = 1 if alone else AHEAD * self.workers  # one: the batch at fault is the one in work
+            for done in _each_of(
+                self._opened(1 if alone else self.workers), room, work, _taken(again, source, alone), more
+            ):
+                if isinstance(done.problem, BrokenProcessPool):
+                    lost.append(done.batch)
+                else:
+                    yield done
+            if alone or lost:
+                self.close()
             if alone and lost:
                 yield Done(lost.popleft(), None, MimdsimError(ENDED))
             elif not alone and not lost:
                 return
             broken = 0 if alone else broken + 1
             again = lost + again
+
+    def _opened(self, processes: int) -> ProcessPoolExecutor:
+        if self._pool is None:
+            self._pool = self._held.enter_context(process_pool(processes))
+        return self._pool
 
 
 def _taken(again: deque[Batch], source: Iterator[Batch], alone: bool) -> Iterator[Batch]:
@@ -105,36 +125,34 @@ def _taken(again: deque[Batch], source: Iterator[Batch], alone: bool) -> Iterato
         yield from source
 
 
-def _in_a_pool(
-    work: Work, batches: Iterator[Batch], more: tuple[Any, ...], processes: int
-) -> Generator[Done, None, None]:
+def _each_of(
+    pool: ProcessPoolExecutor, room: int, work: Work, batches: Iterator[Batch], more: tuple[Any, ...]
+) -> Iterator[Done]:
     """Batches as they are done; when a process was killed, those in work with BrokenProcessPool, and no more."""
-    with process_pool(processes) as pool:
-        running: dict[Future[Any], Batch] = {}
-        while True:
-            room = 1 if processes == 1 else AHEAD * processes  # one: the batch at fault is the one in work
-            for batch in itertools.islice(batches, max(0, room - len(running))):
-                try:
-                    future = pool.submit(work, batch.points, batch.spikes, *more)
-                except BrokenProcessPool as ended:  # since we looked
-                    future = Future()
-                    future.set_exception(ended)
-                running[future] = batch
-            if not running:
-                return
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                problem = future.exception()
-                if isinstance(problem, BrokenProcessPool):
-                    break
-                found = None if problem is not None else future.result()
-                yield Done(running.pop(future), found, problem if isinstance(problem, Exception) else None)
-            else:
-                continue
-            for future, batch in running.items():  # some may have been done just before
-                problem = future.exception()
-                found = None if problem is not None else future.result()
-                yield Done(batch, found, problem if isinstance(problem, Exception) else None)
+    running: dict[Future[Any], Batch] = {}
+    while True:
+        for batch in itertools.islice(batches, max(0, room - len(running))):
+            try:
+                future = pool.submit(work, batch.points, batch.spikes, *more)
+            except BrokenProcessPool as ended:  # since we looked
+                future = Future()
+                future.set_exception(ended)
+            running[future] = batch
+        if not running:
             return
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            problem = future.exception()
+            if isinstance(problem, BrokenProcessPool):
+                break
+            found = None if problem is not None else future.result()
+            yield Done(running.pop(future), found, problem if isinstance(problem, Exception) else None)
+        else:
+            continue
+        for future, batch in running.items():  # some may have been done just before
+            problem = future.exception()
+            found = None if problem is not None else future.result()
+            yield Done(batch, found, problem if isinstance(problem, Exception) else None)
+        return
 
 
 def _here(work: Work, batch: Batch, more: tuple[Any, ...]) -> Done:
