@@ -56,8 +56,9 @@ def test_the_wheel_works_in_an_empty_folder(built: tuple[Path, Path], tmp_path: 
 
     mimdsim = environment / "bin" / "mimdsim"
     listed = [line.split()[0] for line in done(mimdsim, "list", folder=empty).splitlines()]
-    shipped = {path.stem for kind in ("models", "workloads") for path in (ROOT / kind).glob("*.toml")}
-    assert sorted(listed) == sorted({*shipped, "workloads", "machines"})
+    kinds = {"models": "machines", "workloads": "workloads", "studies": "studies"}  # with their headings
+    shipped = {path.stem for kind in kinds for path in (ROOT / kind).glob("*.toml")}
+    assert sorted(listed) == sorted({*shipped, *kinds.values()})
     assert done(mimdsim, "--version", folder=empty).split()[-1] == __version__
     assert "64 of 64 within tolerance" in done(
         mimdsim, "check", "--references", "tile_mapping_golden.json", folder=empty

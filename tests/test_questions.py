@@ -52,9 +52,9 @@ def test_the_critical_path_is_the_time(asked: Questions) -> None:
 
 @pytest.mark.slow
 def test_without_syncs_and_on_several_chips_parts_wait_for_a_tile_that_has_the_work() -> None:
-    alone = 0
+    deep, alone = {"network.hidden": [96] * 5, "network.capacity": [20] * 6}, 0
     for more in ({"sync.internal_cycles": 0, "sync.exchange_share": 0.0}, {"links.chips": 2}):
-        run = mimdsim.run("digits", "bow", changes=SMALL | more, gpus=())
+        run = mimdsim.run("digits", "bow", changes=SMALL | deep | more, gpus=())
         path, per_chip = run.critical_path(), run.tiled.tiles // run.tiled.chips
         assert run.tiled.chips == more.get("links.chips", 1)
         assert column(path, "cycles").sum() == run.tiled.cycles

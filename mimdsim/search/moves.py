@@ -81,6 +81,21 @@ def _toggled(options: MappingOptions, toggled: str) -> MappingOptions:
     return options.model_copy(update={"program": "best" if len(rules) == len(every) else rules})
 
 
+def every_step(layer: str, options: MappingOptions, space: Space) -> list[MappingOptions]:
+    """The neighbours of a mapping by the split of one of its layers; of a layer without one there are none."""
+    (neurons,) = (count for name, _, count in space.layers if name == layer)
+    now = options.split.get(layer)
+    if now is None:
+        return []
+    each = -(-neurons // now.neurons)
+    changes: list[dict[str, int]] = [{"neurons": -(-neurons // max(1, each + more))} for more in (-2, -1, 1, 2)]
+    changes += [{"replicas": int(count)} for count in _beside(space.replicas, now.replicas, 1)]
+    for batch in map(int, _beside(space.ladder, now.batch, 1)):
+        changes += [{"batch": batch}, {"batch": batch, "neurons": max(1, round(now.neurons * now.batch / batch))}]
+    made = [{**options.split, layer: now.model_copy(update=change)} for change in changes]
+    return [options.model_copy(update={"split": space.bounded(split)}) for split in made]
+
+
 def every_value(setting: str, options: MappingOptions, space: Space) -> list[MappingOptions]:
     """The neighbours of a mapping by one of `SHARED`, what all its layers share."""
     if setting == "program":

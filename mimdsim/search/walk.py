@@ -1,5 +1,5 @@
-"""The search: seeds, then steps from the best mappings found so far, then what layers share, one setting after the
-other, all estimated; the best few timed in full."""
+"""The search: seeds, then steps from the best mappings found so far, then from the best one every value of what layers
+share and every step of a layer, all estimated; the best few timed in full."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ import numpy as np
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit
 from mimdsim.base.units import show_bytes
-from mimdsim.search.aims import BEYOND, Aims
+from mimdsim.search.aims import BEYOND, Aims, Objective
 from mimdsim.search.case import Case, Timed
 from mimdsim.search.chips import Widened, in_order, numbers_of_groups, share_of, widened
 from mimdsim.search.evaluate import Evaluator, evaluator
 from mimdsim.search.layers import Candidate, LayerTable
-from mimdsim.search.moves import SHARED, every_value, moved
+from mimdsim.search.moves import SHARED, every_step, every_value, moved
 from mimdsim.search.savings import Saving, savings
 from mimdsim.search.splits import Space, seeds
 from mimdsim.workload.mapping import MappingOptions
 
 ROUND = 16  # mappings estimated before the next parents are chosen; the same for any number of processes
 SEED_SHARE = 0.35  # of the candidates
-PARENTS = 10
+PARENTS = 20
 FINALISTS, ON_FRONT = 6, 6  # timed in full, at most
 PER_FINALIST = 10  # candidates for each of them
-PATIENCE = 12  # rounds without a better mapping
-LAST_SHARE = 0.25  # of the candidates: for what layers share, the last thing tried
-LEAST_GAIN = 1e-3
+# what is walked towards in turn, whatever is best in the end: a search for one objective starts its last steps from all
+# that those for others know
+WALKED: tuple[Objective, ...] = ("time", "product", "memory")
+LAST_SHARE = 0.25  # of the candidates: for single steps from the best one, the last thing tried
 # what a search changes, and the tiles that it was for: those that a larger chip has more stay idle
 SEARCHED = ("split", "program", "states_per_worker", "reduce_exponent", "reduce_group", "tiles")
 Progress = Callable[[str, int, int], None]
@@ -192,24 +193,28 @@ def estimated(evaluate: Evaluator, aims: Aims, candidates: int, progress: Progre
 
     first = [case.published, case.published.model_copy(update={"program": "best"}), case.options]
     tried([*first, *_spread(list(seeds(case, space)), max(1, int(SEED_SHARE * candidates)))])
-    idle = 0
-    while len(seen) < (1 - LAST_SHARE) * candidates and idle < PATIENCE:
-        parents = [one for one in known if set(one.options.split) == {name for name, _, _ in space.layers}]
-        if not parents:
-            break
-        before = aims.rank(known[0].figures)
-        room = min(ROUND, candidates - len(seen))
-        made = _combined(parents, aims, space.room, seen, looked_at)[: room // 2]
-        keys = seen | {_key(mapping) for mapping in made}
-        children = _children([one.options for one in parents[:PARENTS]], space, draw, keys)
-        tried([*made, *islice(children, room - len(made))])
-        after = aims.rank(known[0].figures)
-        idle = 0 if after[0] < before[0] or after[1] < before[1] * (1 - LEAST_GAIN) else idle + 1
+    enough, before = (1 - LAST_SHARE) * candidates, -1
+    while before < len(seen) < enough:
+        before = len(seen)
+        for objective in WALKED:
+            walked = replace(aims, objective=objective)
+            known.sort(key=lambda one: walked.rank(one.figures))
+            parents = [one for one in known if set(one.options.split) == {name for name, _, _ in space.layers}]
+            if not parents or len(seen) >= enough:
+                break
+            room = min(ROUND, candidates - len(seen))
+            made = _combined(parents, walked, space.room, seen, looked_at)[: room // 2]
+            keys = seen | {_key(mapping) for mapping in made}
+            children = _children([one.options for one in parents[:PARENTS]], space, draw, keys)
+            tried([*made, *islice(children, room - len(made))])
+    known.sort(key=lambda one: aims.rank(one.figures))
     best = None
     while known and known[0].options.split and known[0] is not best:
         best = known[0]
         for setting in SHARED:
             tried(every_value(setting, known[0].options, space)[: max(0, candidates - len(seen))])
+        for layer, _, _ in space.layers:
+            tried(every_step(layer, known[0].options, space)[: max(0, candidates - len(seen))])
     progress("mappings", candidates, candidates)
     return known, len(looked_at)
 
