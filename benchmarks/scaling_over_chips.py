@@ -4,8 +4,10 @@ Strong: the batch stays; for every number of chips the fastest mapping that `mim
 samples of a chip stay; the fastest mapping of one chip, with its copies on every chip. Nothing is executed: lists are
 half full. Both answers to what is not known of several chips (`sync.scope`) stand beside each other, each with its
 interval. The table of weak scaling also says what compiling and timing take: processor time of one process, user and
-system, and its peak memory.
-Usage: python benchmarks/scaling_over_chips.py [--workload random-4] [--figure docs/scaling-over-chips.png]
+system, and its peak memory. Ways: one number of chips used in different ways, the fastest mapping that is found of
+each: the batch shared, the neurons of every layer shared, both, layers on chips of their own (a pipeline over
+timesteps), and that with the batch in two halves one after the other, whose chips are no less busy.
+Usage: python benchmarks/scaling_over_chips.py [--workload random-4] [--ways 4] [--figure docs/scaling-over-chips.png]
 """
 
 from __future__ import annotations
@@ -21,12 +23,18 @@ from weak_scaling import fresh_processes
 
 from mimdsim import api
 from mimdsim.base.files import write_atomically
+from mimdsim.graph import training_graph
 from mimdsim.machine import MimdMachine, changed_machine, load_machine
 from mimdsim.profile import TiledProfile
 from mimdsim.report.figures_scaling import draw_over_chips
 from mimdsim.report.style import picture
 from mimdsim.run import compile_workload, retime
-from mimdsim.workload import filled_activity, load_workload
+from mimdsim.search import Aims
+from mimdsim.search.case import Case
+from mimdsim.search.chips import numbers_of_groups, share_of, widened
+from mimdsim.search.evaluate import evaluator
+from mimdsim.search.walk import estimated
+from mimdsim.workload import filled_activity, load_workload, network_of
 from mimdsim.workload.mapping import MappingOptions
 
 SCOPES = ("chip", "all")  # an exchange stops its own chip; or all of them
@@ -75,6 +83,34 @@ def measured(points: tuple[Point, ...]) -> Row:
     return row | took | {"resident_bytes": 1024 * after.ru_maxrss}
 
 
+def ways(name: str, on: str, chips: int, batch: int, candidates: int, processes: int) -> dict[str, list[TiledProfile]]:
+    """The fastest mapping of every way to use so many chips, timed with both answers."""
+    several = load_machine(on, {"links.chips": chips})
+    assert isinstance(several, MimdMachine)
+    workload = load_workload(name, {"training.batch": batch})
+    network = network_of(workload)
+    activity = filled_activity(network, FILL)
+    graph = training_graph(network)
+    case = Case(network=network, graph=graph, machine=several, activity=activity, options=workload.mapping)
+    aims = Aims(sram_bytes=several.tile.sram_bytes, clock_hz=several.chip.clock_hz)
+    mappings: dict[str, list[MappingOptions]] = {}
+    for groups in numbers_of_groups(case):
+        with evaluator(share_of(case, groups), processes) as evaluate:
+            known, _ = estimated(evaluate, aims, candidates, lambda *_: None)
+        for one in widened(case, groups, known):
+            parts = {"the batch": groups, "neurons of every layer": one.each, "layers, a pipeline": one.stages}
+            way = ", ".join(f"{what} in {count}" for what, count in parts.items() if count > 1)
+            mappings.setdefault(way, []).extend([one.options] if one.chips == chips else [])
+    published = case.published.model_copy(update={"program": "best"})
+    mappings["layers by the published rule"] = [published]
+    found = {}
+    for way, options in mappings.items():
+        timings = [timed((name, on, chips, batch, one)) for one in options]
+        if timings:
+            found[way] = min(timings, key=lambda one: one[0].cycles)
+    return found | {"the same with half of the batch": timed((name, on, chips, batch // 2, published))}
+
+
 def print_table(what: str, rows: list[Row], weak: bool) -> None:
     """One line per number of chips; efficiency by the first answer."""
     print(f"\n{what}\nchips  batch   ms/training step (interval)   all stopped (interval)  efficiency", end="")
@@ -93,6 +129,7 @@ def main() -> None:
     parser.add_argument("--machine", default="bow")
     parser.add_argument("--chips", type=int, nargs="+", default=CHIPS)
     parser.add_argument("--samples", type=int, default=0, help="of a chip (default: the batch of the workload)")
+    parser.add_argument("--ways", type=int, default=0, help="only the ways to use so many chips")
     parser.add_argument("--candidates", type=int, default=600, help="mappings that a search lowers")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--figure", type=Path, help="write a PNG here")
@@ -100,6 +137,14 @@ def main() -> None:
     begun = time.perf_counter()
     name, on = given.workload, given.machine
     samples = given.samples or load_workload(name, {}).training.batch
+    if given.ways:
+        found = ways(name, on, given.ways, samples, given.candidates, given.processes)
+        print(f"{name}, batch {samples}, {given.ways} chips: ms (interval); if an exchange stops all chips")
+        for way, profiles in found.items():
+            numbers = [(one.seconds_per_training_step, one.seconds_low, one.seconds_high) for one in profiles]
+            shown = ["{:.2f} ({:.2f}-{:.2f})".format(*(1e3 * each for each in three)) for three in numbers]
+            print(f"  {way:<52}{shown[0]:<22}{shown[1]}")
+        return
     searched = {"fill": FILL, "candidates": given.candidates, "processes": given.processes}
     found = api.place(name, on, changes={"training.batch": samples, "links.chips": max(given.chips)}, **searched)
     strong = [(name, on, one.chips, samples, one.options) for one in found.by_chips if one.chips in given.chips]

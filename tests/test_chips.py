@@ -98,6 +98,18 @@ def test_copies_on_chips_meet_only_before_and_after_the_timesteps(on_each: int) 
     assert any("sum" in name for name in over_links)
 
 
+def test_links_to_hosts_carry_what_their_chips_need() -> None:
+    copies, layers = on_copies(4, 1), two_chips()
+    whole = timed(copies, machine(4, 60)).host_seconds - machine(4, 60).host.request_seconds
+    for chips, share in ((0, 1.0), (8, 1.0), (4, 1.0), (3, 0.75), (2, 0.5), (1, 0.25)):
+        on = machine(4, 60, host__chips=chips)
+        assert timed(copies, on).host_seconds - on.host.request_seconds == pytest.approx(share * whole, rel=1e-9)
+    # whole layers: the input is on the first chip, the labels on the last
+    alone, shared = (timed(layers, machine(2, 6, host__chips=chips)).host_seconds for chips in (1, 2))
+    labels = 4 * layers.network.batch / machine(2, 6).host.bytes_per_second
+    assert shared - alone == pytest.approx(labels, rel=1e-6)
+
+
 @pytest.mark.parametrize(("chips", "on_each", "replicas"), [(2, 1, 2), (2, 4, 1), (4, 2, 2), (8, 2, 1)])
 def test_gradients_and_weights_cross_links_as_often_as_they_must(chips: int, on_each: int, replicas: int) -> None:
     """Reduce-scatter and all-gather: every chip sends each other one its sums of that chip's share of the weights, and
@@ -150,10 +162,13 @@ def test_slow_links_carry_weights_and_sums_between_neighbours_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chips", "topology", "crossings"),
-    [(2, "ladder", 1), (4, "ladder", 1), (16, "ladder", 8), (8, "ring", 4), (16, "torus", 4), (8, "all_to_all", 1)],
+    ("chips", "topology", "crossings", "shares"),  # shares: of the weights, over the fullest edge
+    [
+        *((2, "ladder", 1, 1), (4, "ladder", 1, 2), (16, "ladder", 8, 8), (8, "ring", 4, 4), (16, "torus", 4, 4)),
+        *((8, "all_to_all", 1, 1), (8, "switch", 1, 7)),
+    ],
 )
-def test_sums_over_chips_take_what_their_bytes_take(chips: int, topology: str, crossings: int) -> None:
+def test_sums_over_chips_take_what_their_bytes_take(chips: int, topology: str, crossings: int, shares: int) -> None:
     """All-reduce by its closed form where nothing contends: the chip with fewest edges gets what the others have over
     all of them at once, a share of each on an edge at a time, and passes its sums on as fast."""
     network = small_network((600, 504, 18), timesteps=2, batch=2 * chips, capacities=(10, 5))
@@ -165,7 +180,6 @@ def test_sums_over_chips_take_what_their_bytes_take(chips: int, topology: str, c
     weights = sum(4 * layer.inputs * layer.neurons for layer in network.layers)
     edge = on.links.links_per_edge * on.links.bytes_per_second / on.chip.clock_hz
     fixed = (on.links.fixed_seconds + on.links.hop_seconds) * on.chip.clock_hz
-    shares = {2: 1, 4: 2}.get(chips, crossings)  # on an edge; of four on a ladder one goes over two
     expected = 2 * (shares * weights / chips / edge + crossings * fixed)
     assert sum(span.link_cycles for span in spans) == pytest.approx(expected, rel=0.05)
 
@@ -580,8 +594,8 @@ def test_one_chip_of_many_is_as_fast_as_the_machine_with_one() -> None:
 
 def test_a_chip_that_is_not_used_changes_nothing() -> None:
     made = two_chips()
-    used = timed(made, machine(2, 6))
-    for topology in ("line", "ladder", "all_to_all"):
+    for topology in ("line", "ladder", "all_to_all", "switch"):
+        used = timed(made, machine(2, 6, links__topology=topology))
         more = compiled(made.network, 4, 6, neurons_per_tile=2)
         assert timed(more, machine(4, 6, links__topology=topology)).cycles == used.cycles
         # the program of two chips on a machine with more of them

@@ -19,11 +19,13 @@ from mimdsim.machine.topology import next_chips, route, route_lengths, topology_
 from mimdsim.timing.event import global_exchange_seconds, run_chips
 
 TOPOLOGIES = ("line", "ring", "ladder", "torus", "all_to_all")
+EVERY = (*TOPOLOGIES, "switch")
 COUNTS = (1, 2, 3, 4, 5, 6, 7, 9, 12, 16, 17, 64)
 
 
 def links(topology: str, chips: int, **changes: Any) -> Links:
-    numbers = {"links_per_edge": 2, "bytes_per_second": 16e9, "fixed_seconds": 1e-6, "hop_seconds": 15e-9} | changes
+    numbers: dict[str, Any] = {"links_per_edge": 2, "bytes_per_second": 16e9, "fixed_seconds": 1e-6}
+    numbers |= {"hop_seconds": 15e-9} | changes
     sources = dict.fromkeys(("chips", *numbers), "assumed: test")
     return Links.model_validate({"chips": chips, "topology": topology, **numbers, "sources": sources})
 
@@ -73,6 +75,40 @@ def test_every_topology_is_connected_and_keeps_neighbours_together(topology: str
     assert all(graph.has_edge(chip, after) for chip, after in pairwise(range(chips)))
     most = {"line": 2, "ring": 2, "ladder": 3, "torus": 4, "all_to_all": chips - 1}[topology]
     assert max(degree for _, degree in graph.degree) <= most
+
+
+def test_a_switch_is_a_node_of_its_own() -> None:
+    made = links("switch", 5)
+    assert edges("switch", 5) == {(chip, 5) for chip in range(5)}
+    assert (route_lengths(made) == 2 * (1 - np.eye(5))).all()
+    assert route(made, 3, 1) == ((3, 5), (5, 1))
+    assert edge_bytes(between(5, (0, 4, 10), (1, 4, 20), (4, 1, 5)), made) == {
+        **{(0, 5): 10, (1, 5): 20, (4, 5): 5},
+        **{(5, 1): 5, (5, 4): 30},
+    }
+
+
+def test_all_to_one_through_a_switch_waits_at_its_edge_and_pairs_do_not() -> None:
+    machine = links("switch", 8, fixed_seconds=0, hop_seconds=0, links_per_edge=1, bytes_per_second=1)
+    to_one = between(8, *((chip, 0, 10) for chip in range(1, 8)))
+    assert link_phase_seconds(to_one, machine) == global_exchange_seconds(to_one, machine) == 70
+    pairs = between(8, *((chip, (chip + 3) % 8, 10) for chip in range(8)))
+    assert link_phase_seconds(pairs, machine) == global_exchange_seconds(pairs, machine) == 10
+    every = np.full((8, 8), 10)
+    assert link_phase_seconds(every, machine) == 70  # each chip has seven others to send to over one edge
+    assert 70 <= global_exchange_seconds(every, machine) <= 84
+
+
+def test_edges_of_a_group_have_links_of_their_own() -> None:
+    groups = {"group_chips": 2, "group_links_per_edge": 4, "links_per_edge": 1, "bytes_per_second": 1}
+    machine = links("line", 4, **groups, fixed_seconds=0, hop_seconds=0)
+    inside, across = between(4, (0, 1, 40), (3, 2, 20)), between(4, (1, 2, 40))
+    for traffic, seconds in ((inside, 10), (across, 40), (inside + across, 40)):
+        assert link_phase_seconds(traffic, machine) == global_exchange_seconds(traffic, machine) == seconds
+    through = between(4, (0, 3, 40))  # the slowest edge of its route
+    assert link_phase_seconds(through, machine) == global_exchange_seconds(through, machine) == 40
+    switched = links("switch", 4, **groups, fixed_seconds=0, hop_seconds=0)
+    assert link_phase_seconds(inside, switched) == 40  # no edge to the switch is within a group
 
 
 # ---- routes
@@ -148,7 +184,7 @@ def test_phase_by_hand() -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(topology=st.sampled_from(TOPOLOGIES), chips=st.integers(1, 20), seed=st.integers(0, 10))
+@given(topology=st.sampled_from(EVERY), chips=st.integers(1, 20), seed=st.integers(0, 10))
 def test_edge_bytes_agree_with_the_routes(topology: str, chips: int, seed: int) -> None:
     machine = links(topology, chips)
     traffic = np.random.default_rng(seed).integers(0, 1_000, (chips, chips))
@@ -213,7 +249,7 @@ def test_a_global_exchange_by_hand() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(topology=st.sampled_from(TOPOLOGIES), chips=st.integers(1, 9), data=st.data())
+@given(topology=st.sampled_from(EVERY), chips=st.integers(1, 9), data=st.data())
 def test_the_event_path_is_never_below_the_closed_form(topology: str, chips: int, data: st.DataObject) -> None:
     pair = st.tuples(st.integers(0, chips - 1), st.integers(0, chips - 1), st.integers(0, 10**7))
     traffic = between(chips, *data.draw(st.lists(pair, max_size=25)))
@@ -222,7 +258,7 @@ def test_the_event_path_is_never_below_the_closed_form(topology: str, chips: int
 
 
 @settings(max_examples=60, deadline=None)
-@given(topology=st.sampled_from(TOPOLOGIES), chips=st.integers(2, 12), data=st.data())
+@given(topology=st.sampled_from(EVERY), chips=st.integers(2, 12), data=st.data())
 def test_the_event_path_equals_the_closed_form_where_no_edge_is_shared(
     topology: str, chips: int, data: st.DataObject
 ) -> None:
@@ -238,7 +274,7 @@ def test_the_event_path_equals_the_closed_form_where_no_edge_is_shared(
     assert global_exchange_seconds(traffic, machine) == pytest.approx(link_phase_seconds(traffic, machine), rel=1e-12)
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("topology", EVERY)
 def test_everyone_to_everyone_comes_near_the_closed_form(topology: str) -> None:
     """Two independent views: a schedule by a simple rule costs at most a fifth more than the fullest edge."""
     machine = links(topology, 16)

@@ -1,10 +1,10 @@
 """Links between chips: the bytes of every edge, and the closed form of a global exchange.
 
-    phase = fixed + hop * edges of the longest route + bytes of the fullest directed edge / bandwidth of an edge
+    phase = fixed + hop * edges of the longest route + the most of bytes / bandwidth over all directed edges
 
-An edge carries links_per_edge * bytes_per_second in either direction at once. Messages cut through the chips between
-source and target, and a chip may send over all its edges at once. The form is assumed, a lower bound on any schedule
-over these edges; the numbers and their sources are in the machine description.
+An edge carries its number of links * bytes_per_second in either direction at once. Messages cut through the chips
+between source and target, and a chip may send over all its edges at once. The form is assumed, a lower bound on any
+schedule over these edges; the numbers and their sources are in the machine description.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mimdsim.machine.topology import Edge, next_chips, route_lengths
 
 
 def edge_bytes(traffic: np.ndarray, links: Links) -> dict[Edge, int]:
-    """Bytes over every directed edge (from chip, to chip) that carries any, sorted by edge.
+    """Bytes over every directed edge (from, to) that carries any, sorted by edge; a switch is numbered after the chips.
 
     traffic: int64[chips, chips], bytes from chip `row` to chip `column`; bytes that stay on a chip (the diagonal) use
     no link. Raises MappingError if the traffic is not a matrix of whole bytes for the machine's chips.
@@ -29,10 +29,9 @@ def edge_bytes(traffic: np.ndarray, links: Links) -> dict[Edge, int]:
 def link_phase_seconds(traffic: np.ndarray, links: Links) -> float:
     """Seconds of one global exchange by the closed form; 0 when nothing moves. Traffic and errors as `edge_bytes`."""
     carried = _carried(traffic, links)
-    fullest = int(carried.max(initial=0))
-    if fullest == 0:
+    if not carried.any():
         return 0.0
-    return link_start_seconds(traffic, links) + fullest / edge_bytes_per_second(links)
+    return link_start_seconds(traffic, links) + float((carried / edge_bytes_per_second(links)).max())
 
 
 def link_start_seconds(traffic: np.ndarray, links: Links) -> float:
@@ -43,9 +42,14 @@ def link_start_seconds(traffic: np.ndarray, links: Links) -> float:
     return links.fixed_seconds + links.hop_seconds * int(route_lengths(links)[moving].max())
 
 
-def edge_bytes_per_second(links: Links) -> float:
-    """Bandwidth of one directed edge: all its links together."""
-    return links.links_per_edge * links.bytes_per_second
+def edge_bytes_per_second(links: Links) -> np.ndarray:
+    """float64[nodes, nodes]: bandwidth of the directed edge from node `row` to `column`, all its links together; nodes
+    are the chips, and the switch if there is one."""
+    group = np.arange(len(next_chips(links))) // (links.group_chips or 1)
+    inside = (group[:, None] == group) & (links.group_chips > 0)
+    if links.topology == "switch":
+        inside[-1] = inside[:, -1] = False
+    return np.where(inside, links.group_links_per_edge, links.links_per_edge) * links.bytes_per_second
 
 
 def moving_bytes(traffic: np.ndarray, links: Links) -> np.ndarray:
@@ -69,10 +73,10 @@ def moving_bytes(traffic: np.ndarray, links: Links) -> np.ndarray:
 
 
 def _carried(traffic: np.ndarray, links: Links) -> np.ndarray:
-    """int64[chips, chips]: bytes over the directed edge from chip `row` to chip `column`."""
+    """int64[nodes, nodes]: bytes over the directed edge from node `row` to node `column`."""
     moving = moving_bytes(traffic, links)
     following = next_chips(links)
-    carried = np.zeros_like(moving)
+    carried = np.zeros((len(following),) * 2, np.int64)
     here, target = np.nonzero(moving)
     nbytes = moving[here, target]
     while here.size:  # all messages advance one edge at a time

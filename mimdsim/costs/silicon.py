@@ -106,7 +106,7 @@ def chip_area(machine: MimdMachine) -> dict[str, Estimate]:
 
 def links_of(links: Links) -> int:
     """Links that a chip is built with: those of a chip inside the topology, however many chips there are."""
-    edges = {"line": 2, "ring": 2, "ladder": 3, "torus": 4, "all_to_all": links.chips - 1}
+    edges = {"line": 2, "ring": 2, "ladder": 3, "torus": 4, "all_to_all": links.chips - 1, "switch": 1}
     return edges[links.topology] * links.links_per_edge
 
 

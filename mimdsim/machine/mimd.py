@@ -118,24 +118,29 @@ class Sync(SourcedSection):
 
 
 class Host(SourcedSection):
-    """The link to the host that streams batches in."""
+    """The link to the host that streams batches in. chips: how many share one, those of a card or a machine, numbered
+    one after the other (0: all chips of the program); each link carries what its chips need, side by side."""
 
     bytes_per_second: float = Field(gt=0)
     request_seconds: float = Field(ge=0)
     prefetch_depth: int = Field(ge=0)
+    chips: int = Field(ge=0, default=0)
 
 
 class Links(SourcedSection):
     """Links between the chips that run one program.
 
-    Every edge of the topology has `links_per_edge` links, each with bytes_per_second in either direction. A global
-    exchange phase costs fixed_seconds, hop_seconds for every edge of the longest route, and the bytes of the fullest
-    edge.
+    Every edge of the topology has `links_per_edge` links, each with bytes_per_second in either direction; between chips
+    of one group, `group_chips` that are numbered one after the other, as on a card or in a machine (0: no groups), it
+    has `group_links_per_edge`. A global exchange phase costs fixed_seconds, hop_seconds for every edge of the longest
+    route, and the bytes of the edge that takes longest.
     """
 
     chips: int = Field(gt=0, le=256)
-    topology: Literal["line", "ring", "ladder", "torus", "all_to_all"]
+    topology: Literal["line", "ring", "ladder", "torus", "all_to_all", "switch"]
     links_per_edge: int = Field(gt=0)
+    group_chips: int = Field(ge=0, default=0)
+    group_links_per_edge: int = Field(gt=0, default=1)
     bytes_per_second: float = Field(gt=0)
     fixed_seconds: float = Field(ge=0)
     hop_seconds: float = Field(ge=0)

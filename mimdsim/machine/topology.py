@@ -9,8 +9,9 @@ to chip c + 1: consecutive layers of a network are neighbours. Two columns make 
                                        |   |               |   |   |
                                        4 - 5               6 - 7 - 8
 
-A torus is as close to a square as its number of chips allows, so a prime number of chips makes a ring. An edge stands
-for `links_per_edge` links in either direction; where a ring has two chips its two edges are one.
+A torus is as close to a square as its number of chips allows, so a prime number of chips makes a ring. Where a ring
+has two chips its two edges are one. A switch is a node of its own, numbered after the chips, with an edge to each of
+them; it passes on all that arrives at once (assumed), so that only the edges of the chips are shared.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ Edge = tuple[int, int]  # directed: from chip, to chip
 
 
 def topology_graph(links: Links) -> nx.Graph:
-    """Undirected graph of the chips 0..chips-1; an edge for every pair of chips with links between them.
+    """Undirected graph of the chips 0..chips-1, and of the switch if there is one; an edge for every pair with links
+    between them.
 
     It is built again at every call, so the caller may change it.
     """
@@ -52,7 +54,8 @@ def route(links: Links, source: int, target: int) -> tuple[Edge, ...]:
 
 
 def next_chips(links: Links) -> np.ndarray:
-    """int64[chips, chips], read-only: the chip after `row` on the route from chip `row` to chip `column`."""
+    """int64[nodes, chips], read-only: the node after `row` on the route from node `row` to chip `column`. Nodes are the
+    chips, and the switch if there is one."""
     return _next_chips(links.topology, links.chips)
 
 
@@ -81,6 +84,9 @@ def _next_chips(topology: str, chips: int) -> np.ndarray:
     lengths = _lengths(topology, chips)
     if topology == "all_to_all":
         following = np.tile(np.arange(chips), (chips, 1))
+    elif topology == "switch":
+        following = np.full((chips + 1, chips), chips)
+        following[np.arange(chips), np.arange(chips)] = following[chips] = np.arange(chips)
     else:
         graph = _graph(topology, chips)
         rows, columns = _extents(topology, chips)
@@ -95,8 +101,8 @@ def _next_chips(topology: str, chips: int) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _lengths(topology: str, chips: int) -> np.ndarray:
-    if topology == "all_to_all":
-        lengths = 1 - np.eye(chips, dtype=np.int64)
+    if topology in ("all_to_all", "switch"):
+        lengths = (1 if topology == "all_to_all" else 2) * (1 - np.eye(chips, dtype=np.int64))
     else:
         lengths = np.zeros((chips, chips), np.int64)
         for source, found in nx.all_pairs_shortest_path_length(_graph(topology, chips)):
@@ -120,6 +126,8 @@ def _rank(chip: int, neighbour: int, rows: int, columns: int) -> tuple[bool, boo
 def _graph(topology: str, chips: int) -> nx.Graph:
     if topology == "all_to_all":
         return nx.complete_graph(chips)
+    if topology == "switch":
+        return nx.star_graph([chips, *range(chips)])
     rows, columns = _extents(topology, chips)
     closed = topology in ("ring", "torus")
     chip_at = {_place(chip, columns): chip for chip in range(chips)}

@@ -1,10 +1,11 @@
 """Mappings over several chips, made of mappings of one: groups of chips share the batch, the chips of a group share the
-neurons of every layer, and layers follow each other on chips of their own."""
+neurons of every layer, and layers follow each other over stages of as many chips, which work at the same time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 from mimdsim.graph import training_graph
 from mimdsim.machine import changed_machine
@@ -15,16 +16,23 @@ from mimdsim.search.splits import even_parts
 from mimdsim.workload.mapping import MappingOptions, Split
 
 KEPT = 2  # of the mappings found for a share of the batch
+SHRUNK = 0.9  # parts of what was tried before, where layers need more stages than there are
 
 
 @dataclass(frozen=True, kw_only=True)
 class Widened:
-    """A mapping on `chips` chips, and the least cycles that it can take: those of a share of the batch on one chip,
-    over the chips that share its neurons."""
+    """A mapping on groups x each x stages chips, and the least cycles that it can take: of those of a share of the
+    batch on one chip, what is no waiting over the chips that share it."""
 
     options: MappingOptions
-    chips: int
+    groups: int
+    each: int
+    stages: int
     least_cycles: float
+
+    @property
+    def chips(self) -> int:
+        return self.groups * self.each * self.stages
 
 
 def share_of(case: Case, groups: int) -> Case:
@@ -50,22 +58,39 @@ def numbers_of_groups(case: Case) -> list[int]:
 
 def widened(case: Case, groups: int, known: list[Candidate]) -> Iterator[Widened]:
     """The best mappings of a share of the batch on as many groups of chips, each of one chip or of several that share
-    the neurons of every layer."""
-    chips = case.machine.links.chips
+    the neurons of every layer; all layers on the same chips, or some after others."""
+    chips, layers = case.machine.links.chips, case.network.layers
     fitting = [one for one in known if one.options.split and one.figures.peak_bytes <= case.machine.tile.sram_bytes]
-    for each in [each for each in numbers_of_groups(case) if groups * each <= chips]:
+    numbers = [1 << power for power in range(chips.bit_length())]
+    for each, stages in product(numbers_of_groups(case), numbers):
+        if groups * each * stages > chips or stages > len(layers):
+            continue
         for one in fitting[:KEPT]:
-            split = {
-                layer.name: _over(one.options.split[layer.name], layer.neurons, groups, each)
-                for layer in case.network.layers
-            }
+            waiting = one.layers.cycles.waiting if one.layers is not None else 0
+            least = waiting + (one.figures.cycles - waiting) / (each * stages)
+            split = _over(case, one.options.split, groups, each, stages)
             options = one.options.model_copy(update={"split": split, "tiles": 0})
-            yield Widened(options=options, chips=groups * each, least_cycles=one.figures.cycles / each)
+            yield Widened(options=options, groups=groups, each=each, stages=stages, least_cycles=least)
 
 
-def _over(split: Split, neurons: int, groups: int, each: int) -> Split:
-    parts = even_parts(neurons, min(neurons, split.neurons * each))
-    return split.model_copy(update={"batch": split.batch * groups, "neurons": parts, "chips": groups * each})
+def _over(case: Case, alone: dict[str, Split], groups: int, each: int, stages: int) -> dict[str, Split]:
+    """All layers over the chips of their stage: with as many more parts of neurons as there are chips, or fewer, until
+    layers that follow each other need no further stage."""
+    room = each * (case.machine.chip.tiles - case.options.reserved_tiles)  # of a stage, in tiles for a group's samples
+    share = float(each * stages)
+    while True:
+        split, needed, taken = {}, 1, 0
+        for layer in case.network.layers:
+            one = alone[layer.name]
+            most = min(layer.neurons, int(one.neurons * share), room // (one.batch * one.inputs))
+            parts = even_parts(layer.neurons, max(1, most))
+            update = {"batch": one.batch * groups, "neurons": parts, "chips": groups * each}
+            split[layer.name] = one.model_copy(update=update)
+            tiles = one.batch * one.inputs * parts
+            needed, taken = (needed, taken + tiles) if taken + tiles <= room else (needed + 1, tiles)
+        if needed <= stages or share <= each:
+            return split
+        share *= SHRUNK
 
 
 def in_order(found: list[Widened], cycles_of: Callable[[MappingOptions], float]) -> None:

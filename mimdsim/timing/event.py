@@ -72,10 +72,10 @@ def global_exchange_seconds(traffic: np.ndarray, links: Links) -> float:
     traffic: int64[chips, chips], bytes from chip `row` to chip `column`; errors as `costs.links.edge_bytes`. All
     messages wait for the fixed part and the hops of the longest route. Then every chip asks for all its messages at
     once (assumed: one DMA for every link out of a chip). A message starts when every directed edge of its route is free
-    and holds them all for its bytes over the bandwidth of an edge (cut through); none holds an edge while it waits for
-    another, so deadlock is impossible. Of those that could start, the one with the most bytes goes first, then the
-    one with the longest route, then by distance in chip numbers (assumed: an order a compiler could choose; that of
-    real machines is not public). Equal to `link_phase_seconds` if no edge is used twice, otherwise never less.
+    and holds them all for its bytes over the bandwidth of the slowest of them (cut through); none holds an edge while
+    it waits for another, so deadlock is impossible. Of those that could start, the one with the most bytes goes first,
+    then the one with the longest route, then by distance in chip numbers (assumed: an order a compiler could choose;
+    that of real machines is not public). Equal to `link_phase_seconds` if no edge is used twice, otherwise never less.
     """
     still = np.zeros((1, links.chips))
     given = np.asarray(traffic)[None]
@@ -218,7 +218,8 @@ def _messages(traffic: np.ndarray, links: Links) -> list[list[_Message]]:
     for source, target in np.argwhere(moving).tolist():
         nbytes, edges = int(moving[source, target]), route(links, source, target)
         rank = (-nbytes, -len(edges), (target - source) % links.chips, source)
-        found[source].append(_Message(rank=rank, edges=edges, seconds=nbytes / bandwidth))
+        slowest = min(bandwidth[edge] for edge in edges)
+        found[source].append(_Message(rank=rank, edges=edges, seconds=nbytes / slowest))
     return found
 
 

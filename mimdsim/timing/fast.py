@@ -14,6 +14,7 @@ from mimdsim.costs.fabric import cycles_of_tiles, host_exposed_seconds
 from mimdsim.costs.priced import costs_of_another, priced
 from mimdsim.costs.silicon import silicon_profile
 from mimdsim.machine import MimdMachine
+from mimdsim.machine.mimd import Host
 from mimdsim.profile import EnergyProfile, MemoryProfile, SiliconProfile, Span, TileColumns, TiledProfile
 from mimdsim.program import Program, RecordedActivity
 from mimdsim.program.verify import require_sound
@@ -56,8 +57,7 @@ def time_program(
     doubts = what_is_doubted(loads, path, sum(span.sync_cycles for span in loops), machine, own)
     doubts = known_together(doubts, own, machine)
     clock = machine.chip.clock_hz
-    sent = input_bytes(program)
-    stream = sent / machine.host.bytes_per_second + machine.host.request_seconds if sent else 0.0
+    stream = host_stream_seconds(program, machine.host)
     cycles = sum(span.cycles for span in spans)
     exposed = host_exposed_seconds(stream, cycles / clock, machine.host.prefetch_depth)
     off = sum(doubt.half_width_cycles for doubt in doubts)
@@ -229,3 +229,18 @@ def _other_model(machine: MimdMachine) -> MimdMachine:
 def input_bytes(program: Program) -> int:
     """Bytes that the host streams for each run of the program."""
     return sum(program.streamed.values())
+
+
+def host_stream_seconds(program: Program, host: Host) -> float:
+    """Seconds of streaming one batch in, by the link to the host that carries most; 0 if nothing is streamed."""
+    if not (total := input_bytes(program)):
+        return 0.0
+    of_chips = np.zeros(program.chips, np.int64)
+    for name, sent in program.streamed.items():
+        variable = program.variables[program.inputs[name]]
+        held = variable.mapping.bytes_by_tile(variable.shape, variable.item_bytes, program.tiles)
+        by_chip = held.reshape(program.chips, -1).sum(axis=1)
+        of_chips += sent * (by_chip > 0) if variable.mapping.is_replicated else -(-sent * by_chip // by_chip.sum())
+    each = host.chips or program.chips
+    fullest = max(int(of_chips[first : first + each].sum()) for first in range(0, program.chips, each))
+    return min(total, fullest) / host.bytes_per_second + host.request_seconds

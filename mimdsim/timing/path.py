@@ -140,8 +140,7 @@ def _moving(program: Program) -> _Moving:
 
 def _link_seconds(program: Program, links: Links) -> np.ndarray:
     """float64[supersteps]: seconds of every superstep's exchange over links, 0 without one."""
-    numbers = links.links_per_edge, links.bytes_per_second, links.fixed_seconds, links.hop_seconds
-    key = links.chips, links.topology, *numbers
+    key = links.model_dump_json(exclude={"sources"})
     return kept(_LINK_SECONDS.setdefault(program, {}), key, lambda: _exchanged(program, links), LINKS_KEPT)
 
 
