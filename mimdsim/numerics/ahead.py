@@ -54,7 +54,7 @@ def compile_ahead() -> subprocess.Popen[bytes] | None:
     if (os.cpu_count() or 1) < 2 or is_kept(listed()[0][0]):
         return None
     nowhere = subprocess.DEVNULL
-    command = [sys.executable, "-c", "from mimdsim.numerics.ahead import compile_listed; compile_listed()"]
+    command = [sys.executable, "-P", "-c", "from mimdsim.numerics.ahead import compile_listed; compile_listed()"]
     with contextlib.suppress(OSError):  # then this process compiles all
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere)
     return None
