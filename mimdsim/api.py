@@ -70,8 +70,10 @@ def run(
     if resume and checkpoint is None:
         problem = "needs a file to continue from: add  --checkpoint FILE  (from Python: checkpoint=FILE)"
         raise DescriptionError("resume", [problem])
+    from mimdsim.numerics.ahead import compile_ahead
     from mimdsim.run import simulate
 
+    compile_ahead()
     for_workload, for_machine = split_changes(dict(changes or {}))
     wanted, tiled = _loaded(workload, for_workload, mapping), load_tiled(machine, for_machine)
     beside = tuple(load_gpu(gpu) for gpu in gpus)

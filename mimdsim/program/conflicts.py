@@ -7,23 +7,28 @@ from dataclasses import dataclass
 import numpy as np
 
 from mimdsim.numerics.columns import boxes as numerics
+from mimdsim.numerics.columns import pieces
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.entries import entries_taken
 from mimdsim.program.problems import Problem, of_vertex, vertex_name
 from mimdsim.program.records import Superstep, Variable, VertexTable
-from mimdsim.program.rows import bounds_of, describe_box, equal_rows
+from mimdsim.program.rows import bounds_of, boxes_of, describe_box, equal_rows
 
 TWICE, MEANWHILE = "nothing is written twice", "nothing is read while written"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Touch:
-    """The part of a variable that the vertices of a table touch through a field, as given by `boxes_of`."""
+    """The part of a variable that the vertices of a table touch through a field."""
 
     table: VertexTable
     field: Field
     variable: Variable
-    boxes: np.ndarray
+
+    @property
+    def boxes(self) -> np.ndarray:
+        """As given by `boxes_of`; not kept, as most are of variables that nothing writes meanwhile."""
+        return boxes_of(self.table, self.field, self.variable)
 
     @property
     def shift(self) -> int | None:
@@ -35,7 +40,7 @@ class Touch:
         if self.shift is None:
             return self.boxes
         least, most = entries_taken(self.variable, self.shift, timesteps)
-        first = np.broadcast_to(np.array([max(least, 0), most + 1]), (len(self.boxes), 1, 2))
+        first = np.broadcast_to(np.array([max(least, 0), most + 1]), (self.table.vertices, 1, 2))
         return np.concatenate([first, self.boxes], axis=1)
 
 
@@ -43,7 +48,7 @@ def check_conflicts(superstep: Superstep, touches: list[Touch], timesteps: range
     """For every variable written: the first element written twice and, for each table, the first one read meanwhile."""
     by_variable: dict[str, list[Touch]] = {}
     for touch in touches:
-        if len(touch.boxes):
+        if touch.table.vertices:
             by_variable.setdefault(touch.variable.name, []).append(touch)
     problems = []
     for name, group in by_variable.items():
@@ -85,17 +90,16 @@ def _written_twice(writers: list[list[Touch]], timesteps: range) -> Pair | None:
 
 def _twice(touches: list[Touch]) -> Pair | None:
     """Two of these boxes, all with the same axes, that share an element."""
-    bounds = bounds_of(np.concatenate([touch.boxes for touch in touches]))
+    each = [bounds_of(touch.boxes) for touch in touches]
+    bounds = each[0] if len(each) == 1 else np.concatenate(each, axis=2)
     rows = bounds.shape[2]
-    grid = _grid(bounds)
-    if grid is not None:
-        which, one_of_each = grid
+    if pieces.are_apart(bounds):  # then boxes meet only if they are equal
+        which, one_of_each = equal_rows(np.ascontiguousarray(bounds[:, 0]))
         if len(one_of_each) == rows:
             return None
         first = np.unique(which, return_index=True)[1]
-        again = (first[which] != np.arange(rows)) & (bounds[:, 0] < bounds[:, 1]).all(axis=0)
-        two = int(again.argmax())
-        return (_located(touches, int(first[which[two]])), _located(touches, two)) if again[two] else None
+        two = int((first[which] != np.arange(rows)).argmax())
+        return _located(touches, int(first[which[two]])), _located(touches, two)
     pair = _first_meeting(bounds, np.arange(rows), bounds, np.arange(rows))
     return None if pair is None else (_located(touches, min(pair)), _located(touches, max(pair)))
 
@@ -130,9 +134,9 @@ def _numbered(touches: list[Touch]) -> np.ndarray:
 
 def _located(touches: list[Touch], row: int) -> tuple[Touch, int]:
     for touch in touches:
-        if row < len(touch.boxes):
+        if row < touch.table.vertices:
             return touch, row
-        row -= len(touch.boxes)
+        row -= touch.table.vertices
     raise IndexError(row)
 
 
@@ -145,20 +149,3 @@ def _first_meeting(
     order = np.argsort(left[along, 0], kind="stable")
     one, two = numerics.first_meeting(left, whose, right, whose_right, order, along)
     return None if one < 0 else (int(one), int(two))
-
-
-def _grid(bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """`equal_rows` of boxes, if their intervals along every axis are pairwise equal or disjoint, otherwise None.
-
-    Then boxes meet only if they are equal.
-    """
-    numbered = []
-    for intervals in bounds:
-        if (intervals[:, -1] == intervals[:, 0]).all() and (intervals == intervals[:, :1]).all():  # tells none apart
-            continue
-        which, one_of_each = equal_rows(intervals)
-        starts, stops = intervals[:, one_of_each]
-        if np.any(starts[1:] < stops[:-1]):
-            return None
-        numbered.append((which, one_of_each))
-    return numbered[0] if len(numbered) == 1 else equal_rows(np.array([which for which, _ in numbered] or bounds[0]))

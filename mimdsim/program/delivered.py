@@ -6,7 +6,7 @@ import numpy as np
 
 from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.program.records import Delivery, Superstep
-from mimdsim.program.rows import bounds_of, order_of
+from mimdsim.program.rows import bounds_of
 
 
 def undelivered(superstep: Superstep, variable: str, tiles: np.ndarray, boxes: np.ndarray) -> np.ndarray:
@@ -17,14 +17,18 @@ def undelivered(superstep: Superstep, variable: str, tiles: np.ndarray, boxes: n
     for delivery in superstep.exchange.deliveries:
         # one timestep and the whole sequence are delivered separately, as boxes of different axes
         alike = delivery.variable == variable and delivery.boxes.shape[1] == boxes.shape[1]
-        if alike and len(delivery.tiles):
+        if alike and len(delivery.tiles) and len(tiles):
             missing &= ~_contained(delivery, tiles, boxes)
     return missing
 
 
 def _contained(delivery: Delivery, tiles: np.ndarray, boxes: np.ndarray) -> np.ndarray:
     """bool[rows]: inside one delivered box."""
-    order = order_of(delivery.tiles[None], [0])
-    given = delivery.tiles[order], bounds_of(delivery.boxes).take(order, axis=2), tiles, bounds_of(boxes)
+    owners, delivered = delivery.tiles, delivery.boxes
+    if (owners[1:] < owners[:-1]).any():
+        order = np.argsort(owners, kind="stable")
+        owners, delivered = owners[order], delivered[order]
+    first, last = np.searchsorted(owners, (tiles.min(), tiles.max() + 1)).tolist()
+    given = np.ascontiguousarray(owners[first:last]), bounds_of(delivered[first:last]), tiles, bounds_of(boxes)
     inside: np.ndarray = numerics.contained_boxes(*given)
     return inside

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,7 +19,7 @@ from mimdsim.numerics.columns.alike import digest
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.copies import copy_parts
 from mimdsim.program.homes import check_homes
-from mimdsim.program.local import in_bands, is_local
+from mimdsim.program.local import ByTile, in_bands, is_local
 from mimdsim.program.mapping import BANDED, TileMapping
 from mimdsim.program.places import check_boxes, check_places, unfit_box
 from mimdsim.program.problems import Problem
@@ -35,7 +36,10 @@ from mimdsim.program.rows import (
     to_runs,
 )
 from mimdsim.program.tally import Pairs, Tally
+from mimdsim.program.windows import Part, by_tiles
 
+_Key = tuple[str, int | None]  # a variable and the shift of "@t"; None: all of it
+_Parts = tuple[np.ndarray, np.ndarray]  # tiles, bounds
 Described = dict[TileMapping, bytes]  # what mappings say as they are now: for one walk over a program
 # digest of an exchange and of what it was derived from, so that it need not be derived again to be trusted
 _DERIVED: WeakKeyDictionary[Exchange, bytes] = WeakKeyDictionary()
@@ -171,32 +175,55 @@ def _exchange(program: Program, superstep: Superstep, receiving: np.ndarray | No
 
 
 def _remote_reads(program: Program, superstep: Superstep) -> list[tuple[str, bool, np.ndarray, np.ndarray]]:
-    """(variable, timestep axis dropped, tiles, boxes) of the distinct parts that are read from other tiles."""
-    wanted: dict[tuple[str, int | None], list[tuple[np.ndarray, np.ndarray]]] = {}  # shift of "@t", None: everything
-    for table in superstep.tables:
+    """(variable, timestep axis dropped, tiles, boxes) of the distinct parts that are read from other tiles, in the
+    order of the fields that read them first."""
+    asked: dict[_Key, int] = {}
+    found: dict[_Key, list[_Parts]] = {}
+    known: dict[TileMapping, ByTile] = {}
+    for parts in by_tiles(superstep.tables):
+        for key, (field, wanted) in _wanted_in(program, superstep, parts, known).items():
+            asked[key] = min(field, asked.get(key, field))
+            found.setdefault(key, []).append(distinct(*_joined(wanted)))
+    reads = []
+    for name, shift in sorted(found, key=asked.__getitem__):
+        tiles, bounds = _joined(found[name, shift])
+        reads.append((name, shift is not None, tiles, bounds.transpose(2, 0, 1)))
+    return reads
+
+
+def _wanted_in(
+    program: Program, superstep: Superstep, parts: list[Part], known: dict[TileMapping, ByTile]
+) -> dict[_Key, tuple[int, list[_Parts]]]:
+    """The number of the first field that reads a variable from other tiles, and what is read there, by vertex."""
+    wanted: dict[_Key, tuple[int, list[_Parts]]] = {}
+    number = count()
+    for table, (part, rows) in zip(superstep.tables, parts, strict=True):
         local: set[tuple[TileMapping, tuple[str, ...], tuple[int, ...]]] = set()  # many fields are read alike
-        for item in table.codelet.fields:
-            if item.access != "read":
+        for item, field in zip(table.codelet.fields, number, strict=False):
+            if item.access != "read" or (table.vertices and not len(rows)):
                 continue
             variable = program.variables[table.operands[item.name]]
             if (alike := (variable.mapping, item.box, variable.shape)) in local:
                 continue
-            boxes = _boxes(superstep, table, item, variable)
+            boxes = _boxes(superstep, part, item, variable)
             shape = spatial_shape(variable, item)
             mapping = spatial_mapping(variable, takes_timestep(item))
-            remote = np.flatnonzero(~is_local(mapping, table.tiles, boxes, shape))
+            remote = np.flatnonzero(~is_local(mapping, part.tiles, boxes, shape, known))
             if not len(remote):
                 local.add(alike)
             else:  # local boxes lie inside the variable, or do no harm until `verify` finds them
                 bounds = bounds_of(boxes).take(remote, axis=2)
-                _refuse(check_boxes(superstep, table, item, variable, bounds, remote))
+                _refuse(check_boxes(superstep, table, item, variable, bounds, rows[remote]))
                 key = (variable.name, now_shift(item.box[0]) if takes_timestep(item) else None)
-                wanted.setdefault(key, []).append((table.tiles[remote], bounds))
-    parts = []
-    for (name, shift), rows in wanted.items():
-        tiles, bounds = distinct(*(np.concatenate(part, axis=-1) for part in zip(*rows, strict=True)))
-        parts.append((name, shift is not None, tiles, bounds.transpose(2, 0, 1)))
-    return parts
+                wanted.setdefault(key, (field, []))[1].append((part.tiles[remote], bounds))
+    return wanted
+
+
+def _joined(parts: list[_Parts]) -> _Parts:
+    if len(parts) == 1:
+        return parts[0]
+    tiles, bounds = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
+    return tiles, bounds
 
 
 def _count_arranged(program: Program, superstep: Superstep, tally: Tally) -> None:
@@ -207,25 +234,28 @@ def _count_arranged(program: Program, superstep: Superstep, tally: Tally) -> Non
     vertices need it is rearranged "on every tile that receives the data" (Convolution.cpp), makes one copy per tile of
     what its vertices share, and plans memory for one (DynamicSlice.cpp, `baseCopies`, `sliceTempBytes`).
     """
-    wanted: dict[tuple[str, int | None], list[tuple[np.ndarray, np.ndarray]]] = {}  # shift of "@t", None: everything
-    for table in superstep.tables:
-        for item in table.codelet.fields:
-            variable = program.variables[table.operands[item.name]]
-            if item.one_row and not variable.mapping.is_replicated:
-                key = (variable.name, now_shift(item.box[0]) if takes_timestep(item) else None)
-                bounds = bounds_of(_boxes(superstep, table, item, variable))
-                wanted.setdefault(key, []).append((table.tiles, bounds))
-    for (name, shift), rows in wanted.items():
-        variable = program.variables[name]
-        tiles, bounds = (np.concatenate(part, axis=-1) for part in zip(*rows, strict=True))
-        _, one_of_each = equal_rows(np.vstack([tiles[None], bounds.reshape(-1, len(tiles))]))
-        tiles, boxes = tiles[one_of_each], bounds.take(one_of_each, axis=2).transpose(2, 0, 1)
-        shape = variable.shape[shift is not None :]
-        pieces = _pieces(spatial_mapping(variable, shift is not None), tiles, boxes, shape)
-        gathered = pieces > 1
-        volume = np.prod(boxes[gathered, :, 1] - boxes[gathered, :, 0], axis=1, dtype=np.int64) * variable.item_bytes
-        np.add.at(tally.total["fragments_arranged"], tiles[gathered], pieces[gathered])
-        np.add.at(tally.total["bytes_arranged"], tiles[gathered], volume)
+    for parts in by_tiles(superstep.tables):
+        wanted: dict[_Key, list[_Parts]] = {}
+        for table, _ in parts:
+            for item in table.codelet.fields:
+                variable = program.variables[table.operands[item.name]]
+                if item.one_row and not variable.mapping.is_replicated and table.vertices:
+                    key = (variable.name, now_shift(item.box[0]) if takes_timestep(item) else None)
+                    bounds = bounds_of(_boxes(superstep, table, item, variable))
+                    wanted.setdefault(key, []).append((table.tiles, bounds))
+        for (name, shift), rows_of in wanted.items():
+            _count_rows(program.variables[name], shift is not None, *_joined(rows_of), tally)
+
+
+def _count_rows(variable: Variable, drop: bool, tiles: np.ndarray, bounds: np.ndarray, tally: Tally) -> None:
+    """Add the rows that hold these boxes of a variable, each once per tile."""
+    _, one_of_each = equal_rows(np.vstack([tiles[None], bounds.reshape(-1, len(tiles))]))
+    tiles, boxes = tiles[one_of_each], bounds.take(one_of_each, axis=2).transpose(2, 0, 1)
+    pieces = _pieces(spatial_mapping(variable, drop), tiles, boxes, variable.shape[drop:])
+    gathered = pieces > 1
+    volume = np.prod(boxes[gathered, :, 1] - boxes[gathered, :, 0], axis=1, dtype=np.int64) * variable.item_bytes
+    np.add.at(tally.total["fragments_arranged"], tiles[gathered], pieces[gathered])
+    np.add.at(tally.total["bytes_arranged"], tiles[gathered], volume)
 
 
 def _pieces(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -12,6 +12,8 @@ from mimdsim.numerics.columns import pieces
 from mimdsim.program.mapping import BANDED, FLAT, SideBySide, TileMapping
 from mimdsim.program.rows import bounds_of
 
+ByTile = tuple[int, np.ndarray]  # as from `interval_of_tiles`
+
 
 def in_bands(
     mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray
@@ -101,8 +103,15 @@ def cut_side_by_side(mapping: TileMapping, boxes: np.ndarray, shape: tuple[int, 
     return Cut(apart=apart, shape=room, row=row, within=within, inside=inside)
 
 
-def is_local(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """bool[rows]: whether every element of the box, if there is one, lies on the row's own tile."""
+def is_local(
+    mapping: TileMapping,
+    tiles: np.ndarray,
+    boxes: np.ndarray,
+    shape: tuple[int, ...],
+    known: dict[TileMapping, ByTile] | None = None,
+) -> np.ndarray:
+    """bool[rows]: whether every element of the box, if there is one, lies on the row's own tile. known: of mappings
+    that do not change meanwhile, for parts of the rows one after another."""
     if mapping.axis == BANDED:
         in_all = np.ones(len(tiles), bool)
         cut = cut_side_by_side(mapping, boxes, shape)
@@ -117,7 +126,12 @@ def is_local(mapping: TileMapping, tiles: np.ndarray, boxes: np.ndarray, shape: 
     if mapping.is_replicated:
         held: np.ndarray = np.isin(tiles, mapping.tiles)
         return held if held.all() else held | (boxes[:, :, 1] <= boxes[:, :, 0]).any(axis=1)
+    by_tile = None if known is None else known.get(mapping)
+    if by_tile is None:
+        by_tile = numerics.interval_of_tiles(mapping.tiles)
+        if known is not None:
+            known[mapping] = by_tile
     axis = -1 if mapping.axis == FLAT else mapping.axis
     given = axis, np.array(shape, np.int64), np.ascontiguousarray(tiles), bounds_of(boxes)
-    local: np.ndarray = numerics.local_boxes(mapping.tiles, mapping.starts, mapping.stops, *given)
+    local: np.ndarray = numerics.local_boxes(mapping.tiles, mapping.starts, mapping.stops, by_tile, *given)
     return local

@@ -154,7 +154,10 @@ class VertexTable:
 
     def on_some(self, chosen: np.ndarray) -> VertexTable:
         """The vertices on the tiles of `chosen` bool[tiles]."""
-        rows = np.flatnonzero(chosen[self.tiles])
+        return self.some(np.flatnonzero(chosen[self.tiles]))
+
+    def some(self, rows: np.ndarray | slice) -> VertexTable:
+        """These vertices; views of the columns for a slice."""
         made = object.__new__(VertexTable)  # its columns were checked with all rows
         extents = {name: each[rows] if isinstance(each, np.ndarray) else each for name, each in self.extents.items()}
         columns = {name: column[rows] for name, column in self.columns.items()}

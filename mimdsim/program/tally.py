@@ -123,7 +123,7 @@ class Tally:
         which, one_of_each = equal_rows(bounds.reshape(-1, len(boxes)))
         order, different = order_of(np.stack([which, tiles]), [0, 1]), bounds.take(one_of_each, axis=2)
         which, tiles = which[order], tiles[order]
-        apart = bool(numerics.are_apart(different))
+        apart = numerics.are_apart(different)
         each = BOXES_AT_ONCE if apart else len(one_of_each)  # those that share elements are counted together
         for first in range(0, len(one_of_each), each):
             begin, end = np.searchsorted(which, (first, first + each))
@@ -232,7 +232,7 @@ class _Sent:
         which, one_of_each = equal_rows(bounds.reshape(2 * len(bounds), -1))
         number = np.full(len(elements), -1, np.int64)
         number[wanted] = which
-        apart = bool(numerics.are_apart(bounds.take(one_of_each, axis=2)))
+        apart = numerics.are_apart(bounds.take(one_of_each, axis=2))
         return cls(cut=cut, elements=elements, number=number, different=wanted[one_of_each], apart=apart)
 
     def once(self, piece: np.ndarray, group: np.ndarray, item_bytes: int, total: np.ndarray) -> None:

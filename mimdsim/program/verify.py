@@ -24,7 +24,7 @@ from mimdsim.program.entries import IN_REPEAT, unfit_entries
 from mimdsim.program.exchange_rule import check_deliveries, check_exchange
 from mimdsim.program.exchanges import Described
 from mimdsim.program.homes import check_homes, check_names, check_tiles
-from mimdsim.program.local import in_bands, is_local
+from mimdsim.program.local import ByTile, in_bands, is_local
 from mimdsim.program.mapping import BANDED, FLAT, TileMapping
 from mimdsim.program.places import check_boxes, check_spread, unfit_box, unknown_variable
 from mimdsim.program.problems import Problem, of_vertex
@@ -40,6 +40,7 @@ from mimdsim.program.rows import (
     takes_timestep,
 )
 from mimdsim.program.trips import check_extents
+from mimdsim.program.windows import by_rows
 from mimdsim.program.written import check_writers, check_written
 
 MAX_PROBLEMS = 20
@@ -106,7 +107,7 @@ def _check_field(
         return [unknown_variable(program, superstep, table, item)]
     variable = program.variables[name]
     try:
-        boxes = boxes_of(table, item, variable)
+        boxes_of(table.some(slice(0)), item, variable)
     except ValueError as mismatch:
         return [unfit_box(superstep, table, mismatch)]
     shift = now_shift(item.box[0])
@@ -115,41 +116,56 @@ def _check_field(
         return [of_vertex(IN_REPEAT, superstep, table, 0, text)]
     if not table.vertices:
         return []
-    touches.append(Touch(table=table, field=item, variable=variable, boxes=boxes))
-    misplaced = check_boxes(superstep, table, item, variable, bounds_of(boxes), np.arange(len(boxes)))
-    misplaced = misplaced or check_spread(superstep, table, item, variable)
-    return misplaced or _check_reach(superstep, table, item, variable, boxes)
+    touches.append(Touch(table=table, field=item, variable=variable))
+    for part, rows in by_rows(table):
+        outside = check_boxes(superstep, table, item, variable, bounds_of(boxes_of(part, item, variable)), rows)
+        if outside:
+            return outside
+    misplaced = check_spread(superstep, table, item, variable)
+    if misplaced:
+        return misplaced
+    known: dict[TileMapping, ByTile] = {}
+    reached = (_check_reach(superstep, table, item, variable, *part, known) for part in by_rows(table))
+    return next(filter(None, reached), [])
 
 
 def _check_reach(
-    superstep: Superstep, table: VertexTable, item: Field, variable: Variable, boxes: np.ndarray
+    superstep: Superstep,
+    table: VertexTable,
+    item: Field,
+    variable: Variable,
+    part: VertexTable,
+    rows: np.ndarray,
+    known: dict[TileMapping, ByTile],
 ) -> list[Problem]:
-    """Rules 3 and 4 for boxes inside their variable."""
+    """Rules 3 and 4 for the boxes of `part`, the vertices `rows` of a table; all lie inside their variable."""
+    boxes = boxes_of(part, item, variable)
     name, shape = variable.name, spatial_shape(variable, item)
     mapping = spatial_mapping(variable, takes_timestep(item))
     if item.writes and mapping.has_copies:
         text = f"writes one replica of '{name}', which {len(mapping.tiles)} tiles hold; the others would stay old"
         return [of_vertex("writes are local", superstep, table, 0, text)]
-    remote = np.flatnonzero(~is_local(mapping, table.tiles, boxes, shape))
+    remote = np.flatnonzero(~is_local(mapping, part.tiles, boxes, shape, known))
     if not len(remote):
         return []
     if item.writes:
         row = int(remote[0])
-        text = _lies_elsewhere("writes", name, mapping, boxes[row], shape, int(table.tiles[row]))
-        return [of_vertex("writes are local", superstep, table, row, text)]
+        text = _lies_elsewhere("writes", name, mapping, boxes[row], shape, int(part.tiles[row]))
+        return [of_vertex("writes are local", superstep, table, int(rows[row]), text)]
     if any(reaches(copy, name, now_shift(item.box[0])) for copy in superstep.copies):
         text = (
             f"reads {describe_box(name, boxes[remote[0]])} of another tile while a copy of the same exchange writes it"
         )
-        return [of_vertex(MEANWHILE, superstep, table, int(remote[0]), f"{text}; read it in the next superstep")]
+        text += "; read it in the next superstep"
+        return [of_vertex(MEANWHILE, superstep, table, int(rows[remote[0]]), text)]
     far = bounds_of(boxes).take(remote, axis=2).transpose(2, 0, 1)
-    missing = remote[undelivered(superstep, name, table.tiles[remote], far)]
+    missing = remote[undelivered(superstep, name, part.tiles[remote], far)]
     if not len(missing):
         return []
     row = int(missing[0])
-    text = _lies_elsewhere("reads", name, mapping, boxes[row], shape, int(table.tiles[row]))
+    text = _lies_elsewhere("reads", name, mapping, boxes[row], shape, int(part.tiles[row]))
     text += " and is not delivered in this superstep's exchange"
-    return [of_vertex("reads are local or delivered", superstep, table, row, text)]
+    return [of_vertex("reads are local or delivered", superstep, table, int(rows[row]), text)]
 
 
 def _lies_elsewhere(

@@ -20,6 +20,7 @@ from mimdsim.program.problems import Problem, at_large, of_vertex
 from mimdsim.program.program import Program
 from mimdsim.program.records import Copy, Superstep, VertexTable
 from mimdsim.program.rows import bounds_of, boxes_of
+from mimdsim.program.windows import by_rows
 
 READ_RULE = "what is read was written"
 OUTPUT_RULE = "outputs are written whole"
@@ -99,40 +100,45 @@ class _Access:
                 self.seen.add(entry)
                 yield entry
 
-    @cached_property
-    def _boxes(self) -> np.ndarray:
-        return boxes_of(self.table, self.item, self.held.variable)
-
-    def _of_entry(self, entry: int) -> tuple[np.ndarray, np.ndarray]:
-        """(rows, boxes) that touch part of an entry."""
-        boxes, rows = self._boxes, np.arange(len(self._boxes))
-        if self.held.timed and self.shift is None:
-            rows = np.flatnonzero((boxes[:, 0, 0] <= entry) & (entry < boxes[:, 0, 1]))
-            boxes = boxes[rows, 1:]
-        some = (boxes[:, :, 1] > boxes[:, :, 0]).all(axis=1)
-        return rows[some], boxes[some]
+    def _of_entry(self, entry: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """(rows, boxes) that touch part of an entry, a part of the vertices after another."""
+        for part, rows in by_rows(self.table):
+            boxes = boxes_of(part, self.item, self.held.variable)
+            if self.held.timed and self.shift is None:
+                here = (boxes[:, 0, 0] <= entry) & (entry < boxes[:, 0, 1])
+                rows, boxes = rows[here], boxes[here, 1:]
+            some = (boxes[:, :, 1] > boxes[:, :, 0]).all(axis=1)
+            yield (rows, boxes) if some.all() else (rows[some], boxes[some])
 
     def _touched(self, entry: int) -> np.ndarray | None:
         """bool[elements]: the elements of an entry that it touches; None: all."""
-        return self._alike if self.shift is not None else self._marked(self._of_entry(entry)[1])
+        return self._alike if self.shift is not None else self._marked(entry)
 
     @cached_property
     def _alike(self) -> np.ndarray | None:
         """The same for every entry that "@t" takes."""
-        return self._marked(self._of_entry(0)[1])
+        return self._marked(0)
 
-    def _marked(self, boxes: np.ndarray) -> np.ndarray | None:
+    def _marked(self, entry: int) -> np.ndarray | None:
         size = self.held.size
-        if self.item.writes and np.prod(boxes[:, :, 1] - boxes[:, :, 0], axis=1, dtype=np.int64).sum() == size:
-            return None  # as writes in a superstep do not overlap
-        _, start, stop = pieces.element_runs(bounds_of(boxes), np.array(self.held.shape, np.int64))
-        edges = np.bincount(start, minlength=size + 1) - np.bincount(stop, minlength=size + 1)
-        marked = edges.cumsum()[:-1] > 0
+        if self.item.writes:
+            volumes = (
+                np.prod(boxes[:, :, 1] - boxes[:, :, 0], axis=1, dtype=np.int64) for _, boxes in self._of_entry(entry)
+            )
+            if sum(int(each.sum()) for each in volumes) == size:
+                return None  # as writes in a superstep do not overlap
+        edges, shape = np.zeros(size + 1, np.int64), np.array(self.held.shape, np.int64)
+        for _, boxes in self._of_entry(entry):
+            _, start, stop = pieces.element_runs(bounds_of(boxes), shape)
+            np.add.at(edges, start, 1)
+            np.subtract.at(edges, stop, 1)
+        marked = np.cumsum(edges, out=edges)[:-1] > 0
         return None if marked.all() else marked
 
     def _problem(self, superstep: Superstep, t: int, entry: int, lacking: np.ndarray) -> Problem:
         """The problem of the first vertex that reads a lacking element."""
-        rows, boxes = self._of_entry(entry)
+        parts = list(self._of_entry(entry))
+        rows, boxes = (np.concatenate(each) for each in zip(*parts, strict=True))
         of, start, stop = pieces.element_runs(bounds_of(boxes), np.array(self.held.shape, np.int64))
         before = np.concatenate([[0], np.cumsum(lacking)])
         run = int(np.flatnonzero(before[stop] > before[start])[0])

@@ -9,7 +9,7 @@ import numpy as np
 
 from mimdsim.program import Program, RecordedActivity, TileFormula
 from mimdsim.program.rows import boxes_of
-from mimdsim.timing.classes import counted_cycles
+from mimdsim.timing.classes import counter_of
 from mimdsim.timing.dealing import dealt_program, table_flops
 from mimdsim.timing.plan import program_plan
 from mimdsim.timing.recording import Recording
@@ -69,7 +69,7 @@ def cycles_in_timesteps(
             workers, deal = plan.workers[None], plan.deal
             if deal.counting is not None:
                 on = barrel.contexts, barrel.issue_cycles, barrel.compiled_dual_issue
-                cycles = counted_cycles(deal.counting, planned.times, recording, *on)
+                cycles = counter_of(deal.counting, planned.times, recording, *on)(range(planned.times))
                 workers = cycles[chosen][:, deal.counting.row_of]  # by timestep, in whichever order they run
             row = np.zeros((len(chosen), program.tiles), np.int64)
             row[:, deal.first : deal.first + deal.tiles] = np.rint(tile_cycles(workers, plan.beside))

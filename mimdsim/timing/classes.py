@@ -10,6 +10,7 @@ the program and work for any number of contexts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -234,10 +235,11 @@ def _on_rows(term: Counted, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return term.members[kept], bounds
 
 
-def counted_cycles(
+def counter_of(
     plan: Counting, times: int, recording: Recording, contexts: int, issue_cycles: int, dual_issue: float
-) -> np.ndarray:
-    """float64[times, rows + 1]: cycles of the vertices of every row; the last is for tiles without vertices."""
+) -> Callable[[range], np.ndarray]:
+    """What gives, for some of the turns, float64[turns, rows + 1]: cycles of the vertices of every row; the last is for
+    tiles without vertices. All turns of a machine of many tiles at once would take more memory than its program."""
     kinds = len(plan.runs) - 1
     constant = np.zeros(contexts * kinds)
     for kind, one in plan.standing:
@@ -252,15 +254,20 @@ def counted_cycles(
         entry[numerics.LISTS] = recording.first_list(term.extent.layer)
         weights[entry[numerics.WEIGHTS] : end] *= charge.each(dual_issue)
     cells = numerics.cells_on(plan.cell_place, plan.cell_row, plan.rows, contexts)
-    cycles, found = np.zeros((times, plan.rows + 1)), np.zeros(len(terms), np.int64)
+    found = np.zeros(len(terms), np.int64)
     by_id: tuple[Any, ...] = terms, cells, weights, plan.begins, recording.lists, recording.flat
     count: Any = numerics.count_cycles
-    count(cycles, base, constant, plan.runs, contexts, issue_cycles, by_id, found)
-    for charge, hits in zip(plan.by_id, found.tolist(), strict=True):
-        shared = len(charge.counted.begins) <= charge.counted.table.vertices
-        if isinstance(charge.counted.extent, Hits) and not shared:
-            recording.found[id(charge.counted.table), charge.counted.extent] = hits
-    return cycles
+
+    def cycles_in(turns: range) -> np.ndarray:
+        cycles = np.zeros((len(turns), plan.rows + 1))
+        count(cycles, turns.start, times, base, constant, plan.runs, contexts, issue_cycles, by_id, found)
+        for charge, hits in zip(plan.by_id, found.tolist() if turns.stop == times else (), strict=False):
+            shared = len(charge.counted.begins) <= charge.counted.table.vertices
+            if isinstance(charge.counted.extent, Hits) and not shared:
+                recording.found[id(charge.counted.table), charge.counted.extent] = hits
+        return cycles
+
+    return cycles_in
 
 
 def _counted_samples(

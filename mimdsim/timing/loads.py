@@ -20,7 +20,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.base.sources import uncertainty
 from mimdsim.numerics.columns import loads as numerics
 from mimdsim.program import Program, RecordedActivity
-from mimdsim.timing.classes import counted_cycles
+from mimdsim.timing.classes import counter_of
 from mimdsim.timing.dealing import synchronised_chips
 from mimdsim.timing.plan import Moving, Settled, Stretch, program_plan
 from mimdsim.timing.recording import Recording
@@ -78,6 +78,7 @@ class SuperstepLoad:
 _Loads = tuple[SuperstepLoad, ...]
 _KEPT: list[tuple[ref[Program], ref[RecordedActivity], Barrel, _Loads]] = []  # the last one used is the last
 MOST_KEPT, MOST_BYTES = 16, 1 << 26  # beside the last
+CYCLES_AT_ONCE = 1 << 22  # of classes in some turns
 
 
 def program_loads(program: Program, activity: RecordedActivity, barrel: Barrel) -> _Loads:
@@ -138,6 +139,7 @@ class _Gained:
         open_ones = [index for index in range(len(stretch.plans)) if index not in known]
         self.cycles = {index: np.zeros((stretch.times, program.chips), np.int64) for index in open_ones}
         self.busy = {index: np.zeros(stretch.plans[index].deal.tiles) for index in open_ones}
+        self._busy: dict[tuple[int, int], np.ndarray] = {}  # of the classes of a chip in a superstep, so far
 
     def settle(self, segment: Settled) -> None:
         """Add a segment that does not depend on spikes."""
@@ -150,20 +152,26 @@ class _Gained:
                 assert plan.cycles is not None
                 self.busy[index][own] = plan.cycles[own] * self._stretch.times
 
-    def count(self, segment: Moving, counted: Callable[[int], np.ndarray]) -> None:
-        """Add any other segment; counted(index) gives cycles [times, rows] of the supersteps that count spikes."""
-        times = self._stretch.times
-        since_sync, longest, before = np.zeros((times, segment.classes)), np.zeros(times), np.zeros(times)
+    def count(self, segment: Moving, turns: range, counted: Callable[[int], np.ndarray]) -> None:
+        """Add some turns, the first before the others, of any other segment; counted(index) gives cycles [turns, rows]
+        of the supersteps that count spikes."""
+        some = slice(turns.start, turns.stop)
+        since_sync, longest, before = (
+            np.zeros((len(turns), segment.classes)),
+            np.zeros(len(turns)),
+            np.zeros(len(turns)),
+        )
         for member in segment.members:
             deal = self._stretch.plans[member.index].deal
             workers = member.workers[None] if deal.counting is None else counted(member.index)[:, member.row]
-            busy = np.zeros(segment.classes)
+            busy = self._busy.setdefault((segment.chip, member.index), np.zeros(segment.classes))
             cycles = tile_cycles(workers, member.beside)
             numerics.advance(since_sync, longest, cycles, busy)
             after = np.rint(longest)
-            self.cycles[member.index][:, segment.chip] = after - before
-            own, here = deal.on_chip(segment.chip, self._per_chip)
-            self.busy[member.index][own] = busy[segment.class_of[here]]
+            self.cycles[member.index][some, segment.chip] = after - before
+            if turns.stop == self._stretch.times:
+                own, here = deal.on_chip(segment.chip, self._per_chip)
+                self.busy[member.index][own] = self._busy.pop((segment.chip, member.index))[segment.class_of[here]]
             before = after
 
 
@@ -171,22 +179,30 @@ def _stretch(
     program: Program, stretch: Stretch, known: dict[int, SuperstepLoad], recording: Recording, barrel: Barrel
 ) -> list[SuperstepLoad]:
     """Loads of consecutive supersteps; each turn of a repeat begins with a sync."""
+    counters: dict[int, Callable[[range], np.ndarray]] = {}
     made: dict[int, np.ndarray] = {}
     on = barrel.contexts, barrel.issue_cycles, barrel.compiled_dual_issue
 
     def counted(index: int) -> np.ndarray:
-        counting = stretch.plans[index].deal.counting
-        assert counting is not None
+        if index not in counters:
+            counting = stretch.plans[index].deal.counting
+            assert counting is not None
+            counters[index] = counter_of(counting, stretch.times, recording, *on)
         if index not in made:
-            made[index] = counted_cycles(counting, stretch.times, recording, *on)
+            made[index] = counters[index](turns)
         return made[index] if program.chips > 1 else made.pop(index)
 
     gained = _Gained(stretch, program, known)
-    for segment in stretch.segments:
-        if isinstance(segment, Moving):
-            gained.count(segment, counted)
-        elif any(index not in known for index in segment.indices):
-            gained.settle(segment)
+    moving = [segment for segment in stretch.segments if isinstance(segment, Moving)]
+    at_once = max(1, CYCLES_AT_ONCE // max((segment.classes for segment in moving), default=1))
+    for first in range(0, stretch.times, at_once):
+        turns = range(first, min(first + at_once, stretch.times))
+        made.clear()
+        for segment in moving:
+            gained.count(segment, turns, counted)
+    for one in stretch.segments:
+        if isinstance(one, Settled) and any(index not in known for index in one.indices):
+            gained.settle(one)
     return [
         known[index]
         if index in known

@@ -177,7 +177,7 @@ def _plan(program: Program, superstep: Superstep, deal: SuperstepDeal, barrel: B
             weights |= {pieces: float(of_pieces.sum()) * contexts, volume: float(of_bytes.sum()) * contexts}
         order += [pieces, volume]
     beside = work_beside(program, superstep, library, barrel)
-    workers = np.zeros(deal.tiles)
+    workers = np.broadcast_to(0.0, deal.tiles)
     if deal.counting is None:
         workers = _constant_cycles([one for one in deal.dealt if one is not None], deal.tiles, barrel)
     return SuperstepPlan(
@@ -194,7 +194,7 @@ def _plan(program: Program, superstep: Superstep, deal: SuperstepDeal, barrel: B
 def _constant_cycles(dealt: list[Dealt], tiles: int, barrel: Barrel) -> np.ndarray:
     """float64[tiles]: cycles of workers whose bundles do not depend on spikes."""
     if not dealt:
-        return np.zeros(tiles)
+        return np.broadcast_to(0.0, tiles)
     bundles = np.zeros((tiles, barrel.contexts))
     for one in dealt:
         cell = one.tile * barrel.contexts + one.place % barrel.contexts

@@ -73,20 +73,24 @@ def work_beside(
     program: Program, superstep: Superstep, library: Sequence[np.ndarray | None], barrel: Barrel
 ) -> np.ndarray:
     """float64[len(Beside), tiles from the first of the superstep]; library: cycles of the vertices of every table."""
-    deal = dealt_program(program)[superstep]
+    deal, exchange = dealt_program(program)[superstep], superstep.exchange
+    arranging = np.zeros(0) if exchange is None else arranging_cycles(exchange, barrel)
+    where = arranging > 0
+    if not where.any() and all(cycles is None for cycles in library):
+        return np.broadcast_to(0.0, (len(Beside), deal.tiles))  # of most supersteps: takes no memory
     beside = np.zeros((len(Beside), deal.tiles))
     for table, cycles in zip(superstep.tables, library, strict=True):
         if cycles is not None:
             np.add.at(beside[Beside.LIBRARY], table.tiles - deal.first, cycles)
-    if superstep.exchange is not None:
-        arranging = arranging_cycles(superstep.exchange, barrel)
-        where = arranging > 0
-        np.add.at(beside[Beside.ARRANGING], superstep.exchange.tiles[where] - deal.first, arranging[where])
+    if exchange is not None:
+        np.add.at(beside[Beside.ARRANGING], exchange.tiles[where] - deal.first, arranging[where])
     return beside
 
 
 def tile_cycles(workers: np.ndarray, beside: np.ndarray) -> np.ndarray:
     """float64: all cycles of tiles, from those of their workers [..., tiles] and `beside` [len(Beside), tiles]."""
+    if not beside.any():
+        return workers
     cycles: np.ndarray = beside[Beside.LIBRARY] + beside[Beside.ARRANGING] + workers
     return cycles
 

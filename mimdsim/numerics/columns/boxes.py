@@ -231,11 +231,12 @@ def interval_of_tiles(holders):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def local_boxes(holders, starts, stops, axis, shape, tiles, bounds):  # type: ignore[no-untyped-def]
-    """bool[boxes]: whether tiles[k] holds all of box k; intervals are along `axis`, or along elements if that is -1."""
+def local_boxes(holders, starts, stops, by_tile, axis, shape, tiles, bounds):  # type: ignore[no-untyped-def]
+    """bool[boxes]: whether tiles[k] holds all of box k; intervals are along `axis`, or along elements if that is -1;
+    by_tile: as from `interval_of_tiles`."""
     local = np.empty(len(tiles), np.bool_)
     strides, along = strides_of(shape), whole_from(bounds, shape) if axis < 0 else axis
-    low, only = interval_of_tiles(holders)
+    low, only = by_tile
     for box in range(len(tiles)):
         tile = tiles[box]
         at = only[tile - low] if 0 <= tile - low < len(only) else NONE

@@ -146,15 +146,17 @@ def barrel(cycles, load, rows, contexts, issue_cycles, whole):  # type: ignore[n
 
 
 @numba.njit(cache=True, nogil=True)
-def count_cycles(cycles, base, constant, runs, contexts, issue_cycles, by_id, found):  # type: ignore[no-untyped-def]
-    """cycles[t, row] of all rows: constant[context * kinds + kind] of their kind, plus base[context * kinds + kind, t]
-    (nothing if base has no rows), plus the work of listed ids.
+def count_cycles(  # type: ignore[no-untyped-def]
+    cycles, first, times, base, constant, runs, contexts, issue_cycles, by_id, found
+):
+    """cycles[t - first, row] of all rows in some of `times` turns: constant[context * kinds + kind] of their kind, plus
+    base[context * kinds + kind, t] (nothing if base has no rows), plus the work of listed ids.
 
     Rows runs[k]..runs[k+1]-1 are of kind k. cycles has one more column, for tiles without vertices, which stays zero.
     """
-    times, kinds, rows = cycles.shape[0], len(runs) - 1, cycles.shape[1] - 1
+    kinds, rows = len(runs) - 1, cycles.shape[1] - 1
     load, whole = np.zeros(contexts * rows), np.zeros(rows)
-    for t in range(times):
+    for t in range(first, first + cycles.shape[0]):
         for context in range(contexts):
             for kind in range(kinds):
                 each = constant[context * kinds + kind]
@@ -163,7 +165,7 @@ def count_cycles(cycles, base, constant, runs, contexts, issue_cycles, by_id, fo
                 for r in range(context * rows + runs[kind], context * rows + runs[kind + 1]):
                     load[r] = each
         add_by_id(load, t, by_id, times, found)
-        barrel(cycles[t], load, rows, contexts, issue_cycles, whole)
+        barrel(cycles[t - first], load, rows, contexts, issue_cycles, whole)
 
 
 @numba.njit(cache=True, nogil=True)

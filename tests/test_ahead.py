@@ -1,0 +1,52 @@
+"""Kernels that a second process compiles while a first run begins."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mimdsim.numerics import ahead
+
+ONE = """
+from mimdsim.numerics import ahead
+name, given = ahead.listed()[0]
+ahead.listed = lambda: [(name, given), ("mimdsim.numerics.columns.boxes.gone", "()")]
+before = ahead.is_kept(name)
+ahead.compile_listed()
+print(before, ahead.is_kept(name))
+"""
+
+
+def test_listed_kernels_are_there() -> None:
+    """Otherwise run benchmarks/first_run.py --write."""
+    for name, given in ahead.listed():
+        assert str(ahead.arguments(given)) == given
+        assert ahead.kernel(name).py_func.__name__ == name.rpartition(".")[2]
+
+
+def started(code: str, folder: Path) -> subprocess.Popen[bytes]:
+    where = os.environ | {"NUMBA_CACHE_DIR": str(folder)}
+    return subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=where)
+
+
+def test_they_are_kept_and_others_passed_over(tmp_path: Path) -> None:
+    with started(ONE, tmp_path) as process:
+        assert process.stdout is not None
+        assert process.stdout.read().split() == [b"False", b"True"]
+
+
+def test_the_second_process_ends_with_the_first(tmp_path: Path) -> None:
+    with started("from mimdsim.numerics import ahead; ahead.compile_listed()", tmp_path) as process:
+        process.communicate(timeout=60)  # closes its input
+        assert process.returncode == 0
+
+
+def test_nothing_is_begun_twice_or_when_kernels_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "is_kept", lambda _: True)
+    ahead.compile_ahead.cache_clear()
+    assert ahead.compile_ahead() is None
+    ahead.compile_ahead.cache_clear()
