@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from mimdsim.study.sampling import spread
 from mimdsim.study.store import Store, count_rows
 
 ROOT = Path(__file__).resolve().parents[1]
+DELAY = 120  # s, of what a loaded machine starts
 FILE = """
 question = "How many tiles?"
 machine = "bow"
@@ -322,52 +324,89 @@ def test_two_processes_on_one_study_do_nothing_twice(tmp_path: Path) -> None:
     assert (tmp_path / "alone" / "results.csv").read_bytes() == (tmp_path / "out" / "results.csv").read_bytes()
 
 
-@pytest.mark.slow
-def test_a_study_on_dask_survives_a_killed_worker(tmp_path: Path) -> None:
-    """A real scheduler and two workers on loopback, one of which is killed in the middle."""
-    distributed = pytest.importorskip("distributed")
+class Cluster:
+    """A real scheduler and its workers on loopback, each a process of its own that a test may kill. Whatever a loaded
+    machine delays is waited for: only what never comes fails."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.processes: list[subprocess.Popen[bytes]] = []
+        place = folder / "scheduler.json"
+        self._start("scheduler", "--scheduler-file", str(place), "--port", "0", "--no-dashboard", "--host", "127.0.0.1")
+        wait_for(lambda: place.exists() and place.read_text().endswith("}"), "a scheduler")  # it is written in parts
+        self.address: str = json.loads(place.read_text())["address"]
+
+    def add_workers(self, count: int) -> None:
+        distributed = pytest.importorskip("distributed")
+        with distributed.Client(self.address, timeout=DELAY, set_as_default=False) as client:
+            names = {str(len(self.processes) + number) for number in range(count)}
+            for name in sorted(names):
+                self._start("worker", self.address, "--name", name, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+
+            def known() -> set[str]:
+                return {str(worker["name"]) for worker in client.scheduler_info()["workers"].values()}
+
+            wait_for(lambda: names <= known(), f"workers {names}")
+
+    def kill(self, number: int) -> None:
+        os.killpg(self.processes[number].pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+    def _start(self, *what: str) -> None:
+        environment = os.environ | {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "10", "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "distributed.cli.dask_" + what[0], *what[1:]]
+        log = (self.folder / f"{len(self.processes)}.log").open("wb")
+        with log:
+            self.processes.append(
+                subprocess.Popen(
+                    command, cwd=self.folder, env=environment, start_new_session=True, stdout=log, stderr=log
+                )
+            )
+
+
+def wait_for(there: Callable[[], bool], what: str) -> None:
+    until = time.monotonic() + DELAY
+    while not there():
+        assert time.monotonic() < until, f"{what} did not start in {DELAY} s"
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    pytest.importorskip("distributed")
     (tmp_path / "s.toml").write_text(
         'workloads = ["digits"]\ntraining_steps = 1\n[axes]\n"chip.tiles" = { from = 1000, to = 1390, step = 10 }\n'
     )
-    environment = os.environ | {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "10", "PYTHONPATH": str(ROOT)}
-    place = tmp_path / "scheduler.json"
+    (tmp_path / "dask").mkdir()
+    with contextlib.closing(Cluster(tmp_path / "dask")) as started:
+        yield started
 
-    def started(*what: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "distributed.cli.dask_" + what[0], *what[1:]]
-        quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        return subprocess.Popen(command, cwd=tmp_path, env=environment, start_new_session=True, **quiet)
 
-    processes = [
-        started("scheduler", "--scheduler-file", str(place), "--port", "0", "--no-dashboard", "--host", "127.0.0.1")
-    ]
-    try:
-        until = time.monotonic() + 60
-        while not place.exists() and time.monotonic() < until:
-            time.sleep(0.1)
-        workers = [
-            started("worker", "--scheduler-file", str(place), "--nthreads", "1", "--no-nanny", "--no-dashboard")
-            for _ in range(2)
-        ]
-        processes += workers
-        address = json.loads(place.read_text())["address"]
-        until, known = time.monotonic() + 60, 0
-        with distributed.Client(address, timeout=20, set_as_default=False) as client:
-            while known < 2 and time.monotonic() < until:
-                time.sleep(0.1)
-                known = len(client.nthreads())
-        killed = []
+@pytest.mark.slow
+def test_a_study_on_dask_survives_killed_workers(cluster: Cluster, tmp_path: Path) -> None:
+    """One of two workers is killed in the middle; then the other one, so that nobody is left who held the spikes."""
+    cluster.add_workers(2)
+    killed: list[int] = []
 
-        def kill_one(what: str, done: int, total: int) -> None:
-            if what == "timing points" and done > 3 and not killed:
-                os.killpg(workers[0].pid, signal.SIGKILL)
-                killed.append(done)
+    def kill(what: str, done: int, total: int) -> None:
+        if what != "timing points":
+            return
+        if not killed and done > 3:
+            cluster.kill(1)
+            killed.append(1)
+        elif len(killed) == 1 and done > 13:
+            cluster.kill(2)
+            killed.append(2)
+            cluster.add_workers(1)
 
-        study = read_study(tmp_path / "s.toml")
-        found = package.study(study, tmp_path / "cluster", dask=address, progress=kill_one)
-    finally:
-        for process in processes:
-            process.kill()
-    assert killed
+    study = read_study(tmp_path / "s.toml")
+    found = package.study(study, tmp_path / "cluster", dask=cluster.address, progress=kill)
+    cluster.close()
+    assert killed == [1, 2]
     assert found.complete
     assert not found.failed
     assert count_rows(tmp_path / "cluster") == 40
@@ -376,7 +415,25 @@ def test_a_study_on_dask_survives_a_killed_worker(tmp_path: Path) -> None:
     assert (tmp_path / "here" / "results.csv").read_bytes() == (tmp_path / "cluster" / "results.csv").read_bytes()
 
 
+@pytest.mark.slow
+def test_a_scheduler_that_ends_is_said_and_what_is_done_is_kept(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.add_workers(1)
+    kept: list[int] = []
+
+    def kill(what: str, done: int, total: int) -> None:
+        if what == "timing points" and not kept:
+            cluster.kill(0)
+            kept.append(done)
+
+    with pytest.raises(MimdsimError, match=f"--dask {cluster.address}: the scheduler has ended"):
+        package.study(read_study(tmp_path / "s.toml"), tmp_path / "out", dask=cluster.address, progress=kill)
+    assert count_rows(tmp_path / "out") >= kept[0] > 0
+
+
 def test_no_scheduler_is_said() -> None:
     pytest.importorskip("distributed")
-    with pytest.raises(MimdsimError, match="no scheduler answers"):
+    from dask import config
+
+    soon = {"distributed.comm.timeouts.connect": "0.5s"}
+    with config.set(soon), pytest.raises(MimdsimError, match="no scheduler answers"):
         package.study(study_of(), dask="tcp://127.0.0.1:9")
