@@ -90,6 +90,8 @@ def test_expressions_are_arithmetic_over_fields() -> None:
         ("10.0 ** 10 ** 10", ""),
         ("9 ** 9 ** 9 ** 9", ""),
         ("sqrt(1, 2)", "argument"),
+        ("round(1.5, 10 ** 9)", "only min and max have more than one argument"),
+        ("floor(1e308 * 10)", "grows beyond all numbers"),
         ("-" * (MOST_DEPTH + 1) + "1", "nested over"),
         ("(" * 5000, "over 400 characters"),
         ("", "is missing before"),
@@ -149,6 +151,14 @@ def test_a_study_file_and_its_points(tmp_path: Path) -> None:
         ({"sampling": {"kind": "all"}}, "sampling.kind"),
         ({"sampling": {"kind": "search", "points": 3}}, "needs axes"),
         ({"fill": 2}, "fill"),
+        ({"workloads": [[]]}, "must be names or files"),
+        ({"workloads": {"digits": 1e308, "shd-3": 1e308}}, "at most 1,000,000"),  # their sum is no number
+        ({"axes": {"chip": {"tiles": [1]}}}, 'in quotes: "chip.tiles"'),  # chip.tiles = [1], as TOML reads it
+        ({"changes": {"chip": {"tiles": 1}}}, 'in quotes: "chip.tiles"'),
+        ({"metrics": ["time", "time"]}, "metrics: time given twice"),
+        ({"gpus": ["a100", "models/a100.toml"]}, "gpus: a100 given twice"),
+        ({"constraints": ["max area 1e400 mm2"]}, "a finite number is needed"),
+        ({"constraints": ["max area nan"]}, "'max area nan': 'nan' is not a number"),
     ],
 )
 def test_what_is_wrong_with_a_study_is_said(given: dict[str, Any], said: str) -> None:
@@ -166,6 +176,9 @@ def test_what_is_wrong_with_a_study_is_said(given: dict[str, Any], said: str) ->
         ({"axes": {"chip.clock_hz": {"from": "1 KiB", "to": "2 GHz", "points": 2}}}, "does not fit clock_hz"),
         ({"axes": {"chip.clock_hz": {"from": 2e9, "to": 1e9, "points": 2}}}, "from must be less than to"),
         ({"axes": {"chip.clock_hz": {"from": 1e9, "to": 2e9, "step": 1}}}, "at most 100,000"),
+        ({"axes": {"chip.clock_hz": {"from": 1e9, "to": 2e9, "step": float("inf")}}}, "at most 100,000"),
+        ({"axes": {"chip.tiles": {"from": -1.7e308, "to": 1.7e308, "points": 3}}}, "both finite"),
+        ({"workloads": ["a" * 100_000]}, "(100,000 characters)"),
         ({"axes": {"exchange.model": {"within": 0.1, "points": 2}}}, "'endpoint' is not a number"),
         ({"coupled": {"chip.tiles": "tile.sram_bytes", "tile.sram_bytes": "chip.tiles"}}, "in a circle"),
         ({"coupled": {"chip.tiles": "exchange.model * 2"}}, "exchange.model"),
@@ -185,6 +198,18 @@ def test_what_does_not_fit_the_machine_is_said(given: dict[str, Any], said: str)
     with pytest.raises(DescriptionError) as refused:
         checked()
     assert said in str(refused.value)
+
+
+def test_what_is_wrong_is_said_of_the_study_file(tmp_path: Path) -> None:
+    def said(axes: str) -> str:
+        (tmp_path / "s.toml").write_text(f'workloads = ["digits"]\nfill = 0.5\n[axes]\n{axes}\n')
+        return mimdsim("study", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out"), code=2)
+
+    file = tmp_path / "s.toml"
+    assert f"{file}: 1 problem\n  - axes.chip.tiles: the step" in said('"chip.tiles" = { from = 1, to = 2, step = -1 }')
+    wrong = said('"tile.x" = [1]')
+    assert f"{file}: machine 'bow': 1 problem\n  - unknown key 'tile.x' (by the study)" in wrong
+    assert "--set" not in wrong
 
 
 def test_a_sweep_is_a_study_that_can_be_saved(tmp_path: Path) -> None:

@@ -223,8 +223,8 @@ class Dask:
 
         try:
             return Done(batch, future.result(), None)
-        except CancelledError:
-            raise MimdsimError(f"--dask {self.address}: the scheduler has ended, or was restarted") from None
+        except CancelledError as lost:
+            raise MimdsimError(f"--dask {self.address}: the scheduler has ended, or lost a batch ({lost})") from None
         except KilledWorker as ended:
             reason = f"{ENDED}; on Dask, raise distributed.scheduler.allowed-failures ({ended})"
             return Done(batch, None, MimdsimError(reason))

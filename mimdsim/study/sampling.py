@@ -59,8 +59,9 @@ class Varied:
             middle = self._number(key, self.base(key))
             return middle * (1 - axis.within), middle * (1 + axis.within)
         low, high = (self._number(key, end) for end in (axis.start, axis.to))
-        if not low < high or (axis.log and low <= 0):
-            raise DescriptionError("study", [f"axes.{key}: from must be less than to, and more than 0 if log = true"])
+        if not 0 < high - low < np.inf or (axis.log and low <= 0):
+            problem = "from must be less than to, both finite, and more than 0 if log = true"
+            raise DescriptionError("study", [f"axes.{key}: {problem}"])
         return low, high
 
     def _listed(self, key: str, axis: Axis) -> tuple[Any, ...]:
@@ -72,7 +73,7 @@ class Varied:
             return tuple(dict.fromkeys(self.value(key, float(u)) for u in np.linspace(0, 1, axis.points)))
         low, high = self.ends(key)
         step = self._number(key, axis.step)
-        if not step > 0 or (high - low) / step > MAX_POINTS:
+        if not 0 < step < np.inf or (high - low) / step > MAX_POINTS:
             raise DescriptionError(
                 "study", [f"axes.{key}: the step must be more than 0, and at most {MAX_POINTS:,} fit"]
             )
