@@ -21,6 +21,7 @@ from test_run import mimdsim
 
 import mimdsim as package
 from mimdsim.base.errors import DescriptionError, MimdsimError
+from mimdsim.program import RecordedActivity
 from mimdsim.study import Local, Study, list_studies, make_study, read_study, run_study, write_study
 from mimdsim.study.expressions import MOST_DEPTH, evaluate, names_in
 from mimdsim.study.metrics import METRICS, over_workloads, parse_constraint
@@ -257,6 +258,14 @@ def test_ranges_and_shares() -> None:
     assert 63 <= min(values) < 75 < 175 < max(values) <= 189
 
 
+def test_values_with_units_are_numbers_of_the_field_as_those_of_ranges() -> None:
+    """So that tables sort them, figures place them, and the last of them is told from the others."""
+    found = designs(axes={"chip.clock_hz": ["1.35 GHz", 2e9], "tile.sram_bytes": ["256 KiB", 400_000]})
+    assert [tuple(one.values()) for one in found][::3] == [(1.35e9, 262_144), (2e9, 400_000)]
+    assert all(isinstance(one["tile.sram_bytes"], int) for one in found)
+    assert designs(axes={"exchange.model": ["planner"]}) == [{"exchange.model": "planner"}]
+
+
 @pytest.mark.parametrize("kind", ["random", "latin-hypercube", "sobol"])
 def test_points_fill_the_space(kind: str) -> None:
     if kind != "random":
@@ -332,6 +341,22 @@ def test_a_point_belongs_to_who_claims_it(tmp_path: Path) -> None:
         store.release(keys[:1])
         third = other(*keys)
         assert third.communicate("")[0] == "[True, False, True]\n"
+
+
+def test_damaged_spikes_and_mappings_are_named_and_made_again(tmp_path: Path) -> None:
+    activity = RecordedActivity(ids={"a": np.ones((1, 1, 1), np.int32)}, counts={"a": np.ones((1, 1))}, dropped={})
+    with Store(tmp_path) as store:
+        store.keep_activity("spikes", activity, 0.5)
+        store.keep_mapping("point", None)
+        assert store.has_activity("spikes")
+        assert store.has_mapping("point")
+        paths = [store.activity_path("spikes"), tmp_path / "mappings" / "point.json"]
+        for path in paths:
+            path.write_bytes(path.read_bytes()[:-9])
+        assert not store.has_activity("spikes")
+        assert not store.has_mapping("point")
+        assert list(store.damaged) == paths
+        assert all("the same command" in why for why in store.damaged.values())
 
 
 @pytest.mark.slow

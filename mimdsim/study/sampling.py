@@ -48,7 +48,7 @@ class Varied:
         """The value of an axis at 0 to 1 of its range."""
         axis = self.study.axes[key]
         if axis.values:
-            return axis.values[min(int(place * len(axis.values)), len(axis.values) - 1)]
+            return self._item(key, axis.values[min(int(place * len(axis.values)), len(axis.values) - 1)])
         low, high = self.ends(key)
         return self._rounded(key, low * (high / low) ** place if axis.log else low + place * (high - low))
 
@@ -66,7 +66,7 @@ class Varied:
 
     def _listed(self, key: str, axis: Axis) -> tuple[Any, ...]:
         if axis.values:
-            return axis.values
+            return tuple(self._item(key, value) for value in axis.values)
         if axis.points is None and axis.step is None:
             raise DescriptionError("study", [f"axes.{key}: in a grid a range needs a step or a number of points"])
         if axis.points is not None:
@@ -99,6 +99,11 @@ class Varied:
                     raise DescriptionError("study", [f"coupled.{key}: {problem}"]) from None
         return {key: known[key] for key in self.study.varied}
 
+    def _item(self, key: str, given: Any) -> Any:
+        """A value of a list, as ranges give it: '1 GHz' as a number, so that tables sort and figures place it."""
+        value = plain_value(key, given)
+        return int(value) if isinstance(value, float) and self.whole(key) and value.is_integer() else value
+
     def _rounded(self, key: str, value: float) -> float | int:
         return round(value) if self.whole(key) else value
 
@@ -111,6 +116,16 @@ class Varied:
         except ValueError as wrong:
             raise DescriptionError("study", [f"{key}: {wrong}"]) from None
         return float(given)
+
+
+def plain_value(key: str, value: Any) -> Any:
+    """A value in the base unit of its field; a name as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_quantity(value, key.rsplit(".", 1)[-1])
+    except ValueError:
+        return value
 
 
 def spread(kind: str, points: int, axes: int, seed: int) -> np.ndarray:
