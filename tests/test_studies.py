@@ -23,9 +23,10 @@ import mimdsim as package
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.program import RecordedActivity
 from mimdsim.study import Local, Study, list_studies, make_study, read_study, run_study, write_study
+from mimdsim.study.engines import by_same_sources
 from mimdsim.study.expressions import MOST_DEPTH, evaluate, names_in
 from mimdsim.study.metrics import METRICS, over_workloads, parse_constraint
-from mimdsim.study.points import Points
+from mimdsim.study.points import Points, code_digest
 from mimdsim.study.sampling import spread
 from mimdsim.study.store import Store, count_rows
 
@@ -478,6 +479,12 @@ def test_a_scheduler_that_ends_is_said_and_what_is_done_is_kept(cluster: Cluster
     with pytest.raises(MimdsimError, match=f"--dask {cluster.address}: the scheduler has ended"):
         package.study(read_study(tmp_path / "s.toml"), tmp_path / "out", dask=cluster.address, progress=kill)
     assert count_rows(tmp_path / "out") >= kept[0] > 0
+
+
+def test_a_worker_of_other_sources_does_nothing() -> None:
+    assert by_same_sources(code_digest(), sum, (1, 2)) == 3
+    with pytest.raises(MimdsimError, match="has another mimdsim; install the same"):
+        by_same_sources("another", sum, (1, 2))
 
 
 def test_no_scheduler_is_said() -> None:

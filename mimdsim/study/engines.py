@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import platform
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from mimdsim.base.errors import MimdsimError, MissingExtra
 from mimdsim.base.processes import ENDED, process_pool
-from mimdsim.study.points import Point
+from mimdsim.study.points import Point, code_digest
 from mimdsim.study.store import MAX_ACTIVITY_BYTES, load_activity
 
 AHEAD = 2  # batches per process that are handed out: none waits for the next
@@ -165,6 +166,13 @@ def _same(given: Any) -> Any:
     return given
 
 
+def by_same_sources(digest: str, work: Work, *given: Any) -> Any:
+    """`work(*given)` where the sources of mimdsim have this digest: rows are kept as results of those."""
+    if code_digest() != digest:
+        raise MimdsimError(f"a worker on {platform.node()} has another mimdsim; install the same on every node")
+    return work(*given)
+
+
 class Dask:
     """The workers of a Dask scheduler, which gives the batches of a lost worker to another one.
 
@@ -206,7 +214,9 @@ class Dask:
         try:
             while True:
                 for batch in itertools.islice(source, max(0, AHEAD * self.workers - len(running))):
-                    future = self.client.submit(work, batch.points, dict(batch.spikes), *more, pure=False)
+                    future = self.client.submit(
+                        by_same_sources, code_digest(), work, batch.points, dict(batch.spikes), *more, pure=False
+                    )
                     running[future] = batch
                     finished.add(future)
                 if not running:
