@@ -491,6 +491,9 @@ def test_no_scheduler_is_said() -> None:
     pytest.importorskip("distributed")
     from dask import config
 
+    for address in ("", "garbage", "tcp://host", "host:port"):
+        with pytest.raises(MimdsimError, match="is no address; write  tcp://HOST:PORT"):
+            package.study(study_of(), dask=address)
     soon = {"distributed.comm.timeouts.connect": "0.5s"}
     with config.set(soon), pytest.raises(MimdsimError, match="no scheduler answers"):
         package.study(study_of(), dask="tcp://127.0.0.1:9")

@@ -470,7 +470,7 @@ def test_a_sensitivity_leads_with_what_matters(tmp_path: Path) -> None:
     made = dataclasses.replace(made, found=found)
     assert next(iter(answer_lines(made))).startswith("chip.tiles matters most for the time: from 100 to 200 it falls")
     text = write_report(made, tmp_path)[0].read_text(encoding="utf-8")
-    order = ["chip.tiles matters most", '<h2 id="sensitivity">', "From one end of each range", "Effects on time"]
+    order = ["chip.tiles matters most", '<h2 id="sensitivity">', "in percent of the median, 1.5 ms", "Effects on time"]
     assert '<h2 id="best">' not in text  # it is not about the best point
     assert '<h2 id="effects">' not in text  # medians of points that were not spread evenly
     assert "Every effect is over the range that was given" in text

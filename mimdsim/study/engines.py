@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import platform
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from mimdsim.base.errors import MimdsimError, MissingExtra
+from mimdsim.base.errors import MimdsimError, MissingExtra, shortened
 from mimdsim.base.processes import ENDED, process_pool
 from mimdsim.study.points import Point, code_digest
 from mimdsim.study.store import MAX_ACTIVITY_BYTES, load_activity
@@ -185,6 +186,8 @@ class Dask:
             from distributed import Client
         except ImportError:
             raise MissingExtra("distributed", "dask", f"--dask {address}") from None
+        if not re.fullmatch(r"(\w+://)?[^/\s]+:\d+", address):  # Dask would wait for the end of a client without one
+            raise MimdsimError(f"--dask '{shortened(address)}' is no address; write  tcp://HOST:PORT")
         try:
             self.client = Client(address, set_as_default=False)
         except (OSError, ValueError, TypeError) as problem:

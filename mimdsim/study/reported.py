@@ -74,9 +74,8 @@ def _sensitivity(found: Sensitivities) -> StudySection:
         median = f"the median, {metric.shown(float(f'{each.median:.3g}'))}"
         drawn = draw_tornado(each.bars(), title=f"What changes the {each.metric.replace('_', ' ')} most", of=median)
         if drawn is not None:
-            figures.append(
-                (drawn, f"From one end of each range to the other; whiskers: a standard deviation. {median}.")
-            )
+            said = f"From one end of each range to the other, in percent of {median}; whiskers: a standard deviation."
+            figures.append((drawn, said))
         header, rows, more = effects_table(each)
         if rows:
             cells = [[text(cell) for cell in row] for row in rows]
