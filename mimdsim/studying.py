@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,7 +42,8 @@ def study_command(study: str, out: Path | None, processes: int | None, dask: str
 
     given = read_study(study)
     folder = out or Path("reports") / f"{Path(study).stem}-study"
-    studied = _studied(folder, partial(api.study, given, folder, processes=processes, dask=dask, as_is=as_is))
+    with _in_file(study):
+        studied = _studied(folder, partial(api.study, given, folder, processes=processes, dask=dask, as_is=as_is))
     for line in answer_lines(studied):
         say(line)
     _said_written(studied, write_report(studied, folder))
@@ -135,6 +137,17 @@ def _studied(folder: Path, compute: Callable[..., Studied]) -> Studied:
 
     with says_how_to_go_on(lambda: _kept_points(folder)), folders_to_write(folder), Bars() as bars:
         return compute(progress=bars.show)
+
+
+@contextlib.contextmanager
+def _in_file(study: str) -> Iterator[None]:
+    """What is wrong with a study is said of its file, which sets no fields by --set."""
+    try:
+        yield
+    except DescriptionError as problem:
+        where = study if problem.where == "study" else f"{study}: {problem.where.removeprefix('--set ')}"
+        said = [line.replace(" (by --set)", " (by the study)") for line in problem.problems]
+        raise DescriptionError(where, said, more=problem.more) from None
 
 
 def _kept_points(folder: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -20,7 +21,7 @@ from mimdsim.base.sources import kind_of, uncertainty, within
 from mimdsim.check.narrow import Narrowed, narrowed_by
 from mimdsim.check.narrow.box import closest, contradictions, misses
 from mimdsim.check.published.bearing import Bearing
-from mimdsim.check.published.references import Row, check_files, silent
+from mimdsim.check.published.references import Row, check_files, find_table, silent
 from mimdsim.cli import main
 from mimdsim.machine import MimdMachine, changed_machine, load_machine, with_values
 from mimdsim.machine.narrowed import Table, doubted_numbers, machine_digest
@@ -448,6 +449,18 @@ def test_syncs_of_a_published_stencil_are_predicted_from_its_other_rows() -> Non
 
 
 def test_tables_that_tell_nothing_of_a_machine_are_refused(tmp_path: Path) -> None:
+    head, one = find_table("ipu_training_step_ms.csv").read_text().splitlines()[:2]
+    (tmp_path / "long.csv").write_text("\n".join([head, *[one] * 1001]))
+    begun = time.monotonic()
+    with pytest.raises(DataFileError, match="has 1,001 rows; at most 1,000 are used"):
+        mimdsim.narrow("bow", tmp_path / "long.csv")
+    assert time.monotonic() - begun < 5  # none of them is predicted
+    for column, said in (("T", "batch, T, second_threshold and ms_total must be numbers"), ("ms_total", "must be")):
+        cells = dict(zip(head.split(","), one.split(","), strict=True)) | {column: "a" * 100_000}
+        (tmp_path / "hostile.csv").write_text(f"{head}\n{','.join(cells.values())}\n")
+        with pytest.raises(DataFileError, match=f"line 2: .*{said}") as refused:
+            mimdsim.narrow("bow", tmp_path / "hostile.csv")
+        assert len(str(refused.value)) < 500
     with pytest.raises(DescriptionError, match=r"no row was measured on 'tiny'.* of machine 'mk2'"):
         mimdsim.narrow("tiny", "chips.csv")
     with pytest.raises(DataFileError, match="is given twice"):

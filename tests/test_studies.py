@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,17 @@ from test_run import mimdsim
 
 import mimdsim as package
 from mimdsim.base.errors import DescriptionError, MimdsimError
+from mimdsim.program import RecordedActivity
 from mimdsim.study import Local, Study, list_studies, make_study, read_study, run_study, write_study
+from mimdsim.study.engines import by_same_sources
 from mimdsim.study.expressions import MOST_DEPTH, evaluate, names_in
 from mimdsim.study.metrics import METRICS, over_workloads, parse_constraint
-from mimdsim.study.points import Points
+from mimdsim.study.points import Points, code_digest
 from mimdsim.study.sampling import spread
 from mimdsim.study.store import Store, count_rows
 
 ROOT = Path(__file__).resolve().parents[1]
+DELAY = 120  # s, of what a loaded machine starts
 FILE = """
 question = "How many tiles?"
 machine = "bow"
@@ -88,6 +92,8 @@ def test_expressions_are_arithmetic_over_fields() -> None:
         ("10.0 ** 10 ** 10", ""),
         ("9 ** 9 ** 9 ** 9", ""),
         ("sqrt(1, 2)", "argument"),
+        ("round(1.5, 10 ** 9)", "only min and max have more than one argument"),
+        ("floor(1e308 * 10)", "grows beyond all numbers"),
         ("-" * (MOST_DEPTH + 1) + "1", "nested over"),
         ("(" * 5000, "over 400 characters"),
         ("", "is missing before"),
@@ -147,6 +153,14 @@ def test_a_study_file_and_its_points(tmp_path: Path) -> None:
         ({"sampling": {"kind": "all"}}, "sampling.kind"),
         ({"sampling": {"kind": "search", "points": 3}}, "needs axes"),
         ({"fill": 2}, "fill"),
+        ({"workloads": [[]]}, "must be names or files"),
+        ({"workloads": {"digits": 1e308, "shd-3": 1e308}}, "at most 1,000,000"),  # their sum is no number
+        ({"axes": {"chip": {"tiles": [1]}}}, 'in quotes: "chip.tiles"'),  # chip.tiles = [1], as TOML reads it
+        ({"changes": {"chip": {"tiles": 1}}}, 'in quotes: "chip.tiles"'),
+        ({"metrics": ["time", "time"]}, "metrics: time given twice"),
+        ({"gpus": ["a100", "models/a100.toml"]}, "gpus: a100 given twice"),
+        ({"constraints": ["max area 1e400 mm2"]}, "a finite number is needed"),
+        ({"constraints": ["max area nan"]}, "'max area nan': 'nan' is not a number"),
     ],
 )
 def test_what_is_wrong_with_a_study_is_said(given: dict[str, Any], said: str) -> None:
@@ -164,6 +178,9 @@ def test_what_is_wrong_with_a_study_is_said(given: dict[str, Any], said: str) ->
         ({"axes": {"chip.clock_hz": {"from": "1 KiB", "to": "2 GHz", "points": 2}}}, "does not fit clock_hz"),
         ({"axes": {"chip.clock_hz": {"from": 2e9, "to": 1e9, "points": 2}}}, "from must be less than to"),
         ({"axes": {"chip.clock_hz": {"from": 1e9, "to": 2e9, "step": 1}}}, "at most 100,000"),
+        ({"axes": {"chip.clock_hz": {"from": 1e9, "to": 2e9, "step": float("inf")}}}, "at most 100,000"),
+        ({"axes": {"chip.tiles": {"from": -1.7e308, "to": 1.7e308, "points": 3}}}, "both finite"),
+        ({"workloads": ["a" * 100_000]}, "(100,000 characters)"),
         ({"axes": {"exchange.model": {"within": 0.1, "points": 2}}}, "'endpoint' is not a number"),
         ({"coupled": {"chip.tiles": "tile.sram_bytes", "tile.sram_bytes": "chip.tiles"}}, "in a circle"),
         ({"coupled": {"chip.tiles": "exchange.model * 2"}}, "exchange.model"),
@@ -183,6 +200,18 @@ def test_what_does_not_fit_the_machine_is_said(given: dict[str, Any], said: str)
     with pytest.raises(DescriptionError) as refused:
         checked()
     assert said in str(refused.value)
+
+
+def test_what_is_wrong_is_said_of_the_study_file(tmp_path: Path) -> None:
+    def said(axes: str) -> str:
+        (tmp_path / "s.toml").write_text(f'workloads = ["digits"]\nfill = 0.5\n[axes]\n{axes}\n')
+        return mimdsim("study", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out"), code=2)
+
+    file = tmp_path / "s.toml"
+    assert f"{file}: 1 problem\n  - axes.chip.tiles: the step" in said('"chip.tiles" = { from = 1, to = 2, step = -1 }')
+    wrong = said('"tile.x" = [1]')
+    assert f"{file}: machine 'bow': 1 problem\n  - unknown key 'tile.x' (by the study)" in wrong
+    assert "--set" not in wrong
 
 
 def test_a_sweep_is_a_study_that_can_be_saved(tmp_path: Path) -> None:
@@ -228,6 +257,14 @@ def test_ranges_and_shares() -> None:
     values = [one["sync.internal_cycles"] for one in sampled]
     assert all(isinstance(value, int) for value in values)
     assert 63 <= min(values) < 75 < 175 < max(values) <= 189
+
+
+def test_values_with_units_are_numbers_of_the_field_as_those_of_ranges() -> None:
+    """So that tables sort them, figures place them, and the last of them is told from the others."""
+    found = designs(axes={"chip.clock_hz": ["1.35 GHz", 2e9], "tile.sram_bytes": ["256 KiB", 400_000]})
+    assert [tuple(one.values()) for one in found][::3] == [(1.35e9, 262_144), (2e9, 400_000)]
+    assert all(isinstance(one["tile.sram_bytes"], int) for one in found)
+    assert designs(axes={"exchange.model": ["planner"]}) == [{"exchange.model": "planner"}]
 
 
 @pytest.mark.parametrize("kind", ["random", "latin-hypercube", "sobol"])
@@ -307,6 +344,22 @@ def test_a_point_belongs_to_who_claims_it(tmp_path: Path) -> None:
         assert third.communicate("")[0] == "[True, False, True]\n"
 
 
+def test_damaged_spikes_and_mappings_are_named_and_made_again(tmp_path: Path) -> None:
+    activity = RecordedActivity(ids={"a": np.ones((1, 1, 1), np.int32)}, counts={"a": np.ones((1, 1))}, dropped={})
+    with Store(tmp_path) as store:
+        store.keep_activity("spikes", activity, 0.5)
+        store.keep_mapping("point", None)
+        assert store.has_activity("spikes")
+        assert store.has_mapping("point")
+        paths = [store.activity_path("spikes"), tmp_path / "mappings" / "point.json"]
+        for path in paths:
+            path.write_bytes(path.read_bytes()[:-9])
+        assert not store.has_activity("spikes")
+        assert not store.has_mapping("point")
+        assert list(store.damaged) == paths
+        assert all("the same command" in why for why in store.damaged.values())
+
+
 @pytest.mark.slow
 def test_two_processes_on_one_study_do_nothing_twice(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(
@@ -322,52 +375,89 @@ def test_two_processes_on_one_study_do_nothing_twice(tmp_path: Path) -> None:
     assert (tmp_path / "alone" / "results.csv").read_bytes() == (tmp_path / "out" / "results.csv").read_bytes()
 
 
-@pytest.mark.slow
-def test_a_study_on_dask_survives_a_killed_worker(tmp_path: Path) -> None:
-    """A real scheduler and two workers on loopback, one of which is killed in the middle."""
-    distributed = pytest.importorskip("distributed")
+class Cluster:
+    """A real scheduler and its workers on loopback, each a process of its own that a test may kill. Whatever a loaded
+    machine delays is waited for: only what never comes fails."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.processes: list[subprocess.Popen[bytes]] = []
+        place = folder / "scheduler.json"
+        self._start("scheduler", "--scheduler-file", str(place), "--port", "0", "--no-dashboard", "--host", "127.0.0.1")
+        wait_for(lambda: place.exists() and place.read_text().endswith("}"), "a scheduler")  # it is written in parts
+        self.address: str = json.loads(place.read_text())["address"]
+
+    def add_workers(self, count: int) -> None:
+        distributed = pytest.importorskip("distributed")
+        with distributed.Client(self.address, timeout=DELAY, set_as_default=False) as client:
+            names = {str(len(self.processes) + number) for number in range(count)}
+            for name in sorted(names):
+                self._start("worker", self.address, "--name", name, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+
+            def known() -> set[str]:
+                return {str(worker["name"]) for worker in client.scheduler_info()["workers"].values()}
+
+            wait_for(lambda: names <= known(), f"workers {names}")
+
+    def kill(self, number: int) -> None:
+        os.killpg(self.processes[number].pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+    def _start(self, *what: str) -> None:
+        environment = os.environ | {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "10", "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "distributed.cli.dask_" + what[0], *what[1:]]
+        log = (self.folder / f"{len(self.processes)}.log").open("wb")
+        with log:
+            self.processes.append(
+                subprocess.Popen(
+                    command, cwd=self.folder, env=environment, start_new_session=True, stdout=log, stderr=log
+                )
+            )
+
+
+def wait_for(there: Callable[[], bool], what: str) -> None:
+    until = time.monotonic() + DELAY
+    while not there():
+        assert time.monotonic() < until, f"{what} did not start in {DELAY} s"
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    pytest.importorskip("distributed")
     (tmp_path / "s.toml").write_text(
         'workloads = ["digits"]\ntraining_steps = 1\n[axes]\n"chip.tiles" = { from = 1000, to = 1390, step = 10 }\n'
     )
-    environment = os.environ | {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "10", "PYTHONPATH": str(ROOT)}
-    place = tmp_path / "scheduler.json"
+    (tmp_path / "dask").mkdir()
+    with contextlib.closing(Cluster(tmp_path / "dask")) as started:
+        yield started
 
-    def started(*what: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "distributed.cli.dask_" + what[0], *what[1:]]
-        quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        return subprocess.Popen(command, cwd=tmp_path, env=environment, start_new_session=True, **quiet)
 
-    processes = [
-        started("scheduler", "--scheduler-file", str(place), "--port", "0", "--no-dashboard", "--host", "127.0.0.1")
-    ]
-    try:
-        until = time.monotonic() + 60
-        while not place.exists() and time.monotonic() < until:
-            time.sleep(0.1)
-        workers = [
-            started("worker", "--scheduler-file", str(place), "--nthreads", "1", "--no-nanny", "--no-dashboard")
-            for _ in range(2)
-        ]
-        processes += workers
-        address = json.loads(place.read_text())["address"]
-        until, known = time.monotonic() + 60, 0
-        with distributed.Client(address, timeout=20, set_as_default=False) as client:
-            while known < 2 and time.monotonic() < until:
-                time.sleep(0.1)
-                known = len(client.nthreads())
-        killed = []
+@pytest.mark.slow
+def test_a_study_on_dask_survives_killed_workers(cluster: Cluster, tmp_path: Path) -> None:
+    """One of two workers is killed in the middle; then the other one, so that nobody is left who held the spikes."""
+    cluster.add_workers(2)
+    killed: list[int] = []
 
-        def kill_one(what: str, done: int, total: int) -> None:
-            if what == "timing points" and done > 3 and not killed:
-                os.killpg(workers[0].pid, signal.SIGKILL)
-                killed.append(done)
+    def kill(what: str, done: int, total: int) -> None:
+        if what != "timing points":
+            return
+        if not killed and done > 3:
+            cluster.kill(1)
+            killed.append(1)
+        elif len(killed) == 1 and done > 13:
+            cluster.kill(2)
+            killed.append(2)
+            cluster.add_workers(1)
 
-        study = read_study(tmp_path / "s.toml")
-        found = package.study(study, tmp_path / "cluster", dask=address, progress=kill_one)
-    finally:
-        for process in processes:
-            process.kill()
-    assert killed
+    study = read_study(tmp_path / "s.toml")
+    found = package.study(study, tmp_path / "cluster", dask=cluster.address, progress=kill)
+    cluster.close()
+    assert killed == [1, 2]
     assert found.complete
     assert not found.failed
     assert count_rows(tmp_path / "cluster") == 40
@@ -376,7 +466,34 @@ def test_a_study_on_dask_survives_a_killed_worker(tmp_path: Path) -> None:
     assert (tmp_path / "here" / "results.csv").read_bytes() == (tmp_path / "cluster" / "results.csv").read_bytes()
 
 
+@pytest.mark.slow
+def test_a_scheduler_that_ends_is_said_and_what_is_done_is_kept(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.add_workers(1)
+    kept: list[int] = []
+
+    def kill(what: str, done: int, total: int) -> None:
+        if what == "timing points" and not kept:
+            cluster.kill(0)
+            kept.append(done)
+
+    with pytest.raises(MimdsimError, match=f"--dask {cluster.address}: the scheduler has ended"):
+        package.study(read_study(tmp_path / "s.toml"), tmp_path / "out", dask=cluster.address, progress=kill)
+    assert count_rows(tmp_path / "out") >= kept[0] > 0
+
+
+def test_a_worker_of_other_sources_does_nothing() -> None:
+    assert by_same_sources(code_digest(), sum, (1, 2)) == 3
+    with pytest.raises(MimdsimError, match="has another mimdsim; install the same"):
+        by_same_sources("another", sum, (1, 2))
+
+
 def test_no_scheduler_is_said() -> None:
     pytest.importorskip("distributed")
-    with pytest.raises(MimdsimError, match="no scheduler answers"):
+    from dask import config
+
+    for address in ("", "garbage", "tcp://host", "host:port"):
+        with pytest.raises(MimdsimError, match="is no address; write  tcp://HOST:PORT"):
+            package.study(study_of(), dask=address)
+    soon = {"distributed.comm.timeouts.connect": "0.5s"}
+    with config.set(soon), pytest.raises(MimdsimError, match="no scheduler answers"):
         package.study(study_of(), dask="tcp://127.0.0.1:9")

@@ -16,15 +16,15 @@ from mimdsim.report.figures_effects import draw_effects, steps_of
 from mimdsim.report.figures_front import Judgement, Measure, draw_front, draw_ranking
 from mimdsim.report.figures_sweep import MAX_LINES, draw_sweep, evenly
 from mimdsim.report.study_page import StudyColumn, packed_columns
-from mimdsim.report.wording import common_unit, field_value, quantity
+from mimdsim.report.wording import chance, common_unit, field_value, quantity
 from mimdsim.study import Studied, make_study, table_lines
 from mimdsim.study.files import write_report
 from mimdsim.study.front import Judged, judge, nondominated
 from mimdsim.study.metrics import Row
-from mimdsim.study.phrases import chance
 from mimdsim.study.results import POINT_RESULTS, with_ratios
 from mimdsim.study.sensitivity import Effect, Sensitivities, Sensitivity
 from mimdsim.study.told import answer_lines
+from mimdsim.study.told_found import how_found
 
 CERTAIN = 0.999
 Parts = dict[str, tuple[float, float]]  # milliseconds by source, and by how many they may be off
@@ -286,6 +286,7 @@ def test_what_binds_and_what_is_unknown() -> None:
     assert "Unknown of every point, so not asked: accuracy." in said
     assert "- Without max area 600 mm2, best would be chip.tiles = 100: 1 ms (0.8 to 1.2), 2 times better." in said
     assert "- The accuracy of no point is known." in said
+    assert "Constraints there: max area 600 mm2: 400 mm2 (350 to 450)." in said
     assert "- chip.tiles = 200 is about the largest value looked at; beyond may be better." in said
     none = lines_of(*rows, constraints=("max area 360 mm2",))
     assert (
@@ -376,6 +377,12 @@ def test_figures_say_what_they_leave_out() -> None:
     )
     assert ranked is not None
     assert "10 worse points are left out; 10 points that do not fit" in ranked[1]
+    shares = np.where(np.arange(40) < 20, 0.0, share)  # of points, in draws: never more certain than these tell
+    never = draw_ranking(
+        Judgement(measures=front.measures[:1], names=front.names, kept=front.kept, share=shares, best=0)
+    )
+    assert never is not None
+    assert {each.get_text() for each in never[0].axes[0].texts} == {"under 0.1 %"}
     axes = {f"a.b{at}": [(at + 1) * one for one in range(40)] for at in range(11)} | {"same": [1] * 40}
     effects = draw_effects(axes, np.where(np.arange(40) < 2, np.nan, values), "time")
     assert effects is not None
@@ -463,6 +470,12 @@ def test_a_sensitivity_leads_with_what_matters(tmp_path: Path) -> None:
     made = dataclasses.replace(made, found=found)
     assert next(iter(answer_lines(made))).startswith("chip.tiles matters most for the time: from 100 to 200 it falls")
     text = write_report(made, tmp_path)[0].read_text(encoding="utf-8")
-    order = ["chip.tiles matters most", '<h2 id="sensitivity">', "From one end of each range", "Effects on time"]
+    order = ["chip.tiles matters most", '<h2 id="sensitivity">', "in percent of the median, 1.5 ms", "Effects on time"]
     assert '<h2 id="best">' not in text  # it is not about the best point
+    assert '<h2 id="effects">' not in text  # medians of points that were not spread evenly
+    assert "Every effect is over the range that was given" in text
+    assert "cannot be" not in how_found(found)
+    effect = dataclasses.replace(effect, first_order=(1.84, 0.41), total=(1.39, 0.6))
+    found = dataclasses.replace(found, metrics=(dataclasses.replace(one, effects=(effect,)),), blocks=8)
+    assert "Shares under 0 or over 1 cannot be: 8 blocks estimate them no better" in how_found(found)
     assert [text.index(words) for words in order] == sorted(text.index(words) for words in order)

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from mimdsim.base.errors import PACKAGE, DescriptionError, suggest
+from mimdsim.base.errors import PACKAGE, DescriptionError, shortened, suggest
 
 Kind = Literal["models", "workloads", "studies", "references"]
 HOME = "MIMDSIM_HOME"
@@ -61,7 +61,7 @@ def find_description(kind: Kind, what: str, name: str) -> Path:
     found = files_of(kind).get(f"{name}.toml")
     if found is None:
         problem = f"no such {what} in {looked_in(kind)}{suggest(name, names_of(kind))}"
-        raise DescriptionError(f"{what} '{name}'", [problem])
+        raise DescriptionError(f"{what} '{shortened(name)}'", [problem])
     return found
 
 

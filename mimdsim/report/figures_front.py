@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mimdsim.report.style import BLUE, GREY, INK, LABEL_BOX, ORANGE, STYLE, panels
-from mimdsim.report.wording import clipped
+from mimdsim.report.wording import chance, clipped
 
 MOST_MARKED = 20  # points on the front with whiskers
 MOST_LABELLED = 6
@@ -114,7 +114,7 @@ def _labelled(panel: Axes, found: Judgement, first: Measure, other: Measure, on:
         if len(shown) < MOST_LABELLED and all(abs(place[0] - x) > 0.14 or abs(place[1] - y) > 0.07 for x, y in shown):
             shown.append(place)
             share = found.share[at]
-            words = "> 99 %" if share > 0.99 else f"{100 * share:.0f} %"
+            words = chance(float(share))
             panel.annotate(
                 words, (other.middle[at], first.middle[at]), textcoords="offset points", xytext=(7, 7), fontsize=8.5,
                 color=INK, bbox=LABEL_BOX,
@@ -152,7 +152,7 @@ def draw_ranking(found: Judgement) -> tuple[Figure, str] | None:
             reach = [[middle - first.low[at]], [first.high[at] - middle]]
             colour = ORANGE if at == found.best else BLUE
             panel.errorbar(middle, height, xerr=reach, fmt="o", color=colour, capsize=3, linewidth=1.2)
-            share = "> 99 %" if found.share[at] > 0.99 else f"{100 * found.share[at]:.0f} %"
+            share = chance(float(found.share[at]))
             panel.text(1.01, height, share, va="center", transform=panel.get_yaxis_transform())
         panel.set_yticks(range(len(order)), [clipped(found.names[at], 78) for at in order], fontsize=8.5)
         panel.invert_yaxis()

@@ -134,3 +134,10 @@ def field_value(key: str, value: Any) -> str:
 def changed_fields(profile: RunProfile) -> list[tuple[str, str]]:
     """(key, value) of every field of workload or machine that was changed for this run, as both are shown."""
     return [(plain(change.key), clipped(change.value, LONGEST_VALUE)) for change in profile.changes]
+
+
+def chance(p: float) -> str:
+    """A probability from draws: '83 %'; never more certain than so many draws can tell."""
+    if p in (0.0, 1.0) or 0.01 <= p <= 0.99:
+        return f"{100 * p:.0f} %" if 0 < p < 1 else "over 99.9 %" if p else "under 0.1 %"
+    return f"{100 * p:.1f} %"

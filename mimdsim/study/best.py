@@ -24,9 +24,8 @@ from mimdsim.study.places import (
     of_designs,
     place_in_list,
     place_in_range,
-    plain_value,
 )
-from mimdsim.study.sampling import Design, Varied
+from mimdsim.study.sampling import Design, Varied, plain_value
 
 BATCH = 10  # points asked for before the results of the last ones are looked at
 MOST_NAMED = 5  # best points by one metric

@@ -27,7 +27,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from mimdsim.base.errors import DescriptionError, MimdsimError
+from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
 from mimdsim.base.files import write_atomically
 from mimdsim.base.places import find_description, names_of
 from mimdsim.base.schema import Section, build, read_toml
@@ -39,6 +39,7 @@ Kind = Literal["grid", "random", "latin-hypercube", "sobol", "sensitivity", "sea
 KINDS = get_args(Kind)
 MAX_POINTS = 100_000
 MAX_AXES = 64
+MOST_WEIGHT = 1_000_000
 
 
 class Axis(Section):
@@ -73,6 +74,9 @@ class Axis(Section):
         if self.step is not None and (self.points is not None or self.log):
             raise ValueError("give either a step, or a number of points (log = true: at equal ratios)")
         return self
+
+
+_AXIS_KEYS = {field.alias or name for name, field in Axis.model_fields.items()}
 
 
 class Sampling(Section):
@@ -125,12 +129,32 @@ class Study(Section):
     @field_validator("workloads", mode="before")
     @classmethod
     def _equal_weights(cls, given: Any) -> Any:
-        return dict.fromkeys(given, 1.0) if isinstance(given, (list, tuple)) else given
+        if isinstance(given, (list, tuple)):
+            if not all(isinstance(name, str) for name in given):
+                raise ValueError("must be names or files of workloads, as texts")
+            return dict.fromkeys(given, 1.0)
+        return given
+
+    @field_validator("changes", "axes", "coupled", mode="before")
+    @classmethod
+    def _quoted(cls, given: Any) -> Any:
+        """TOML reads  chip.tiles = 3  without quotes as a table `chip`."""
+        for section, inner in given.items() if isinstance(given, dict) else ():
+            if "." not in section and isinstance(inner, dict) and not {*inner} & _AXIS_KEYS:
+                field = f"{section}.{next(iter(inner), 'key')}"
+                raise ValueError(f'write the field in quotes: "{shortened(field)}" = ...')
+        return given
 
     @model_validator(mode="after")
     def _fits_together(self) -> Study:
-        if any(not weight > 0 for weight in self.workloads.values()):
-            raise ValueError("workloads: a weight must be more than 0; leave out what does not count")
+        if any(not 0 < weight <= MOST_WEIGHT for weight in self.workloads.values()):
+            raise ValueError(
+                f"workloads: a weight must be more than 0, at most {MOST_WEIGHT:,}; leave out what does not count"
+            )
+        for names, what in ((self.metrics, "metrics"), ([Path(name).stem for name in self.gpus], "gpus")):
+            again = sorted({name for name in names if names.count(name) > 1})
+            if again:
+                raise ValueError(f"{what}: {', '.join(again)} given twice")
         for given, where in ((self.coupled, "axes"), (self.changes, "axes"), (self.changes, "coupled")):
             twice = sorted(set(given) & set(getattr(self, where)))
             if twice:

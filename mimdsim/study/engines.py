@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import platform
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -14,13 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from mimdsim.base.errors import MimdsimError, MissingExtra
+from mimdsim.base.errors import MimdsimError, MissingExtra, shortened
 from mimdsim.base.processes import ENDED, process_pool
-from mimdsim.study.points import Point
-from mimdsim.study.store import load_activity
+from mimdsim.study.points import Point, code_digest
+from mimdsim.study.store import MAX_ACTIVITY_BYTES, load_activity
 
 AHEAD = 2  # batches per process that are handed out: none waits for the next
-CONNECT_SECONDS = 10
 Work = Callable[..., Any]
 
 
@@ -162,11 +163,22 @@ def _here(work: Work, batch: Batch, more: tuple[Any, ...]) -> Done:
         return Done(batch, None, problem)
 
 
+def _same(given: Any) -> Any:
+    return given
+
+
+def by_same_sources(digest: str, work: Work, *given: Any) -> Any:
+    """`work(*given)` where the sources of mimdsim have this digest: rows are kept as results of those."""
+    if code_digest() != digest:
+        raise MimdsimError(f"a worker on {platform.node()} has another mimdsim; install the same on every node")
+    return work(*given)
+
+
 class Dask:
     """The workers of a Dask scheduler, which gives the batches of a lost worker to another one.
 
     They need mimdsim of the same version and no folder in common with this process. Raises MimdsimError if there is no
-    scheduler at the address or it has no workers.
+    scheduler at the address (as long as Dask's `distributed.comm.timeouts.connect`), it has no workers, or it ends.
     """
 
     def __init__(self, address: str):
@@ -174,12 +186,15 @@ class Dask:
             from distributed import Client
         except ImportError:
             raise MissingExtra("distributed", "dask", f"--dask {address}") from None
+        if not re.fullmatch(r"(\w+://)?[^/\s]+:\d+", address):  # Dask would wait for the end of a client without one
+            raise MimdsimError(f"--dask '{shortened(address)}' is no address; write  tcp://HOST:PORT")
         try:
-            self.client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+            self.client = Client(address, set_as_default=False)
         except (OSError, ValueError, TypeError) as problem:
             raise MimdsimError(
                 f"--dask {address}: no scheduler answers ({problem}); start one with  dask scheduler"
             ) from None
+        self.address = address
         self.workers = sum(self.client.nthreads().values())
         if not self.workers:
             self.client.close()
@@ -188,7 +203,11 @@ class Dask:
             )
 
     def share(self, path: Path) -> Any:
-        return self.client.scatter(load_activity(path), broadcast=True, hash=False)
+        """As the result of a task: done again when all workers that hold it are lost, which scattered data is not."""
+        from dask import config
+
+        with config.set({"distributed.admin.large-graph-warning-threshold": MAX_ACTIVITY_BYTES}):
+            return self.client.submit(_same, load_activity(path), pure=False)
 
     def each(self, work: Work, batches: Iterable[Batch], *more: Any) -> Generator[Done, None, None]:
         from distributed import as_completed
@@ -198,21 +217,32 @@ class Dask:
         try:
             while True:
                 for batch in itertools.islice(source, max(0, AHEAD * self.workers - len(running))):
-                    future = self.client.submit(work, batch.points, dict(batch.spikes), *more, pure=False)
+                    future = self.client.submit(
+                        by_same_sources, code_digest(), work, batch.points, dict(batch.spikes), *more, pure=False
+                    )
                     running[future] = batch
                     finished.add(future)
                 if not running:
                     return
                 future = next(finished)
-                problem = future.exception()
-                if problem is not None and type(problem).__name__ == "KilledWorker":
-                    problem = MimdsimError(
-                        f"{ENDED}; on Dask, raise distributed.scheduler.allowed-failures ({problem})"
-                    )
-                found = None if problem is not None else future.result()
-                yield Done(running.pop(future), found, problem)
+                yield self._done(running.pop(future), future)
         finally:
-            self.client.cancel(list(running))
+            with contextlib.suppress(Exception):  # without a scheduler there is nothing to cancel
+                self.client.cancel(list(running))
+
+    def _done(self, batch: Batch, future: Any) -> Done:
+        from distributed import CancelledError
+        from distributed.scheduler import KilledWorker
+
+        try:
+            return Done(batch, future.result(), None)
+        except CancelledError as lost:
+            raise MimdsimError(f"--dask {self.address}: the scheduler has ended, or lost a batch ({lost})") from None
+        except KilledWorker as ended:
+            reason = f"{ENDED}; on Dask, raise distributed.scheduler.allowed-failures ({ended})"
+            return Done(batch, None, MimdsimError(reason))
+        except Exception as problem:
+            return Done(batch, None, problem)
 
     def close(self) -> None:
         self.client.close()

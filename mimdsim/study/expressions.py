@@ -47,9 +47,9 @@ def evaluate(text: str, names: Mapping[str, float] | Callable[[str], float]) -> 
         value = _Parser(text, known).whole()
         if isinstance(value, complex) or not math.isfinite(value):
             raise ValueError("is not a finite number")
-    except (ArithmeticError, TypeError) as problem:
-        raise ValueError(f"'{shortened(text)}': {problem}") from None
-    except ValueError as problem:
+    except OverflowError:
+        raise ValueError(f"'{shortened(text)}': grows beyond all numbers") from None
+    except (ZeroDivisionError, ValueError) as problem:
         raise ValueError(f"'{shortened(text)}': {problem}") from None
     return float(value)
 
@@ -136,7 +136,11 @@ class _Parser:
         while self._sign(","):
             given.append(self._sum())
         self._take("sign", ")")
-        return function(*given) if len(given) > 1 or function not in (min, max) else given[0]
+        if function in (min, max):
+            return function(given)
+        if len(given) > 1:
+            raise ValueError("only min and max have more than one argument")
+        return function(*given)
 
     def _sign(self, *wanted: str) -> str | None:
         token = self.tokens[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, isfinite, log
 from typing import Any, Literal
 
 from mimdsim.base.errors import shortened, suggest
@@ -108,7 +108,12 @@ def parse_constraint(text: str) -> Constraint:
     if name not in METRICS:
         raise ValueError(f"constraints: no metric '{name}'{suggest(name, METRICS)}; known: {', '.join(METRICS)}")
     metric = METRICS[name]
-    value = parse_quantity(given, metric.unit or "count") / metric.scale
+    try:
+        value = parse_quantity(given, metric.unit or "count") / metric.scale
+    except ValueError as problem:
+        raise ValueError(f"constraints: {shortened(text)!r}: {problem}") from None
+    if not isfinite(value):
+        raise ValueError(f"constraints: {shortened(text)!r}: a finite number is needed")
     return Constraint(metric=metric, end="max" if end == "max" else "min", value=value)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mimdsim.report.wording import field_value
+from mimdsim.report.wording import chance, field_value
 from mimdsim.study.front import Judged
-from mimdsim.study.phrases import chance, in_words, name_of
+from mimdsim.study.phrases import in_words, name_of
 from mimdsim.study.sensitivity import Sensitivities
 from mimdsim.study.studied import Studied
 
@@ -22,6 +22,8 @@ def would_change(studied: Studied, found: Judged) -> list[str]:
     if not isinstance(studied.found, Sensitivities):  # which is not about the best point
         said += _binding(found)
         said += [*_rivals(found), *_ends(found)] if found.best is not None else []
+    else:
+        said.append("Every effect is over the range that was given, the other fields as the machine and the study say.")
     if not studied.complete:
         said.append(f"{studied.designs - len(found.designs):,} points are not done yet.")
     if studied.failed:

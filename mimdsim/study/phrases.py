@@ -24,13 +24,13 @@ def in_words(found: Judged, metric: int, at: int) -> str:
 def interval(found: Judged, metric: int, at: int) -> tuple[float, float]:
     """The interval of a metric over all workloads, in the unit of its columns."""
     one, weights = found.metrics[metric], list(found.study.workloads.values())
-    ends = [_bounds(one, row) for row in found.designs[at].rows]
+    ends = [bounds(one, row) for row in found.designs[at].rows]
     low, high = (over_workloads(one, [end and end[side] for end in ends], weights) for side in (0, 1))
     middle = float(found.middle[metric, at])
     return (middle if low is None else low), (middle if high is None else high)
 
 
-def _bounds(metric: Metric, row: Row) -> tuple[float, float] | None:
+def bounds(metric: Metric, row: Row) -> tuple[float, float] | None:
     """Those of a column by time or energy follow from what it is divided by."""
     whole = {TIME: METRICS["time"], ENERGY: METRICS["energy"]}.get(BY_TIME.get(metric.columns[0], ""))
     known, middle = (whole.bounds(row), whole.of(row)) if whole else (None, None)
@@ -42,13 +42,6 @@ def _bounds(metric: Metric, row: Row) -> tuple[float, float] | None:
 
 def quantity_alone(metric: Metric, value: float) -> str:
     return quantity(metric.unit, *[value * metric.scale] * 3)
-
-
-def chance(p: float) -> str:
-    """A probability from draws: '83 %'; never more certain than so many draws can tell."""
-    if p in (0.0, 1.0) or 0.01 <= p <= 0.99:
-        return f"{100 * p:.0f} %" if 0 < p < 1 else "over 99.9 %" if p else "under 0.1 %"
-    return f"{100 * p:.1f} %"
 
 
 def count_of(count: int) -> str:

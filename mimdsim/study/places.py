@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.units import parse_quantity, show_quantity
+from mimdsim.base.units import show_quantity
 from mimdsim.study.description import Axis, Study
 from mimdsim.study.metrics import Metric, Row, over_workloads
 from mimdsim.study.results import shown
-from mimdsim.study.sampling import Design, Varied
+from mimdsim.study.sampling import Design, Varied, plain_value
 
 
 def has_direction(varied: Varied, key: str) -> bool:
@@ -29,16 +29,6 @@ def is_ordered(varied: Varied, key: str) -> bool:
     if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in values):
         return False
     return len({one < other for one, other in pairwise(values)}) <= 1 and len(set(values)) == len(values)
-
-
-def plain_value(key: str, value: Any) -> Any:
-    """A value in the base unit of its field; a name as it is."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return parse_quantity(value, key.rsplit(".", 1)[-1])
-    except ValueError:
-        return value
 
 
 def shown_value(key: str, value: Any) -> str:

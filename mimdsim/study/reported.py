@@ -61,7 +61,7 @@ def _facts(studied: Studied, found: Judged) -> list[str]:
 def _sections(studied: Studied, found: Judged) -> list[StudySection | None]:
     """The sections between the answer and the table of all points."""
     first = _sensitivity(studied.found) if isinstance(studied.found, Sensitivities) else _best(found)
-    return [first, _effects(found), _sweeps(studied), _notes(studied)]
+    return [first, _effects(studied, found), _sweeps(studied), _notes(studied)]
 
 
 def _sensitivity(found: Sensitivities) -> StudySection:
@@ -74,9 +74,8 @@ def _sensitivity(found: Sensitivities) -> StudySection:
         median = f"the median, {metric.shown(float(f'{each.median:.3g}'))}"
         drawn = draw_tornado(each.bars(), title=f"What changes the {each.metric.replace('_', ' ')} most", of=median)
         if drawn is not None:
-            figures.append(
-                (drawn, f"From one end of each range to the other; whiskers: a standard deviation. {median}.")
-            )
+            said = f"From one end of each range to the other, in percent of {median}; whiskers: a standard deviation."
+            figures.append((drawn, said))
         header, rows, more = effects_table(each)
         if rows:
             cells = [[text(cell) for cell in row] for row in rows]
@@ -129,10 +128,11 @@ def _judgement(found: Judged) -> Judgement:
     )
 
 
-def _effects(found: Judged) -> StudySection | None:
+def _effects(studied: Studied, found: Judged) -> StudySection | None:
+    """Medians along each field: of points that are spread evenly, else they tell of where the others were looked at."""
     from mimdsim.report.figures_effects import draw_effects
 
-    if not found.metrics:
+    if not found.metrics or studied.study.sampling.kind in ("sensitivity", "search"):
         return None
     metric = found.metrics[0]
     factor, unit = common_unit(metric.unit, (float(value) * metric.scale for value in found.middle[0]))

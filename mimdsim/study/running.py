@@ -75,7 +75,7 @@ class _Unfinished:
             if found is not None:
                 self.store.keep_activity(batch.points[0].activity_key, *found)
 
-        self._each(record, waiting, "recording spikes", lambda key: self.store.activity_path(key).exists(), keep)
+        self._each(record, waiting, "recording spikes", self.store.has_activity, keep)
 
     def search(self) -> None:
         waiting = {point.key: point for point in self._open() if point.best_mapping}

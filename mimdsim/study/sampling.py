@@ -48,7 +48,7 @@ class Varied:
         """The value of an axis at 0 to 1 of its range."""
         axis = self.study.axes[key]
         if axis.values:
-            return axis.values[min(int(place * len(axis.values)), len(axis.values) - 1)]
+            return self._item(key, axis.values[min(int(place * len(axis.values)), len(axis.values) - 1)])
         low, high = self.ends(key)
         return self._rounded(key, low * (high / low) ** place if axis.log else low + place * (high - low))
 
@@ -59,20 +59,21 @@ class Varied:
             middle = self._number(key, self.base(key))
             return middle * (1 - axis.within), middle * (1 + axis.within)
         low, high = (self._number(key, end) for end in (axis.start, axis.to))
-        if not low < high or (axis.log and low <= 0):
-            raise DescriptionError("study", [f"axes.{key}: from must be less than to, and more than 0 if log = true"])
+        if not 0 < high - low < np.inf or (axis.log and low <= 0):
+            problem = "from must be less than to, both finite, and more than 0 if log = true"
+            raise DescriptionError("study", [f"axes.{key}: {problem}"])
         return low, high
 
     def _listed(self, key: str, axis: Axis) -> tuple[Any, ...]:
         if axis.values:
-            return axis.values
+            return tuple(self._item(key, value) for value in axis.values)
         if axis.points is None and axis.step is None:
             raise DescriptionError("study", [f"axes.{key}: in a grid a range needs a step or a number of points"])
         if axis.points is not None:
             return tuple(dict.fromkeys(self.value(key, float(u)) for u in np.linspace(0, 1, axis.points)))
         low, high = self.ends(key)
         step = self._number(key, axis.step)
-        if not step > 0 or (high - low) / step > MAX_POINTS:
+        if not 0 < step < np.inf or (high - low) / step > MAX_POINTS:
             raise DescriptionError(
                 "study", [f"axes.{key}: the step must be more than 0, and at most {MAX_POINTS:,} fit"]
             )
@@ -98,6 +99,11 @@ class Varied:
                     raise DescriptionError("study", [f"coupled.{key}: {problem}"]) from None
         return {key: known[key] for key in self.study.varied}
 
+    def _item(self, key: str, given: Any) -> Any:
+        """A value of a list, as ranges give it: '1 GHz' as a number, so that tables sort and figures place it."""
+        value = plain_value(key, given)
+        return int(value) if isinstance(value, float) and self.whole(key) and value.is_integer() else value
+
     def _rounded(self, key: str, value: float) -> float | int:
         return round(value) if self.whole(key) else value
 
@@ -110,6 +116,16 @@ class Varied:
         except ValueError as wrong:
             raise DescriptionError("study", [f"{key}: {wrong}"]) from None
         return float(given)
+
+
+def plain_value(key: str, value: Any) -> Any:
+    """A value in the base unit of its field; a name as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_quantity(value, key.rsplit(".", 1)[-1])
+    except ValueError:
+        return value
 
 
 def spread(kind: str, points: int, axes: int, seed: int) -> np.ndarray:

@@ -12,7 +12,7 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO
 
@@ -35,8 +35,8 @@ TAKEN = (errno.EACCES, errno.EAGAIN)
 
 
 class Store:
-    """A study's folder. `rows`: finished points by key, as far as they were looked at; `damaged`: files of rows that
-    cannot be read, with why."""
+    """A study's folder. `rows`: finished points by key, as far as they were looked at; `damaged`: files that cannot
+    be read, with why."""
 
     def __init__(self, folder: Path):
         self.folder = writable_folder(folder)
@@ -101,6 +101,9 @@ class Store:
     def activity_path(self, key: str) -> Path:
         return self.folder / "activity" / f"{key}.npz"
 
+    def has_activity(self, key: str) -> bool:
+        return self._is_whole(self.activity_path(key), load_activity)
+
     def keep_activity(self, key: str, activity: RecordedActivity, accuracy: float | None) -> None:
         arrays: dict[str, np.ndarray] = {}
         for layer, ids in activity.ids.items():
@@ -110,7 +113,7 @@ class Store:
         write_sealed_arrays(self.activity_path(key), arrays)
 
     def has_mapping(self, key: str) -> bool:
-        return self._mapping_path(key).exists()
+        return self._is_whole(self._mapping_path(key), load_mapping)
 
     def keep_mapping(self, key: str, options: MappingOptions | None) -> None:
         """The best mapping found for a point; None: there is none."""
@@ -121,12 +124,22 @@ class Store:
         """What was found for the points of this folder, each once."""
         found: dict[str, MappingOptions] = {}
         for path in sorted((self.folder / "mappings").glob("*.json")):
-            with contextlib.suppress(DataFileError, ValidationError):
-                table = read_sealed_json(path, MAX_MAPPING_BYTES, "delete it to search again").get("mapping")
-                if table is not None:
-                    options = MappingOptions.model_validate(table)
+            with contextlib.suppress(DataFileError):
+                options = load_mapping(path)
+                if options is not None:
                     found.setdefault(options.model_dump_json(), options)
         return list(found.values())
+
+    def _is_whole(self, path: Path, load: Callable[[Path], object]) -> bool:
+        """Whether a file is there and can be read; what is damaged is named and made again."""
+        if not path.exists():
+            return False
+        try:
+            load(path)
+        except DataFileError as problem:
+            self.damaged[path] = str(problem)
+            return False
+        return True
 
     def _mapping_path(self, key: str) -> Path:
         return self.folder / "mappings" / f"{key}.json"
@@ -152,10 +165,19 @@ def load_rows(path: Path) -> dict[str, Row]:
     return rows
 
 
+def load_mapping(path: Path) -> MappingOptions | None:
+    """A mapping that was found, None if none was; raises DataFileError for anything else."""
+    table = read_sealed_json(path, MAX_MAPPING_BYTES, "the same command searches again").get("mapping")
+    try:
+        return None if table is None else MappingOptions.model_validate(table)
+    except ValidationError:
+        raise DataFileError(path, "is no mapping; the same command searches again") from None
+
+
 def load_activity(path: Path) -> tuple[RecordedActivity, float | None]:
     """Recorded spikes from disk, and the test accuracy of their training if there was a test; raises DataFileError for
     anything else."""
-    stored = read_sealed_arrays(path, MAX_ACTIVITY_BYTES, "delete it to record again")
+    stored = read_sealed_arrays(path, MAX_ACTIVITY_BYTES, "the same command records them again")
     ids = {name.removeprefix("ids."): array for name, array in stored.items() if name.startswith("ids.")}
     counts = {name.removeprefix("counts."): array for name, array in stored.items() if name.startswith("counts.")}
     accuracy = stored.get("accuracy")

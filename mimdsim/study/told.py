@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mimdsim.report.wording import field_value
+from mimdsim.report.wording import chance, field_value, quantity
 from mimdsim.study.front import Judged, judged
-from mimdsim.study.metrics import over_workloads
+from mimdsim.study.metrics import Constraint, over_workloads
 from mimdsim.study.overturn import would_change
-from mimdsim.study.phrases import chance, count_of, in_words, name_of, quantity_alone
+from mimdsim.study.phrases import bounds, count_of, in_words, name_of, quantity_alone
 from mimdsim.study.results import RATIOS, note_lines
 from mimdsim.study.sensitivity import Sensitivities
 from mimdsim.study.studied import Studied
@@ -71,6 +71,8 @@ def _best(studied: Studied, found: Judged) -> Iterator[str]:
         for place, metric in enumerate(found.metrics)
     )
     yield f"At that point: {values}{_by_workload(found, best)}."
+    if found.study.limits:
+        yield f"Constraints there: {'; '.join(_limit_there(limit, found, best) for limit in found.study.limits)}."
     yield from _against_first(studied, found, best)
     others = np.flatnonzero(found.kept & (np.arange(len(found.designs)) != best))
     if not len(others):
@@ -91,6 +93,16 @@ def _best(studied: Studied, found: Judged) -> Iterator[str]:
             f"{name_of(found, rival)}, at {in_words(found, 0, rival)}. "
             f"With probability {chance(float(found.best_p[best]))} {alone}."
         )
+
+
+def _limit_there(limit: Constraint, found: Judged, at: int) -> str:
+    """A constraint and what the point has of it: of several workloads the one nearest to the limit."""
+    nearest = max if limit.end == "max" else min
+    row = nearest(found.designs[at].rows, key=lambda row: limit.metric.of(row) or 0.0)
+    value = limit.metric.of(row)
+    low, high = bounds(limit.metric, row) or (value, value)
+    ends = [end * limit.metric.scale for end in (value, low, high) if end is not None]
+    return f"{limit}: {quantity(limit.metric.unit, *ends)}"
 
 
 def _against_first(studied: Studied, found: Judged, best: int) -> Iterator[str]:

@@ -28,6 +28,9 @@ def how_found(found: Sensitivities) -> str:
         if found.blocks
         else ""
     )
+    shares = [index[0] for each in found.metrics for effect in each.effects for index in _indices(effect) if index]
+    if any(not 0 <= round(share, 2) <= 1 for share in shares):
+        blocks += f" Shares under 0 or over 1 cannot be: {found.blocks} blocks estimate them no better; more points do."
     return (
         f"Effects are means over {found.trajectories} trajectories through the ranges (Morris), from one end of a "
         f"range to the other; percentages are of the median over the points.{blocks}"

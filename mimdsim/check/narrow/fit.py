@@ -44,8 +44,11 @@ def narrow(
     none. data: recordings for rows of training steps. Raises DataFileError for tables that cannot be read, and
     DescriptionError if no row bears on the machine or there are too many.
     """
-    rows = check_files(tuple(tables), data, progress, machine)
-    used, other = _of_machine(rows, machine, tables)
+    twice = sorted({path.name for path in tables if sum(other.name == path.name for other in tables) > 1})
+    if twice:
+        raise DataFileError(twice[0], "is given twice; give each table once, under names of their own")
+    rows = check_files(tuple(tables), data, progress, machine, MOST_ROWS)
+    used, other = _of_machine(rows, machine)
     return narrowed_by(
         machine,
         used,
@@ -129,11 +132,8 @@ def _name(row: Row) -> str:
     return f"{row.file} line {row.bearing.line}"
 
 
-def _of_machine(rows: Sequence[Row], machine: MimdMachine, tables: Sequence[Path]) -> tuple[list[Row], dict[str, int]]:
+def _of_machine(rows: Sequence[Row], machine: MimdMachine) -> tuple[list[Row], dict[str, int]]:
     """The rows that were measured on the machine, and how many others there are, by reason."""
-    twice = sorted({path.name for path in tables if sum(other.name == path.name for other in tables) > 1})
-    if twice:
-        raise DataFileError(twice[0], "is given twice; give each table once, under names of their own")
     used, other = [], dict[str, int]()
     for row in rows:
         if row.bearing is None:

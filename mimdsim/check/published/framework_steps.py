@@ -79,9 +79,8 @@ def _numbers(path: Path, line: int, row: dict[str, str]) -> tuple[tuple[int, ...
             path, f"line {line}: dense needs at least two widths, and all of them, batch and T 1 or more"
         )
     if not (math.isfinite(images) and images > 0):
-        raise DataFileError(
-            path, f"line {line}, column 'images_per_s': '{row['images_per_s']}' is not a number above 0"
-        )
+        text = shortened(row["images_per_s"])
+        raise DataFileError(path, f"line {line}, column 'images_per_s': '{text}' is not a number above 0")
     return widths, batch, timesteps, beta, images
 
 

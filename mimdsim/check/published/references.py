@@ -149,18 +149,22 @@ def find_table(name: str) -> Path:
 
 
 def check_files(
-    files: tuple[Path, ...], data: Path | None, progress: Progress, machine: MimdMachine | None = None
+    files: tuple[Path, ...],
+    data: Path | None,
+    progress: Progress,
+    machine: MimdMachine | None = None,
+    most: int | None = None,
 ) -> list[Row]:
-    """Rows of all files; machine: of rows that name none, instead of that of the published figures. Raises
-    DataFileError for a file that is missing, too large or of unknown columns."""
+    """Rows of all files; machine: of rows that name none, instead of that of the published figures; most: rows of one
+    file. Raises DataFileError for a file that is missing, too large or of unknown columns."""
     asked = Asked(data=data, progress=progress, machine=machine)
     rows: list[Row] = []
     for path in files:
-        rows += _check_file(path, asked)
+        rows += _check_file(path, asked, most)
     return rows
 
 
-def _check_file(path: Path, asked: Asked) -> list[Row]:
+def _check_file(path: Path, asked: Asked, most: int | None) -> list[Row]:
     try:
         text = read_bounded_text(path, MAX_REFERENCE_BYTES)
     except FileNotFoundError:
@@ -180,6 +184,9 @@ def _check_file(path: Path, asked: Asked) -> list[Row]:
         if needed <= columns:
             if not given:
                 raise DataFileError(path, "has a header but no rows; there is nothing to compare")
+            if most is not None and len(given) > most:  # before hours of predicting them
+                advice = "leave out those of other machines, and give means of those alike"
+                raise DataFileError(path, f"has {len(given):,} rows; at most {most:,} are used: {advice}")
             return predict(path, given, asked)
     known = "; ".join(", ".join(sorted(needed)) for needed, _ in FORMATS)
     raise DataFileError(

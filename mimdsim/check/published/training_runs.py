@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.errors import DataFileError
+from mimdsim.base.errors import DataFileError, shortened
 from mimdsim.base.schema import build
 from mimdsim.check.published.bearing import Bearing, codelet_parts
 from mimdsim.check.published.training_means import Prediction, Run, mean_rows, slope_rows, tilewise_rows
@@ -117,7 +117,7 @@ def _run_of(path: Path, line: int, row: dict[str, str], predicted: Prediction) -
         except ValueError:
             value = math.nan
         if value is not None and not (math.isfinite(value) and value > 0):
-            raise DataFileError(path, f"line {line}, column '{column}': '{text}' is not a number above 0")
+            raise DataFileError(path, f"line {line}, column '{column}': '{shortened(text)}' is not a number above 0")
         times.append(value)
     total, keras, activity = times
     assert total is not None  # _workload_of has read it
@@ -137,7 +137,8 @@ def _workload_of(path: Path, line: int, row: dict[str, str], data: Path | None) 
         batch, timesteps, second = int(row["batch"]), int(row["T"]), float(row["second_threshold"])
         float(row["ms_total"])
     except ValueError as problem:
-        raise DataFileError(path, f"line {line}: {problem}") from None
+        columns = "dense, sparse, batch, T, second_threshold and ms_total must be numbers"
+        raise DataFileError(path, f"line {line}: {columns}: {shortened(str(problem), 120)}") from None
     if len(dense) != len(sparse) or len(dense) < 3:
         sizes = f"{len(dense)} dense and {len(sparse)} sparse sizes"
         raise DataFileError(path, f"line {line}: {sizes}; need as many, input first")
