@@ -1,7 +1,7 @@
 """Several codelets in one pass, bit-identical to running them in turn, for values that nothing else reads.
 
-Input gradient: products and sums of a tile's neurons, of a group's tiles, of all groups. With one group per vector
-lane each of these sums runs in its own order while the lanes run side by side. Weight gradient: what samples add to a
+Input gradient: products and sums of a tile's neurons, of a group's tiles, of all groups. With one listed id per vector
+lane these sums run in their order while the lanes run side by side. Weight gradient: what samples add to a
 replica over all timesteps, with replicas then summed, a strip of neurons at a time so that its operands stay in cache.
 A sum that starts from zero is never -0, so one more zero in front changes no bit.
 """
@@ -11,73 +11,69 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from mimdsim.numerics.fused.vectors import GROUPS, WIDTH, dot_piece, sum_runs
-
-TOGETHER = 16  # listed ids whose groups are added up together; a stage has as many rows more than are listed
-
-
-@numba.njit(cache=True, nogil=True)
-def spread_groups(matrix, source_of, first, last, spread):  # type: ignore[no-untyped-def]
-    """spread[piece, row] = matrix[row, source_of[piece]] for rows first..last-1; zero, which adds nothing to a sum,
-    where source_of is -1."""
-    pieces, _, width = spread.shape
-    at, padded = np.maximum(source_of, 0).astype(np.uint32), (source_of < 0).sum(axis=1)
-    zero = matrix.dtype.type(0)
-    for row in range(first, last):
-        source = matrix[row]
-        for piece in range(pieces):
-            into, taken = spread[piece, row], at[piece]
-            for k in range(width):
-                into[k] = source[taken[k]]
-            if padded[piece]:
-                for k in range(width):
-                    into[k] = zero if source_of[piece, k] < 0 else into[k]
+from mimdsim.numerics.fused.nested import EIGHT, dot_nested
+from mimdsim.numerics.fused.vectors import WIDTH, sum_runs
 
 
 @numba.njit(cache=True, nogil=True)
-def starts_of(counts, starts):  # type: ignore[no-untyped-def]
-    """starts[b]: how many ids the samples before list. Returns how many all list."""
+def in_eights(ids, counts, width, starts, rows):  # type: ignore[no-untyped-def]
+    """Where the rows of width numbers begin that the samples list, each sample from EIGHT * starts[sample] on, the last
+    one repeated until EIGHT are full. Returns how many there are; called without room (rows of length 0) it only says
+    so."""
     total = 0
     for b in range(len(counts)):
         starts[b] = total
-        total += counts[b, 1]
-    return total
+        count = counts[b, 1]
+        eights = (count + EIGHT - 1) // EIGHT
+        if len(rows):
+            for k in range(eights * EIGHT):
+                rows[total * EIGHT + k] = ids[b, min(k, count - 1)] * width
+        total += eights
+    starts[len(counts)] = total
+    return total * EIGHT
 
 
 @numba.njit(cache=True, nogil=True)
-def input_gradient(g, stage, w, q, ids, counts, starts, form, first, last):  # type: ignore[no-untyped-def]
-    """g[sample, slot] of the ids that samples first..last-1 list, from w and q spread in pieces.
+def spread(matrix, taken, empty, spread):  # type: ignore[no-untyped-def]
+    """spread[block, row] = matrix[row, taken[block]], as `spread_row` does it."""
+    for row in range(matrix.shape[0]):
+        for block in range(len(spread)):
+            spread_row(matrix[row], taken[block], empty, block, spread[block, row])
 
-    stage [listed, GROUPS]: sums of groups, a band of them at a time, added up in their order. form: pieces of a band,
-    numbers, groups.
+
+@numba.njit(cache=True, nogil=True)
+def spread_row(row, taken, empty, block, into):  # type: ignore[no-untyped-def]
+    """into[k] = row[taken[k]]; zero, which adds nothing to a sum, at the places empty[e, 1] of block empty[e, 0]."""
+    for k in range(len(into)):
+        into[k] = row[taken[k]]
+    if len(empty) and block >= empty[0, 0]:
+        for e in range(len(empty)):
+            if empty[e, 0] == block:
+                into[empty[e, 1]] = 0
+
+
+@numba.njit(cache=True, nogil=True)
+def input_gradient(g, sums, w, q, taken, empty, rows, counts, starts, ends, form, first, last):  # type: ignore[no-untyped-def]
+    """g[sample, slot] of the ids that samples first..last-1 list.
+
+    w [blocks, inputs, pieces * numbers * EIGHT] is spread; q is not: taken and empty are as for `spread`. rows and
+    starts as from `in_eights`; ends as for `dot_nested`; sums: room for two to a listed id; form: pieces of a block,
+    numbers of a part.
     """
-    pieces, numbers, groups = form
-    weights, adjoints, listed, sums = w.reshape(-1), q.reshape(-1), ids.reshape(-1), stage.reshape(-1)
-    _, inputs, width = w.shape
-    capacity = ids.shape[1]
-    for piece in range(len(w)):
-        if piece % pieces == 0:
-            for b in range(first, last):
-                stage[starts[b] : starts[b] + counts[b, 1]] = 0
+    weights, one = w.reshape(-1), np.zeros(w.shape[2], q.dtype)
+    sums[2 * EIGHT * starts[first] : 2 * EIGHT * starts[last]] = 0
+    for block in range(len(w)):
+        at = block * w.shape[1] * w.shape[2]
         for b in range(first, last):
-            begin, at = b * capacity, (piece * q.shape[1] + b) * width
-            where = piece * inputs * width
-            dot_piece(sums, weights, where, listed, begin, begin + counts[b, 1], adjoints, at, starts[b], numbers)
-        if piece % pieces < pieces - 1:
-            continue
-        band = piece // pieces
-        real = min(GROUPS, groups - band * GROUPS)
-        for b in range(first, last):
-            for begin in range(0, counts[b, 1], TOGETHER):
-                totals, at = np.zeros(TOGETHER, g.dtype), (starts[b] + begin) * GROUPS
-                some = min(TOGETHER, counts[b, 1] - begin)
-                if band:
-                    totals[:some] = g[b, begin : begin + some]
-                for group in range(real):
-                    for k in range(TOGETHER):
-                        totals[k] += sums[at + group + k * GROUPS]
-                for k in range(some):
-                    g[b, begin + k] = totals[k]
+            if starts[b] == starts[b + 1]:
+                continue
+            spread_row(q[b], taken[block], empty, block, one)
+            for piece in range(form[0]):
+                begin, bits = piece * form[1] * EIGHT, ends[block * form[0] + piece]
+                dot_nested(sums, weights, at + begin, rows, starts[b], starts[b + 1], one, begin, bits, form[1])
+    for b in range(first, last):
+        for k in range(counts[b, 1]):
+            g[b, k] = sums[(2 * (starts[b] + k // EIGHT) + 1) * EIGHT + k % EIGHT]
 
 
 @numba.njit(cache=True, nogil=True)
