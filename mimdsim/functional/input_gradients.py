@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.functional.shares import aligned
+from mimdsim.functional.shares import aligned, flat_turns
 from mimdsim.functional.shortcuts import Instead, Memory, undisturbed, uses_of
 from mimdsim.functional.uses import Uses
 from mimdsim.numerics.fused import gradients as kernels
@@ -64,7 +64,7 @@ def take_input_gradient(uses: Uses, memory: Memory, shortcut: Shortcut, instead:
         return
     made = _InputGradient(memory, spread, (w, q, ids, counts), last.operands["g"])
     instead.calls |= {id(table): None for table in (first, *sums)} | {id(last): made.call}
-    instead.uses[id(last)] = frozenset((w, q, ids, counts)), frozenset([made.writes])
+    instead.uses[id(last)] = frozenset((w, q, ids, counts)), frozenset(made.writes)
     instead.heavy[id(last)] = made
     instead.before.setdefault(id(known[0].repeat), []).append(made.before)
 
@@ -75,7 +75,7 @@ class _InputGradient:
     def __init__(self, memory: Memory, spread: Spread, names: tuple[str, ...], writes: str):
         self._memory, self._spread = memory, spread
         self._w, *read = names
-        self.reads, self.writes = tuple(read), writes
+        self.reads, self.writes = tuple(read), (writes,)
         blocks, width = spread.taken.shape
         self._weights = aligned((blocks, len(memory.arrays[self._w]), width))
         self._rows, self._sums = np.zeros(0, np.int64), aligned((0,))
@@ -86,12 +86,13 @@ class _InputGradient:
     def call(self, _t: int) -> None:
         arrays = self._memory.arrays
         q, ids, counts = (arrays[name] for name in self.reads)
-        self._make(arrays[self.writes], q, ids, counts)
+        self._make(arrays[self.writes[0]], q, ids, counts)
 
-    def __call__(self, read: dict[str, np.ndarray], made: np.ndarray) -> None:
+    def __call__(self, read: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:
         q, ids, counts = (flat_turns(read[name]) for name in self.reads)
-        self._make(flat_turns(made), q, ids, counts)
-        self._memory.arrays[self.writes][...] = made[-1]
+        (name,) = self.writes
+        self._make(flat_turns(made[name]), q, ids, counts)
+        self._memory.arrays[name][...] = made[name][-1]
 
     def _make(self, g: np.ndarray, q: np.ndarray, ids: np.ndarray, counts: np.ndarray) -> None:
         """Of samples, or of samples in several turns."""
@@ -105,8 +106,3 @@ class _InputGradient:
         given = g, self._sums, self._weights, *adjoints, self._rows, counts, starts, spread.ends, spread.form
         compute: Any = kernels.input_gradient
         self._memory.share(len(q), lambda first, last: compute(*given, first, last))
-
-
-def flat_turns(versions: np.ndarray) -> np.ndarray:
-    """[turns * batch, ...] from [turns, batch, ...]."""
-    return versions.reshape(-1, *versions.shape[2:])

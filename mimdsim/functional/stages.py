@@ -29,12 +29,12 @@ class Heavy(Protocol):
     """A call for all timesteps of a block at once: reads versions, leaves those of what it writes."""
 
     reads: tuple[str, ...]
-    writes: str
+    writes: tuple[str, ...]
 
     def before(self, t: int) -> None:
         """Prepare what does not change from turn to turn."""
 
-    def __call__(self, read: dict[str, np.ndarray], made: np.ndarray) -> None:
+    def __call__(self, read: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:
         """Arrays [timesteps in order of turns, ...] of every variable."""
 
 
@@ -73,7 +73,7 @@ def staged(
     levels = _levels(graph, parts)
     if not any(part.heavy for part in parts):
         return None
-    crossing: dict[str, None] = {part.heavy.writes: None for part in parts if part.heavy}
+    crossing: dict[str, None] = {name: None for part in parts if part.heavy for name in part.heavy.writes}
     for number, part in enumerate(parts):
         for name in sorted(part.reads):
             if name in written and name not in sequences and levels[written[name].last] != levels[number]:
@@ -175,7 +175,7 @@ class _Staged:
         for part in stage:
             if part.heavy:
                 read = {name: self._versions[name][shift : shift + lasting] for name, shift in part.bound}
-                part.heavy(read, self._versions[part.heavy.writes][1 : 1 + lasting])
+                part.heavy(read, {name: self._versions[name][1 : 1 + lasting] for name in part.heavy.writes})
         light = [part for part in stage if not part.heavy]
         if not light:
             return
