@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import MappingError
+from mimdsim.functional.adjoints import take_adjoints
 from mimdsim.functional.failures import VertexFailure, field_written
 from mimdsim.functional.given import accepted
 from mimdsim.functional.input_gradients import take_input_gradient
@@ -140,6 +141,7 @@ class Executor:
         for shortcut in self.program.shortcuts:
             SHORTCUTS[shortcut.kind](uses, self, shortcut, instead)
         take_selections(uses, self, instead)
+        take_adjoints(uses, self, instead)
 
         def shortened(repeat: Repeat) -> Turns:
             supersteps = [item for item in repeat.body if isinstance(item, Superstep)]

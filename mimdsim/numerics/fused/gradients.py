@@ -11,6 +11,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from mimdsim.numerics.equations import superspike, unless_spiked
 from mimdsim.numerics.fused.nested import EIGHT, dot_nested
 from mimdsim.numerics.fused.vectors import WIDTH, sum_runs
 
@@ -74,6 +75,22 @@ def input_gradient(g, sums, w, q, taken, empty, rows, counts, starts, ends, form
     for b in range(first, last):
         for k in range(counts[b, 1]):
             g[b, k] = sums[(2 * (starts[b] + k // EIGHT) + 1) * EIGHT + k % EIGHT]
+
+
+@numba.njit(cache=True, nogil=True)
+def adjoint(dv, q, v, g, ids, counts, gain, decay, v_previous, threshold, slope, fired, low, high):  # type: ignore[no-untyped-def]
+    """`state_gradient` of dv for samples low..high-1, then q = gain * dv, then `scale_unless_spiked` of dv; fired: the
+    threshold above which v_previous masks it."""
+    one, zero = dv.dtype.type(1), dv.dtype.type(0)
+    for b in range(low, high):
+        row, current, before = dv[b], q[b], v_previous[b]
+        for k in range(counts[b, 1]):
+            n = ids[b, k]
+            row[n] += g[b, k] * superspike(v[b, n] - threshold, slope, one)
+        for n in range(len(row)):
+            current[n] = row[n] * gain[n]
+        for n in range(len(row)):
+            row[n] = unless_spiked(row[n] * decay[n], before[n], fired, zero)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -133,8 +133,8 @@ dot_nested_of_1, dot_nested_of_2, dot_nested_of_3, dot_nested_of_4, dot_nested_o
 @numba.njit(cache=True, nogil=True)
 def dot_nested(sums, w, w_start, rows, first, last, q, q_start, bits, numbers):  # type: ignore[no-untyped-def]
     """Goes on with the sums of rows[EIGHT * first:EIGHT * last], sums [eights, 2, EIGHT]: of the group and of all
-    groups before, by the products of a piece of q with those of w[w_start + row:] for every row; pieces [numbers, EIGHT],
-    numbers of EIGHT parts. bits: after which parts a group ends. There must be one EIGHT at least."""
+    groups before, by the products of a piece of q with those of w[w_start + row:] for every row; pieces [numbers,
+    EIGHT], numbers of EIGHT parts. bits: after which parts a group ends. There must be one EIGHT at least."""
     if numbers == 4:
         dot_nested_of_4(sums, w, w_start, rows, first, last, q, q_start, bits, numbers)
     elif numbers == 2:
