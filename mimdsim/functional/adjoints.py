@@ -74,3 +74,4 @@ def _take(memory: Memory, instead: Instead, known: list[Use]) -> None:
 
     instead.calls |= {id(use.item): None for use in known} | {id(first): call}
     instead.uses[id(first)] = frozenset((dv, *reads)), frozenset(names[:2])
+    instead.fills[id(first)] = frozenset(names[1:2])

@@ -40,11 +40,12 @@ class Heavy(Protocol):
 
 @dataclass(kw_only=True, eq=False)
 class Part:
-    """A call of a turn, what it reads and what it writes, maybe in part."""
+    """A call of a turn, what it reads and what it writes, maybe in part; `fills`: what it writes wholly."""
 
     call: Call
     reads: frozenset[str]
     writes: frozenset[str]
+    fills: frozenset[str] = frozenset()
     heavy: Heavy | None = None
     bound: list[tuple[str, int]] = field(
         default_factory=list
@@ -137,6 +138,18 @@ def _levels(graph: nx.DiGraph, parts: list[Part]) -> list[int]:
     return found
 
 
+def _crossing(stage: list[Part], crossing: list[str]) -> tuple[list[str], list[str]]:
+    """What calls of a stage write for others: what must be copied to be kept, and what may be written where it is kept
+    since the first call that uses it writes all of it."""
+    kept, filled = [], []
+    light = [part for part in stage if not part.heavy]
+    for name in crossing:
+        if any(name in part.writes for part in light):
+            first = next(part for part in light if name in part.reads | part.writes)
+            (filled if name in first.fills - first.reads else kept).append(name)
+    return kept, filled
+
+
 class _Staged:
     """Stages with the versions that cross them."""
 
@@ -148,10 +161,7 @@ class _Staged:
         turns: Callable[[int], list[int]],
     ):
         self._arrays, self._turns, self._stages = arrays, turns, stages
-        self._kept = [
-            [name for name in crossing if any(name in part.writes for part in stage if not part.heavy)]
-            for stage in stages
-        ]
+        self._kept, self._filled = zip(*(_crossing(stage, crossing) for stage in stages), strict=True)
         most = max(arrays[name].nbytes for name in crossing)
         self._block = max(1, min(len(turns(0)), BLOCK_BYTES // most))
         self._versions = {
@@ -167,10 +177,10 @@ class _Staged:
             block = every[begin : begin + self._block]
             for name, versions in self._versions.items():
                 versions[0] = self._arrays[name]
-            for stage, kept in zip(self._stages, self._kept, strict=True):
-                self._run(stage, kept, block)
+            for stage, kept, filled in zip(self._stages, self._kept, self._filled, strict=True):
+                self._run(stage, kept, filled, block)
 
-    def _run(self, stage: list[Part], kept: list[str], block: list[int]) -> None:
+    def _run(self, stage: list[Part], kept: list[str], filled: list[str], block: list[int]) -> None:
         lasting = len(block)
         for part in stage:
             if part.heavy:
@@ -179,11 +189,17 @@ class _Staged:
         light = [part for part in stage if not part.heavy]
         if not light:
             return
+        own = {name: self._arrays[name] for name in filled}
         for number, t in enumerate(block):
+            for name in filled:
+                self._arrays[name] = self._versions[name][number + 1]
             for part in light:
                 self._call(part, number, t)
             for name in kept:
                 self._versions[name][number + 1] = self._arrays[name]
+        for name, array in own.items():
+            array[...] = self._arrays[name]
+            self._arrays[name] = array
 
     def _call(self, part: Part, number: int, t: int) -> None:
         """The call of a turn, the `number`-th of the block, while the variables it reads are versions."""

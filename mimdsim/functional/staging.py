@@ -34,7 +34,8 @@ def stages_of(executor: Executor, uses: Uses, repeat: Repeat, instead: Instead) 
         if isinstance(item, Copy):
             sequences |= {item.source} if item.source_shift is not None else set()
             sequences |= {item.target} if item.target_shift is not None else set()
-            parts.append(Part(call=executor.prepare_copy(item), reads=use.reads, writes=use.writes))
+            whole = use.writes if item.target_shift is None else frozenset[str]()
+            parts.append(Part(call=executor.prepare_copy(item), reads=use.reads, writes=use.writes, fills=whole))
             continue
         if item.codelet.form != "table":
             return None
@@ -48,7 +49,8 @@ def stages_of(executor: Executor, uses: Uses, repeat: Repeat, instead: Instead) 
                 slices.append((parts[-1], target, executor.taken(source, shift)))
         elif (replaced := instead.calls[id(item)]) is not None:
             reads, writes = instead.uses[id(item)]
-            parts.append(Part(call=replaced, reads=reads, writes=writes, heavy=instead.heavy.get(id(item))))
+            heavy, fills = instead.heavy.get(id(item)), instead.fills.get(id(item), frozenset[str]())
+            parts.append(Part(call=replaced, reads=reads, writes=writes, fills=fills, heavy=heavy))
     for moved, target, taken in slices:
         _take_where_it_lies(parts, moved, target, taken)
     made = staged(parts, executor.arrays, frozenset(sequences), repeat.turns_from)
