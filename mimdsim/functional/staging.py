@@ -47,6 +47,7 @@ def stages_of(executor: Executor, uses: Uses, repeat: Repeat, instead: Instead) 
             if (shift := _slice_of(uses, use, item)) is not None:
                 source, target = (item.operands[each.name] for each in item.codelet.fields[:2])
                 slices.append((parts[-1], target, executor.taken(source, shift)))
+            parts[-1].stored = _stored(executor, uses, use, item)
         elif (replaced := instead.calls[id(item)]) is not None:
             reads, writes = instead.uses[id(item)]
             heavy, fills = instead.heavy.get(id(item)), instead.fills.get(id(item), frozenset[str]())
@@ -74,6 +75,25 @@ def _slice_of(uses: Uses, use: Use, table: VertexTable) -> int | None:
     boxes = boxes_of(table, target, variable)
     moved = int((boxes[..., 1] - boxes[..., 0]).prod(axis=1).sum())  # vertices write each number once
     return shift if moved == np.prod(variable.shape) else None
+
+
+def _stored(executor: Executor, uses: Uses, use: Use, table: VertexTable) -> tuple[str, np.ndarray] | None:
+    """The variable and the sequence where a table moves all of the one to entry t of the other, t upwards, and nothing
+    else in the repeat uses the sequence; None for any other table."""
+    if table.codelet.compute not in MOVES or use.reverse:
+        return None
+    source, target = table.codelet.fields[:2]
+    name, sequence = table.operands[source.name], table.operands[target.name]
+    variable, held = executor.arrays[name], executor.arrays[sequence]
+    if now_shift(source.box[0]) is not None or now_shift(target.box[0]) != 0 or variable.dtype != held.dtype:
+        return None
+    if uses.program.variables[sequence].entries != "timesteps" or variable.shape != held.shape[1:]:
+        return None
+    if [each for each in uses.of[sequence] if each.repeat is use.repeat] != [use]:
+        return None
+    boxes = boxes_of(table, source, uses.program.variables[name])
+    moved = int((boxes[..., 1] - boxes[..., 0]).prod(axis=1).sum())
+    return (name, held) if moved == variable.size else None
 
 
 def _take_where_it_lies(parts: list[Part], moved: Part, target: str, taken: Callable[[int], np.ndarray]) -> None:
