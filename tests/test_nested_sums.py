@@ -41,7 +41,7 @@ def test_nested_sums_have_the_bits_of_sums_in_turn(sizes: list[int], group: int)
     weights, begins = aligned((blocks, inputs, width)), np.zeros(batch + 1, np.int64)
     fused.spread(w, spread.taken, spread.empty, weights)
     room = fused.in_eights(ids, counts, width, begins, np.zeros(0, np.int64))
-    rows, sums = np.zeros(room, np.int64), np.ones(2 * room, np.float32)
+    rows, sums = np.zeros(room + EIGHT, np.int64), np.ones(2 * room, np.float32)
     assert fused.in_eights(ids, counts, width, begins, rows) == room == EIGHT * begins[-1]
     lists: tuple[Any, ...] = rows, counts, begins
     given = made, sums, weights, q, spread.taken, spread.empty, *lists, spread.ends, spread.form

@@ -99,8 +99,11 @@ class _InputGradient:
         starts, spread = np.zeros(len(q) + 1, np.int64), self._spread
         width = self._weights.shape[2]
         listed = kernels.in_eights(ids, counts, width, starts, self._rows[:0])
-        if len(self._rows) < listed:
-            self._rows, self._sums = np.zeros(2 * listed, np.int64), aligned((4 * listed,))  # so that it seldom grows
+        if len(self._rows) < listed + EIGHT:
+            self._rows, self._sums = (
+                np.zeros(2 * (listed + EIGHT), np.int64),
+                aligned((4 * listed,)),
+            )  # so that it seldom grows
         kernels.in_eights(ids, counts, width, starts, self._rows)
         adjoints: tuple[Any, ...] = q, spread.taken, spread.empty
         given = g, self._sums, self._weights, *adjoints, self._rows, counts, starts, spread.ends, spread.form

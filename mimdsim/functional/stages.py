@@ -51,7 +51,9 @@ class Part:
         default_factory=list
     )  # versions it reads: of this turn (1), the one before (0)
     taken: list[tuple[str, Callable[[int], np.ndarray]]] = field(default_factory=list)  # what it reads in their place
-    stored: tuple[str, np.ndarray] | None = None  # it only moves this variable to entry t of this sequence, turn by turn
+    stored: tuple[str, np.ndarray] | None = (
+        None  # it only moves this variable to entry t of this sequence, turn by turn
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,8 @@ from mimdsim.numerics.equations import superspike, unless_spiked
 from mimdsim.numerics.fused.nested import EIGHT, dot_nested
 from mimdsim.numerics.fused.vectors import WIDTH, sum_runs
 
+SAMPLES = 16  # whose adjoints are spread at once, so that many rows follow one another: few ends of loops to foresee
+
 
 @numba.njit(cache=True, nogil=True)
 def in_eights(ids, counts, width, starts, rows):  # type: ignore[no-untyped-def]
@@ -61,17 +63,28 @@ def input_gradient(g, sums, w, q, taken, empty, rows, counts, starts, ends, form
     starts as from `in_eights`; ends as for `dot_nested`; sums: room for two to a listed id; form: pieces of a block,
     numbers of a part.
     """
-    weights, one = w.reshape(-1), np.zeros(w.shape[2], q.dtype)
-    sums[2 * EIGHT * starts[first] : 2 * EIGHT * starts[last]] = 0
+    pieces, numbers = form
+    _, inputs, width = w.shape
+    weights, some = w.reshape(-1), np.zeros(SAMPLES * width, q.dtype)
+    begins = np.empty(starts[last] - starts[first], np.int64)  # of the adjoints of every eight
+    for b in range(first, last):
+        begins[starts[b] - starts[first] : starts[b + 1] - starts[first]] = (b - first) % SAMPLES * width
+    first_sum = 2 * EIGHT * starts[first]
+    sums[first_sum : 2 * EIGHT * starts[last]] = 0
     for block in range(len(w)):
-        at = block * w.shape[1] * w.shape[2]
-        for b in range(first, last):
-            if starts[b] == starts[b + 1]:
+        for low in range(first, last, SAMPLES):
+            high = min(low + SAMPLES, last)
+            if starts[low] == starts[high]:
                 continue
-            spread_row(q[b], taken[block], empty, block, one)
-            for piece in range(form[0]):
-                begin, bits = piece * form[1] * EIGHT, ends[block * form[0] + piece]
-                dot_nested(sums, weights, at + begin, rows, starts[b], starts[b + 1], one, begin, bits, form[1])
+            for b in range(low, high):
+                begin = (b - low) * width
+                spread_row(q[b], taken[block], empty, block, some[begin : begin + width])
+            eights = starts[low] - starts[first], starts[high] - starts[first]
+            for piece in range(pieces):
+                begin, bits = piece * numbers * EIGHT, ends[block * pieces + piece]
+                at = block * inputs * width + begin
+                listed = rows[EIGHT * starts[first] :]
+                dot_nested(sums[first_sum:], weights, at, listed, *eights, some, begins, begin, bits, numbers)
     for b in range(first, last):
         for k in range(counts[b, 1]):
             g[b, k] = sums[(2 * (starts[b] + k // EIGHT) + 1) * EIGHT + k % EIGHT]

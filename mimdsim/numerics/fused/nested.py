@@ -16,7 +16,17 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from mimdsim.numerics.fused.registers import FLOAT, INDEX, Loop, data_of, indices, shuffled, widest
+from mimdsim.numerics.fused.registers import (
+    CACHE_LINE,
+    FLOAT,
+    INDEX,
+    Loop,
+    data_of,
+    indices,
+    prefetch,
+    shuffled,
+    widest,
+)
 
 EIGHT = 8  # as many vectors as lanes, so that they can be turned over in registers
 EIGHT_VECTOR = ir.VectorType(FLOAT, EIGHT)
@@ -38,18 +48,21 @@ def _nested(unrolled: int) -> Any:
     """unrolled: numbers of a part; 0: as many as the last argument says.
 
     While products of EIGHT rows are summed up in parts, the parts of the EIGHT before are added to their groups, which
-    cannot be done any faster than one addition after another.
+    cannot be done any faster than one addition after another. The next EIGHT rows, which no processor foresees, are
+    fetched meanwhile.
     """
 
     @intrinsic
-    def dot(typing_context, sums, w, w_start, rows, first, last, q, q_start, bits, numbers):  # type: ignore[no-untyped-def]
-        signature = types.void(sums, w, types.int64, rows, *indices(2), q, types.int64, types.uint8, types.int64)
+    def dot(typing_context, sums, w, w_start, rows, first, last, q, q_starts, q_start, bits, numbers):  # type: ignore[no-untyped-def]
+        signature = types.void(
+            sums, w, types.int64, rows, *indices(2), q, q_starts, types.int64, types.uint8, types.int64
+        )
 
         def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
             widest(builder)
-            sums, w, w_start, rows, first, last, q, q_start, bits, numbers = given
-            sums, w, rows, q = (
-                data_of(context, builder, signature.args[index], given[index]) for index in (0, 1, 3, 6)
+            sums, w, w_start, rows, first, last, q, q_starts, q_start, bits, numbers = given
+            sums, w, rows, q, q_starts = (
+                data_of(context, builder, signature.args[index], given[index]) for index in (0, 1, 3, 6, 7)
             )
             w, q = builder.gep(w, [w_start]), builder.gep(q, [q_start])
 
@@ -66,11 +79,15 @@ def _nested(unrolled: int) -> Any:
 
             def parts_of(k: Any) -> list[Any]:
                 """A part per vector, a row per lane."""
-                begin = builder.mul(k, whole(EIGHT))
+                begin, own = builder.mul(k, whole(EIGHT)), builder.gep(q, [builder.load(builder.gep(q_starts, [k]))])
                 listed = [builder.load(builder.gep(rows, [builder.add(begin, whole(lane))])) for lane in range(EIGHT)]
+                for lane in range(EIGHT, 2 * EIGHT):
+                    soon = builder.load(builder.gep(rows, [builder.add(begin, whole(lane))]))
+                    for line in range(0, (unrolled or 1) * EIGHT, CACHE_LINE):
+                        prefetch(builder, builder.gep(w, [builder.add(soon, whole(line))]))
 
                 def products(parts: list[Any], step: Any) -> list[Any]:
-                    factor = eight(q, step)
+                    factor = eight(own, step)
                     made = [builder.fmul(eight(w, builder.add(row, step)), factor) for row in listed]
                     return [builder.fadd(*pair) for pair in zip(parts, made, strict=True)] if parts else made
 
@@ -131,17 +148,17 @@ dot_nested_of_1, dot_nested_of_2, dot_nested_of_3, dot_nested_of_4, dot_nested_o
 
 
 @numba.njit(cache=True, nogil=True)
-def dot_nested(sums, w, w_start, rows, first, last, q, q_start, bits, numbers):  # type: ignore[no-untyped-def]
+def dot_nested(sums, w, w_start, rows, first, last, q, q_starts, q_start, bits, numbers):  # type: ignore[no-untyped-def]
     """Goes on with the sums of rows[EIGHT * first:EIGHT * last], sums [eights, 2, EIGHT]: of the group and of all
-    groups before, by the products of a piece of q with those of w[w_start + row:] for every row; pieces [numbers,
-    EIGHT], numbers of EIGHT parts. bits: after which parts a group ends. There must be one EIGHT at least."""
+    groups before, by the products of w[w_start + row:] for every row with q[q_start + q_starts[eight]:]; pieces
+    [numbers, EIGHT], numbers of EIGHT parts. bits: after which parts a group ends. One EIGHT at least."""
     if numbers == 4:
-        dot_nested_of_4(sums, w, w_start, rows, first, last, q, q_start, bits, numbers)
+        dot_nested_of_4(sums, w, w_start, rows, first, last, q, q_starts, q_start, bits, numbers)
     elif numbers == 2:
-        dot_nested_of_2(sums, w, w_start, rows, first, last, q, q_start, bits, numbers)
+        dot_nested_of_2(sums, w, w_start, rows, first, last, q, q_starts, q_start, bits, numbers)
     elif numbers == 3:
-        dot_nested_of_3(sums, w, w_start, rows, first, last, q, q_start, bits, numbers)
+        dot_nested_of_3(sums, w, w_start, rows, first, last, q, q_starts, q_start, bits, numbers)
     elif numbers == 1:
-        dot_nested_of_1(sums, w, w_start, rows, first, last, q, q_start, bits, numbers)
+        dot_nested_of_1(sums, w, w_start, rows, first, last, q, q_starts, q_start, bits, numbers)
     else:
-        dot_nested_of_any(sums, w, w_start, rows, first, last, q, q_start, bits, numbers)
+        dot_nested_of_any(sums, w, w_start, rows, first, last, q, q_starts, q_start, bits, numbers)

@@ -8,6 +8,7 @@ from llvmlite import ir
 from numba.core import types
 
 LANES = 16  # floats per vector; machines with narrower or wider registers split or join them
+CACHE_LINE = 16  # floats
 FLOAT, INDEX = ir.FloatType(), ir.IntType(64)
 VECTOR = ir.VectorType(FLOAT, LANES)
 
@@ -30,6 +31,14 @@ def load(builder: Any, base: Any, offset: Any, number: int, kind: Any = VECTOR) 
     loaded = builder.load(vector_at(builder, base, offset, number, kind))
     loaded.align = 4
     return loaded
+
+
+def prefetch(builder: Any, place: Any) -> None:
+    """Fetch the cache line of a place that will be read; it need not exist."""
+    byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, *[flag] * 3])
+    fetch = builder.module.declare_intrinsic("llvm.prefetch", (byte,), kind)
+    builder.call(fetch, [builder.bitcast(place, byte), *(ir.Constant(flag, each) for each in (0, 3, 1))])
 
 
 class Loop:
