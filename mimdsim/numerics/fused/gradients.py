@@ -13,7 +13,7 @@ import numpy as np
 
 from mimdsim.numerics.equations import superspike, unless_spiked
 from mimdsim.numerics.fused.nested import EIGHT, dot_nested
-from mimdsim.numerics.fused.vectors import WIDTH, sum_runs
+from mimdsim.numerics.fused.vectors import WIDTH, add_sum_strip
 
 SAMPLES = 16  # whose adjoints are spread at once, so that many rows follow one another: few ends of loops to foresee
 
@@ -156,16 +156,23 @@ def sort_by_replica(replica_of_sample, inputs, turns, starts, listed, columns, r
 @numba.njit(cache=True, nogil=True)
 def summed_weight_gradient(total, replicas, copies, columns, rows, history, first, last):  # type: ignore[no-untyped-def]
     """total[id, n] = the sum over replicas of the sums of their rows of the history, for strips first..last-1; with
-    several copies of a layer first over the replicas of each, then over copies."""
+    several copies of a layer first over the replicas of each, then over copies.
+
+    A replica at a time: its samples' rows stay in a second-level cache where those of all samples would not."""
     inputs, neurons = total.shape
     flat, each = history.reshape(-1), replicas // copies
-    own = np.zeros(WIDTH, total.dtype)
+    sums = np.empty(inputs * WIDTH, total.dtype)
     for strip in range(first, last):
-        begin = strip * WIDTH
-        origin = strip * history.shape[1] * WIDTH
-        for i in range(inputs):
-            into = total[i, begin : min(begin + WIDTH, neurons)]
-            for copy in range(copies):
-                sum_runs(own, 0, flat, origin, rows, columns, copy * each * inputs + i, inputs, each)
+        begin, origin = strip * WIDTH, strip * history.shape[1] * WIDTH
+        end = min(begin + WIDTH, neurons)
+        for copy in range(copies):
+            sums[:] = 0
+            for replica in range(copy * each, (copy + 1) * each):
+                for i in range(inputs):
+                    low, high = columns[replica * inputs + i], columns[replica * inputs + i + 1]
+                    if low < high:
+                        add_sum_strip(sums, i * WIDTH, flat, origin, WIDTH, rows, low, high)
+            for i in range(inputs):
+                own, into = sums[i * WIDTH : (i + 1) * WIDTH], total[i, begin:end]
                 for n in range(len(into)):
                     into[n] = own[n] if copy == 0 else into[n] + own[n]

@@ -7,8 +7,6 @@ a strip of WIDTH adjacent numbers stays in registers while the listed rows pass 
     add_rows    out[n] <- (((out[n] + rows[id_0, n]) + rows[id_1, n]) + ...): one number at a time in the order listed
     dot_rows    out[k] <- out[k] + sum over n of rows[id_k, n] * q[n], the strip summed as a tree (a different order)
     add_sums    out[n] <- out[n] + ((0 + rows[id_0, n]) + rows[id_1, n] + ...)
-    sum_runs    out[n] <- the sums of several runs of listed rows, added up: ((0 + run_0) + run_1) + ..., a run as for
-                add_sums
     above       which of WIDTH numbers lie above a limit, as bits
 
 The compiled code of a kernel that uses them is cached next to its own file: after a change here, remove `__pycache__`.
@@ -71,37 +69,6 @@ def _strip(vectors: int, start: str, end: str) -> Any:
         return signature, build
 
     return add
-
-
-@intrinsic
-def sum_runs(typing_context, out, out_start, rows, row_start, ids, edges, edge, apart, runs):  # type: ignore[no-untyped-def]
-    """out[WIDTH]: rows[row_start + id * WIDTH] of every run, ids[edges[at]:edges[at + 1]] for at = edge, edge + apart
-    and so on."""
-    signature = types.void(out, types.int64, rows, types.int64, ids, edges, *indices(3))
-
-    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        widest(builder)
-        out, out_start, rows, row_start, ids, edges, edge, apart, runs = given
-        kinds = signature.args
-        out, rows, ids, edges = (
-            data_of(context, builder, kinds[index], value)
-            for index, value in ((0, out), (2, rows), (4, ids), (5, edges))
-        )
-        one, zeros = ir.Constant(INDEX, 1), [ir.Constant(VECTOR, [0.0] * LANES)] * (WIDTH // LANES)
-        outer = Loop(builder, ir.Constant(INDEX, 0), runs, [edge, *zeros])
-        at, *sums = outer.values
-        ends = [builder.load(builder.gep(edges, [each])) for each in (at, builder.add(at, one))]
-        inner = Loop(builder, ends[0], ends[1], zeros)
-        offset = row_offset(builder, kinds[4].dtype.signed, ids, inner.k, row_start, ir.Constant(INDEX, WIDTH))
-        inner.close(
-            [builder.fadd(value, load(builder, rows, offset, number)) for number, value in enumerate(inner.values)]
-        )
-        outer.close([builder.add(at, apart), *(builder.fadd(*pair) for pair in zip(sums, inner.values, strict=True))])
-        for number, value in enumerate(outer.values[1:]):
-            builder.store(value, vector_at(builder, out, out_start, number), align=4)
-        return context.get_dummy_value()
-
-    return signature, build
 
 
 def _sums_of_lanes(builder: Any, values: list[Any]) -> Any:
