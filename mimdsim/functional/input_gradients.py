@@ -75,7 +75,8 @@ class _InputGradient:
     def __init__(self, memory: Memory, spread: Spread, names: tuple[str, ...], writes: str):
         self._memory, self._spread = memory, spread
         self._w, *read = names
-        self.reads, self.writes = tuple(read), (writes,)
+        self.reads: tuple[str, ...] = tuple(read)
+        self.writes: tuple[str, ...] = (writes,)
         blocks, width = spread.taken.shape
         self._weights = aligned((blocks, len(memory.arrays[self._w]), width))
         self._rows, self._sums = np.zeros(0, np.int64), aligned((0,))

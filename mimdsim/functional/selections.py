@@ -65,7 +65,7 @@ def _ranges(uses: Uses, tables: list[list[VertexTable]], most: int) -> tuple[np.
     worker_lists, tile_lists = (of[step[0].operands[name]].shape for step, name in ((scans, IDS[0]), (joins, IDS[1])))
     scanned = _by_slot(scans, ("row", "sample", "start", "stop"), worker_lists[0])
     joined = _by_slot(joins, ("first", "last"), tile_lists[0])
-    room = min(worker_lists[1], min(int(table.constants["capacity"]) for table in scans))
+    room = np.min([worker_lists[1], *(table.constants["capacity"] for table in scans)])
     sample, first, middle, last = (np.asarray(listing.columns[each]) for each in ("sample", "first", "middle", "last"))
     found = []
     for row, (begin, end) in enumerate(((first, middle), (middle, last))):
@@ -106,7 +106,8 @@ class _Selection:
 
     def __init__(self, memory: Memory, v: str, writes: tuple[str, str], ranges: Any, limits: Any):
         self._memory, self._limits = memory, limits
-        self.reads, self.writes = (v,), writes
+        self.reads: tuple[str, ...] = (v,)
+        self.writes: tuple[str, ...] = writes
         self._ranges = tuple(np.ascontiguousarray(each, np.int64) for each in ranges)
 
     def before(self, _t: int) -> None:

@@ -164,7 +164,8 @@ def _levels(graph: nx.DiGraph, parts: list[Part]) -> list[int]:
 def _crossing(stage: list[Part], crossing: list[str]) -> tuple[list[str], list[str]]:
     """What calls of a stage write for others: what must be copied to be kept, and what may be written where it is kept
     since the first call that uses it writes all of it."""
-    kept, filled = [], []
+    kept: list[str] = []
+    filled: list[str] = []
     light = [part for part in stage if not part.heavy]
     for name in crossing:
         if any(name in part.writes for part in light):
@@ -214,16 +215,18 @@ class _Staged:
         if not light:
             return
         own = {name: self._arrays[name] for name in filled}
-        for number, t in enumerate(block):
-            for name in filled:
-                self._arrays[name] = self._versions[name][number + 1]
-            for part in light:
-                self._call(part, number, t)
-            for name in kept:
-                self._versions[name][number + 1] = self._arrays[name]
-        for name, array in own.items():
-            array[...] = self._arrays[name]
-            self._arrays[name] = array
+        try:
+            for number, t in enumerate(block):
+                for name in filled:
+                    self._arrays[name] = self._versions[name][number + 1]
+                for part in light:
+                    self._call(part, number, t)
+                for name in kept:
+                    self._versions[name][number + 1] = self._arrays[name]
+        finally:
+            for name, array in own.items():
+                array[...] = self._arrays[name]
+            self._arrays.update(own)
 
     def _span(self, name: str, shift: int, block: list[int]) -> np.ndarray:
         """The versions of the turns of a block (1), or of the turns before them (0)."""

@@ -50,8 +50,10 @@ def stages_of(executor: Executor, uses: Uses, repeat: Repeat, instead: Instead) 
             parts[-1].stored = _stored(executor, uses, use, item)
         elif (replaced := instead.calls[id(item)]) is not None:
             reads, writes = instead.uses[id(item)]
-            heavy, fills = instead.heavy.get(id(item)), instead.fills.get(id(item), frozenset[str]())
-            parts.append(Part(call=replaced, reads=reads, writes=writes, fills=fills, heavy=heavy))
+            fills = instead.fills.get(id(item), frozenset[str]())
+            parts.append(
+                Part(call=replaced, reads=reads, writes=writes, fills=fills, heavy=instead.heavy.get(id(item)))
+            )
     for moved, target, taken in slices:
         _take_where_it_lies(parts, moved, target, taken)
     made = staged(parts, executor.arrays, frozenset(sequences), repeat.turns_from)
