@@ -5,9 +5,16 @@
 #include <string.h>
 
 #define WIDTH 64
-typedef float vec __attribute__((vector_size(64), aligned(64)));
-typedef float vec_at __attribute__((vector_size(64), aligned(4)));
-typedef int32_t mask __attribute__((vector_size(64)));
+#ifdef __AVX512F__
+#define BYTES 64
+#else /* compilers take vectors wider than registers apart through memory */
+#define BYTES 32
+#endif
+#define LANES (BYTES / 4)
+#define VECTORS (WIDTH / LANES)
+typedef float vec __attribute__((vector_size(BYTES), aligned(BYTES)));
+typedef float vec_at __attribute__((vector_size(BYTES), aligned(4)));
+typedef int32_t mask __attribute__((vector_size(BYTES)));
 #define LOAD(p) (*(const vec_at *)(p))
 #define STORE(p, x) (*(vec_at *)(p) = (x))
 
@@ -25,10 +32,10 @@ static inline uint64_t above(const float *v, float limit) {
 }
 
 static inline void sums(const float *rows, const int32_t *ids, int64_t first, int64_t last, vec *s) {
-    s[0] = s[1] = s[2] = s[3] = (vec){0};
+    for (int n = 0; n < VECTORS; n++) s[n] = (vec){0};
     for (int64_t k = first; k < last; k++) {
         const float *row = rows + (int64_t)ids[k] * WIDTH;
-        for (int n = 0; n < 4; n++) s[n] += LOAD(row + 16 * n);
+        for (int n = 0; n < VECTORS; n++) s[n] += LOAD(row + LANES * n);
     }
 }
 
@@ -42,12 +49,12 @@ int64_t forward_block(int64_t places, int64_t batch, int64_t lag, const float *w
     memset(v, 0, batch * WIDTH * sizeof(float));
     for (int64_t place = 0, b = 0; place < places; place++, b = b + 1 == batch ? 0 : b + 1) {
         int64_t before = place - lag, begin = before >= 0 ? starts[before] : 0;
-        vec s[4];
+        vec s[VECTORS];
         sums(w, ids, begin, before >= 0 ? begin + trues[before] : 0, s);
         float *state = v + b * WIDTH;
-        for (int n = 0; n < 4; n++) {
-            vec old = LOAD(state + 16 * n), kept = old * decay;
-            STORE(state + 16 * n, (vec)((mask)kept & (old <= threshold)) + scale * s[n]);
+        for (int n = 0; n < VECTORS; n++) {
+            vec old = LOAD(state + LANES * n), kept = old * decay;
+            STORE(state + LANES * n, (vec)((mask)kept & (old <= threshold)) + scale * s[n]);
         }
         for (uint64_t bits = above(state, low); bits; bits &= bits - 1) {
             int n = __builtin_ctzll(bits);
@@ -65,7 +72,7 @@ void adjoint_block(int64_t timesteps, int64_t batch, float decay, float scale, c
                    const float *g, float *q) {
     const int64_t row = batch * WIDTH;
     for (int64_t t = timesteps - 1; t >= 0; t--) {
-        for (int64_t n = 0; n < row; n += 16) STORE(q + t * row + n, decay * LOAD(q + (t + 1) * row + n));
+        for (int64_t n = 0; n < row; n += LANES) STORE(q + t * row + n, decay * LOAD(q + (t + 1) * row + n));
         for (int64_t e = t ? ends[t - 1] : 0; e < ends[t]; e++) {
             float *at = q + (int64_t)entry_place[e] * WIDTH + entry_lane[e] % WIDTH;
             float kept = entry_lane[e] >= WIDTH ? 0 : *at;
@@ -76,25 +83,29 @@ void adjoint_block(int64_t timesteps, int64_t batch, float decay, float scale, c
 
 void weight_gradient(int64_t inputs, const int64_t *columns, const int32_t *rows, const float *q, float *dw) {
     for (int64_t i = 0; i < inputs; i++) {
-        vec s[4];
+        vec s[VECTORS];
         sums(q, rows, columns[i], columns[i + 1], s);
-        for (int n = 0; n < 4; n++) STORE(dw + i * WIDTH + 16 * n, s[n]);
+        for (int n = 0; n < VECTORS; n++) STORE(dw + i * WIDTH + LANES * n, s[n]);
     }
 }
 
 static inline __m256 product(const float *row, const vec *q) {
     vec s = LOAD(row) * q[0];
-    for (int n = 1; n < 4; n++) s += LOAD(row + 16 * n) * q[n];
+    for (int n = 1; n < VECTORS; n++) s += LOAD(row + LANES * n) * q[n];
+#ifdef __AVX512F__
     __m256 half[2];
     memcpy(half, &s, sizeof s);
     return _mm256_add_ps(half[0], half[1]);
+#else
+    return (__m256)s;
+#endif
 }
 
 void input_gradient(int64_t places, int64_t lag, const float *w, const int32_t *ids, const int64_t *starts,
                     const float *q, float *g) {
     for (int64_t place = lag; place < places; place++) {
-        vec factor[4];
-        for (int n = 0; n < 4; n++) factor[n] = LOAD(q + place * WIDTH + 16 * n);
+        vec factor[VECTORS];
+        for (int n = 0; n < VECTORS; n++) factor[n] = LOAD(q + place * WIDTH + LANES * n);
         int64_t k = starts[place - lag], last = starts[place - lag + 1];
         for (; k + 4 <= last; k += 4) {
             __m256 s[4];

@@ -20,18 +20,18 @@ class Sum:
 
     arrays: dict[str, np.ndarray]
     reads: tuple[str, ...]
-    writes: str
+    writes: tuple[str, ...]
     turns: list[int] = field(default_factory=list)
 
     def before(self, t: int) -> None:
         pass
 
-    def __call__(self, read: dict[str, np.ndarray], made: np.ndarray) -> None:
-        (given,) = read.values()
+    def __call__(self, read: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:
+        (given,), (name,) = read.values(), self.writes
         self.turns.append(len(given))
-        for each, into in zip(given, made, strict=True):
-            self.arrays[self.writes][:] = self.arrays[self.writes] / 2 + each
-            into[:] = self.arrays[self.writes]
+        for each, into in zip(given, made[name], strict=True):
+            self.arrays[name][:] = self.arrays[name] / 2 + each
+            into[:] = self.arrays[name]
 
 
 def chain(*, back: bool) -> tuple[list[Part], dict[str, np.ndarray], list[Sum]]:
@@ -49,7 +49,7 @@ def chain(*, back: bool) -> tuple[list[Part], dict[str, np.ndarray], list[Sum]]:
         def work(_t: int) -> None:
             arrays[name][:] = arrays[name] / 2 + arrays[read]
 
-        heavy = Sum(arrays, (read,), name)
+        heavy = Sum(arrays, (read,), (name,))
         return part(f"{name} {read}", name, work, heavy), heavy
 
     (a, one), (b, other) = state("a", "now"), state("b", "in")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -33,7 +34,9 @@ from mimdsim.codelets.spikes import FLAG_SPIKES, SCAN_FLAGS, WEIGHT_GRADIENT
 from mimdsim.codelets.wiring import SYNAPSE_CURRENT
 from mimdsim.compiler import Compiled
 from mimdsim.functional import Executor, input_gradients
+from mimdsim.functional.adjoints import take_adjoints
 from mimdsim.functional.execute import SHORTCUTS
+from mimdsim.functional.selections import take_selections
 from mimdsim.functional.shortcuts import Instead
 from mimdsim.functional.uses import Uses
 from mimdsim.functional.wide import widened
@@ -115,6 +118,19 @@ def test_every_synapse_brings_its_shortcuts() -> None:
     kinds = [shortcut.kind for shortcut in made.program.shortcuts]
     assert sorted(kinds) == ["input gradient"] * 2 + ["weight gradient"] * 3
     assert taken(made) == BY_SHORTCUT
+
+
+def test_selections_and_adjoints_are_made_in_one_pass_each() -> None:
+    made = compiled(small_network((9, 64, 64, 4), timesteps=3, batch=6, reset_gradient="mask"), tiles=100)
+    uses, instead, executor = Uses(made.program), Instead(), Executor(made.program)
+    take_selections(uses, executor, instead)
+    take_adjoints(uses, executor, instead)
+    tables = [table for superstep, _, _ in made.program.supersteps() for table in superstep.tables]
+    names = Counter(table.codelet.name for table in tables if id(table) in instead.calls)
+    selecting = {"FlagSpikes": 3, "ScanFlags": 6, "CombineWorkers": 6, "CombineTiles": 3}
+    assert names == selecting | dict.fromkeys(
+        ("StateGradient", "CopyColumns", "CurrentGradient", "MaskedDecayGradient"), 3
+    )
 
 
 def test_an_unknown_codelet_is_run_as_it_stands() -> None:

@@ -18,10 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import MappingError
+from mimdsim.functional.adjoints import take_adjoints
 from mimdsim.functional.failures import VertexFailure, field_written
 from mimdsim.functional.given import accepted
 from mimdsim.functional.input_gradients import take_input_gradient
 from mimdsim.functional.lists import listed_of
+from mimdsim.functional.selections import take_selections
 from mimdsim.functional.shares import Shares
 from mimdsim.functional.shortcuts import Instead
 from mimdsim.functional.staging import stages_of
@@ -138,6 +140,8 @@ class Executor:
         uses, instead = Uses(self.program), Instead()
         for shortcut in self.program.shortcuts:
             SHORTCUTS[shortcut.kind](uses, self, shortcut, instead)
+        take_selections(uses, self, instead)
+        take_adjoints(uses, self, instead)
 
         def shortened(repeat: Repeat) -> Turns:
             supersteps = [item for item in repeat.body if isinstance(item, Superstep)]

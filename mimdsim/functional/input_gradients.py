@@ -7,71 +7,64 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.functional.shares import aligned
+from mimdsim.functional.shares import aligned, flat_turns
 from mimdsim.functional.shortcuts import Instead, Memory, undisturbed, uses_of
 from mimdsim.functional.uses import Uses
 from mimdsim.numerics.fused import gradients as kernels
-from mimdsim.numerics.fused.vectors import GROUPS, PIECES
+from mimdsim.numerics.fused.nested import EIGHT
+from mimdsim.numerics.fused.vectors import WIDTH
 from mimdsim.numerics.lists import spikes
 from mimdsim.program import Shortcut
 
-MOST_PADDING = 3.0  # lanes of a spread row per neuron; beyond, tiles one after another are as fast
+MOST_PADDING = 3.0  # numbers of a spread row per neuron; beyond, tiles one after another are as fast
 COMPUTES = (spikes.input_gradient, spikes.reduce_parts, spikes.reduce_groups)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Grouping:
-    """Neurons as [bands of groups, pieces of a band, parts of a piece, numbers of a part, GROUPS], a lane per group.
+class Spread:
+    """Neurons as [blocks, pieces, numbers of a part, EIGHT parts], which lets parts be summed side by side.
 
-    source_of [bands * pieces, the rest]: the neuron of every place, -1: none. width: places but for what fills pieces.
+    taken uint32[blocks, the rest]: the neuron of every place; empty int64[places without, 2]: block and place in it,
+    ascending. ends uint8[blocks * pieces]: bits say after which parts a group ends. form: pieces of a block, as many as
+    are about WIDTH numbers, and numbers of a part.
     """
 
-    source_of: np.ndarray
-    pieces: int
-    numbers: int
-    groups: int
-    width: int
+    taken: np.ndarray
+    empty: np.ndarray
+    ends: np.ndarray
+    form: tuple[int, int]
 
     @classmethod
-    def of(cls, starts: np.ndarray, stops: np.ndarray, group: np.ndarray) -> Grouping:
+    def of(cls, starts: np.ndarray, stops: np.ndarray, group: np.ndarray) -> Spread:
         """Of parts of neurons, in groups."""
-        of_group = np.bincount(group)
-        first = np.concatenate([[0], np.cumsum(of_group)[:-1]])  # part of each group
-        numbers, groups, most = int((stops - starts).max()), len(of_group), int(of_group.max())
-        parts, bands = PIECES.get(numbers, 1), -(-groups // GROUPS)  # parts of a piece
-        pieces = -(-most // parts)
-        owner = np.repeat(np.arange(len(starts)), stops - starts)
-        within, number = owner - first[group[owner]], np.arange(int(stops[-1])) - starts[owner]
-        part = group[owner] // GROUPS * pieces * parts + within
-        source_of = np.full((bands * pieces, parts * numbers * GROUPS), -1)
-        source_of.reshape(-1)[(part * numbers + number) * GROUPS + group[owner] % GROUPS] = np.arange(len(owner))
-        return cls(
-            source_of=source_of,
-            pieces=pieces,
-            numbers=numbers,
-            groups=groups,
-            width=bands * most * numbers * GROUPS,
-        )
-
-    def room(self, rows: int) -> np.ndarray:
-        """For so many rows of neurons in their places."""
-        pieces, width = self.source_of.shape
-        return aligned((pieces, rows, width))
+        numbers = int((stops - starts).max())
+        pieces = max(1, WIDTH // (EIGHT * numbers))
+        blocks = -(-len(starts) // (pieces * EIGHT))
+        part = np.repeat(np.arange(len(starts)), stops - starts)
+        number = np.arange(len(part)) - (starts - starts[0])[part]
+        source_of = np.full((blocks, pieces * numbers * EIGHT), -1)
+        source_of.reshape(-1)[(part // EIGHT * numbers + number) * EIGHT + part % EIGHT] = starts[part] + number
+        closing = np.zeros(blocks * pieces * EIGHT, bool)
+        closing[: len(group)] = np.append(group[1:] != group[:-1], True)
+        ends = np.packbits(closing.reshape(-1, EIGHT), axis=1, bitorder="little")[:, 0]
+        empty = np.argwhere(source_of < 0)
+        taken = np.maximum(source_of, 0).astype(np.uint32)  # unsigned: not looked at for numbers from the end
+        return cls(taken=taken, empty=empty, ends=ends, form=(pieces, numbers))
 
 
 def take_input_gradient(uses: Uses, memory: Memory, shortcut: Shortcut, instead: Instead) -> None:
-    """Weights spread by groups before the repeat; then, in every turn, everything at the place of the last table."""
+    """Weights spread by parts before the repeat; then, in every turn, everything at the place of the last table."""
     known = uses_of(uses, shortcut, COMPUTES)
     first, *sums, last = shortcut.tables
     if known is None or not undisturbed(uses, known) or uses.written_in(first.operands["w"], known[0].repeat):
         return
-    grouping = Grouping.of(*(shortcut.numbers[name] for name in ("starts", "stops", "group")))
     w, q, ids, counts = (first.operands[name] for name in ("w", "q", "ids", "counts"))
-    if grouping.width > MOST_PADDING * uses.program.variables[w].shape[1]:
+    spread = Spread.of(*(shortcut.numbers[name] for name in ("starts", "stops", "group")))
+    if spread.taken.size > MOST_PADDING * uses.program.variables[w].shape[1]:
         return
-    made = _InputGradient(memory, grouping, (w, q, ids, counts), last.operands["g"])
+    made = _InputGradient(memory, spread, (w, q, ids, counts), last.operands["g"])
     instead.calls |= {id(table): None for table in (first, *sums)} | {id(last): made.call}
-    instead.uses[id(last)] = frozenset((w, q, ids, counts)), frozenset([made.writes])
+    instead.uses[id(last)] = frozenset((w, q, ids, counts)), frozenset(made.writes)
     instead.heavy[id(last)] = made
     instead.before.setdefault(id(known[0].repeat), []).append(made.before)
 
@@ -79,46 +72,41 @@ def take_input_gradient(uses: Uses, memory: Memory, shortcut: Shortcut, instead:
 class _InputGradient:
     """The input gradient of one turn or of several."""
 
-    def __init__(self, memory: Memory, grouping: Grouping, names: tuple[str, ...], writes: str):
-        self._memory, self._grouping = memory, grouping
+    def __init__(self, memory: Memory, spread: Spread, names: tuple[str, ...], writes: str):
+        self._memory, self._spread = memory, spread
         self._w, *read = names
-        self.reads, self.writes = tuple(read), writes
-        self._weights = grouping.room(len(memory.arrays[self._w]))
-        self._adjoints, self._stage = grouping.room(0), aligned((0, GROUPS))
+        self.reads: tuple[str, ...] = tuple(read)
+        self.writes: tuple[str, ...] = (writes,)
+        blocks, width = spread.taken.shape
+        self._weights = aligned((blocks, len(memory.arrays[self._w]), width))
+        self._rows, self._sums = np.zeros(0, np.int64), aligned((0,))
 
     def before(self, _t: int) -> None:
-        w = self._memory.arrays[self._w]
-        kernels.spread_groups(w, self._grouping.source_of, 0, len(w), self._weights)
+        kernels.spread(self._memory.arrays[self._w], self._spread.taken, self._spread.empty, self._weights)
 
     def call(self, _t: int) -> None:
         arrays = self._memory.arrays
         q, ids, counts = (arrays[name] for name in self.reads)
-        self._make(arrays[self.writes], q, ids, counts)
+        self._make(arrays[self.writes[0]], q, ids, counts)
 
-    def __call__(self, read: dict[str, np.ndarray], made: np.ndarray) -> None:
+    def __call__(self, read: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:
         q, ids, counts = (flat_turns(read[name]) for name in self.reads)
-        self._make(flat_turns(made), q, ids, counts)
-        self._memory.arrays[self.writes][...] = made[-1]
+        (name,) = self.writes
+        self._make(flat_turns(made[name]), q, ids, counts)
+        self._memory.arrays[name][...] = made[name][-1]
 
     def _make(self, g: np.ndarray, q: np.ndarray, ids: np.ndarray, counts: np.ndarray) -> None:
         """Of samples, or of samples in several turns."""
-        starts, grouping = np.zeros(len(q), np.int64), self._grouping
-        listed = kernels.starts_of(counts, starts)
-        if self._adjoints.shape[1] < len(q):
-            self._adjoints = grouping.room(len(q))
-        if len(self._stage) < listed + kernels.TOGETHER:
-            self._stage = aligned((2 * listed + kernels.TOGETHER, GROUPS))  # so that it seldom grows
-        form = grouping.pieces, grouping.numbers, grouping.groups
-        given: tuple[Any, ...] = (g, self._stage, self._weights, self._adjoints, ids, counts, starts, form)
+        starts, spread = np.zeros(len(q) + 1, np.int64), self._spread
+        width = self._weights.shape[2]
+        listed = kernels.in_eights(ids, counts, width, starts, self._rows[:0])
+        if len(self._rows) < listed + EIGHT:
+            self._rows, self._sums = (
+                np.zeros(2 * (listed + EIGHT), np.int64),
+                aligned((4 * listed,)),
+            )  # so that it seldom grows
+        kernels.in_eights(ids, counts, width, starts, self._rows)
+        adjoints: tuple[Any, ...] = q, spread.taken, spread.empty
+        given = g, self._sums, self._weights, *adjoints, self._rows, counts, starts, spread.ends, spread.form
         compute: Any = kernels.input_gradient
-
-        def samples(first: int, last: int) -> None:
-            kernels.spread_groups(q, grouping.source_of, first, last, self._adjoints)
-            compute(*given, first, last)
-
-        self._memory.share(len(q), samples)
-
-
-def flat_turns(versions: np.ndarray) -> np.ndarray:
-    """[turns * batch, ...] from [turns, batch, ...]."""
-    return versions.reshape(-1, *versions.shape[2:])
+        self._memory.share(len(q), lambda first, last: compute(*given, first, last))

@@ -35,3 +35,8 @@ def aligned(shape: tuple[int, ...]) -> np.ndarray:
     begin = -room.ctypes.data % line
     made: np.ndarray = room[begin : begin + int(np.prod(shape)) * 4].view(np.float32).reshape(shape)
     return made
+
+
+def flat_turns(versions: np.ndarray) -> np.ndarray:
+    """[turns * batch, ...] from [turns, batch, ...]."""
+    return versions.reshape(-1, *versions.shape[2:])

@@ -27,11 +27,12 @@ class Memory(Protocol):
 
 @dataclass(kw_only=True, eq=False)
 class Instead:
-    """Calls in place of tables, by the table's id (None: nothing), with the variables they read and write, and what
-    makes them for many turns at once; calls before a repeat, by the repeat's id."""
+    """Calls in place of tables, by the table's id (None: nothing), with the variables they read and write, those
+    that they write wholly, and what makes them for many turns at once; calls before a repeat, by the repeat's id."""
 
     calls: dict[int, Call | None] = field(default_factory=dict)
     uses: dict[int, tuple[frozenset[str], frozenset[str]]] = field(default_factory=dict)
+    fills: dict[int, frozenset[str]] = field(default_factory=dict)
     heavy: dict[int, Heavy] = field(default_factory=dict)
     before: dict[int, list[Call]] = field(default_factory=dict)
 

@@ -29,27 +29,31 @@ class Heavy(Protocol):
     """A call for all timesteps of a block at once: reads versions, leaves those of what it writes."""
 
     reads: tuple[str, ...]
-    writes: str
+    writes: tuple[str, ...]
 
     def before(self, t: int) -> None:
         """Prepare what does not change from turn to turn."""
 
-    def __call__(self, read: dict[str, np.ndarray], made: np.ndarray) -> None:
+    def __call__(self, read: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:
         """Arrays [timesteps in order of turns, ...] of every variable."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Part:
-    """A call of a turn, what it reads and what it writes, maybe in part."""
+    """A call of a turn, what it reads and what it writes, maybe in part; `fills`: what it writes wholly."""
 
     call: Call
     reads: frozenset[str]
     writes: frozenset[str]
+    fills: frozenset[str] = frozenset()
     heavy: Heavy | None = None
     bound: list[tuple[str, int]] = field(
         default_factory=list
     )  # versions it reads: of this turn (1), the one before (0)
     taken: list[tuple[str, Callable[[int], np.ndarray]]] = field(default_factory=list)  # what it reads in their place
+    stored: tuple[str, np.ndarray] | None = (
+        None  # it only moves this variable to entry t of this sequence, turn by turn
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,14 +77,34 @@ def staged(
     levels = _levels(graph, parts)
     if not any(part.heavy for part in parts):
         return None
-    crossing: dict[str, None] = {part.heavy.writes: None for part in parts if part.heavy}
+    crossing: dict[str, None] = {name: None for part in parts if part.heavy for name in part.heavy.writes}
     for number, part in enumerate(parts):
         for name in sorted(part.reads):
             if name in written and name not in sequences and levels[written[name].last] != levels[number]:
                 part.bound.append((name, int(number > written[name].last)))
                 crossing[name] = None
+    lying = _lying(parts, crossing)
     stages = [[part for number, part in enumerate(parts) if levels[number] == level] for level in sorted({*levels})]
-    return _Staged(stages, list(crossing), arrays, turns)
+    return _Staged(stages, list(crossing), lying, arrays, turns)
+
+
+def _lying(parts: list[Part], crossing: dict[str, None]) -> dict[str, np.ndarray]:
+    """Variables whose versions may lie in the sequence that they are moved to, since a heavy call makes them and nobody
+    reads those of the turn before; they are then moved no more, and cross no more."""
+    found = {}
+    for part in [each for each in parts if each.stored is not None]:
+        assert part.stored is not None
+        name, sequence = part.stored
+        before = any(each == (name, 0) for other in parts for each in other.bound)
+        if name in crossing and not before and any(other.heavy and name in other.heavy.writes for other in parts):
+            found[name] = sequence
+            part.call = _nothing
+            del crossing[name]
+    return found
+
+
+def _nothing(_t: int) -> None:
+    """Of a move that is not needed."""
 
 
 def _dependences(parts: list[Part], sequences: frozenset[str]) -> tuple[nx.DiGraph, dict[str, Written]]:
@@ -137,6 +161,19 @@ def _levels(graph: nx.DiGraph, parts: list[Part]) -> list[int]:
     return found
 
 
+def _crossing(stage: list[Part], crossing: list[str]) -> tuple[list[str], list[str]]:
+    """What calls of a stage write for others: what must be copied to be kept, and what may be written where it is kept
+    since the first call that uses it writes all of it."""
+    kept: list[str] = []
+    filled: list[str] = []
+    light = [part for part in stage if not part.heavy]
+    for name in crossing:
+        if any(name in part.writes for part in light):
+            first = next(part for part in light if name in part.reads | part.writes)
+            (filled if name in first.fills - first.reads else kept).append(name)
+    return kept, filled
+
+
 class _Staged:
     """Stages with the versions that cross them."""
 
@@ -144,15 +181,14 @@ class _Staged:
         self,
         stages: list[list[Part]],
         crossing: list[str],
+        lying: dict[str, np.ndarray],
         arrays: dict[str, np.ndarray],
         turns: Callable[[int], list[int]],
     ):
-        self._arrays, self._turns, self._stages = arrays, turns, stages
-        self._kept = [
-            [name for name in crossing if any(name in part.writes for part in stage if not part.heavy)]
-            for stage in stages
-        ]
-        most = max(arrays[name].nbytes for name in crossing)
+        self._arrays, self._turns, self._lying = arrays, turns, lying
+        self._stages = [[part for part in stage if part.call is not _nothing] for stage in stages]
+        self._kept, self._filled = zip(*(_crossing(stage, crossing) for stage in stages), strict=True)
+        most = max(arrays[name].nbytes for name in (*crossing, *lying))
         self._block = max(1, min(len(turns(0)), BLOCK_BYTES // most))
         self._versions = {
             name: np.zeros((self._block + 1, *arrays[name].shape), arrays[name].dtype) for name in crossing
@@ -167,30 +203,43 @@ class _Staged:
             block = every[begin : begin + self._block]
             for name, versions in self._versions.items():
                 versions[0] = self._arrays[name]
-            for stage, kept in zip(self._stages, self._kept, strict=True):
-                self._run(stage, kept, block)
+            for stage, kept, filled in zip(self._stages, self._kept, self._filled, strict=True):
+                self._run(stage, kept, filled, block)
 
-    def _run(self, stage: list[Part], kept: list[str], block: list[int]) -> None:
-        lasting = len(block)
+    def _run(self, stage: list[Part], kept: list[str], filled: list[str], block: list[int]) -> None:
         for part in stage:
             if part.heavy:
-                read = {name: self._versions[name][shift : shift + lasting] for name, shift in part.bound}
-                part.heavy(read, self._versions[part.heavy.writes][1 : 1 + lasting])
+                read = {name: self._span(name, shift, block) for name, shift in part.bound}
+                part.heavy(read, {name: self._span(name, 1, block) for name in part.heavy.writes})
         light = [part for part in stage if not part.heavy]
         if not light:
             return
-        for number, t in enumerate(block):
-            for part in light:
-                self._call(part, number, t)
-            for name in kept:
-                self._versions[name][number + 1] = self._arrays[name]
+        own = {name: self._arrays[name] for name in filled}
+        try:
+            for number, t in enumerate(block):
+                for name in filled:
+                    self._arrays[name] = self._versions[name][number + 1]
+                for part in light:
+                    self._call(part, number, t)
+                for name in kept:
+                    self._versions[name][number + 1] = self._arrays[name]
+        finally:
+            for name, array in own.items():
+                array[...] = self._arrays[name]
+            self._arrays.update(own)
+
+    def _span(self, name: str, shift: int, block: list[int]) -> np.ndarray:
+        """The versions of the turns of a block (1), or of the turns before them (0)."""
+        if name in self._lying:
+            return self._lying[name][block[0] : block[0] + len(block)]
+        return self._versions[name][shift : shift + len(block)]
 
     def _call(self, part: Part, number: int, t: int) -> None:
         """The call of a turn, the `number`-th of the block, while the variables it reads are versions."""
         arrays = self._arrays
         own = {name: arrays[name] for name, _ in (*part.bound, *part.taken)}
         for name, shift in part.bound:
-            arrays[name] = self._versions[name][number + shift]
+            arrays[name] = self._lying[name][t] if name in self._lying else self._versions[name][number + shift]
         for name, taken in part.taken:
             arrays[name] = taken(t)
         try:

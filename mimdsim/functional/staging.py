@@ -34,7 +34,8 @@ def stages_of(executor: Executor, uses: Uses, repeat: Repeat, instead: Instead) 
         if isinstance(item, Copy):
             sequences |= {item.source} if item.source_shift is not None else set()
             sequences |= {item.target} if item.target_shift is not None else set()
-            parts.append(Part(call=executor.prepare_copy(item), reads=use.reads, writes=use.writes))
+            whole = use.writes if item.target_shift is None else frozenset[str]()
+            parts.append(Part(call=executor.prepare_copy(item), reads=use.reads, writes=use.writes, fills=whole))
             continue
         if item.codelet.form != "table":
             return None
@@ -46,9 +47,13 @@ def stages_of(executor: Executor, uses: Uses, repeat: Repeat, instead: Instead) 
             if (shift := _slice_of(uses, use, item)) is not None:
                 source, target = (item.operands[each.name] for each in item.codelet.fields[:2])
                 slices.append((parts[-1], target, executor.taken(source, shift)))
+            parts[-1].stored = _stored(executor, uses, use, item)
         elif (replaced := instead.calls[id(item)]) is not None:
             reads, writes = instead.uses[id(item)]
-            parts.append(Part(call=replaced, reads=reads, writes=writes, heavy=instead.heavy.get(id(item))))
+            fills = instead.fills.get(id(item), frozenset[str]())
+            parts.append(
+                Part(call=replaced, reads=reads, writes=writes, fills=fills, heavy=instead.heavy.get(id(item)))
+            )
     for moved, target, taken in slices:
         _take_where_it_lies(parts, moved, target, taken)
     made = staged(parts, executor.arrays, frozenset(sequences), repeat.turns_from)
@@ -72,6 +77,25 @@ def _slice_of(uses: Uses, use: Use, table: VertexTable) -> int | None:
     boxes = boxes_of(table, target, variable)
     moved = int((boxes[..., 1] - boxes[..., 0]).prod(axis=1).sum())  # vertices write each number once
     return shift if moved == np.prod(variable.shape) else None
+
+
+def _stored(executor: Executor, uses: Uses, use: Use, table: VertexTable) -> tuple[str, np.ndarray] | None:
+    """The variable and the sequence where a table moves all of the one to entry t of the other, t upwards, and nothing
+    else in the repeat uses the sequence; None for any other table."""
+    if table.codelet.compute not in MOVES or use.reverse:
+        return None
+    source, target = table.codelet.fields[:2]
+    name, sequence = table.operands[source.name], table.operands[target.name]
+    variable, held = executor.arrays[name], executor.arrays[sequence]
+    if now_shift(source.box[0]) is not None or now_shift(target.box[0]) != 0 or variable.dtype != held.dtype:
+        return None
+    if uses.program.variables[sequence].entries != "timesteps" or variable.shape != held.shape[1:]:
+        return None
+    if [each for each in uses.of[sequence] if each.repeat is use.repeat] != [use]:
+        return None
+    boxes = boxes_of(table, source, uses.program.variables[name])
+    moved = int((boxes[..., 1] - boxes[..., 0]).prod(axis=1).sum())
+    return (name, held) if moved == variable.size else None
 
 
 def _take_where_it_lies(parts: list[Part], moved: Part, target: str, taken: Callable[[int], np.ndarray]) -> None:

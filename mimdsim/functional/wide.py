@@ -28,7 +28,7 @@ class OverTurns:
     state: np.ndarray
     weights: np.ndarray
     reads: tuple[str, ...]
-    writes: str
+    writes: tuple[str, ...]
     columns: list[np.ndarray]
     constants: list[Any]
     share: Shares
@@ -41,8 +41,16 @@ class OverTurns:
             self.blocks = aligned((-(-neurons // WIDTH), inputs, WIDTH))
         into_blocks(self.weights, self.blocks)
 
-    def __call__(self, read: dict[str, np.ndarray], made: np.ndarray) -> None:
-        given = self.state, self.blocks, *(read[name] for name in self.reads), made, *self.columns, *self.constants
+    def __call__(self, read: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:
+        (name,) = self.writes
+        given = (
+            self.state,
+            self.blocks,
+            *(read[each] for each in self.reads),
+            made[name],
+            *self.columns,
+            *self.constants,
+        )
         self.share(len(self.blocks), lambda first, last: self.compute(*given, first, last))
 
 
@@ -58,7 +66,7 @@ def over_turns(table: VertexTable, arrays: dict[str, np.ndarray], share: Shares)
         state=arrays[state],
         weights=arrays[weights],
         reads=tuple(reads),
-        writes=state,
+        writes=(state,),
         columns=columns,
         constants=[table.constants[name] for name in codelet.constants],
         share=share,

@@ -1,7 +1,7 @@
 """Several codelets in one pass, bit-identical to running them in turn, for values that nothing else reads.
 
-Input gradient: products and sums of a tile's neurons, of a group's tiles, of all groups. With one group per vector
-lane each of these sums runs in its own order while the lanes run side by side. Weight gradient: what samples add to a
+Input gradient: products and sums of a tile's neurons, of a group's tiles, of all groups. With one listed id per vector
+lane these sums run in their order while the lanes run side by side. Weight gradient: what samples add to a
 replica over all timesteps, with replicas then summed, a strip of neurons at a time so that its operands stay in cache.
 A sum that starts from zero is never -0, so one more zero in front changes no bit.
 """
@@ -11,73 +11,99 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from mimdsim.numerics.fused.vectors import GROUPS, WIDTH, dot_piece, sum_runs
+from mimdsim.numerics.equations import superspike, unless_spiked
+from mimdsim.numerics.fused.nested import EIGHT, dot_nested
+from mimdsim.numerics.fused.vectors import WIDTH, add_sum_strip
 
-TOGETHER = 16  # listed ids whose groups are added up together; a stage has as many rows more than are listed
-
-
-@numba.njit(cache=True, nogil=True)
-def spread_groups(matrix, source_of, first, last, spread):  # type: ignore[no-untyped-def]
-    """spread[piece, row] = matrix[row, source_of[piece]] for rows first..last-1; zero, which adds nothing to a sum,
-    where source_of is -1."""
-    pieces, _, width = spread.shape
-    at, padded = np.maximum(source_of, 0).astype(np.uint32), (source_of < 0).sum(axis=1)
-    zero = matrix.dtype.type(0)
-    for row in range(first, last):
-        source = matrix[row]
-        for piece in range(pieces):
-            into, taken = spread[piece, row], at[piece]
-            for k in range(width):
-                into[k] = source[taken[k]]
-            if padded[piece]:
-                for k in range(width):
-                    into[k] = zero if source_of[piece, k] < 0 else into[k]
+SAMPLES = 16  # whose adjoints are spread at once, so that many rows follow one another: few ends of loops to foresee
 
 
 @numba.njit(cache=True, nogil=True)
-def starts_of(counts, starts):  # type: ignore[no-untyped-def]
-    """starts[b]: how many ids the samples before list. Returns how many all list."""
+def in_eights(ids, counts, width, starts, rows):  # type: ignore[no-untyped-def]
+    """Where the rows of width numbers begin that the samples list, each sample from EIGHT * starts[sample] on, the last
+    one repeated until EIGHT are full. Returns how many there are; called without room (rows of length 0) it only says
+    so."""
     total = 0
     for b in range(len(counts)):
         starts[b] = total
-        total += counts[b, 1]
-    return total
+        count = counts[b, 1]
+        eights = (count + EIGHT - 1) // EIGHT
+        if len(rows):
+            for k in range(eights * EIGHT):
+                rows[total * EIGHT + k] = ids[b, min(k, count - 1)] * width
+        total += eights
+    starts[len(counts)] = total
+    return total * EIGHT
 
 
 @numba.njit(cache=True, nogil=True)
-def input_gradient(g, stage, w, q, ids, counts, starts, form, first, last):  # type: ignore[no-untyped-def]
-    """g[sample, slot] of the ids that samples first..last-1 list, from w and q spread in pieces.
+def spread(matrix, taken, empty, spread):  # type: ignore[no-untyped-def]
+    """spread[block, row] = matrix[row, taken[block]], as `spread_row` does it."""
+    for row in range(matrix.shape[0]):
+        for block in range(len(spread)):
+            spread_row(matrix[row], taken[block], empty, block, spread[block, row])
 
-    stage [listed, GROUPS]: sums of groups, a band of them at a time, added up in their order. form: pieces of a band,
-    numbers, groups.
+
+@numba.njit(cache=True, nogil=True)
+def spread_row(row, taken, empty, block, into):  # type: ignore[no-untyped-def]
+    """into[k] = row[taken[k]]; zero, which adds nothing to a sum, at the places empty[e, 1] of block empty[e, 0]."""
+    for k in range(len(into)):
+        into[k] = row[taken[k]]
+    if len(empty) and block >= empty[0, 0]:
+        for e in range(len(empty)):
+            if empty[e, 0] == block:
+                into[empty[e, 1]] = 0
+
+
+@numba.njit(cache=True, nogil=True)
+def input_gradient(g, sums, w, q, taken, empty, rows, counts, starts, ends, form, first, last):  # type: ignore[no-untyped-def]
+    """g[sample, slot] of the ids that samples first..last-1 list.
+
+    w [blocks, inputs, pieces * numbers * EIGHT] is spread; q is not: taken and empty are as for `spread`. rows and
+    starts as from `in_eights`; ends as for `dot_nested`; sums: room for two to a listed id; form: pieces of a block,
+    numbers of a part.
     """
-    pieces, numbers, groups = form
-    weights, adjoints, listed, sums = w.reshape(-1), q.reshape(-1), ids.reshape(-1), stage.reshape(-1)
+    pieces, numbers = form
     _, inputs, width = w.shape
-    capacity = ids.shape[1]
-    for piece in range(len(w)):
-        if piece % pieces == 0:
-            for b in range(first, last):
-                stage[starts[b] : starts[b] + counts[b, 1]] = 0
-        for b in range(first, last):
-            begin, at = b * capacity, (piece * q.shape[1] + b) * width
-            where = piece * inputs * width
-            dot_piece(sums, weights, where, listed, begin, begin + counts[b, 1], adjoints, at, starts[b], numbers)
-        if piece % pieces < pieces - 1:
-            continue
-        band = piece // pieces
-        real = min(GROUPS, groups - band * GROUPS)
-        for b in range(first, last):
-            for begin in range(0, counts[b, 1], TOGETHER):
-                totals, at = np.zeros(TOGETHER, g.dtype), (starts[b] + begin) * GROUPS
-                some = min(TOGETHER, counts[b, 1] - begin)
-                if band:
-                    totals[:some] = g[b, begin : begin + some]
-                for group in range(real):
-                    for k in range(TOGETHER):
-                        totals[k] += sums[at + group + k * GROUPS]
-                for k in range(some):
-                    g[b, begin + k] = totals[k]
+    weights, some = w.reshape(-1), np.zeros(SAMPLES * width, q.dtype)
+    begins = np.empty(starts[last] - starts[first], np.int64)  # of the adjoints of every eight
+    for b in range(first, last):
+        begins[starts[b] - starts[first] : starts[b + 1] - starts[first]] = (b - first) % SAMPLES * width
+    first_sum = 2 * EIGHT * starts[first]
+    sums[first_sum : 2 * EIGHT * starts[last]] = 0
+    for block in range(len(w)):
+        for low in range(first, last, SAMPLES):
+            high = min(low + SAMPLES, last)
+            if starts[low] == starts[high]:
+                continue
+            for b in range(low, high):
+                begin = (b - low) * width
+                spread_row(q[b], taken[block], empty, block, some[begin : begin + width])
+            eights = starts[low] - starts[first], starts[high] - starts[first]
+            for piece in range(pieces):
+                begin, bits = piece * numbers * EIGHT, ends[block * pieces + piece]
+                at = block * inputs * width + begin
+                listed = rows[EIGHT * starts[first] :]
+                dot_nested(sums[first_sum:], weights, at, listed, *eights, some, begins, begin, bits, numbers)
+    for b in range(first, last):
+        for k in range(counts[b, 1]):
+            g[b, k] = sums[(2 * (starts[b] + k // EIGHT) + 1) * EIGHT + k % EIGHT]
+
+
+@numba.njit(cache=True, nogil=True)
+def adjoint(dv, q, v, g, ids, counts, gain, decay, v_previous, threshold, slope, fired, low, high):  # type: ignore[no-untyped-def]
+    """`state_gradient` of dv for samples low..high-1, then q = gain * dv, then `scale_unless_spiked` of dv; fired: the
+    threshold above which v_previous masks it."""
+    one, zero = dv.dtype.type(1), dv.dtype.type(0)
+    for b in range(low, high):
+        row, current, before = dv[b], q[b], v_previous[b]
+        for k in range(counts[b, 1]):
+            n = ids[b, k]
+            row[n] += g[b, k] * superspike(v[b, n] - threshold, slope, one)
+        for n in range(len(row)):
+            current[n] = row[n] * gain[n]
+        for n in range(len(row)):
+            row[n] = unless_spiked(row[n] * decay[n], before[n], fired, zero)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -130,16 +156,23 @@ def sort_by_replica(replica_of_sample, inputs, turns, starts, listed, columns, r
 @numba.njit(cache=True, nogil=True)
 def summed_weight_gradient(total, replicas, copies, columns, rows, history, first, last):  # type: ignore[no-untyped-def]
     """total[id, n] = the sum over replicas of the sums of their rows of the history, for strips first..last-1; with
-    several copies of a layer first over the replicas of each, then over copies."""
+    several copies of a layer first over the replicas of each, then over copies.
+
+    A replica at a time: its samples' rows stay in a second-level cache where those of all samples would not."""
     inputs, neurons = total.shape
     flat, each = history.reshape(-1), replicas // copies
-    own = np.zeros(WIDTH, total.dtype)
+    sums = np.empty(inputs * WIDTH, total.dtype)
     for strip in range(first, last):
-        begin = strip * WIDTH
-        origin = strip * history.shape[1] * WIDTH
-        for i in range(inputs):
-            into = total[i, begin : min(begin + WIDTH, neurons)]
-            for copy in range(copies):
-                sum_runs(own, 0, flat, origin, rows, columns, copy * each * inputs + i, inputs, each)
+        begin, origin = strip * WIDTH, strip * history.shape[1] * WIDTH
+        end = min(begin + WIDTH, neurons)
+        for copy in range(copies):
+            sums[:] = 0
+            for replica in range(copy * each, (copy + 1) * each):
+                for i in range(inputs):
+                    low, high = columns[replica * inputs + i], columns[replica * inputs + i + 1]
+                    if low < high:
+                        add_sum_strip(sums, i * WIDTH, flat, origin, WIDTH, rows, low, high)
+            for i in range(inputs):
+                own, into = sums[i * WIDTH : (i + 1) * WIDTH], total[i, begin:end]
                 for n in range(len(into)):
                     into[n] = own[n] if copy == 0 else into[n] + own[n]

@@ -7,10 +7,6 @@ a strip of WIDTH adjacent numbers stays in registers while the listed rows pass 
     add_rows    out[n] <- (((out[n] + rows[id_0, n]) + rows[id_1, n]) + ...): one number at a time in the order listed
     dot_rows    out[k] <- out[k] + sum over n of rows[id_k, n] * q[n], the strip summed as a tree (a different order)
     add_sums    out[n] <- out[n] + ((0 + rows[id_0, n]) + rows[id_1, n] + ...)
-    dot_parts   stage[l] <- stage[l] + sum over parts of (sum over the numbers of a part of w[l] * q[l]), one part and
-                one number after another, as tiles sum their neurons and a group sums its tiles; a group per lane
-    sum_runs    out[n] <- the sums of several runs of listed rows, added up: ((0 + run_0) + run_1) + ..., a run as for
-                add_sums
     above       which of WIDTH numbers lie above a limit, as bits
 
 The compiled code of a kernel that uses them is cached next to its own file: after a change here, remove `__pycache__`.
@@ -25,70 +21,22 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-LANES = 16  # floats per vector; machines with narrower or wider registers split or join them
+from mimdsim.numerics.fused.registers import (
+    INDEX,
+    LANES,
+    VECTOR,
+    Loop,
+    data_of,
+    indices,
+    load,
+    row_offset,
+    shuffled,
+    vector_at,
+    widest,
+)
+
 WIDTH = 64  # floats per strip: eight vectors, which with eight for loads fit the sixteen registers of most processors
-GROUPS = LANES  # sums side by side in `dot_parts`
-FLOAT, INDEX = ir.FloatType(), ir.IntType(64)
-VECTOR = ir.VectorType(FLOAT, LANES)
 WHOLE_VECTOR = ir.VectorType(ir.IntType(32), LANES)
-
-
-def _widest(builder: Any) -> None:
-    set.add(builder.function.attributes, '"prefer-vector-width"="512"')
-    set.add(builder.function.attributes, '"min-legal-vector-width"="512"')
-
-
-def _data(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    return context.make_array(kind)(context, builder, value).data
-
-
-def _vector_at(builder: Any, base: Any, offset: Any, number: int, kind: Any = VECTOR) -> Any:
-    place = builder.gep(base, [builder.add(offset, ir.Constant(INDEX, number * LANES))])
-    return builder.bitcast(place, kind.as_pointer())
-
-
-def _load(builder: Any, base: Any, offset: Any, number: int, kind: Any = VECTOR) -> Any:
-    loaded = builder.load(_vector_at(builder, base, offset, number, kind))
-    loaded.align = 4
-    return loaded
-
-
-class _Loop:
-    """for k in range(first, last), with values carried from turn to turn."""
-
-    def __init__(self, builder: Any, first: Any, last: Any, carried: list[Any]):
-        self.builder = builder
-        before = builder.block
-        function = builder.function
-        self.head = function.append_basic_block("rows.head")
-        body, self.after = function.append_basic_block("rows.body"), function.append_basic_block("rows.after")
-        builder.branch(self.head)
-        builder.position_at_end(self.head)
-        self.k = builder.phi(INDEX)
-        self.k.add_incoming(first, before)
-        self.values = [builder.phi(value.type) for value in carried]
-        for phi, value in zip(self.values, carried, strict=True):
-            phi.add_incoming(value, before)
-        builder.cbranch(builder.icmp_signed("<", self.k, last), body, self.after)
-        builder.position_at_end(body)
-
-    def close(self, carried: list[Any]) -> None:
-        builder = self.builder
-        self.k.add_incoming(builder.add(self.k, ir.Constant(INDEX, 1)), builder.block)
-        for phi, value in zip(self.values, carried, strict=True):
-            phi.add_incoming(value, builder.block)
-        builder.branch(self.head)
-        builder.position_at_end(self.after)
-
-
-def _row_offset(builder: Any, signed: bool, ids: Any, k: Any, start: Any, stride: Any) -> Any:
-    number = builder.load(builder.gep(ids, [k]))
-    wide = number if number.type == INDEX else (builder.sext if signed else builder.zext)(number, INDEX)
-    return builder.add(start, builder.mul(wide, stride))
-
-
-def _indices(count: int) -> tuple[Any, ...]:
-    return (types.int64,) * count
 
 
 def _strip(vectors: int, start: str, end: str) -> Any:
@@ -96,65 +44,31 @@ def _strip(vectors: int, start: str, end: str) -> Any:
 
     @intrinsic
     def add(typing_context, out, out_start, rows, row_start, stride, ids, first, last):  # type: ignore[no-untyped-def]
-        signature = types.void(out, types.int64, rows, *_indices(2), ids, *_indices(2))
+        signature = types.void(out, types.int64, rows, *indices(2), ids, *indices(2))
 
         def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-            _widest(builder)
+            widest(builder)
             out, out_start, rows, row_start, stride, ids, first, last = given
             kinds = signature.args
             out, rows, ids = (
-                _data(context, builder, kinds[index], value) for index, value in ((0, out), (2, rows), (5, ids))
+                data_of(context, builder, kinds[index], value) for index, value in ((0, out), (2, rows), (5, ids))
             )
             carried = [ir.Constant(VECTOR, [0.0] * LANES)] * vectors
             if start == "out":
-                carried = [_load(builder, out, out_start, number) for number in range(vectors)]
-            loop = _Loop(builder, first, last, carried)
-            offset = _row_offset(builder, kinds[5].dtype.signed, ids, loop.k, row_start, stride)
+                carried = [load(builder, out, out_start, number) for number in range(vectors)]
+            loop = Loop(builder, first, last, carried)
+            offset = row_offset(builder, kinds[5].dtype.signed, ids, loop.k, row_start, stride)
             loop.close(
-                [builder.fadd(value, _load(builder, rows, offset, number)) for number, value in enumerate(loop.values)]
+                [builder.fadd(value, load(builder, rows, offset, number)) for number, value in enumerate(loop.values)]
             )
             for number, value in enumerate(loop.values):
-                whole = builder.fadd(_load(builder, out, out_start, number), value) if end == "added" else value
-                builder.store(whole, _vector_at(builder, out, out_start, number), align=4)
+                whole = builder.fadd(load(builder, out, out_start, number), value) if end == "added" else value
+                builder.store(whole, vector_at(builder, out, out_start, number), align=4)
             return context.get_dummy_value()
 
         return signature, build
 
     return add
-
-
-@intrinsic
-def sum_runs(typing_context, out, out_start, rows, row_start, ids, edges, edge, apart, runs):  # type: ignore[no-untyped-def]
-    """out[WIDTH]: rows[row_start + id * WIDTH] of every run, ids[edges[at]:edges[at + 1]] for at = edge, edge + apart
-    and so on."""
-    signature = types.void(out, types.int64, rows, types.int64, ids, edges, *_indices(3))
-
-    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        _widest(builder)
-        out, out_start, rows, row_start, ids, edges, edge, apart, runs = given
-        kinds = signature.args
-        out, rows, ids, edges = (
-            _data(context, builder, kinds[index], value) for index, value in ((0, out), (2, rows), (4, ids), (5, edges))
-        )
-        one, zeros = ir.Constant(INDEX, 1), [ir.Constant(VECTOR, [0.0] * LANES)] * (WIDTH // LANES)
-        outer = _Loop(builder, ir.Constant(INDEX, 0), runs, [edge, *zeros])
-        at, *sums = outer.values
-        ends = [builder.load(builder.gep(edges, [each])) for each in (at, builder.add(at, one))]
-        inner = _Loop(builder, ends[0], ends[1], zeros)
-        offset = _row_offset(builder, kinds[4].dtype.signed, ids, inner.k, row_start, ir.Constant(INDEX, WIDTH))
-        inner.close(
-            [builder.fadd(value, _load(builder, rows, offset, number)) for number, value in enumerate(inner.values)]
-        )
-        outer.close([builder.add(at, apart), *(builder.fadd(*pair) for pair in zip(sums, inner.values, strict=True))])
-        for number, value in enumerate(outer.values[1:]):
-            builder.store(value, _vector_at(builder, out, out_start, number), align=4)
-        return context.get_dummy_value()
-
-    return signature, build
-
-
-def _shuffled(builder: Any, one: Any, other: Any, order: list[int]) -> Any:
-    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(ir.IntType(32), len(order)), order))
 
 
 def _sums_of_lanes(builder: Any, values: list[Any]) -> Any:
@@ -170,7 +84,7 @@ def _sums_of_lanes(builder: Any, values: list[Any]) -> Any:
             low = [lane for part in parts for lane in part]
             halves = [low, [lane + half for lane in low]]
             first, second = (
-                _shuffled(builder, one, other, [*order, *(lane + LANES for lane in order)]) for order in halves
+                shuffled(builder, one, other, [*order, *(lane + LANES for lane in order)]) for order in halves
             )
             pairs.append(builder.fadd(first, second))
         values, lanes = pairs, half
@@ -179,7 +93,7 @@ def _sums_of_lanes(builder: Any, values: list[Any]) -> Any:
         lanes //= 2
         starts = range(0, width, 2 * lanes)
         halves = [[at + lane + more for at in starts for lane in range(lanes)] for more in (0, lanes)]
-        value = builder.fadd(*(_shuffled(builder, value, value, order) for order in halves))
+        value = builder.fadd(*(shuffled(builder, value, value, order) for order in halves))
         width //= 2
     return value
 
@@ -190,21 +104,22 @@ TOGETHER = (8, 4, 1)  # listed rows whose sums of lanes are made at once
 def _product(vectors: int) -> Any:
     @intrinsic
     def dot(typing_context, out, rows, row_start, stride, ids, first, last, q, q_start):  # type: ignore[no-untyped-def]
-        signature = types.void(out, rows, *_indices(2), ids, *_indices(2), q, types.int64)
+        signature = types.void(out, rows, *indices(2), ids, *indices(2), q, types.int64)
 
         def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-            _widest(builder)
+            widest(builder)
             out, rows, row_start, stride, ids, first, last, q, q_start = given
             kinds = signature.args
             out, rows, ids, q = (
-                _data(context, builder, kinds[index], value) for index, value in ((0, out), (1, rows), (4, ids), (7, q))
+                data_of(context, builder, kinds[index], value)
+                for index, value in ((0, out), (1, rows), (4, ids), (7, q))
             )
-            factors = [_load(builder, q, q_start, number) for number in range(vectors)]
+            factors = [load(builder, q, q_start, number) for number in range(vectors)]
 
             def product(k: Any) -> Any:
-                offset = _row_offset(builder, kinds[4].dtype.signed, ids, k, row_start, stride)
+                offset = row_offset(builder, kinds[4].dtype.signed, ids, k, row_start, stride)
                 terms = [
-                    builder.fmul(factor, _load(builder, rows, offset, number)) for number, factor in enumerate(factors)
+                    builder.fmul(factor, load(builder, rows, offset, number)) for number, factor in enumerate(factors)
                 ]
                 while len(terms) > 1:
                     half = len(terms) // 2
@@ -214,7 +129,7 @@ def _product(vectors: int) -> Any:
             for some in TOGETHER:
                 size = ir.Constant(INDEX, some)
                 turns = builder.sdiv(builder.sub(last, first), size)
-                loop = _Loop(builder, ir.Constant(INDEX, 0), turns, [first])
+                loop = Loop(builder, ir.Constant(INDEX, 0), turns, [first])
                 (k,) = loop.values
                 made = _sums_of_lanes(
                     builder, [product(builder.add(k, ir.Constant(INDEX, number))) for number in range(some)]
@@ -232,52 +147,6 @@ def _product(vectors: int) -> Any:
     return dot
 
 
-def _parts(parts: int, numbers: int) -> Any:
-    """The loops over a piece of parts and their numbers, unrolled, the piece of q in registers; numbers 0: one part of
-    as many as the last argument says."""
-
-    @intrinsic
-    def dot(typing_context, stage, w, w_start, ids, first, last, q, q_start, place, several):  # type: ignore[no-untyped-def]
-        signature = types.void(stage, w, types.int64, ids, *_indices(2), q, *_indices(3))
-
-        def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-            _widest(builder)
-            stage, w, w_start, ids, first, last, q, q_start, place, several = given
-            kinds = signature.args
-            stage, w, ids, q = (
-                _data(context, builder, kinds[index], value) for index, value in ((0, stage), (1, w), (3, ids), (6, q))
-            )
-            zero, size = ir.Constant(VECTOR, [0.0] * LANES), ir.Constant(INDEX, GROUPS)
-            factors = [_load(builder, q, q_start, number) for number in range(parts * numbers)]
-            width = ir.Constant(INDEX, parts * numbers * GROUPS) if numbers else builder.mul(several, size)
-            loop = _Loop(builder, first, last, [builder.mul(place, size)])
-            (at,) = loop.values
-            offset = _row_offset(builder, kinds[3].dtype.signed, ids, loop.k, w_start, width)
-            total = _load(builder, stage, at, 0)
-            for part in range(parts):
-                products = range(part * numbers, (part + 1) * numbers)
-                each = zero
-                for number in products:
-                    each = builder.fadd(each, builder.fmul(_load(builder, w, offset, number), factors[number]))
-                if not numbers:
-                    inner = _Loop(builder, ir.Constant(INDEX, 0), several, [zero])
-                    step = builder.mul(inner.k, size)
-                    pair = (
-                        _load(builder, w, builder.add(offset, step), 0),
-                        _load(builder, q, builder.add(q_start, step), 0),
-                    )
-                    inner.close([builder.fadd(inner.values[0], builder.fmul(*pair))])
-                    (each,) = inner.values
-                total = builder.fadd(total, each)
-            builder.store(total, _vector_at(builder, stage, at, 0), align=4)
-            loop.close([builder.add(at, size)])
-            return context.get_dummy_value()
-
-        return signature, build
-
-    return dot
-
-
 @intrinsic
 def above(typing_context, numbers, begin, limit):  # type: ignore[no-untyped-def]
     """uint64: bit n is set where numbers[begin + n] > limit, for WIDTH numbers of four bytes, float or int."""
@@ -286,13 +155,13 @@ def above(typing_context, numbers, begin, limit):  # type: ignore[no-untyped-def
 
     def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         numbers, begin, limit = given
-        numbers = _data(context, builder, signature.args[0], numbers)
+        numbers = data_of(context, builder, signature.args[0], numbers)
         limits = ir.Constant(WHOLE_VECTOR if whole else VECTOR, ir.Undefined)
         for lane in range(LANES):
             limits = builder.insert_element(limits, limit, ir.Constant(ir.IntType(32), lane))
         bits = ir.Constant(INDEX, 0)
         for number in range(WIDTH // LANES):
-            loaded = _load(builder, numbers, begin, number, limits.type)
+            loaded = load(builder, numbers, begin, number, limits.type)
             higher = builder.icmp_signed(">", loaded, limits) if whole else builder.fcmp_ordered(">", loaded, limits)
             some = builder.zext(builder.bitcast(higher, ir.IntType(LANES)), INDEX)
             bits = builder.or_(bits, builder.shl(some, ir.Constant(INDEX, number * LANES)))
@@ -317,9 +186,6 @@ add_vector = _strip(1, "out", "stored")
 sum_strip = _strip(WIDTH // LANES, "zero", "stored")
 add_sum_strip = _strip(WIDTH // LANES, "zero", "added")
 dot_strip = _product(WIDTH // LANES)
-PIECES = {1: 8, 2: 4, 3: 2, 4: 2}  # parts of a piece by their numbers; of any other, one
-dot_parts = _parts(1, 0)
-dot_parts_of_1, dot_parts_of_2, dot_parts_of_3, dot_parts_of_4 = (_parts(*reversed(form)) for form in PIECES.items())
 
 
 @numba.njit(cache=True, nogil=True)
@@ -354,19 +220,3 @@ def add_sums_run(out, out_start, rows, row_start, stride, ids, first, last, widt
             total += rows[row_start + n + ids[k] * stride]
         out[out_start + n] += total
         n += 1
-
-
-@numba.njit(cache=True, nogil=True)
-def dot_piece(stage, w, w_start, ids, first, last, q, q_start, place, numbers):  # type: ignore[no-untyped-def]
-    """`dot_parts` of the listed rows ids[first:last] with a piece of w, stored as [rows, parts, numbers, GROUPS], and
-    one of q; into the rows of stage [listed, GROUPS] from `place` on."""
-    if numbers == 4:
-        dot_parts_of_4(stage, w, w_start, ids, first, last, q, q_start, place, numbers)
-    elif numbers == 2:
-        dot_parts_of_2(stage, w, w_start, ids, first, last, q, q_start, place, numbers)
-    elif numbers == 3:
-        dot_parts_of_3(stage, w, w_start, ids, first, last, q, q_start, place, numbers)
-    elif numbers == 1:
-        dot_parts_of_1(stage, w, w_start, ids, first, last, q, q_start, place, numbers)
-    else:
-        dot_parts(stage, w, w_start, ids, first, last, q, q_start, place, numbers)

@@ -98,6 +98,44 @@ def scan_flags(flags, worker_ids, worker_counts, row, sample, start, stop, slot,
 
 
 @numba.njit(cache=True, nogil=True)
+def select(v, ids, counts, sample, start, stop, threshold, second_threshold):  # type: ignore[no-untyped-def]
+    """ids[sample] of neurons start..stop-1: those above the threshold, then those above the second one alone, both
+    ascending, up to the capacity; counts: of the first, of all."""
+    numbers, size, capacity = v.reshape(-1), v.size, ids.shape[1]
+    near = np.empty(capacity, ids.dtype)
+    for i in range(len(sample)):
+        b, found, later = sample[i], 0, 0
+        for begin in range(start[i], stop[i], WIDTH):
+            end, at = min(stop[i], begin + WIDTH), b * v.shape[1] + begin
+            if at + WIDTH <= size:
+                fires, some = above(numbers, at, threshold), above(numbers, at, second_threshold)
+            else:  # the last numbers of all
+                fires, some = np.uint64(0), np.uint64(0)
+                for n in range(end - begin):
+                    fires |= np.uint64(numbers[at + n] > threshold) << np.uint64(n)
+                    some |= np.uint64(numbers[at + n] > second_threshold) << np.uint64(n)
+            some &= ~fires
+            while fires != 0 and found < capacity:
+                n = begin + lowest_bit(fires)
+                if n >= end:
+                    break
+                fires &= fires - ONE_BIT
+                ids[b, found] = n
+                found += 1
+            while some != 0 and later < capacity:
+                n = begin + lowest_bit(some)
+                if n >= end:
+                    break
+                some &= some - ONE_BIT
+                near[later] = n
+                later += 1
+        counts[b, 0] = found
+        later = min(later, capacity - found)
+        ids[b, found : found + later] = near[:later]
+        counts[b, 1] = found + later
+
+
+@numba.njit(cache=True, nogil=True)
 def scale_unless_spiked(target, factor, v_previous, start, stop, threshold):  # type: ignore[no-untyped-def]
     """`neurons.scale_unless_spiked` without a branch."""
     zero = target.dtype.type(0)

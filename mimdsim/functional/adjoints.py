@@ -1,0 +1,77 @@
+"""The adjoint of the published neuron in one pass over its rows: what reaches it at listed ids, the gradient of the
+currents, and its decay. The same numbers as by the tables in turn, without writing and reading rows in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mimdsim.functional.shortcuts import Instead, Memory
+from mimdsim.functional.uses import Use, Uses
+from mimdsim.numerics.arrays import dense
+from mimdsim.numerics.fused.gradients import adjoint
+from mimdsim.numerics.lists import neurons
+from mimdsim.program import VertexTable
+from mimdsim.program.rows import boxes_of
+
+
+def take_adjoints(uses: Uses, memory: Memory, instead: Instead) -> None:
+    """Every adjoint of a repeat that four tables make; the pass is made where the first of them stands."""
+    for use, first in uses.computed_by(neurons.state_gradient):
+        dv = first.operands["dv"]
+        copied = [each for each, table in uses.computed_by(dense.copy_columns) if table.operands["source"] == dv]
+        faded = [each for each, table in uses.computed_by(neurons.scale_unless_spiked) if table.operands["dv"] == dv]
+        if len(copied) != 1 or len(faded) != 1 or not isinstance(copied[0].item, VertexTable):
+            continue
+        q = copied[0].item.operands["target"]
+        scaled = [each for each, table in uses.computed_by(neurons.scale_in_place) if table.operands["q"] == q]
+        known = [use, *copied, *scaled, *faded]
+        if len(scaled) == 1 and _one_pass(uses, memory, known, dv, q):
+            _take(memory, instead, known)
+
+
+def _one_pass(uses: Uses, memory: Memory, known: list[Use], dv: str, q: str) -> bool:
+    """Whether the tables work on all of float32 rows, and nothing else sees or changes what they work on meanwhile."""
+    places = [use.place for use in known]
+    ours = {id(use) for use in known}
+    if known[0].repeat is None or len({(use.repeat, use.superstep.phase) for use in known}) != 1:
+        return False
+    if places != sorted(places):
+        return False
+    read_later = frozenset().union(*(use.reads for use in known[1:]))
+    for name, last in ((dv, places[-1]), (q, places[2]), *((name, places[-1]) for name in read_later - {dv, q})):
+        between = [use for use in uses.of[name] if use.repeat is known[0].repeat and places[0] <= use.place <= last]
+        if any(id(use) not in ours and (name in (dv, q) or name in use.writes) for use in between):
+            return False
+    for use in known:
+        table = use.item
+        assert isinstance(table, VertexTable)
+        for item in table.codelet.fields:
+            variable = uses.program.variables[table.operands[item.name]]
+            boxes = boxes_of(table, item, variable) if item.writes else None
+            if boxes is not None and (boxes[..., 1] - boxes[..., 0]).prod(axis=1).sum() != np.prod(variable.shape):
+                return False
+            if item.name not in ("ids", "counts") and memory.arrays[table.operands[item.name]].dtype != np.float32:
+                return False
+    return True
+
+
+def _take(memory: Memory, instead: Instead, known: list[Use]) -> None:
+    first, _, scaled, last = (use.item for use in known)
+    assert isinstance(first, VertexTable)
+    assert isinstance(scaled, VertexTable)
+    assert isinstance(last, VertexTable)
+    dv, v, g, ids, counts = (first.operands[name] for name in ("dv", "v", "g", "ids", "counts"))
+    reads = v, g, ids, counts, scaled.operands["gain"], last.operands["decay"], last.operands["v_previous"]
+    names = dv, scaled.operands["q"], *reads
+    constants = first.constants["threshold"], first.constants["slope"], last.constants["threshold"]
+    compute: Any = adjoint
+
+    def call(_t: int) -> None:
+        given = [memory.arrays[name] for name in names]
+        memory.share(len(given[0]), lambda low, high: compute(*given, *constants, low, high))
+
+    instead.calls |= {id(use.item): None for use in known} | {id(first): call}
+    instead.uses[id(first)] = frozenset((dv, *reads)), frozenset(names[:2])
+    instead.fills[id(first)] = frozenset(names[1:2])

@@ -1,0 +1,50 @@
+"""Input gradients in one pass have the bits of products, sums over a group's parts and sums over groups in turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mimdsim.functional.input_gradients import Spread
+from mimdsim.functional.shares import aligned
+from mimdsim.numerics.fused import gradients as fused
+from mimdsim.numerics.fused.nested import EIGHT
+from mimdsim.numerics.lists import spikes
+
+
+@pytest.mark.parametrize("sizes", [[1] * 70, [2] * 9, [3] * 21 + [1], [4] * 50, [5, 3] * 7, [9], [1, 4, 2] * 11])
+@pytest.mark.parametrize("group", [1, 3, 8, 100])
+def test_nested_sums_have_the_bits_of_sums_in_turn(sizes: list[int], group: int) -> None:
+    draw = np.random.default_rng(len(sizes) + group)
+    inputs, batch, capacity, parts = 40, 5, 21, len(sizes)
+    stops = np.cumsum(sizes)
+    starts, groups = stops - sizes, max(1, parts // group)
+    group_of = np.minimum(np.arange(parts) // group, groups - 1)
+    w, q = (draw.normal(size=(rows, stops[-1])).astype(np.float32) for rows in (inputs, batch))
+    q[1] *= np.float32(-0.0)
+    counts = np.stack([np.zeros(batch, int), [0, 1, 8, 13, 21]], axis=1).astype(np.int32)
+    ids = draw.integers(0, inputs, (batch, capacity)).astype(np.int32)
+
+    each = np.arange(batch).repeat(parts), np.tile(starts, batch), np.tile(stops, batch)
+    partial, stage = np.zeros((parts, batch, capacity), np.float32), np.zeros((groups, batch, capacity), np.float32)
+    spikes.input_gradient(partial, w, q, ids, counts, np.tile(np.arange(parts), batch), *each)
+    number, sample, slot = np.unravel_index(np.arange(stage.size), stage.shape)
+    edges = np.append(np.searchsorted(group_of, np.arange(groups)), parts)
+    spikes.reduce_parts(partial, counts, stage, edges[number], edges[number + 1], number, sample, slot)
+    wanted, made = np.zeros((2, batch, capacity), np.float32)
+    spikes.reduce_groups(stage, wanted, np.arange(batch), np.zeros(batch, int), counts[:, 1].astype(int))
+
+    spread = Spread.of(starts, stops, group_of)
+    blocks, width = spread.taken.shape
+    weights, begins = aligned((blocks, inputs, width)), np.zeros(batch + 1, np.int64)
+    fused.spread(w, spread.taken, spread.empty, weights)
+    room = fused.in_eights(ids, counts, width, begins, np.zeros(0, np.int64))
+    rows, sums = np.zeros(room + EIGHT, np.int64), np.ones(2 * room, np.float32)
+    assert fused.in_eights(ids, counts, width, begins, rows) == room == EIGHT * begins[-1]
+    lists: tuple[Any, ...] = rows, counts, begins
+    given = made, sums, weights, q, spread.taken, spread.empty, *lists, spread.ends, spread.form
+    fused.input_gradient(*given, 0, 2)
+    fused.input_gradient(*given, 2, batch)
+    assert made.tobytes() == wanted.tobytes()
