@@ -76,7 +76,7 @@ class Careless(Format):
 
 @pytest.mark.slow
 def test_the_mill_finds_what_a_careless_reader_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hostile.running.LIMIT_SECONDS", 2.0)
+    monkeypatch.setattr("hostile.running.LIMIT_SECONDS", 5.0)  # a loaded machine takes some for a gigabyte
     found = outcome_of(Careless(tmp_path), 6, 0, tmp_path / "kept")
     assert [number for number, _ in found.failures] == [2, 3, 4, 5]
     assert [found.as_it_says, found.refused] == [2, 0]
