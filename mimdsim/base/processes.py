@@ -7,11 +7,17 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeVar
 
+from mimdsim.base.errors import MimdsimError
+
+Given, Item, Made = TypeVar("Given"), TypeVar("Item"), TypeVar("Made")
+_WORK: list[tuple[Callable[[Any, Any], Any], Any]] = []  # of a worker process
+MOST = 4  # processes that share work of about a second
 ENDED = "the process computing it was killed, perhaps for lack of memory: use fewer --processes"
 
 
@@ -34,6 +40,31 @@ def process_pool(
         pool.shutdown(cancel_futures=True)
         ours.close()
         line.close()
+
+
+def shared_work(work: Callable[[Given, Item], Made], given: Given, items: Sequence[Item]) -> Iterator[Made]:
+    """`work(given, item)` of every item, in their order, by as many processes as there are processors; with one, here.
+
+    Raises what `work` raises, and MimdsimError if a process is killed.
+    """
+    processes = min(os.cpu_count() or 1, len(items), MOST)
+    if processes < 2:
+        yield from (work(given, item) for item in items)
+        return
+    with process_pool(processes, _begin, (work, given)) as pool:
+        try:
+            yield from pool.map(_worked, items)
+        except BrokenProcessPool:
+            raise MimdsimError(ENDED) from None
+
+
+def _begin(work: Callable[[Any, Any], Any], given: Any) -> None:
+    _WORK[:] = [(work, given)]
+
+
+def _worked(item: Any) -> Any:
+    ((work, given),) = _WORK
+    return work(given, item)
 
 
 def _hold(line: Connection, other: Connection, begin: Callable[..., None] | None, given: tuple[Any, ...]) -> None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from matplotlib.figure import Figure
-
-from mimdsim.profile import RunProfile
 from mimdsim.report.figures_comparison import draw_comparison
 from mimdsim.report.figures_cycles import draw_longest_supersteps, draw_time_by_phase
 from mimdsim.report.figures_memory import draw_liveness, draw_memory_by_tile
@@ -29,7 +25,6 @@ __all__ = [
     "draw_tile_map",
     "draw_time_by_phase",
     "draw_training",
-    "drawn",
 ]
 
 
@@ -105,11 +100,3 @@ FIGURES = (
         draw=draw_comparison,
     ),
 )
-
-
-def drawn(profile: RunProfile) -> Iterator[tuple[FigurePlan, Figure]]:
-    """The figures whose data `profile` has, in page order, drawn one at a time."""
-    for plan in FIGURES:
-        figure = plan.draw(profile)
-        if figure is not None:
-            yield plan, figure

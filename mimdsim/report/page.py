@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mimdsim.base.files import write_atomically
+from mimdsim.base.processes import shared_work
 from mimdsim.base.whole import replaced
 from mimdsim.profile import RunProfile
 from mimdsim.report.columns import CSV_FILES, csv_files
@@ -80,18 +81,19 @@ def write_report(
     The same profile gives the same bytes. They replace an earlier report in `folder` as a whole. Raises MimdsimError if
     the folder cannot be written; it is then unchanged.
     """
-    from mimdsim.report.figures import FIGURES, drawn
-    from mimdsim.report.style import picture
+    from mimdsim.report.figures import FIGURES
 
     found = sections(profile, detail, other)
     contents: dict[str, bytes] = {}
     pictures: list[Picture] = []
-    for plan, figure in drawn(profile):
+    for number, forms in enumerate(shared_work(_drawn, profile, range(len(FIGURES)))):
+        if forms is None:
+            continue
         if progress is not None:
-            progress("drawing figures", FIGURES.index(plan), len(FIGURES))
-        png = picture(figure, "png")
-        contents[f"figures/{plan.name}.png"] = png
-        uri = data_uri(png, picture(figure, "svg"))
+            progress("drawing figures", number, len(FIGURES))
+        plan = FIGURES[number]
+        contents[f"figures/{plan.name}.png"] = forms[0]
+        uri = data_uri(*forms)
         pictures.append(Picture(name=plan.name, section=plan.section, caption=plan.caption, data_uri=uri))
     if profile.tiled is not None:
         contents.update((name, text.encode()) for name, text in csv_files(profile.tiled).items())
@@ -111,6 +113,15 @@ def write_report(
         for name, data in contents.items():
             write_atomically(draft / name, data)
     return [folder / "report.html", *(folder / name for name in contents)]
+
+
+def _drawn(profile: RunProfile, number: int) -> tuple[bytes, bytes] | None:
+    """A figure as PNG and SVG; None: the profile lacks its data."""
+    from mimdsim.report.figures import FIGURES
+    from mimdsim.report.style import picture
+
+    figure = FIGURES[number].draw(profile)
+    return None if figure is None else (picture(figure, "png"), picture(figure, "svg"))
 
 
 def data_uri(png: bytes, svg: bytes) -> str:

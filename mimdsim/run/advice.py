@@ -5,7 +5,6 @@ Changes of the mapping are estimated first, as a search estimates them, and the 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MimdsimError
+from mimdsim.base.processes import shared_work
 from mimdsim.base.schema import Section, build, parse_toml
 from mimdsim.base.units import show_bytes
 from mimdsim.compiler import Compiled
@@ -77,18 +77,25 @@ def _replaced(key: str, more: Mapping[str, Any]) -> bool:
 def advice(case: Case, compiled: Compiled, before: TiledProfile, asked: Asked | None) -> tuple[WhatIf, ...]:
     """Changes that save time, most first, of a training step that is `compiled` and takes `before`; asked: for the
     commands, if there can be any."""
+    levers = list(mapping_levers(case))
     promising = sorted(
         (cycles, number, lever)
-        for number, lever in enumerate(mapping_levers(case))
-        if (cycles := _estimated(case, lever)) is not None
+        for number, (lever, cycles) in enumerate(zip(levers, shared_work(_estimated, case, levers), strict=True))
+        if cycles is not None
     )
     alike = {tuple(sorted(lever.changes)): lever for _, _, lever in reversed(promising)}  # of each the best value
     chosen = [lever for _, _, lever in promising if lever in alike.values()][:TIMED]
-    found = []
-    for lever in (*chosen, *machine_levers(case.machine)):
-        with contextlib.suppress(MimdsimError):  # it cannot be placed, does not fit, or is no machine
-            found.append(what_if(case, compiled, before, lever, asked))
-    return most_first(found)
+    found = shared_work(_tried, (case, compiled, before, asked), [*chosen, *machine_levers(case.machine)])
+    return most_first(one for one in found if one is not None)
+
+
+def _tried(given: tuple[Case, Compiled, TiledProfile, Asked | None], lever: Lever) -> WhatIf | None:
+    """None: it cannot be placed, does not fit, or is no machine."""
+    case, compiled, before, asked = given
+    try:
+        return what_if(case, compiled, before, lever, asked)
+    except MimdsimError:
+        return None
 
 
 def most_first(found: Iterable[WhatIf]) -> tuple[WhatIf, ...]:
