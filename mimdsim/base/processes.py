@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 
 from mimdsim.base.errors import MimdsimError
 
-Given, Item, Made = TypeVar("Given"), TypeVar("Item"), TypeVar("Made")
+Given = TypeVar("Given")
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 _WORK: list[tuple[Callable[[Any, Any], Any], Any]] = []  # of a worker process
 MOST = 4  # processes that share work of about a second
 ENDED = "the process computing it was killed, perhaps for lack of memory: use fewer --processes"

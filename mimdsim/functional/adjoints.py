@@ -20,19 +20,25 @@ def take_adjoints(uses: Uses, memory: Memory, instead: Instead) -> None:
     """Every adjoint of a repeat that four tables make; the pass is made where the first of them stands."""
     for use, first in uses.computed_by(neurons.state_gradient):
         dv = first.operands["dv"]
-        copied = [each for each, table in uses.computed_by(dense.copy_columns) if table.operands["source"] == dv]
-        faded = [each for each, table in uses.computed_by(neurons.scale_unless_spiked) if table.operands["dv"] == dv]
+        copied = _of(uses, dense.copy_columns, "source", dv)
+        faded = _of(uses, neurons.scale_unless_spiked, "dv", dv)
         if len(copied) != 1 or len(faded) != 1 or not isinstance(copied[0].item, VertexTable):
             continue
         q = copied[0].item.operands["target"]
-        scaled = [each for each, table in uses.computed_by(neurons.scale_in_place) if table.operands["q"] == q]
+        scaled = _of(uses, neurons.scale_in_place, "q", q)
         known = [use, *copied, *scaled, *faded]
         if len(scaled) == 1 and _one_pass(uses, memory, known, dv, q):
             _take(memory, instead, known)
 
 
+def _of(uses: Uses, compute: Any, field: str, variable: str) -> list[Use]:
+    """Tables that compute so, with a variable in a field."""
+    return [use for use, table in uses.computed_by(compute) if table.operands.get(field) == variable]
+
+
 def _one_pass(uses: Uses, memory: Memory, known: list[Use], dv: str, q: str) -> bool:
-    """Whether the tables work on all of float32 rows, and nothing else sees or changes what they work on meanwhile."""
+    """Whether the tables work on all of float32 rows, none of them in sequences of timesteps, and nothing else sees or
+    changes what they work on meanwhile."""
     places = [use.place for use in known]
     ours = {id(use) for use in known}
     if known[0].repeat is None or len({(use.repeat, use.superstep.phase) for use in known}) != 1:
@@ -49,6 +55,8 @@ def _one_pass(uses: Uses, memory: Memory, known: list[Use], dv: str, q: str) -> 
         assert isinstance(table, VertexTable)
         for item in table.codelet.fields:
             variable = uses.program.variables[table.operands[item.name]]
+            if len(variable.shape) > 2:
+                return False
             boxes = boxes_of(table, item, variable) if item.writes else None
             if boxes is not None and (boxes[..., 1] - boxes[..., 0]).prod(axis=1).sum() != np.prod(variable.shape):
                 return False

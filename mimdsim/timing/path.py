@@ -49,7 +49,7 @@ class Waiting:
 
 
 LINKS_KEPT = 8
-_LINK_SECONDS: WeakKeyDictionary[Program, dict[tuple[object, ...], np.ndarray]] = WeakKeyDictionary()
+_LINK_SECONDS: WeakKeyDictionary[Program, dict[str, np.ndarray]] = WeakKeyDictionary()
 _MOVING: WeakKeyDictionary[Program, _Moving] = WeakKeyDictionary()
 
 
