@@ -32,7 +32,7 @@ def take_selections(uses: Uses, memory: Memory, instead: Instead) -> None:
         v = flagged.operands["v"]
         ids, counts = (listing.operands[name] for name in ("ids", "counts"))
         found = _ranges(uses, tables, uses.program.variables[ids].shape[1])
-        if found is None or memory.arrays[v].dtype != np.float32:
+        if found is None or memory.arrays[v].dtype != np.float32 or memory.arrays[v].ndim != 2:
             continue
         made = _Selection(memory, v, (ids, counts), found, tuple(flagged.constants[each] for each in LIMITS))
         instead.calls |= {id(table): None for step in tables for table in step} | {id(listing): made.call}
