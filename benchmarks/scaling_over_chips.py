@@ -143,7 +143,7 @@ def main() -> None:
         for way, profiles in found.items():
             numbers = [(one.seconds_per_training_step, one.seconds_low, one.seconds_high) for one in profiles]
             shown = ["{:.2f} ({:.2f}-{:.2f})".format(*(1e3 * each for each in three)) for three in numbers]
-            print(f"  {way:<52}{shown[0]:<22}{shown[1]}")
+            print(f"  {way:<56}{shown[0]:<22}{shown[1]}")
         return
     searched = {"fill": FILL, "candidates": given.candidates, "processes": given.processes}
     found = api.place(name, on, changes={"training.batch": samples, "links.chips": max(given.chips)}, **searched)
