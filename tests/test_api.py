@@ -41,7 +41,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     monkeypatch.setenv("MIMDSIM_HOME", str(ROOT))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("mimdsim.report.figures.FIGURES", ())  # drawing takes most of a short run
+    monkeypatch.setattr("mimdsim.report.page.FIGURES", ())  # drawing takes most of a short run
     known: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(compile(block, "docs/api.md", "exec"), known)

@@ -180,7 +180,7 @@ def runs() -> dict[int, Run]:
 @pytest.fixture
 def simulated(runs: dict[int, Run], monkeypatch: pytest.MonkeyPatch) -> None:
     """`run` takes one of these, and draws no figures."""
-    monkeypatch.setattr("mimdsim.report.figures.FIGURES", ())
+    monkeypatch.setattr("mimdsim.report.page.FIGURES", ())
     monkeypatch.setattr("mimdsim.run.simulate", lambda workload, *_, **__: runs[workload.seed])
 
 

@@ -61,7 +61,7 @@ def page_file(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def written(folder: Path, profile: RunProfile, detail: Detail, other: tuple[RunProfile, Detail] | None = None) -> Path:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mimdsim.report.figures.FIGURES", ())  # neither figures nor CSV files are looked at
+        patch.setattr("mimdsim.report.page.FIGURES", ())  # neither figures nor CSV files are looked at
         patch.setattr("mimdsim.report.page.csv_files", lambda _: {})
         return write_report(profile, folder, None, detail, other)[0]
 

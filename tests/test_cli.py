@@ -121,7 +121,7 @@ def test_every_problem_of_a_description_is_told_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_dump_writes_the_program_after_every_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mimdsim.report.figures.FIGURES", ())  # not looked at here
+    monkeypatch.setattr("mimdsim.report.page.FIGURES", ())  # not looked at here
     mimdsim("run", "digits", "bow", "--out", str(tmp_path / "out"), "--dump", str(tmp_path / "dump"), *FAST)
     names = sorted(path.name for path in (tmp_path / "dump").iterdir())
     assert names == ["02_lower.txt", "03_merge_supersteps.txt", "04_plan_exchanges.txt"]

@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run without its figures."""
     made = tmp_path_factory.mktemp("run")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mimdsim.report.figures.FIGURES", ())
+        patch.setattr("mimdsim.report.page.FIGURES", ())
         mimdsim("run", "digits", "bow", "--out", str(made), *SHORT)
     return made
 
@@ -64,7 +64,7 @@ def test_run_writes_figures_too(drawn_folder: Path) -> None:
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is drawn, where only profiles are looked at: drawing takes most of a short run."""
-    monkeypatch.setattr("mimdsim.report.figures.FIGURES", ())
+    monkeypatch.setattr("mimdsim.report.page.FIGURES", ())
 
 
 @pytest.mark.usefixtures("no_figures")

@@ -315,7 +315,7 @@ def test_a_schedule_of_the_second_threshold_needs_sparse_spikes() -> None:
 
 @pytest.mark.slow
 def test_run_resumes_from_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mimdsim.report.figures.FIGURES", ())  # drawn from the profile, which is compared here
+    monkeypatch.setattr("mimdsim.report.page.FIGURES", ())  # drawn from the profile, which is compared here
     keys = (
         "data.train_samples=96", "data.test_samples=48", "training.epochs=2", "training.validation_share=0.25",
         "training.keep_best=true", "training.second_threshold_share=0.5", "training.schedule=cosine",

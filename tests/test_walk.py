@@ -186,7 +186,7 @@ def test_tables_of_differences(run: Found) -> None:
 
 
 def test_names_cannot_break_out_of_the_page(run: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mimdsim.report.figures.FIGURES", ())
+    monkeypatch.setattr("mimdsim.report.page.FIGURES", ())
     profile, detail = run
     tiled = profile.tiled
     assert tiled is not None
@@ -208,7 +208,7 @@ def test_names_cannot_break_out_of_the_page(run: Found, tmp_path: Path, monkeypa
 
 
 def test_the_page_with_a_section_to_walk_through(run: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mimdsim.report.figures.FIGURES", ())
+    monkeypatch.setattr("mimdsim.report.page.FIGURES", ())
     profile, detail = run
     page = write_report(profile, tmp_path, None, detail, (profile, detail))[0]
     content = page.read_text(encoding="utf-8")
@@ -243,7 +243,7 @@ def saved(folder: Path, profile: RunProfile, detail: Detail) -> str:
 
 @pytest.mark.slow
 def test_the_command_compares_two_profiles(run: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mimdsim.report.figures.FIGURES", ())
+    monkeypatch.setattr("mimdsim.report.page.FIGURES", ())
     shown: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda address: not shown.append(address))
     profile, detail = run

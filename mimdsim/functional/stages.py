@@ -193,6 +193,7 @@ class _Staged:
         self._versions = {
             name: np.zeros((self._block + 1, *arrays[name].shape), arrays[name].dtype) for name in crossing
         }
+        self._each = {name: list(versions) for name, versions in (self._versions | lying).items()}  # views, made once
 
     def __call__(self, first: int) -> None:
         every = self._turns(first)
@@ -218,11 +219,14 @@ class _Staged:
         try:
             for number, t in enumerate(block):
                 for name in filled:
-                    self._arrays[name] = self._versions[name][number + 1]
+                    self._arrays[name] = self._each[name][number + 1]
                 for part in light:
-                    self._call(part, number, t)
+                    if part.bound or part.taken:
+                        self._call(part, number, t)
+                    else:
+                        part.call(t)
                 for name in kept:
-                    self._versions[name][number + 1] = self._arrays[name]
+                    self._each[name][number + 1][...] = self._arrays[name]
         finally:
             for name, array in own.items():
                 array[...] = self._arrays[name]
@@ -239,7 +243,7 @@ class _Staged:
         arrays = self._arrays
         own = {name: arrays[name] for name, _ in (*part.bound, *part.taken)}
         for name, shift in part.bound:
-            arrays[name] = self._lying[name][t] if name in self._lying else self._versions[name][number + shift]
+            arrays[name] = self._each[name][t if name in self._lying else number + shift]
         for name, taken in part.taken:
             arrays[name] = taken(t)
         try:

@@ -3,39 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from mimdsim.report.figures_comparison import draw_comparison
-from mimdsim.report.figures_cycles import draw_longest_supersteps, draw_time_by_phase
-from mimdsim.report.figures_memory import draw_liveness, draw_memory_by_tile
-from mimdsim.report.figures_spikes import draw_activity, draw_raster
-from mimdsim.report.figures_tiles import draw_tile_balance, draw_tile_map
-from mimdsim.report.figures_training import draw_training
-from mimdsim.report.style import Draw
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-__all__ = [
-    "FIGURES",
-    "FigurePlan",
-    "draw_activity",
-    "draw_comparison",
-    "draw_liveness",
-    "draw_longest_supersteps",
-    "draw_memory_by_tile",
-    "draw_raster",
-    "draw_tile_balance",
-    "draw_tile_map",
-    "draw_time_by_phase",
-    "draw_training",
-]
+    from mimdsim.profile import RunProfile
 
 
 @dataclass(frozen=True, kw_only=True)
 class FigurePlan:
-    """One figure: file stem, section of the page, caption for all readers; draw returns None if the data is missing."""
+    """One figure: file stem, section of the page, caption for all readers; home: the module that draws it, imported
+    then, as it imports matplotlib."""
 
     name: str
     section: str
     caption: str
-    draw: Draw
+    home: str
+
+    def draw(self, profile: RunProfile) -> Figure | None:
+        """The figure; None if the profile lacks its data."""
+        drawn: Figure | None = getattr(import_module(f"mimdsim.report.{self.home}"), f"draw_{self.name}")(profile)
+        return drawn
 
 
 FIGURES = (
@@ -43,60 +33,60 @@ FIGURES = (
         name="time_by_phase",
         section="time",
         caption="Time by phase: compute (slowest tile), internal exchange, sync and host, if any.",
-        draw=draw_time_by_phase,
+        home="figures_cycles",
     ),
     FigurePlan(
         name="longest_supersteps",
         section="time",
         caption="The longest supersteps; at the bar's end: total, number of executions, slowest tile.",
-        draw=draw_longest_supersteps,
+        home="figures_cycles",
     ),
     FigurePlan(
         name="tile_map",
         section="tiles",
         caption="Busy cycles on the tile grid, and layers if any (grey: none); numbers go row by row on each chip.",
-        draw=draw_tile_map,
+        home="figures_tiles",
     ),
     FigurePlan(
         name="tile_balance",
         section="tiles",
         caption="Busy cycles of all tiles, sorted, and their histogram; dashed: the mean of the tiles that have work.",
-        draw=draw_tile_balance,
+        home="figures_tiles",
     ),
     FigurePlan(
         name="memory_by_tile",
         section="memory",
         caption="Memory of every tile by category; the dashed line, if any, is the memory a tile has.",
-        draw=draw_memory_by_tile,
+        home="figures_memory",
     ),
     FigurePlan(
         name="liveness",
         section="liveness",
         caption="Memory in use over the program's supersteps, on the fullest tile and on all tiles.",
-        draw=draw_liveness,
+        home="figures_memory",
     ),
     FigurePlan(
         name="training",
         section="training",
         caption="Loss of every training step with its running mean, and test accuracy by epoch.",
-        draw=draw_training,
+        home="figures_training",
     ),
     FigurePlan(
         name="activity",
         section="spikes",
         caption="Spikes and list entries per timestep, mean over the batch, with each layer's spike capacity.",
-        draw=draw_activity,
+        home="figures_spikes",
     ),
     FigurePlan(
         name="raster",
         section="spikes",
         caption="Spike raster of one sample: a mark for every spike.",
-        draw=draw_raster,
+        home="figures_spikes",
     ),
     FigurePlan(
         name="comparison",
         section="comparison",
         caption="Milliseconds per training step on every machine and strategy, with interval and ratio.",
-        draw=draw_comparison,
+        home="figures_comparison",
     ),
 )

@@ -13,6 +13,7 @@ from mimdsim.base.processes import shared_work
 from mimdsim.base.whole import replaced
 from mimdsim.profile import RunProfile
 from mimdsim.report.columns import CSV_FILES, csv_files
+from mimdsim.report.figures import FIGURES
 from mimdsim.report.tables import Table
 from mimdsim.report.tables_advice import advice_table
 from mimdsim.report.tables_comparison import (
@@ -81,8 +82,6 @@ def write_report(
     The same profile gives the same bytes. They replace an earlier report in `folder` as a whole. Raises MimdsimError if
     the folder cannot be written; it is then unchanged.
     """
-    from mimdsim.report.figures import FIGURES
-
     found = sections(profile, detail, other)
     contents: dict[str, bytes] = {}
     pictures: list[Picture] = []
@@ -117,7 +116,6 @@ def write_report(
 
 def _drawn(profile: RunProfile, number: int) -> tuple[bytes, bytes] | None:
     """A figure as PNG and SVG; None: the profile lacks its data."""
-    from mimdsim.report.figures import FIGURES
     from mimdsim.report.style import picture
 
     figure = FIGURES[number].draw(profile)
@@ -132,8 +130,6 @@ def data_uri(png: bytes, svg: bytes) -> str:
 
 def report_files() -> tuple[str, ...]:
     """The names of all files that a report may have, the page first."""
-    from mimdsim.report.figures import FIGURES
-
     return ("report.html", *(f"figures/{plan.name}.png" for plan in FIGURES), *CSV_FILES)
 
 

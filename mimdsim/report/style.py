@@ -10,6 +10,8 @@ from typing import Any
 
 import matplotlib.style
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -80,7 +82,12 @@ def picture(figure: Figure, form: str) -> bytes:
     memory = io.BytesIO()
     with matplotlib.style.context(STYLE, after_reset=True), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a title may be in any script
-        figure.savefig(memory, format=form, dpi=PNG_DOTS_PER_INCH, metadata=metadata)
+        figure.dpi = PNG_DOTS_PER_INCH
+        # not by savefig, which draws everything a first time just to see how much room it takes
+        if form == "png":
+            FigureCanvasAgg(figure).print_png(memory, metadata=metadata)
+        else:
+            FigureCanvasSVG(figure).print_svg(memory, metadata=metadata)
     figure.set_layout_engine("none")  # the layout is done; the next format is drawn with it
     return memory.getvalue()
 

@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -158,13 +159,12 @@ def check_files(
     """Rows of all files; machine: of rows that name none, instead of that of the published figures; most: rows of one
     file. Raises DataFileError for a file that is missing, too large or of unknown columns."""
     asked = Asked(data=data, progress=progress, machine=machine)
-    rows: list[Row] = []
-    for path in files:
-        rows += _check_file(path, asked, most)
-    return rows
+    recognised = [_recognised(path, most) for path in files]  # all of them before minutes of predicting the first
+    return [row for predict in recognised for row in predict(asked)]
 
 
-def _check_file(path: Path, asked: Asked, most: int | None) -> list[Row]:
+def _recognised(path: Path, most: int | None) -> Callable[[Asked], list[Row]]:
+    """What predicts the rows of a file."""
     try:
         text = read_bounded_text(path, MAX_REFERENCE_BYTES)
     except FileNotFoundError:
@@ -178,7 +178,7 @@ def _check_file(path: Path, asked: Asked, most: int | None) -> list[Row]:
             cases = parse_json(text)
         except (ValueError, RecursionError) as problem:
             raise DataFileError(path, f"is not JSON: {shortened(str(problem), 300)}") from None
-        return [Row(file=path.name, **row) for row in golden_rows(path, cases)]
+        return lambda _asked: [Row(file=path.name, **row) for row in golden_rows(path, cases)]
     columns, given = _table(path, text)
     for needed, predict in FORMATS:
         if needed <= columns:
@@ -187,7 +187,7 @@ def _check_file(path: Path, asked: Asked, most: int | None) -> list[Row]:
             if most is not None and len(given) > most:  # before hours of predicting them
                 advice = "leave out those of other machines, and give means of those alike"
                 raise DataFileError(path, f"has {len(given):,} rows; at most {most:,} are used: {advice}")
-            return predict(path, given, asked)
+            return partial(predict, path, given)
     known = "; ".join(", ".join(sorted(needed)) for needed, _ in FORMATS)
     raise DataFileError(
         path, f"has the columns {shortened(str(sorted(columns)), 300)}; known tables have at least: {known}"
