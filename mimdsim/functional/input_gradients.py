@@ -11,8 +11,7 @@ from mimdsim.functional.shares import aligned, flat_turns
 from mimdsim.functional.shortcuts import Instead, Memory, undisturbed, uses_of
 from mimdsim.functional.uses import Uses
 from mimdsim.numerics.fused import gradients as kernels
-from mimdsim.numerics.fused.nested import EIGHT
-from mimdsim.numerics.fused.vectors import WIDTH
+from mimdsim.numerics.fused.nested import EIGHT, pieces_of
 from mimdsim.numerics.lists import spikes
 from mimdsim.program import Shortcut
 
@@ -25,8 +24,8 @@ class Spread:
     """Neurons as [blocks, pieces, numbers of a part, EIGHT parts], which lets parts be summed side by side.
 
     taken uint32[blocks, the rest]: the neuron of every place; empty int64[places without, 2]: block and place in it,
-    ascending. ends uint8[blocks * pieces]: bits say after which parts a group ends. form: pieces of a block, as many as
-    are about WIDTH numbers, and numbers of a part.
+    ascending. ends uint8[blocks * pieces]: bits say after which parts a group ends. form: pieces of a block, and
+    numbers of a part.
     """
 
     taken: np.ndarray
@@ -38,7 +37,7 @@ class Spread:
     def of(cls, starts: np.ndarray, stops: np.ndarray, group: np.ndarray) -> Spread:
         """Of parts of neurons, in groups."""
         numbers = int((stops - starts).max())
-        pieces = max(1, WIDTH // (EIGHT * numbers))
+        pieces = pieces_of(numbers)
         blocks = -(-len(starts) // (pieces * EIGHT))
         part = np.repeat(np.arange(len(starts)), stops - starts)
         number = np.arange(len(part)) - (starts - starts[0])[part]

@@ -80,11 +80,9 @@ def input_gradient(g, sums, w, q, taken, empty, rows, counts, starts, ends, form
                 begin = (b - low) * width
                 spread_row(q[b], taken[block], empty, block, some[begin : begin + width])
             eights = starts[low] - starts[first], starts[high] - starts[first]
-            for piece in range(pieces):
-                begin, bits = piece * numbers * EIGHT, ends[block * pieces + piece]
-                at = block * inputs * width + begin
-                listed = rows[EIGHT * starts[first] :]
-                dot_nested(sums[first_sum:], weights, at, listed, *eights, some, begins, begin, bits, numbers)
+            at, end = block * inputs * width, block * pieces
+            listed = rows[EIGHT * starts[first] :]
+            dot_nested(sums[first_sum:], weights, at, listed, *eights, some, begins, ends, end, numbers)
     for b in range(first, last):
         for k in range(counts[b, 1]):
             g[b, k] = sums[(2 * (starts[b] + k // EIGHT) + 1) * EIGHT + k % EIGHT]

@@ -27,6 +27,7 @@ from mimdsim.numerics.fused.registers import (
     shuffled,
     widest,
 )
+from mimdsim.numerics.fused.vectors import WIDTH
 
 EIGHT = 8  # as many vectors as lanes, so that they can be turned over in registers
 EIGHT_VECTOR = ir.VectorType(FLOAT, EIGHT)
@@ -44,27 +45,29 @@ def _turned_over(builder: Any, rows: list[Any]) -> list[Any]:
     return [shuffled(builder, quads[k], quads[k + 4], order) for order in half for k in range(4)]
 
 
+def pieces_of(numbers: int) -> int:
+    """Pieces of EIGHT parts of so many numbers that are summed while a row is at hand: about WIDTH numbers."""
+    return max(1, WIDTH // (EIGHT * numbers))
+
+
 def _nested(unrolled: int) -> Any:
     """unrolled: numbers of a part; 0: as many as the last argument says.
 
-    While products of EIGHT rows are summed up in parts, the parts of the EIGHT before are added to their groups, which
-    cannot be done any faster than one addition after another. The next EIGHT rows, which no processor foresees, are
-    fetched meanwhile.
+    All pieces of EIGHT rows are gone through before the next EIGHT, so that the lines of a row that a cache brings in
+    are adjacent. These next rows, which no processor foresees, are fetched meanwhile.
     """
 
     @intrinsic
-    def dot(typing_context, sums, w, w_start, rows, first, last, q, q_starts, q_start, bits, numbers):  # type: ignore[no-untyped-def]
-        signature = types.void(
-            sums, w, types.int64, rows, *indices(2), q, q_starts, types.int64, types.uint8, types.int64
-        )
+    def dot(typing_context, sums, w, w_start, rows, first, last, q, q_starts, ends, first_end, numbers):  # type: ignore[no-untyped-def]
+        signature = types.void(sums, w, types.int64, rows, *indices(2), q, q_starts, ends, *indices(2))
 
         def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
             widest(builder)
-            sums, w, w_start, rows, first, last, q, q_starts, q_start, bits, numbers = given
-            sums, w, rows, q, q_starts = (
-                data_of(context, builder, signature.args[index], given[index]) for index in (0, 1, 3, 6, 7)
+            sums, w, w_start, rows, first, last, q, q_starts, ends, first_end, numbers = given
+            sums, w, rows, q, q_starts, ends = (
+                data_of(context, builder, signature.args[index], given[index]) for index in (0, 1, 3, 6, 7, 8)
             )
-            w, q = builder.gep(w, [w_start]), builder.gep(q, [q_start])
+            w = builder.gep(w, [w_start])
 
             def whole(number: int) -> Any:
                 return ir.Constant(INDEX, number)
@@ -77,39 +80,39 @@ def _nested(unrolled: int) -> Any:
                 loaded.align = 4
                 return loaded
 
-            def parts_of(k: Any) -> list[Any]:
-                """A part per vector, a row per lane."""
-                begin, own = builder.mul(k, whole(EIGHT)), builder.gep(q, [builder.load(builder.gep(q_starts, [k]))])
-                listed = [builder.load(builder.gep(rows, [builder.add(begin, whole(lane))])) for lane in range(EIGHT)]
-                for lane in range(EIGHT, 2 * EIGHT):
-                    soon = builder.load(builder.gep(rows, [builder.add(begin, whole(lane))]))
-                    for line in range(0, (unrolled or 1) * EIGHT, CACHE_LINE):
-                        prefetch(builder, builder.gep(w, [builder.add(soon, whole(line))]))
+            def parts_of(own: Any, listed: list[Any], begin: int) -> list[Any]:
+                """A part per vector, a row per lane; begin: of the piece in a row."""
 
                 def products(parts: list[Any], step: Any) -> list[Any]:
                     factor = eight(own, step)
                     made = [builder.fmul(eight(w, builder.add(row, step)), factor) for row in listed]
                     return [builder.fadd(*pair) for pair in zip(parts, made, strict=True)] if parts else made
 
-                parts = products([], whole(0))
+                parts = products([], whole(begin))
                 for number in range(1, unrolled):
-                    parts = products(parts, whole(number * EIGHT))
+                    parts = products(parts, whole(begin + number * EIGHT))
                 if not unrolled:
                     inner = Loop(builder, whole(1), numbers, parts)
                     inner.close(products(inner.values, builder.mul(inner.k, whole(EIGHT))))
                     parts = inner.values
                 return _turned_over(builder, parts)
 
-            def add(k: Any, parts: list[Any]) -> None:
-                at = builder.mul(k, whole(2 * EIGHT))
-                held = [eight(sums, builder.add(at, whole(number))) for number in (0, EIGHT)]
-                for number, value in enumerate(_in_groups(builder, parts, bits, *held)):
-                    builder.store(value, place(sums, builder.add(at, whole(number * EIGHT))), align=4)
-
-            loop = Loop(builder, builder.add(first, whole(1)), last, parts_of(first))
-            add(builder.sub(loop.k, whole(1)), loop.values)
-            loop.close(parts_of(loop.k))
-            add(builder.sub(last, whole(1)), loop.values)
+            loop = Loop(builder, first, last, [])
+            begin, at = (builder.mul(loop.k, whole(number)) for number in (EIGHT, 2 * EIGHT))
+            own = builder.gep(q, [builder.load(builder.gep(q_starts, [loop.k]))])
+            listed = [builder.load(builder.gep(rows, [builder.add(begin, whole(lane))])) for lane in range(2 * EIGHT)]
+            size = (unrolled or 1) * EIGHT
+            pieces = pieces_of(unrolled) if unrolled else 1
+            for soon in listed[EIGHT:]:
+                for line in range(0, pieces * size, CACHE_LINE):
+                    prefetch(builder, builder.gep(w, [builder.add(soon, whole(line))]))
+            held = [eight(sums, builder.add(at, whole(number))) for number in (0, EIGHT)]
+            for piece in range(pieces):
+                bits = builder.load(builder.gep(ends, [builder.add(first_end, whole(piece))]))
+                held = _in_groups(builder, parts_of(own, listed[:EIGHT], piece * size), bits, *held)
+            for number, value in enumerate(held):
+                builder.store(value, place(sums, builder.add(at, whole(number * EIGHT))), align=4)
+            loop.close([])
             return context.get_dummy_value()
 
         return signature, build
@@ -148,17 +151,18 @@ dot_nested_of_1, dot_nested_of_2, dot_nested_of_3, dot_nested_of_4, dot_nested_o
 
 
 @numba.njit(cache=True, nogil=True)
-def dot_nested(sums, w, w_start, rows, first, last, q, q_starts, q_start, bits, numbers):  # type: ignore[no-untyped-def]
+def dot_nested(sums, w, w_start, rows, first, last, q, q_starts, ends, first_end, numbers):  # type: ignore[no-untyped-def]
     """Goes on with the sums of rows[EIGHT * first:EIGHT * last], sums [eights, 2, EIGHT]: of the group and of all
-    groups before, by the products of w[w_start + row:] for every row with q[q_start + q_starts[eight]:]; pieces
-    [numbers, EIGHT], numbers of EIGHT parts. bits: after which parts a group ends. One EIGHT at least."""
+    groups before, by the products of w[w_start + row:] for every row with q[q_starts[eight]:]; pieces
+    [numbers, EIGHT], numbers of EIGHT parts, as many as `pieces_of` says. ends[first_end:], a number for a piece: bits
+    say after which parts a group ends."""
     if numbers == 4:
-        dot_nested_of_4(sums, w, w_start, rows, first, last, q, q_starts, q_start, bits, numbers)
+        dot_nested_of_4(sums, w, w_start, rows, first, last, q, q_starts, ends, first_end, numbers)
     elif numbers == 2:
-        dot_nested_of_2(sums, w, w_start, rows, first, last, q, q_starts, q_start, bits, numbers)
+        dot_nested_of_2(sums, w, w_start, rows, first, last, q, q_starts, ends, first_end, numbers)
     elif numbers == 3:
-        dot_nested_of_3(sums, w, w_start, rows, first, last, q, q_starts, q_start, bits, numbers)
+        dot_nested_of_3(sums, w, w_start, rows, first, last, q, q_starts, ends, first_end, numbers)
     elif numbers == 1:
-        dot_nested_of_1(sums, w, w_start, rows, first, last, q, q_starts, q_start, bits, numbers)
+        dot_nested_of_1(sums, w, w_start, rows, first, last, q, q_starts, ends, first_end, numbers)
     else:
-        dot_nested_of_any(sums, w, w_start, rows, first, last, q, q_starts, q_start, bits, numbers)
+        dot_nested_of_any(sums, w, w_start, rows, first, last, q, q_starts, ends, first_end, numbers)
