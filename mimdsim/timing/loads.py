@@ -223,7 +223,7 @@ def _load(
             weights[part] += charge.each(dual_issue) * recording.total(charge.counted, times)
         flops += sum(charge.each(0) * recording.total(charge.counted, times) for charge in plan.deal.counted_flops)
     whole = sum(weights.values())
-    busy = np.rint(gained.busy[index]).astype(np.int64)
+    busy = np.rint(gained.busy.pop(index)).astype(np.int64)
     for kept in (gained.cycles[index], busy):  # for the next caller
         kept.flags.writeable = False
     return SuperstepLoad(

@@ -20,7 +20,6 @@ from mimdsim.timing.extents import Charge
 from mimdsim.timing.tile_cycles import (
     ARRANGING_KIND,
     Barrel,
-    Beside,
     arranging_cycles,
     arranging_parts,
     library_cycles,
@@ -49,9 +48,9 @@ class SuperstepPlan:
     order: tuple[tuple[str, str], ...]
 
     def beside_of(self, tile: int) -> np.ndarray:
-        """float64[len(Beside), 1]: of one tile of the program."""
+        """float64[1]: of one tile of the program."""
         own = tile - self.deal.first
-        return self.beside[:, own : own + 1] if 0 <= own < self.deal.tiles else np.zeros((len(self.beside), 1))
+        return self.beside[own : own + 1] if 0 <= own < self.deal.tiles else np.zeros(1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -128,21 +127,20 @@ def _segment(plans: Sequence[SuperstepPlan], first: int, last: int, chip: int, p
             total[here] += cycles[own]
             reached.append(total.max())
         return Settled(chip=chip, indices=tuple(index for index, _, _ in used), reached=np.array(reached))
-    rows, workers = np.empty((len(used), per_chip), np.int64), np.zeros((len(used), per_chip))
-    beside = np.zeros((len(used), len(Beside), per_chip))
+    rows = np.empty((len(used), per_chip), np.int64)
+    workers, beside = np.zeros(rows.shape), np.zeros(rows.shape)
     for row, cycles, more, (index, own, here) in zip(rows, workers, beside, used, strict=True):
         counting = plans[index].deal.counting
         row[:] = 0 if counting is None else counting.rows
         if counting is not None:
             row[here] = counting.row_of[own]
-        cycles[here], more[:, here] = plans[index].workers[own], plans[index].beside[:, own]
-    every = beside.reshape(-1, per_chip)
-    every = every[every.any(axis=1)]
+        cycles[here], more[here] = plans[index].workers[own], plans[index].beside[own]
+    every = beside[beside.any(axis=1)]
     class_of, chosen = classes_of(np.vstack([rows, workers.view(np.int64), every.view(np.int64)]))
     return Moving(
         chip=chip,
         members=tuple(
-            Member(index=index, row=row[chosen], workers=cycles[chosen], beside=more[:, chosen])
+            Member(index=index, row=row[chosen], workers=cycles[chosen], beside=more[chosen])
             for (index, _, _), row, cycles, more in zip(used, rows, workers, beside, strict=True)
         ),
         class_of=class_of,

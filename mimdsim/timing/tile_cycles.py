@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
 import numpy as np
 
@@ -62,37 +61,32 @@ class Barrel:
         return min(self.contexts, self.issue_cycles)
 
 
-class Beside(IntEnum):
-    """What takes a tile cycles beside its workers: rows of `work_beside`."""
-
-    LIBRARY = 0
-    ARRANGING = 1
-
-
 def work_beside(
     program: Program, superstep: Superstep, library: Sequence[np.ndarray | None], barrel: Barrel
 ) -> np.ndarray:
-    """float64[len(Beside), tiles from the first of the superstep]; library: cycles of the vertices of every table."""
+    """float64[tiles from the first of the superstep]: what takes a tile cycles beside its workers, which is its library
+    vertices, and arranging rows; library: cycles of the vertices of every table."""
     deal, exchange = dealt_program(program)[superstep], superstep.exchange
     arranging = np.zeros(0) if exchange is None else arranging_cycles(exchange, barrel)
     where = arranging > 0
     if not where.any() and all(cycles is None for cycles in library):
-        return np.broadcast_to(0.0, (len(Beside), deal.tiles))  # of most supersteps: takes no memory
-    beside = np.zeros((len(Beside), deal.tiles))
+        return np.broadcast_to(0.0, deal.tiles)  # of most supersteps: takes no memory
+    beside = np.zeros(deal.tiles)
     for table, cycles in zip(superstep.tables, library, strict=True):
         if cycles is not None:
-            np.add.at(beside[Beside.LIBRARY], table.tiles - deal.first, cycles)
+            np.add.at(beside, table.tiles - deal.first, cycles)
     if exchange is not None:
-        np.add.at(beside[Beside.ARRANGING], exchange.tiles[where] - deal.first, arranging[where])
+        np.add.at(beside, exchange.tiles[where] - deal.first, arranging[where])
     return beside
 
 
 def tile_cycles(workers: np.ndarray, beside: np.ndarray) -> np.ndarray:
-    """float64: all cycles of tiles, from those of their workers [..., tiles] and `beside` [len(Beside), tiles]."""
+    """float64: all cycles of tiles, from those of their workers [..., tiles] and those beside them [tiles]."""
     if not beside.any():
         return workers
-    cycles: np.ndarray = beside[Beside.LIBRARY] + beside[Beside.ARRANGING] + workers
-    return cycles
+    if workers.ndim == 1 and not workers.any():
+        return beside  # takes no memory of its own
+    return beside + workers
 
 
 def worker_cycles(bundles: np.ndarray, barrel: Barrel) -> np.ndarray:
