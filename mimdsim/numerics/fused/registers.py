@@ -33,6 +33,13 @@ def load(builder: Any, base: Any, offset: Any, number: int, kind: Any = VECTOR) 
     return loaded
 
 
+def in_all_lanes(builder: Any, value: Any, kind: Any) -> Any:
+    vector = ir.Constant(kind, ir.Undefined)
+    for lane in range(kind.count):
+        vector = builder.insert_element(vector, value, ir.Constant(ir.IntType(32), lane))
+    return vector
+
+
 def prefetch(builder: Any, place: Any) -> None:
     """Fetch the cache line of a place that will be read; it need not exist."""
     byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)

@@ -22,13 +22,16 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from mimdsim.numerics.fused.registers import (
+    CACHE_LINE,
     INDEX,
     LANES,
     VECTOR,
     Loop,
     data_of,
+    in_all_lanes,
     indices,
     load,
+    prefetch,
     row_offset,
     shuffled,
     vector_at,
@@ -156,9 +159,7 @@ def above(typing_context, numbers, begin, limit):  # type: ignore[no-untyped-def
     def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         numbers, begin, limit = given
         numbers = data_of(context, builder, signature.args[0], numbers)
-        limits = ir.Constant(WHOLE_VECTOR if whole else VECTOR, ir.Undefined)
-        for lane in range(LANES):
-            limits = builder.insert_element(limits, limit, ir.Constant(ir.IntType(32), lane))
+        limits = in_all_lanes(builder, limit, WHOLE_VECTOR if whole else VECTOR)
         bits = ir.Constant(INDEX, 0)
         for number in range(WIDTH // LANES):
             loaded = load(builder, numbers, begin, number, limits.type)
@@ -177,6 +178,60 @@ def lowest_bit(typing_context, bits):  # type: ignore[no-untyped-def]
 
     def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         return builder.cttz(given[0], ir.Constant(ir.IntType(1), 1))
+
+    return signature, build
+
+
+@intrinsic
+def integrate_strip(  # type: ignore[no-untyped-def]
+    typing_context, v, v_start, made, made_start, rows, row_start, ids, first, last, decay, scale, threshold
+):
+    """`equations.integrated` of WIDTH neighbours, by the sum of listed rows of WIDTH numbers, in v and made."""
+    signature = types.void(
+        *(v, types.int64, made, types.int64, rows, types.int64, ids, *indices(2)), *(types.float32,) * 3
+    )
+
+    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        widest(builder)
+        v, v_start, made, made_start, rows, row_start, ids, first, last, *constants = given
+        kinds = signature.args
+        v, made, rows, ids = (
+            data_of(context, builder, kinds[index], value) for index, value in ((0, v), (2, made), (4, rows), (6, ids))
+        )
+        decay, scale, threshold = (in_all_lanes(builder, constant, VECTOR) for constant in constants)
+        zero = ir.Constant(VECTOR, [0.0] * LANES)
+        loop = Loop(builder, first, last, [zero] * (WIDTH // LANES))
+        offset = row_offset(builder, kinds[6].dtype.signed, ids, loop.k, row_start, ir.Constant(INDEX, WIDTH))
+        loop.close(
+            [builder.fadd(value, load(builder, rows, offset, number)) for number, value in enumerate(loop.values)]
+        )
+        for number, current in enumerate(loop.values):
+            before = load(builder, v, v_start, number)
+            spiked = builder.fcmp_ordered(">", before, threshold)
+            kept = builder.select(spiked, zero, builder.fmul(before, decay))
+            after = builder.fadd(kept, builder.fmul(scale, current))
+            for into, start in ((v, v_start), (made, made_start)):
+                builder.store(after, vector_at(builder, into, start, number), align=4)
+        return context.get_dummy_value()
+
+    return signature, build
+
+
+@intrinsic
+def fetch_strips(typing_context, rows, row_start, ids, first, last):  # type: ignore[no-untyped-def]
+    """Fetch listed rows of WIDTH numbers that are soon read, which no processor foresees."""
+    signature = types.void(rows, types.int64, ids, *indices(2))
+
+    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        rows, row_start, ids, first, last = given
+        rows, ids = (data_of(context, builder, signature.args[index], value) for index, value in ((0, rows), (2, ids)))
+        loop = Loop(builder, first, last, [])
+        signed, stride = signature.args[2].dtype.signed, ir.Constant(INDEX, WIDTH)
+        offset = row_offset(builder, signed, ids, loop.k, row_start, stride)
+        for line in range(0, WIDTH, CACHE_LINE):
+            prefetch(builder, builder.gep(rows, [builder.add(offset, ir.Constant(INDEX, line))]))
+        loop.close([])
+        return context.get_dummy_value()
 
     return signature, build
 

@@ -12,7 +12,15 @@ import numba
 import numpy as np
 
 from mimdsim.numerics.equations import integrated, unless_spiked
-from mimdsim.numerics.fused.vectors import WIDTH, above, add_run, lowest_bit, sum_strip
+from mimdsim.numerics.fused.vectors import (
+    WIDTH,
+    above,
+    add_run,
+    fetch_strips,
+    integrate_strip,
+    lowest_bit,
+    sum_strip,
+)
 from mimdsim.numerics.lists import neurons, spikes
 
 ONE_BIT, NO_FLAG = np.uint64(1), np.int32(0)
@@ -42,7 +50,8 @@ def lif_update_turns(v, w, ids, counts, made, sample, start, stop, decay, scale,
     """`lif_update` of blocks low..high-1 of weights w [blocks, inputs, WIDTH] in as many turns as ids and counts have;
     made[turn] <- v after it."""
     current, zero = np.zeros(WIDTH, v.dtype), v.dtype.type(0)
-    rows, listed, capacity = w.reshape(-1), ids.reshape(-1), ids.shape[2]
+    rows, listed, capacity, neurons = w.reshape(-1), ids.reshape(-1), ids.shape[2], v.shape[1]
+    states, every = v.reshape(-1), made.reshape(-1)
     for block in range(low, high):
         begin, origin = block * WIDTH, block * w.shape[1] * WIDTH
         for turn in range(len(ids)):
@@ -51,9 +60,24 @@ def lif_update_turns(v, w, ids, counts, made, sample, start, stop, decay, scale,
                 width = min(begin + WIDTH, stop[i]) - first
                 if width <= 0:
                     continue
-                at, lane = (turn * ids.shape[1] + b) * capacity, first - begin
-                sum_strip(current, 0, rows, origin, WIDTH, listed, at, at + counts[turn, b, 0])
-                state, after, some = v[b, first : first + width], made[turn, b, first : first + width], current[lane:]
+                row = turn * ids.shape[1] + b
+                at = row * capacity
+                if i + 1 < len(sample):
+                    soon = at + (sample[i + 1] - b) * capacity
+                    fetch_strips(rows, origin, listed, soon, soon + counts[turn, sample[i + 1], 0])
+                end = at + counts[turn, b, 0]
+                if width == WIDTH:
+                    places = b * neurons + begin, row * neurons + begin
+                    integrate_strip(
+                        states, places[0], every, places[1], rows, origin, listed, at, end, decay, scale, threshold
+                    )
+                    continue
+                sum_strip(current, 0, rows, origin, WIDTH, listed, at, end)
+                state, after, some = (
+                    v[b, first : first + width],
+                    made[turn, b, first : first + width],
+                    current[first - begin :],
+                )
                 for n in range(width):
                     state[n] = integrated(state[n], some[n], decay, scale, threshold, zero)
                     after[n] = state[n]
