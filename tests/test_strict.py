@@ -231,7 +231,7 @@ def test_any_mistake_in_a_codelet_names_the_vertex() -> None:
         out[:] = x[:3]
 
     message = failure(program(step("sum", compute, out="write", x="read")))
-    assert message.startswith(f"{WHERE}left its slices: could not broadcast")
+    assert message.startswith(f"{WHERE}does not fit its slices: could not broadcast")
 
 
 def test_sound_codelets_are_left_alone() -> None:

@@ -15,6 +15,7 @@ from mimdsim.program import Program
 from mimdsim.program.rows import describe_box
 
 RELATIVE_TOLERANCE = 1e-5
+OFF, MANY = 0.01, 0.01  # of an element; of all elements
 
 
 def draw_inputs(
@@ -135,13 +136,37 @@ def first_wrong(
             where = tuple(np.argwhere(wrong)[0].tolist())
             variable = program.outputs[name]
             box = describe_box(variable, np.array([[index, index + 1] for index in where]))
+            one, other = _told_apart(held[where], expected[where])
             return (
-                f"{last_writer(program, variable, where)} leaves {box} = {_number(held[where])}, {whose} "
-                f"{_number(expected[where])}; {int(wrong.sum()):,} of {wrong.size:,} elements of '{name}' are wrong"
+                f"{last_writer(program, variable, where)} leaves {box} = {one}, {whose} "
+                f"{other}; {int(wrong.sum()):,} of {wrong.size:,} elements of '{name}' are wrong"
                 f"{way_to(program, variable)}"
             )
     return ""
 
 
-def _number(value: Any) -> str:
-    return f"{value:.7g}" if isinstance(value, np.floating) else str(value)
+def _told_apart(one: Any, other: Any) -> tuple[str, str]:
+    """Two numbers in seven digits, or in as many as tell them apart."""
+    for digits in (7, 9, 17):
+        said = [f"{each:.{digits}g}" if isinstance(each, np.floating) else str(each) for each in (one, other)]
+        if said[0] != said[1]:
+            break
+    return said[0], said[1]
+
+
+def hidden_by_largest(outputs: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> str:
+    """What a tolerance of the largest element does not see: many elements far off by their own size; '' if few are."""
+    for name, held in outputs.items():
+        if held.dtype.kind != "f":
+            continue
+        expected = wanted[name].astype(np.float64)
+        off = np.abs(held - expected) > OFF * np.abs(expected)
+        if off.sum() > MANY * off.size:
+            where = tuple(np.argwhere(off)[0].tolist())
+            one, other = _told_apart(held[where], wanted[name][where])
+            return (
+                f"; but {int(off.sum()):,} of {off.size:,} elements of '{name}' are off by over {OFF:.0%} of their own "
+                f"size, which the largest, {np.abs(expected).max():.7g}, hides: {name}{list(where)} is {one}, the "
+                f"reference gives {other}"
+            )
+    return ""

@@ -25,8 +25,9 @@ class VertexFailure(MappingError):
         written: Field | None = None,
     ):
         self.vertex, self.tile = vertex, int(table.tiles[vertex])
-        left = isinstance(failure, (IndexError, ValueError)) or written is not None
-        what = "left its slices" if left else f"raised {type(failure).__name__}"
+        left = isinstance(failure, IndexError) or written is not None
+        unfit = "does not fit its slices" if isinstance(failure, ValueError) else f"raised {type(failure).__name__}"
+        what = "left its slices" if left else unfit
         why = f"{failure}" if written is None else f"it {written_though_read(written)} ({failure})"
         super().__init__(f"superstep '{superstep.name}', timestep {t}: {vertex_name(table, vertex)} {what}: {why}")
 

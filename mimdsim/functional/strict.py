@@ -242,23 +242,33 @@ class _Table:
         What is left as it was is no result. Looked at once a table, by running its vertices with something else there.
         """
         written = [operand for operand in self.operands if operand.field.writes]
-        for operand in written:
-            memory = self.memory[operand.key]
-            memory[operand.slices[vertex]] = OTHER.get(memory.dtype.kind, 1)
-        self._load(vertex, real)
-        self._call(vertex)
-        for operand, (_, index, first) in zip(written, made, strict=True):
-            memory = self.memory[operand.key]
-            second, other = memory[index], memory.dtype.type(OTHER.get(memory.dtype.kind, 1))
+        again = self._run_on_other(vertex, real, written)
+        for operand, (_, index, first), second in zip(written, made, again, strict=True):
+            other = second.dtype.type(OTHER.get(second.dtype.kind, 1))
             differs = (first != second) & ~(self.poison.found(first) & ((second == other) | self.poison.found(second)))
             if differs.any() and operand.field.access == "write":
                 where = np.argwhere(differs)[0] + operand.boxes[vertex][:, 0]
                 place = describe_box(operand.name, np.stack([where, where + 1], axis=1))
+                third = self._run_on_other(vertex, real, written)
+                if any(one.tobytes() != kept.tobytes() for one, kept in zip(again, third, strict=True)):
+                    raise MappingError(
+                        f"{self._name(vertex, t)} leaves something else in {place} whenever it runs: it draws random "
+                        "numbers, or keeps something outside its slices; a vertex has nothing but its fields"
+                    )
                 raise MappingError(
                     f"{self._name(vertex, t)} reads {place} through its field '{operand.field.name}', declared "
                     'access="write": there is nothing that was written; write it first, or declare "update"'
                 )
         self._clear(vertex)
+
+    def _run_on_other(self, vertex: int, real: list[np.ndarray], written: list[_Operand]) -> list[np.ndarray]:
+        """What a vertex leaves in its fields that it writes, which held other undefined memory before."""
+        for operand in written:
+            memory = self.memory[operand.key]
+            memory[operand.slices[vertex]] = OTHER.get(memory.dtype.kind, 1)
+        self._load(vertex, real)
+        self._call(vertex)
+        return [self.memory[operand.key][operand.slices[vertex]].copy() for operand in written]
 
     def _explained(self, failure: Exception, vertex: int) -> Exception:
         """The failure, with what lies undefined in the vertex's slices: an index may be made of it."""

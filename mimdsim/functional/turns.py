@@ -12,6 +12,7 @@ from mimdsim.program import Program, Superstep, VertexTable
 from mimdsim.program.problems import vertex_name
 from mimdsim.program.trips import Turns, extents_of, stretch_of
 
+MOST = (1 << 31) - 1  # turns that are recorded
 # called with (vertex or None for all, timestep, the arguments of compute)
 Record = Callable[[int | None, int, tuple[Any, ...]], None]
 
@@ -41,8 +42,8 @@ class TurnCounts:
                 raise MappingError(f"{where} must return a dict of the extents {sorted(names)}, returned {made!r}")
             for name, turns in made.items():
                 number = np.asarray(turns)
-                if number.dtype.kind not in "iu" or (number.size and number.min() < 0):
-                    raise MappingError(f"{where} gives {turns!r} turns of '{name}'; give whole numbers, 0 or more")
+                if number.dtype.kind not in "iu" or (number.size and not 0 <= number.min() <= number.max() <= MOST):
+                    raise MappingError(f"{where} gives {turns!r} turns of '{name}'; give whole numbers, 0 to {MOST:,}")
                 try:
                     place = slice(None) if vertex is None else vertex
                     self.found[names[name].layer][timesteps.index(t), place] = number[..., None]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from mimdsim.base.errors import MappingError, near
+from mimdsim.base.units import show_bytes
 from mimdsim.program.mapping import BANDED, FLAT, PER_TIMESTEP, TileMapping
 from mimdsim.program.problems import Problem, at_large, of_vertex
 from mimdsim.program.program import Program
-from mimdsim.program.records import Superstep, Variable, VertexTable
+from mimdsim.program.records import MOST_CONSTANT_BYTES, Superstep, Variable, VertexTable
 
 ON_A_TILE = "every element is on a tile"
 
@@ -47,6 +52,27 @@ def check_tiles(program: Program, superstep: Superstep, table: VertexTable, tile
         return []
     row = int(outside[0])
     return [of_vertex("tile exists", superstep, table, row, _but_tiles(program, int(table.tiles[row]), tiles))]
+
+
+def check_beside(superstep: Superstep, table: VertexTable) -> list[Problem]:
+    """The first array that a codelet's function takes from around it, larger than its code can hold: no tile has it."""
+    for name, value in around(table.codelet.compute):
+        if isinstance(value, np.ndarray) and value.nbytes > MOST_CONSTANT_BYTES:
+            text = (
+                f"reads '{name}', {show_bytes(value.nbytes)} that lie on no tile: make it a variable "
+                "(Kernel.constant) and a field of the codelet"
+            )
+            return [of_vertex(ON_A_TILE, superstep, table, 0, text)]
+    return []
+
+
+def around(compute: Callable[..., Any]) -> list[tuple[str, Any]]:
+    """What a function of a codelet names that is not its own: globals, and variables of functions around it."""
+    function = inspect.unwrap(getattr(compute, "py_func", compute))
+    if not inspect.isfunction(function):
+        return []
+    found = inspect.getclosurevars(function)
+    return [*found.nonlocals.items(), *found.globals.items()]
 
 
 def require_homes(program: Program) -> None:

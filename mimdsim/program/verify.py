@@ -1,12 +1,12 @@
 """The rules of the machine, checked on a program without running it.
 
-1 every vertex and every element is on a tile of the machine (`homes`); 2 every box lies inside its variable; 3 every
-read and every part of a copy is local or delivered to its tile in the same superstep; 4 every write is local; 5 nothing
-is written twice in a superstep, and nothing is read that another vertex of the superstep (`conflicts`) or a copy of its
-exchange writes (`copies`); 6 every timestep index is inside a repeat, and names an existing entry (`entries`); 7 a
-copy's shapes agree (`copies`); 8 an exchange delivers exactly what is read and counts it correctly (`exchange_rule`); 9
-every element that is read, and every element of an output, was written before (`written`); 10 loops run as often as
-boxes and recorded spikes say (`trips`, `origins`).
+1 every vertex and every element is on a tile of the machine, and codelets take no arrays from elsewhere (`homes`); 2
+every box lies inside its variable; 3 every read and every part of a copy is local or delivered to its tile in the same
+superstep; 4 every write is local; 5 nothing is written twice in a superstep, and nothing is read that another vertex of
+the superstep (`conflicts`) or a copy of its exchange writes (`copies`); 6 every timestep index is inside a repeat, and
+names an existing entry (`entries`); 7 a copy's shapes agree (`copies`); 8 an exchange delivers exactly what is read and
+counts it correctly (`exchange_rule`); 9 every element that is read, and every element of an output, was written before
+(`written`); 10 loops run as often as boxes and recorded spikes say (`trips`, `origins`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mimdsim.program.delivered import undelivered
 from mimdsim.program.entries import IN_REPEAT, unfit_entries
 from mimdsim.program.exchange_rule import check_deliveries, check_exchange
 from mimdsim.program.exchanges import Described
-from mimdsim.program.homes import check_homes, check_names, check_tiles
+from mimdsim.program.homes import check_beside, check_homes, check_names, check_tiles
 from mimdsim.program.local import ByTile, in_bands, is_local
 from mimdsim.program.mapping import BANDED, FLAT, TileMapping
 from mimdsim.program.places import check_boxes, check_spread, unfit_box, unknown_variable
@@ -91,7 +91,7 @@ def _check_superstep(
     touches: list[Touch] = []
     for table in superstep.tables:
         misplaced = check_tiles(program, superstep, table, tiles)
-        problems += misplaced
+        problems += misplaced + check_beside(superstep, table)
         for item in () if misplaced else table.codelet.fields:
             problems += _check_field(program, superstep, table, item, stretch, touches)
     problems += check_conflicts(superstep, touches, stretch.timesteps)
