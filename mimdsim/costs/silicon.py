@@ -105,9 +105,12 @@ def chip_area(machine: MimdMachine) -> dict[str, Estimate]:
 
 
 def links_of(links: Links) -> int:
-    """Links that a chip is built with: those of a chip inside the topology, however many chips there are."""
+    """Links that a chip is built with: those of a chip inside the topology, however many chips there are. In groups
+    with other links than between them, every edge has as many as the wider kind: chips are alike."""
     edges = {"line": 2, "ring": 2, "ladder": 3, "torus": 4, "all_to_all": links.chips - 1, "switch": 1}
-    return edges[links.topology] * links.links_per_edge
+    kinds = [links.group_links_per_edge] if links.group_chips > 1 and links.topology != "switch" else []
+    kinds += [links.links_per_edge] if not kinds or links.group_chips < links.chips else []
+    return edges[links.topology] * max(kinds)
 
 
 def voltage_at(machine: MimdMachine) -> Voltage | str:

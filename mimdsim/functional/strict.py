@@ -243,7 +243,7 @@ class _Table:
         """
         written = [operand for operand in self.operands if operand.field.writes]
         again = self._run_on_other(vertex, real, written)
-        for operand, (_, index, first), second in zip(written, made, again, strict=True):
+        for operand, (_, _, first), second in zip(written, made, again, strict=True):
             other = second.dtype.type(OTHER.get(second.dtype.kind, 1))
             differs = (first != second) & ~(self.poison.found(first) & ((second == other) | self.poison.found(second)))
             if differs.any() and operand.field.access == "write":

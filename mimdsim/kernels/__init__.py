@@ -22,8 +22,10 @@ from mimdsim.program import (
     WorkerBundles,
     shared_bundles,
 )
+from mimdsim.program.mapping import PER_TIMESTEP
 
 __all__ = [
+    "PER_TIMESTEP",
     "Codelet",
     "Column",
     "Field",

@@ -99,16 +99,23 @@ def _found(published: Timed | None, others: list[Timed], aims: Aims, candidates:
 
 def _over_chips(case: Case, aims: Aims, *, candidates: int, processes: int, progress: Progress) -> Found:
     """The best mapping of several chips, or of fewer of them: of those found for one chip and shares of the batch,
-    widened, and of those that give layers chips of their own."""
+    widened, and of those that give layers chips of their own. One chip gets as many candidates as if it were alone, so
+    that more chips find nothing worse."""
     several = numbers_of_groups(case)
     wide: list[Widened] = []
+    alone: list[MappingOptions] = []
     lowered = more = 0
     for groups in several:
         with evaluator(share_of(case, groups), processes, joules=aims.needs_energy) as evaluate:
             try:
-                known, combined = estimated(evaluate, aims, max(ROUND, candidates // len(several)), progress)
+                share = candidates if groups == 1 else max(ROUND, candidates // len(several))
+                known, combined = estimated(evaluate, aims, share, progress)
             except DoesNotFit:
                 continue
+            if groups == 1:
+                finished = [one for one in evaluate.timings([each.options for each in _chosen(known, aims)]) if one]
+                kept = sorted(_kept(finished, aims), key=lambda one: aims.rank(one.figures))
+                alone = [one.options.model_copy(update={"tiles": 0}) for one in kept[:1]]
         lowered, more = lowered + len(known), more + combined
         wide += widened(case, groups, known)
     timings: list[Timed] = []
@@ -123,7 +130,7 @@ def _over_chips(case: Case, aims: Aims, *, candidates: int, processes: int, prog
             return made.figures.cycles if _kept([made], aims) else BEYOND
 
         published, *layers = evaluate.timings(
-            [case.published, case.published.model_copy(update={"program": "best"}), case.options]
+            [case.published, case.published.model_copy(update={"program": "best"}), case.options, *alone]
         )
         in_order(wide, cycles_of)
     progress("timing the best", len(wide), len(wide))

@@ -27,7 +27,9 @@ FIGURES = ("sweep.png", "crossover.png")
 
 
 def write_tables(rows: Sequence[Row], study: Study, folder: Path) -> list[Path]:
-    """The rows as CSV, and as Parquet if pyarrow is installed; returns the paths."""
+    """The rows as CSV, and as Parquet if pyarrow is installed, each point once, however often a plan asks for it;
+    returns the paths."""
+    rows = list({repr([row[name] for name in ("workload", *study.varied)]): row for row in rows}.values())
     beside = [column for name in study.gpus for column in gpu_columns(Path(name).stem)]
     columns = [
         "workload",

@@ -48,7 +48,7 @@ def doubts_table(found: Judged) -> Table:
     reach, whole = found.draws.reach[at], found.draws.seconds[at].sum()
     seconds: dict[str, float] = {}
     for row in found.designs[found.best].rows:
-        for name, part, _ in row["seconds_by_source"]:
+        for name, part, _ in row["seconds_by_source"] or ():
             seconds[name] = seconds.get(name, 0.0) + part
     each, total = reach.sum(axis=0), reach.sum() or 1.0
     order = [int(place) for place in np.argsort(-each, kind="stable") if each[place] > 0]

@@ -41,6 +41,11 @@ RESULTS = (
     "gpu_ratio_low",
     "gpu_ratio_high",
 )
+OF_TIME = (  # what is unknown where the costs are
+    *("ms_per_training_step", "ms_low", "ms_high", "millijoules", "millijoules_low", "millijoules_high"),
+    *("dynamic_watts", "dynamic_watts_low", "dynamic_watts_high", "samples_per_second", "samples_per_joule"),
+    "seconds_by_source",
+)
 DESCRIBED = ("seed", "tool_version", "digest")  # what a row is of, besides the changes
 POINT_RESULTS = (*(name for name in RESULTS if name not in RATIOS), "seconds_by_source", *DESCRIBED)  # of a point alone
 TRAINS_ANEW = tuple(section for section in WORKLOAD_SECTIONS if section != "mapping")
@@ -111,7 +116,7 @@ def table_lines(rows: list[Row], axes: list[str], gpus: tuple[str, ...] = ()) ->
                     "-",
                     "-",
                     "-",
-                    "no result" if row["fits"] is None else "no tiles",
+                    "no result" if row["fits"] is None else "unknown" if row["fits"] else "no tiles",
                     *("-" for _ in sizes),
                     *_gpu_cells(row, gpus),
                 ]

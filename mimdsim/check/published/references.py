@@ -11,7 +11,7 @@ import io
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,8 @@ from mimdsim.machine import MimdMachine
 
 MAX_REFERENCE_BYTES = 32 << 20
 MAX_COLUMNS = 200
+MOST_TOLERANCE = 1.0
+UNITS = {"tflops": "TFLOP/s"}  # of metrics of products; of all others cycles
 TABLES = (".csv", ".json")
 Progress = Callable[[str, int, int], None]
 Given = dict[str, str]
@@ -160,7 +162,19 @@ def check_files(
     file. Raises DataFileError for a file that is missing, too large or of unknown columns."""
     asked = Asked(data=data, progress=progress, machine=machine)
     recognised = [_recognised(path, most) for path in files]  # all of them before minutes of predicting the first
-    return [row for predict in recognised for row in predict(asked)]
+    return [_comparable(row) for predict in recognised for row in predict(asked)]
+
+
+def _comparable(row: Row) -> Row:
+    """The row, or why it cannot be compared: a figure that no measurement gives, or a tolerance of everything."""
+    wrong = ""
+    if row.published is not None and row.published <= 0:
+        wrong = f"a measured {row.published:g} {row.unit} is not above 0"
+    elif not 0 < row.tolerance <= MOST_TOLERANCE:
+        wrong = f"a tolerance of {row.tolerance:g} is not above 0 and at most {MOST_TOLERANCE:g}"
+    return (
+        row if not wrong else replace(row, predicted=None, low=None, high=None, bearing=None, note=wrong, tolerance=0)
+    )
 
 
 def _recognised(path: Path, most: int | None) -> Callable[[Asked], list[Row]]:
@@ -301,6 +315,8 @@ def _tiled_product_rows(path: Path, given: list[Given], _asked: Asked) -> list[R
     for line, row in enumerate(given, start=2):
         predicted, low, high, note = predict_tiled_product(row)
         published = _number(path, line, row, "value")
+        if predicted is not None and row["unit"] != (unit := UNITS.get(row["metric"], "cycles")):
+            predicted, note = None, f"{row['metric']} is in {unit}, not in '{shortened(row['unit'])}'"
         rows.append(
             Row(
                 file=path.name,

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.errors import DataFileError, shortened
+from mimdsim.base.errors import DataFileError, MimdsimError, shortened
 from mimdsim.base.schema import build
 from mimdsim.check.published.bearing import Bearing, codelet_parts
 from mimdsim.check.published.training_means import Prediction, Run, mean_rows, slope_rows, tilewise_rows
@@ -38,6 +38,11 @@ NOTE = (
     "what is left out"
 )
 ACTIVITY = {False: "activity of random input", True: "activity of N-MNIST recordings"}
+NOT_COMPUTED: dict[str, Any] = {
+    **dict.fromkeys(("predicted", "published", "low", "high")),
+    "kind": "one run",
+    "tolerance": STEP_TOLERANCE,
+}
 
 
 def training_step_rows(
@@ -54,8 +59,19 @@ def training_step_rows(
     runs = []
     activities: dict[tuple[str, ...], tuple[Workload, list[RecordedActivity]]] = {}
     for number, row in enumerate(given, start=1):
-        workload = _workload_of(path, number + 1, row, data)
-        compiled = compile_workload(workload, machine, must_fit=False)
+        try:
+            workload = _workload_of(path, number + 1, row, data)
+            compiled = compile_workload(workload, machine, must_fit=False)
+        except DataFileError:
+            raise
+        except MimdsimError as refusal:  # of this row; the others are compared
+            yield {
+                **_shared(data),
+                **NOT_COMPUTED,
+                "name": f"line {number + 1}",
+                "note": " ".join(str(refusal).split()),
+            }
+            continue
         log = train_workload(workload, compiled, open_data(workload))
         timed = retime(compiled, machine, log.activity)
         run = _run_of(path, number + 1, row, _predicted(compiled, machine, log.activity))
