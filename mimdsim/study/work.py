@@ -144,7 +144,9 @@ def _timed(
         profile = retime(compiled, point.machine, activity)
         row |= _results(point, compiled, profile) | {"accuracy": accuracy}
         if profile.unknown:  # counted by costs of other machine code, so no answer may rest on them
-            row |= dict.fromkeys(OF_TIME) | {"note": f"{row['note']}; by the costs that there are {row['ms_per_training_step']:.4g} ms"}
+            row |= dict.fromkeys(OF_TIME) | {
+                "note": f"{row['note']}; by the costs that there are {row['ms_per_training_step']:.4g} ms"
+            }
     described = {"seed": point.workload.seed, "tool_version": __version__, "digest": given.key}
     row |= described | _on_gpus(point, activity)
     return row | _gpu_ratio(row, [gpu.name for gpu in point.gpus])
