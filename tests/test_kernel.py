@@ -350,3 +350,53 @@ def test_a_workload_is_explained_on_the_command_line() -> None:
     assert listed[1] == f"{sum(cycles):,} cycles a training step on bow"
     number = listed[3].split()[0]
     assert f"takes {cycles[0]:,} cycles on bow" in mimdsim("explain", "digits", "bow", number)
+
+
+TABLE = np.zeros(1000, np.float32)  # of no tile
+
+
+def from_nowhere(out: np.ndarray, cells: np.ndarray) -> None:
+    out[:] = np.where(cells >= 1, 2 * cells, cells) + TABLE[: len(cells)]
+
+
+def test_an_array_that_no_tile_holds_breaks_the_rules() -> None:
+    found = check(scaling(from_nowhere))
+    assert not found["rules"].passed
+    assert "vertex 0 of Scale on tile 0 reads 'TABLE', 3.9 KiB that lie on no tile" in found["rules"].text
+
+
+def test_what_outlives_a_vertex_is_not_called_a_read() -> None:
+    """Neither a count that vertices keep among themselves nor random numbers are memory of a tile."""
+    kept = [0.0]
+
+    def counting(out: np.ndarray, cells: np.ndarray) -> None:
+        kept[0] += 1e-9
+        out[:] = np.where(cells >= 1, 2 * cells, cells) + np.float32(kept[0])
+
+    draw = np.random.default_rng(0)
+
+    def drawing(out: np.ndarray, cells: np.ndarray) -> None:
+        out[:] = np.where(cells >= 1, 2 * cells, cells) + draw.random(len(out)) * 1e-7
+
+    again = check(scaling(drawing), strict=False)["again"].text
+    assert "runs on fresh memory differ too: a codelet draws random numbers" in again
+    one, other = re.search(r"leaves new\[\d+\] = (\S+), the first run leaves (\S+);", again).groups()  # type: ignore[union-attr]
+    assert one != other
+    kept[0] = 1.0
+    strict = check(scaling(drawing))
+    said = " ".join(finding.text for finding in strict.values())
+    assert "draws random numbers" in said
+    assert "declared" not in said
+
+
+def test_small_elements_that_the_largest_hides_are_said() -> None:
+    def halved(out: np.ndarray, cells: np.ndarray) -> None:
+        out[:] = np.where(np.abs(cells) > 1e5, cells, cells / 2)
+
+    def inputs(rng: np.random.Generator) -> dict[str, Any]:
+        return {"cells": np.append(rng.random(CELLS - 1) + 0.5, 1e6).astype(np.float32)}
+
+    text = check(scaling(halved), reference=lambda cells: cells, inputs=inputs)["values"].text
+    assert f"but {CELLS - 1} of {CELLS} elements of 'scaled' are off by over 1% of their own size" in text
+    assert "which the largest, 1000000, hides: scaled[0] is" in text
+    assert "hides" not in check(scaling())["values"].text

@@ -359,7 +359,7 @@ def test_a_search_over_chips_is_no_slower_than_over_fewer() -> None:
             assert len(made.by_chips) > 1
             assert "Best by number of chips in use" in "\n".join(found_lines(made))
     for fewer, more in pairwise(times):
-        assert more <= 1.03 * fewer  # searches of so few mappings differ by that
+        assert more <= fewer
 
 
 @pytest.mark.slow

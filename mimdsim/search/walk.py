@@ -29,6 +29,7 @@ PER_FINALIST = 10  # candidates for each of them
 # what is walked towards in turn, whatever is best in the end: a search for one objective starts its last steps from all
 # that those for others know
 WALKED: tuple[Objective, ...] = ("time", "product", "memory")
+BATCH_SHARE = 0.25  # of the candidates, for each share of the batch over several chips
 LAST_SHARE = 0.25  # of the candidates: for single steps from the best one, the last thing tried
 # what a search changes, and the tiles that it was for: those that a larger chip has more stay idle
 SEARCHED = ("split", "program", "states_per_worker", "reduce_exponent", "reduce_group", "tiles")
@@ -99,8 +100,8 @@ def _found(published: Timed | None, others: list[Timed], aims: Aims, candidates:
 
 def _over_chips(case: Case, aims: Aims, *, candidates: int, processes: int, progress: Progress) -> Found:
     """The best mapping of several chips, or of fewer of them: of those found for one chip and shares of the batch,
-    widened, and of those that give layers chips of their own. One chip gets as many candidates as if it were alone, so
-    that more chips find nothing worse."""
+    widened, and of those that give layers chips of their own. One chip gets as many candidates as if it were alone,
+    and a share of the batch as many however many chips there are, so that more chips find nothing worse."""
     several = numbers_of_groups(case)
     wide: list[Widened] = []
     alone: list[MappingOptions] = []
@@ -108,7 +109,7 @@ def _over_chips(case: Case, aims: Aims, *, candidates: int, processes: int, prog
     for groups in several:
         with evaluator(share_of(case, groups), processes, joules=aims.needs_energy) as evaluate:
             try:
-                share = candidates if groups == 1 else max(ROUND, candidates // len(several))
+                share = candidates if groups == 1 else max(ROUND, int(BATCH_SHARE * candidates))
                 known, combined = estimated(evaluate, aims, share, progress)
             except DoesNotFit:
                 continue
