@@ -229,6 +229,13 @@ def test_more_links_take_area_where_the_topology_has_edges() -> None:
         assert links_of(tiled("bow", links__topology=topology, links__chips=4).links) == 2 * each
 
 
+@pytest.mark.parametrize(("group", "widest"), [(1, 3), (2, 10), (4, 10), (9, 10)])
+def test_links_inside_groups_take_area_too(group: int, widest: int) -> None:
+    """Chips are alike, so each has as many links as an edge of the wider kind that there is takes."""
+    fields = {"chips": 4, "topology": "line", "links_per_edge": 3, "group_chips": group, "group_links_per_edge": 10}
+    assert links_of(tiled("bow", **{f"links__{name}": value for name, value in fields.items()}).links) == 2 * widest
+
+
 def test_the_exchange_grows_with_the_square_of_the_tiles() -> None:
     grown = chip_area(tiled("bow", chip__tiles=2944))["exchange"].value / chip_area(tiled("bow"))["exchange"].value
     assert grown == pytest.approx(4)

@@ -36,6 +36,11 @@ from mimdsim.report import summary_lines
 from mimdsim.report.contenders import contenders
 from mimdsim.report.verdicts import verdicts
 from mimdsim.run import other_costs, simulate
+from mimdsim.study import make_study
+from mimdsim.study.engines import Local
+from mimdsim.study.files import write_report
+from mimdsim.study.studied import run_study
+from mimdsim.study.told import answer_lines
 from mimdsim.workload import load_workload
 
 NOC = Path(__file__).resolve().parents[2] / "shared" / "references" / "silicon" / "tenstorrent_noc_latencies.csv"
@@ -339,3 +344,19 @@ def test_a_foreign_reference_leaves_every_ratio_unknown() -> None:
     assert said["GPU"].text.startswith("Unknown against the strongest GPU strategy")
     assert "advice" not in said
     assert said["machine"].mood == "bad"
+
+
+def test_a_study_of_a_machine_without_costs_answers_nothing_of_time(tmp_path: Path) -> None:
+    text = find_machine("tiny").read_text(encoding="utf-8").replace('"colossus"', '"rv32"')
+    (tmp_path / "own.toml").write_text(text, encoding="utf-8")
+    axes = {"chip.clock_hz": [1e9, 2e9]}
+    given = {"workloads": ["digits"], "machine": str(tmp_path / "own.toml"), "axes": axes, "fill": 0.5}
+    studied = run_study(
+        make_study("own", metrics=("time", "tiles"), **given), tmp_path / "o", Local(1), lambda *_: None
+    )
+    assert [row["ms_per_training_step"] for row in studied.rows] == [None, None]
+    assert all(row["compute_cycles"] and row["ratio"] is None for row in studied.rows)
+    assert all("times, ratios and energy are unknown" in row["note"] for row in studied.rows)
+    said = "\n".join(answer_lines(studied))
+    assert "Unknown of every point, so not asked: time." in said
+    assert all(path.exists() for path in write_report(studied, tmp_path / "o"))

@@ -223,3 +223,42 @@ def test_an_upper_bound_counts_as_within_and_has_no_error() -> None:
 def test_bad_numbers_are_refused_with_their_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(DataFileError, match=message):
         rows_of_text(tmp_path, text)
+
+
+# ---- figures that cannot be
+
+PRODUCT = (
+    "operation,machine,dtype,m,k,n,variant,metric,value,unit,tolerance\nmatmul,bow,f16,4096,4096,4,poplibs,tflops,"
+)
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ("-5,TFLOP/s,", "a measured -5 TFLOP/s is not above 0"),
+        ("0,TFLOP/s,", "a measured 0 TFLOP/s is not above 0"),
+        ("18.8,GFLOP/s,", "tflops is in TFLOP/s, not in 'GFLOP/s'"),
+        ("18.8,TFLOP/s,-0.15", "a tolerance of -0.15 is not from 0 to 1"),
+        ("18.8,TFLOP/s,1e12", "a tolerance of 1e+12 is not from 0 to 1"),
+    ],
+)
+def test_what_no_measurement_gives_is_not_compared(tmp_path: Path, cells: str, said: str) -> None:
+    (row,) = rows_of_text(tmp_path, PRODUCT + cells + "\n")
+    assert (row.predicted, row.note) == (None, said)
+    (right,) = rows_of_text(tmp_path, PRODUCT + "18.8,TFLOP/s,0.15\n")
+    assert right.within
+
+
+def test_another_measurement_does_not_acquit_one_that_is_far_off(tmp_path: Path) -> None:
+    head, first, *_ = find_table("devito_ipu.csv").read_text(encoding="utf-8").splitlines()
+    cells = dict(zip(head.split(","), first.split(","), strict=True))
+    (row,) = rows_of_text(tmp_path, f"{head}\n{first}\n".replace(cells["us_per_iteration"], "5000"))
+    assert (row.published, row.within) == (5000, False)
+
+
+def test_a_row_that_no_training_step_has_does_not_stop_the_others(tmp_path: Path) -> None:
+    head = "hidden,max_activity,dense,sparse,batch,T,second_threshold,ms_total,ms_keras,ms_median,final_loss\n"
+    row = "2,0.01,20-8-8-3,4-4-4-3,{batch},2,0.9,7.2,6.9,6.0,1.3\n"
+    wrong, *rest = rows_of_text(tmp_path, head + row.format(batch=0) + row.format(batch=4))
+    assert "'training.batch': must be greater than 0" in wrong.note
+    assert rest[0].predicted is not None

@@ -376,6 +376,8 @@ def test_on_digits(tmp_path: Path) -> None:
     assert any(line.startswith("Nothing that was varied changes the memory") for line in said)
     again = run_study(study, tmp_path, Local(1), lambda *_: pytest.fail("computed again"))
     assert again.found == studied.found
+    lines = (tmp_path / "results.csv").read_text().splitlines()[1:]
+    assert len(set(lines)) == len(lines) == studied.designs
 
     study = study.model_copy(update={"sampling": study.sampling.model_copy(update={"kind": "search", "points": 4})})
     study = study.model_copy(update={"metrics": ("time",)})
