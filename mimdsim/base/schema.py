@@ -65,7 +65,7 @@ class Section(BaseModel):
         if taken.numbers and isinstance(value, (list, tuple, dict)) and _holds_boolean(value):
             raise ValueError("holds a boolean; numbers are needed")
         if taken.whole and isinstance(value, (int, float)) and not -MOST_WHOLE <= value <= MOST_WHOLE:
-            raise ValueError("must be less than 2^63, like all whole numbers")
+            raise ValueError("is no number" if value != value else "must be less than 2^63, like all whole numbers")
         return value
 
 

@@ -47,7 +47,9 @@ def parse_numbers(text: str, count: int, what: str) -> Iterator[int]:
         if not (first.strip().isdecimal() and (last.strip().isdecimal() or "-" not in part)):
             raise MimdsimError(f"{what}: '{part[:40]}' is no number; write numbers such as 0,7,40-47 or all")
         begin, end = int(first[:12]), int((last or first)[:12])
-        if end < begin or end >= count:
+        if end < begin:
+            raise MimdsimError(f"{what}: '{part[:40]}' ends before it begins; write the lower number first")
+        if end >= count:
             raise MimdsimError(f"{what}: '{part[:40]}': they are 0 to {count - 1}")
         yield from range(begin, end + 1)
 

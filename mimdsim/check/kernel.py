@@ -205,9 +205,10 @@ def _time(program: Program, machine: MimdMachine, activity: RecordedActivity) ->
         )
     except MimdsimError as refused:
         return Finding(name="time", passed=False, text=str(refused)), None
-    microseconds = 1e6 * tiled.seconds_per_training_step
+    seconds = tiled.seconds_per_training_step
+    time = f"{1e6 * seconds:.3g} us" if seconds < 1e-3 else f"{1e3 * seconds:,.4g} ms"
     parts = f"compute {tiled.compute_cycles:,}, exchange {tiled.exchange_cycles:,}, sync {tiled.sync_cycles:,}"
-    text = f"{tiled.cycles:,} cycles ({microseconds:.3g} us) a run on {machine.name}: {parts}"
+    text = f"{tiled.cycles:,} cycles ({time}) a run on {machine.name}: {parts}"
     text += f"; unknown: {tiled.unknown}" if tiled.unknown else ""
     if tiled.spans:
         span = max(tiled.spans, key=lambda one: one.cycles)

@@ -62,7 +62,8 @@ class Workers:
         )
         if alike:
             return said + (f" x {self.times:,} executions" if self.times > 1 else "")
-        return f"{said}, in {np.count_nonzero(each):,} executions"
+        count = np.count_nonzero(each)
+        return f"{said}, in {count:,} {'execution' if count == 1 else 'executions'}"
 
     def contexts(self, execution: int) -> tuple[Context, ...]:
         """The vertices that every context runs, round after round."""
