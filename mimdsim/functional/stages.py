@@ -193,7 +193,10 @@ class _Staged:
         self._versions = {
             name: np.zeros((self._block + 1, *arrays[name].shape), arrays[name].dtype) for name in crossing
         }
-        self._each = {name: list(versions) for name, versions in (self._versions | lying).items()}  # views, made once
+        self._each = {  # views, made once
+            name: [versions[turn, ...] for turn in range(len(versions))]
+            for name, versions in (self._versions | lying).items()
+        }
 
     def __call__(self, first: int) -> None:
         every = self._turns(first)

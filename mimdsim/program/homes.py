@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -72,7 +73,8 @@ def around(compute: Callable[..., Any]) -> list[tuple[str, Any]]:
     if not inspect.isfunction(function):
         return []
     found = inspect.getclosurevars(function)
-    return [*found.nonlocals.items(), *found.globals.items()]
+    named = {each.argval for each in dis.get_instructions(function) if each.opname == "LOAD_GLOBAL"}  # no attributes
+    return [*found.nonlocals.items(), *((name, value) for name, value in found.globals.items() if name in named)]
 
 
 def require_homes(program: Program) -> None:

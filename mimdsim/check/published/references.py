@@ -167,16 +167,14 @@ def check_files(
 
 def _comparable(row: Row) -> Row:
     """The row, or why it cannot be compared: a figure that no measurement gives, or a tolerance of everything."""
-    wrong = ""
     if row.predicted is None:
         return row
+    wrong = ""
     if row.published is not None and row.published <= 0:
         wrong = f"a measured {row.published:g} {row.unit} is not above 0"
     elif not 0 <= row.tolerance <= MOST_TOLERANCE:
         wrong = f"a tolerance of {row.tolerance:g} is not from 0 to {MOST_TOLERANCE:g}"
-    return (
-        row if not wrong else replace(row, predicted=None, low=None, high=None, bearing=None, note=wrong, tolerance=0)
-    )
+    return replace(row, predicted=None, low=None, high=None, bearing=None, note=wrong, tolerance=0) if wrong else row
 
 
 def _recognised(path: Path, most: int | None) -> Callable[[Asked], list[Row]]:
