@@ -44,7 +44,8 @@ def test_nested_sums_have_the_bits_of_sums_in_turn(sizes: list[int], group: int)
     rows, sums = np.zeros(room + EIGHT, np.int64), np.ones(2 * room, np.float32)
     assert fused.in_eights(ids, counts, width, begins, rows) == room == EIGHT * begins[-1]
     lists: tuple[Any, ...] = rows, counts, begins
-    given = made, sums, weights, q, spread.taken, spread.empty, *lists, spread.ends, spread.form
+    adjoints: tuple[Any, ...] = q.reshape(-1), q.shape[1], spread.taken, spread.empty
+    given = made, sums, weights, *adjoints, *lists, spread.ends, spread.form
     fused.input_gradient(*given, 0, 2)
     fused.input_gradient(*given, 2, batch)
     assert made.tobytes() == wanted.tobytes()

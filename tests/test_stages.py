@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mimdsim.functional import stages
+from mimdsim.functional.calls import Call
 from mimdsim.functional.stages import Part, staged
 
 TURNS = 7
@@ -40,14 +41,15 @@ def chain(*, back: bool) -> tuple[list[Part], dict[str, np.ndarray], list[Sum]]:
     arrays = {name: np.ones(2) for name in names} | {"x": np.arange(TURNS * 2.0).reshape(TURNS, 2)}
 
     def part(reads: str, writes: str, work: Any, heavy: Sum | None = None) -> Part:
-        return Part(call=work, reads=frozenset(reads.split()), writes=frozenset(writes.split()), heavy=heavy)
+        call = Call(run=work, names=(writes, *reads.split()))
+        return Part(call=call, reads=frozenset(reads.split()), writes=frozenset([writes]), heavy=heavy)
 
     def move(source: str, target: str) -> Part:
-        return part(source, target, lambda _t: arrays[target].__setitem__(slice(None), arrays[source] * 1.5))
+        return part(source, target, lambda _t, into, given: into.__setitem__(slice(None), given * 1.5))
 
     def state(name: str, read: str) -> tuple[Part, Sum]:
-        def work(_t: int) -> None:
-            arrays[name][:] = arrays[name] / 2 + arrays[read]
+        def work(_t: int, into: np.ndarray, before: np.ndarray, given: np.ndarray) -> None:
+            into[:] = before / 2 + given
 
         heavy = Sum(arrays, (read,), (name,))
         return part(f"{name} {read}", name, work, heavy), heavy
@@ -56,7 +58,7 @@ def chain(*, back: bool) -> tuple[list[Part], dict[str, np.ndarray], list[Sum]]:
     taken = part(
         "x out" if back else "x",
         "now",
-        lambda t: arrays["now"].__setitem__(slice(None), arrays["x"][t] + (arrays["out"] if back else 0)),
+        lambda t, into, x, *out: into.__setitem__(slice(None), x[t] + (out[0] if out else 0)),
     )
     return [taken, move("hand", "in"), a, b, move("a", "hand"), move("b", "out")], arrays, [one, other]
 
@@ -69,7 +71,7 @@ def test_stages_leave_what_timesteps_leave(reverse: bool, most: int, monkeypatch
     parts, expected, _ = chain(back=False)
     for t in order:
         for part in parts:
-            part.call(t)
+            part.call.on(expected)(t)
     parts, arrays, heavy = chain(back=False)
     made = staged(parts, arrays, frozenset({"x"}), lambda _first: order)
     assert made is not None

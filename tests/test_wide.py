@@ -120,6 +120,26 @@ def test_every_synapse_brings_its_shortcuts() -> None:
     assert taken(made) == BY_SHORTCUT
 
 
+def instead_of(made: Compiled) -> Instead:
+    """All that an executor runs in place of tables."""
+    uses, instead, executor = Uses(made.program), Instead(), Executor(made.program)
+    for shortcut in made.program.shortcuts:
+        SHORTCUTS[shortcut.kind](uses, executor, shortcut, instead)
+    take_selections(uses, executor, instead)
+    take_adjoints(uses, executor, instead)
+    return instead
+
+
+def test_gradients_of_currents_are_written_once_where_all_can_read_them() -> None:
+    """In strips, for input gradients and weight gradients; not where the input gradient runs tile by tile."""
+    network = small_network((9, 64, 64, 64), timesteps=3, batch=6, reset_gradient="mask")
+    instead = instead_of(compiled(network, tiles=100))
+    assert sorted(instead.lying) == ["q.hidden0", "q.hidden1", "q.output"]
+    assert all(strips.rows.shape[1] == 3 * 6 for strips in instead.strips.values())
+    few = small_network((9, 64, 64, 4), timesteps=3, batch=6, reset_gradient="mask")
+    assert sorted(instead_of(compiled(few, tiles=100)).lying) == ["q.hidden0", "q.hidden1"]
+
+
 def test_selections_and_adjoints_are_made_in_one_pass_each() -> None:
     made = compiled(small_network((9, 64, 64, 4), timesteps=3, batch=6, reset_gradient="mask"), tiles=100)
     uses, instead, executor = Uses(made.program), Instead(), Executor(made.program)

@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.functional.calls import Call
 from mimdsim.functional.shortcuts import Instead, Memory
+from mimdsim.functional.stages import Lying
+from mimdsim.functional.strips import Strips
 from mimdsim.functional.uses import Use, Uses
 from mimdsim.numerics.arrays import dense
 from mimdsim.numerics.fused.gradients import adjoint
@@ -28,7 +31,7 @@ def take_adjoints(uses: Uses, memory: Memory, instead: Instead) -> None:
         scaled = _of(uses, neurons.scale_in_place, "q", q)
         known = [use, *copied, *scaled, *faded]
         if len(scaled) == 1 and _one_pass(uses, memory, known, dv, q):
-            _take(memory, instead, known)
+            _take(uses, memory, instead, known)
 
 
 def _of(uses: Uses, compute: Any, field: str, variable: str) -> list[Use]:
@@ -65,21 +68,41 @@ def _one_pass(uses: Uses, memory: Memory, known: list[Use], dv: str, q: str) -> 
     return True
 
 
-def _take(memory: Memory, instead: Instead, known: list[Use]) -> None:
+def _take(uses: Uses, memory: Memory, instead: Instead, known: list[Use]) -> None:
     first, _, scaled, last = (use.item for use in known)
     assert isinstance(first, VertexTable)
     assert isinstance(scaled, VertexTable)
     assert isinstance(last, VertexTable)
     dv, v, g, ids, counts = (first.operands[name] for name in ("dv", "v", "g", "ids", "counts"))
-    reads = v, g, ids, counts, scaled.operands["gain"], last.operands["decay"], last.operands["v_previous"]
-    names = dv, scaled.operands["q"], *reads
+    q = scaled.operands["q"]
+    names = dv, v, g, ids, counts, scaled.operands["gain"], last.operands["decay"], last.operands["v_previous"]
     constants = first.constants["threshold"], first.constants["slope"], last.constants["threshold"]
     compute: Any = adjoint
+    strips = _strips(uses, instead, known, q)
 
-    def call(_t: int) -> None:
-        given = [memory.arrays[name] for name in names]
-        memory.share(len(given[0]), lambda low, high: compute(*given, *constants, low, high))
+    def run(_t: int, q: np.ndarray, *arrays: np.ndarray) -> None:
+        memory.share(len(q), lambda low, high: compute(q[None], 0, *arrays, *constants, low, high))
 
+    def run_in_strips(t: int, *arrays: np.ndarray) -> None:
+        assert strips is not None
+        place = strips.rows, strips.first_row(t)
+        memory.share(strips.batch, lambda low, high: compute(*place, *arrays, *constants, low, high))
+
+    call = Call(run=run, names=(q, *names)) if strips is None else Call(run=run_in_strips, names=names)
     instead.calls |= {id(use.item): None for use in known} | {id(first): call}
-    instead.uses[id(first)] = frozenset((dv, *reads)), frozenset(names[:2])
-    instead.fills[id(first)] = frozenset(names[1:2])
+    instead.uses[id(first)] = frozenset(names), frozenset([dv, q])
+    instead.fills[id(first)] = frozenset([q])
+
+
+def _strips(uses: Uses, instead: Instead, known: list[Use], q: str) -> Strips | None:
+    """Where the gradients of the currents are kept turn by turn, if all that reads them can read them there."""
+    strips, ours = instead.strips.get(q), {id(use) for use in known}
+    readers = [use.item for use in uses.of[q] if id(use) not in ours]
+    if strips is None or not strips.near or q in uses.outside:
+        return None
+    if any(id(reader) not in instead.from_strips for reader in readers):
+        return None
+    for reader in readers:
+        instead.from_strips[id(reader)](strips)
+    instead.lying[q] = Lying(at=strips.begin, turns=lambda t, _count: strips.begin(t))
+    return strips

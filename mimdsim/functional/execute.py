@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from mimdsim.base.errors import MappingError
 from mimdsim.functional.adjoints import take_adjoints
+from mimdsim.functional.calls import At, Call, Turn
 from mimdsim.functional.failures import VertexFailure, field_written
 from mimdsim.functional.given import accepted
 from mimdsim.functional.input_gradients import take_input_gradient
@@ -39,7 +40,6 @@ from mimdsim.program.rows import boxes_of
 
 # called after every superstep with (superstep, timestep, executor)
 Observer = Callable[[Superstep, int, "Executor"], None]
-Call = Callable[[int], None]
 NOTHING = np.zeros(0)
 SHORTCUTS = {"input gradient": take_input_gradient, "weight gradient": take_weight_gradient}
 
@@ -61,13 +61,12 @@ class Executor:
         self.given: set[str] = set()  # variables that `write` has set
         self.share = Shares(threads)
         self._zero: dict[str, np.ndarray] = {}
-        self._calls: dict[int, list[Call]] = {}
+        self._entries: dict[str, list[np.ndarray]] = {}
+        self._calls: dict[int, list[Turn]] = {}
         self._turns: Turns | None = None
         self.counted = TurnCounts(program)
         for superstep, _, _ in program.supersteps():
-            calls = [self.prepare_copy(copy) for copy in superstep.copies]
-            calls += [self.prepare(superstep, table) for table in superstep.tables]
-            self._calls[id(superstep)] = calls
+            self._calls[id(superstep)] = self._ready(superstep, {})
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -150,25 +149,24 @@ class Executor:
                 if whole is not None:
                     return Turns(repeat=repeat, before=instead.before.get(id(repeat), []), body=[], whole=whole)
             body = [
-                shortened(item) if isinstance(item, Repeat) else (item.phase, self._short_calls(item, instead))
+                shortened(item) if isinstance(item, Repeat) else (item.phase, self._ready(item, instead.calls))
                 for item in repeat.body
             ]
             return Turns(repeat=repeat, before=instead.before.get(id(repeat), []), body=body)
 
         made = [
-            shortened(item) if isinstance(item, Repeat) else (item.phase, self._short_calls(item, instead))
+            shortened(item) if isinstance(item, Repeat) else (item.phase, self._ready(item, instead.calls))
             for item in self.program.body
         ]
         return Turns(repeat=Repeat(times=1, body=()), before=[], body=made)
 
-    def _short_calls(self, superstep: Superstep, instead: Instead) -> list[Call]:
+    def _ready(self, superstep: Superstep, instead: Mapping[int, Call | None]) -> list[Turn]:
+        """Its copies and tables, or what stands in for these."""
         calls = [self.prepare_copy(copy) for copy in superstep.copies]
         for table in superstep.tables:
-            if id(table) not in instead.calls:
-                calls.append(self.prepare(superstep, table))
-            elif (call := instead.calls[id(table)]) is not None:
-                calls.append(call)
-        return calls
+            call = instead[id(table)] if id(table) in instead else self.prepare(superstep, table)
+            calls += [call] if call is not None else []
+        return [call.on(self.arrays) for call in calls]
 
     # ---- one superstep
 
@@ -177,43 +175,37 @@ class Executor:
         shift = now_shift(box_entry)
         return self.arrays[name] if shift is None else self.taken(name, shift)(t)
 
-    def taken(self, name: str, shift: int) -> Callable[[int], np.ndarray]:
+    def taken(self, name: str, shift: int) -> At:
         """What "@t" and a shift name of a sequence in a timestep: one entry, nothing in it before the first."""
         sequence, variable = self.arrays[name], self.program.variables[name]
-        if name not in self._zero:
+        if name not in self._entries:
+            self._entries[name] = list(sequence)
             self._zero[name] = np.zeros(sequence.shape[1:], sequence.dtype)
-        before = self._zero[name]
+        before, entries = self._zero[name], self._entries[name]
         if variable.entries == "timesteps":
-            return lambda t: sequence[t + shift] if t + shift >= 0 else before
+            return lambda t: entries[t + shift] if t + shift >= 0 else before
         entry = variable.entry
-        return lambda t: sequence[entry(t, shift)]
+        return lambda t: entries[entry(t, shift)]
 
     def prepare(self, superstep: Superstep, table: VertexTable) -> Call:
-        """The call of a table, given the timestep; it works on what `arrays` holds then."""
-        if table.codelet.form == "vertex":
-            return self._prepare_vertices(superstep, table)
+        """The call of a table."""
+        names = tuple(table.operands[item.name] for item in table.codelet.fields)
+        shifts = [now_shift(item.box[0]) for item in table.codelet.fields]
+        entries = {place: self.taken(names[place], shift) for place, shift in enumerate(shifts) if shift is not None}
+        ready = self._vertices if table.codelet.form == "vertex" else self._table
+        return Call(run=ready(superstep, table), names=names, entries=entries)
+
+    def _table(self, superstep: Superstep, table: VertexTable) -> Callable[..., None]:
         record = self.counted.recorder(superstep, table)
         compute, columns = widened(table)
-        names = [table.operands[item.name] for item in table.codelet.fields]
-        shifts = [now_shift(item.box[0]) for item in table.codelet.fields]
         constants = [table.constants[name] for name in table.codelet.constants]
-        arrays = [self.arrays[name] for name in names]
-        now = [
-            (index, self.taken(name, shift))
-            for index, (name, shift) in enumerate(zip(names, shifts, strict=True))
-            if shift is not None
-        ]
-        plain_names = [each for each, shift in zip(enumerate(names), shifts, strict=True) if shift is None]
+        numbers = *columns, *constants
         share = self.share
         dealt = share.threads > 1 and plain(compute) in HEAVY and len(columns[0]) > 1
 
-        def call(t: int) -> None:
-            for index, name in plain_names:
-                arrays[index] = self.arrays[name]
-            for index, taken in now:
-                arrays[index] = taken(t)
+        def run(t: int, *arrays: np.ndarray) -> None:
             if record is not None:
-                record(None, t, (*arrays, *columns, *constants))
+                record(None, t, (*arrays, *numbers))
             if dealt:  # vertices are independent of each other, so any of them may go to any thread
                 share(
                     len(columns[0]),
@@ -221,16 +213,16 @@ class Executor:
                 )
                 return
             try:
-                compute(*arrays, *columns, *constants)
+                compute(*arrays, *numbers)
             except Exception as failure:  # whatever a user's codelet raises
                 text = f"codelet {table.codelet.name} raised {type(failure).__name__}: {failure}"
                 if isinstance(failure, TypeError) and "argument" in str(failure):
                     text += '; it is given whole arrays and columns, or the slices of one vertex with form="vertex"'
                 raise MappingError(f"superstep '{superstep.name}', timestep {t}: {text}") from failure
 
-        return call
+        return run
 
-    def _prepare_vertices(self, superstep: Superstep, table: VertexTable) -> Call:
+    def _vertices(self, superstep: Superstep, table: VertexTable) -> Callable[..., None]:
         """Per-vertex codelets get views of exactly their boxes; reads are read-only."""
         codelet = table.codelet
         boxes = [boxes_of(table, item, self.program.variables[table.operands[item.name]]) for item in codelet.fields]
@@ -238,11 +230,10 @@ class Executor:
         columns = [table.columns[name].tolist() for name in codelet.columns]
         record = self.counted.recorder(superstep, table)
 
-        def call(t: int) -> None:
+        def run(t: int, *arrays: np.ndarray) -> None:
             for vertex in range(table.vertices):
                 views = []
-                for item, box in zip(codelet.fields, boxes, strict=True):
-                    array = self.at(table.operands[item.name], item.box[0], t)
+                for item, box, array in zip(codelet.fields, boxes, arrays, strict=True):
                     view = array[index_of(item.box, box[vertex])]
                     if not item.writes:
                         view = view.view()
@@ -259,20 +250,18 @@ class Executor:
                     written = field_written(codelet, views, numbers, failure)
                     raise VertexFailure(superstep, table, vertex, t, failure, written) from failure
 
-        return call
+        return run
 
     def prepare_copy(self, copy: Copy) -> Call:
-        """The call of a copy, given the timestep."""
+        """The call of a copy."""
+        shifts = enumerate((copy.target_shift, copy.source_shift))
+        names = copy.target, copy.source
+        entries = {place: self.taken(names[place], shift) for place, shift in shifts if shift is not None}
+        return Call(run=_copied, names=names, entries=entries)
 
-        def call(t: int) -> None:
-            source, target = self.arrays[copy.source], self.arrays[copy.target]
-            if copy.target_shift is not None:
-                target = self.taken(copy.target, copy.target_shift)(t)
-            if copy.source_shift is not None:
-                source = self.taken(copy.source, copy.source_shift)(t)
-            target[...] = source
 
-        return call
+def _copied(_t: int, target: np.ndarray, source: np.ndarray) -> None:
+    target[...] = source
 
 
 @dataclass(kw_only=True, eq=False)
@@ -280,13 +269,13 @@ class Turns:
     """The calls of a repeat: by phase, or of a repeat within it; with what comes before the first turn."""
 
     repeat: Repeat
-    before: list[Call]
-    body: list[tuple[str, list[Call]] | Turns]
-    whole: tuple[str, Call] | None = None  # all turns as one call, in place of the body
+    before: list[Turn]
+    body: list[tuple[str, list[Turn]] | Turns]
+    whole: tuple[str, Turn] | None = None  # all turns as one call, in place of the body
 
-    def prepared(self, phases: Collection[str] | None) -> Call | None:
+    def prepared(self, phases: Collection[str] | None) -> Turn | None:
         """All turns as one call, given the first timestep; None where nothing belongs to these phases."""
-        body: list[Call] = []
+        body: list[Turn] = []
         if self.whole is not None:
             phase, every = self.whole
             if phases is not None and phase not in phases:

@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.functional.calls import Call
 from mimdsim.functional.shares import aligned, flat_turns
 from mimdsim.functional.shortcuts import Instead, Memory, undisturbed, uses_of
+from mimdsim.functional.strips import Strips
 from mimdsim.functional.uses import Uses
 from mimdsim.numerics.fused import gradients as kernels
 from mimdsim.numerics.fused.nested import EIGHT, pieces_of
+from mimdsim.numerics.fused.vectors import WIDTH
 from mimdsim.numerics.lists import spikes
 from mimdsim.program import Shortcut
 
@@ -65,6 +68,7 @@ def take_input_gradient(uses: Uses, memory: Memory, shortcut: Shortcut, instead:
     instead.calls |= {id(table): None for table in (first, *sums)} | {id(last): made.call}
     instead.uses[id(last)] = frozenset((w, q, ids, counts)), frozenset(made.writes)
     instead.heavy[id(last)] = made
+    instead.from_strips[id(first)] = made.read_strips
     instead.before.setdefault(id(known[0].repeat), []).append(made.before)
 
 
@@ -77,26 +81,35 @@ class _InputGradient:
         self.reads: tuple[str, ...] = tuple(read)
         self.writes: tuple[str, ...] = (writes,)
         blocks, width = spread.taken.shape
+        self._taken, self._each = spread.taken, memory.arrays[read[0]].shape[1]
+        self._strips: Strips | None = None
         self._weights = aligned((blocks, len(memory.arrays[self._w]), width))
         self._rows, self._sums = np.zeros(0, np.int64), aligned((0,))
 
     def before(self, _t: int) -> None:
         kernels.spread(self._memory.arrays[self._w], self._spread.taken, self._spread.empty, self._weights)
 
-    def call(self, _t: int) -> None:
-        arrays = self._memory.arrays
-        q, ids, counts = (arrays[name] for name in self.reads)
-        self._make(arrays[self.writes[0]], q, ids, counts)
+    def read_strips(self, strips: Strips) -> None:
+        """From now on q is in strips."""
+        self._taken, self._each, self._strips = strips.places(self._spread.taken), WIDTH, strips
+
+    @property
+    def call(self) -> Call:
+        """Of one turn."""
+        return Call(run=self._turn, names=(*self.writes, *self.reads))
+
+    def _turn(self, t: int, g: np.ndarray, q: np.ndarray, ids: np.ndarray, counts: np.ndarray) -> None:
+        self._make(g, q.reshape(-1) if self._strips is None else self._strips.begin(t), ids, counts)
 
     def __call__(self, read: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:
-        q, ids, counts = (flat_turns(read[name]) for name in self.reads)
+        q, ids, counts = (read[name] for name in self.reads)
         (name,) = self.writes
-        self._make(flat_turns(made[name]), q, ids, counts)
+        self._make(flat_turns(made[name]), q.reshape(-1), flat_turns(ids), flat_turns(counts))
         self._memory.arrays[name][...] = made[name][-1]
 
     def _make(self, g: np.ndarray, q: np.ndarray, ids: np.ndarray, counts: np.ndarray) -> None:
-        """Of samples, or of samples in several turns."""
-        starts, spread = np.zeros(len(q) + 1, np.int64), self._spread
+        """Of samples, or of samples in several turns; the adjoints of each begin in q after those before."""
+        starts, spread = np.zeros(len(counts) + 1, np.int64), self._spread
         width = self._weights.shape[2]
         listed = kernels.in_eights(ids, counts, width, starts, self._rows[:0])
         if len(self._rows) < listed + EIGHT:
@@ -105,7 +118,7 @@ class _InputGradient:
                 aligned((4 * listed,)),
             )  # so that it seldom grows
         kernels.in_eights(ids, counts, width, starts, self._rows)
-        adjoints: tuple[Any, ...] = q, spread.taken, spread.empty
+        adjoints: tuple[Any, ...] = q, self._each, self._taken, spread.empty
         given = g, self._sums, self._weights, *adjoints, self._rows, counts, starts, spread.ends, spread.form
         compute: Any = kernels.input_gradient
-        self._memory.share(len(q), lambda first, last: compute(*given, first, last))
+        self._memory.share(len(counts), lambda first, last: compute(*given, first, last))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.functional.calls import Call
 from mimdsim.functional.shares import flat_turns
 from mimdsim.functional.shortcuts import Instead, Memory, undisturbed
 from mimdsim.functional.uses import Use, Uses
@@ -113,9 +114,10 @@ class _Selection:
     def before(self, _t: int) -> None:
         """Nothing is the same in all turns."""
 
-    def call(self, _t: int) -> None:
-        arrays = self._memory.arrays
-        self._make(*(arrays[name] for name in (*self.reads, *self.writes)))
+    @property
+    def call(self) -> Call:
+        """Of one turn."""
+        return Call(run=lambda _t, *arrays: self._make(*arrays), names=(*self.reads, *self.writes))
 
     def __call__(self, read: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:
         self._make(*(flat_turns(each) for each in (*read.values(), *(made[name] for name in self.writes))))

@@ -8,12 +8,12 @@ from typing import Protocol
 
 import numpy as np
 
-from mimdsim.functional.stages import Heavy
+from mimdsim.functional.calls import Call, Turn
+from mimdsim.functional.stages import Heavy, Lying
+from mimdsim.functional.strips import Strips
 from mimdsim.functional.uses import Use, Uses
 from mimdsim.numerics.arrays.rows import plain
 from mimdsim.program import Shortcut
-
-Call = Callable[[int], None]
 
 
 class Memory(Protocol):
@@ -28,13 +28,20 @@ class Memory(Protocol):
 @dataclass(kw_only=True, eq=False)
 class Instead:
     """Calls in place of tables, by the table's id (None: nothing), with the variables they read and write, those
-    that they write wholly, and what makes them for many turns at once; calls before a repeat, by the repeat's id."""
+    that they write wholly, and what makes them for many turns at once; calls before a repeat, by the repeat's id.
+
+    strips: variables that are kept turn by turn; from_strips: what lets the call in place of a table read them there;
+    lying: variables that are in strips alone.
+    """
 
     calls: dict[int, Call | None] = field(default_factory=dict)
     uses: dict[int, tuple[frozenset[str], frozenset[str]]] = field(default_factory=dict)
     fills: dict[int, frozenset[str]] = field(default_factory=dict)
     heavy: dict[int, Heavy] = field(default_factory=dict)
-    before: dict[int, list[Call]] = field(default_factory=dict)
+    strips: dict[str, Strips] = field(default_factory=dict)
+    from_strips: dict[int, Callable[[Strips], None]] = field(default_factory=dict)
+    lying: dict[str, Lying] = field(default_factory=dict)
+    before: dict[int, list[Turn]] = field(default_factory=dict)
 
 
 def uses_of(uses: Uses, shortcut: Shortcut, computes: tuple[Callable[..., None], ...]) -> list[Use] | None:

@@ -14,15 +14,16 @@ read what they write, to the last one in time.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import networkx as nx
 import numpy as np
 
+from mimdsim.functional.calls import At, Call, Turn
+
 BLOCK_BYTES = 1 << 23  # of the versions of one variable: what a third-level cache can be expected to hold
-Call = Callable[[int], None]
 
 
 class Heavy(Protocol):
@@ -47,13 +48,22 @@ class Part:
     writes: frozenset[str]
     fills: frozenset[str] = frozenset()
     heavy: Heavy | None = None
-    bound: list[tuple[str, int]] = field(
-        default_factory=list
-    )  # versions it reads: of this turn (1), the one before (0)
-    taken: list[tuple[str, Callable[[int], np.ndarray]]] = field(default_factory=list)  # what it reads in their place
-    stored: tuple[str, np.ndarray] | None = (
-        None  # it only moves this variable to entry t of this sequence, turn by turn
-    )
+    bound: dict[str, int] = field(default_factory=dict)  # versions it reads: of this turn (1), the one before (0)
+    stored: tuple[str, np.ndarray] | None = None  # it only moves this variable to entry t of this sequence
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Lying:
+    """Where the values of a variable are that have no versions, as they lie elsewhere: at(t), and those of so many
+    turns from t on, for heavy calls (None: not one after another)."""
+
+    at: At
+    turns: Callable[[int, int], np.ndarray] | None = None
+
+    @classmethod
+    def forward(cls, at: At, sequence: np.ndarray) -> Lying:
+        """In a sequence, turn after turn."""
+        return cls(at=at, turns=lambda t, count: sequence[t : t + count])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,49 +75,57 @@ class Written:
 
 
 def staged(
-    parts: list[Part], arrays: dict[str, np.ndarray], sequences: frozenset[str], turns: Callable[[int], list[int]]
-) -> Call | None:
+    parts: list[Part],
+    arrays: dict[str, np.ndarray],
+    sequences: frozenset[str],
+    turns: Callable[[int], list[int]],
+    elsewhere: Mapping[str, Lying] | None = None,
+) -> Turn | None:
     """One call for all turns of a repeat, given its first timestep; None where stages are of no use.
 
-    sequences: variables of which a timestep is taken; turns: the timesteps in order.
+    sequences: variables of which a timestep is taken; turns: the timesteps in order; elsewhere: variables that are
+    read where they lie.
     """
+    lying = dict(elsewhere or {})
     if not any(part.heavy for part in parts):
         return None
-    graph, written = _dependences(parts, sequences)
+    graph, written = _dependences(parts, sequences, frozenset(lying))
     levels = _levels(graph, parts)
     if not any(part.heavy for part in parts):
         return None
     crossing: dict[str, None] = {name: None for part in parts if part.heavy for name in part.heavy.writes}
     for number, part in enumerate(parts):
-        for name in sorted(part.reads):
-            if name in written and name not in sequences and levels[written[name].last] != levels[number]:
-                part.bound.append((name, int(number > written[name].last)))
+        for name in sorted(part.reads - lying.keys() - sequences):
+            if name in written and levels[written[name].last] != levels[number]:
+                part.bound[name] = int(number > written[name].last)
                 crossing[name] = None
-    lying = _lying(parts, crossing)
-    stages = [[part for number, part in enumerate(parts) if levels[number] == level] for level in sorted({*levels})]
-    return _Staged(stages, list(crossing), lying, arrays, turns)
+    needless = _stored(parts, crossing, lying)
+    stages = [
+        [part for number, part in enumerate(parts) if levels[number] == level and part not in needless]
+        for level in sorted({*levels})
+    ]
+    return _Staged([stage for stage in stages if stage], list(crossing), lying, arrays, turns)
 
 
-def _lying(parts: list[Part], crossing: dict[str, None]) -> dict[str, np.ndarray]:
-    """Variables whose versions may lie in the sequence that they are moved to, since a heavy call makes them and nobody
-    reads those of the turn before; they are then moved no more, and cross no more."""
-    found = {}
-    for part in [each for each in parts if each.stored is not None]:
-        assert part.stored is not None
+def _stored(parts: list[Part], crossing: dict[str, None], lying: dict[str, Lying]) -> list[Part]:
+    """Moves of variables whose versions may lie in the sequence that they are moved to, since a heavy call makes them
+    and nobody reads those of the turn before: they are not needed, and what they move crosses no more."""
+    found = []
+    for part in parts:
+        if part.stored is None:
+            continue
         name, sequence = part.stored
-        before = any(each == (name, 0) for other in parts for each in other.bound)
+        before = any(other.bound.get(name) == 0 for other in parts)
         if name in crossing and not before and any(other.heavy and name in other.heavy.writes for other in parts):
-            found[name] = sequence
-            part.call = _nothing
+            lying[name] = Lying.forward(list(sequence).__getitem__, sequence)
+            found.append(part)
             del crossing[name]
     return found
 
 
-def _nothing(_t: int) -> None:
-    """Of a move that is not needed."""
-
-
-def _dependences(parts: list[Part], sequences: frozenset[str]) -> tuple[nx.DiGraph, dict[str, Written]]:
+def _dependences(
+    parts: list[Part], sequences: frozenset[str], lying: frozenset[str]
+) -> tuple[nx.DiGraph, dict[str, Written]]:
     """Parts by number, from who writes to who reads; in circles where they must stay together."""
     graph = nx.DiGraph()
     graph.add_nodes_from(range(len(parts)))
@@ -120,7 +138,7 @@ def _dependences(parts: list[Part], sequences: frozenset[str]) -> tuple[nx.DiGra
     written = {name: Written(first=numbers[0], last=numbers[-1]) for name, numbers in writing.items()}
     for part in parts:
         changing = {name for name in part.reads if name in written} - part.writes
-        if part.heavy and (changing & sequences or changing != set(part.heavy.reads)):
+        if part.heavy and (changing & sequences or changing - lying != set(part.heavy.reads) - lying):
             part.heavy = None  # made for what it reads to change from turn to turn, and nothing else
     for name, ends in written.items():
         together = set(writing[name])
@@ -181,75 +199,94 @@ class _Staged:
         self,
         stages: list[list[Part]],
         crossing: list[str],
-        lying: dict[str, np.ndarray],
+        lying: dict[str, Lying],
         arrays: dict[str, np.ndarray],
         turns: Callable[[int], list[int]],
     ):
         self._arrays, self._turns, self._lying = arrays, turns, lying
-        self._stages = [[part for part in stage if part.call is not _nothing] for stage in stages]
-        self._kept, self._filled = zip(*(_crossing(stage, crossing) for stage in stages), strict=True)
         most = max(arrays[name].nbytes for name in (*crossing, *lying))
         self._block = max(1, min(len(turns(0)), BLOCK_BYTES // most))
         self._versions = {
             name: np.zeros((self._block + 1, *arrays[name].shape), arrays[name].dtype) for name in crossing
         }
-        self._each = {  # views, made once
-            name: [versions[turn, ...] for turn in range(len(versions))]
-            for name, versions in (self._versions | lying).items()
-        }
+        self._views = {name: [each[turn, ...] for turn in range(len(each))] for name, each in self._versions.items()}
+        self._stages = [self._ready(stage, crossing) for stage in stages]
+        self._heavy = [part.heavy for stage in stages for part in stage if part.heavy]
+
+    def _ready(self, stage: list[Part], crossing: list[str]) -> _Stage:
+        kept, filled = _crossing(stage, crossing)
+        return _Stage(
+            heavy=[part for part in stage if part.heavy],
+            light=[self._resolved(part, filled) for part in stage if not part.heavy],
+            kept=[(self._views[name], self._arrays[name]) for name in kept],
+            filled=[(self._views[name], self._arrays[name]) for name in filled],
+        )
+
+    def _resolved(self, part: Part, filled: list[str]) -> _Resolved:
+        """filled: variables whose versions the stage writes where they are kept."""
+        at, versions = dict(part.call.entries), []
+        shifts = part.bound | dict.fromkeys(filled, 1)
+        for place, name in enumerate(part.call.names):
+            if place in at:
+                continue
+            if name in self._lying:
+                at[place] = self._lying[name].at
+            elif name in shifts:
+                versions.append((place, self._views[name], shifts[name]))
+        given = [self._arrays[name] for name in part.call.names]
+        return part.call.run, given, tuple(at.items()), tuple(versions)
 
     def __call__(self, first: int) -> None:
         every = self._turns(first)
-        for part in (part for stage in self._stages for part in stage):
-            if part.heavy:
-                part.heavy.before(first)
+        for heavy in self._heavy:
+            heavy.before(first)
         for begin in range(0, len(every), self._block):
             block = every[begin : begin + self._block]
             for name, versions in self._versions.items():
                 versions[0] = self._arrays[name]
-            for stage, kept, filled in zip(self._stages, self._kept, self._filled, strict=True):
-                self._run(stage, kept, filled, block)
+            for stage in self._stages:
+                self._run(stage, block)
 
-    def _run(self, stage: list[Part], kept: list[str], filled: list[str], block: list[int]) -> None:
-        for part in stage:
-            if part.heavy:
-                read = {name: self._span(name, shift, block) for name, shift in part.bound}
-                part.heavy(read, {name: self._span(name, 1, block) for name in part.heavy.writes})
-        light = [part for part in stage if not part.heavy]
-        if not light:
+    def _run(self, stage: _Stage, block: list[int]) -> None:
+        for part in stage.heavy:
+            assert part.heavy is not None
+            read = {name: self._span(name, part.bound.get(name, 1), block) for name in part.heavy.reads}
+            part.heavy(read, {name: self._span(name, 1, block) for name in part.heavy.writes})
+        if not stage.light:
             return
-        own = {name: self._arrays[name] for name in filled}
-        try:
-            for number, t in enumerate(block):
-                for name in filled:
-                    self._arrays[name] = self._each[name][number + 1]
-                for part in light:
-                    if part.bound or part.taken:
-                        self._call(part, number, t)
-                    else:
-                        part.call(t)
-                for name in kept:
-                    self._each[name][number + 1][...] = self._arrays[name]
-        finally:
-            for name, array in own.items():
-                array[...] = self._arrays[name]
-            self._arrays.update(own)
+        for number, t in enumerate(block):
+            for run, given, entries, versions in stage.light:
+                for place, at in entries:
+                    given[place] = at(t)
+                for place, views, shift in versions:
+                    given[place] = views[number + shift]
+                run(t, *given)
+            for views, array in stage.kept:
+                views[number + 1][...] = array
+        for views, array in stage.filled:
+            array[...] = views[len(block)]
 
     def _span(self, name: str, shift: int, block: list[int]) -> np.ndarray:
         """The versions of the turns of a block (1), or of the turns before them (0)."""
-        if name in self._lying:
-            return self._lying[name][block[0] : block[0] + len(block)]
-        return self._versions[name][shift : shift + len(block)]
+        if name not in self._lying:
+            return self._versions[name][shift : shift + len(block)]
+        turns = self._lying[name].turns
+        assert turns is not None
+        return turns(block[0], len(block))
 
-    def _call(self, part: Part, number: int, t: int) -> None:
-        """The call of a turn, the `number`-th of the block, while the variables it reads are versions."""
-        arrays = self._arrays
-        own = {name: arrays[name] for name, _ in (*part.bound, *part.taken)}
-        for name, shift in part.bound:
-            arrays[name] = self._each[name][t if name in self._lying else number + shift]
-        for name, taken in part.taken:
-            arrays[name] = taken(t)
-        try:
-            part.call(t)
-        finally:
-            arrays.update(own)
+
+# how a call runs, its arguments, those of them that are entries of sequences, and those that are versions with a shift
+_Resolved = tuple[
+    Callable[..., None], list[np.ndarray], tuple[tuple[int, At], ...], tuple[tuple[int, list[np.ndarray], int], ...]
+]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Stage:
+    """A stage ready to run; of what it writes for others, the versions and the array: to be kept, and written where it
+    is kept."""
+
+    heavy: list[Part]
+    light: list[_Resolved]
+    kept: list[tuple[list[np.ndarray], np.ndarray]]
+    filled: list[tuple[list[np.ndarray], np.ndarray]]

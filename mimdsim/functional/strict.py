@@ -62,7 +62,7 @@ def strict_steps(
             found = [table for table in superstep.tables if table.vertices]
             tables[id(superstep)] = [_Table(executor, superstep, table, poison) for table in found]
         for copy in superstep.copies:
-            executor.prepare_copy(copy)(t)
+            executor.prepare_copy(copy).on(executor.arrays)(t)
         commits: list[Commit] = []
         for table in tables[id(superstep)]:
             commits += table.run(t)

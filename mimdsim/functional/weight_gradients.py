@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.functional.shares import aligned
+from mimdsim.functional.calls import Call
 from mimdsim.functional.shortcuts import Instead, Memory, uses_of
+from mimdsim.functional.strips import Strips
 from mimdsim.functional.uses import Use, Uses
 from mimdsim.numerics.arrays import dense
 from mimdsim.numerics.fused import gradients as kernels
-from mimdsim.numerics.fused.vectors import WIDTH
 from mimdsim.numerics.lists import spikes
 from mimdsim.program import Shortcut
 
@@ -37,8 +37,17 @@ def take_weight_gradient(uses: Uses, memory: Memory, shortcut: Shortcut, instead
     if outside and all(one.place < other.place for one, other in pairwise(known)):
         deferred = _Deferred(uses, memory, shortcut, use)
         instead.calls |= {id(one): None for one in (filled, *sums)}
-        instead.calls |= {id(table): deferred.record, id(last): deferred.finish}
-        instead.uses[id(table)] = frozenset(table.operands[name] for name in ("q", "ids", "counts")), frozenset()
+        instead.calls |= {id(table): deferred.recording, id(last): Call(run=deferred.finish)}
+        instead.uses[id(table)] = frozenset(deferred.recording.names), frozenset()
+        q = table.operands["q"]
+        if q not in instead.strips:  # the second of two would have strips of its own
+            instead.strips[q] = deferred.strips
+
+            def only_lists(_strips: Strips) -> None:
+                instead.calls[id(table)] = deferred.listing
+                instead.uses[id(table)] = frozenset(deferred.listing.names), frozenset()
+
+            instead.from_strips[id(table)] = only_lists
 
 
 class _Deferred:
@@ -49,21 +58,23 @@ class _Deferred:
         variables = uses.program.variables
         self._memory, self._replica = memory, shortcut.numbers["replica"]
         self._copies = int(shortcut.numbers["copies"][0])
-        self._turns, self._reverse = use.timesteps, use.reverse
-        self._q, self._ids, self._counts = (table.operands[name] for name in ("q", "ids", "counts"))
+        self._turns = use.timesteps
+        names = tuple(table.operands[name] for name in ("q", "ids", "counts"))
+        self.recording = Call(run=self._record, names=names)  # in place of adding to the replicas
+        self.listing = Call(run=self._list, names=names[1:])  # where q is in strips already
         self._total = summed.operands["total"]
         self._replicas, self._inputs, neurons = variables[table.operands["dw"]].shape
-        batch, capacity = len(self._replica), variables[self._ids].shape[1]
-        self._strips = -(-neurons // WIDTH)
+        batch, capacity = len(self._replica), variables[names[1]].shape[1]
         self._starts = np.zeros(use.timesteps * batch + 1, np.int64)
         self._listed = np.empty(use.timesteps * batch * capacity, np.int32)  # reserved; touched only by as many spikes
-        self._history = aligned((self._strips, batch * use.timesteps, WIDTH))
+        self.strips = Strips(batch, neurons, use.timesteps, reverse=use.reverse)
 
-    def record(self, t: int) -> None:
-        """In place of adding to the replicas."""
-        arrays, turn = self._memory.arrays, self._turns - 1 - t if self._reverse else t
-        kernels.record_lists(arrays[self._ids], arrays[self._counts], turn, self._starts, self._listed)
-        kernels.record_rows(arrays[self._q], turn, self._history)
+    def _list(self, t: int, ids: np.ndarray, counts: np.ndarray) -> None:
+        kernels.record_lists(ids, counts, self.strips.first_row(t), self._starts, self._listed)
+
+    def _record(self, t: int, q: np.ndarray, ids: np.ndarray, counts: np.ndarray) -> None:
+        self._list(t, ids, counts)
+        kernels.record_rows(q, self.strips.first_row(t), self.strips.rows)
 
     def finish(self, _t: int) -> None:
         """The sums, in place of adding up replicas."""
@@ -71,5 +82,5 @@ class _Deferred:
         rows = np.empty(int(self._starts[-1]), np.int32)
         kernels.sort_by_replica(self._replica, self._inputs, self._turns, self._starts, self._listed, columns, rows)
         compute: Any = kernels.summed_weight_gradient
-        given = self._memory.arrays[self._total], self._replicas, self._copies, columns, rows, self._history
-        self._memory.share(self._strips, lambda first, last: compute(*given, first, last))
+        given = self._memory.arrays[self._total], self._replicas, self._copies, columns, rows, self.strips.rows
+        self._memory.share(len(self.strips.rows), lambda first, last: compute(*given, first, last))

@@ -56,12 +56,12 @@ def spread_row(row, taken, empty, block, into):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def input_gradient(g, sums, w, q, taken, empty, rows, counts, starts, ends, form, first, last):  # type: ignore[no-untyped-def]
+def input_gradient(g, sums, w, q, each, taken, empty, rows, counts, starts, ends, form, first, last):  # type: ignore[no-untyped-def]
     """g[sample, slot] of the ids that samples first..last-1 list.
 
-    w [blocks, inputs, pieces * numbers * EIGHT] is spread; q is not: taken and empty are as for `spread`. rows and
-    starts as from `in_eights`; ends as for `dot_nested`; sums: room for two to a listed id; form: pieces of a block,
-    numbers of a part.
+    w [blocks, inputs, pieces * numbers * EIGHT] is spread; q, flat, is not: a sample begins `each` numbers after the
+    one before, and taken and empty are as for `spread`. rows and starts as from `in_eights`; ends as for `dot_nested`;
+    sums: room for two to a listed id; form: pieces of a block, numbers of a part.
     """
     pieces, numbers = form
     _, inputs, width = w.shape
@@ -78,7 +78,7 @@ def input_gradient(g, sums, w, q, taken, empty, rows, counts, starts, ends, form
                 continue
             for b in range(low, high):
                 begin = (b - low) * width
-                spread_row(q[b], taken[block], empty, block, some[begin : begin + width])
+                spread_row(q[b * each :], taken[block], empty, block, some[begin : begin + width])
             eights = starts[low] - starts[first], starts[high] - starts[first]
             at, end = block * inputs * width, block * pieces
             listed = rows[EIGHT * starts[first] :]
@@ -89,42 +89,46 @@ def input_gradient(g, sums, w, q, taken, empty, rows, counts, starts, ends, form
 
 
 @numba.njit(cache=True, nogil=True)
-def adjoint(dv, q, v, g, ids, counts, gain, decay, v_previous, threshold, slope, fired, low, high):  # type: ignore[no-untyped-def]
+def adjoint(q, first, dv, v, g, ids, counts, gain, decay, v_previous, threshold, slope, fired, low, high):  # type: ignore[no-untyped-def]
     """`state_gradient` of dv for samples low..high-1, then q = gain * dv, then `scale_unless_spiked` of dv; fired: the
-    threshold above which v_previous masks it."""
+    threshold above which v_previous masks it.
+
+    q [strips, rows, neighbours] from row `first` on: a strip may be as wide as dv."""
+    width = q.shape[2]
     one, zero = dv.dtype.type(1), dv.dtype.type(0)
     for b in range(low, high):
-        row, current, before = dv[b], q[b], v_previous[b]
+        row, before = dv[b], v_previous[b]
         for k in range(counts[b, 1]):
             n = ids[b, k]
             row[n] += g[b, k] * superspike(v[b, n] - threshold, slope, one)
-        for n in range(len(row)):
-            current[n] = row[n] * gain[n]
+        for strip in range(len(q)):
+            begin, end = strip * width, min(strip * width + width, len(row))
+            some, by, into = row[begin:end], gain[begin:end], q[strip, first + b]
+            for n in range(len(some)):
+                into[n] = some[n] * by[n]
         for n in range(len(row)):
             row[n] = unless_spiked(row[n] * decay[n], before[n], fired, zero)
 
 
 @numba.njit(cache=True, nogil=True)
-def record_lists(ids, counts, turn, starts, listed):  # type: ignore[no-untyped-def]
-    """Append the true spikes of every sample in a turn to `listed`, whose lists end at starts[turn * batch + sample +
-    1]."""
-    batch = counts.shape[0]
-    end = starts[turn * batch]
-    for b in range(batch):
+def record_lists(ids, counts, first, starts, listed):  # type: ignore[no-untyped-def]
+    """Append the true spikes of every sample to `listed`, whose lists end at starts[first + sample + 1]."""
+    end = starts[first]
+    for b in range(counts.shape[0]):
         for k in range(counts[b, 0]):
             listed[end + k] = ids[b, k]
         end += counts[b, 0]
-        starts[turn * batch + b + 1] = end
+        starts[first + b + 1] = end
 
 
 @numba.njit(cache=True, nogil=True)
-def record_rows(q, turn, history):  # type: ignore[no-untyped-def]
-    """Store q of a turn in history [strips, turns * batch, WIDTH]."""
+def record_rows(q, first, history):  # type: ignore[no-untyped-def]
+    """Store q in history [strips, rows, WIDTH], from row `first` on."""
     batch, neurons = q.shape
     for b in range(batch):
         for strip in range(history.shape[0]):
             begin = strip * WIDTH
-            source, into = q[b, begin : min(neurons, begin + WIDTH)], history[strip, turn * batch + b]
+            source, into = q[b, begin : min(neurons, begin + WIDTH)], history[strip, first + b]
             for n in range(len(source)):
                 into[n] = source[n]
 
