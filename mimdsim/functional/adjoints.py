@@ -24,7 +24,7 @@ def take_adjoints(uses: Uses, memory: Memory, instead: Instead) -> None:
     for use, first in uses.computed_by(neurons.state_gradient):
         dv = first.operands["dv"]
         copied = _of(uses, dense.copy_columns, "source", dv)
-        faded = _of(uses, neurons.scale_unless_spiked, "dv", dv)
+        faded = _of(uses, neurons.scale_unless_spiked, "dv", dv) + _of(uses, neurons.scale_in_place, "dv", dv)
         if len(copied) != 1 or len(faded) != 1 or not isinstance(copied[0].item, VertexTable):
             continue
         q = copied[0].item.operands["target"]
@@ -75,8 +75,10 @@ def _take(uses: Uses, memory: Memory, instead: Instead, known: list[Use]) -> Non
     assert isinstance(last, VertexTable)
     dv, v, g, ids, counts = (first.operands[name] for name in ("dv", "v", "g", "ids", "counts"))
     q = scaled.operands["q"]
-    names = dv, v, g, ids, counts, scaled.operands["gain"], last.operands["decay"], last.operands["v_previous"]
-    constants = first.constants["threshold"], first.constants["slope"], last.constants["threshold"]
+    before = last.operands.get("v_previous", v)  # without a mask any rows, of which none is above infinity
+    names = dv, v, g, ids, counts, scaled.operands["gain"], last.operands["decay"], before
+    fired = last.constants.get("threshold", np.float32(np.inf))
+    constants = first.constants["threshold"], first.constants["slope"], fired
     compute: Any = adjoint
     strips = _strips(uses, instead, known, q)
 

@@ -25,7 +25,7 @@ from mimdsim.functional.given import accepted
 from mimdsim.functional.input_gradients import take_input_gradient
 from mimdsim.functional.lists import listed_of
 from mimdsim.functional.selections import take_selections
-from mimdsim.functional.shares import Shares
+from mimdsim.functional.shares import Shares, zeros
 from mimdsim.functional.shortcuts import Instead
 from mimdsim.functional.staging import stages_of
 from mimdsim.functional.turns import TurnCounts
@@ -53,11 +53,11 @@ class Executor:
     def __init__(self, program: Program, threads: int = 1):
         self.program = program
         self.arrays: dict[str, np.ndarray] = {
-            name: np.zeros(variable.shape, variable.dtype)
-            if variable.values is None
-            else variable.values.astype(variable.dtype)
-            for name, variable in program.variables.items()
+            name: zeros(variable.shape, variable.dtype) for name, variable in program.variables.items()
         }
+        for name, variable in program.variables.items():
+            if variable.values is not None:
+                self.arrays[name][...] = variable.values
         self.given: set[str] = set()  # variables that `write` has set
         self.share = Shares(threads)
         self._zero: dict[str, np.ndarray] = {}

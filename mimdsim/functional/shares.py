@@ -7,6 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
+
+LINE = 64  # bytes
 
 
 class Shares:
@@ -30,11 +33,20 @@ class Shares:
 
 def aligned(shape: tuple[int, ...]) -> np.ndarray:
     """float32 zeros that begin at a cache line, so that no vector of a row straddles two."""
-    line = 64
-    room = np.zeros(int(np.prod(shape)) * 4 + line, np.uint8)
-    begin = -room.ctypes.data % line
+    room = np.zeros(int(np.prod(shape)) * 4 + LINE, np.uint8)
+    begin = -room.ctypes.data % LINE
     made: np.ndarray = room[begin : begin + int(np.prod(shape)) * 4].view(np.float32).reshape(shape)
     return made
+
+
+def zeros(shape: tuple[int, ...], kind: npt.DTypeLike) -> np.ndarray:
+    """Zeros of any type, `aligned` if they are float32."""
+    return aligned(shape) if np.dtype(kind) == np.float32 else np.zeros(shape, kind)
+
+
+def streams(rows: np.ndarray) -> bool:
+    """Whether every row of vectors begins where one can be stored past the caches."""
+    return rows.ctypes.data % LINE == 0 and rows.shape[-1] * rows.itemsize % LINE == 0
 
 
 def flat_turns(versions: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.functional.shares import Shares, aligned
+from mimdsim.functional.shares import Shares, aligned, streams
 from mimdsim.numerics.arrays.rows import Kept
 from mimdsim.numerics.fused.vectors import WIDTH
 from mimdsim.numerics.fused.whole_tensors import into_blocks
@@ -48,6 +48,7 @@ class OverTurns:
             self.blocks,
             *(read[each] for each in self.reads),
             made[name],
+            streams(made[name]),
             *self.columns,
             *self.constants,
         )

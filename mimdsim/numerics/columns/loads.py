@@ -80,14 +80,15 @@ def cells_on(place, row, rows, contexts):  # type: ignore[no-untyped-def]
     return cells
 
 
+AT_ONCE = 4  # timesteps whose cells are counted together, so that they stay in a second-level cache
 HITS, WITHIN, SHARED_HITS = 0, 1, 2
 # entries of a row of `terms` in `add_by_id`
 KIND, LISTS, BATCH, SHIFT, FROM, TO, CELLS, WEIGHTS, SEVERAL, SAMPLES, EXTENT, BEGINS = range(12)
 
 
 @numba.njit(cache=True, nogil=True)
-def add_by_id(load, t, by_id, timesteps, found):  # type: ignore[no-untyped-def]
-    """load[cell] += weight for everything the terms find listed at timestep t; found[term] += how many.
+def add_by_id(loads, first, by_id, timesteps, found):  # type: ignore[no-untyped-def]
+    """loads[t - first, cell] += weight for everything the terms find listed at timestep t; found[term] += how many.
 
     by_id: terms, cells, weights, begins; the lists and their contents, as from `append_listed`.
 
@@ -99,32 +100,32 @@ def add_by_id(load, t, by_id, timesteps, found):  # type: ignore[no-untyped-def]
     terms, cells, weights, begins, lists, flat = by_id
     for number in range(len(terms)):
         term = terms[number]
-        when = t + term[SHIFT]
-        if when < 0 or when >= timesteps:
-            continue
         several, first_cell, extent = term[SEVERAL], term[CELLS], term[EXTENT]
-        added = 0
-        first_list, first_weight = term[LISTS] + when * term[BATCH], term[WEIGHTS]
+        low = max(0, -(first + term[SHIFT]))
+        high = min(len(loads), timesteps - first - term[SHIFT])
+        added, first_weight = 0, term[WEIGHTS]
         for b in range(term[SAMPLES]):
-            known = first_list + b
-            if term[KIND] == HITS:
-                row = first_cell + b * extent
-                for k in range(lists[known, term[FROM]], lists[known, term[TO]]):
-                    place = row + flat[k]
-                    if flat[k] < extent and cells[place] >= 0:
-                        load[cells[place]] += weights[first_weight + (place - first_cell) * several]
-                        added += 1
-            elif term[KIND] == SHARED_HITS:
-                row, bounds = term[BEGINS] + b * extent, term[BEGINS] + term[SAMPLES] * extent
-                for k in range(lists[known, term[FROM]], lists[known, term[TO]]):
-                    if flat[k] < extent and begins[row + flat[k]] >= 0:
-                        group = bounds + begins[row + flat[k]]
-                        for cell in range(begins[group], begins[group + 1]):
-                            load[cells[first_cell + cell]] += weights[first_weight + cell * several]
-            else:
-                row = term[BEGINS] + b * (extent + 1)
-                for k in range(begins[row], begins[row + min(extent, lists[known, 2] - lists[known, 0])]):
-                    load[cells[first_cell + k]] += weights[first_weight + k * several]
+            for turn in range(low, high):  # all of them while the cells of a sample are at hand
+                load = loads[turn]
+                known = term[LISTS] + (first + turn + term[SHIFT]) * term[BATCH] + b
+                if term[KIND] == HITS:
+                    row = first_cell + b * extent
+                    for k in range(lists[known, term[FROM]], lists[known, term[TO]]):
+                        place = row + flat[k]
+                        if flat[k] < extent and cells[place] >= 0:
+                            load[cells[place]] += weights[first_weight + (place - first_cell) * several]
+                            added += 1
+                elif term[KIND] == SHARED_HITS:
+                    row, bounds = term[BEGINS] + b * extent, term[BEGINS] + term[SAMPLES] * extent
+                    for k in range(lists[known, term[FROM]], lists[known, term[TO]]):
+                        if flat[k] < extent and begins[row + flat[k]] >= 0:
+                            group = bounds + begins[row + flat[k]]
+                            for cell in range(begins[group], begins[group + 1]):
+                                load[cells[first_cell + cell]] += weights[first_weight + cell * several]
+                else:
+                    row = term[BEGINS] + b * (extent + 1)
+                    for k in range(begins[row], begins[row + min(extent, lists[known, 2] - lists[known, 0])]):
+                        load[cells[first_cell + k]] += weights[first_weight + k * several]
         found[number] += added
 
 
@@ -155,17 +156,19 @@ def count_cycles(  # type: ignore[no-untyped-def]
     Rows runs[k]..runs[k+1]-1 are of kind k. cycles has one more column, for tiles without vertices, which stays zero.
     """
     kinds, rows = len(runs) - 1, cycles.shape[1] - 1
-    load, whole = np.zeros(contexts * rows), np.zeros(rows)
-    for t in range(first, first + cycles.shape[0]):
-        for context in range(contexts):
-            for kind in range(kinds):
-                each = constant[context * kinds + kind]
-                if len(base):
-                    each += base[context * kinds + kind, t]
-                for r in range(context * rows + runs[kind], context * rows + runs[kind + 1]):
-                    load[r] = each
-        add_by_id(load, t, by_id, times, found)
-        barrel(cycles[t - first], load, rows, contexts, issue_cycles, whole)
+    loads, whole = np.zeros((min(AT_ONCE, len(cycles)), contexts * rows)), np.zeros(rows)
+    for begin in range(0, len(cycles), AT_ONCE):
+        some = loads[: len(cycles) - begin]
+        for turn in range(len(some)):
+            for context in range(contexts):
+                for kind in range(kinds):
+                    each = constant[context * kinds + kind]
+                    if len(base):
+                        each += base[context * kinds + kind, first + begin + turn]
+                    some[turn, context * rows + runs[kind] : context * rows + runs[kind + 1]] = each
+        add_by_id(some, first + begin, by_id, times, found)
+        for turn in range(len(some)):
+            barrel(cycles[begin + turn], some[turn], rows, contexts, issue_cycles, whole)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from mimdsim.numerics.equations import superspike, unless_spiked
 from mimdsim.numerics.fused.nested import EIGHT, dot_nested
-from mimdsim.numerics.fused.vectors import WIDTH, add_sum_strip
+from mimdsim.numerics.fused.vectors import WIDTH, add_sum_strip, fade_strip
 
 SAMPLES = 16  # whose adjoints are spread at once, so that many rows follow one another: few ends of loops to foresee
 
@@ -93,21 +93,23 @@ def adjoint(q, first, dv, v, g, ids, counts, gain, decay, v_previous, threshold,
     """`state_gradient` of dv for samples low..high-1, then q = gain * dv, then `scale_unless_spiked` of dv; fired: the
     threshold above which v_previous masks it.
 
-    q [strips, rows, neighbours] from row `first` on: a strip may be as wide as dv."""
-    width = q.shape[2]
-    one, zero = dv.dtype.type(1), dv.dtype.type(0)
+    q [strips, rows, neighbours] from row `first` on: `aligned` strips of WIDTH, or one as wide as dv."""
+    _, rows, width = q.shape
+    neurons, one, zero = dv.shape[1], dv.dtype.type(1), dv.dtype.type(0)
+    made, every, before = q.reshape(-1), dv.reshape(-1), v_previous.reshape(-1)
     for b in range(low, high):
-        row, before = dv[b], v_previous[b]
+        start = b * neurons
         for k in range(counts[b, 1]):
             n = ids[b, k]
-            row[n] += g[b, k] * superspike(v[b, n] - threshold, slope, one)
-        for strip in range(len(q)):
-            begin, end = strip * width, min(strip * width + width, len(row))
-            some, by, into = row[begin:end], gain[begin:end], q[strip, first + b]
-            for n in range(len(some)):
-                into[n] = some[n] * by[n]
-        for n in range(len(row)):
-            row[n] = unless_spiked(row[n] * decay[n], before[n], fired, zero)
+            every[start + n] += g[b, k] * superspike(v[b, n] - threshold, slope, one)
+        for n in range(0, neurons, width):
+            at, place, some = start + n, (n // width * rows + first + b) * width, min(width, neurons - n)
+            if some == WIDTH == width:
+                fade_strip(every, at, gain, decay, n, made, place, before, at, fired)
+                continue
+            for k in range(some):
+                made[place + k] = every[at + k] * gain[n + k]
+                every[at + k] = unless_spiked(every[at + k] * decay[n + k], before[at + k], fired, zero)
 
 
 @numba.njit(cache=True, nogil=True)

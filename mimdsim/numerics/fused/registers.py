@@ -40,6 +40,17 @@ def in_all_lanes(builder: Any, value: Any, kind: Any) -> Any:
     return vector
 
 
+def anywhere(builder: Any, value: Any, place: Any) -> None:
+    """Store a vector."""
+    builder.store(value, place, align=4)
+
+
+def streamed(builder: Any, value: Any, place: Any) -> None:
+    """Store a vector at the beginning of a cache line past the caches, which need not fetch the line first."""
+    stored = builder.store(value, place, align=4 * CACHE_LINE)
+    stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+
+
 def prefetch(builder: Any, place: Any) -> None:
     """Fetch the cache line of a place that will be read; it need not exist."""
     byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)

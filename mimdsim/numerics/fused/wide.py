@@ -17,8 +17,9 @@ from mimdsim.numerics.fused.vectors import (
     above,
     add_run,
     fetch_strips,
-    integrate_strip,
     lowest_bit,
+    store_integrated,
+    stream_integrated,
     sum_strip,
 )
 from mimdsim.numerics.lists import neurons, spikes
@@ -46,9 +47,9 @@ def lif_update(v, w, ids, counts, sample, start, stop, decay, scale, threshold):
 
 
 @numba.njit(cache=True, nogil=True)
-def lif_update_turns(v, w, ids, counts, made, sample, start, stop, decay, scale, threshold, low, high):  # type: ignore[no-untyped-def]
+def lif_update_turns(v, w, ids, counts, made, streams, sample, start, stop, decay, scale, threshold, low, high):  # type: ignore[no-untyped-def]
     """`lif_update` of blocks low..high-1 of weights w [blocks, inputs, WIDTH] in as many turns as ids and counts have;
-    made[turn] <- v after it."""
+    made[turn] <- v after it, past the caches if it streams."""
     current, zero = np.zeros(WIDTH, v.dtype), v.dtype.type(0)
     rows, listed, capacity, neurons = w.reshape(-1), ids.reshape(-1), ids.shape[2], v.shape[1]
     states, every = v.reshape(-1), made.reshape(-1)
@@ -67,10 +68,15 @@ def lif_update_turns(v, w, ids, counts, made, sample, start, stop, decay, scale,
                     fetch_strips(rows, origin, listed, soon, soon + counts[turn, sample[i + 1], 0])
                 end = at + counts[turn, b, 0]
                 if width == WIDTH:
-                    places = b * neurons + begin, row * neurons + begin
-                    integrate_strip(
-                        states, places[0], every, places[1], rows, origin, listed, at, end, decay, scale, threshold
-                    )
+                    own, place = b * neurons + begin, row * neurons + begin
+                    if streams:
+                        stream_integrated(
+                            states, own, every, place, rows, origin, listed, at, end, decay, scale, threshold
+                        )
+                    else:
+                        store_integrated(
+                            states, own, every, place, rows, origin, listed, at, end, decay, scale, threshold
+                        )
                     continue
                 sum_strip(current, 0, rows, origin, WIDTH, listed, at, end)
                 state, after, some = (

@@ -12,7 +12,7 @@ import numpy as np
 from mimdsim.numerics.optimisers.record import Form, Optimiser
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def adam(w, gradient, m, v, progress, start, stop, *constants):  # type: ignore[no-untyped-def]
     """Adam of Kingma & Ba; progress[0] counts training steps from 1. Constants are float64."""
     rate, beta1, beta2, epsilon = constants
@@ -22,13 +22,20 @@ def adam(w, gradient, m, v, progress, start, stop, *constants):  # type: ignore[
     keep1, take1, keep2, take2, small = kind(beta1), kind(1.0 - beta1), kind(beta2), kind(1.0 - beta2), kind(epsilon)
     for row in range(w.shape[0]):
         for i in range(len(start)):
-            for n in range(start[i], stop[i]):
-                slope = gradient[row, n]
-                first = keep1 * m[row, n] + take1 * slope
-                second = keep2 * v[row, n] + take2 * slope * slope
-                m[row, n] = first
-                v[row, n] = second
-                w[row, n] = w[row, n] - corrected * first / (np.sqrt(second) + small)
+            begin, end = start[i], stop[i]
+            own, slopes, mean, square = (
+                w[row, begin:end],
+                gradient[row, begin:end],
+                m[row, begin:end],
+                v[row, begin:end],
+            )
+            for n in range(len(own)):
+                slope = slopes[n]
+                first = keep1 * mean[n] + take1 * slope
+                second = keep2 * square[n] + take2 * slope * slope
+                mean[n] = first
+                square[n] = second
+                own[n] = own[n] - corrected * first / (np.sqrt(second) + small)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -38,8 +45,9 @@ def adam_decaying(w, gradient, m, v, progress, start, stop, *constants):  # type
     kept = w.dtype.type(1.0 - rate * decay)
     for row in range(w.shape[0]):
         for i in range(len(start)):
-            for n in range(start[i], stop[i]):
-                w[row, n] = w[row, n] * kept
+            own = w[row, start[i] : stop[i]]
+            for n in range(len(own)):
+                own[n] = own[n] * kept
     adam(w, gradient, m, v, progress, start, stop, rate, beta1, beta2, epsilon)
 
 

@@ -15,8 +15,9 @@ def sgd(w, gradient, start, stop, rate):  # type: ignore[no-untyped-def]
     """w -= rate * gradient."""
     for row in range(w.shape[0]):
         for i in range(len(start)):
-            for n in range(start[i], stop[i]):
-                w[row, n] = w[row, n] - rate * gradient[row, n]
+            own, slope = w[row, start[i] : stop[i]], gradient[row, start[i] : stop[i]]
+            for n in range(len(own)):
+                own[n] = own[n] - rate * slope[n]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -24,8 +25,9 @@ def sgd_decaying(w, gradient, start, stop, rate, decay):  # type: ignore[no-unty
     """w -= rate * (gradient + decay * w)."""
     for row in range(w.shape[0]):
         for i in range(len(start)):
-            for n in range(start[i], stop[i]):
-                w[row, n] = w[row, n] - rate * (gradient[row, n] + decay * w[row, n])
+            own, slope = w[row, start[i] : stop[i]], gradient[row, start[i] : stop[i]]
+            for n in range(len(own)):
+                own[n] = own[n] - rate * (slope[n] + decay * own[n])
 
 
 @numba.njit(cache=True, nogil=True)
@@ -39,10 +41,12 @@ def momentum(w, gradient, buffer, start, stop, rate, keep, decay):  # type: igno
     """buffer = keep * buffer + gradient + decay * w; w -= rate * buffer."""
     for row in range(w.shape[0]):
         for i in range(len(start)):
-            for n in range(start[i], stop[i]):
-                moved = keep * buffer[row, n] + (gradient[row, n] + decay * w[row, n])
-                buffer[row, n] = moved
-                w[row, n] = w[row, n] - rate * moved
+            own, slope = w[row, start[i] : stop[i]], gradient[row, start[i] : stop[i]]
+            before = buffer[row, start[i] : stop[i]]
+            for n in range(len(own)):
+                moved = keep * before[n] + (slope[n] + decay * own[n])
+                before[n] = moved
+                own[n] = own[n] - rate * moved
 
 
 @numba.njit(cache=True, nogil=True)
