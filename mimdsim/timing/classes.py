@@ -11,7 +11,7 @@ the program and work for any number of contexts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -82,6 +82,26 @@ class Counting:
     cell_row: np.ndarray
     weights: np.ndarray
     begins: np.ndarray
+    _ready: dict[tuple[int, float], tuple[np.ndarray, ...]] = field(default_factory=dict)
+
+    def on(self, contexts: int, dual_issue: float) -> tuple[np.ndarray, ...]:
+        """constant, weights and cells of `numerics.count_cycles` for so many contexts; those asked for last stay."""
+        if (contexts, dual_issue) not in self._ready:
+            self._ready.clear()
+            self._ready[contexts, dual_issue] = self._made(contexts, dual_issue)
+        return self._ready[contexts, dual_issue]
+
+    def _made(self, contexts: int, dual_issue: float) -> tuple[np.ndarray, ...]:
+        kinds = len(self.runs) - 1
+        constant = np.zeros(contexts * kinds)
+        for kind, one in self.standing:
+            cell = one.place % contexts * kinds + kind
+            constant += np.bincount(cell, weights=one.constant(dual_issue), minlength=len(constant))
+        weights = self.weights.copy()
+        ends = [*self.packed[1:, numerics.WEIGHTS].tolist(), len(weights)][: len(self.packed)]
+        for entry, end, charge in zip(self.packed, ends, self.by_id, strict=True):
+            weights[entry[numerics.WEIGHTS] : end] *= charge.each(dual_issue)
+        return constant, weights, numerics.cells_on(self.cell_place, self.cell_row, self.rows, contexts)
 
 
 def classes_of(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -241,19 +261,13 @@ def counter_of(
     """What gives, for some of the turns, float64[turns, rows + 1]: cycles of the vertices of every row; the last is for
     tiles without vertices. All turns of a machine of many tiles at once would take more memory than its program."""
     kinds = len(plan.runs) - 1
-    constant = np.zeros(contexts * kinds)
-    for kind, one in plan.standing:
-        cell = one.place % contexts * kinds + kind
-        constant += np.bincount(cell, weights=one.constant(dual_issue), minlength=len(constant))
+    constant, weights, cells = plan.on(contexts, dual_issue)
     base = _counted_samples(plan.by_sample, kinds, times, recording, contexts, dual_issue)
-    terms, weights = plan.packed.copy(), plan.weights.copy()
-    ends = [*plan.packed[1:, numerics.WEIGHTS].tolist(), len(weights)][: len(terms)]
-    for entry, end, charge in zip(terms, ends, plan.by_id, strict=True):
+    terms = plan.packed.copy()
+    for entry, charge in zip(terms, plan.by_id, strict=True):
         term = charge.counted
         entry[numerics.BATCH] = recording.counts(term.extent, term.samples, times).shape[1]
         entry[numerics.LISTS] = recording.first_list(term.extent.layer)
-        weights[entry[numerics.WEIGHTS] : end] *= charge.each(dual_issue)
-    cells = numerics.cells_on(plan.cell_place, plan.cell_row, plan.rows, contexts)
     found = np.zeros(len(terms), np.int64)
     by_id: tuple[Any, ...] = terms, cells, weights, plan.begins, recording.lists, recording.flat
     count: Any = numerics.count_cycles

@@ -110,11 +110,14 @@ def add_by_id(loads, first, by_id, timesteps, found):  # type: ignore[no-untyped
                 known = term[LISTS] + (first + turn + term[SHIFT]) * term[BATCH] + b
                 if term[KIND] == HITS:
                     row = first_cell + b * extent
-                    for k in range(lists[known, term[FROM]], lists[known, term[TO]]):
-                        place = row + flat[k]
-                        if flat[k] < extent and cells[place] >= 0:
-                            load[cells[place]] += weights[first_weight + (place - first_cell) * several]
-                            added += 1
+                    own, weight = cells[row : row + extent], weights[first_weight]
+                    for id in flat[lists[known, term[FROM]] : lists[known, term[TO]]]:
+                        if id >= extent or own[id] < 0:
+                            continue
+                        if several:
+                            weight = weights[first_weight + row - first_cell + id]
+                        load[own[id]] += weight
+                        added += 1
                 elif term[KIND] == SHARED_HITS:
                     row, bounds = term[BEGINS] + b * extent, term[BEGINS] + term[SAMPLES] * extent
                     for k in range(lists[known, term[FROM]], lists[known, term[TO]]):
@@ -124,8 +127,12 @@ def add_by_id(loads, first, by_id, timesteps, found):  # type: ignore[no-untyped
                                 load[cells[first_cell + cell]] += weights[first_weight + cell * several]
                 else:
                     row = term[BEGINS] + b * (extent + 1)
-                    for k in range(begins[row], begins[row + min(extent, lists[known, 2] - lists[known, 0])]):
-                        load[cells[first_cell + k]] += weights[first_weight + k * several]
+                    begin, end = begins[row], begins[row + min(extent, lists[known, 2] - lists[known, 0])]
+                    own, weight = cells[first_cell + begin : first_cell + end], weights[first_weight]
+                    for k in range(len(own)):
+                        if several:
+                            weight = weights[first_weight + begin + k]
+                        load[own[k]] += weight
         found[number] += added
 
 

@@ -135,10 +135,14 @@ def select(v, ids, counts, sample, start, stop, threshold, second_threshold):  #
     near = np.empty(capacity, ids.dtype)
     for i in range(len(sample)):
         b, found, later = sample[i], 0, 0
+        listed = ids[b]
         for begin in range(start[i], stop[i], WIDTH):
             end, at = min(stop[i], begin + WIDTH), b * v.shape[1] + begin
             if at + WIDTH <= size:
                 fires, some = above(numbers, at, threshold), above(numbers, at, second_threshold)
+                if end < begin + WIDTH:
+                    kept = (ONE_BIT << np.uint64(end - begin)) - ONE_BIT
+                    fires, some = fires & kept, some & kept
             else:  # the last numbers of all
                 fires, some = np.uint64(0), np.uint64(0)
                 for n in range(end - begin):
@@ -146,23 +150,17 @@ def select(v, ids, counts, sample, start, stop, threshold, second_threshold):  #
                     some |= np.uint64(numbers[at + n] > second_threshold) << np.uint64(n)
             some &= ~fires
             while fires != 0 and found < capacity:
-                n = begin + lowest_bit(fires)
-                if n >= end:
-                    break
+                listed[found] = begin + lowest_bit(fires)
                 fires &= fires - ONE_BIT
-                ids[b, found] = n
                 found += 1
             while some != 0 and later < capacity:
-                n = begin + lowest_bit(some)
-                if n >= end:
-                    break
+                near[later] = begin + lowest_bit(some)
                 some &= some - ONE_BIT
-                near[later] = n
                 later += 1
         counts[b, 0] = found
-        later = min(later, capacity - found)
-        ids[b, found : found + later] = near[:later]
-        counts[b, 1] = found + later
+        for k in range(min(later, capacity - found)):
+            listed[found + k] = near[k]
+        counts[b, 1] = found + min(later, capacity - found)
 
 
 @numba.njit(cache=True, nogil=True)
