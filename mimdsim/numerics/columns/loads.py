@@ -80,7 +80,8 @@ def cells_on(place, row, rows, contexts):  # type: ignore[no-untyped-def]
     return cells
 
 
-AT_ONCE = 4  # timesteps whose cells are counted together, so that they stay in a second-level cache
+AT_ONCE = 4  # timesteps that are counted together, if their cells fit in a second-level cache: so many
+CACHED_CELLS = 1 << 16
 HITS, WITHIN, SHARED_HITS = 0, 1, 2
 # entries of a row of `terms` in `add_by_id`
 KIND, LISTS, BATCH, SHIFT, FROM, TO, CELLS, WEIGHTS, SEVERAL, SAMPLES, EXTENT, BEGINS = range(12)
@@ -163,8 +164,9 @@ def count_cycles(  # type: ignore[no-untyped-def]
     Rows runs[k]..runs[k+1]-1 are of kind k. cycles has one more column, for tiles without vertices, which stays zero.
     """
     kinds, rows = len(runs) - 1, cycles.shape[1] - 1
-    loads, whole = np.zeros((min(AT_ONCE, len(cycles)), contexts * rows)), np.zeros(rows)
-    for begin in range(0, len(cycles), AT_ONCE):
+    at_once = min(AT_ONCE, len(cycles), max(1, CACHED_CELLS // max(1, contexts * rows)))
+    loads, whole = np.zeros((at_once, contexts * rows)), np.zeros(rows)
+    for begin in range(0, len(cycles), at_once):
         some = loads[: len(cycles) - begin]
         for turn in range(len(some)):
             for context in range(contexts):

@@ -26,10 +26,13 @@ def _add_term(made, given, chosen, own, places, uniform, first, kind):  # type: 
             weight = fired if chosen[n] else quiet
             made[n] += zero if weight == zero else weight * given[n]
         return
+    last = first + len(made)
+    quiets = own[max(places[0], 0), first:last]  # slices: their indices need no check for numbers from the end
+    fireds = own[max(places[1], 0), first:last]
     for n in range(len(made)):
-        weight = quiet if places[0] < 0 else own[places[0], first + n]
+        weight = quiet if places[0] < 0 else quiets[n]
         if chosen[n]:
-            weight = fired if places[1] < 0 else own[places[1], first + n]
+            weight = fired if places[1] < 0 else fireds[n]
         made[n] += zero if weight == zero else weight * given[n]
 
 
@@ -51,8 +54,9 @@ def _copy(given, into):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _who_fired(chosen, source, b, first, last, threshold):  # type: ignore[no-untyped-def]
-    for n in range(first, last):
-        chosen[n - first] = source[b, n] > source.dtype.type(threshold)
+    given = source[b, first:last]
+    for n in range(len(given)):
+        chosen[n] = given[n] > source.dtype.type(threshold)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -158,10 +162,10 @@ def readout_gradient(dx, du, own, begin, end, start, stop, readout, weights):  #
             for k in range(len(readout)):
                 if readout[k, 0] >= states:
                     continue
-                row, place = readout[k, 0], readout[k, 1]
-                for n in range(start[i], stop[i]):
-                    weight = kind(weights[k, 0]) if place < 0 else own[place, n]
-                    dx[row, b, n] += weight * du[b, n]
+                place, into, given = readout[k, 1], dx[readout[k, 0], b, start[i] : stop[i]], du[b, start[i] : stop[i]]
+                each, weight = own[max(place, 0), start[i] : stop[i]], kind(weights[k, 0])
+                for n in range(len(into)):
+                    into[n] += (weight if place < 0 else each[n]) * given[n]
 
 
 @numba.njit(cache=True, nogil=True)

@@ -22,13 +22,8 @@ def adam(w, gradient, m, v, progress, start, stop, *constants):  # type: ignore[
     keep1, take1, keep2, take2, small = kind(beta1), kind(1.0 - beta1), kind(beta2), kind(1.0 - beta2), kind(epsilon)
     for row in range(w.shape[0]):
         for i in range(len(start)):
-            begin, end = start[i], stop[i]
-            own, slopes, mean, square = (
-                w[row, begin:end],
-                gradient[row, begin:end],
-                m[row, begin:end],
-                v[row, begin:end],
-            )
+            own, slopes = w[row, start[i] : stop[i]], gradient[row, start[i] : stop[i]]
+            mean, square = m[row, start[i] : stop[i]], v[row, start[i] : stop[i]]
             for n in range(len(own)):
                 slope = slopes[n]
                 first = keep1 * mean[n] + take1 * slope
