@@ -85,12 +85,15 @@ def test_fewer_passes_leave_the_same_bits(
         assert executor.arrays[name].tobytes() == expected.arrays[name].tobytes()
 
 
-@pytest.mark.first(1)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("options", [MappingOptions(neurons_per_tile=2), MappingOptions(neurons_unit=1)])
 @pytest.mark.parametrize("optimiser", [SGD, ADAM], ids=["sgd", "adam"])
-def test_a_network_of_several_strips_leaves_the_same_bits(options: MappingOptions, optimiser: Any) -> None:
+@pytest.mark.parametrize("widths", [(203, 139, 10), (192, 144, 16)], ids=["odd", "whole lines"])  # rows past the caches
+def test_a_network_of_several_strips_leaves_the_same_bits(
+    options: MappingOptions, optimiser: Any, widths: tuple[int, ...]
+) -> None:
     network = small_network(
-        (150, 203, 139, 10), timesteps=4, batch=7, capacities=(40, 30, 10), optimiser=optimiser, reset_gradient="mask"
+        (150, *widths), timesteps=4, batch=7, capacities=(40, 30, 10), optimiser=optimiser, reset_gradient="mask"
     )
     made = compiled(network, tiles=600, options=options)
     values = given_values(network, 3, dyadic=False, activity=0.1)
