@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -22,10 +23,12 @@ print(before, ahead.is_kept(name))
 
 
 def test_listed_kernels_are_there() -> None:
-    """Otherwise run benchmarks/first_run.py --write."""
+    """And take as many arguments; otherwise run benchmarks/first_run.py --write."""
     for name, given in ahead.listed():
-        assert str(ahead.arguments(given)) == given
+        types = ahead.arguments(given)
+        assert str(types) == given
         assert ahead.kernel(name).py_func.__name__ == name.rpartition(".")[2]
+        inspect.signature(ahead.kernel(name).py_func).bind(*types)
 
 
 def started(code: str, folder: Path) -> subprocess.Popen[bytes]:
