@@ -123,9 +123,9 @@ def test_every_synapse_brings_its_shortcuts() -> None:
     assert taken(made) == BY_SHORTCUT
 
 
-def instead_of(made: Compiled) -> Instead:
+def instead_of(made: Compiled, uses: Uses | None = None) -> Instead:
     """All that an executor runs in place of tables."""
-    uses, instead, executor = Uses(made.program), Instead(), Executor(made.program)
+    uses, instead, executor = uses or Uses(made.program), Instead(), Executor(made.program)
     for shortcut in made.program.shortcuts:
         SHORTCUTS[shortcut.kind](uses, executor, shortcut, instead)
     take_selections(uses, executor, instead)
@@ -141,6 +141,16 @@ def test_gradients_of_currents_are_written_once_where_all_can_read_them() -> Non
     assert all(strips.rows.shape[1] == 3 * 6 for strips in instead.strips.values())
     few = small_network((9, 64, 64, 4), timesteps=3, batch=6, reset_gradient="mask")
     assert sorted(instead_of(compiled(few, tiles=100)).lying) == ["q.hidden0", "q.hidden1"]
+
+
+def test_gradients_of_currents_that_are_read_before_they_are_made_stay_in_rows() -> None:
+    """Such a reader takes those of the turn before."""
+    made = compiled(small_network((9, 64, 64, 64), timesteps=3, batch=6, reset_gradient="mask"), tiles=100)
+    uses = Uses(made.program)
+    readers = [use for use in uses.of["q.hidden1"] if use.item.codelet.name == "WeightGradient"]
+    uses.of["q.hidden1"] = [replace(use, place=-1) if use in readers else use for use in uses.of["q.hidden1"]]
+    assert len(readers) == 1
+    assert sorted(instead_of(made, uses).lying) == ["q.hidden0", "q.output"]
 
 
 def test_selections_and_adjoints_are_made_in_one_pass_each() -> None:

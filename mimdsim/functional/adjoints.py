@@ -99,12 +99,14 @@ def _take(uses: Uses, memory: Memory, instead: Instead, known: list[Use]) -> Non
 def _strips(uses: Uses, instead: Instead, known: list[Use], q: str) -> Strips | None:
     """Where the gradients of the currents are kept turn by turn, if all that reads them can read them there."""
     strips, ours = instead.strips.get(q), {id(use) for use in known}
-    readers = [use.item for use in uses.of[q] if id(use) not in ours]
+    readers = [use for use in uses.of[q] if id(use) not in ours]
     if strips is None or not strips.near or q in uses.outside:
         return None
-    if any(id(reader) not in instead.from_strips for reader in readers):
+    if any(use.repeat is not known[0].repeat or use.place < known[0].place for use in readers):
+        return None  # what is read before is of the turn before
+    if any(id(use.item) not in instead.from_strips for use in readers):
         return None
-    for reader in readers:
-        instead.from_strips[id(reader)](strips)
+    for use in readers:
+        instead.from_strips[id(use.item)](strips)
     instead.lying[q] = Lying(at=strips.begin, turns=lambda t, _count: strips.begin(t))
     return strips

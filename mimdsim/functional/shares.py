@@ -9,7 +9,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-LINE = 64  # bytes
+from mimdsim.numerics.fused.registers import CACHE_LINE
+
+LINE = 4 * CACHE_LINE  # bytes
 
 
 class Shares:
