@@ -224,7 +224,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
             if runs:
                 accuracies = [[float(row["test_accuracy"]) for row in run] for run in runs]
                 curves.setdefault(subject.title, {})[variant] = accuracies
-    write_atomically(DOCS / "convergence.png", picture(draw_convergence(curves), "png"))
+    write_atomically(DOCS / "convergence.png", picture(draw_convergence(curves)))
     page = (DOCS / "convergence.md").read_text(encoding="utf-8")
     before, _, rest = page.partition(MARKS[0])
     _, _, after = rest.partition(MARKS[1])

@@ -299,7 +299,7 @@ def crossovers(folder: Path, page: Path) -> list[Path]:
         figure = draw_crossover(rows, [key], GPUS)
         assert figure is not None
         written.append(page.with_name(f"{page.stem}-{key.split('.')[1]}.png"))
-        write_atomically(written[-1], picture(figure, "png"))
+        write_atomically(written[-1], picture(figure))
     return written
 
 

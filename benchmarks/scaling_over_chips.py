@@ -162,7 +162,7 @@ def main() -> None:
     print(f"\nin all: {time.perf_counter() - begun:.0f} s")
     if given.figure is not None:
         title = f"{name} on chips of {rows[0]['title']}, lists {FILL:.0%} full"
-        write_atomically(given.figure, picture(draw_over_chips(rows, growing, samples=samples, title=title), "png"))
+        write_atomically(given.figure, picture(draw_over_chips(rows, growing, samples=samples, title=title)))
         print(f"figure: {given.figure}")
 
 

@@ -161,7 +161,7 @@ def main() -> None:
                 rows, title=f"{TITLES[data]} sizes, lists {given.share:.0%} full, {rows[0]['machine']}"
             )
             path = given.figure if len(given.data) == 1 else given.figure.with_stem(f"{given.figure.stem}_{data}")
-            write_atomically(path, picture(figure, "png"))
+            write_atomically(path, picture(figure))
             print(f"figure: {path}")
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mimdsim.base.errors import DescriptionError
 from mimdsim.base.places import is_path
+from mimdsim.base.processes import Background, background_processes
 from mimdsim.base.units import parse_numbers
 from mimdsim.base.whole import replaced
 from mimdsim.check.findings import Checked
@@ -70,24 +71,36 @@ def run(
     if resume and checkpoint is None:
         problem = "needs a file to continue from: add  --checkpoint FILE  (from Python: checkpoint=FILE)"
         raise DescriptionError("resume", [problem])
-    from mimdsim.numerics.ahead import compile_ahead
     from mimdsim.run import simulate
 
-    compile_ahead()
+    background = _background(report)
     for_workload, for_machine = split_changes(dict(changes or {}))
     wanted, tiled = _loaded(workload, for_workload, mapping), load_tiled(machine, for_machine)
     beside = tuple(load_gpu(gpu) for gpu in gpus)
     chosen = WINDOW if window is None else _window(window, wanted.data.timesteps)
-    made = simulate(
-        *(wanted, tiled, beside),
-        dump=dump,
-        checkpoint=checkpoint,
-        resume=resume,
-        progress=progress,
-        changes=for_workload | for_machine,
-        asked=_asked(workload, machine, changes, mapping),
-    )
-    return _written(replace(made, window=chosen), report, progress)
+    with background as others:
+        made = simulate(
+            *(wanted, tiled, beside),
+            dump=dump,
+            checkpoint=checkpoint,
+            resume=resume,
+            progress=progress,
+            changes=for_workload | for_machine,
+            asked=_asked(workload, machine, changes, mapping),
+            background=others,
+        )
+        return _written(replace(made, window=chosen), report, progress, others)
+
+
+def _background(report: str | Path | None) -> contextlib.AbstractContextManager[Background | None]:
+    """Processes that look for advice and draw; none while another one compiles kernels for a first run."""
+    from mimdsim.numerics.ahead import compile_ahead
+    from mimdsim.report import prepare_figures
+
+    first = compile_ahead()
+    if first is not None and first.poll() is None:
+        return contextlib.nullcontext()
+    return background_processes(None if report is None else prepare_figures)
 
 
 def _window(given: str | Sequence[int], timesteps: int) -> Sequence[int]:
@@ -108,16 +121,19 @@ def compare(
     are timed with its spikes. `mapping` and `report` as in `run`."""
     from mimdsim.run import simulate
 
+    background = _background(report)
     for_workload, for_machine = split_changes(dict(changes or {}))
     wanted, (tiled, gpus) = _loaded(workload, for_workload, mapping), load_line_up(machines, for_machine)
-    made = simulate(
-        *(wanted, tiled[0], gpus),
-        beside=tiled[1:],
-        progress=progress,
-        changes=for_workload | for_machine,
-        asked=_asked(workload, _first_tiled(machines), changes, mapping),
-    )
-    return _written(made, report, progress)
+    with background as others:
+        made = simulate(
+            *(wanted, tiled[0], gpus),
+            beside=tiled[1:],
+            progress=progress,
+            changes=for_workload | for_machine,
+            asked=_asked(workload, _first_tiled(machines), changes, mapping),
+            background=others,
+        )
+        return _written(made, report, progress, others)
 
 
 def _first_tiled(machines: Sequence[GivenMachine | GivenGpu]) -> GivenMachine | GivenGpu:
@@ -386,16 +402,22 @@ def _loaded(workload: GivenWorkload, changes: dict[str, Any], mapping: str | Pat
     return workload
 
 
-def _written(made: Run, folder: str | Path | None, progress: Progress) -> Run:
-    """The run; writes its files if `folder` is given."""
-    if folder is not None:
-        from mimdsim.report import report_files, write_report
+def _written(made: Run, folder: str | Path | None, progress: Progress, background: Background | None) -> Run:
+    """The run with advice; writes its files if `folder` is given."""
+    from mimdsim.run import advised
 
+    if folder is None:
+        made = advised(made, progress)
+    else:
+        from mimdsim.report import begin_figures, report_files, write_report
+
+        drawn = None if background is None else begin_figures(made.profile, background)  # advice is in none of them
+        made = advised(made, progress)
         with replaced(Path(folder), (*OF_A_RUN, *report_files())) as draft:
             save_profile(draft / "profile.json", made.profile)
             detail = made.detail if is_kept(made.compiled.program) else None
             if detail is not None:
                 save_detail(draft / DETAIL_FILE, detail)
             write_trained(draft / "weights.safetensors", made.log.weights, made.workload)
-            write_report(made.profile, draft, progress, detail)
-    return made
+            write_report(made.profile, draft, progress, detail, drawn=drawn)
+    return replace(made, estimated=None)  # its processes end

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import multiprocessing
+import os
 import shlex
+import time
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 import mimdsim
-from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
+from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError, MimdsimError
+from mimdsim.base.processes import background_processes
 from mimdsim.profile import load_profile, save_profile
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.report import summary_lines
@@ -19,6 +23,7 @@ from mimdsim.report.verdicts import MOST_ADVICE, verdicts
 from mimdsim.run import Run
 from mimdsim.run.advice import Asked, Lever, mapping_levers
 from mimdsim.run.changes import parse_changes
+from mimdsim.run.walk import SHORT
 
 SMALL = {"data.timesteps": 6, "training.batch": 8, "training.max_training_steps": 1, "chip.tiles": 200}
 
@@ -41,6 +46,52 @@ def test_advice_saves_time_most_first() -> None:
         assert one.gain > 0
         assert one.before > one.after
         assert 1 - one.cycles / small_run().cycles == pytest.approx(one.gain, abs=0.01)  # the host stream is the rest
+
+
+@pytest.mark.parametrize("processors", [2, 4])
+def test_what_the_background_looks_for_and_draws_is_the_same(
+    processors: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Estimates and figures by other processes while this one trains, and by this one after it: the same bytes."""
+    monkeypatch.setattr("mimdsim.run.walk.WORTH_LOOKING", 0)
+    changes = SMALL | {"training.max_training_steps": SHORT, "training.evaluate": "never", "chip.tiles": 60}
+    written = []
+    for count in (1, processors):
+        monkeypatch.setattr("os.cpu_count", lambda count=count: count)
+        made = mimdsim.run("digits", "bow", changes=changes, gpus=(), report=tmp_path / str(count))
+        assert made.profile.advice
+        written.append({path.name: path.read_bytes() for path in (tmp_path / str(count)).rglob("*.*")})
+    assert written[0].keys() == written[1].keys()
+    assert [name for name, data in written[0].items() if data != written[1][name]] == []
+    assert multiprocessing.active_children() == []
+
+
+def test_a_process_that_is_killed_is_said() -> None:
+    with background_processes(None) as background:
+        if background is None:
+            pytest.skip("one processor")
+        made = background.begin(_end, 9, [1])
+        with pytest.raises(MimdsimError, match="was killed"):
+            made()
+    assert multiprocessing.active_children() == []
+
+
+def _end(code: int, _: int) -> None:
+    os._exit(code)
+
+
+def test_what_is_not_waited_for_ends() -> None:
+    before = time.monotonic()
+    with background_processes(None) as background:
+        if background is None:
+            pytest.skip("one processor")
+        background.begin(_sleep, 60.0, [1, 2])
+    assert time.monotonic() - before < 20
+    assert multiprocessing.active_children() == []
+
+
+def _sleep(seconds: float, _: int) -> None:
+    time.sleep(seconds)
 
 
 @pytest.mark.slow

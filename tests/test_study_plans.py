@@ -399,7 +399,7 @@ def test_the_tornado_shows_the_largest_and_says_what_it_leaves_out() -> None:
     assert note == "Not drawn, at most 2 % each: axis 18, axis 19 and 10 more\nSeen"
     assert {text.get_text() for text in effects.texts} == {"−50 %", "±9 %", "+2 %"}
     assert [text.get_text() for text in shares.texts] == ["at its base value"] * (MOST_BARS - 1)
-    assert picture(figure, "png").startswith(b"\x89PNG")
+    assert picture(figure).startswith(b"\x89PNG")
     alone = draw_tornado([each | {"total": None} for each in rows[:2]], title="", of="it")
     assert alone is not None
     assert len(alone.axes) == 1

@@ -155,8 +155,8 @@ def test_the_figure_shows_time_and_efficiency() -> None:
     assert list(np.asarray(efficiency.lines[0].get_ydata())) == pytest.approx([100, 100 / 1.1, 100 / 1.2, 100 / 1.3])
     assert [label.get_text() for label in speed.get_xticklabels()] == ["1", "2", "4", "16"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["2 neurons per tile", "4 neurons per tile"]
-    assert picture(draw_scaling(rows(), title="Weak scaling"), "png") == picture(figure, "png")
-    assert picture(draw_scaling(rows(fits=False), title="Weak scaling"), "png") != picture(figure, "png")
+    assert picture(draw_scaling(rows(), title="Weak scaling")) == picture(figure)
+    assert picture(draw_scaling(rows(fits=False), title="Weak scaling")) != picture(figure)
 
 
 @pytest.mark.slow

@@ -44,13 +44,67 @@ def process_pool(
         line.close()
 
 
+class Background:
+    """Processes that work while this one does."""
+
+    def __init__(self, pool: ProcessPoolExecutor, processes: int):
+        self._pool, self._processes = pool, processes
+
+    def begin(
+        self, work: Callable[[Given, Item], Made], given: Given, items: Sequence[Item]
+    ) -> Callable[[], list[Made]]:
+        """Begin `work(given, item)` of every item; what is returned waits for them, in their order. Everything is sent
+        to the processes, so unlike in `shared_work` it can be made after they have begun.
+
+        It raises what `work` raises, and MimdsimError if a process is killed.
+        """
+        begun = [
+            self._pool.submit(_worked_all, work, given, items[first :: self._processes])
+            for first in range(self._processes)
+        ]
+
+        def made() -> list[Made]:
+            found: list[Any] = [None] * len(items)
+            try:
+                for first, part in enumerate(begun):
+                    found[first :: self._processes] = part.result()
+            except BrokenProcessPool:
+                raise MimdsimError(ENDED) from None
+            return found
+
+        return made
+
+
+@contextlib.contextmanager
+def background_processes(begin: Callable[[], None] | None) -> Iterator[Background | None]:
+    """A process for every other processor, which does `begin` at once and ends with this context, whatever it is at;
+    None: there is no other."""
+    processes = min((os.cpu_count() or 1) - 1, MOST)
+    if processes < 1 or multiprocessing.parent_process() is not None:
+        yield None
+        return
+    with contextlib.suppress(_Done), process_pool(processes, begin) as pool:
+        pool.submit(int)  # processes begin with the first work
+        yield Background(pool, processes)
+        raise _Done  # what has been begun is not waited for
+
+
+class _Done(Exception):
+    """Ends a pool as a failure does."""
+
+
+def _worked_all(work: Callable[[Given, Item], Made], given: Given, items: Sequence[Item]) -> list[Made]:
+    return [work(given, item) for item in items]
+
+
 def shared_work(work: Callable[[Given, Item], Made], given: Given, items: Sequence[Item]) -> Iterator[Made]:
-    """`work(given, item)` of every item, in their order, by as many processes as there are processors; with one, here.
+    """`work(given, item)` of every item, in their order, by as many processes as there are processors; here if there is
+    one, or if this is such a process itself.
 
     Raises what `work` raises, and MimdsimError if a process is killed.
     """
     processes = min(os.cpu_count() or 1, len(items), MOST)
-    if processes < 2:
+    if processes < 2 or multiprocessing.parent_process() is not None:
         yield from (work(given, item) for item in items)
         return
     with process_pool(processes, _begin, (work, given)) as pool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dis
 import inspect
 from collections.abc import Callable
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -73,8 +75,14 @@ def around(compute: Callable[..., Any]) -> list[tuple[str, Any]]:
     if not inspect.isfunction(function):
         return []
     found = inspect.getclosurevars(function)
-    named = {each.argval for each in dis.get_instructions(function) if each.opname == "LOAD_GLOBAL"}  # no attributes
+    named = _globals_of(function.__code__)
     return [*found.nonlocals.items(), *((name, value) for name, value in found.globals.items() if name in named)]
+
+
+@lru_cache(maxsize=1024)  # a search verifies the same codelets again and again
+def _globals_of(code: CodeType) -> frozenset[str]:
+    """The globals that code reads; attributes are not among them."""
+    return frozenset(each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL")
 
 
 def require_homes(program: Program) -> None:

@@ -4,6 +4,13 @@ Drawing and templates are imported when a page is written, so that importing thi
 """
 
 from mimdsim.report.console import difference_lines, summary_lines
-from mimdsim.report.page import report_files, write_report
+from mimdsim.report.page import begin_figures, prepare_figures, report_files, write_report
 
-__all__ = ["difference_lines", "report_files", "summary_lines", "write_report"]
+__all__ = [
+    "begin_figures",
+    "difference_lines",
+    "prepare_figures",
+    "report_files",
+    "summary_lines",
+    "write_report",
+]

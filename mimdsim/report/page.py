@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mimdsim.base.files import write_atomically
-from mimdsim.base.processes import shared_work
+from mimdsim.base.processes import Background, shared_work
 from mimdsim.base.whole import replaced
 from mimdsim.profile import RunProfile
 from mimdsim.report.columns import CSV_FILES, csv_files
@@ -45,7 +46,7 @@ OF_TRAINING = ("training", "spikes", "comparison")
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A figure as the page embeds it; data_uri holds SVG or PNG, whichever is smaller."""
+    """A figure as the page embeds it."""
 
     name: str
     section: str
@@ -73,11 +74,13 @@ def write_report(
     progress: Callable[[str, int, int], None] | None = None,
     detail: Detail | None = None,
     other: tuple[RunProfile, Detail | None] | None = None,
+    drawn: Callable[[], Sequence[bytes | None]] | None = None,
 ) -> list[Path]:
     """Write `report.html`, `figures/*.png` and CSV files into `folder`; returns the paths written, the page first.
 
     detail: with it, the page has a section to walk through tiles and supersteps. other: a run whose differences to this
-    one are shown too, and its detail; raises MimdsimError if the two cannot be compared.
+    one are shown too, and its detail; raises MimdsimError if the two cannot be compared. drawn: what `begin_figures`
+    has begun.
 
     The same profile gives the same bytes. They replace an earlier report in `folder` as a whole. Raises MimdsimError if
     the folder cannot be written; it is then unchanged.
@@ -85,15 +88,15 @@ def write_report(
     found = sections(profile, detail, other)
     contents: dict[str, bytes] = {}
     pictures: list[Picture] = []
-    for number, forms in enumerate(shared_work(_drawn, profile, range(len(FIGURES)))):
-        if forms is None:
+    numbers = range(len(FIGURES))
+    for number, png in enumerate(shared_work(_drawn, profile, numbers) if drawn is None else drawn()):
+        if png is None:
             continue
         if progress is not None:
             progress("drawing figures", number, len(FIGURES))
         plan = FIGURES[number]
-        contents[f"figures/{plan.name}.png"] = forms[0]
-        uri = data_uri(*forms)
-        pictures.append(Picture(name=plan.name, section=plan.section, caption=plan.caption, data_uri=uri))
+        contents[f"figures/{plan.name}.png"] = png
+        pictures.append(Picture(name=plan.name, section=plan.section, caption=plan.caption, data_uri=data_uri(png)))
     if profile.tiled is not None:
         contents.update((name, text.encode()) for name, text in csv_files(profile.tiled).items())
     walked = any(section.key == "walk" and not section.missing for section in found)
@@ -114,18 +117,28 @@ def write_report(
     return [folder / "report.html", *(folder / name for name in contents)]
 
 
-def _drawn(profile: RunProfile, number: int) -> tuple[bytes, bytes] | None:
-    """A figure as PNG and SVG; None: the profile lacks its data."""
+def prepare_figures() -> None:
+    """Import what draws."""
+    for plan in FIGURES:
+        import_module(f"mimdsim.report.{plan.home}")
+
+
+def begin_figures(profile: RunProfile, background: Background) -> Callable[[], Sequence[bytes | None]]:
+    """Begin to draw all figures of a page; what is returned waits for them."""
+    return background.begin(_drawn, profile, range(len(FIGURES)))
+
+
+def _drawn(profile: RunProfile, number: int) -> bytes | None:
+    """A figure as PNG; None: the profile lacks its data."""
     from mimdsim.report.style import picture
 
     figure = FIGURES[number].draw(profile)
-    return None if figure is None else (picture(figure, "png"), picture(figure, "svg"))
+    return None if figure is None else picture(figure)
 
 
-def data_uri(png: bytes, svg: bytes) -> str:
-    """The smaller of two forms of a picture, as a page embeds it."""
-    kind, smaller = min(("png", png), ("svg+xml", svg), key=lambda form: len(form[1]))
-    return f"data:image/{kind};base64,{base64.b64encode(smaller).decode('ascii')}"
+def data_uri(png: bytes) -> str:
+    """A picture as a page embeds it."""
+    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
 
 
 def report_files() -> tuple[str, ...]:

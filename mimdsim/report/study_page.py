@@ -75,7 +75,7 @@ def _embedded(figure: Figure, said: str) -> tuple[str, str, int]:
     from mimdsim.report.style import picture
 
     return (
-        data_uri(picture(figure, "png"), picture(figure, "svg")),
+        data_uri(picture(figure)),
         said,
         round(PIXELS_PER_INCH * figure.get_figwidth()),
     )

@@ -11,7 +11,6 @@ from typing import Any
 import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -48,8 +47,6 @@ STYLE: dict[str, Any] = {
     "text.parse_math": False,  # a dollar in a layer's name is taken literally
     "legend.frameon": False,
     "legend.fontsize": 9,
-    "svg.hashsalt": "mimdsim",
-    "svg.fonttype": "path",
     "figure.dpi": 100,
 }
 PNG_DOTS_PER_INCH = 130
@@ -76,19 +73,14 @@ def panels(
     return figure, list(axes.flat)
 
 
-def picture(figure: Figure, form: str) -> bytes:
-    """`figure` as 'png' or 'svg' bytes without date and program version: the same figure gives the same bytes."""
-    metadata: dict[str, None] = {"Software": None} if form == "png" else {"Date": None, "Creator": None}
+def picture(figure: Figure) -> bytes:
+    """`figure` as the bytes of a PNG file without date and program version: the same figure gives the same bytes."""
     memory = io.BytesIO()
     with matplotlib.style.context(STYLE, after_reset=True), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a title may be in any script
         figure.dpi = PNG_DOTS_PER_INCH
         # not by savefig, which draws everything a first time just to see how much room it takes
-        if form == "png":
-            FigureCanvasAgg(figure).print_png(memory, metadata=metadata)
-        else:
-            FigureCanvasSVG(figure).print_svg(memory, metadata=metadata)
-    figure.set_layout_engine("none")  # the layout is done; the next format is drawn with it
+        FigureCanvasAgg(figure).print_png(memory, metadata={"Software": None})
     return memory.getvalue()
 
 

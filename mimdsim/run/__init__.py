@@ -8,6 +8,7 @@ from mimdsim.run.gpus import GPU_LINEUP, time_on_gpus
 from mimdsim.run.made import Run
 from mimdsim.run.retiming import Programs, retime, retime_many
 from mimdsim.run.walk import (
+    advised,
     compile_workload,
     config_digest,
     open_data,
@@ -19,6 +20,7 @@ __all__ = [
     "GPU_LINEUP",
     "Programs",
     "Run",
+    "advised",
     "beyond_sources",
     "compile_workload",
     "config_digest",

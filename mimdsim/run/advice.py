@@ -1,19 +1,20 @@
 """What would make a training step faster: changes that are compiled and timed with the same spikes, no rules of thumb.
 
-Changes of the mapping are estimated first, as a search estimates them, and the best few timed in full.
+Changes of the mapping are estimated first, as a search estimates them, and the best few timed in full. The estimates
+are of lists that are half full, so they can be made before spikes are known, while the training runs.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MimdsimError
-from mimdsim.base.processes import shared_work
+from mimdsim.base.processes import Background, shared_work
 from mimdsim.base.schema import Section, build, parse_toml
 from mimdsim.base.units import show_bytes
 from mimdsim.compiler import Compiled
@@ -21,10 +22,12 @@ from mimdsim.machine import MimdMachine, changed_machine
 from mimdsim.profile import TiledProfile, WhatIf, ratio_of
 from mimdsim.run.retiming import retime
 from mimdsim.search import Case, copied, estimate, profiled, shortened_most
+from mimdsim.workload import filled_activity
 from mimdsim.workload.mapping import MappingOptions, Rule, Split
 
 Kind = Literal["mapping", "machine"]
 TIMED = 6  # changes of the mapping that are timed in full
+FILL = 0.5  # of all lists, for the estimates
 LEAST_GAIN = 1e-3  # of a training step, that is worth saying
 COPIES = (4, 8)  # of every layer, about
 
@@ -69,24 +72,44 @@ class Asked:
         return " ".join(words)
 
 
+Estimated = Callable[[], Iterable[tuple[Lever, int | None]]]  # cycles; None: it does not fit
+
+
 def _replaced(key: str, more: Mapping[str, Any]) -> bool:
     """Whether a change says something of this key, or of what is in it."""
     return any(f"{key}.".startswith(f"{other}.") for other in more)
 
 
-def advice(case: Case, compiled: Compiled, before: TiledProfile, asked: Asked | None) -> tuple[WhatIf, ...]:
+def advice(
+    case: Case, compiled: Compiled, before: TiledProfile, asked: Asked | None, estimated: Estimated | None = None
+) -> tuple[WhatIf, ...]:
     """Changes that save time, most first, of a training step that is `compiled` and takes `before`; asked: for the
-    commands, if there can be any."""
-    levers = list(mapping_levers(case))
-    promising = sorted(
-        (cycles, number, lever)
-        for number, (lever, cycles) in enumerate(zip(levers, shared_work(_estimated, case, levers), strict=True))
-        if cycles is not None
-    )
-    alike = {tuple(sorted(lever.changes)): lever for _, _, lever in reversed(promising)}  # of each the best value
-    chosen = [lever for _, _, lever in promising if lever in alike.values()][:TIMED]
+    commands, if there can be any; estimated: what `estimates` of the same mapping has begun."""
+    chosen = promising(estimated or estimates(compiled, case.machine, case.options))
     found = shared_work(_tried, (case, compiled, before, asked), [*chosen, *machine_levers(case.machine)])
     return most_first(one for one in found if one is not None)
+
+
+def estimates(
+    compiled: Compiled, machine: MimdMachine, options: MappingOptions, background: Background | None = None
+) -> Estimated:
+    """Begin to estimate all changes of a mapping, in the background if any; what is returned waits for them."""
+    filled = filled_activity(compiled.network, FILL)
+    case = Case(network=compiled.network, graph=compiled.graph, machine=machine, activity=filled, options=options)
+    levers = list(mapping_levers(case))
+    begun = None if background is None else background.begin(_estimated, case, levers)
+
+    def made() -> list[tuple[Lever, int | None]]:
+        return list(zip(levers, shared_work(_estimated, case, levers) if begun is None else begun(), strict=True))
+
+    return made
+
+
+def promising(estimated: Estimated) -> list[Lever]:
+    """The changes with the least time, of several values for the same keys the best."""
+    found = sorted((cycles, at, lever) for at, (lever, cycles) in enumerate(estimated()) if cycles is not None)
+    alike = {tuple(sorted(lever.changes)): lever for _, _, lever in reversed(found)}
+    return [lever for _, _, lever in found if lever in alike.values()][:TIMED]
 
 
 def _tried(given: tuple[Case, Compiled, TiledProfile, Asked | None], lever: Lever) -> WhatIf | None:

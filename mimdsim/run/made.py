@@ -15,7 +15,7 @@ from mimdsim.machine import MimdMachine
 from mimdsim.profile import RunProfile, TiledProfile, WhatIf
 from mimdsim.profile.detail import Detail
 from mimdsim.profile.questions import Questions
-from mimdsim.run.advice import Asked, Lever, advice, what_if
+from mimdsim.run.advice import Asked, Estimated, Lever, advice, what_if
 from mimdsim.run.detail import WINDOW, bytes_between, detail_of
 from mimdsim.run.retiming import retime
 from mimdsim.search import Case
@@ -34,6 +34,7 @@ class Run(Questions):
     workload: Workload
     asked: Asked | None = None  # for commands that do the same; None: no command can
     window: Sequence[int] = WINDOW  # timesteps of `detail`
+    estimated: Estimated | None = None  # for advice, if it was begun during the training
 
     def __repr__(self) -> str:
         return str(self.profile)
@@ -96,7 +97,7 @@ class Run(Questions):
 
     @cached_property
     def _advice(self) -> tuple[WhatIf, ...]:
-        return advice(self.case, self.compiled, self.tiled, self.asked)
+        return advice(self.case, self.compiled, self.tiled, self.asked, self.estimated)
 
     def what_if(self, changes: Mapping[str, Any]) -> WhatIf:
         """What changes of the mapping and the machine, by dotted key, would make of the training step with the same

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mimdsim.base.errors import DescriptionError
+from mimdsim.base.processes import Background
 from mimdsim.base.version import __version__
 from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.functional import (
@@ -30,7 +31,7 @@ from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
 from mimdsim.profile import RunProfile
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.program import RecordedActivity
-from mimdsim.run.advice import Asked, advice
+from mimdsim.run.advice import Asked, estimates
 from mimdsim.run.cautions import (
     beyond_sources,
     engine_note,
@@ -54,6 +55,7 @@ from mimdsim.workload import SpikeDataset, Workload, given_weights, network_of, 
 
 SCOPES = {"all": "stopped by the exchanges of all", "chip": "stopped by its own exchanges only"}
 WORTH_LOOKING = 20_000_000  # simulated cycles of all training steps, which take longer than looking for advice
+SHORT = 30  # training steps that take less time than estimates of all changes
 Progress = Callable[[str, int, int], None]  # what, and after a comma how it stands; how much is done, of how much
 
 
@@ -82,6 +84,7 @@ def simulate(
     resume: bool = False,
     changes: Mapping[str, Any] | None = None,
     asked: Asked | None = None,
+    background: Background | None = None,
 ) -> Run:
     """Train `workload` on simulated tiles and profile one training step; `gpus` are timed on the same graph.
 
@@ -89,10 +92,13 @@ def simulate(
     it need not fit them, and the result says whether it does.
     checkpoint: a file the training is saved to after every epoch; resume: continue from what it holds.
     changes: what `workload` and `machine` were loaded with, by dotted key; recorded in the profile. asked: for commands
-    that take advice, if there can be any.
+    that take advice, if there can be any. background: where changes are estimated for it meanwhile.
     """
     compiled = compile_workload(workload, machine, dump=dump)
     check_engine(workload, compiled)
+    estimated = None
+    if background is not None and not 0 < workload.training.max_training_steps < SHORT:
+        estimated = estimates(compiled, machine, workload.mapping, background)
     others = [(other, compile_workload(workload, other, must_fit=False)) for other in beside]
     data = open_data(workload, progress)
     checkpoints = None
@@ -135,18 +141,23 @@ def simulate(
         + stash_note(workload, gpus)
         + warnings,
     )
-    run = Run(
+    return Run(
         profile=profile,
         compiled=compiled,
         log=log,
         machine=machine,
         workload=workload,
         asked=asked,
+        estimated=estimated,
     )
-    if run.tiled.unknown or len(log.loss) * run.cycles < WORTH_LOOKING:
+
+
+def advised(run: Run, progress: Progress = silent) -> Run:
+    """The run with advice in its profile, if the training took so long that looking for it is little beside it."""
+    if run.tiled.unknown or len(run.log.loss) * run.cycles < WORTH_LOOKING:
         return run
     progress("looking for advice", 0, 1)
-    return replace(run, profile=replace(profile, advice=advice(run.case, compiled, run.tiled, asked)))
+    return replace(run, profile=replace(run.profile, advice=run.advice))
 
 
 def _in_doubt(machine: MimdMachine, compiled: Compiled) -> tuple[tuple[MimdMachine, Compiled], ...]:

@@ -97,7 +97,7 @@ def write_figures(rows: list[Row], axes: list[str], folder: Path, gpus: tuple[st
     from mimdsim.report.style import picture
 
     figures = {"sweep.png": draw_sweep(rows, axes), "crossover.png": draw_crossover(rows, axes, gpus)}
-    drawn = {name: picture(figure, "png") for name, figure in figures.items() if figure is not None}
+    drawn = {name: picture(figure) for name, figure in figures.items() if figure is not None}
     with replaced(folder, FIGURES) as draft:
         for name, content in drawn.items():
             write_atomically(draft / name, content)
