@@ -25,6 +25,41 @@ class Move:
     shift: int
 
 
+@dataclass(kw_only=True, eq=False)
+class CopiedTurns:
+    """A variable copied to another, `last`, for many turns at once."""
+
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    last: np.ndarray
+
+    def before(self, _t: int) -> None:
+        """Nothing is the same in all turns."""
+
+    def __call__(self, read: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:
+        target = made[self.writes[0]]
+        target[...] = read[self.reads[0]]
+        self.last[...] = target[-1]
+
+
+@dataclass(kw_only=True, eq=False)
+class StoredTurns:
+    """A variable moved to a sequence, timestep after timestep, for many turns at once."""
+
+    reads: tuple[str, ...]
+    sequence: np.ndarray
+    writes: tuple[str, ...] = ()  # that others read
+    _next: int = 0
+
+    def before(self, t: int) -> None:
+        self._next = t
+
+    def __call__(self, read: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:
+        versions = read[self.reads[0]]
+        self.sequence[self._next : self._next + len(versions)] = versions
+        self._next += len(versions)
+
+
 def moved_from(uses: Uses, use: Use) -> Move | None:
     """A move of a timestep of a sequence to a variable of the same type; None for anything else."""
     item = use.item

@@ -48,6 +48,7 @@ class Part:
     writes: frozenset[str]
     fills: frozenset[str] = frozenset()
     heavy: Heavy | None = None
+    moves: Heavy | None = None  # makes many turns at once where another part of the repeat is heavy
     bound: dict[str, int] = field(default_factory=dict)  # versions it reads: of this turn (1), the one before (0)
     stored: tuple[str, np.ndarray] | None = None  # it only moves this variable to entry t of this sequence
 
@@ -89,9 +90,13 @@ def staged(
     lying = dict(elsewhere or {})
     if not any(part.heavy for part in parts):
         return None
+    in_any_order = {name for name, each in lying.items() if each.turns is None}
+    for part in parts:
+        if part.heavy is None and part.moves is not None and not in_any_order.intersection(part.moves.reads):
+            part.heavy = part.moves
     graph, written = _dependences(parts, sequences, frozenset(lying))
     levels = _levels(graph, parts)
-    if not any(part.heavy for part in parts):
+    if not any(part.heavy and part.heavy is not part.moves for part in parts):
         return None
     crossing: dict[str, None] = {name: None for part in parts if part.heavy for name in part.heavy.writes}
     for number, part in enumerate(parts):

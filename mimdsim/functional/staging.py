@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mimdsim.functional.calls import Turn
-from mimdsim.functional.moves import Move, moved_from, moved_to
+from mimdsim.functional.moves import CopiedTurns, Move, StoredTurns, moved_from, moved_to
 from mimdsim.functional.shortcuts import Instead
 from mimdsim.functional.stages import Lying, Part, staged
 from mimdsim.functional.uses import Use, Uses
@@ -27,13 +28,12 @@ def stages_of(executor: Executor, uses: Uses, repeat: Repeat, instead: Instead) 
     if any(not isinstance(use.item, Copy) and use.item.codelet.form != "table" for use in known):
         return None
     parts: list[Part] = []
-    slices: list[tuple[Part, str, Lying]] = []
+    slices: list[_Slice] = []
     for use in known:
         if (part := _part(executor, uses, use, instead)) is not None:
             parts.append(part)
-            move = None if id(use.item) in instead.calls else moved_from(uses, use)
-            if move is not None and (lying := _lying(executor, uses, move)) is not None:
-                slices.append((part, move.variable, lying))
+            if id(use.item) not in instead.calls and (found := _slice(executor, uses, use, part, slices)) is not None:
+                slices.append(found)
     sequences = frozenset[str]().union(*(_sequences(use.item) for use in known))
     elsewhere = instead.lying | dict(_taken(parts, slices))
     made = staged(parts, executor.arrays, sequences, repeat.turns_from, elsewhere)
@@ -44,12 +44,21 @@ def _part(executor: Executor, uses: Uses, use: Use, instead: Instead) -> Part | 
     """A table or a copy, or what stands in for it; None for nothing."""
     item = use.item
     if isinstance(item, Copy):
-        fills = use.writes if item.target_shift is None else frozenset[str]()
-        return Part(call=executor.prepare_copy(item), reads=use.reads, writes=use.writes, fills=fills)
+        part = Part(call=executor.prepare_copy(item), reads=use.reads, writes=use.writes)
+        if item.target_shift is None:
+            part.fills = use.writes
+            if item.source_shift is None:
+                last = executor.arrays[item.target]
+                part.moves = CopiedTurns(reads=(item.source,), writes=(item.target,), last=last)
+        return part
     if id(item) not in instead.calls:
         call, heavy = executor.prepare(use.superstep, item), over_turns(item, executor.arrays, executor.share)
-        stored = _stored(executor, uses, use)
-        return Part(call=call, reads=use.reads, writes=use.writes, heavy=heavy, stored=stored)
+        part = Part(call=call, reads=use.reads, writes=use.writes, heavy=heavy, stored=_stored(executor, uses, use))
+        if part.stored is not None:
+            name, sequence = part.stored
+            part.reads = frozenset([name])  # to the timestep, whatever a variable says
+            part.moves = StoredTurns(reads=(name,), sequence=sequence)
+        return part
     replaced = instead.calls[id(item)]
     if replaced is None:
         return None
@@ -66,13 +75,43 @@ def _sequences(item: VertexTable | Copy) -> set[str]:
     return {item.operands[each.name] for each in item.codelet.fields if now_shift(each.box[0]) is not None}
 
 
-def _lying(executor: Executor, uses: Uses, move: Move) -> Lying | None:
-    """Where a variable lies, if nothing in the repeat writes the sequence and nothing but the repeat uses the variable,
-    which the move alone writes."""
-    use, source, name = move.use, move.sequence, move.variable
-    if uses.written_in(source, use.repeat) or name in uses.outside:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Slice:
+    """A part that moves a timestep to a variable, and where that lies; source: the variable that it is copied from, if
+    it does not come from the sequence itself."""
+
+    part: Part
+    variable: str
+    lying: Lying
+    source: str | None = None
+
+
+def _slice(executor: Executor, uses: Uses, use: Use, part: Part, before: list[_Slice]) -> _Slice | None:
+    """A timestep of a sequence, or a copy of one that comes `before`; None for any other part."""
+    move = moved_from(uses, use)
+    if move is not None:
+        lying = _lying(executor, uses, move)
+        return None if lying is None else _Slice(part=part, variable=move.variable, lying=lying)
+    item, variables = use.item, uses.program.variables
+    if part.moves is None or not isinstance(item, Copy) or not _alone(uses, use, item.target):
         return None
-    if any(each.repeat is not use.repeat for each in uses.of[name]) or len(uses.written_in(name, use.repeat)) != 1:
+    if variables[item.source].dtype != variables[item.target].dtype:
+        return None
+    found = next((each.lying for each in before if each.variable == item.source), None)
+    return None if found is None else _Slice(part=part, variable=item.target, lying=found, source=item.source)
+
+
+def _alone(uses: Uses, use: Use, name: str) -> bool:
+    """Whether nothing but the repeat uses a variable, and nothing but `use` writes it."""
+    if name in uses.outside or any(each.repeat is not use.repeat for each in uses.of[name]):
+        return False
+    return len(uses.written_in(name, use.repeat)) == 1
+
+
+def _lying(executor: Executor, uses: Uses, move: Move) -> Lying | None:
+    """Where a variable lies, if nothing in the repeat writes the sequence and the variable is the move's alone."""
+    use, source, name = move.use, move.sequence, move.variable
+    if uses.written_in(source, use.repeat) or not _alone(uses, use, name):
         return None
     at, sequence = executor.taken(source, move.shift), executor.arrays[source]
     forward = not use.reverse and move.shift == 0 and uses.program.variables[source].entries == "timesteps"
@@ -88,14 +127,17 @@ def _stored(executor: Executor, uses: Uses, use: Use) -> tuple[str, np.ndarray] 
     return move.variable, executor.arrays[move.sequence]
 
 
-def _taken(parts: list[Part], slices: list[tuple[Part, str, Lying]]) -> Iterator[tuple[str, Lying]]:
+def _taken(parts: list[Part], slices: list[_Slice]) -> Iterator[tuple[str, Lying]]:
     """Variables whose readers, all after the move, can read the sequence in their place; the moves are then left
     out."""
-    for moved, target, lying in slices:
-        readers = [part for part in parts if target in part.reads]
-        if any(parts.index(part) < parts.index(moved) or (part.heavy and lying.turns is None) for part in readers):
+    taken: set[str | None] = {None}
+    for each in slices:
+        readers = [part for part in parts if each.variable in part.reads]
+        early = any(parts.index(part) < parts.index(each.part) for part in readers)
+        if each.source not in taken or early or (each.lying.turns is None and any(part.heavy for part in readers)):
             continue
         for part in readers:
-            part.reads -= {target}
-        parts.remove(moved)
-        yield target, lying
+            part.reads -= {each.variable}
+        parts.remove(each.part)
+        taken.add(each.variable)
+        yield each.variable, each.lying
