@@ -20,9 +20,6 @@ from mimdsim.base.places import is_path
 from mimdsim.base.processes import Background, background_processes
 from mimdsim.base.units import parse_numbers
 from mimdsim.base.whole import replaced
-from mimdsim.check.findings import Checked
-from mimdsim.check.narrow.found import Narrowed
-from mimdsim.check.program import Subject, check_program, load_build, shrunk
 from mimdsim.machine import GpuMachine, MimdMachine, load_machine, sourced_machine
 from mimdsim.machine.narrowed import write_narrowing
 from mimdsim.profile import save_profile
@@ -38,6 +35,9 @@ from mimdsim.workload import Workload, filled_activity, load_workload, network_o
 from mimdsim.workload.interchange.trained_file import write_trained
 
 if TYPE_CHECKING:
+    from mimdsim.check.findings import Checked
+    from mimdsim.check.narrow.found import Narrowed
+    from mimdsim.check.program import Subject
     from mimdsim.study import Studied, Study
 
 OF_A_RUN = ("profile.json", DETAIL_FILE, "weights.safetensors")  # beside the report
@@ -281,6 +281,9 @@ def check(
     strict: also run vertex by vertex on poisoned memory. timesteps, batch: what a workload is shortened to; 0 keeps it.
     report: a folder for the report of a kernel.
     """
+    from mimdsim.check.findings import Checked
+    from mimdsim.check.program import check_program, load_build, shrunk
+
     for_workload, for_machine = split_changes(dict(changes or {}))
     chosen = load_tiled(machine, for_machine)
     if workload.endswith(".py"):
@@ -404,20 +407,26 @@ def _loaded(workload: GivenWorkload, changes: dict[str, Any], mapping: str | Pat
 
 def _written(made: Run, folder: str | Path | None, progress: Progress, background: Background | None) -> Run:
     """The run with advice; writes its files if `folder` is given."""
-    from mimdsim.run import advised
+    from mimdsim.report import begin_figures, report_files, write_report
+    from mimdsim.run import is_worth_advice
+
+    wanted = is_worth_advice(made)
+    if wanted:
+        progress("looking for advice", 0, 1)
+    looking = made.begin_advice(background) if wanted else tuple
+
+    def advised() -> Run:
+        return replace(made, profile=replace(made.profile, advice=looking()), estimated=None)  # its processes end
 
     if folder is None:
-        made = advised(made, progress)
-    else:
-        from mimdsim.report import begin_figures, report_files, write_report
-
-        drawn = None if background is None else begin_figures(made.profile, background)  # advice is in none of them
-        made = advised(made, progress)
-        with replaced(Path(folder), (*OF_A_RUN, *report_files())) as draft:
-            save_profile(draft / "profile.json", made.profile)
-            detail = made.detail if is_kept(made.compiled.program) else None
-            if detail is not None:
-                save_detail(draft / DETAIL_FILE, detail)
-            write_trained(draft / "weights.safetensors", made.log.weights, made.workload)
-            write_report(made.profile, draft, progress, detail, drawn=drawn)
-    return replace(made, estimated=None)  # its processes end
+        return advised()
+    drawn = None if background is None else begin_figures(made.profile, background)  # advice is in none of them
+    with replaced(Path(folder), (*OF_A_RUN, *report_files())) as draft:
+        detail = made.detail if is_kept(made.compiled.program) else None
+        if detail is not None:
+            save_detail(draft / DETAIL_FILE, detail)
+        write_trained(draft / "weights.safetensors", made.log.weights, made.workload)
+        made = advised()
+        save_profile(draft / "profile.json", made.profile)
+        write_report(made.profile, draft, progress, detail, drawn=drawn)
+    return made

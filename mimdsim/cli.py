@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import sys
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 FOLDER = "Output folder (default reports/WORKLOAD-{}, plus a digest of the changes with --set)."
 
 OUR_FAILURE = 4
+FEW_COLLECTIONS = 50_000  # objects made before Python looks for circles among them: programs are large and have few
 
 
 class _Commands(click.Group):
@@ -39,6 +41,7 @@ class _Commands(click.Group):
     exit code 4."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
+        gc.set_threshold(FEW_COLLECTIONS)
         try:
             if not _has_working_folder():
                 raise MimdsimError("the working folder is gone; change to one that is there")

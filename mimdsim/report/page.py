@@ -86,6 +86,8 @@ def write_report(
     the folder cannot be written; it is then unchanged.
     """
     found = sections(profile, detail, other)
+    walked = any(section.key == "walk" and not section.missing for section in found)
+    walk = walk_of(profile, detail, other) if detail is not None and walked else None  # while figures are drawn
     contents: dict[str, bytes] = {}
     pictures: list[Picture] = []
     numbers = range(len(FIGURES))
@@ -99,14 +101,13 @@ def write_report(
         pictures.append(Picture(name=plan.name, section=plan.section, caption=plan.caption, data_uri=data_uri(png)))
     if profile.tiled is not None:
         contents.update((name, text.encode()) for name, text in csv_files(profile.tiled).items())
-    walked = any(section.key == "walk" and not section.missing for section in found)
     page = template("page.html").render(
         profile=profile,
         changed=changed_fields(profile),
         verdicts=verdicts(profile),
         sections=found,
         pictures=pictures,
-        walk=walk_of(profile, detail, other) if detail is not None and walked else None,
+        walk=walk,
         tables_script=(HERE / "scripts" / "tables.js").read_text(encoding="utf-8"),
         files=_file_rows(contents, pictures),
     )

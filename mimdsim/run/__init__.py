@@ -8,9 +8,9 @@ from mimdsim.run.gpus import GPU_LINEUP, time_on_gpus
 from mimdsim.run.made import Run
 from mimdsim.run.retiming import Programs, retime, retime_many
 from mimdsim.run.walk import (
-    advised,
     compile_workload,
     config_digest,
+    is_worth_advice,
     open_data,
     simulate,
     train_workload,
@@ -20,12 +20,12 @@ __all__ = [
     "GPU_LINEUP",
     "Programs",
     "Run",
-    "advised",
     "beyond_sources",
     "compile_workload",
     "config_digest",
     "detail_of",
     "half_warning",
+    "is_worth_advice",
     "memory_profile",
     "open_data",
     "other_costs",

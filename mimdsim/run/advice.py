@@ -80,14 +80,27 @@ def _replaced(key: str, more: Mapping[str, Any]) -> bool:
     return any(f"{key}.".startswith(f"{other}.") for other in more)
 
 
-def advice(
-    case: Case, compiled: Compiled, before: TiledProfile, asked: Asked | None, estimated: Estimated | None = None
-) -> tuple[WhatIf, ...]:
-    """Changes that save time, most first, of a training step that is `compiled` and takes `before`; asked: for the
-    commands, if there can be any; estimated: what `estimates` of the same mapping has begun."""
+def begin_advice(
+    case: Case,
+    compiled: Compiled,
+    before: TiledProfile,
+    asked: Asked | None,
+    estimated: Estimated | None = None,
+    background: Background | None = None,
+) -> Callable[[], tuple[WhatIf, ...]]:
+    """Begin to look for changes that save time, most first, of a training step that is `compiled` and takes `before`;
+    what is returned waits for them. asked: for the commands, if there can be any; estimated: what `estimates` of the
+    same mapping has begun."""
     chosen = promising(estimated or estimates(compiled, case.machine, case.options))
-    found = shared_work(_tried, (case, compiled, before, asked), [*chosen, *machine_levers(case.machine)])
-    return most_first(one for one in found if one is not None)
+    given = case, None, before, asked
+    begun = None if background is None else background.begin(_tried, given, chosen)
+
+    def found() -> tuple[WhatIf, ...]:
+        of_machine = [_tried((case, compiled, before, asked), lever) for lever in machine_levers(case.machine)]
+        of_mapping = shared_work(_tried, given, chosen) if begun is None else begun()
+        return most_first(one for one in (*of_mapping, *of_machine) if one is not None)
+
+    return found
 
 
 def estimates(
@@ -112,7 +125,7 @@ def promising(estimated: Estimated) -> list[Lever]:
     return [lever for _, _, lever in found if lever in alike.values()][:TIMED]
 
 
-def _tried(given: tuple[Case, Compiled, TiledProfile, Asked | None], lever: Lever) -> WhatIf | None:
+def _tried(given: tuple[Case, Compiled | None, TiledProfile, Asked | None], lever: Lever) -> WhatIf | None:
     """None: it cannot be placed, does not fit, or is no machine."""
     case, compiled, before, asked = given
     try:
@@ -126,11 +139,12 @@ def most_first(found: Iterable[WhatIf]) -> tuple[WhatIf, ...]:
     return tuple(sorted((one for one in found if one.gain >= LEAST_GAIN), key=lambda one: -one.gain))
 
 
-def what_if(case: Case, compiled: Compiled, before: TiledProfile, lever: Lever, asked: Asked | None) -> WhatIf:
-    """What a change makes of a training step; raises DoesNotFit where it leaves too few tiles or too little memory,
-    MappingError for a mapping that cannot be, DescriptionError for what no mapping or machine can have."""
+def what_if(case: Case, compiled: Compiled | None, before: TiledProfile, lever: Lever, asked: Asked | None) -> WhatIf:
+    """What a change makes of a training step (compiled None: it is compiled again in any case); raises DoesNotFit where
+    it leaves too few tiles or too little memory, MappingError for a mapping that cannot be, DescriptionError for what
+    no mapping or machine can have."""
     other = _changed(case, lever.changes)
-    same = compiled.on(other.machine) if other.options == case.options else None
+    same = compiled.on(other.machine) if compiled is not None and other.options == case.options else None
     after = profiled(other, other.options)[1] if same is None else retime(same, other.machine, case.activity)
     memory = after.memory
     if memory.peak_bytes > memory.limit_bytes and before.memory.peak_bytes <= before.memory.limit_bytes:

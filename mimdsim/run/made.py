@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from mimdsim.base.processes import Background
 from mimdsim.compiler import Compiled
 from mimdsim.functional import TrainingLog
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import RunProfile, TiledProfile, WhatIf
 from mimdsim.profile.detail import Detail
 from mimdsim.profile.questions import Questions
-from mimdsim.run.advice import Asked, Estimated, Lever, advice, what_if
+from mimdsim.run.advice import Asked, Estimated, Lever, begin_advice, what_if
 from mimdsim.run.detail import WINDOW, bytes_between, detail_of
 from mimdsim.run.retiming import retime
 from mimdsim.search import Case
@@ -97,7 +98,11 @@ class Run(Questions):
 
     @cached_property
     def _advice(self) -> tuple[WhatIf, ...]:
-        return advice(self.case, self.compiled, self.tiled, self.asked, self.estimated)
+        return self.begin_advice(None)()
+
+    def begin_advice(self, background: Background | None) -> Callable[[], tuple[WhatIf, ...]]:
+        """Begin to look for `advice`, in the background if any; what is returned waits for it."""
+        return begin_advice(self.case, self.compiled, self.tiled, self.asked, self.estimated, background)
 
     def what_if(self, changes: Mapping[str, Any]) -> WhatIf:
         """What changes of the mapping and the machine, by dotted key, would make of the training step with the same

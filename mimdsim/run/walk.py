@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,12 +151,9 @@ def simulate(
     )
 
 
-def advised(run: Run, progress: Progress = silent) -> Run:
-    """The run with advice in its profile, if the training took so long that looking for it is little beside it."""
-    if run.tiled.unknown or len(run.log.loss) * run.cycles < WORTH_LOOKING:
-        return run
-    progress("looking for advice", 0, 1)
-    return replace(run, profile=replace(run.profile, advice=run.advice))
+def is_worth_advice(run: Run) -> bool:
+    """Whether the training took so long that looking for advice is little beside it."""
+    return not run.tiled.unknown and len(run.log.loss) * run.cycles >= WORTH_LOOKING
 
 
 def _in_doubt(machine: MimdMachine, compiled: Compiled) -> tuple[tuple[MimdMachine, Compiled], ...]:
