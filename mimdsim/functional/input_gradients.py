@@ -69,7 +69,7 @@ def take_input_gradient(uses: Uses, memory: Memory, shortcut: Shortcut, instead:
     instead.uses[id(last)] = frozenset((w, q, ids, counts)), frozenset(made.writes)
     instead.heavy[id(last)] = made
     instead.from_strips[id(first)] = made.read_strips
-    instead.before.setdefault(id(known[0].repeat), []).append(made.before)
+    instead.before.setdefault(id(known[0].repeat), []).append(made.spread_weights)
 
 
 class _InputGradient:
@@ -87,6 +87,9 @@ class _InputGradient:
         self._rows, self._sums = np.zeros(0, np.int64), aligned((0,))
 
     def before(self, _t: int) -> None:
+        """Weights are spread before the repeat, for single turns too."""
+
+    def spread_weights(self, _t: int) -> None:
         kernels.spread(self._memory.arrays[self._w], self._spread.taken, self._spread.empty, self._weights)
 
     def read_strips(self, strips: Strips) -> None:
