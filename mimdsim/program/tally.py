@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from mimdsim.base.compact import wide
 from mimdsim.numerics.columns import pieces as numerics
 from mimdsim.program.local import Cut, cut_side_by_side, in_bands, is_local
 from mimdsim.program.mapping import BANDED, FLAT, TileMapping
@@ -46,7 +47,7 @@ class Tally:
     ) -> None:
         """Add the parts `boxes` of `variable` wanted on `tiles`, a timestep axis dropped or not."""
         at_once, self.link_bytes = self.link_bytes, np.zeros_like(self.link_bytes[:1])
-        self._count_in(spatial_mapping(variable, drop), variable, drop, tiles, boxes)
+        self._count_in(spatial_mapping(variable, drop), variable, drop, wide(tiles), boxes)
         more = self.link_bytes if relay is None else _in_rounds(self.link_bytes[0], relay)
         self.link_bytes = np.zeros((max(len(at_once), len(more)), self.chips, self.chips), np.int64)
         self.link_bytes[: len(at_once)] += at_once

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.base.compact import wide
 from mimdsim.numerics.columns import loads as numerics
 from mimdsim.numerics.columns.alike import number_alike, order_by
 from mimdsim.program import Hits, Within
@@ -156,7 +157,7 @@ def _sample_columns(term: Counted) -> tuple[np.ndarray, ...]:
 def _tell_apart(alike: np.ndarray, one: Dealt) -> None:
     """Renumber in `alike` int64[tiles] the tiles on which a table has vertices: equal where the old numbers and the
     vertices are equal. Tiles without vertices keep theirs: on many chips a table has vertices on few tiles."""
-    order, begins = order_by(one.tile, len(alike))
+    order, begins = order_by(wide(one.tile), len(alike))
     columns = [one.place, one.bundles.view(np.int64), one.pairable.view(np.int64)]
     for charge in one.charges:
         if not isinstance(charge.counted.extent, Hits):
@@ -174,17 +175,17 @@ def _standing(one: Dealt, kind_of: np.ndarray) -> tuple[np.ndarray, Dealt]:
     kept = np.flatnonzero(kind_of[one.tile] >= 0)
     tile = one.tile[kept]
     return kind_of[tile], Dealt(
-        tile=tile, place=one.place[kept], bundles=one.bundles[kept], pairable=one.pairable[kept], charges=()
+        tile=tile, place=wide(one.place[kept]), bundles=one.bundles[kept], pairable=one.pairable[kept], charges=()
     )
 
 
 def _by_sample(one: Dealt, charge: Charge, kind_of: np.ndarray) -> BySample:
     kept = np.flatnonzero(kind_of[one.tile] >= 0)
     return BySample(
-        place=one.place[kept],
+        place=wide(one.place[kept]),
         kind=kind_of[one.tile[kept]],
         weight=charge.counted.weight[kept],
-        samples=tuple(column[kept] for column in _sample_columns(charge.counted)),
+        samples=tuple(wide(column[kept]) for column in _sample_columns(charge.counted)),
         charge=charge,
     )
 
@@ -220,7 +221,7 @@ def _packed(charges: list[tuple[Dealt, Charge]], standing_for: np.ndarray, rows:
                 entry[numerics.KIND] = numerics.HITS
                 if term.single is None:
                     weight = weight[term.members[term.owner.reshape(-1)]]  # any weight where there is no owner
-                place, row = numerics.of_owners(term.owner, term.members, np.ascontiguousarray(place), row)
+                place, row = numerics.of_owners(term.owner, term.members, np.ascontiguousarray(place, np.int32), row)
             else:
                 entry[numerics.KIND] = numerics.SHARED_HITS
                 order, bounds = _on_rows(term, row)
@@ -228,7 +229,8 @@ def _packed(charges: list[tuple[Dealt, Charge]], standing_for: np.ndarray, rows:
                 begins.place(bounds)
                 place, row, weight = place[order], row[order], weight[order]
         else:
-            sample, slot, slots = term.columns["sample"], term.columns["slot"], term.summed.shape[1] - 1
+            sample, slot = (wide(term.columns[name]) for name in ("sample", "slot"))
+            slots = term.summed.shape[1] - 1
             order = np.lexsort((slot, sample))
             order = order[standing_for[one.tile[order]] >= 0]
             entry[numerics.KIND], entry[numerics.EXTENT] = numerics.WITHIN, slots

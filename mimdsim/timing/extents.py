@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from mimdsim.base.compact import single, uniform, wide
 from mimdsim.base.errors import MappingError
 from mimdsim.numerics.columns import loads as numerics
 from mimdsim.program import Hits, Recorded, SpikesOver, Term, VertexTable, Within
@@ -17,7 +19,7 @@ Extents = Mapping[str, np.ndarray | Recorded]
 
 def split_extents(table: VertexTable, extents: Extents, term: Term) -> tuple[np.ndarray, Recorded | None]:
     """(product of the static extents per vertex, the recorded extent if any); extents: `extents_of` the table."""
-    static = np.ones(table.vertices)
+    static: Any = 1.0
     recorded: Recorded | None = None
     for name in term.extents:
         if name not in extents:
@@ -31,15 +33,15 @@ def split_extents(table: VertexTable, extents: Extents, term: Term) -> tuple[np.
                 raise MappingError(f"codelet '{table.codelet.name}': a cost term has two extents that depend on spikes")
             recorded = extent
         else:
-            static = static * np.asarray(extent)
-    return static, recorded
+            static = static * single(np.asarray(extent))
+    return np.broadcast_to(np.asarray(static, np.float64), table.vertices), recorded
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Counted:
     """The loop nest of a cost term that counts spikes: its turns per spike, and which spikes count.
 
-    weight float64[vertices]: product of the other extents. columns: the table's, contiguous. samples: how many samples
+    weight float64[vertices]: product of the other extents. columns: the table's, as they are there. samples: how many samples
     they name. single: the common weight of all vertices, else None. owner int64[batch, neurons] for hits: the group of
     vertices whose sample and range include a neuron, -1 if none does. members, begins: the vertices of group g are
     members[begins[g]:begins[g + 1]]. summed: the weights of vertices that count the same, by group for hits, else by
@@ -82,11 +84,13 @@ def counted(table: VertexTable, weight: np.ndarray, extent: Recorded) -> Counted
     same spike.
     """
     if isinstance(extent, Turns):
-        columns = {"sample": np.arange(table.vertices)}
+        kept = {"sample": np.arange(table.vertices)}
     else:
-        columns = {name: np.ascontiguousarray(table.columns[name], np.int64) for name in _columns_of(table, extent)}
+        kept = {name: table.columns[name] for name in _columns_of(table, extent)}
+    columns = {name: wide(column) for name, column in kept.items()}
     last = columns["sample"] + 1 if "sample" in columns else columns["sample_stop"]
     samples = int(last.max(initial=1))
+    weight = uniform(weight)
     owner, members, begins = None, np.zeros(0, np.int64), np.zeros(1, np.int64)
     if isinstance(extent, Hits):
         members, begins = _groups(columns)
@@ -94,9 +98,9 @@ def counted(table: VertexTable, weight: np.ndarray, extent: Recorded) -> Counted
     return Counted(
         table=table,
         weight=weight,
-        single=float(weight[0]) if len(weight) and (weight == weight[0]).all() else None,
+        single=float(weight[0]) if len(weight) and (single(weight) == weight[0]).all() else None,
         extent=extent,
-        columns=columns,
+        columns=kept,
         samples=samples,
         owner=owner,
         members=members,

@@ -16,6 +16,7 @@ from weakref import ref
 
 import numpy as np
 
+from mimdsim.base.compact import compact
 from mimdsim.base.errors import MappingError
 from mimdsim.base.sources import uncertainty
 from mimdsim.numerics.columns import loads as numerics
@@ -31,8 +32,8 @@ from mimdsim.timing.tile_cycles import Barrel, tile_cycles
 class SuperstepLoad:
     """Compute of one superstep over all its executions, in tile cycles.
 
-    cycles_by_execution int64[times, chips]: what it adds to the critical path of each chip; busy_part int64[tiles from
-    first_tile on]; flops and issued bundles over all tiles and executions, a library vertex counted as one bundle per
+    cycles_by_execution int64[times, chips]: what it adds to the critical path of each chip; busy_part int[tiles from
+    first_tile on], `compact`; flops and issued bundles over all tiles and executions, a library vertex counted as one bundle per
     cycle; parts: (what costs, kind of source, share of the busy cycles).
     """
 
@@ -68,7 +69,7 @@ class SuperstepLoad:
     @cached_property
     def busy_cycles(self) -> int:
         """Busy cycles of all tiles together."""
-        return int(self.busy_part.sum())
+        return int(self.busy_part.sum(dtype=np.int64))
 
     @cached_property
     def slowest_tile(self) -> int:
@@ -223,7 +224,7 @@ def _load(
             weights[part] += charge.each(dual_issue) * recording.total(charge.counted, times)
         flops += sum(charge.each(0) * recording.total(charge.counted, times) for charge in plan.deal.counted_flops)
     whole = sum(weights.values())
-    busy = np.rint(gained.busy.pop(index)).astype(np.int64)
+    busy = compact(np.rint(gained.busy.pop(index)).astype(np.int64))
     for kept in (gained.cycles[index], busy):  # for the next caller
         kept.flags.writeable = False
     return SuperstepLoad(

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from mimdsim.base.compact import wide
 from mimdsim.program import Program, Superstep, TileFormula
 from mimdsim.timing.classes import Dealt, classes_of
 from mimdsim.timing.dealing import SuperstepDeal, dealt_program
@@ -195,7 +196,7 @@ def _constant_cycles(dealt: list[Dealt], tiles: int, barrel: Barrel) -> np.ndarr
         return np.broadcast_to(0.0, tiles)
     bundles = np.zeros((tiles, barrel.contexts))
     for one in dealt:
-        cell = one.tile * barrel.contexts + one.place % barrel.contexts
+        cell = wide(one.tile) * barrel.contexts + wide(one.place) % barrel.contexts
         constant = one.constant(barrel.compiled_dual_issue)
         bundles += np.bincount(cell, weights=constant, minlength=bundles.size).reshape(bundles.shape)
     return worker_cycles(bundles, barrel)

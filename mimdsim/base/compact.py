@@ -1,0 +1,54 @@
+"""Long columns in as little memory as their numbers need, and tuples of them.
+
+A program that uses all of a machine of many tiles has tens of millions of vertices, and most of its memory would be the
+zeros of small numbers. Short columns stay as they are: there, types that are always the same are worth more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+LONG = 1 << 14  # entries
+_KINDS = np.int8, np.int16, np.int32
+
+
+def uniform(column: np.ndarray) -> np.ndarray:
+    """The same numbers; of a long array in which they are equal one for all, read-only, which takes no memory."""
+    if column.size < LONG or column.flat[0] != column.flat[-1] or not (column == column.flat[0]).all():
+        return column
+    return np.broadcast_to(column.flat[0], column.shape)
+
+
+def single(column: np.ndarray) -> Any:
+    """The number of a column that holds one for all, else the column."""
+    return column[0] if len(column) and not any(column.strides) else column
+
+
+def compact(column: np.ndarray) -> np.ndarray:
+    """The same whole numbers, of a long array as by `uniform` or in the smallest signed type that holds them. What
+    computes with them widens them first: sums may not fit into it."""
+    if column.size < LONG or column.dtype == _KINDS[0]:
+        return column
+    column = uniform(column)
+    if not any(column.strides):
+        return column
+    least, most = column.min(), column.max()
+    fits = (kind for kind in _KINDS if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max)
+    return column.astype(next(fits, column.dtype), copy=False)
+
+
+def wide(column: np.ndarray) -> np.ndarray:
+    """int64, contiguous: to compute with."""
+    return np.ascontiguousarray(column, np.int64)
+
+
+def numbers(column: np.ndarray) -> tuple[int, ...]:
+    """A column as a tuple in which equal numbers are one object: of tiles, most are equal to others."""
+    known: dict[int, int] = {}
+    found: list[int] = []
+    for first in range(0, len(column), LONG):
+        part = column[first : first + LONG].tolist()
+        found += map(known.setdefault, part, part)
+    return tuple(found)
