@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 LONG = 1 << 14  # entries
-_KINDS = np.int8, np.int16, np.int32
+NUMBERS = np.int8, np.int16, np.int32
+TILES = (np.int32,)  # which are computed with as they are: nothing comes to more tiles than it holds
 
 
 def uniform(column: np.ndarray) -> np.ndarray:
@@ -26,17 +27,18 @@ def single(column: np.ndarray) -> Any:
     return column[0] if len(column) and not any(column.strides) else column
 
 
-def compact(column: np.ndarray) -> np.ndarray:
-    """The same whole numbers, of a long array as by `uniform` or in the smallest signed type that holds them. What
-    computes with them widens them first: sums may not fit into it."""
-    if column.size < LONG or column.dtype == _KINDS[0]:
+def compact(column: np.ndarray, kinds: tuple[type[np.signedinteger[Any]], ...] = NUMBERS) -> np.ndarray:
+    """The same numbers, of a long array as by `uniform` or, whole ones, in the first of `kinds` that holds them.
+    What computes with them widens them first: sums may not fit into it."""
+    if column.size < LONG or column.dtype == kinds[0]:
         return column
     column = uniform(column)
     if not any(column.strides):
         return column
     least, most = column.min(), column.max()
-    fits = (kind for kind in _KINDS if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max)
-    return column.astype(next(fits, column.dtype), copy=False)
+    fits = (kind for kind in kinds if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max)
+    narrow = column.astype(next(fits, column.dtype), copy=False)
+    return narrow if column.dtype.kind in "iu" or (narrow == column).all() else column
 
 
 def wide(column: np.ndarray) -> np.ndarray:

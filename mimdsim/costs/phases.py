@@ -17,6 +17,7 @@ from mimdsim.costs.fabric import bytes_by_neighbour, control_of, hops_apart, lon
 from mimdsim.costs.scheduling import scheduled_cycles
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Exchange as Fabric
+from mimdsim.base.compact import wide
 from mimdsim.numerics.columns.alike import number_alike
 from mimdsim.program import Exchange, Program
 
@@ -128,7 +129,7 @@ def _alike(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> np.ndarra
         columns = wire, exchange.column("fragments_sent"), exchange.column("fragments_received")
         lines = np.stack(columns, axis=1).astype(np.int64)
         begins = np.arange(len(lines) + 1) * len(columns)
-        _, first = number_alike(exchange.tiles // tiles_per_chip, begins, lines.reshape(-1))
+        _, first = number_alike(wide(exchange.tiles) // tiles_per_chip, begins, lines.reshape(-1))
         known[key] = np.vstack([exchange.tiles[first], lines[first].T])
     return known[key]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from mimdsim.program.entries import entries_taken
 from mimdsim.program.problems import Problem, of_vertex, vertex_name
 from mimdsim.program.records import Superstep, Variable, VertexTable
 from mimdsim.program.rows import bounds_of, boxes_of, describe_box, equal_rows
+from mimdsim.program.windows import by_tiles
 
 TWICE, MEANWHILE = "nothing is written twice", "nothing is read while written"
 
@@ -44,8 +45,9 @@ class Touch:
         return np.concatenate([first, self.boxes], axis=1)
 
 
-def check_conflicts(superstep: Superstep, touches: list[Touch], timesteps: range) -> list[Problem]:
-    """For every variable written: the first element written twice and, for each table, the first one read meanwhile."""
+def check_conflicts(superstep: Superstep, touches: list[Touch], timesteps: range, *, local: bool) -> list[Problem]:
+    """For every variable written: the first element written twice and, for each table, the first one read meanwhile.
+    local: whether all that is written lies on its vertex's own tile."""
     by_variable: dict[str, list[Touch]] = {}
     for touch in touches:
         if touch.table.vertices:
@@ -53,7 +55,7 @@ def check_conflicts(superstep: Superstep, touches: list[Touch], timesteps: range
     problems = []
     for name, group in by_variable.items():
         writers = _by_shift([touch for touch in group if touch.field.writes])
-        pair = _written_twice(writers, timesteps)
+        pair = _written_twice(writers, timesteps, local)
         if pair is not None:
             (other, other_row), (touch, row) = pair
             text = f"writes {describe_box(name, touch.boxes[row])}, which {vertex_name(other.table, other_row)} writes"
@@ -78,14 +80,24 @@ def _by_shift(touches: list[Touch]) -> list[list[Touch]]:
     return list(found.values())
 
 
-def _written_twice(writers: list[list[Touch]], timesteps: range) -> Pair | None:
+def _written_twice(writers: list[list[Touch]], timesteps: range, local: bool) -> Pair | None:
     for place, part in enumerate(writers):
-        pair = _twice(part)
+        pair = None if local and _once_on_tiles(part) else _twice(part)
         for other in writers[:place]:
             pair = pair or _shared(other, part, timesteps, skip=False)
         if pair is not None:
             return pair
     return None
+
+
+def _once_on_tiles(touches: list[Touch]) -> bool:
+    """Whether no two of these boxes share an element, if each lies on one tile: tiles after tiles, as all boxes at once
+    would take several times the memory of the program."""
+    windows = by_tiles([touch.table for touch in touches])
+    return all(
+        _twice([replace(touch, table=part) for touch, (part, _) in zip(touches, parts, strict=True)]) is None
+        for parts in windows
+    )
 
 
 def _twice(touches: list[Touch]) -> Pair | None:

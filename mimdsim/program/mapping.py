@@ -11,6 +11,8 @@ from itertools import groupby, pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mimdsim.base.compact import wide
+
 REPLICATED = -1
 FLAT = -2
 PER_TIMESTEP = -3
@@ -78,6 +80,12 @@ class TileMapping:
         first = np.flatnonzero(joined)
         last = np.append(first[1:], len(tiles)) - 1
         return TileMapping(axis=axis, tiles=tiles[first], starts=starts[first], stops=stops[last])
+
+    @staticmethod
+    def of_elements(tiles: np.ndarray) -> TileMapping:
+        """Element k on tiles[k]."""
+        begins = np.flatnonzero(np.append(True, tiles[1:] != tiles[:-1]))
+        return TileMapping(axis=FLAT, tiles=wide(tiles[begins]), starts=begins, stops=np.append(begins[1:], len(tiles)))
 
     @staticmethod
     def evenly(axis: int, extent: int, tiles: np.ndarray) -> TileMapping:

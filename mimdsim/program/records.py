@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mimdsim.base.compact import compact, wide
+from mimdsim.base.compact import TILES, compact, wide
 from mimdsim.base.errors import MappingError
 from mimdsim.base.phases import refused
 from mimdsim.program.codelet import Codelet
@@ -139,7 +139,7 @@ class VertexTable:
             name: compact(whole_numbers(f"{where}: column '{name}'", each)) for name, each in self.columns.items()
         }
         object.__setattr__(self, "columns", columns)
-        object.__setattr__(self, "tiles", compact(whole_numbers(f"{where}: tiles", self.tiles)))
+        object.__setattr__(self, "tiles", compact(whole_numbers(f"{where}: tiles", self.tiles), TILES))
         given = {f"column '{name}'": column for name, column in columns.items()}
         extents = {f"extent '{name}'": each for name, each in self.extents.items() if not isinstance(each, Recorded)}
         for name, column in (given | extents).items():
@@ -217,7 +217,7 @@ class Delivery:
     boxes: np.ndarray
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tiles", compact(self.tiles))
+        object.__setattr__(self, "tiles", compact(self.tiles, TILES))
         object.__setattr__(self, "boxes", compact(self.boxes))
 
 
@@ -254,6 +254,7 @@ class Exchange:
     relayed: np.ndarray | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "tiles", compact(self.tiles, TILES))
         object.__setattr__(self, "columns", compact(self.columns))
 
     @property

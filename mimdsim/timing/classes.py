@@ -162,6 +162,7 @@ def _tell_apart(alike: np.ndarray, one: Dealt) -> None:
     for charge in one.charges:
         if not isinstance(charge.counted.extent, Hits):
             columns += [charge.counted.weight.view(np.int64), *_sample_columns(charge.counted)]
+    columns[1:] = [column for column in columns[1:] if any(column.strides)]  # the others are the same everywhere
     lines = np.empty((len(order), len(columns)), np.int64)
     for at, column in enumerate(columns):
         lines[:, at] = column[order]
@@ -231,8 +232,8 @@ def _packed(charges: list[tuple[Dealt, Charge]], standing_for: np.ndarray, rows:
         else:
             sample, slot = (wide(term.columns[name]) for name in ("sample", "slot"))
             slots = term.summed.shape[1] - 1
-            order = np.lexsort((slot, sample))
-            order = order[standing_for[one.tile[order]] >= 0]
+            kept = np.flatnonzero(row >= 0)
+            order = kept[np.lexsort((slot[kept], sample[kept]))]
             entry[numerics.KIND], entry[numerics.EXTENT] = numerics.WITHIN, slots
             bounds = np.arange(term.samples * (slots + 1))
             entry[numerics.BEGINS] = begins.place(np.searchsorted(sample[order] * (slots + 1) + slot[order], bounds))

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mimdsim.base.compact import compact, single
+from mimdsim.base.compact import TILES, compact, single
 from mimdsim.numerics.columns.alike import places_among
 from mimdsim.program import Exchange, Program, Superstep, VertexTable, WorkerBundles, extents_of
 from mimdsim.timing.classes import Counting, Dealt, counting
@@ -102,7 +102,7 @@ def _dealt(table: VertexTable, extents: Extents, cost: WorkerBundles, first: int
             charges.append(Charge(term=term, counted=counted(table, static, recorded)))
     place = compact(places_among(tile, turns))
     bundles, pairable = (np.broadcast_to(np.asarray(each, np.float64), table.vertices) for each in (bundles, pairable))
-    return Dealt(tile=compact(tile), place=place, bundles=bundles, pairable=pairable, charges=tuple(charges))
+    return Dealt(tile=compact(tile, TILES), place=place, bundles=bundles, pairable=pairable, charges=tuple(charges))
 
 
 def table_flops(table: VertexTable, extents: Extents) -> tuple[float, list[Charge]]:

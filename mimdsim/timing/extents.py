@@ -84,13 +84,12 @@ def counted(table: VertexTable, weight: np.ndarray, extent: Recorded) -> Counted
     same spike.
     """
     if isinstance(extent, Turns):
-        kept = {"sample": np.arange(table.vertices)}
+        columns = {"sample": np.arange(table.vertices)}
     else:
-        kept = {name: table.columns[name] for name in _columns_of(table, extent)}
-    columns = {name: wide(column) for name, column in kept.items()}
-    last = columns["sample"] + 1 if "sample" in columns else columns["sample_stop"]
-    samples = int(last.max(initial=1))
+        columns = {name: table.columns[name] for name in _columns_of(table, extent)}
     weight = uniform(weight)
+    last = columns.get("sample_stop")
+    samples = int(columns["sample"].max(initial=0)) + 1 if last is None else int(last.max(initial=1))
     owner, members, begins = None, np.zeros(0, np.int64), np.zeros(1, np.int64)
     if isinstance(extent, Hits):
         members, begins = _groups(columns)
@@ -100,7 +99,7 @@ def counted(table: VertexTable, weight: np.ndarray, extent: Recorded) -> Counted
         weight=weight,
         single=float(weight[0]) if len(weight) and (single(weight) == weight[0]).all() else None,
         extent=extent,
-        columns=kept,
+        columns=columns,
         samples=samples,
         owner=owner,
         members=members,
@@ -131,7 +130,9 @@ def _summed(weight: np.ndarray, extent: Recorded, columns: dict[str, np.ndarray]
         return over
     if isinstance(extent, Within):
         slots = int(columns["slot"].max(initial=-1)) + 1
-        place = columns["sample"] * (slots + 1) + columns["slot"] + 1
+        place = wide(columns["sample"]) * (slots + 1)
+        place += columns["slot"]
+        place += 1
         each = np.bincount(place, weights=weight, minlength=samples * (slots + 1)).reshape(samples, slots + 1)
         below: np.ndarray = each.cumsum(axis=1)
         return below
@@ -140,8 +141,10 @@ def _summed(weight: np.ndarray, extent: Recorded, columns: dict[str, np.ndarray]
 
 def _by_group(weight: np.ndarray, members: np.ndarray, begins: np.ndarray) -> np.ndarray:
     """float64[groups]: the weights of each group's vertices."""
+    if len(begins) == len(members) + 1:
+        return uniform(weight[members])
     running = np.concatenate([[0.0], np.cumsum(weight[members])])
-    total: np.ndarray = weight[members] if len(begins) == len(members) + 1 else np.diff(running[begins])
+    total: np.ndarray = np.diff(running[begins])
     return total
 
 
@@ -158,9 +161,10 @@ def _groups(columns: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 def _owner(table: VertexTable, columns: dict[str, np.ndarray], batch: int, heads: np.ndarray) -> np.ndarray:
     """int64[batch, neurons]: the group whose sample, or samples, and range include a neuron, -1 if none does; heads: a
     vertex of each group."""
-    first = columns["sample" if "sample" in columns else "sample_start"][heads]
-    last = columns["sample"][heads] + 1 if "sample" in columns else columns["sample_stop"][heads]
-    start, stop = columns["start"][heads], columns["stop"][heads]
+    of = {name: wide(column[heads]) for name, column in columns.items()}
+    first = of["sample" if "sample" in of else "sample_start"]
+    last = of["sample"] + 1 if "sample" in of else of["sample_stop"]
+    start, stop = of["start"], of["stop"]
     owner = np.full((batch, int(stop.max(initial=0))), -1, np.int64)
     numerics.fill_owners(owner, first, last, start, stop)
     claimed = np.maximum(last - first, 0) @ np.maximum(stop - start, 0)

@@ -150,8 +150,9 @@ class _Gained:
                 plan = self._stretch.plans[index]
                 own, _ = plan.deal.on_chip(segment.chip, self._per_chip)
                 self.cycles[index][:, segment.chip] = cycles
-                assert plan.cycles is not None
-                self.busy[index][own] = plan.cycles[own] * self._stretch.times
+                of_tiles = plan.cycles(own)
+                assert of_tiles is not None
+                self.busy[index][own] = of_tiles * self._stretch.times
 
     def count(self, segment: Moving, turns: range, counted: Callable[[int], np.ndarray]) -> None:
         """Add some turns, the first before the others, of any other segment; counted(index) gives cycles [turns, rows]
