@@ -7,12 +7,15 @@ zeros of small numbers. Short columns stay as they are: there, types that are al
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 LONG = 1 << 14  # entries
 NUMBERS = np.int8, np.int16, np.int32
 TILES = (np.int32,)  # which are computed with as they are: nothing comes to more tiles than it holds
+
+_MADE: WeakValueDictionary[tuple[object, ...], np.ndarray] = WeakValueDictionary()
 
 
 def uniform(column: np.ndarray) -> np.ndarray:
@@ -38,7 +41,17 @@ def compact(column: np.ndarray, kinds: tuple[type[np.signedinteger[Any]], ...] =
     least, most = column.min(), column.max()
     fits = (kind for kind in kinds if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max)
     narrow = column.astype(next(fits, column.dtype), copy=False)
-    return narrow if column.dtype.kind in "iu" or (narrow == column).all() else column
+    if narrow is column or column.dtype.kind not in "iu" and (narrow != column).any():
+        return column
+    return _one_of_equal(narrow)
+
+
+def _one_of_equal(made: np.ndarray) -> np.ndarray:
+    """The array that was made before of the same numbers, if it is still in use: tables on the same tiles have many."""
+    made.flags.writeable = False
+    key = made.dtype, made.shape, made.strides, int(made.flat[0]), int(made.flat[-1]), int(made.sum(dtype=np.int64))
+    known = _MADE.setdefault(key, made)
+    return known if known is made or np.array_equal(known, made) else made
 
 
 def wide(column: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ def contexts_with_work(program: Program, barrel: Barrel) -> np.ndarray:
             if isinstance(table.codelet.cost, TileFormula):
                 row[table.tiles] = barrel.working
             elif dealt is not None:
-                np.maximum.at(row, wide(dealt.tile) + deal.first, np.minimum(wide(dealt.place) + 1, barrel.contexts))
+                np.maximum.at(row, wide(dealt.tiles), np.minimum(wide(dealt.place) + 1, barrel.contexts))
     return found
 
 

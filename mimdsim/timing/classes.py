@@ -10,14 +10,14 @@ the program and work for any number of contexts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from mimdsim.base.compact import wide
+from mimdsim.base.compact import compact, wide
 from mimdsim.numerics.columns import loads as numerics
 from mimdsim.numerics.columns.alike import number_alike, order_by
 from mimdsim.program import Hits, Within
@@ -27,14 +27,20 @@ from mimdsim.timing.recording import WHICH, Recording
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dealt:
-    """Vertices of one table on their tiles (from the superstep's first) and in their places, and the cost of each:
-    `bundles`, of which `pairable` could go into others, and what is charged for spikes."""
+    """Vertices of one table on their tiles, counted from `first`, and in their places, and the cost of each: `bundles`,
+    of which `pairable` could go into others, and what is charged for spikes. tiles and place are `compact`."""
 
-    tile: np.ndarray
+    tiles: np.ndarray
+    first: int
     place: np.ndarray
     bundles: np.ndarray
     pairable: np.ndarray
     charges: tuple[Charge, ...]
+
+    @property
+    def tile(self) -> np.ndarray:
+        """int64[vertices]: the tile of each from the superstep's first on."""
+        return np.subtract(self.tiles, self.first, dtype=np.int64)
 
     def constant(self, dual_issue: float) -> np.ndarray:
         """float64[vertices]: bundles independent of spikes, with a share of the pairable ones issued together with
@@ -102,15 +108,18 @@ class Counting:
         ends = [*self.packed[1:, numerics.WEIGHTS].tolist(), len(weights)][: len(self.packed)]
         for entry, end, charge in zip(self.packed, ends, self.by_id, strict=True):
             weights[entry[numerics.WEIGHTS] : end] *= charge.each(dual_issue)
-        return constant, weights, numerics.cells_on(self.cell_place, self.cell_row, self.rows, contexts)
+        return constant, weights, numerics.cells_on(np.ascontiguousarray(self.cell_place, np.int32), self.cell_row, self.rows, contexts)
 
 
-def classes_of(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(class int64[entries], first entry of each class) of equal columns; classes in order of their first entry."""
-    lines = np.ascontiguousarray(columns.T)
+def classes_of(columns: Sequence[np.ndarray], entries: int) -> tuple[np.ndarray, np.ndarray]:
+    """(class int64[entries], first entry of each class) of entries equal in all columns; classes in order of their
+    first entry."""
+    lines = np.empty((entries, len(columns)), np.int64)
+    for at, column in enumerate(columns):
+        lines[:, at] = column
     begins = np.arange(len(lines) + 1) * lines.shape[1]
     numbered: tuple[np.ndarray, np.ndarray] = number_alike(
-        np.zeros(len(lines), np.int64), begins, lines.reshape(-1).view(np.int64)
+        np.zeros(len(lines), np.int64), begins, lines.reshape(-1)
     )
     return numbered
 
@@ -121,10 +130,11 @@ def counting(dealt: list[Dealt], tiles: int) -> Counting:
     own = np.full(tiles, -1, np.int64)
     used = np.zeros(tiles, bool)
     for one in dealt:
-        used[one.tile] = True
-        _tell_apart(alike, one)
+        tile = one.tile
+        used[tile] = True
         if any(isinstance(charge.counted.extent, Hits) for charge in one.charges):
-            own[one.tile] = one.tile
+            own[tile] = tile
+        _tell_apart(alike, one)
     where = np.flatnonzero(used)
     _, first, kind = np.unique(alike[where], return_index=True, return_inverse=True)
     row_first, row_tile, row = np.unique(np.stack([kind, own[where]]), axis=1, return_index=True, return_inverse=True)
@@ -136,7 +146,7 @@ def counting(dealt: list[Dealt], tiles: int) -> Counting:
     standing_for = np.full(tiles, -1, np.int64)  # rows of tiles that represent them
     standing_for[where[row_tile]] = np.arange(rows)
     return Counting(
-        row_of=row_of,
+        row_of=compact(row_of),
         rows=rows,
         runs=np.searchsorted(row_first[0], np.arange(kinds + 1)),
         standing=tuple(_standing(one, kind_of) for one in dealt),
@@ -157,34 +167,39 @@ def _sample_columns(term: Counted) -> tuple[np.ndarray, ...]:
 def _tell_apart(alike: np.ndarray, one: Dealt) -> None:
     """Renumber in `alike` int64[tiles] the tiles on which a table has vertices: equal where the old numbers and the
     vertices are equal. Tiles without vertices keep theirs: on many chips a table has vertices on few tiles."""
-    order, begins = order_by(wide(one.tile), len(alike))
+    tile, order = one.tile, slice(None)
+    if (tile[1:] >= tile[:-1]).all():
+        begins = np.append(0, np.bincount(tile, minlength=len(alike)).cumsum())
+    else:
+        order, begins = order_by(tile, len(alike))
     columns = [one.place, one.bundles.view(np.int64), one.pairable.view(np.int64)]
     for charge in one.charges:
         if not isinstance(charge.counted.extent, Hits):
             columns += [charge.counted.weight.view(np.int64), *_sample_columns(charge.counted)]
     columns[1:] = [column for column in columns[1:] if any(column.strides)]  # the others are the same everywhere
-    lines = np.empty((len(order), len(columns)), np.int64)
+    lines = np.empty((len(tile), len(columns)), np.int64)
     for at, column in enumerate(columns):
         lines[:, at] = column[order]
     tiles = np.flatnonzero(np.diff(begins))
-    edges = np.append(begins[tiles], len(order)) * len(columns)
+    edges = np.append(begins[tiles], len(tile)) * len(columns)
     number, _ = number_alike(alike[tiles], edges, lines.reshape(-1))
     alike[tiles] = int(alike.max(initial=0)) + 1 + number
 
 
 def _standing(one: Dealt, kind_of: np.ndarray) -> tuple[np.ndarray, Dealt]:
-    kept = np.flatnonzero(kind_of[one.tile] >= 0)
-    tile = one.tile[kept]
-    return kind_of[tile], Dealt(
-        tile=tile, place=wide(one.place[kept]), bundles=one.bundles[kept], pairable=one.pairable[kept], charges=()
+    kind = kind_of[one.tile]
+    kept = np.flatnonzero(kind >= 0)
+    return kind[kept], Dealt(
+        tiles=one.tiles[kept], first=one.first, place=wide(one.place[kept]), bundles=one.bundles[kept], pairable=one.pairable[kept], charges=()
     )
 
 
 def _by_sample(one: Dealt, charge: Charge, kind_of: np.ndarray) -> BySample:
-    kept = np.flatnonzero(kind_of[one.tile] >= 0)
+    kind = kind_of[one.tile]
+    kept = np.flatnonzero(kind >= 0)
     return BySample(
         place=wide(one.place[kept]),
-        kind=kind_of[one.tile[kept]],
+        kind=kind[kept],
         weight=charge.counted.weight[kept],
         samples=tuple(wide(column[kept]) for column in _sample_columns(charge.counted)),
         charge=charge,
@@ -222,7 +237,7 @@ def _packed(charges: list[tuple[Dealt, Charge]], standing_for: np.ndarray, rows:
                 entry[numerics.KIND] = numerics.HITS
                 if term.single is None:
                     weight = weight[term.members[term.owner.reshape(-1)]]  # any weight where there is no owner
-                place, row = numerics.of_owners(term.owner, term.members, np.ascontiguousarray(place, np.int32), row)
+                place, row = numerics.of_owners(wide(term.owner), term.members, np.ascontiguousarray(place, np.int32), row)
             else:
                 entry[numerics.KIND] = numerics.SHARED_HITS
                 order, bounds = _on_rows(term, row)
@@ -244,7 +259,7 @@ def _packed(charges: list[tuple[Dealt, Charge]], standing_for: np.ndarray, rows:
     return {
         "by_id": tuple(charge for _, charge in charges),
         "packed": packed,
-        "cell_place": np.concatenate(places.parts),
+        "cell_place": compact(np.concatenate(places.parts)),
         "cell_row": np.concatenate(on_rows.parts),
         "weights": np.concatenate(weights.parts),
         "begins": np.concatenate(begins.parts),

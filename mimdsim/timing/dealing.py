@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mimdsim.base.compact import TILES, compact, single
+from mimdsim.base.compact import compact, single
 from mimdsim.numerics.columns.alike import places_among
 from mimdsim.program import Exchange, Program, Superstep, VertexTable, WorkerBundles, extents_of
 from mimdsim.timing.classes import Counting, Dealt, counting
@@ -88,7 +88,6 @@ def _tile_range(superstep: Superstep) -> tuple[int, int]:
 
 def _dealt(table: VertexTable, extents: Extents, cost: WorkerBundles, first: int, turns: np.ndarray) -> Dealt:
     """The vertices of a table, in the places after those of earlier tables, as counted by `turns` int64[tiles]."""
-    tile = np.subtract(table.tiles, first, dtype=np.int64)
     # in most tables all vertices cost the same and pair nothing: one number for all takes no memory
     bundles: Any = float(cost.fixed)
     pairable: Any = 0.0
@@ -100,9 +99,11 @@ def _dealt(table: VertexTable, extents: Extents, cost: WorkerBundles, first: int
             pairable = pairable + term.pairable * single(static) if term.pairable else pairable
         else:
             charges.append(Charge(term=term, counted=counted(table, static, recorded)))
-    place = compact(places_among(tile, turns))
+    place = compact(places_among(np.subtract(table.tiles, first, dtype=np.int64), turns))
     bundles, pairable = (np.broadcast_to(np.asarray(each, np.float64), table.vertices) for each in (bundles, pairable))
-    return Dealt(tile=compact(tile, TILES), place=place, bundles=bundles, pairable=pairable, charges=tuple(charges))
+    return Dealt(
+        tiles=table.tiles, first=first, place=place, bundles=bundles, pairable=pairable, charges=tuple(charges)
+    )
 
 
 def table_flops(table: VertexTable, extents: Extents) -> tuple[float, list[Charge]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.compact import single, uniform, wide
+from mimdsim.base.compact import compact, single, uniform, wide
 from mimdsim.base.errors import MappingError
 from mimdsim.numerics.columns import loads as numerics
 from mimdsim.program import Hits, Recorded, SpikesOver, Term, VertexTable, Within
@@ -42,7 +42,7 @@ class Counted:
     """The loop nest of a cost term that counts spikes: its turns per spike, and which spikes count.
 
     weight float64[vertices]: product of the other extents. columns: the table's, as they are there. samples: how many samples
-    they name. single: the common weight of all vertices, else None. owner int64[batch, neurons] for hits: the group of
+    they name. single: the common weight of all vertices, else None. owner int[batch, neurons], `compact`, for hits: the group of
     vertices whose sample and range include a neuron, -1 if none does. members, begins: the vertices of group g are
     members[begins[g]:begins[g + 1]]. summed: the weights of vertices that count the same, by group for hits, else by
     sample; for `Within` those of all slots below, [samples, slots + 1].
@@ -142,7 +142,7 @@ def _summed(weight: np.ndarray, extent: Recorded, columns: dict[str, np.ndarray]
 def _by_group(weight: np.ndarray, members: np.ndarray, begins: np.ndarray) -> np.ndarray:
     """float64[groups]: the weights of each group's vertices."""
     if len(begins) == len(members) + 1:
-        return uniform(weight[members])
+        return compact(weight[members])
     running = np.concatenate([[0.0], np.cumsum(weight[members])])
     total: np.ndarray = np.diff(running[begins])
     return total
@@ -159,7 +159,7 @@ def _groups(columns: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _owner(table: VertexTable, columns: dict[str, np.ndarray], batch: int, heads: np.ndarray) -> np.ndarray:
-    """int64[batch, neurons]: the group whose sample, or samples, and range include a neuron, -1 if none does; heads: a
+    """int[batch, neurons]: the group whose sample, or samples, and range include a neuron, -1 if none does; heads: a
     vertex of each group."""
     of = {name: wide(column[heads]) for name, column in columns.items()}
     first = of["sample" if "sample" in of else "sample_start"]
@@ -173,4 +173,4 @@ def _owner(table: VertexTable, columns: dict[str, np.ndarray], batch: int, heads
             f"codelet '{table.codelet.name}' ({table.layer}): the ranges in which two vertices count hits overlap; the "
             "columns sample(s), start and stop must be the same or separate them"
         )
-    return owner
+    return compact(owner)

@@ -165,9 +165,9 @@ class _Gained:
         )
         for member in segment.members:
             deal = self._stretch.plans[member.index].deal
-            workers = member.workers[None] if deal.counting is None else counted(member.index)[:, member.row]
+            workers = np.ascontiguousarray(member.workers)[None] if deal.counting is None else counted(member.index)[:, member.row]
             busy = self._busy.setdefault((segment.chip, member.index), np.zeros(segment.classes))
-            cycles = tile_cycles(workers, member.beside)
+            cycles = tile_cycles(workers, np.ascontiguousarray(member.beside))
             numerics.advance(since_sync, longest, cycles, busy)
             after = np.rint(longest)
             self.cycles[member.index][some, segment.chip] = after - before

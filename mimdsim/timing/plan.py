@@ -140,14 +140,15 @@ def _segment(plans: Sequence[SuperstepPlan], first: int, last: int, chip: int, p
             row[here] = counting.row_of[own]
         cycles[here], more[here] = plans[index].workers[own], plans[index].beside[own]
     every = beside[beside.any(axis=1)]
-    class_of, chosen = classes_of(np.vstack([rows, workers.view(np.int64), every.view(np.int64)]))
+    each = (*rows, *workers.view(np.int64), *every.view(np.int64))
+    class_of, chosen = classes_of([row for row in each if (row != row[0]).any()], per_chip)
     return Moving(
         chip=chip,
         members=tuple(
-            Member(index=index, row=row[chosen], workers=cycles[chosen], beside=more[chosen])
+            Member(index=index, row=compact(row[chosen]), workers=uniform(cycles[chosen]), beside=uniform(more[chosen]))
             for (index, _, _), row, cycles, more in zip(used, rows, workers, beside, strict=True)
         ),
-        class_of=class_of,
+        class_of=compact(class_of),
         classes=len(chosen),
     )
 
@@ -198,7 +199,7 @@ def _constant_cycles(dealt: list[Dealt], tiles: int, barrel: Barrel) -> np.ndarr
         return np.broadcast_to(0.0, tiles)
     bundles = np.zeros((tiles, barrel.contexts))
     for one in dealt:
-        cell = wide(one.tile) * barrel.contexts + wide(one.place) % barrel.contexts
+        cell = one.tile * barrel.contexts + wide(one.place) % barrel.contexts
         constant = one.constant(barrel.compiled_dual_issue)
         bundles += np.bincount(cell, weights=constant, minlength=bundles.size).reshape(bundles.shape)
     return worker_cycles(bundles, barrel)

@@ -256,10 +256,12 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
     for first, last in ((0, groups - 1), (groups - 1, groups)):  # the last group may be larger
         if first == last:
             continue
-        group = np.arange(first, last)
-        start, stop = group * plan.group_size, (group + 1) * plan.group_size
+        number = np.arange(first, last)
+        stop = (number + 1) * plan.group_size
         if last == groups:
             stop[-1] = occupied
+        group = np.repeat(compact(number), each)
+        alone = plan.group_size == 1  # then the first part of a group has its number
         tables.append(
             VertexTable(
                 codelet=codelets.REDUCE_PARTS,
@@ -267,11 +269,11 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
                 tiles=tiles[first * each : last * each],
                 operands={"partial": partial, "counts": counts, "stage": stage},
                 columns={
-                    "part_start": np.repeat(compact(start), each),
+                    "part_start": group if alone else np.repeat(compact(number * plan.group_size), each),
                     "part_stop": np.repeat(compact(stop), each),
-                    "group": np.repeat(compact(group), each),
-                    "sample": compact(np.tile(np.repeat(np.arange(batch), capacity), len(group))),
-                    "slot": compact(np.tile(np.arange(capacity), len(group) * batch)),
+                    "group": group,
+                    "sample": compact(np.tile(np.repeat(np.arange(batch), capacity), last - first)),
+                    "slot": compact(np.tile(np.arange(capacity), (last - first) * batch)),
                 },
                 extents={"listed": Within(layer=source, shift=shift)},
             )

@@ -7,10 +7,11 @@ variables, vertices and code always.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mimdsim.base.compact import compact
 from mimdsim.base.phases import in_order
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Repeat, Superstep
@@ -28,7 +29,7 @@ class Memory:
     The peak is the most bytes of any tile: peak_superstep is the first superstep that reaches it, peak_tile the first
     tile that does so there. categories: those of the variables in use, then OVERHEADS; by_category int64[categories,
     tiles] is of that superstep. spans: variable -> (first, last) superstep; held: variable -> (tiles, bytes); buffers:
-    superstep -> (tiles, bytes) of what its exchange brings.
+    superstep -> (tiles, bytes) of what its exchange brings; bytes are `compact`.
     """
 
     names: tuple[str, ...]
@@ -110,14 +111,15 @@ def memory_of(program: Program, machine: MimdMachine) -> Memory:
         variable = program.variables[name]
         key = variable.mapping, variable.shape, variable.item_bytes
         if key not in alike:
-            alike[key] = variable.mapping.held_bytes(*key[1:])
+            tiles_of, size = variable.mapping.held_bytes(*key[1:])
+            alike[key] = tiles_of, compact(size)
         held[name] = alike[key]
         begins.setdefault(first, []).append(name)
         ends.setdefault(last, []).append(name)
         if variable.persistent:
             always[held[name][0]] += held[name][1]
     buffers = {
-        index: (superstep.exchange.tiles, superstep.exchange.column("bytes_received"))
+        index: (superstep.exchange.tiles, compact(superstep.exchange.column("bytes_received")))
         for index, superstep in enumerate(supersteps)
         if superstep.exchange is not None and not superstep.copies
     }
@@ -154,7 +156,7 @@ def memory_of(program: Program, machine: MimdMachine) -> Memory:
         buffers=buffers,
     )
     _fill_categories(memory, program)
-    return memory
+    return replace(memory, by_category=compact(memory.by_category))
 
 
 def _fill_categories(memory: Memory, program: Program) -> None:
