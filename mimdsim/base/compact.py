@@ -41,22 +41,22 @@ def compact(column: np.ndarray, kinds: tuple[type[np.signedinteger[Any]], ...] =
     least, most = column.min(), column.max()
     fits = (kind for kind in kinds if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max)
     narrow = column.astype(next(fits, column.dtype), copy=False)
-    if narrow is column or column.dtype.kind not in "iu" and (narrow != column).any():
+    if narrow is column or (column.dtype.kind not in "iu" and (narrow != column).any()):
         return column
     return _one_of_equal(narrow)
 
 
 def _one_of_equal(made: np.ndarray) -> np.ndarray:
     """The array that was made before of the same numbers, if it is still in use: tables on the same tiles have many."""
-    made.flags.writeable = False
     key = made.dtype, made.shape, made.strides, int(made.flat[0]), int(made.flat[-1]), int(made.sum(dtype=np.int64))
     known = _MADE.setdefault(key, made)
     return known if known is made or np.array_equal(known, made) else made
 
 
 def wide(column: np.ndarray) -> np.ndarray:
-    """int64, contiguous: to compute with."""
-    return np.ascontiguousarray(column, np.int64)
+    """int64, contiguous and not read-only, for which kernels would be compiled again: to compute with."""
+    made = np.ascontiguousarray(column, np.int64)
+    return made if made.flags.writeable else made.copy()
 
 
 def numbers(column: np.ndarray) -> tuple[int, ...]:

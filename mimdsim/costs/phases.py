@@ -12,12 +12,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from mimdsim.base.compact import wide
 from mimdsim.base.kept import kept
 from mimdsim.costs.fabric import bytes_by_neighbour, control_of, hops_apart, longer, of_hops, with_fixed
 from mimdsim.costs.scheduling import scheduled_cycles
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Exchange as Fabric
-from mimdsim.base.compact import wide
 from mimdsim.numerics.columns.alike import number_alike
 from mimdsim.program import Exchange, Program
 

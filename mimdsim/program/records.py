@@ -237,8 +237,8 @@ EXCHANGE_COLUMNS = (
 class Exchange:
     """What one exchange phase delivers, and the resulting counts at the tiles that take part.
 
-    columns int[len(EXCHANGE_COLUMNS), taking part], `compact`, one per tile of `tiles`; the properties of the same names
-    are int64[total_tiles]. A part wanted by several tiles is sent once (multicast) and received by each; what a tile
+    columns int[len(EXCHANGE_COLUMNS), taking part], one per tile of `tiles`; both are `compact`. The properties of the
+    same names are int64[total_tiles]. A part wanted by several tiles is sent once (multicast) and received by each; what a tile
     receives in common with its neighbour on the same bus (tile XOR 1) is also in bytes_shared. A fragment is a run of
     elements that are contiguous on the sending tile and wanted by the same tiles. Arranged fragments are copied into
     rows on the receiving tile (`Field.one_row`), with all the bytes of those rows. link_bytes int64[chips, chips]:

@@ -108,7 +108,11 @@ class Counting:
         ends = [*self.packed[1:, numerics.WEIGHTS].tolist(), len(weights)][: len(self.packed)]
         for entry, end, charge in zip(self.packed, ends, self.by_id, strict=True):
             weights[entry[numerics.WEIGHTS] : end] *= charge.each(dual_issue)
-        return constant, weights, numerics.cells_on(np.ascontiguousarray(self.cell_place, np.int32), self.cell_row, self.rows, contexts)
+        return (
+            constant,
+            weights,
+            numerics.cells_on(self.cell_place.astype(np.int32), self.cell_row, self.rows, contexts),
+        )
 
 
 def classes_of(columns: Sequence[np.ndarray], entries: int) -> tuple[np.ndarray, np.ndarray]:
@@ -118,9 +122,7 @@ def classes_of(columns: Sequence[np.ndarray], entries: int) -> tuple[np.ndarray,
     for at, column in enumerate(columns):
         lines[:, at] = column
     begins = np.arange(len(lines) + 1) * lines.shape[1]
-    numbered: tuple[np.ndarray, np.ndarray] = number_alike(
-        np.zeros(len(lines), np.int64), begins, lines.reshape(-1)
-    )
+    numbered: tuple[np.ndarray, np.ndarray] = number_alike(np.zeros(len(lines), np.int64), begins, lines.reshape(-1))
     return numbered
 
 
@@ -190,7 +192,12 @@ def _standing(one: Dealt, kind_of: np.ndarray) -> tuple[np.ndarray, Dealt]:
     kind = kind_of[one.tile]
     kept = np.flatnonzero(kind >= 0)
     return kind[kept], Dealt(
-        tiles=one.tiles[kept], first=one.first, place=wide(one.place[kept]), bundles=one.bundles[kept], pairable=one.pairable[kept], charges=()
+        tiles=one.tiles[kept],
+        first=one.first,
+        place=wide(one.place[kept]),
+        bundles=one.bundles[kept],
+        pairable=one.pairable[kept],
+        charges=(),
     )
 
 
@@ -237,7 +244,7 @@ def _packed(charges: list[tuple[Dealt, Charge]], standing_for: np.ndarray, rows:
                 entry[numerics.KIND] = numerics.HITS
                 if term.single is None:
                     weight = weight[term.members[term.owner.reshape(-1)]]  # any weight where there is no owner
-                place, row = numerics.of_owners(wide(term.owner), term.members, np.ascontiguousarray(place, np.int32), row)
+                place, row = numerics.of_owners(wide(term.owner), term.members, place.astype(np.int32), row)
             else:
                 entry[numerics.KIND] = numerics.SHARED_HITS
                 order, bounds = _on_rows(term, row)
@@ -245,13 +252,12 @@ def _packed(charges: list[tuple[Dealt, Charge]], standing_for: np.ndarray, rows:
                 begins.place(bounds)
                 place, row, weight = place[order], row[order], weight[order]
         else:
-            sample, slot = (wide(term.columns[name]) for name in ("sample", "slot"))
-            slots = term.summed.shape[1] - 1
-            kept = np.flatnonzero(row >= 0)
-            order = kept[np.lexsort((slot[kept], sample[kept]))]
+            kept, slots = np.flatnonzero(row >= 0), term.summed.shape[1] - 1
+            order = kept[np.lexsort([term.columns[name][kept] for name in ("slot", "sample")])]
+            sample, slot = (wide(term.columns[name][order]) for name in ("sample", "slot"))
             entry[numerics.KIND], entry[numerics.EXTENT] = numerics.WITHIN, slots
             bounds = np.arange(term.samples * (slots + 1))
-            entry[numerics.BEGINS] = begins.place(np.searchsorted(sample[order] * (slots + 1) + slot[order], bounds))
+            entry[numerics.BEGINS] = begins.place(np.searchsorted(sample * (slots + 1) + slot, bounds))
             place, row, weight = place[order], row[order], weight[order]
         entry[numerics.CELLS], entry[numerics.SEVERAL] = places.place(place), term.single is None
         on_rows.place(row)

@@ -41,11 +41,11 @@ def split_extents(table: VertexTable, extents: Extents, term: Term) -> tuple[np.
 class Counted:
     """The loop nest of a cost term that counts spikes: its turns per spike, and which spikes count.
 
-    weight float64[vertices]: product of the other extents. columns: the table's, as they are there. samples: how many samples
-    they name. single: the common weight of all vertices, else None. owner int[batch, neurons], `compact`, for hits: the group of
-    vertices whose sample and range include a neuron, -1 if none does. members, begins: the vertices of group g are
-    members[begins[g]:begins[g + 1]]. summed: the weights of vertices that count the same, by group for hits, else by
-    sample; for `Within` those of all slots below, [samples, slots + 1].
+    weight float64[vertices]: product of the other extents. columns: the table's, as they are there. samples: how many
+    samples they name. single: the common weight of all vertices, else None. owner int[batch, neurons], `compact`, for
+    hits: the group of vertices whose sample and range include a neuron, -1 if none does. members, begins: the vertices
+    of group g are members[begins[g]:begins[g + 1]]. summed: the weights of vertices that count the same, by group for
+    hits, else by sample; for `Within` those of all slots below, [samples, slots + 1].
     """
 
     table: VertexTable

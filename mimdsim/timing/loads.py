@@ -33,8 +33,8 @@ class SuperstepLoad:
     """Compute of one superstep over all its executions, in tile cycles.
 
     cycles_by_execution int64[times, chips]: what it adds to the critical path of each chip; busy_part int[tiles from
-    first_tile on], `compact`; flops and issued bundles over all tiles and executions, a library vertex counted as one bundle per
-    cycle; parts: (what costs, kind of source, share of the busy cycles).
+    first_tile on], `compact`; flops and issued bundles over all tiles and executions, a library vertex counted as one
+    bundle per cycle; parts: (what costs, kind of source, share of the busy cycles).
     """
 
     cycles_by_execution: np.ndarray
@@ -165,7 +165,11 @@ class _Gained:
         )
         for member in segment.members:
             deal = self._stretch.plans[member.index].deal
-            workers = np.ascontiguousarray(member.workers)[None] if deal.counting is None else counted(member.index)[:, member.row]
+            workers = (
+                np.ascontiguousarray(member.workers)[None]
+                if deal.counting is None
+                else counted(member.index)[:, member.row]
+            )
             busy = self._busy.setdefault((segment.chip, member.index), np.zeros(segment.classes))
             cycles = tile_cycles(workers, np.ascontiguousarray(member.beside))
             numerics.advance(since_sync, longest, cycles, busy)
@@ -225,7 +229,7 @@ def _load(
             weights[part] += charge.each(dual_issue) * recording.total(charge.counted, times)
         flops += sum(charge.each(0) * recording.total(charge.counted, times) for charge in plan.deal.counted_flops)
     whole = sum(weights.values())
-    busy = compact(np.rint(gained.busy.pop(index)).astype(np.int64))
+    busy = compact(np.rint(gained.busy.pop(index)).astype(np.int64))[:]
     for kept in (gained.cycles[index], busy):  # for the next caller
         kept.flags.writeable = False
     return SuperstepLoad(

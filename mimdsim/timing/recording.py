@@ -153,7 +153,9 @@ class Recording:
         batch = self.counts(extent, term.samples, times).shape[1]
         at = extent.shift, times, self.first_list(extent.layer), batch
         which = np.array(WHICH[extent.which])
-        return float(numerics.total_by_hit(np.ascontiguousarray(term.summed, np.float64), wide(term.owner), *at, which, self.lists, self.flat))
+        assert term.owner is not None
+        weights, owner = np.ascontiguousarray(term.summed, np.float64), wide(term.owner)
+        return float(numerics.total_by_hit(weights, owner, *at, which, self.lists, self.flat))
 
 
 def _shifted(sequence: np.ndarray, shift: int, times: int) -> np.ndarray:
