@@ -238,12 +238,12 @@ class Exchange:
     """What one exchange phase delivers, and the resulting counts at the tiles that take part.
 
     columns int[len(EXCHANGE_COLUMNS), taking part], one per tile of `tiles`; both are `compact`. The properties of the
-    same names are int64[total_tiles]. A part wanted by several tiles is sent once (multicast) and received by each; what a tile
-    receives in common with its neighbour on the same bus (tile XOR 1) is also in bytes_shared. A fragment is a run of
-    elements that are contiguous on the sending tile and wanted by the same tiles. Arranged fragments are copied into
-    rows on the receiving tile (`Field.one_row`), with all the bytes of those rows. link_bytes int64[chips, chips]:
-    from, to, of all rounds; relayed int64[rounds, chips, chips]: of each, where chips pass on what they got (None: one
-    round). What a tile sends to pass it on is not in its columns: links carry far less than tiles.
+    same names are int64[total_tiles]. A part wanted by several tiles is sent once (multicast) and received by each;
+    what a tile receives in common with its neighbour on the same bus (tile XOR 1) is also in bytes_shared. A fragment
+    is a run of elements that are contiguous on the sending tile and wanted by the same tiles. Arranged fragments are
+    copied into rows on the receiving tile (`Field.one_row`), with all the bytes of those rows. link_bytes int64[chips,
+    chips]: from, to, of all rounds; relayed int64[rounds, chips, chips]: of each, where chips pass on what they got
+    (None: one round). What a tile sends to pass it on is not in its columns: links carry far less than tiles.
     """
 
     deliveries: tuple[Delivery, ...]

@@ -169,23 +169,36 @@ def _sample_columns(term: Counted) -> tuple[np.ndarray, ...]:
 def _tell_apart(alike: np.ndarray, one: Dealt) -> None:
     """Renumber in `alike` int64[tiles] the tiles on which a table has vertices: equal where the old numbers and the
     vertices are equal. Tiles without vertices keep theirs: on many chips a table has vertices on few tiles."""
-    tile, order = one.tile, slice(None)
-    if (tile[1:] >= tile[:-1]).all():
-        begins = np.append(0, np.bincount(tile, minlength=len(alike)).cumsum())
-    else:
-        order, begins = order_by(tile, len(alike))
-    columns = [one.place, one.bundles.view(np.int64), one.pairable.view(np.int64)]
+    order, begins = _by_tile(one.tile, len(alike))
+    columns = [one.place, one.bundles, one.pairable]
     for charge in one.charges:
         if not isinstance(charge.counted.extent, Hits):
-            columns += [charge.counted.weight.view(np.int64), *_sample_columns(charge.counted)]
+            columns += [charge.counted.weight, *_sample_columns(charge.counted)]
     columns[1:] = [column for column in columns[1:] if any(column.strides)]  # the others are the same everywhere
-    lines = np.empty((len(tile), len(columns)), np.int64)
-    for at, column in enumerate(columns):
-        lines[:, at] = column[order]
     tiles = np.flatnonzero(np.diff(begins))
-    edges = np.append(begins[tiles], len(tile)) * len(columns)
-    number, _ = number_alike(alike[tiles], edges, lines.reshape(-1))
+    words = _words([column[order] for column in columns])
+    edges = begins[np.append(tiles, len(alike))] * (words.size // max(1, len(one.place)))
+    number, _ = number_alike(alike[tiles], edges, words)
     alike[tiles] = int(alike.max(initial=0)) + 1 + number
+
+
+def _by_tile(tile: np.ndarray, tiles: int) -> tuple[Any, np.ndarray]:
+    """(vertices in order of their tiles, where each tile begins and the end)."""
+    if (tile[1:] >= tile[:-1]).all():
+        return slice(None), np.append(0, np.bincount(tile, minlength=tiles).cumsum())
+    ordered: tuple[np.ndarray, np.ndarray] = order_by(tile, tiles)
+    return ordered
+
+
+def _words(columns: list[np.ndarray]) -> np.ndarray:
+    """int64: the bits of columns, row after row, each filled up to whole words."""
+    kinds, names = [column.dtype for column in columns], [str(at) for at in range(len(columns))]
+    ends = np.cumsum([kind.itemsize for kind in kinds]).tolist()
+    line = np.dtype({"names": names, "formats": kinds, "offsets": [0, *ends[:-1]], "itemsize": -(-ends[-1] // 8) * 8})
+    rows = np.zeros(len(columns[0]), line)
+    for name, column in zip(names, columns, strict=True):
+        rows[name] = column
+    return rows.view(np.int64)
 
 
 def _standing(one: Dealt, kind_of: np.ndarray) -> tuple[np.ndarray, Dealt]:
