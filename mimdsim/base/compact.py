@@ -48,9 +48,18 @@ def compact(column: np.ndarray, kinds: tuple[type[np.signedinteger[Any]], ...] =
 
 def _one_of_equal(made: np.ndarray) -> np.ndarray:
     """The array that was made before of the same numbers, if it is still in use: tables on the same tiles have many."""
+    if made.size < LONG:
+        return made
     key = made.dtype, made.shape, made.strides, int(made.flat[0]), int(made.flat[-1]), int(made.sum(dtype=np.int64))
     known = _MADE.setdefault(key, made)
     return known if known is made or np.array_equal(known, made) else made
+
+
+def taken(column: np.ndarray, rows: np.ndarray | slice) -> np.ndarray:
+    """Some entries of a compact column, compact as well; a view for a slice."""
+    if isinstance(rows, slice):
+        return column[rows]
+    return _one_of_equal(column[rows]) if any(column.strides) else np.broadcast_to(column[:1], len(rows))
 
 
 def wide(column: np.ndarray) -> np.ndarray:

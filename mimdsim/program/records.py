@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mimdsim.base.compact import TILES, compact, wide
+from mimdsim.base.compact import TILES, compact, taken, wide
 from mimdsim.base.errors import MappingError
 from mimdsim.base.phases import refused
 from mimdsim.program.codelet import Codelet
@@ -168,8 +168,8 @@ class VertexTable:
         """These vertices; views of the columns for a slice."""
         made = object.__new__(VertexTable)  # its columns were checked with all rows
         extents = {name: each[rows] if isinstance(each, np.ndarray) else each for name, each in self.extents.items()}
-        columns = {name: column[rows] for name, column in self.columns.items()}
-        made.__dict__.update(self.__dict__, tiles=self.tiles[rows], columns=columns, extents=extents)
+        columns = {name: taken(column, rows) for name, column in self.columns.items()}
+        made.__dict__.update(self.__dict__, tiles=taken(self.tiles, rows), columns=columns, extents=extents)
         return made
 
     def with_codelet(self, codelet: Codelet) -> VertexTable:

@@ -138,19 +138,23 @@ def counting(dealt: list[Dealt], tiles: int) -> Counting:
             own[tile] = tile
         _tell_apart(alike, one)
     where = np.flatnonzero(used)
-    _, first, kind = np.unique(alike[where], return_index=True, return_inverse=True)
-    row_first, row_tile, row = np.unique(np.stack([kind, own[where]]), axis=1, return_index=True, return_inverse=True)
-    rows, kinds = row_first.shape[1], len(first)
+    by_kind, begins = order_by(alike[where], int(alike.max(initial=-1)) + 1)
+    where = where[by_kind]  # tiles of a kind, ascending; either all or none of them have rows of their own
+    starts = begins[:-1][begins[1:] > begins[:-1]]
+    opens = own[where] >= 0
+    opens[starts] = True
+    heads = np.flatnonzero(opens)
+    rows, kinds = len(heads), len(starts)
     row_of = np.full(tiles, rows, np.int64)
-    row_of[where] = row.reshape(-1)
+    row_of[where] = np.cumsum(opens) - 1
     kind_of = np.full(tiles, -1, np.int64)  # for tiles that represent their kind
-    kind_of[where[first]] = np.arange(kinds)
+    kind_of[where[starts]] = np.arange(kinds)
     standing_for = np.full(tiles, -1, np.int64)  # rows of tiles that represent them
-    standing_for[where[row_tile]] = np.arange(rows)
+    standing_for[where[heads]] = np.arange(rows)
     return Counting(
         row_of=compact(row_of),
         rows=rows,
-        runs=np.searchsorted(row_first[0], np.arange(kinds + 1)),
+        runs=np.searchsorted(heads, np.append(starts, len(where))),
         standing=tuple(_standing(one, kind_of) for one in dealt),
         by_sample=tuple(
             _by_sample(one, charge, kind_of) for one in dealt for charge in one.charges if not charge.counted.by_id
