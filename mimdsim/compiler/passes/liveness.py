@@ -28,8 +28,8 @@ class Memory:
     Per superstep: names, phases, fullest_tile, fullest_bytes, total_bytes. Per tile: peak_by_tile, always int64[tiles].
     The peak is the most bytes of any tile: peak_superstep is the first superstep that reaches it, peak_tile the first
     tile that does so there. categories: those of the variables in use, then OVERHEADS; category: of each variable.
-    spans: variable -> (first, last) superstep; held: variable -> (tiles, bytes); buffers: superstep -> (tiles, bytes) of
-    what its exchange brings; bytes are `compact`.
+    spans: variable -> (first, last) superstep; held: variable -> (tiles, bytes); buffers: superstep -> (tiles, bytes)
+    of what its exchange brings; bytes are `compact`.
     """
 
     names: tuple[str, ...]
