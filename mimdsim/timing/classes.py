@@ -108,11 +108,8 @@ class Counting:
         ends = [*self.packed[1:, numerics.WEIGHTS].tolist(), len(weights)][: len(self.packed)]
         for entry, end, charge in zip(self.packed, ends, self.by_id, strict=True):
             weights[entry[numerics.WEIGHTS] : end] *= charge.each(dual_issue)
-        return (
-            constant,
-            weights,
-            numerics.cells_on(self.cell_place.astype(np.int32), self.cell_row, self.rows, contexts),
-        )
+        place = self.cell_place.astype(np.int32)
+        return constant, weights, numerics.cells_on(place, self.cell_row, self.rows, contexts)
 
 
 def classes_of(columns: Sequence[np.ndarray], entries: int) -> tuple[np.ndarray, np.ndarray]:
