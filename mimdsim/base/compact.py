@@ -55,10 +55,8 @@ def _one_of_equal(made: np.ndarray) -> np.ndarray:
     return known if known is made or np.array_equal(known, made) else made
 
 
-def taken(column: np.ndarray, rows: np.ndarray | slice) -> np.ndarray:
-    """Some entries of a compact column, compact as well; a view for a slice."""
-    if isinstance(rows, slice):
-        return column[rows]
+def taken(column: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Entries `rows` of a compact column, compact as well."""
     return _one_of_equal(column[rows]) if any(column.strides) else np.broadcast_to(column[:1], len(rows))
 
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.numerics.columns import pieces
+from mimdsim.program import windows
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.entries import entries_taken
 from mimdsim.program.problems import Problem, of_vertex, vertex_name
 from mimdsim.program.records import Superstep, Variable, VertexTable
 from mimdsim.program.rows import bounds_of, boxes_of, describe_box, equal_rows
-from mimdsim.program.windows import by_tiles
 
 TWICE, MEANWHILE = "nothing is written twice", "nothing is read while written"
 
@@ -91,12 +91,13 @@ def _written_twice(writers: list[list[Touch]], timesteps: range, local: bool) ->
 
 
 def _once_on_tiles(touches: list[Touch]) -> bool:
-    """Whether no two of these boxes share an element, if each lies on one tile: tiles after tiles, as all boxes at once
-    would take several times the memory of the program."""
-    windows = by_tiles([touch.table for touch in touches])
+    """Whether it is certain that no two of these boxes, each of which lies on one tile, share an element: tiles after
+    tiles, as the boxes of many vertices at once would take several times the memory of the program."""
+    if sum(touch.table.vertices for touch in touches) <= windows.ROWS_AT_ONCE:
+        return False
     return all(
         _twice([replace(touch, table=part) for touch, (part, _) in zip(touches, parts, strict=True)]) is None
-        for parts in windows
+        for parts in windows.by_tiles([touch.table for touch in touches])
     )
 
 

@@ -7,6 +7,8 @@ their own tile; no vertex sees what another one writes in the same superstep.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import itemgetter
 
 import numpy as np
 
@@ -168,8 +170,9 @@ class VertexTable:
         """These vertices; views of the columns for a slice."""
         made = object.__new__(VertexTable)  # its columns were checked with all rows
         extents = {name: each[rows] if isinstance(each, np.ndarray) else each for name, each in self.extents.items()}
-        columns = {name: taken(column, rows) for name, column in self.columns.items()}
-        made.__dict__.update(self.__dict__, tiles=taken(self.tiles, rows), columns=columns, extents=extents)
+        take = itemgetter(rows) if isinstance(rows, slice) else partial(taken, rows=rows)
+        columns = {name: take(column) for name, column in self.columns.items()}
+        made.__dict__.update(self.__dict__, tiles=take(self.tiles), columns=columns, extents=extents)
         return made
 
     def with_codelet(self, codelet: Codelet) -> VertexTable:
