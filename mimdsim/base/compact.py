@@ -67,7 +67,9 @@ def wide(column: np.ndarray) -> np.ndarray:
 
 
 def numbers(column: np.ndarray) -> tuple[int, ...]:
-    """A column as a tuple in which equal numbers are one object: of tiles, most are equal to others."""
+    """A column as a tuple; of a long one, equal numbers are one object: of tiles, most are equal to others."""
+    if len(column) < LONG:
+        return tuple(column.tolist())
     known: dict[int, int] = {}
     found: list[int] = []
     for first in range(0, len(column), LONG):

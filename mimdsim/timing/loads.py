@@ -165,8 +165,10 @@ class _Gained:
         )
         for member in segment.members:
             deal = self._stretch.plans[member.index].deal
-            same = np.ascontiguousarray(member.workers)[None]
-            workers = same if deal.counting is None else counted(member.index)[:, member.row]
+            if deal.counting is None:
+                workers = np.ascontiguousarray(member.workers)[None]
+            else:
+                workers = counted(member.index)[:, member.row]
             busy = self._busy.setdefault((segment.chip, member.index), np.zeros(segment.classes))
             cycles = tile_cycles(workers, np.ascontiguousarray(member.beside))
             numerics.advance(since_sync, longest, cycles, busy)
