@@ -522,7 +522,7 @@ def test_tiles_are_told_apart_as_by_comparing_their_vertices_one_by_one() -> Non
             term = SimpleNamespace(weight=weight.astype(float), columns=columns, extent=Spikes(layer="any"))
             charged: Any = (SimpleNamespace(counted=term),)
             costs = {"bundles": bundles.astype(float), "pairable": pairable.astype(float)}
-            _tell_apart(alike, Dealt(tile=tile, place=place, charges=charged, **costs))
+            _tell_apart(alike, Dealt(tiles=tile, first=0, place=place, charges=charged, **costs))
             for number in range(9):
                 on = tile == number
                 columns_on = (column[on].tolist() for column in (place, weight, sample, bundles, pairable))

@@ -10,7 +10,7 @@ from mimdsim.compiler import compile_graph
 from mimdsim.graph import training_graph
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.profile import TiledProfile
-from mimdsim.program import Program, windows
+from mimdsim.program import Program, tally, windows
 from mimdsim.program.verify import verify
 from mimdsim.run import retime
 from mimdsim.timing import loads
@@ -36,6 +36,7 @@ def made(case: str) -> tuple[Program, TiledProfile]:
 def test_parts_and_turns_change_nothing(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     whole, profile = made(case)
     monkeypatch.setattr(windows, "ROWS_AT_ONCE", 5)
+    monkeypatch.setattr(tally, "PIECES_AT_ONCE", 3)
     monkeypatch.setattr(loads, "CYCLES_AT_ONCE", 30)
     parted, same = made(case)
     assert same == profile

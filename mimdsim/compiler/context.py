@@ -408,7 +408,7 @@ class Lowering:
         run = max(LINEAR_BYTES // self.value_bytes("float32"), -(-width // len(usable)))
         starts = np.arange(0, width, run)
         stops = np.minimum(starts + run, width)
-        tiles = usable[: len(starts)]
+        tiles = usable[: len(starts)].copy()  # those of all tiles are freed
         mapping = TileMapping.split(0, tiles, starts, stops)
         held = self.variable(f"{name}.{layer}", (width,), "float32", mapping, "neuron states")
         table = VertexTable(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
+from mimdsim.base.compact import numbers
 from mimdsim.compiler.passes.liveness import Memory
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Liveness, MemoryProfile
@@ -42,9 +43,9 @@ def _profile(program: Program, memory: Memory, limit_bytes: int) -> MemoryProfil
         peak_tile=peak_tile,
         peak_bytes=memory.peak_bytes,
         categories=memory.categories,
-        bytes_by_category_and_tile=tuple(tuple(row.tolist()) for row in memory.by_category),
-        peak_bytes_by_tile=tuple(memory.peak_by_tile.tolist()),
-        always_live_bytes_by_tile=tuple(memory.always.tolist()),
+        bytes_by_category_and_tile=tuple(numbers(row) for row in memory.by_category),
+        peak_bytes_by_tile=numbers(memory.peak_by_tile),
+        always_live_bytes_by_tile=numbers(memory.always),
         largest_on_peak_tile=largest,
         liveness=curve,
     )

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from mimdsim.base.compact import wide
 from mimdsim.base.kept import kept
 from mimdsim.costs.fabric import bytes_by_neighbour, control_of, hops_apart, longer, of_hops, with_fixed
 from mimdsim.costs.scheduling import scheduled_cycles
@@ -128,7 +129,7 @@ def _alike(exchange: Exchange, fabric: Fabric, tiles_per_chip: int) -> np.ndarra
         columns = wire, exchange.column("fragments_sent"), exchange.column("fragments_received")
         lines = np.stack(columns, axis=1).astype(np.int64)
         begins = np.arange(len(lines) + 1) * len(columns)
-        _, first = number_alike(exchange.tiles // tiles_per_chip, begins, lines.reshape(-1))
+        _, first = number_alike(wide(exchange.tiles) // tiles_per_chip, begins, lines.reshape(-1))
         known[key] = np.vstack([exchange.tiles[first], lines[first].T])
     return known[key]
 

@@ -67,7 +67,7 @@ def _ranges(uses: Uses, tables: list[list[VertexTable]], most: int) -> tuple[np.
     scanned = _by_slot(scans, ("row", "sample", "start", "stop"), worker_lists[0])
     joined = _by_slot(joins, ("first", "last"), tile_lists[0])
     room = np.min([worker_lists[1], *(table.constants["capacity"] for table in scans)])
-    sample, first, middle, last = (np.asarray(listing.columns[each]) for each in ("sample", "first", "middle", "last"))
+    sample, first, middle, last = (listing.column(each) for each in ("sample", "first", "middle", "last"))
     found = []
     for row, (begin, end) in enumerate(((first, middle), (middle, last))):
         tile, of_list = _runs(begin, end)

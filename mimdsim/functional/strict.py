@@ -93,7 +93,7 @@ class _Table:
         codelet = table.codelet
         self.constants = [table.constants[name] for name in codelet.constants]
         self.compute: Any = _as_python(codelet.compute)
-        self.columns = [np.asarray(table.columns[name]) for name in codelet.columns]
+        self.columns = [table.column(name) for name in codelet.columns]
         self.probed = not any(operand.field.access == "write" for operand in self.operands)
         self.declared = None if codelet.count else declared_bundles(executor.program, table)
         self.guarded = GUARDED_ELEMENTS

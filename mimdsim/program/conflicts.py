@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.numerics.columns import pieces
+from mimdsim.program import windows
 from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.entries import entries_taken
 from mimdsim.program.problems import Problem, of_vertex, vertex_name
@@ -44,8 +45,9 @@ class Touch:
         return np.concatenate([first, self.boxes], axis=1)
 
 
-def check_conflicts(superstep: Superstep, touches: list[Touch], timesteps: range) -> list[Problem]:
-    """For every variable written: the first element written twice and, for each table, the first one read meanwhile."""
+def check_conflicts(superstep: Superstep, touches: list[Touch], timesteps: range, *, local: bool) -> list[Problem]:
+    """For every variable written: the first element written twice and, for each table, the first one read meanwhile.
+    local: whether all that is written lies on its vertex's own tile."""
     by_variable: dict[str, list[Touch]] = {}
     for touch in touches:
         if touch.table.vertices:
@@ -53,7 +55,7 @@ def check_conflicts(superstep: Superstep, touches: list[Touch], timesteps: range
     problems = []
     for name, group in by_variable.items():
         writers = _by_shift([touch for touch in group if touch.field.writes])
-        pair = _written_twice(writers, timesteps)
+        pair = _written_twice(writers, timesteps, local)
         if pair is not None:
             (other, other_row), (touch, row) = pair
             text = f"writes {describe_box(name, touch.boxes[row])}, which {vertex_name(other.table, other_row)} writes"
@@ -78,14 +80,25 @@ def _by_shift(touches: list[Touch]) -> list[list[Touch]]:
     return list(found.values())
 
 
-def _written_twice(writers: list[list[Touch]], timesteps: range) -> Pair | None:
+def _written_twice(writers: list[list[Touch]], timesteps: range, local: bool) -> Pair | None:
     for place, part in enumerate(writers):
-        pair = _twice(part)
+        pair = None if local and _once_on_tiles(part) else _twice(part)
         for other in writers[:place]:
             pair = pair or _shared(other, part, timesteps, skip=False)
         if pair is not None:
             return pair
     return None
+
+
+def _once_on_tiles(touches: list[Touch]) -> bool:
+    """Whether it is certain that no two of these boxes, each of which lies on one tile, share an element: tiles after
+    tiles, as the boxes of many vertices at once would take several times the memory of the program."""
+    if sum(touch.table.vertices for touch in touches) <= windows.ROWS_AT_ONCE:
+        return False
+    return all(
+        _twice([replace(touch, table=part) for touch, (part, _) in zip(touches, parts, strict=True)]) is None
+        for parts in windows.by_tiles([touch.table for touch in touches])
+    )
 
 
 def _twice(touches: list[Touch]) -> Pair | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+
 import numpy as np
 
+from mimdsim.base.compact import wide
 from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.program.records import Delivery, Superstep
 from mimdsim.program.rows import bounds_of
@@ -28,7 +31,7 @@ def _contained(delivery: Delivery, tiles: np.ndarray, boxes: np.ndarray) -> np.n
     if (owners[1:] < owners[:-1]).any():
         order = np.argsort(owners, kind="stable")
         owners, delivered = owners[order], delivered[order]
-    first, last = np.searchsorted(owners, (tiles.min(), tiles.max() + 1)).tolist()
-    given = np.ascontiguousarray(owners[first:last]), bounds_of(delivered[first:last]), tiles, bounds_of(boxes)
+    first, last = bisect_left(owners, tiles.min()), bisect_right(owners, tiles.max())
+    given = wide(owners[first:last]), bounds_of(delivered[first:last]), wide(tiles), bounds_of(boxes)
     inside: np.ndarray = numerics.contained_boxes(*given)
     return inside

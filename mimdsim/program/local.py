@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mimdsim.base.compact import wide
 from mimdsim.numerics.columns import boxes as numerics
 from mimdsim.numerics.columns import pieces
 from mimdsim.program.mapping import BANDED, FLAT, SideBySide, TileMapping
@@ -132,6 +133,6 @@ def is_local(
         if known is not None:
             known[mapping] = by_tile
     axis = -1 if mapping.axis == FLAT else mapping.axis
-    given = axis, np.array(shape, np.int64), np.ascontiguousarray(tiles), bounds_of(boxes)
+    given = axis, np.array(shape, np.int64), wide(tiles), bounds_of(boxes)
     local: np.ndarray = numerics.local_boxes(mapping.tiles, mapping.starts, mapping.stops, by_tile, *given)
     return local

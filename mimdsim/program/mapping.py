@@ -11,6 +11,8 @@ from itertools import groupby, pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mimdsim.base.compact import wide
+
 REPLICATED = -1
 FLAT = -2
 PER_TIMESTEP = -3
@@ -33,7 +35,10 @@ def _ascend(tiles: np.ndarray) -> bool:
 
 def _each_once(tiles: np.ndarray) -> np.ndarray:
     """Tiles in ascending order."""
-    return tiles.copy() if tiles.ndim == 1 and _ascend(tiles) else np.unique(tiles)
+    if tiles.ndim == 1 and _ascend(tiles):
+        return tiles.copy()
+    ordered = np.sort(tiles, axis=None, kind="stable")  # mostly a few ascending runs, which it merges
+    return ordered[np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,6 +83,12 @@ class TileMapping:
         first = np.flatnonzero(joined)
         last = np.append(first[1:], len(tiles)) - 1
         return TileMapping(axis=axis, tiles=tiles[first], starts=starts[first], stops=stops[last])
+
+    @staticmethod
+    def of_elements(tiles: np.ndarray) -> TileMapping:
+        """Element k on tiles[k]."""
+        begins = np.flatnonzero(np.append(True, tiles[1:] != tiles[:-1]))
+        return TileMapping(axis=FLAT, tiles=wide(tiles[begins]), starts=begins, stops=np.append(begins[1:], len(tiles)))
 
     @staticmethod
     def evenly(axis: int, extent: int, tiles: np.ndarray) -> TileMapping:

@@ -7,9 +7,12 @@ their own tile; no vertex sees what another one writes in the same superstep.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import itemgetter
 
 import numpy as np
 
+from mimdsim.base.compact import TILES, compact, taken, wide
 from mimdsim.base.errors import MappingError
 from mimdsim.base.phases import refused
 from mimdsim.program.codelet import Codelet
@@ -100,8 +103,9 @@ def frozen(value: object) -> object:
 class VertexTable:
     """All vertices of one codelet in a compute set, as columns.
 
-    tiles int64[vertices]; operands: field -> variable name; columns: int64[vertices] by name; extents: name -> a
-    Recorded extent, or an int64 column for one that follows from nothing the codelet declares; constants by name.
+    tiles int[vertices]; operands: field -> variable name; columns: int[vertices] by name; extents: name -> a Recorded
+    extent, or an int64 column for one that follows from nothing the codelet declares; constants by name. Tiles and
+    columns are `compact`.
     """
 
     codelet: Codelet
@@ -133,9 +137,11 @@ class VertexTable:
         if twice:
             text = f"the codelet declares what extent(s) {twice} follow from; leave them out of the table"
             raise ValueError(f"{where}: {text}")
-        columns = {name: whole_numbers(f"{where}: column '{name}'", each) for name, each in self.columns.items()}
+        columns = {
+            name: compact(whole_numbers(f"{where}: column '{name}'", each)) for name, each in self.columns.items()
+        }
         object.__setattr__(self, "columns", columns)
-        object.__setattr__(self, "tiles", whole_numbers(f"{where}: tiles", self.tiles))
+        object.__setattr__(self, "tiles", compact(whole_numbers(f"{where}: tiles", self.tiles), TILES))
         given = {f"column '{name}'": column for name, column in columns.items()}
         extents = {f"extent '{name}'": each for name, each in self.extents.items() if not isinstance(each, Recorded)}
         for name, column in (given | extents).items():
@@ -152,6 +158,10 @@ class VertexTable:
     def vertices(self) -> int:
         return len(self.tiles)
 
+    def column(self, name: str) -> np.ndarray:
+        """int64[vertices]: a column to compute with."""
+        return wide(self.columns[name])
+
     def on_some(self, chosen: np.ndarray) -> VertexTable:
         """The vertices on the tiles of `chosen` bool[tiles]."""
         return self.some(np.flatnonzero(chosen[self.tiles]))
@@ -160,8 +170,9 @@ class VertexTable:
         """These vertices; views of the columns for a slice."""
         made = object.__new__(VertexTable)  # its columns were checked with all rows
         extents = {name: each[rows] if isinstance(each, np.ndarray) else each for name, each in self.extents.items()}
-        columns = {name: column[rows] for name, column in self.columns.items()}
-        made.__dict__.update(self.__dict__, tiles=self.tiles[rows], columns=columns, extents=extents)
+        take = itemgetter(rows) if isinstance(rows, slice) else partial(taken, rows=rows)
+        columns = {name: take(column) for name, column in self.columns.items()}
+        made.__dict__.update(self.__dict__, tiles=take(self.tiles), columns=columns, extents=extents)
         return made
 
     def with_codelet(self, codelet: Codelet) -> VertexTable:
@@ -201,12 +212,16 @@ class Copy:
 class Delivery:
     """Parts of a variable sent to tiles before the compute set: box k of `boxes` to `tiles[k]`.
 
-    boxes int64[parts, axes, 2]: start and stop per axis of the variable, a timestep axis left out.
+    boxes int[parts, axes, 2]: start and stop per axis of the variable, a timestep axis left out. Both are `compact`.
     """
 
     variable: str
     tiles: np.ndarray
     boxes: np.ndarray
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tiles", compact(self.tiles, TILES))
+        object.__setattr__(self, "boxes", compact(self.boxes))
 
 
 MOST_CONSTANT_BYTES = 1024  # assumed: what fits into a vertex's code; larger tables are variables
@@ -225,13 +240,13 @@ EXCHANGE_COLUMNS = (
 class Exchange:
     """What one exchange phase delivers, and the resulting counts at the tiles that take part.
 
-    columns int64[len(EXCHANGE_COLUMNS), taking part], one column per tile of `tiles`; the properties of the same names
-    are int64[total_tiles]. A part wanted by several tiles is sent once (multicast) and received by each; what a tile
-    receives in common with its neighbour on the same bus (tile XOR 1) is also in bytes_shared. A fragment is a run of
-    elements that are contiguous on the sending tile and wanted by the same tiles. Arranged fragments are copied into
-    rows on the receiving tile (`Field.one_row`), with all the bytes of those rows. link_bytes int64[chips, chips]:
-    from, to, of all rounds; relayed int64[rounds, chips, chips]: of each, where chips pass on what they got (None: one
-    round). What a tile sends to pass it on is not in its columns: links carry far less than tiles.
+    columns int[len(EXCHANGE_COLUMNS), taking part], one per tile of `tiles`; both are `compact`. The properties of the
+    same names are int64[total_tiles]. A part wanted by several tiles is sent once (multicast) and received by each;
+    what a tile receives in common with its neighbour on the same bus (tile XOR 1) is also in bytes_shared. A fragment
+    is a run of elements that are contiguous on the sending tile and wanted by the same tiles. Arranged fragments are
+    copied into rows on the receiving tile (`Field.one_row`), with all the bytes of those rows. link_bytes int64[chips,
+    chips]: from, to, of all rounds; relayed int64[rounds, chips, chips]: of each, where chips pass on what they got
+    (None: one round). What a tile sends to pass it on is not in its columns: links carry far less than tiles.
     """
 
     deliveries: tuple[Delivery, ...]
@@ -241,6 +256,10 @@ class Exchange:
     link_bytes: np.ndarray | None = None
     relayed: np.ndarray | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tiles", compact(self.tiles, TILES))
+        object.__setattr__(self, "columns", compact(self.columns))
+
     @property
     def rounds(self) -> np.ndarray:
         """int64[rounds, chips, chips]: bytes over links, round by round."""
@@ -249,8 +268,7 @@ class Exchange:
 
     def column(self, name: str) -> np.ndarray:
         """int64[taking part]: a column by name, for the tiles of `tiles`."""
-        chosen: np.ndarray = self.columns[EXCHANGE_COLUMNS.index(name)]
-        return chosen
+        return wide(self.columns[EXCHANGE_COLUMNS.index(name)])
 
     def _everywhere(self, name: str) -> np.ndarray:
         spread = np.zeros(self.total_tiles, np.int64)

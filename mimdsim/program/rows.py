@@ -71,9 +71,8 @@ def boxes_of(table: VertexTable, field: Field, variable: Variable) -> np.ndarray
         absent = [name for name in names if name not in table.columns]
         if absent:
             raise ValueError(f"{where}: box entry '{entry}' needs the column(s) {absent}")
-        start = table.columns[names[0]]
-        boxes[:, axis, 0] = start
-        boxes[:, axis, 1] = table.columns[names[1]] if len(names) == 2 else start + 1
+        boxes[:, axis, 0] = table.columns[names[0]]
+        boxes[:, axis, 1] = table.columns[names[1]] if len(names) == 2 else boxes[:, axis, 0] + 1
     return boxes
 
 

@@ -12,13 +12,14 @@ from itertools import pairwise
 
 import numpy as np
 
+from mimdsim.base.compact import wide
 from mimdsim.numerics.columns import pieces as numerics
 from mimdsim.program.local import Cut, cut_side_by_side, in_bands, is_local
 from mimdsim.program.mapping import BANDED, FLAT, TileMapping
 from mimdsim.program.records import EXCHANGE_COLUMNS, Delivery, Exchange, Relay, Variable
-from mimdsim.program.rows import bounds_of, equal_rows, order_of, spatial_mapping
+from mimdsim.program.rows import bounds_of, equal_rows, order_of, runs_of_boxes, spatial_mapping
 
-BOXES_AT_ONCE = 1 << 14  # so that their pieces take little memory, which is used again
+PIECES_AT_ONCE = 1 << 14  # so that they take little memory, which is used again
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,7 +47,7 @@ class Tally:
     ) -> None:
         """Add the parts `boxes` of `variable` wanted on `tiles`, a timestep axis dropped or not."""
         at_once, self.link_bytes = self.link_bytes, np.zeros_like(self.link_bytes[:1])
-        self._count_in(spatial_mapping(variable, drop), variable, drop, tiles, boxes)
+        self._count_in(spatial_mapping(variable, drop), variable, drop, wide(tiles), boxes)
         more = self.link_bytes if relay is None else _in_rounds(self.link_bytes[0], relay)
         self.link_bytes = np.zeros((max(len(at_once), len(more)), self.chips, self.chips), np.int64)
         self.link_bytes[: len(at_once)] += at_once
@@ -124,10 +125,9 @@ class Tally:
         order, different = order_of(np.stack([which, tiles]), [0, 1]), bounds.take(one_of_each, axis=2)
         which, tiles = which[order], tiles[order]
         apart = numerics.are_apart(different)
-        each = BOXES_AT_ONCE if apart else len(one_of_each)  # those that share elements are counted together
-        for first in range(0, len(one_of_each), each):
-            begin, end = np.searchsorted(which, (first, first + each))
-            cut = _cut(mapping, np.ascontiguousarray(different[:, :, first : first + each]), shape)
+        for first, last in pairwise(_edges(mapping, different, shape, apart)):
+            begin, end = np.searchsorted(which, (first, last))
+            cut = _cut(mapping, np.ascontiguousarray(different[:, :, first:last]), shape)
             self._count_pieces(cut, item_bytes, which[begin:end] - first, tiles[begin:end], apart)
 
     def _count_pieces(self, cut: _Pieces, item_bytes: int, which: np.ndarray, tiles: np.ndarray, apart: bool) -> None:
@@ -196,6 +196,20 @@ class _Pieces:
     bounds: np.ndarray
     shape: np.ndarray
     axis: int
+
+
+def _edges(mapping: TileMapping, bounds: np.ndarray, shape: np.ndarray, apart: bool) -> list[int]:
+    """Where the parts begin in which different boxes, in ascending order, are counted, and the end: those that share
+    elements are counted together. apart: no two do."""
+    boxes, flat = bounds.shape[2], mapping.axis == FLAT
+    if max(boxes, flat * len(mapping.tiles)) <= PIECES_AT_ONCE:
+        return [0, boxes]
+    runs = runs_of_boxes(bounds.transpose(2, 0, 1), tuple(shape.tolist()))[1] if flat else np.ones(boxes, np.int64)
+    wanted = np.flatnonzero(np.diff((np.cumsum(runs) - 1) // PIECES_AT_ONCE)) + 1
+    if not apart:  # then only those that start at the same place along the first axis may share elements
+        begins = np.flatnonzero(np.diff(bounds[0, 0])) + 1 if numerics.are_apart(bounds[:1]) else wanted[:0]
+        wanted = np.unique(np.append(begins, boxes)[np.searchsorted(begins, wanted)])
+    return [0, *wanted[wanted < boxes].tolist(), boxes]
 
 
 def _cut(mapping: TileMapping, bounds: np.ndarray, shape: np.ndarray) -> _Pieces:

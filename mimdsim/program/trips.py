@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.base.compact import uniform
 from mimdsim.base.errors import MappingError, near
 from mimdsim.program.codelet import Field, TileFormula
 from mimdsim.program.extents import RECORDED, Column, Derived, Hits, Length, Lists, Recorded, Turns
@@ -31,13 +32,13 @@ ANY_CONTEXTS, ANY_VECTOR_BYTES = 6, 8  # formulas are called to learn names, not
 def extents_of(program: Program, table: VertexTable) -> dict[str, np.ndarray | Recorded]:
     """int64[vertices] or a recorded extent by name: given by the table, declared by its codelet, or counted as it runs.
 
-    Columns with one value for all vertices take no memory and are read-only.
+    Long columns with one value for all vertices take no memory and are read-only.
     """
     found = dict(table.extents)
     for name, extent in table.codelet.extents.items():
         if isinstance(extent, Derived):
             turns = -(-_count(program.variables, table, extent) // extent.per)
-            found[name] = np.broadcast_to(np.asarray(turns, np.int64), (table.vertices,))
+            found[name] = uniform(np.broadcast_to(np.asarray(turns, np.int64), (table.vertices,)))
     if table.codelet.count is not None:
         for name in sorted(_asked(table) - set(found)):
             found[name] = Turns(layer=f"{_place(program, table)}.{name}")
@@ -78,7 +79,7 @@ def _place(program: Program, table: VertexTable) -> str:
 
 def _count(variables: Mapping[str, Variable], table: VertexTable, extent: Derived) -> Any:
     if isinstance(extent, Column):
-        return table.columns[extent.name]
+        return table.column(extent.name)
     item = table.codelet.field(extent.field)
     variable = variables[table.operands[item.name]]
     if isinstance(extent, Length):
@@ -94,7 +95,7 @@ def _length(table: VertexTable, item: Field, variable: Variable, axis: int) -> A
     if entry == ":":
         return variable.shape[axis]
     start, _, stop = entry.partition(":")
-    return table.columns[stop] - table.columns[start] if stop else 1
+    return np.subtract(table.columns[stop], table.columns[start], dtype=np.int64) if stop else 1
 
 
 def check_extents(program: Program, superstep: Superstep, table: VertexTable) -> list[Problem]:

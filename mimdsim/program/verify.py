@@ -94,7 +94,7 @@ def _check_superstep(
         problems += misplaced + check_beside(superstep, table)
         for item in () if misplaced else table.codelet.fields:
             problems += _check_field(program, superstep, table, item, stretch, touches)
-    problems += check_conflicts(superstep, touches, stretch.timesteps)
+    problems += check_conflicts(superstep, touches, stretch.timesteps, local=not problems)
     return problems or check_exchange(program, superstep, described)
 
 

@@ -3,6 +3,7 @@ memory of the program, and their pages more time than the work on them."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -39,7 +40,7 @@ def by_tiles(tables: Sequence[VertexTable]) -> Iterator[list[Part]]:
 
 def _between(table: VertexTable, low: int, high: int, ascends: bool) -> Part:
     if ascends:
-        first, last = np.searchsorted(table.tiles, (low, high)).tolist()
+        first, last = (bisect_left(table.tiles, tile) for tile in (low, high))
         return table.some(slice(first, last)), np.arange(first, last)
     rows = np.flatnonzero((table.tiles >= low) & (table.tiles < high))
     return table.some(rows), rows

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mimdsim.base.compact import wide
 from mimdsim.program import Program, RecordedActivity, TileFormula
 from mimdsim.program.rows import boxes_of
 from mimdsim.timing.classes import counter_of
@@ -26,7 +27,7 @@ def contexts_with_work(program: Program, barrel: Barrel) -> np.ndarray:
             if isinstance(table.codelet.cost, TileFormula):
                 row[table.tiles] = barrel.working
             elif dealt is not None:
-                np.maximum.at(row, dealt.tile + deal.first, np.minimum(dealt.place + 1, barrel.contexts))
+                np.maximum.at(row, wide(dealt.tiles), np.minimum(wide(dealt.place) + 1, barrel.contexts))
     return found
 
 

@@ -10,13 +10,14 @@ the program and work for any number of contexts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from mimdsim.base.compact import compact, wide
 from mimdsim.numerics.columns import loads as numerics
 from mimdsim.numerics.columns.alike import number_alike, order_by
 from mimdsim.program import Hits, Within
@@ -26,14 +27,20 @@ from mimdsim.timing.recording import WHICH, Recording
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dealt:
-    """Vertices of one table on their tiles (from the superstep's first) and in their places, and the cost of each:
-    `bundles`, of which `pairable` could go into others, and what is charged for spikes."""
+    """Vertices of one table on their tiles, counted from `first`, and in their places, and the cost of each: `bundles`,
+    of which `pairable` could go into others, and what is charged for spikes. tiles and place are `compact`."""
 
-    tile: np.ndarray
+    tiles: np.ndarray
+    first: int
     place: np.ndarray
     bundles: np.ndarray
     pairable: np.ndarray
     charges: tuple[Charge, ...]
+
+    @property
+    def tile(self) -> np.ndarray:
+        """int64[vertices]: the tile of each from the superstep's first on."""
+        return np.subtract(self.tiles, self.first, dtype=np.int64)
 
     def constant(self, dual_issue: float) -> np.ndarray:
         """float64[vertices]: bundles independent of spikes, with a share of the pairable ones issued together with
@@ -101,16 +108,18 @@ class Counting:
         ends = [*self.packed[1:, numerics.WEIGHTS].tolist(), len(weights)][: len(self.packed)]
         for entry, end, charge in zip(self.packed, ends, self.by_id, strict=True):
             weights[entry[numerics.WEIGHTS] : end] *= charge.each(dual_issue)
-        return constant, weights, numerics.cells_on(self.cell_place, self.cell_row, self.rows, contexts)
+        place = self.cell_place.astype(np.int32)
+        return constant, weights, numerics.cells_on(place, self.cell_row, self.rows, contexts)
 
 
-def classes_of(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(class int64[entries], first entry of each class) of equal columns; classes in order of their first entry."""
-    lines = np.ascontiguousarray(columns.T)
+def classes_of(columns: Sequence[np.ndarray], entries: int) -> tuple[np.ndarray, np.ndarray]:
+    """(class int64[entries], first entry of each class) of entries equal in all columns; classes in order of their
+    first entry."""
+    lines = np.empty((entries, len(columns)), np.int64)
+    for at, column in enumerate(columns):
+        lines[:, at] = column
     begins = np.arange(len(lines) + 1) * lines.shape[1]
-    numbered: tuple[np.ndarray, np.ndarray] = number_alike(
-        np.zeros(len(lines), np.int64), begins, lines.reshape(-1).view(np.int64)
-    )
+    numbered: tuple[np.ndarray, np.ndarray] = number_alike(np.zeros(len(lines), np.int64), begins, lines.reshape(-1))
     return numbered
 
 
@@ -120,24 +129,29 @@ def counting(dealt: list[Dealt], tiles: int) -> Counting:
     own = np.full(tiles, -1, np.int64)
     used = np.zeros(tiles, bool)
     for one in dealt:
-        used[one.tile] = True
-        _tell_apart(alike, one)
+        tile = one.tile
+        used[tile] = True
         if any(isinstance(charge.counted.extent, Hits) for charge in one.charges):
-            own[one.tile] = one.tile
+            own[tile] = tile
+        _tell_apart(alike, one)
     where = np.flatnonzero(used)
-    _, first, kind = np.unique(alike[where], return_index=True, return_inverse=True)
-    row_first, row_tile, row = np.unique(np.stack([kind, own[where]]), axis=1, return_index=True, return_inverse=True)
-    rows, kinds = row_first.shape[1], len(first)
+    by_kind, begins = order_by(alike[where], int(alike.max(initial=-1)) + 1)
+    where = where[by_kind]  # tiles of a kind, ascending; either all or none of them have rows of their own
+    starts = begins[:-1][begins[1:] > begins[:-1]]
+    opens = own[where] >= 0
+    opens[starts] = True
+    heads = np.flatnonzero(opens)
+    rows, kinds = len(heads), len(starts)
     row_of = np.full(tiles, rows, np.int64)
-    row_of[where] = row.reshape(-1)
+    row_of[where] = np.cumsum(opens) - 1
     kind_of = np.full(tiles, -1, np.int64)  # for tiles that represent their kind
-    kind_of[where[first]] = np.arange(kinds)
+    kind_of[where[starts]] = np.arange(kinds)
     standing_for = np.full(tiles, -1, np.int64)  # rows of tiles that represent them
-    standing_for[where[row_tile]] = np.arange(rows)
+    standing_for[where[heads]] = np.arange(rows)
     return Counting(
-        row_of=row_of,
+        row_of=compact(row_of),
         rows=rows,
-        runs=np.searchsorted(row_first[0], np.arange(kinds + 1)),
+        runs=np.searchsorted(heads, np.append(starts, len(where))),
         standing=tuple(_standing(one, kind_of) for one in dealt),
         by_sample=tuple(
             _by_sample(one, charge, kind_of) for one in dealt for charge in one.charges if not charge.counted.by_id
@@ -156,35 +170,59 @@ def _sample_columns(term: Counted) -> tuple[np.ndarray, ...]:
 def _tell_apart(alike: np.ndarray, one: Dealt) -> None:
     """Renumber in `alike` int64[tiles] the tiles on which a table has vertices: equal where the old numbers and the
     vertices are equal. Tiles without vertices keep theirs: on many chips a table has vertices on few tiles."""
-    order, begins = order_by(one.tile, len(alike))
-    columns = [one.place, one.bundles.view(np.int64), one.pairable.view(np.int64)]
+    order, begins = _by_tile(one.tile, len(alike))
+    columns = [one.place, one.bundles, one.pairable]
     for charge in one.charges:
         if not isinstance(charge.counted.extent, Hits):
-            columns += [charge.counted.weight.view(np.int64), *_sample_columns(charge.counted)]
-    lines = np.empty((len(order), len(columns)), np.int64)
-    for at, column in enumerate(columns):
-        lines[:, at] = column[order]
+            columns += [charge.counted.weight, *_sample_columns(charge.counted)]
+    columns[1:] = [column for column in columns[1:] if any(column.strides)]  # the others are the same everywhere
     tiles = np.flatnonzero(np.diff(begins))
-    edges = np.append(begins[tiles], len(order)) * len(columns)
-    number, _ = number_alike(alike[tiles], edges, lines.reshape(-1))
+    words = _words([column[order] for column in columns])
+    edges = begins[np.append(tiles, len(alike))] * (words.size // max(1, len(one.place)))
+    number, _ = number_alike(alike[tiles], edges, words)
     alike[tiles] = int(alike.max(initial=0)) + 1 + number
 
 
+def _by_tile(tile: np.ndarray, tiles: int) -> tuple[Any, np.ndarray]:
+    """(vertices in order of their tiles, where each tile begins and the end)."""
+    if (tile[1:] >= tile[:-1]).all():
+        return slice(None), np.append(0, np.bincount(tile, minlength=tiles).cumsum())
+    ordered: tuple[np.ndarray, np.ndarray] = order_by(tile, tiles)
+    return ordered
+
+
+def _words(columns: list[np.ndarray]) -> np.ndarray:
+    """int64: the bits of columns, row after row, each filled up to whole words."""
+    kinds, names = [column.dtype for column in columns], [str(at) for at in range(len(columns))]
+    ends = np.cumsum([kind.itemsize for kind in kinds]).tolist()
+    line = np.dtype({"names": names, "formats": kinds, "offsets": [0, *ends[:-1]], "itemsize": -(-ends[-1] // 8) * 8})
+    rows = np.zeros(len(columns[0]), line)
+    for name, column in zip(names, columns, strict=True):
+        rows[name] = column
+    return rows.view(np.int64)
+
+
 def _standing(one: Dealt, kind_of: np.ndarray) -> tuple[np.ndarray, Dealt]:
-    kept = np.flatnonzero(kind_of[one.tile] >= 0)
-    tile = one.tile[kept]
-    return kind_of[tile], Dealt(
-        tile=tile, place=one.place[kept], bundles=one.bundles[kept], pairable=one.pairable[kept], charges=()
+    kind = kind_of[one.tile]
+    kept = np.flatnonzero(kind >= 0)
+    return kind[kept], Dealt(
+        tiles=one.tiles[kept],
+        first=one.first,
+        place=wide(one.place[kept]),
+        bundles=one.bundles[kept],
+        pairable=one.pairable[kept],
+        charges=(),
     )
 
 
 def _by_sample(one: Dealt, charge: Charge, kind_of: np.ndarray) -> BySample:
-    kept = np.flatnonzero(kind_of[one.tile] >= 0)
+    kind = kind_of[one.tile]
+    kept = np.flatnonzero(kind >= 0)
     return BySample(
-        place=one.place[kept],
-        kind=kind_of[one.tile[kept]],
+        place=wide(one.place[kept]),
+        kind=kind[kept],
         weight=charge.counted.weight[kept],
-        samples=tuple(column[kept] for column in _sample_columns(charge.counted)),
+        samples=tuple(wide(column[kept]) for column in _sample_columns(charge.counted)),
         charge=charge,
     )
 
@@ -220,7 +258,7 @@ def _packed(charges: list[tuple[Dealt, Charge]], standing_for: np.ndarray, rows:
                 entry[numerics.KIND] = numerics.HITS
                 if term.single is None:
                     weight = weight[term.members[term.owner.reshape(-1)]]  # any weight where there is no owner
-                place, row = numerics.of_owners(term.owner, term.members, np.ascontiguousarray(place), row)
+                place, row = numerics.of_owners(wide(term.owner), term.members, place.astype(np.int32), row)
             else:
                 entry[numerics.KIND] = numerics.SHARED_HITS
                 order, bounds = _on_rows(term, row)
@@ -228,12 +266,12 @@ def _packed(charges: list[tuple[Dealt, Charge]], standing_for: np.ndarray, rows:
                 begins.place(bounds)
                 place, row, weight = place[order], row[order], weight[order]
         else:
-            sample, slot, slots = term.columns["sample"], term.columns["slot"], term.summed.shape[1] - 1
-            order = np.lexsort((slot, sample))
-            order = order[standing_for[one.tile[order]] >= 0]
+            kept, slots = np.flatnonzero(row >= 0), term.summed.shape[1] - 1
+            order = kept[np.lexsort([term.columns[name][kept] for name in ("slot", "sample")])]
+            sample, slot = (wide(term.columns[name][order]) for name in ("sample", "slot"))
             entry[numerics.KIND], entry[numerics.EXTENT] = numerics.WITHIN, slots
             bounds = np.arange(term.samples * (slots + 1))
-            entry[numerics.BEGINS] = begins.place(np.searchsorted(sample[order] * (slots + 1) + slot[order], bounds))
+            entry[numerics.BEGINS] = begins.place(np.searchsorted(sample * (slots + 1) + slot, bounds))
             place, row, weight = place[order], row[order], weight[order]
         entry[numerics.CELLS], entry[numerics.SEVERAL] = places.place(place), term.single is None
         on_rows.place(row)
@@ -241,7 +279,7 @@ def _packed(charges: list[tuple[Dealt, Charge]], standing_for: np.ndarray, rows:
     return {
         "by_id": tuple(charge for _, charge in charges),
         "packed": packed,
-        "cell_place": np.concatenate(places.parts),
+        "cell_place": compact(np.concatenate(places.parts)),
         "cell_row": np.concatenate(on_rows.parts),
         "weights": np.concatenate(weights.parts),
         "begins": np.concatenate(begins.parts),

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from mimdsim.base.compact import compact, single
 from mimdsim.numerics.columns.alike import places_among
 from mimdsim.program import Exchange, Program, Superstep, VertexTable, WorkerBundles, extents_of
 from mimdsim.timing.classes import Counting, Dealt, counting
@@ -86,18 +88,22 @@ def _tile_range(superstep: Superstep) -> tuple[int, int]:
 
 def _dealt(table: VertexTable, extents: Extents, cost: WorkerBundles, first: int, turns: np.ndarray) -> Dealt:
     """The vertices of a table, in the places after those of earlier tables, as counted by `turns` int64[tiles]."""
-    tile = table.tiles - first
     # in most tables all vertices cost the same and pair nothing: one number for all takes no memory
-    bundles, pairable = (np.broadcast_to(number, table.vertices) for number in (float(cost.fixed), 0.0))
+    bundles: Any = float(cost.fixed)
+    pairable: Any = 0.0
     charges = []
     for term in cost.terms:
         static, recorded = split_extents(table, extents, term)
         if recorded is None:
-            bundles = bundles + term.bundles * static
-            pairable = pairable + term.pairable * static if term.pairable else pairable
+            bundles = bundles + term.bundles * single(static)
+            pairable = pairable + term.pairable * single(static) if term.pairable else pairable
         else:
             charges.append(Charge(term=term, counted=counted(table, static, recorded)))
-    return Dealt(tile=tile, place=places_among(tile, turns), bundles=bundles, pairable=pairable, charges=tuple(charges))
+    place = compact(places_among(np.subtract(table.tiles, first, dtype=np.int64), turns))
+    bundles, pairable = (np.broadcast_to(np.asarray(each, np.float64), table.vertices) for each in (bundles, pairable))
+    return Dealt(
+        tiles=table.tiles, first=first, place=place, bundles=bundles, pairable=pairable, charges=tuple(charges)
+    )
 
 
 def table_flops(table: VertexTable, extents: Extents) -> tuple[float, list[Charge]]:
@@ -107,7 +113,7 @@ def table_flops(table: VertexTable, extents: Extents) -> tuple[float, list[Charg
     for term in table.codelet.flops:
         static, recorded = split_extents(table, extents, term)
         if recorded is None:
-            always += float((term.bundles * static).sum())
+            always += float(np.broadcast_to(term.bundles * single(static), table.vertices).sum())
         else:
             by_spikes.append(Charge(term=term, counted=counted(table, static, recorded)))
     return always, by_spikes

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from mimdsim.base.compact import compact, single, uniform, wide
 from mimdsim.base.errors import MappingError
 from mimdsim.numerics.columns import loads as numerics
 from mimdsim.program import Hits, Recorded, SpikesOver, Term, VertexTable, Within
@@ -17,7 +19,7 @@ Extents = Mapping[str, np.ndarray | Recorded]
 
 def split_extents(table: VertexTable, extents: Extents, term: Term) -> tuple[np.ndarray, Recorded | None]:
     """(product of the static extents per vertex, the recorded extent if any); extents: `extents_of` the table."""
-    static = np.ones(table.vertices)
+    static: Any = 1.0
     recorded: Recorded | None = None
     for name in term.extents:
         if name not in extents:
@@ -31,19 +33,19 @@ def split_extents(table: VertexTable, extents: Extents, term: Term) -> tuple[np.
                 raise MappingError(f"codelet '{table.codelet.name}': a cost term has two extents that depend on spikes")
             recorded = extent
         else:
-            static = static * np.asarray(extent)
-    return static, recorded
+            static = static * single(np.asarray(extent))
+    return np.broadcast_to(np.asarray(static, np.float64), table.vertices), recorded
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Counted:
     """The loop nest of a cost term that counts spikes: its turns per spike, and which spikes count.
 
-    weight float64[vertices]: product of the other extents. columns: the table's, contiguous. samples: how many samples
-    they name. single: the common weight of all vertices, else None. owner int64[batch, neurons] for hits: the group of
-    vertices whose sample and range include a neuron, -1 if none does. members, begins: the vertices of group g are
-    members[begins[g]:begins[g + 1]]. summed: the weights of vertices that count the same, by group for hits, else by
-    sample; for `Within` those of all slots below, [samples, slots + 1].
+    weight float64[vertices]: product of the other extents. columns: the table's, as they are there. samples: how many
+    samples they name. single: the common weight of all vertices, else None. owner int[batch, neurons], `compact`, for
+    hits: the group of vertices whose sample and range include a neuron, -1 if none does. members, begins: the vertices
+    of group g are members[begins[g]:begins[g + 1]]. summed: the weights of vertices that count the same, by group for
+    hits, else by sample; for `Within` those of all slots below, [samples, slots + 1].
     """
 
     table: VertexTable
@@ -84,9 +86,10 @@ def counted(table: VertexTable, weight: np.ndarray, extent: Recorded) -> Counted
     if isinstance(extent, Turns):
         columns = {"sample": np.arange(table.vertices)}
     else:
-        columns = {name: np.ascontiguousarray(table.columns[name], np.int64) for name in _columns_of(table, extent)}
-    last = columns["sample"] + 1 if "sample" in columns else columns["sample_stop"]
-    samples = int(last.max(initial=1))
+        columns = {name: table.columns[name] for name in _columns_of(table, extent)}
+    weight = uniform(weight)
+    last = columns.get("sample_stop")
+    samples = int(columns["sample"].max(initial=0)) + 1 if last is None else int(last.max(initial=1))
     owner, members, begins = None, np.zeros(0, np.int64), np.zeros(1, np.int64)
     if isinstance(extent, Hits):
         members, begins = _groups(columns)
@@ -94,7 +97,7 @@ def counted(table: VertexTable, weight: np.ndarray, extent: Recorded) -> Counted
     return Counted(
         table=table,
         weight=weight,
-        single=float(weight[0]) if len(weight) and (weight == weight[0]).all() else None,
+        single=float(weight[0]) if len(weight) and (single(weight) == weight[0]).all() else None,
         extent=extent,
         columns=columns,
         samples=samples,
@@ -127,7 +130,9 @@ def _summed(weight: np.ndarray, extent: Recorded, columns: dict[str, np.ndarray]
         return over
     if isinstance(extent, Within):
         slots = int(columns["slot"].max(initial=-1)) + 1
-        place = columns["sample"] * (slots + 1) + columns["slot"] + 1
+        place = wide(columns["sample"]) * (slots + 1)
+        place += columns["slot"]
+        place += 1
         each = np.bincount(place, weights=weight, minlength=samples * (slots + 1)).reshape(samples, slots + 1)
         below: np.ndarray = each.cumsum(axis=1)
         return below
@@ -136,8 +141,10 @@ def _summed(weight: np.ndarray, extent: Recorded, columns: dict[str, np.ndarray]
 
 def _by_group(weight: np.ndarray, members: np.ndarray, begins: np.ndarray) -> np.ndarray:
     """float64[groups]: the weights of each group's vertices."""
+    if len(begins) == len(members) + 1:
+        return compact(weight[members])
     running = np.concatenate([[0.0], np.cumsum(weight[members])])
-    total: np.ndarray = weight[members] if len(begins) == len(members) + 1 else np.diff(running[begins])
+    total: np.ndarray = np.diff(running[begins])
     return total
 
 
@@ -152,11 +159,12 @@ def _groups(columns: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _owner(table: VertexTable, columns: dict[str, np.ndarray], batch: int, heads: np.ndarray) -> np.ndarray:
-    """int64[batch, neurons]: the group whose sample, or samples, and range include a neuron, -1 if none does; heads: a
+    """int[batch, neurons]: the group whose sample, or samples, and range include a neuron, -1 if none does; heads: a
     vertex of each group."""
-    first = columns["sample" if "sample" in columns else "sample_start"][heads]
-    last = columns["sample"][heads] + 1 if "sample" in columns else columns["sample_stop"][heads]
-    start, stop = columns["start"][heads], columns["stop"][heads]
+    of = {name: wide(column[heads]) for name, column in columns.items()}
+    first = of["sample" if "sample" in of else "sample_start"]
+    last = of["sample"] + 1 if "sample" in of else of["sample_stop"]
+    start, stop = of["start"], of["stop"]
     owner = np.full((batch, int(stop.max(initial=0))), -1, np.int64)
     numerics.fill_owners(owner, first, last, start, stop)
     claimed = np.maximum(last - first, 0) @ np.maximum(stop - start, 0)
@@ -165,4 +173,4 @@ def _owner(table: VertexTable, columns: dict[str, np.ndarray], batch: int, heads
             f"codelet '{table.codelet.name}' ({table.layer}): the ranges in which two vertices count hits overlap; the "
             "columns sample(s), start and stop must be the same or separate them"
         )
-    return owner
+    return compact(owner)

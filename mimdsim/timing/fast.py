@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from mimdsim.base.compact import numbers
 from mimdsim.base.errors import DoesNotFit, MappingError
 from mimdsim.base.units import show_bytes
 from mimdsim.costs.energy import tiled_energy
@@ -155,9 +156,7 @@ def _moved(program: Program) -> _Moved:
             sent[exchange.tiles] += exchange.column("bytes_sent") * times
             received[exchange.tiles] += exchange.column("bytes_received") * times
             over_links += 0 if exchange.link_bytes is None else int(exchange.link_bytes.sum()) * times
-    return _Moved(
-        volumes=tuple(volumes), sent=tuple(sent.tolist()), received=tuple(received.tolist()), over_links=over_links
-    )
+    return _Moved(volumes=tuple(volumes), sent=numbers(sent), received=numbers(received), over_links=over_links)
 
 
 def _tile_columns(
@@ -168,7 +167,7 @@ def _tile_columns(
         busy[load.first_tile : load.first_tile + len(load.busy_part)] += load.busy_part
     return TileColumns(
         grid_columns=grid_columns,
-        busy_cycles=tuple(busy.tolist()),
+        busy_cycles=numbers(busy),
         bytes_sent=moved.sent,
         bytes_received=moved.received,
         peak_bytes=memory.peak_bytes_by_tile,

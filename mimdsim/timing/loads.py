@@ -16,6 +16,7 @@ from weakref import ref
 
 import numpy as np
 
+from mimdsim.base.compact import compact
 from mimdsim.base.errors import MappingError
 from mimdsim.base.sources import uncertainty
 from mimdsim.numerics.columns import loads as numerics
@@ -31,9 +32,9 @@ from mimdsim.timing.tile_cycles import Barrel, tile_cycles
 class SuperstepLoad:
     """Compute of one superstep over all its executions, in tile cycles.
 
-    cycles_by_execution int64[times, chips]: what it adds to the critical path of each chip; busy_part int64[tiles from
-    first_tile on]; flops and issued bundles over all tiles and executions, a library vertex counted as one bundle per
-    cycle; parts: (what costs, kind of source, share of the busy cycles).
+    cycles_by_execution int64[times, chips]: what it adds to the critical path of each chip; busy_part int[tiles from
+    first_tile on], `compact`; flops and issued bundles over all tiles and executions, a library vertex counted as one
+    bundle per cycle; parts: (what costs, kind of source, share of the busy cycles).
     """
 
     cycles_by_execution: np.ndarray
@@ -68,7 +69,7 @@ class SuperstepLoad:
     @cached_property
     def busy_cycles(self) -> int:
         """Busy cycles of all tiles together."""
-        return int(self.busy_part.sum())
+        return int(self.busy_part.sum(dtype=np.int64))
 
     @cached_property
     def slowest_tile(self) -> int:
@@ -149,8 +150,9 @@ class _Gained:
                 plan = self._stretch.plans[index]
                 own, _ = plan.deal.on_chip(segment.chip, self._per_chip)
                 self.cycles[index][:, segment.chip] = cycles
-                assert plan.cycles is not None
-                self.busy[index][own] = plan.cycles[own] * self._stretch.times
+                of_tiles = plan.cycles(own)
+                assert of_tiles is not None
+                self.busy[index][own] = of_tiles * self._stretch.times
 
     def count(self, segment: Moving, turns: range, counted: Callable[[int], np.ndarray]) -> None:
         """Add some turns, the first before the others, of any other segment; counted(index) gives cycles [turns, rows]
@@ -163,9 +165,12 @@ class _Gained:
         )
         for member in segment.members:
             deal = self._stretch.plans[member.index].deal
-            workers = member.workers[None] if deal.counting is None else counted(member.index)[:, member.row]
+            if deal.counting is None:
+                workers = np.ascontiguousarray(member.workers)[None]
+            else:
+                workers = counted(member.index)[:, member.row]
             busy = self._busy.setdefault((segment.chip, member.index), np.zeros(segment.classes))
-            cycles = tile_cycles(workers, member.beside)
+            cycles = tile_cycles(workers, np.ascontiguousarray(member.beside))
             numerics.advance(since_sync, longest, cycles, busy)
             after = np.rint(longest)
             self.cycles[member.index][some, segment.chip] = after - before
@@ -223,7 +228,7 @@ def _load(
             weights[part] += charge.each(dual_issue) * recording.total(charge.counted, times)
         flops += sum(charge.each(0) * recording.total(charge.counted, times) for charge in plan.deal.counted_flops)
     whole = sum(weights.values())
-    busy = np.rint(gained.busy.pop(index)).astype(np.int64)
+    busy = compact(np.rint(gained.busy.pop(index)).astype(np.int64))[:]
     for kept in (gained.cycles[index], busy):  # for the next caller
         kept.flags.writeable = False
     return SuperstepLoad(

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from mimdsim.base.compact import compact, uniform, wide
 from mimdsim.program import Program, Superstep, TileFormula
 from mimdsim.timing.classes import Dealt, classes_of
 from mimdsim.timing.dealing import SuperstepDeal, dealt_program
@@ -33,8 +34,8 @@ from mimdsim.timing.tile_cycles import (
 class SuperstepPlan:
     """One superstep on a machine: the work and cycles of its tiles per execution, and its parts.
 
-    beside: as by `work_beside`; workers float64[tiles]: cycles of the workers; cycles: all of them. Where workers
-    depend on spikes, `deal.counting` has them, and there are no cycles. weights: cycles and bundles independent of
+    beside: as by `work_beside`, `compact`; workers float64[tiles]: cycles of the workers. Where workers depend on
+    spikes, `deal.counting` has them, and there are no cycles. weights: cycles and bundles independent of
     spikes, per execution, by (what, kind of source), counted by `counted_weights`; order: parts in the order in which
     the tables have them.
     """
@@ -42,10 +43,13 @@ class SuperstepPlan:
     deal: SuperstepDeal
     workers: np.ndarray
     beside: np.ndarray
-    cycles: np.ndarray | None
     weights: dict[tuple[str, str], float]
     counted_weights: tuple[tuple[tuple[str, str], Charge], ...]
     order: tuple[tuple[str, str], ...]
+
+    def cycles(self, own: slice) -> np.ndarray | None:
+        """float64: all cycles of some of the tiles; not kept, as they would take memory for every superstep."""
+        return tile_cycles(self.workers[own], self.beside[own]) if self.deal.counting is None else None
 
     def beside_of(self, tile: int) -> np.ndarray:
         """float64[1]: of one tile of the program."""
@@ -120,11 +124,11 @@ def _segment(plans: Sequence[SuperstepPlan], first: int, last: int, chip: int, p
     """The segment of those supersteps first..last-1 that use tiles of the chip."""
     used = [(index, *plans[index].deal.on_chip(chip, per_chip)) for index in range(first, last)]
     used = [(index, own, here) for index, own, here in used if own.start < own.stop]
-    known = [cycles for index, _, _ in used if (cycles := plans[index].cycles) is not None]
+    known = [cycles for index, own, _ in used if (cycles := plans[index].cycles(own)) is not None]
     if len(known) == len(used):
         total, reached = np.zeros(per_chip), []
-        for cycles, (_, own, here) in zip(known, used, strict=True):
-            total[here] += cycles[own]
+        for cycles, (_, _, here) in zip(known, used, strict=True):
+            total[here] += cycles
             reached.append(total.max())
         return Settled(chip=chip, indices=tuple(index for index, _, _ in used), reached=np.array(reached))
     rows = np.empty((len(used), per_chip), np.int64)
@@ -136,14 +140,15 @@ def _segment(plans: Sequence[SuperstepPlan], first: int, last: int, chip: int, p
             row[here] = counting.row_of[own]
         cycles[here], more[here] = plans[index].workers[own], plans[index].beside[own]
     every = beside[beside.any(axis=1)]
-    class_of, chosen = classes_of(np.vstack([rows, workers.view(np.int64), every.view(np.int64)]))
+    each = (*rows, *workers.view(np.int64), *every.view(np.int64))
+    class_of, chosen = classes_of([row for row in each if (row != row[0]).any()], per_chip)
     return Moving(
         chip=chip,
         members=tuple(
-            Member(index=index, row=row[chosen], workers=cycles[chosen], beside=more[chosen])
+            Member(index=index, row=compact(row[chosen]), workers=uniform(cycles[chosen]), beside=uniform(more[chosen]))
             for (index, _, _), row, cycles, more in zip(used, rows, workers, beside, strict=True)
         ),
-        class_of=class_of,
+        class_of=compact(class_of),
         classes=len(chosen),
     )
 
@@ -177,12 +182,11 @@ def _plan(program: Program, superstep: Superstep, deal: SuperstepDeal, barrel: B
     beside = work_beside(program, superstep, library, barrel)
     workers = np.broadcast_to(0.0, deal.tiles)
     if deal.counting is None:
-        workers = _constant_cycles([one for one in deal.dealt if one is not None], deal.tiles, barrel)
+        workers = uniform(_constant_cycles([one for one in deal.dealt if one is not None], deal.tiles, barrel))
     return SuperstepPlan(
         deal=deal,
         workers=workers,
-        beside=beside,
-        cycles=tile_cycles(workers, beside) if deal.counting is None else None,
+        beside=compact(beside),
         weights=weights,
         counted_weights=tuple(counted_weights),
         order=tuple(dict.fromkeys(order)),
@@ -195,7 +199,7 @@ def _constant_cycles(dealt: list[Dealt], tiles: int, barrel: Barrel) -> np.ndarr
         return np.broadcast_to(0.0, tiles)
     bundles = np.zeros((tiles, barrel.contexts))
     for one in dealt:
-        cell = one.tile * barrel.contexts + one.place % barrel.contexts
+        cell = one.tile * barrel.contexts + wide(one.place) % barrel.contexts
         constant = one.constant(barrel.compiled_dual_issue)
         bundles += np.bincount(cell, weights=constant, minlength=bundles.size).reshape(bundles.shape)
     return worker_cycles(bundles, barrel)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mimdsim.base.compact import wide
 from mimdsim.base.errors import MappingError
 from mimdsim.numerics.columns import loads as numerics
 from mimdsim.program import Hits, Listed, Recorded, RecordedActivity, Within
@@ -101,7 +102,7 @@ class Recording:
 
     def by_vertex(self, term: Counted, rows: np.ndarray, times: int) -> np.ndarray:
         """float64[times, rows]: turns of the loop nest of some vertices, weight * extent, in every timestep."""
-        extent, columns = term.extent, {name: column[rows] for name, column in term.columns.items()}
+        extent, columns = term.extent, {name: wide(column[rows]) for name, column in term.columns.items()}
         counts = self.counts(extent, term.samples, times).astype(np.int64)
         first = columns["sample"] if "sample" in columns else columns["sample_start"]
         last = columns["sample"] + 1 if "sample" in columns else columns["sample_stop"]
@@ -152,7 +153,9 @@ class Recording:
         batch = self.counts(extent, term.samples, times).shape[1]
         at = extent.shift, times, self.first_list(extent.layer), batch
         which = np.array(WHICH[extent.which])
-        return float(numerics.total_by_hit(term.summed, term.owner, *at, which, self.lists, self.flat))
+        assert term.owner is not None
+        weights, owner = np.ascontiguousarray(term.summed, np.float64), wide(term.owner)
+        return float(numerics.total_by_hit(weights, owner, *at, which, self.lists, self.flat))
 
 
 def _shifted(sequence: np.ndarray, shift: int, times: int) -> np.ndarray:

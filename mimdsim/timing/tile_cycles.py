@@ -84,8 +84,6 @@ def tile_cycles(workers: np.ndarray, beside: np.ndarray) -> np.ndarray:
     """float64: all cycles of tiles, from those of their workers [..., tiles] and those beside them [tiles]."""
     if not beside.any():
         return workers
-    if workers.ndim == 1 and not workers.any():
-        return beside  # takes no memory of its own
     return beside + workers
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mimdsim.base.compact import wide
 from mimdsim.program import Superstep, Term, TileFormula, VertexTable
 from mimdsim.timing.classes import Dealt
 from mimdsim.timing.dealing import SuperstepDeal
@@ -117,7 +118,7 @@ def _workers(
         paired = dual_issue * term.pairable
         levels.append(Level(bundles=term.bundles - paired, paired=paired, turns=turns, extents=extents))
     return TableWork(
-        table=table, rows=rows, place=dealt.place[rows], levels=tuple(levels), cycles=np.zeros(0), extents={}
+        table=table, rows=rows, place=wide(dealt.place[rows]), levels=tuple(levels), cycles=np.zeros(0), extents={}
     )
 
 

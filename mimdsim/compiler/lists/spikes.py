@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from mimdsim.base.compact import compact
 from mimdsim.codelets import spikes as codelets
 from mimdsim.codelets.dense import (
     ADD_REPLICAS,
@@ -25,7 +26,7 @@ from mimdsim.graph import Operation, Value
 from mimdsim.graph.names import Parameter
 from mimdsim.program import Codelet, Copy, Hits, Listed, Shortcut, SpikesOver, TileMapping, VertexTable, Within
 from mimdsim.program.extents import Recorded
-from mimdsim.program.mapping import FLAT, Band
+from mimdsim.program.mapping import Band
 
 
 def replicate_spikes(low: Lowering, spikes: str, layer: str) -> tuple[str, str]:
@@ -247,30 +248,32 @@ def emit_reduction(low: Lowering, op: Operation, partial: str, counts: str, g: s
     assert plan is not None
     occupied, batch, capacity = low.variables[partial].shape
     groups = max(1, occupied // plan.group_size)
-    number = np.arange(groups * batch * capacity)
-    group, sample, slot = np.unravel_index(number, (groups, batch, capacity))
-    part_start = group * plan.group_size
-    part_stop = np.where(group == groups - 1, occupied, part_start + plan.group_size)
     tiles = plan.tiles_of_vertices(groups)
-    mapping = TileMapping.split(FLAT, tiles, number, number + 1)
+    mapping = TileMapping.of_elements(tiles)
     stage = low.variable(f"stage.{_stem(low, op)}", (groups, batch, capacity), "float32", mapping, "gradients")
     tables = []
-    is_last = group == groups - 1
-    for chosen in (~is_last, is_last):
-        if not chosen.any():
+    each = batch * capacity
+    for first, last in ((0, groups - 1), (groups - 1, groups)):  # the last group may be larger
+        if first == last:
             continue
+        number = np.arange(first, last)
+        stop = (number + 1) * plan.group_size
+        if last == groups:
+            stop[-1] = occupied
+        group = np.repeat(compact(number), each)
+        alone = plan.group_size == 1  # then the first part of a group has its number
         tables.append(
             VertexTable(
                 codelet=codelets.REDUCE_PARTS,
                 layer=layer,
-                tiles=tiles[chosen],
+                tiles=tiles[first * each : last * each],
                 operands={"partial": partial, "counts": counts, "stage": stage},
                 columns={
-                    "part_start": part_start[chosen],
-                    "part_stop": part_stop[chosen],
-                    "group": group[chosen],
-                    "sample": sample[chosen],
-                    "slot": slot[chosen],
+                    "part_start": group if alone else np.repeat(compact(number * plan.group_size), each),
+                    "part_stop": np.repeat(compact(stop), each),
+                    "group": group,
+                    "sample": compact(np.tile(np.repeat(np.arange(batch), capacity), last - first)),
+                    "slot": compact(np.tile(np.arange(capacity), (last - first) * batch)),
                 },
                 extents={"listed": Within(layer=source, shift=shift)},
             )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mimdsim.base.compact import compact
 from mimdsim.base.phases import in_order
 from mimdsim.machine import MimdMachine
 from mimdsim.program import Program, Repeat, Superstep
@@ -26,9 +27,9 @@ class Memory:
 
     Per superstep: names, phases, fullest_tile, fullest_bytes, total_bytes. Per tile: peak_by_tile, always int64[tiles].
     The peak is the most bytes of any tile: peak_superstep is the first superstep that reaches it, peak_tile the first
-    tile that does so there. categories: those of the variables in use, then OVERHEADS; by_category int64[categories,
-    tiles] is of that superstep. spans: variable -> (first, last) superstep; held: variable -> (tiles, bytes); buffers:
-    superstep -> (tiles, bytes) of what its exchange brings.
+    tile that does so there. categories: those of the variables in use, then OVERHEADS; category: of each variable.
+    spans: variable -> (first, last) superstep; held: variable -> (tiles, bytes); buffers: superstep -> (tiles, bytes)
+    of what its exchange brings; bytes are `compact`.
     """
 
     names: tuple[str, ...]
@@ -42,7 +43,7 @@ class Memory:
     vertices: np.ndarray
     code: np.ndarray
     categories: tuple[str, ...]
-    by_category: np.ndarray
+    category: dict[str, str]
     spans: dict[str, tuple[int, int]]
     held: dict[str, tuple[np.ndarray, np.ndarray]]
     buffers: dict[int, tuple[np.ndarray, np.ndarray]]
@@ -54,6 +55,22 @@ class Memory:
     @property
     def peak_bytes(self) -> int:
         return int(self.fullest_bytes[self.peak_superstep])
+
+    @property
+    def by_category(self) -> np.ndarray:
+        """int64[categories, tiles]: bytes in the superstep where the fullest tile peaks; made anew each time."""
+        found = np.zeros((len(self.categories), len(self.always)), np.int64)
+        row_of = dict(zip(self.categories, found, strict=True))
+        for name, (first, last) in self.spans.items():
+            if first <= self.peak_superstep <= last:
+                tiles, size = self.held[name]
+                row_of[self.category[name]][tiles] += size
+        if self.peak_superstep in self.buffers:
+            tiles, size = self.buffers[self.peak_superstep]
+            row_of["exchange buffers"][tiles] += size
+        row_of["vertices"] += self.vertices
+        row_of["code"] += self.code
+        return found
 
     def bytes_of(self, name: str) -> np.ndarray:
         """int64[tiles]: what a variable takes on every tile."""
@@ -110,14 +127,15 @@ def memory_of(program: Program, machine: MimdMachine) -> Memory:
         variable = program.variables[name]
         key = variable.mapping, variable.shape, variable.item_bytes
         if key not in alike:
-            alike[key] = variable.mapping.held_bytes(*key[1:])
+            tiles_of, size = variable.mapping.held_bytes(*key[1:])
+            alike[key] = tiles_of, compact(size)
         held[name] = alike[key]
         begins.setdefault(first, []).append(name)
         ends.setdefault(last, []).append(name)
         if variable.persistent:
             always[held[name][0]] += held[name][1]
     buffers = {
-        index: (superstep.exchange.tiles, superstep.exchange.column("bytes_received"))
+        index: (superstep.exchange.tiles, compact(superstep.exchange.column("bytes_received")))
         for index, superstep in enumerate(supersteps)
         if superstep.exchange is not None and not superstep.copies
     }
@@ -134,9 +152,8 @@ def memory_of(program: Program, machine: MimdMachine) -> Memory:
         live[where] -= extra
         for name in ends.get(index, ()):
             live[held[name][0]] -= held[name][1]
-    named = [program.variables[name].category for name in spans]
-    categories = in_order((*named, *OVERHEADS), (*CATEGORIES, *OVERHEADS))
-    memory = Memory(
+    category = {name: program.variables[name].category for name in spans}
+    return Memory(
         names=tuple(superstep.name for superstep in supersteps),
         phases=tuple(step.phase for step in supersteps),
         fullest_tile=curve[0],
@@ -147,28 +164,12 @@ def memory_of(program: Program, machine: MimdMachine) -> Memory:
         always=always,
         vertices=vertices,
         code=code,
-        categories=categories,
-        by_category=np.zeros((len(categories), tiles), np.int64),
+        categories=in_order((*category.values(), *OVERHEADS), (*CATEGORIES, *OVERHEADS)),
+        category=category,
         spans=spans,
         held=held,
         buffers=buffers,
     )
-    _fill_categories(memory, program)
-    return memory
-
-
-def _fill_categories(memory: Memory, program: Program) -> None:
-    """Bytes by category and tile at the superstep where the fullest tile peaks."""
-    at = memory.peak_superstep
-    row_of = dict(zip(memory.categories, memory.by_category, strict=True))
-    for name, (first, last) in memory.spans.items():
-        if first <= at <= last:
-            tiles, size = memory.held[name]
-            row_of[program.variables[name].category][tiles] += size
-    tiles, size = memory.buffers.get(at, (np.zeros(0, np.int64), np.zeros(0, np.int64)))
-    row_of["exchange buffers"][tiles] += size
-    row_of["vertices"] += memory.vertices
-    row_of["code"] += memory.code
 
 
 def _fixed_bytes(supersteps: list[Superstep], tiles: int, machine: MimdMachine) -> tuple[np.ndarray, np.ndarray]:

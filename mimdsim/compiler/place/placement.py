@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mimdsim.base.compact import TILES, compact
 from mimdsim.compiler.place.array_products import ArrayPlacement
 
 
@@ -125,13 +126,16 @@ class ReducePlacement:
         return self.first_tiles[min(self.first_tiles)]
 
     def tiles_of_vertices(self, groups: int) -> np.ndarray:
-        """int64[groups * batch * slots]: the tile of every vertex of the first groups."""
-        chips = np.repeat(self.chip_of[:groups].ravel(), self.slots)
-        found = np.empty(len(chips), np.int64)
+        """int[groups * batch * slots], `compact`: the tile of every vertex of the first groups."""
+        chips = self.chip_of[:groups].ravel()
+        found = np.empty(len(chips) * self.slots, np.int64)
         for chip, first in self.first_tiles.items():
-            here = chips == chip
-            found[here] = first + np.arange(np.count_nonzero(here)) // self.per_tile
-        return found
+            here = np.repeat(chips == chip, self.slots)
+            number = np.arange(np.count_nonzero(here))
+            number //= self.per_tile
+            number += first
+            found[here] = number
+        return compact(found, TILES)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
