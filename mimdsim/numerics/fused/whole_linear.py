@@ -261,10 +261,10 @@ def own_row_gradient(first, last, timesteps, spiked, q, dr):  # type: ignore[no-
 
 
 @numba.njit(cache=True, nogil=True)
-def bias_gradient(first, last, times, q, db):  # type: ignore[no-untyped-def]
-    """db of blocks first..last-1: sum of the first `times` rows of q."""
-    for block in range(first, last):
-        for t in range(times):
-            for b in range(q.shape[2]):
-                for n in range(WIDTH):
-                    db[block, 0, n] += q[block, t, b, n]
+def bias_gradient(q, db):  # type: ignore[no-untyped-def]
+    """db <- the sum of all rows of q [places, WIDTH]."""
+    db[:] = 0
+    for place in range(len(q)):
+        row = q[place]
+        for n in range(len(row)):
+            db[n] += row[n]
