@@ -85,7 +85,7 @@ def kernels_of(engine: Any, number: int, c: Any) -> list[Kernel]:
     threshold, second = np.float32(chosen.threshold), np.float32(chosen.second_threshold)
     constants = neuron.decay, neuron.scale, threshold, second
     blocks, inputs, _ = w.shape
-    columns, rows = layer._by_id(0, layer.timesteps, layer.lag, source)
+    columns, rows = layer._by_id((0, layer.timesteps), source)["weights"]
     g = np.random.default_rng(0).normal(size=int(made.starts[-1])).astype(np.float32)
     places, batch, lag = layer.places, layer.batch, layer.lag
     q, other_q = (aligned((layer.timesteps + 1, batch * WIDTH)) for _ in range(2))

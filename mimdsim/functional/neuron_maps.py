@@ -1,8 +1,8 @@
-"""The maps of a layer's linear neurons as kernels take them: sums of weighted strips (`numerics.fused.neuron_strips`)."""
+"""The maps of linear neurons as the kernels of `numerics.fused.whole_linear` take them: sums of weighted strips."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class Maps:
             rows = [np.full(neurons, number) if at < 0 or made.own is None else made.own[at] for at, number in pairs]
             return np.array(rows, np.float32)
 
-        def sums(terms: Iterable[Term], first: int, last: int) -> Sums:
+        def sums(terms: list[Term], first: int, last: int) -> Sums:
             """Strips first..last-1 from their terms, in the order given."""
             ordered = sorted(terms, key=lambda term: term[0])
             ends = np.searchsorted([into for into, _, _ in ordered], np.arange(first, last + 1))
@@ -46,15 +46,16 @@ class Maps:
             for (row, place), weights in zip(made.readout, made.weights, strict=True)
         ]
         potential = [(after + states, after + row if row < states else ones, weights) for row, weights in reading]
-        self.ahead = sums([*((after + row, *rest) for row, *rest in terms), *potential], after, after + states + 1)
+        own = [(after + row, column, weights) for row, column, weights in terms]
+        self.ahead = sums([*own, *potential], after, after + states + 1)
         applied = [0, 0] if neuron.reset_gradient == "pass" else [0, 1]
-        transposed = ((states + column, row, each[applied]) for row, column, each in terms if column <= states)
+        transposed = [(states + column, row, weights[applied]) for row, column, weights in terms if column <= states]
         self.back = sums(transposed, states, 2 * states + 1)
-        changes = ((after + row, column, each[[1, 1]] - each[[0, 0]]) for row, column, each in terms)
-        self.change = sums((each for each in changes if each[2].any()), after, after + states)
+        changes = [(into, column, weights[[1, 1]] - weights[[0, 0]]) for into, column, weights in own]
+        self.change = sums([each for each in changes if each[2].any()], after, after + states)
         read = [(row, weights[0]) for row, weights in reading if row < states]
-        weights = np.array([each for _, each in read], np.float32).reshape(-1, neurons)
-        self.readout = np.array([row for row, _ in read], np.int64), _in_blocks(weights)
+        each = np.array([weights for _, weights in read], np.float32).reshape(-1, neurons)
+        self.readout = np.array([row for row, _ in read], np.int64), _in_blocks(each)
 
 
 def _in_blocks(rows: np.ndarray) -> np.ndarray:

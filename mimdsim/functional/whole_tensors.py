@@ -14,9 +14,9 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.functional.lists import Lists
 from mimdsim.functional.shares import Shares
-from mimdsim.functional.whole_tensor_blocks import layer_of
 from mimdsim.functional.whole_tensor_layers import Tensor
 from mimdsim.functional.whole_tensor_limits import refusals
+from mimdsim.functional.whole_tensor_published import layer_of
 from mimdsim.functional.whole_tensor_training import WholeLoss, clip, update
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.graph.names import (
