@@ -311,24 +311,32 @@ def weigh_strips(typing_context, strips, sums, sources, coefficients, begin, bit
     return signature, build
 
 
-@intrinsic
-def copy_strips(typing_context, made, made_start, given, given_start, count):  # type: ignore[no-untyped-def]
-    """made <- given, `count` strips of WIDTH numbers."""
-    signature = types.void(made, types.int64, given, *indices(2))
+def _copied(stored: Callable[[Any, Any, Any], Any]) -> Any:
+    """stored: how vectors are stored in `made`."""
 
-    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        widest(builder)
-        made, made_start, source, source_start, count = given
-        made, source = (data_of(context, builder, signature.args[at], one) for at, one in ((0, made), (2, source)))
-        loop = Loop(builder, ir.Constant(INDEX, 0), count, [])
-        offset = builder.mul(loop.k, ir.Constant(INDEX, WIDTH))
-        at, into = builder.add(source_start, offset), builder.add(made_start, offset)
-        for number in range(WIDTH // LANES):
-            anywhere(builder, load(builder, source, at, number), vector_at(builder, made, into, number))
-        loop.close([])
-        return context.get_dummy_value()
+    @intrinsic
+    def copy(typing_context, made, made_start, given, given_start, count):  # type: ignore[no-untyped-def]
+        signature = types.void(made, types.int64, given, *indices(2))
 
-    return signature, build
+        def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            widest(builder)
+            made, made_start, source, source_start, count = given
+            made, source = (data_of(context, builder, signature.args[at], one) for at, one in ((0, made), (2, source)))
+            loop = Loop(builder, ir.Constant(INDEX, 0), count, [])
+            offset = builder.mul(loop.k, ir.Constant(INDEX, WIDTH))
+            at, into = builder.add(source_start, offset), builder.add(made_start, offset)
+            for number in range(WIDTH // LANES):
+                stored(builder, load(builder, source, at, number), vector_at(builder, made, into, number))
+            loop.close([])
+            return context.get_dummy_value()
+
+        return signature, build
+
+    return copy
+
+
+# made <- given, `count` strips of WIDTH numbers; past the caches, or anywhere
+stream_strips, copy_strips = _copied(streamed), _copied(anywhere)
 
 
 @intrinsic

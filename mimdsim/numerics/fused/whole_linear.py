@@ -25,7 +25,7 @@ import numba
 import numpy as np
 
 from mimdsim.numerics.equations import surrogate
-from mimdsim.numerics.fused.vectors import WIDTH, above, add_strip, copy_strips, dot_strip, lowest_bit, weigh_strips
+from mimdsim.numerics.fused.vectors import WIDTH, above, add_strip, copy_strips, dot_strip, fetch_strips, lowest_bit, stream_strips, weigh_strips
 
 ONE_BIT = np.uint64(1)
 FIRED = np.uint8(WIDTH)
@@ -70,12 +70,17 @@ def forward(outer, samples, rows, how, neurons, parameters, source, ahead, limit
                 place = t * batch + b
                 read, state, spot = place - lag, (at * batch + b) * size, place * blocks + block
                 copy_strips(strips, current, biases, block * WIDTH, 1)
+                first = block * inputs * WIDTH
+                if 0 <= read + 1 < len(trues):  # the next sample's
+                    begin = starts[read + 1]
+                    fetch_strips(weights, first, ids, begin, begin + trues[read + 1])
                 if read >= 0:
                     begin = starts[read]
-                    add_strip(strips, current, weights, block * inputs * WIDTH, WIDTH, ids, begin, begin + trues[read])
+                    add_strip(strips, current, weights, first, WIDTH, ids, begin, begin + trues[read])
                 if wiring == ALL_TO_ALL and t:
-                    begin = b * capacity
-                    first = block * neurons * WIDTH
+                    begin, first = b * capacity, block * neurons * WIDTH
+                    if b + 1 < samples[1]:
+                        fetch_strips(recurrent, first, listed, begin + capacity, begin + capacity + counts[b + 1])
                     add_strip(strips, current, recurrent, first, WIDTH, listed, begin, begin + counts[b])
                 elif wiring == ONE_TO_ONE:
                     bits = spikes[at, b]
@@ -91,11 +96,11 @@ def forward(outer, samples, rows, how, neurons, parameters, source, ahead, limit
                 if coupled:
                     spikes[at, b] = above(strips, u, threshold)
                 if len(potentials):
-                    copy_strips(potentials, spot * WIDTH, strips, u, 1)
+                    stream_strips(potentials, spot * WIDTH, strips, u, 1)
                 if len(befores):
-                    copy_strips(befores, spot * size, strips, 0, states)
+                    stream_strips(befores, spot * size, strips, 0, states)
                 if len(currents):
-                    copy_strips(currents, spot * WIDTH, strips, current, 1)
+                    stream_strips(currents, spot * WIDTH, strips, current, 1)
                 bits = above(strips, u, low)
                 if bits != 0 and end + WIDTH > places.shape[1]:
                     return False
@@ -207,7 +212,7 @@ def adjoint(blocks, samples, timesteps, rows, how, maps, r, lists, entries, give
     neurons that fired are pulled back by the other coefficients, whether gradients go through their firing, threshold,
     kind and slope of the surrogate. maps: readout, back, change. lists: starts and ids of what is listed. given: g of
     it, to which the layer's reading of its own spikes adds; du [timesteps, batch, neurons] of potentials that are the
-    output, else with no timesteps. dx [blocks, batch, states, WIDTH]: adjoints of the states after the last timestep.
+    output, one timestep if it is the same for all, else none. dx [blocks, batch, states, WIDTH]: adjoints of the states after the last timestep.
     """
     coupled, by_emission, wiring, switched, full, threshold, kind, slope = how
     (read, readout), back, change = maps
@@ -233,7 +238,7 @@ def adjoint(blocks, samples, timesteps, rows, how, maps, r, lists, entries, give
                     carried[at + read[k] * WIDTH] += readout[block, k, lane] * one
         if len(du):
             for b in range(first, last):
-                some = du[t, b, block * WIDTH : (block + 1) * WIDTH]
+                some = du[min(t, len(du) - 1), b, block * WIDTH : (block + 1) * WIDTH]
                 _read_out(carried, state + b * size, read, readout[block], some)
         fired[:] = 0
         if switched:
@@ -261,10 +266,11 @@ def adjoint(blocks, samples, timesteps, rows, how, maps, r, lists, entries, give
                     each[n] *= surrogate(kind, us[n] - threshold, slope, through)
                 _read_out(carried, at, read, readout[block], each)
             if wiring == ALL_TO_ALL and t:
-                place = (t - 1) * batch + b
-                dot_strip(
-                    g, recurrent, block * neurons * WIDTH, WIDTH, ids, starts[place], starts[place + 1], adjoints, into
-                )
+                place, rows_of = (t - 1) * batch + b, block * neurons * WIDTH
+                low, high = starts[place], starts[place + 1]
+                if b + 1 < last:  # the next sample's
+                    fetch_strips(recurrent, rows_of, ids, high, starts[place + 2])
+                dot_strip(g, recurrent, rows_of, WIDTH, ids, low, high, adjoints, into)
         if wiring == ONE_TO_ONE or (full and by_emission):
             for e in range(start, middle):
                 slot, lane, b = slots[row, e], lanes[row, e] % FIRED, places[row, e] - (t - 1) * batch
