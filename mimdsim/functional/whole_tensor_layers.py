@@ -144,6 +144,9 @@ class WholeLayer:
                 tensor.gradient[:] = 0
         if wanted is not None:
             wanted[:] = 0
+        beyond = self.blocks * WIDTH - self.layer.neurons
+        if not self.layer.spiking and beyond:
+            g = np.pad(g, ((0, 0), (0, 0), (0, beyond)))
         if self._coupled:
             for end in range(self.timesteps, 0, -self._times):
                 some = max(0, end - self._times), end

@@ -340,6 +340,23 @@ stream_strips, copy_strips = _copied(streamed), _copied(anywhere)
 
 
 @intrinsic
+def add_products(typing_context, made, made_start, one, one_start, other, other_start):  # type: ignore[no-untyped-def]
+    """made += one * other, a strip of WIDTH numbers."""
+    signature = types.void(made, types.int64, one, types.int64, other, types.int64)
+
+    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        widest(builder)
+        bases = [data_of(context, builder, signature.args[at], given[at]) for at in (0, 2, 4)]
+        for number in range(WIDTH // LANES):
+            total, first, second = (load(builder, base, given[2 * at + 1], number) for at, base in enumerate(bases))
+            total = builder.fadd(total, builder.fmul(first, second))
+            anywhere(builder, total, vector_at(builder, bases[0], given[1], number))
+        return context.get_dummy_value()
+
+    return signature, build
+
+
+@intrinsic
 def fetch_strips(typing_context, rows, row_start, ids, first, last):  # type: ignore[no-untyped-def]
     """Fetch listed rows of WIDTH numbers that are soon read, which no processor foresees."""
     signature = types.void(rows, types.int64, ids, *indices(2))

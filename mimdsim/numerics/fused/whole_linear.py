@@ -25,7 +25,18 @@ import numba
 import numpy as np
 
 from mimdsim.numerics.equations import surrogate
-from mimdsim.numerics.fused.vectors import WIDTH, above, add_strip, copy_strips, dot_strip, fetch_strips, lowest_bit, stream_strips, weigh_strips
+from mimdsim.numerics.fused.vectors import (
+    WIDTH,
+    above,
+    add_products,
+    add_strip,
+    copy_strips,
+    dot_strip,
+    fetch_strips,
+    lowest_bit,
+    stream_strips,
+    weigh_strips,
+)
 
 ONE_BIT = np.uint64(1)
 FIRED = np.uint8(WIDTH)
@@ -211,8 +222,9 @@ def adjoint(blocks, samples, timesteps, rows, how, maps, r, lists, entries, give
     rows: (group, groups). how: whether the layer reads its own spikes, reset by emission, synapses onto itself, whether
     neurons that fired are pulled back by the other coefficients, whether gradients go through their firing, threshold,
     kind and slope of the surrogate. maps: readout, back, change. lists: starts and ids of what is listed. given: g of
-    it, to which the layer's reading of its own spikes adds; du [timesteps, batch, neurons] of potentials that are the
-    output, one timestep if it is the same for all, else none. dx [blocks, batch, states, WIDTH]: adjoints of the states after the last timestep.
+    it, to which the layer's reading of its own spikes adds; du [timesteps, batch, blocks * WIDTH] of potentials that
+    are the output, one timestep if it is the same for all, else none. dx [blocks, batch, states, WIDTH]: adjoints of
+    the states after the last timestep.
     """
     coupled, by_emission, wiring, switched, full, threshold, kind, slope = how
     (read, readout), back, change = maps
@@ -225,6 +237,8 @@ def adjoint(blocks, samples, timesteps, rows, how, maps, r, lists, entries, give
     recurrent, adjoints, carried, size = r.reshape(-1), q.reshape(-1), dx.reshape(-1), states * WIDTH
     strips, others = np.ones(2 * size + WIDTH, q.dtype), np.ones(2 * size + 2 * WIDTH, q.dtype)
     through, fired = np.zeros((batch, WIDTH), q.dtype), np.zeros(batch, np.uint64)
+    passed, changes, factors, output = through.reshape(-1), change[2].reshape(-1), readout.reshape(-1), du.reshape(-1)
+    every = len(ends) // groups  # blocks
     for turn in range(turns * len(q)):
         number, past = (turn % len(q), turn // len(q)) if coupled else (turn // turns, turn % turns)
         block, t = blocks[0] + number, timesteps[1] - 1 - past
@@ -238,8 +252,10 @@ def adjoint(blocks, samples, timesteps, rows, how, maps, r, lists, entries, give
                     carried[at + read[k] * WIDTH] += readout[block, k, lane] * one
         if len(du):
             for b in range(first, last):
-                some = du[min(t, len(du) - 1), b, block * WIDTH : (block + 1) * WIDTH]
-                _read_out(carried, state + b * size, read, readout[block], some)
+                given_at = ((min(t, len(du) - 1) * batch + b) * every + block) * WIDTH
+                for k in range(len(read)):
+                    weights = (block * len(read) + k) * WIDTH
+                    add_products(carried, state + b * size + read[k] * WIDTH, factors, weights, output, given_at)
         fired[:] = 0
         if switched:
             for e in range(start, middle):
@@ -248,23 +264,30 @@ def adjoint(blocks, samples, timesteps, rows, how, maps, r, lists, entries, give
         for b in range(first, last):
             at = state + b * size
             if full and t:
-                spot = (t * batch + b) * (len(ends) // groups) + block
+                spot = (t * batch + b) * every + block
                 if len(befores):
                     copy_strips(others, 0, befores, spot * size, states)
                 if len(currents):
                     copy_strips(others, size, currents, spot * WIDTH, 1)
-                _fired_change(block, change, others, carried, at, states, through[b])
+                begin = block * change[2][0].size
+                weigh_strips(others, change[0], change[1], changes, begin, np.uint64(0))
+                through[b] = 0
+                for k in range(states):
+                    add_products(passed, b * WIDTH, carried, at + k * WIDTH, others, size + (k + 2) * WIDTH)
             copy_strips(strips, 0, carried, at, states)
             weigh_strips(strips, sums, sources, coefficients, block * back[2][0].size, fired[b])
             copy_strips(carried, at, strips, size, states)
             into = ((number * q.shape[1] + t - timesteps[0]) * batch + b) * WIDTH
             copy_strips(adjoints, into, strips, 2 * size, 1)
             if full and t and not by_emission:
-                before = (spot - batch * (len(ends) // groups)) * WIDTH
+                before = (spot - batch * every) * WIDTH
                 each, us = through[b], potentials[before : before + WIDTH]
                 for n in range(len(each)):
                     each[n] *= surrogate(kind, us[n] - threshold, slope, through)
-                _read_out(carried, at, read, readout[block], each)
+                for k in range(len(read)):
+                    add_products(
+                        carried, at + read[k] * WIDTH, factors, (block * len(read) + k) * WIDTH, passed, b * WIDTH
+                    )
             if wiring == ALL_TO_ALL and t:
                 place, rows_of = (t - 1) * batch + b, block * neurons * WIDTH
                 low, high = starts[place], starts[place + 1]
@@ -278,29 +301,6 @@ def adjoint(blocks, samples, timesteps, rows, how, maps, r, lists, entries, give
                     g[slot] += through[b, lane]
                 if slot >= 0 and wiring == ONE_TO_ONE:
                     g[slot] += r[block, 0, lane] * q[number, t - timesteps[0], b * WIDTH + lane]
-
-
-@numba.njit(cache=True, nogil=True)
-def _read_out(dx, at, read, weights, du):  # type: ignore[no-untyped-def]
-    """The adjoints of a strip of potentials, or of fewer, to those of the states that are read."""
-    for k in range(len(read)):
-        begin, each = at + read[k] * WIDTH, weights[k]
-        into = dx[begin : begin + len(du)]
-        for n in range(len(into)):
-            into[n] += each[n] * du[n]
-
-
-@numba.njit(cache=True, nogil=True)
-def _fired_change(block, change, strips, dx, at, states, made):  # type: ignore[no-untyped-def]
-    """made <- the change of a strip's states that firing makes, times dx."""
-    sums, sources, coefficients = change
-    weigh_strips(strips, sums, sources, coefficients.reshape(-1), block * coefficients[0].size, np.uint64(0))
-    made[:] = 0
-    for state in range(states):
-        changes = strips[(states + 2 + state) * WIDTH : (states + 3 + state) * WIDTH]
-        adjoints = dx[at + state * WIDTH : at + (state + 1) * WIDTH]
-        for n in range(len(made)):
-            made[n] += adjoints[n] * changes[n]
 
 
 @numba.njit(cache=True, nogil=True)
