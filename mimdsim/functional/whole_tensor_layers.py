@@ -18,10 +18,8 @@ from mimdsim.numerics.equations import KINDS
 from mimdsim.numerics.fused import whole_linear, whole_tensors
 from mimdsim.numerics.fused.vectors import WIDTH
 
-CHUNK_BYTES = 1 << 18  # of a block's adjoints over a chunk of timesteps; rows are added chunk by chunk, the last first
 LISTED_SHARE = 1 / 16  # of a layer's neurons, for which there is room at first
-Span = tuple[int, int]  # the first, and the one after the last
-ById = dict[str, tuple[np.ndarray, np.ndarray]]
+ById = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,7 +44,7 @@ class WholeLayer:
 
     Potentials are kept only of neurons listed, unless gradients or the loss read all. Gradients of a layer that does
     not read its own spikes are made a block of neurons at a time, all of whose timesteps stay in a second-level cache
-    from the adjoints to the sums over them; those of others all blocks at a time, a chunk of timesteps after another.
+    from the adjoints to the sums over them; adjoints of others are made of all blocks first.
     """
 
     def __init__(self, network: SpikingNetwork, layer: Layer, share: Shares):
@@ -81,10 +79,8 @@ class WholeLayer:
         own = (self.batch, layer.capacity) if self._coupled else (0, 0)
         self._begins = np.zeros((self.timesteps, self.batch), np.int64)
         self._own = self._begins, np.zeros(own, np.int32), np.zeros(own[0], np.int64)
-        self._times = max(1, min(self.timesteps, CHUNK_BYTES // (4 * self.batch * WIDTH)))
-        blocks, times = (self.blocks, self._times) if self._coupled else (share.threads, self.timesteps)
-        self._q = aligned((min(blocks, self.blocks), times, self.batch * WIDTH))
-        self._dx = aligned((len(self._q), self.batch, states, WIDTH))
+        at_once = self.blocks if self._coupled else min(share.threads, self.blocks)
+        self._q = aligned((at_once, self.timesteps, self.batch * WIDTH))
 
     def _value(self, role: str) -> np.ndarray:
         return self.tensors[role].value if role in self.tensors else aligned((self.blocks, 1, WIDTH))
@@ -139,89 +135,72 @@ class WholeLayer:
 
         wanted: overwritten with those of what the input lists.
         """
-        for role, tensor in self.tensors.items():
-            if self._coupled or role != "weights":
-                tensor.gradient[:] = 0
+        for role in ("recurrent", "bias"):
+            if role in self.tensors:
+                self.tensors[role].gradient[:] = 0
         if wanted is not None:
             wanted[:] = 0
         beyond = self.blocks * WIDTH - self.layer.neurons
         if not self.layer.spiking and beyond:
             g = np.pad(g, ((0, 0), (0, 0), (0, beyond)))
-        if self._coupled:
-            for end in range(self.timesteps, 0, -self._times):
-                some = max(0, end - self._times), end
-                self._pull_back((0, self.blocks), some, self._by_id(some, source), source, g, wanted)
-            return
-        every, at_once = (0, self.timesteps), len(self._q)
-        by_id = self._by_id(every, source)
-        for block in range(0, self.blocks, at_once):
-            self._pull_back((block, min(block + at_once, self.blocks)), every, by_id, source, g, wanted)
-
-    def _by_id(self, timesteps: Span, source: Lists) -> ById:
-        """By matrix: where every id is listed by the input of these timesteps, in the order in which rows are added."""
-        found: ById = {}
-        low, high = timesteps[0] * self.batch, timesteps[1] * self.batch
-        inputs = {"weights": (source, self.lag)}
+        by_id = {"weights": self._by_id(self.lag, source)}
         if self.layer.recurrence == "all_to_all":
-            inputs["recurrent"] = self.spikes, self.batch
-        for role, (lists, lag) in inputs.items():
-            columns = np.zeros(lists.width + 2, np.int64)
-            rows = np.empty(int(lists.starts[max(high - lag, 0)] - lists.starts[max(low - lag, 0)]), np.int32)
-            given = lists.ids, lists.starts, lists.trues, columns, rows
-            whole_tensors.sort_by_id(low, high, self._times * self.batch, lag, *given)
-            found[role] = columns, rows
-        return found
+            by_id["recurrent"] = self._by_id(self.batch, self.spikes)
+        if self._coupled:
+            self._adjoint(0, self._q, g)
+        for begin in range(0, self.blocks, self.share.threads):
+            end = min(begin + self.share.threads, self.blocks)
+            q = self._q[begin:end] if self._coupled else self._q[: end - begin]
+            if not self._coupled:
+                self._adjoint(begin, q, g)
+            self._add_gradients(begin, q, by_id)
+            if wanted is not None:
+                self._input_gradients(begin, q, source, wanted)
 
-    def _pull_back(
-        self,
-        blocks: Span,
-        timesteps: Span,
-        by_id: ById,
-        source: Lists,
-        g: np.ndarray,
-        wanted: np.ndarray | None,
-    ) -> None:
-        """What these blocks and timesteps add to all gradients; later timesteps went before."""
-        gradients = {role: tensor.gradient for role, tensor in self.tensors.items()}
-        low, high, groups = timesteps[0] * self.batch, timesteps[1] * self.batch, len(self._groups)
+    def _by_id(self, lag: int, source: Lists) -> ById:
+        """Where every id is listed by the input, `lag` places back: rows[columns[id]:columns[id + 1]]."""
+        columns = np.zeros(source.width + 2, np.int64)
+        rows = np.empty(int(source.starts[max(self.places - lag, 0)]), np.int32)
+        given = (*source.arrays, columns, rows)
+        whole_tensors.sort_by_id(lag, *given)
+        return columns, rows
 
-        def sums(first: int, last: int) -> None:
-            for number in range(first, last):
-                q, block = self._q[number], blocks[0] + number
-                for role, (columns, rows) in by_id.items():
-                    of = flat(q), flat(gradients[role][block]), not self._coupled
-                    whole_tensors.weight_gradient_block(columns, rows, *of)
-                if self.layer.recurrence == "one_to_one":
-                    own = gradients["recurrent"][block, 0]
-                    whole_linear.own_row_gradient(block, timesteps, groups, self._entries.arrays, q, own)
-                if self.layer.bias:
-                    whole_linear.bias_gradient(q.reshape(-1, WIDTH)[: high - low], gradients["bias"][block, 0])
-
-        def places(first: int, last: int) -> None:
-            given = (self.w[slice(*blocks)], source.ids, source.starts, self._q, wanted)
-            whole_tensors.input_gradient_places(low + first, low + last, low, self.lag, *given)
-
-        self._adjoint(blocks, timesteps, g)
-        self.share(blocks[1] - blocks[0], sums)
-        if wanted is not None:
-            self.share(high - low, places)
-
-    def _adjoint(self, blocks: Span, timesteps: Span, g: np.ndarray) -> None:
-        """self._q = gradients of the currents of these blocks and timesteps."""
+    def _adjoint(self, begin: int, q: np.ndarray, g: np.ndarray) -> None:
+        """q [blocks, timesteps, batch * WIDTH] = gradients of the currents from block `begin` on."""
         none, many = np.zeros(0, np.float32), len(self._groups)
         given = (g, none.reshape(0, 0, 0)) if self.layer.spiking else (none, g)
         lists, recurrent = (self.spikes.starts, self.spikes.ids), self._parameters[2]
-        if timesteps[1] == self.timesteps:
-            self._dx[:] = 0
 
         def shares(first: int, last: int) -> None:
             for group in range(first, last) if self._coupled else (0,):
-                some = slice(0, self.blocks) if self._coupled else slice(first, last)
-                at = (blocks[0] + some.start, blocks[0] + some.stop), self._groups[group], timesteps, (group, many)
-                read = *self._back, recurrent, lists, self._entries.arrays, given, self._kept
-                whole_linear.adjoint(*at, *read, self._dx[some], self._q[some])
+                low, made = (begin, q) if self._coupled else (begin + first, q[first:last])
+                of = self._groups[group], (group, many), *self._back, recurrent, lists
+                whole_linear.adjoint(low, *of, self._entries.arrays, given, self._kept, made)
 
-        self.share(many if self._coupled else blocks[1] - blocks[0], shares)
+        self.share(many if self._coupled else len(q), shares)
+
+    def _add_gradients(self, begin: int, q: np.ndarray, by_id: dict[str, ById]) -> None:
+        gradients = {role: tensor.gradient for role, tensor in self.tensors.items()}
+
+        def blocks(first: int, last: int) -> None:
+            for number in range(first, last):
+                each, block = q[number], begin + number
+                for role, (columns, rows) in by_id.items():
+                    whole_tensors.weight_gradient_block(columns, rows, flat(each), flat(gradients[role][block]))
+                if self.layer.recurrence == "one_to_one":
+                    own = len(self._groups), self._entries.arrays, each, gradients["recurrent"][block, 0]
+                    whole_linear.own_row_gradient(block, *own)
+                if self.layer.bias:
+                    whole_linear.bias_gradient(each.reshape(-1, WIDTH), gradients["bias"][block, 0])
+
+        self.share(len(q), blocks)
+
+    def _input_gradients(self, begin: int, q: np.ndarray, source: Lists, wanted: np.ndarray) -> None:
+        def places(first: int, last: int) -> None:
+            given = self.w[begin : begin + len(q)], source.ids, source.starts, q, wanted
+            whole_tensors.input_gradient_places(first, last, self.lag, *given)
+
+        self.share(self.places, places)
 
 
 def flat(array: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 
 from mimdsim.functional.lists import Lists
 from mimdsim.functional.shares import Shares, aligned
-from mimdsim.functional.whole_tensor_layers import Span, WholeLayer
+from mimdsim.functional.whole_tensor_layers import WholeLayer
 from mimdsim.graph import Layer, SpikingNetwork
 from mimdsim.graph.neurons import constants_of
 from mimdsim.numerics.fused import published
@@ -31,15 +31,15 @@ class PublishedLayer(WholeLayer):
         self.share(self.blocks, blocks)
         return all(enough)
 
-    def _adjoint(self, blocks: Span, timesteps: Span, g: np.ndarray) -> None:
+    def _adjoint(self, begin: int, q: np.ndarray, g: np.ndarray) -> None:
         factors, masked = constants_of(self.layer.neuron)[:2], self.layer.neuron.reset_gradient == "mask"
-        entries = self._entries.arrays
 
-        def some(first: int, last: int) -> None:
+        def blocks(first: int, last: int) -> None:
             for number in range(first, last):
-                published.adjoint(blocks[0] + number, self.batch, masked, *factors, entries, g, self._q[number])
+                of = self.batch, masked, *factors, self._entries.arrays, g
+                published.adjoint(begin + number, *of, q[number])
 
-        self.share(blocks[1] - blocks[0], some)
+        self.share(len(q), blocks)
 
 
 def layer_of(network: SpikingNetwork, layer: Layer, share: Shares) -> WholeLayer:

@@ -215,33 +215,33 @@ def join(first, last, groups, begins, threshold, shape, entries, made):  # type:
 
 
 @numba.njit(cache=True, nogil=True)
-def adjoint(blocks, samples, timesteps, rows, how, maps, r, lists, entries, given, kept, dx, q):  # type: ignore[no-untyped-def]
-    """Gradient of the currents, q [blocks, timesteps, batch * WIDTH], from the last of these timesteps (first, last+1)
-    to the first; q and dx begin with the first of these blocks and timesteps.
+def adjoint(begin, samples, rows, how, maps, r, lists, entries, given, kept, q):  # type: ignore[no-untyped-def]
+    """q [blocks, timesteps, batch * WIDTH] = gradients of the currents of these samples (first, last + 1), from block
+    `begin` on.
 
     rows: (group, groups). how: whether the layer reads its own spikes, reset by emission, synapses onto itself, whether
     neurons that fired are pulled back by the other coefficients, whether gradients go through their firing, threshold,
     kind and slope of the surrogate. maps: readout, back, change. lists: starts and ids of what is listed. given: g of
     it, to which the layer's reading of its own spikes adds; du [timesteps, batch, blocks * WIDTH] of potentials that
-    are the output, one timestep if it is the same for all, else none. dx [blocks, batch, states, WIDTH]: adjoints of
-    the states after the last timestep.
+    are the output, one timestep if it is the same for all, else none.
     """
     coupled, by_emission, wiring, switched, full, threshold, kind, slope = how
     (read, readout), back, change = maps
     starts, ids = lists
     places, lanes, values, slots, ends = entries
     (g, du), (group, groups), (first, last) = given, rows, samples
-    states, batch, neurons, turns = len(back[0]) - 1, q.shape[2] // WIDTH, r.shape[1], timesteps[1] - timesteps[0]
+    states, batch, neurons, turns = len(back[0]) - 1, q.shape[2] // WIDTH, r.shape[1], q.shape[1]
     sums, sources, coefficients = back[0], back[1], back[2].reshape(-1)
     potentials, befores, currents = kept[0].reshape(-1), kept[1].reshape(-1), kept[2].reshape(-1)
-    recurrent, adjoints, carried, size = r.reshape(-1), q.reshape(-1), dx.reshape(-1), states * WIDTH
+    recurrent, adjoints, size = r.reshape(-1), q.reshape(-1), states * WIDTH
+    carried = np.zeros(len(q) * batch * size, q.dtype)  # adjoints of the states, [blocks, batch, states, WIDTH]
     strips, others = np.ones(2 * size + WIDTH, q.dtype), np.ones(2 * size + 2 * WIDTH, q.dtype)
     through, fired = np.zeros((batch, WIDTH), q.dtype), np.zeros(batch, np.uint64)
     passed, changes, factors, output = through.reshape(-1), change[2].reshape(-1), readout.reshape(-1), du.reshape(-1)
     every = len(ends) // groups  # blocks
     for turn in range(turns * len(q)):
         number, past = (turn % len(q), turn // len(q)) if coupled else (turn // turns, turn % turns)
-        block, t = blocks[0] + number, timesteps[1] - 1 - past
+        block, t = begin + number, turns - 1 - past
         row, state = block * groups + group, number * batch * size
         start, middle, end = ends[row, t - 2] if t > 1 else 0, ends[row, t - 1] if t else 0, ends[row, t]
         for e in range(middle, end):
@@ -269,15 +269,15 @@ def adjoint(blocks, samples, timesteps, rows, how, maps, r, lists, entries, give
                     copy_strips(others, 0, befores, spot * size, states)
                 if len(currents):
                     copy_strips(others, size, currents, spot * WIDTH, 1)
-                begin = block * change[2][0].size
-                weigh_strips(others, change[0], change[1], changes, begin, np.uint64(0))
+                at_changes = block * change[2][0].size
+                weigh_strips(others, change[0], change[1], changes, at_changes, np.uint64(0))
                 through[b] = 0
                 for k in range(states):
                     add_products(passed, b * WIDTH, carried, at + k * WIDTH, others, size + (k + 2) * WIDTH)
             copy_strips(strips, 0, carried, at, states)
             weigh_strips(strips, sums, sources, coefficients, block * back[2][0].size, fired[b])
             copy_strips(carried, at, strips, size, states)
-            into = ((number * q.shape[1] + t - timesteps[0]) * batch + b) * WIDTH
+            into = ((number * turns + t) * batch + b) * WIDTH
             copy_strips(adjoints, into, strips, 2 * size, 1)
             if full and t and not by_emission:
                 before = (spot - batch * every) * WIDTH
@@ -300,20 +300,20 @@ def adjoint(blocks, samples, timesteps, rows, how, maps, r, lists, entries, give
                 if slot >= 0 and full and by_emission:
                     g[slot] += through[b, lane]
                 if slot >= 0 and wiring == ONE_TO_ONE:
-                    g[slot] += r[block, 0, lane] * q[number, t - timesteps[0], b * WIDTH + lane]
+                    g[slot] += r[block, 0, lane] * q[number, t, b * WIDTH + lane]
 
 
 @numba.njit(cache=True, nogil=True)
-def own_row_gradient(block, timesteps, groups, entries, q, dr):  # type: ignore[no-untyped-def]
+def own_row_gradient(block, groups, entries, q, dr):  # type: ignore[no-untyped-def]
     """dr [WIDTH] += the sum of q [timesteps, batch * WIDTH] where the neuron itself had fired a timestep earlier."""
     places, lanes, _, slots, ends = entries
     batch = q.shape[1] // WIDTH
-    for t in range(max(timesteps[0], 1), timesteps[1]):
+    for t in range(1, len(q)):
         for row in range(block * groups, (block + 1) * groups):
             for e in range(ends[row, t - 2] if t > 1 else 0, ends[row, t - 1]):
                 if lanes[row, e] >= FIRED and slots[row, e] >= 0:
                     b, lane = places[row, e] - (t - 1) * batch, lanes[row, e] % FIRED
-                    dr[lane] += q[t - timesteps[0], b * WIDTH + lane]
+                    dr[lane] += q[t, b * WIDTH + lane]
 
 
 @numba.njit(cache=True, nogil=True)
