@@ -8,8 +8,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from mimdsim.numerics.equations import integrated
-from mimdsim.numerics.fused.vectors import WIDTH, above, lowest_bit, sum_strip
+from mimdsim.numerics.fused.vectors import WIDTH, above, lowest_bit, store_integrated
 from mimdsim.numerics.fused.whole_linear import FIRED, ONE_BIT
 
 
@@ -21,9 +20,8 @@ def forward_blocks(first, last, batch, lag, w, neurons, source, constants, entri
     decay, scale, threshold, second_threshold = constants
     starts, trues, ids = source
     places, lanes, values, _, ends = entries
-    inputs, weights, zero = w.shape[1], w.reshape(-1), w.dtype.type(0)
+    inputs, weights = w.shape[1], w.reshape(-1)
     v = np.zeros(batch * WIDTH, w.dtype)
-    current = np.zeros(WIDTH, w.dtype)
     low = min(threshold, second_threshold)
     for block in range(first, last):
         v[:] = 0
@@ -34,9 +32,8 @@ def forward_blocks(first, last, batch, lag, w, neurons, source, constants, entri
                 place, at = t * batch + b, b * WIDTH
                 before = place - lag
                 begin, end = (starts[before], starts[before] + trues[before]) if before >= 0 else (0, 0)
-                sum_strip(current, 0, weights, block * inputs * WIDTH, WIDTH, ids, begin, end)
-                for n in range(WIDTH):
-                    v[at + n] = integrated(v[at + n], current[n], decay, scale, threshold, zero)
+                rows = weights, block * inputs * WIDTH, ids, begin, end
+                store_integrated(v, at, v, at, *rows, decay, scale, threshold)
                 bits = above(v, at, low)
                 if bits != 0 and found + WIDTH > places.shape[1]:
                     return False
