@@ -85,7 +85,7 @@ def kernels_of(engine: Any, number: int, c: Any) -> list[Kernel]:
     threshold, second = np.float32(chosen.threshold), np.float32(chosen.second_threshold)
     constants = neuron.decay, neuron.scale, threshold, second
     blocks, inputs, _ = w.shape
-    columns, rows = layer._by_id(0, layer.timesteps, layer.lag, source)
+    columns, rows = layer._by_id(layer.lag, source)
     g = np.random.default_rng(0).normal(size=int(made.starts[-1])).astype(np.float32)
     places, batch, lag = layer.places, layer.batch, layer.lag
     q, other_q = (aligned((layer.timesteps + 1, batch * WIDTH)) for _ in range(2))
@@ -141,9 +141,7 @@ def kernels_of(engine: Any, number: int, c: Any) -> list[Kernel]:
         Kernel(
             "sums of adjoints (weight gradient)",
             over_blocks(
-                lambda block: whole_tensors.weight_gradient_block(
-                    columns, rows, flat, gradient[block].reshape(-1), True
-                )
+                lambda block: whole_tensors.weight_gradient_block(columns, rows, flat, gradient[block].reshape(-1))
             ),
             over_blocks(lambda block: c.weight_gradient(*passed(inputs, columns, rows, q, other_gradient[block]))),
             spikes * blocks * WIDTH,
@@ -164,7 +162,7 @@ def kernels_of(engine: Any, number: int, c: Any) -> list[Kernel]:
             "sampled products (input gradient)",
             over_blocks(
                 lambda block: whole_tensors.input_gradient_places(
-                    0, places, 0, lag, w[block : block + 1], *given[1:], wanted
+                    0, places, lag, w[block : block + 1], *given[1:], wanted
                 )
             ),
             over_blocks(

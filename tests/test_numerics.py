@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 
 from mimdsim.functional.lists import Entries
 from mimdsim.numerics.columns import loads
-from mimdsim.numerics.fused import published, whole_tensors
-from mimdsim.numerics.fused.vectors import WIDTH
+from mimdsim.numerics.fused import whole_linear, whole_tensors
+from mimdsim.numerics.fused.vectors import WIDTH, weigh_strips
 from mimdsim.numerics.lists import wiring
 from mimdsim.program import Exchange
 from mimdsim.program.exchange_rule import _other_counts
@@ -31,7 +32,7 @@ def test_places_are_dealt_to_contexts_in_turn() -> None:
 def test_joined_lists_are_as_long_as_their_capacity_allows() -> None:
     """Two blocks, three timesteps of one sample: 3, 1 and 1 spike, and 1, 2 and 3 near the threshold; room for 2."""
     entries = Entries.room(2, 3, 8)
-    near, fired = 0, int(published.FIRED)
+    near, fired = 0, int(whole_linear.FIRED)
     first = [(0, fired), (0, fired), (0, near), (1, fired), (2, near), (2, near), (2, near)]
     second = [(0, fired), (1, near), (1, near), (2, fired)]
     for block, listed in enumerate((first, second)):
@@ -40,16 +41,44 @@ def test_joined_lists_are_as_long_as_their_capacity_allows() -> None:
         entries.values[block, : len(listed)] = 1
         entries.ends[block] = np.cumsum(np.bincount(np.array(listed)[:, 0], minlength=3))
     starts, trues, over = np.zeros(4, np.int64), np.zeros(3, np.int32), np.zeros(4, np.int64)
-    published.count_listed(2, entries.arrays, starts, trues, over)
+    whole_linear.count_listed(2, entries.arrays, starts, trues, over)
     assert trues.tolist() == [2, 1, 1]
     assert starts.tolist() == [0, 2, 4, 6]
     assert over.tolist() == [0, 1, 1, 1]
-    ids = np.zeros(6, np.int32)
-    for begin, end in ((2, 3), (0, 2)):  # in any order
-        published.join(begin, end, 1, np.float32(1), np.float32(10), entries.arrays, (starts, trues, ids))
+    ids, shape, begins = np.zeros(6, np.int32), (0, np.float32(10)), np.zeros((3, 1), np.int64)
+    for first_t, last_t in ((2, 3), (0, 2)):  # in any order
+        of = first_t, last_t, 1, begins, np.float32(1), shape, entries.arrays
+        whole_linear.join(*of, (starts, trues, ids))
     assert ids.tolist() == [0, 1, 3, WIDTH + 1, WIDTH + 3, 4]
     assert entries.slots[0, :7].tolist() == [0, 1, -1, 2, 5, -1, -1]
     assert entries.slots[1, :4].tolist() == [-1, 3, -1, 4]
+    begins[:, 0] = [1, WIDTH + 2, 6]  # scans begin there and go once round
+    whole_linear.join(0, 3, 1, begins, np.float32(1), shape, entries.arrays, (starts, trues, ids))
+    assert ids.tolist() == [1, WIDTH, 3, WIDTH + 2, WIDTH + 3, 6]
+    assert entries.slots[0, :7].tolist() == [-1, 0, -1, 2, -1, -1, 5]
+    assert entries.slots[1, :4].tolist() == [1, -1, 3, 4]
+
+
+def test_strips_are_weighed_by_their_other_coefficients_where_a_bit_is_set() -> None:
+    """Strip 3 = 2 * strip 0 + strip 1, where a bit is set 3 * strip 0 and nothing of strip 1; strip 2 = -strip 3."""
+    strips, coefficients = np.zeros((4, WIDTH), np.float32), np.zeros((2, 3, 2, WIDTH), np.float32)
+    strips[0], strips[1] = np.arange(WIDTH), 1
+    coefficients[1] = np.array([[2, 3], [1, 0], [-1, -1]])[:, :, None]
+    sums, sources, fired = np.array([[3, 0, 2], [2, 2, 3]]), np.array([0, 1, 3]), np.zeros(WIDTH, bool)
+    fired[[0, 17, 63]] = True
+    strips[1, fired] = np.inf
+
+    @numba.njit
+    def weigh(strips, bits):  # type: ignore[no-untyped-def]
+        flat = coefficients.reshape(-1)
+        weigh_strips(strips, sums, sources, flat, coefficients[0].size, bits)
+
+    weigh(strips.reshape(-1), np.uint64(sum(1 << int(n) for n in np.flatnonzero(fired))))
+    expected = np.where(fired, 3, 2) * np.arange(WIDTH) + ~fired
+    assert strips[3].tolist() == (-strips[2]).tolist() == expected.tolist()
+    strips[1] = 1
+    weigh(strips.reshape(-1), np.uint64(0))
+    assert strips[3].tolist() == (2 * np.arange(WIDTH) + 1).tolist()
 
 
 def test_input_gradients_are_added_for_places_with_an_input() -> None:
@@ -59,7 +88,7 @@ def test_input_gradients_are_added_for_places_with_an_input() -> None:
     adjoint[0, :, :2] = [[1, 1], [10, 1], [100, 1]]
     found = np.array([1, 0, 0, 7], np.float32)
     ids, starts = np.array([2, 0, 1, 1], np.int32), np.array([0, 2, 3, 4])
-    whole_tensors.input_gradient_places(0, 3, 0, 1, weights, ids, starts, adjoint, found)
+    whole_tensors.input_gradient_places(0, 3, 1, weights, ids, starts, adjoint, found)
     assert found.tolist() == [57, 12, 304, 7]
 
 

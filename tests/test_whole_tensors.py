@@ -247,9 +247,10 @@ def test_second_thresholds_and_generators_are_those_written(model: str) -> None:
     assert (engine.activity().ids["hidden0"] != before).any()
 
 
+@pytest.mark.parametrize("recurrence", ["all_to_all", "one_to_one", "none"])
 @pytest.mark.parametrize("reset_by", ["state", "emission"])
-def test_threads_change_no_bit_of_a_layer_that_reads_its_own_spikes(reset_by: str) -> None:
-    more: Any = {"widths": (90, 150, 4), "capacities": (60, 4), "recurrence": "all_to_all", "bias": True}
+def test_threads_change_no_bit_of_linear_neurons(reset_by: str, recurrence: str) -> None:
+    more: Any = {"widths": (90, 150, 4), "capacities": (60, 4), "recurrence": recurrence, "bias": True}
     network = linear_network("synaptic", "subtract", reset_by=reset_by, reset_gradient="full", **more)
     values = given_values(network, 4, dyadic=False, activity=0.15)
     one, other = (outcome(run_whole(network, values, count), network) for count in (1, 3))

@@ -12,41 +12,36 @@ import numpy as np
 class Lists:
     """Spikes of a layer end to end: ids[starts[place]:starts[place + 1]], `trues[place]` of them true spikes.
 
-    slopes: surrogate at the listed neurons. over_*: spikes beyond the capacity, which reset their neuron all the same.
-    width: how many neurons there are.
+    over_starts: of the spikes beyond the capacity, which reset their neuron all the same. width: how many neurons there
+    are.
     """
 
     starts: np.ndarray
     trues: np.ndarray
     ids: np.ndarray
-    slopes: np.ndarray
     over_starts: np.ndarray
-    over_ids: np.ndarray
     width: int
 
     @property
     def arrays(self) -> tuple[Any, ...]:
         """As kernels take them."""
-        return self.starts, self.trues, self.ids, self.slopes, self.over_starts, self.over_ids
+        return self.starts, self.trues, self.ids
 
     @classmethod
     def room(cls, places: int, neurons: int, capacity: int) -> Lists:
         """Room for the longest lists; memory beyond what is listed is reserved, never touched."""
-        beyond = max(0, neurons - capacity)
         return cls(
             starts=np.zeros(places + 1, np.int64),
             trues=np.zeros(places, np.int32),
             ids=np.empty(places * capacity, np.int32),
-            slopes=np.empty(places * capacity, np.float32),
             over_starts=np.zeros(places + 1, np.int64),
-            over_ids=np.empty(places * beyond, np.int32),
             width=neurons,
         )
 
 
 @dataclass(kw_only=True, eq=False)
 class Entries:
-    """What every block of a published layer lists, as `numerics.fused.published` says."""
+    """What every block of a layer lists, as `numerics.fused.whole_linear` says."""
 
     places: np.ndarray
     lanes: np.ndarray
@@ -60,15 +55,15 @@ class Entries:
         return self.places, self.lanes, self.values, self.slots, self.ends
 
     @classmethod
-    def room(cls, blocks: int, timesteps: int, each: int) -> Entries:
-        """Room for so many entries of each block."""
-        most = blocks, each
+    def room(cls, rows: int, timesteps: int, each: int) -> Entries:
+        """Room for so many entries of each row, a block or a share of one."""
+        most = rows, each
         return cls(
             places=np.empty(most, np.int32),
             lanes=np.empty(most, np.uint8),
             values=np.empty(most, np.float32),
             slots=np.empty(most, np.int64),
-            ends=np.zeros((blocks, timesteps), np.int64),
+            ends=np.zeros((rows, timesteps), np.int64),
         )
 
 

@@ -49,12 +49,16 @@ class WholeLoss:
         return g
 
     def of_potentials(self, u: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Gradient of the potentials [timesteps, batch, neurons]."""
+        """Gradient of the potentials [timesteps, batch, neurons], or [1, batch, neurons] if it is that of every
+        timestep."""
         reading = self.network.loss.reading
         (read,) = OPERATIONS["read_out"].evaluate("sum" if reading == "every" else reading, u)
         if reading == "every":
             return self._judge(u, read, labels)
-        made: np.ndarray = OPERATIONS["read_out_gradient"].evaluate(reading, self._judge(read, read, labels), u)[0]
+        gradient = self._judge(read, read, labels)
+        if reading in ("sum", "mean"):
+            return gradient[None] if reading == "sum" else gradient[None] * np.float32(1 / len(u))
+        made: np.ndarray = OPERATIONS["read_out_gradient"].evaluate(reading, gradient, u)[0]
         return made
 
     def _judge(self, read: np.ndarray, scores: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.functional.lists import Lists
 from mimdsim.functional.shares import Shares
-from mimdsim.functional.whole_tensor_layers import LinearLayer, Tensor
+from mimdsim.functional.whole_tensor_layers import Tensor
 from mimdsim.functional.whole_tensor_limits import refusals
 from mimdsim.functional.whole_tensor_published import layer_of
 from mimdsim.functional.whole_tensor_training import WholeLoss, clip, update
@@ -183,7 +183,7 @@ class WholeTensors:
         source = self._input
         for each in self._layers:
             selection, name = each.layer.selection, each.layer.name
-            if isinstance(each, LinearLayer) and selection.truncation == "random":
+            if selection.truncation == "random":
                 each.draw(self._given[random_name(name)])
             second = self._given.get(second_threshold_of(name), (selection.second_threshold,))
             each.forward(source, np.float32(second[0]))
@@ -204,7 +204,7 @@ class WholeTensors:
     def _judge(self) -> np.ndarray:
         """Loss of every sample; gradient of everything the output layer lists, or of its potentials."""
         last, labels = self._layers[-1], self._given[LABELS]
-        if isinstance(last, LinearLayer) and not last.layer.spiking:
+        if not last.layer.spiking:
             return self._loss.of_potentials(last.potentials, labels)
         return self._loss.of_spikes(last.spikes, labels)
 

@@ -256,6 +256,107 @@ def fade_strip(typing_context, row, start, gain, decay, n, made, made_start, bef
 
 
 @intrinsic
+def weigh_strips(typing_context, strips, sums, sources, coefficients, begin, bits):  # type: ignore[no-untyped-def]
+    """Strips of WIDTH numbers from weighted strips: for every row of sums int64[n, 3], strips[row 0] <- the sum, over
+    terms from row 1 up to row 2, of coefficients times strips[sources[term]], in this order.
+
+    The two strips of coefficients of a term begin at begin + 2 * term * WIDTH; the second holds where a bit is set. One
+    that is zero adds nothing, whatever it is multiplied with.
+    """
+    signature = types.void(strips, sums, sources, coefficients, types.int64, types.uint64)
+    vectors, zero, width = range(WIDTH // LANES), ir.Constant(VECTOR, [0.0] * LANES), ir.Constant(INDEX, WIDTH)
+
+    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        widest(builder)
+        begin, bits = given[4:]
+        strips, sums, sources, coefficients = (
+            data_of(context, builder, kind, value) for kind, value in zip(signature.args[:4], given, strict=False)
+        )
+        rows = builder.extract_value(given[1], 5)
+        count = builder.extract_value(rows, 0)
+        parts = (builder.lshr(bits, ir.Constant(INDEX, number * LANES)) for number in vectors)
+        mask = ir.VectorType(ir.IntType(1), LANES)
+        chosen = [builder.bitcast(builder.trunc(part, ir.IntType(LANES)), mask) for part in parts]
+
+        def make(by_bits: bool) -> None:
+            row = Loop(builder, ir.Constant(INDEX, 0), count, [])
+            at = builder.mul(row.k, ir.Constant(INDEX, 3))
+            into, first, last = (
+                builder.load(builder.gep(sums, [builder.add(at, ir.Constant(INDEX, column))])) for column in range(3)
+            )
+            term = Loop(builder, first, last, [zero] * len(vectors))
+            offset = row_offset(builder, True, sources, term.k, ir.Constant(INDEX, 0), width)
+            at = builder.add(begin, builder.mul(term.k, ir.Constant(INDEX, 2 * WIDTH)))
+            made = []
+            for number, value in enumerate(term.values):
+                weight = load(builder, coefficients, at, number)
+                if by_bits:
+                    other = load(builder, coefficients, builder.add(at, width), number)
+                    weight = builder.select(chosen[number], other, weight)
+                product = builder.fmul(weight, load(builder, strips, offset, number))
+                nothing = builder.fcmp_unordered("==", weight, zero)
+                made.append(builder.fadd(value, builder.select(nothing, zero, product)))
+            term.close(made)
+            for number, value in enumerate(term.values):
+                anywhere(builder, value, vector_at(builder, strips, builder.mul(into, width), number))
+            row.close([])
+
+        with builder.if_else(builder.icmp_unsigned("==", bits, ir.Constant(INDEX, 0))) as (none, some):
+            with none:
+                make(False)
+            with some:
+                make(True)
+        return context.get_dummy_value()
+
+    return signature, build
+
+
+def _copied(stored: Callable[[Any, Any, Any], Any]) -> Any:
+    """stored: how vectors are stored in `made`."""
+
+    @intrinsic
+    def copy(typing_context, made, made_start, given, given_start, count):  # type: ignore[no-untyped-def]
+        signature = types.void(made, types.int64, given, *indices(2))
+
+        def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            widest(builder)
+            made, made_start, source, source_start, count = given
+            made, source = (data_of(context, builder, signature.args[at], one) for at, one in ((0, made), (2, source)))
+            loop = Loop(builder, ir.Constant(INDEX, 0), count, [])
+            offset = builder.mul(loop.k, ir.Constant(INDEX, WIDTH))
+            at, into = builder.add(source_start, offset), builder.add(made_start, offset)
+            for number in range(WIDTH // LANES):
+                stored(builder, load(builder, source, at, number), vector_at(builder, made, into, number))
+            loop.close([])
+            return context.get_dummy_value()
+
+        return signature, build
+
+    return copy
+
+
+# made <- given, `count` strips of WIDTH numbers; past the caches, or anywhere
+stream_strips, copy_strips = _copied(streamed), _copied(anywhere)
+
+
+@intrinsic
+def add_products(typing_context, made, made_start, one, one_start, other, other_start):  # type: ignore[no-untyped-def]
+    """made += one * other, a strip of WIDTH numbers."""
+    signature = types.void(made, types.int64, one, types.int64, other, types.int64)
+
+    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        widest(builder)
+        bases = [data_of(context, builder, signature.args[at], given[at]) for at in (0, 2, 4)]
+        for number in range(WIDTH // LANES):
+            total, first, second = (load(builder, base, given[2 * at + 1], number) for at, base in enumerate(bases))
+            total = builder.fadd(total, builder.fmul(first, second))
+            anywhere(builder, total, vector_at(builder, bases[0], given[1], number))
+        return context.get_dummy_value()
+
+    return signature, build
+
+
+@intrinsic
 def fetch_strips(typing_context, rows, row_start, ids, first, last):  # type: ignore[no-untyped-def]
     """Fetch listed rows of WIDTH numbers that are soon read, which no processor foresees."""
     signature = types.void(rows, types.int64, ids, *indices(2))

@@ -1,13 +1,22 @@
-"""A layer of any linear neurons over all timesteps at once, without tiles: equations of `lists/linear_neurons.py`.
+"""A layer of linear neurons over all timesteps at once, without tiles, WIDTH neurons (a block) of a sample at a time.
 
-Currents, potentials and adjoints are stored in blocks of WIDTH neurons. Arrays of all timesteps begin with a row of
-zeros, [blocks, timesteps + 1, batch, WIDTH]: row t is from before timestep t. If a layer does not read its own spikes,
-its blocks are independent of each other, otherwise its samples are. A caller may give any share of these to a thread
-and gets the same bits.
+Neurons. A map is (sums, sources, coefficients [blocks, terms, 2, WIDTH]) as `weigh_strips` takes them, the second
+coefficients those of neurons that have fired. Strips are numbered
+    forward     states, current, ones | states made, potential
+    backward    adjoints of states | adjoints of states made, gradient of the current
 
-forward: (u, x, current, spiked, own). u potentials; x states [blocks, rows, states, batch, WIDTH], a single row if no
-gradient reads the earlier ones; current may be the same array as u, which then overwrites it; spiked 1 where a spike is
-listed, kept if the layer reads its own spikes; own coefficients per neuron [blocks, rows, batch * WIDTH].
+Order. A layer that does not read its own spikes goes through all timesteps of a block before the next block (an outer
+turn is a block, an inner one a timestep), others through all blocks of a timestep. Blocks, or samples, are independent
+of each other, and so are timesteps in `join`: a caller may give any share of them to a thread and gets the same bits.
+
+Entries. What a block lists, end to end over timesteps, samples and then neurons: (places, lanes, values, slots, ends).
+places: timestep * batch + sample; lanes: the neuron within the block, FIRED added where its spike is true; values:
+first its potential, then its surrogate; slots: where the joined list of its place has it, -1 where there was no room;
+ends [rows, timesteps]: of the entries of each timestep. A row is a block and a group of samples, row = block * groups +
+group.
+
+Kept for gradients that read them, else without places: (potentials [places, blocks, WIDTH], states before the timestep
+[places, blocks, states * WIDTH], currents [places, blocks, WIDTH]).
 """
 
 from __future__ import annotations
@@ -16,255 +25,301 @@ import numba
 import numpy as np
 
 from mimdsim.numerics.equations import surrogate
-from mimdsim.numerics.fused.vectors import WIDTH, above, add_strip, dot_strip, lowest_bit
-from mimdsim.numerics.lists.linear_neurons import fired_gradient, neuron_gradient, neuron_update, readout_gradient
+from mimdsim.numerics.fused.vectors import (
+    WIDTH,
+    above,
+    add_products,
+    add_strip,
+    copy_strips,
+    dot_strip,
+    fetch_strips,
+    lowest_bit,
+    stream_strips,
+    weigh_strips,
+)
 
 ONE_BIT = np.uint64(1)
+FIRED = np.uint8(WIDTH)
 NOTHING, ONE_TO_ONE, ALL_TO_ALL = range(3)  # a layer's synapses onto itself
 
 
 @numba.njit(cache=True, nogil=True)
-def currents(first, last, lag, w, bias, source, current):  # type: ignore[no-untyped-def]
-    """Currents of blocks first..last-1 at all timesteps; lag: how many places back the input of a place is."""
-    starts, trues, ids = source[:3]
-    _, rows, batch, _ = current.shape
-    inputs, weights, made = w.shape[1], w.reshape(-1), current.reshape(-1)
-    for block in range(first, last):
-        for place in range((rows - 1) * batch):
-            at = (block * rows * batch + batch + place) * WIDTH
-            for n in range(WIDTH):
-                made[at + n] = bias[block, 0, n]
-            before = place - lag
-            if before >= 0:
-                begin = starts[before]
-                add_strip(made, at, weights, block * inputs * WIDTH, WIDTH, ids, begin, begin + trues[before])
+def forward(outer, samples, rows, how, neurons, parameters, source, ahead, limits, own, entries, kept):  # type: ignore[no-untyped-def]
+    """Advance these samples (first, last + 1) through these outer turns. Returns whether entries all had room.
 
-
-@numba.njit(cache=True, nogil=True)
-def _as_rows(plane):  # type: ignore[no-untyped-def]
-    """[blocks, timesteps, 1, batch * WIDTH]: the equations treat samples and neighbours of a neuron alike."""
-    return plane.reshape(plane.shape[0], plane.shape[1], 1, -1)
-
-
-@numba.njit(cache=True, nogil=True)
-def _box(samples):  # type: ignore[no-untyped-def]
-    """The part of such a row for these samples: begin, end, start, stop."""
-    return np.array([0]), np.array([1]), np.array([samples[0] * WIDTH]), np.array([samples[1] * WIDTH])
-
-
-@numba.njit(cache=True, nogil=True)
-def advance(blocks, samples, timesteps, by_emission, forward, maps):  # type: ignore[no-untyped-def]
-    """Advance states and potentials of these blocks and samples through these timesteps, each (first, last + 1)."""
-    x, own = forward[1], forward[4]
-    u, current, spiked = _as_rows(forward[0]), _as_rows(forward[2]), _as_rows(forward[3])
-    box = _box(samples)
-    for block in range(blocks[0], blocks[1]):
-        for t in range(timesteps[0], timesteps[1]):
-            here = min(t + 1, x.shape[1] - 1)
-            if here:
-                for state in range(x.shape[2]):
-                    for b in range(samples[0], samples[1]):
-                        for n in range(WIDTH):
-                            x[block, here, state, b, n] = x[block, here - 1, state, b, n]
-            source = spiked[block, t] if by_emission else u[block, t]
-            states = x[block, here].reshape(x.shape[2], 1, -1)
-            neuron_update(states, u[block, t + 1], current[block, t + 1], source, own[block], *box, *maps)
-
-
-@numba.njit(cache=True, nogil=True)
-def advance_coupled(samples, by_emission, wiring, forward, maps, selection, r, begins, ids, counts):  # type: ignore[no-untyped-def]
-    """Samples of a layer that reads its own spikes through all timesteps; overwrites ids [batch, capacity] and counts.
-
-    selection: neurons, threshold. begins [timesteps, batch]: the neuron at which the scan for spikes starts.
+    rows: (group, groups). how: whether the layer reads its own spikes, reset by emission, synapses onto itself, how
+    many places back the input of a place is (0, or batch: the previous timestep). parameters: w, bias, recurrent.
+    limits: what a neuron that has fired is above; threshold, second threshold of what is listed. own: begins
+    [timesteps, batch], where scans for spikes start; ids [batch, capacity] and counts of own spikes, overwritten.
     """
-    u, current, spiked = forward[0], forward[2], forward[3]
-    for t in range(u.shape[1] - 1):
-        if t and wiring == ONE_TO_ONE:
-            for block in range(len(u)):
-                for b in range(samples[0], samples[1]):
-                    for n in range(WIDTH):
-                        current[block, t + 1, b, n] += r[block, 0, n] * spiked[block, t, b, n]
-        elif t and wiring == ALL_TO_ALL:
-            _add_own(samples, t, current.reshape(-1), current.shape, r, ids, counts)
-        advance((np.int64(0), len(u)), samples, (t, t + 1), by_emission, forward, maps)
-        for b in range(samples[0], samples[1]):
-            counts[b] = _emit(t, b, begins[t, b], u, spiked, selection, ids[b])
+    coupled, by_emission, wiring, lag = how
+    group, groups = rows
+    w, bias, r = parameters
+    starts, trues, ids = source
+    sums, sources, coefficients = ahead[0], ahead[1], ahead[2].reshape(-1)
+    fired, threshold, second_threshold = limits
+    begins, own_ids, counts = own
+    places, lanes, values, _, ends = entries
+    potentials, befores, currents = kept[0].reshape(-1), kept[1].reshape(-1), kept[2].reshape(-1)
+    weights, biases, recurrent, listed = w.reshape(-1), bias.reshape(-1), r.reshape(-1), own_ids.reshape(-1)
+    blocks, inputs, _ = w.shape
+    timesteps, batch = begins.shape
+    states, low, capacity = len(sums) - 1, min(threshold, second_threshold), own_ids.shape[1]
+    size, current, made, u = states * WIDTH, states * WIDTH, (states + 2) * WIDTH, (2 * states + 2) * WIDTH
+    strips = np.ones(u + WIDTH, w.dtype)
+    held = blocks if coupled else 1
+    x = np.zeros(held * batch * size, w.dtype)
+    before, spikes = np.zeros((2, held, batch), np.uint64)
+    found = np.zeros(blocks, np.int64)
+    for turn in range(outer[0], outer[1]):
+        if not coupled:
+            x[:], before[:] = 0, 0
+        for inner in range(blocks if coupled else timesteps):
+            block, t, at = (inner, turn, inner) if coupled else (turn, inner, 0)
+            row, real, end = block * groups + group, min(WIDTH, neurons - block * WIDTH), found[block]
+            for b in range(samples[0], samples[1]):
+                place = t * batch + b
+                read, state, spot = place - lag, (at * batch + b) * size, place * blocks + block
+                copy_strips(strips, current, biases, block * WIDTH, 1)
+                first = block * inputs * WIDTH
+                if 0 <= read + 1 < len(trues):  # the next sample's
+                    begin = starts[read + 1]
+                    fetch_strips(weights, first, ids, begin, begin + trues[read + 1])
+                if read >= 0:
+                    begin = starts[read]
+                    add_strip(strips, current, weights, first, WIDTH, ids, begin, begin + trues[read])
+                if wiring == ALL_TO_ALL and t:
+                    begin, first = b * capacity, block * neurons * WIDTH
+                    if b + 1 < samples[1]:
+                        fetch_strips(recurrent, first, listed, begin + capacity, begin + capacity + counts[b + 1])
+                    add_strip(strips, current, recurrent, first, WIDTH, listed, begin, begin + counts[b])
+                elif wiring == ONE_TO_ONE:
+                    bits = spikes[at, b]
+                    while bits != 0:
+                        n = lowest_bit(bits)
+                        bits &= bits - ONE_BIT
+                        strips[current + n] += recurrent[block * WIDTH + n]
+                copy_strips(strips, 0, x, state, states)
+                who = spikes[at, b] if by_emission else before[at, b]
+                weigh_strips(strips, sums, sources, coefficients, block * ahead[2][0].size, who)
+                copy_strips(x, state, strips, made, states)
+                before[at, b] = above(strips, u, fired)
+                if coupled:
+                    spikes[at, b] = above(strips, u, threshold)
+                if len(potentials):
+                    stream_strips(potentials, spot * WIDTH, strips, u, 1)
+                if len(befores):
+                    stream_strips(befores, spot * size, strips, 0, states)
+                if len(currents):
+                    stream_strips(currents, spot * WIDTH, strips, current, 1)
+                bits = above(strips, u, low)
+                if bits != 0 and end + WIDTH > places.shape[1]:
+                    return False
+                while bits != 0:
+                    n = lowest_bit(bits)
+                    bits &= bits - ONE_BIT
+                    if n >= real:
+                        break
+                    value = strips[u + n]
+                    places[row, end] = place
+                    lanes[row, end] = n + FIRED * (value > threshold)
+                    values[row, end] = value
+                    end += 1
+            ends[row, t] = found[block] = end
+        if coupled:
+            for b in range(samples[0], samples[1]):
+                counts[b] = _emit(begins[turn, b], neurons, spikes[:, b], own_ids[b])
+    return True
 
 
 @numba.njit(cache=True, nogil=True)
-def _add_own(samples, t, made, shape, r, ids, counts):  # type: ignore[no-untyped-def]
-    blocks, rows, batch, _ = shape
-    neurons, weights, capacity, listed = r.shape[1], r.reshape(-1), ids.shape[1], ids.reshape(-1)
-    for block in range(blocks):
-        for b in range(samples[0], samples[1]):
-            at, begin = ((block * rows + t + 1) * batch + b) * WIDTH, b * capacity
-            add_strip(made, at, weights, block * neurons * WIDTH, WIDTH, listed, begin, begin + counts[b])
-
-
-@numba.njit(cache=True, nogil=True)
-def _emit(t, b, begin, u, spiked, selection, ids):  # type: ignore[no-untyped-def]
-    """List the spikes of a sample in the order of a scan from neuron `begin` once round; returns how many."""
-    neurons, threshold = selection
+def _emit(begin, neurons, spikes, ids):  # type: ignore[no-untyped-def]
+    """List those that fire, of bits by block, in the order of a scan from neuron `begin` once round; returns how many.
+    Bits of those for which there is no room are cleared."""
     found = 0
-    for block in range(len(u)):
-        spiked[block, t + 1, b] = 0
     for lap in range(2 if begin else 1):
-        for n in range(begin if lap == 0 else 0, neurons if lap == 0 else begin):
-            block, lane = n // WIDTH, n % WIDTH
-            if u[block, t + 1, b, lane] > threshold and found < len(ids):
-                ids[found] = n
-                spiked[block, t + 1, b, lane] = 1
-                found += 1
+        for block in range(len(spikes)):
+            bits = spikes[block]
+            while bits != 0:
+                n = lowest_bit(bits)
+                bits &= bits - ONE_BIT
+                each = block * WIDTH + n
+                if (each < begin) != (lap == 1):
+                    continue
+                if each < neurons and found < len(ids):
+                    ids[found] = each
+                    found += 1
+                else:
+                    spikes[block] &= ~(ONE_BIT << np.uint64(n))
     return found
 
 
 @numba.njit(cache=True, nogil=True)
-def count_selected(first, last, u, selection, fired, near):  # type: ignore[no-untyped-def]
-    """How many neurons fire, and how many nearly do, at places first..last-1; selection: neurons, thresholds."""
-    neurons, threshold, second = selection
-    blocks, rows, batch, _ = u.shape
-    potentials, low = u.reshape(-1), min(threshold, second)
-    for place in range(first, last):
-        fired[place], near[place] = 0, 0
-        for block in range(blocks):
-            at = (block * rows * batch + batch + place) * WIDTH
-            bits = above(potentials, at, low)
-            while bits != 0:
-                n = lowest_bit(bits)
-                bits &= bits - ONE_BIT
-                if block * WIDTH + n < neurons:
-                    if potentials[at + n] > threshold:
-                        fired[place] += 1
-                    else:
-                        near[place] += 1
+def count_listed(capacity, entries, starts, trues, over_starts):  # type: ignore[no-untyped-def]
+    """Starts of the joined lists, how many true spikes each has, and running ends of how many spikes are dropped."""
+    places, lanes, _, _, ends = entries
+    trues[:] = 0
+    listed = starts[1:]
+    listed[:] = 0
+    for row in range(len(ends)):
+        for e in range(ends[row, -1]):
+            place = places[row, e]
+            listed[place] += 1
+            trues[place] += lanes[row, e] >= FIRED
+    starts[0], over_starts[0] = 0, 0
+    for place in range(len(trues)):
+        over_starts[place + 1] = over_starts[place] + max(0, trues[place] - capacity)
+        trues[place] = min(trues[place], capacity)
+        starts[place + 1] = starts[place] + min(listed[place], capacity)
 
 
 @numba.njit(cache=True, nogil=True)
-def list_selected(first, last, u, selection, begins, shape, made):  # type: ignore[no-untyped-def]
-    """Lists of places first..last-1, whose starts are known, in the order of a scan from begins[place] once round.
+def join(first, last, groups, begins, threshold, shape, entries, made):  # type: ignore[no-untyped-def]
+    """Joined lists of timesteps first..last-1, true spikes first, then in the order of a scan from neuron begins
+    [timesteps, batch] once round; surrogates of all entries.
 
-    shape: kind of the surrogate, its slope.
+    shape: kind of the surrogate, its slope. made: starts, trues, ids.
     """
-    neurons, threshold, second = selection
-    starts, trues, ids, slopes, over_starts, over_ids = made
-    blocks, rows, batch, _ = u.shape
-    potentials, low = u.reshape(-1), min(threshold, second)
-    for place in range(first, last):
-        found, middle, over = starts[place], starts[place] + trues[place], over_starts[place]
-        near, stop, begin = middle, starts[place + 1], begins[place]
-        for lap in range(2 if begin else 1):
-            for block in range(blocks):
-                at = (block * rows * batch + batch + place) * WIDTH
-                bits = above(potentials, at, low)
-                while bits != 0:
-                    n = lowest_bit(bits)
-                    bits &= bits - ONE_BIT
-                    each = block * WIDTH + n
-                    if each >= neurons or (each < begin) != (lap == 1):
-                        continue
-                    k = -1
-                    if potentials[at + n] > threshold:
-                        if found < middle:
-                            k = found
-                            found += 1
-                        else:
-                            over_ids[over] = each
-                            over += 1
-                    elif near < stop:
-                        k = near
-                        near += 1
-                    if k >= 0:
-                        ids[k] = each
-                        slopes[k] = surrogate(shape[0], potentials[at + n] - threshold, shape[1], slopes)
+    places, lanes, values, slots, ends = entries
+    starts, trues, ids = made
+    batch = begins.shape[1]
+    origin = first * batch
+    scanned = begins.reshape(-1)[origin : last * batch]
+    where = np.zeros((2, len(scanned)), np.int64)  # of the next gradient entry, of the next true spike
+    stop = np.zeros_like(where)
+    for k in range(len(scanned)):
+        place = origin + k
+        middle = starts[place] + trues[place]
+        where[0, k], stop[0, k] = middle, starts[place + 1]
+        where[1, k], stop[1, k] = starts[place], middle
+    for lap in range(2 if scanned.any() else 1):
+        for row in range(len(ends)):
+            begin, end = ends[row, first - 1] if first else 0, ends[row, last - 1]
+            for e in range(begin, end):
+                k, fired, lane = places[row, e] - origin, lanes[row, e] // FIRED, lanes[row, e] % FIRED
+                each = row // groups * WIDTH + lane
+                if (each < scanned[k]) != (lap == 1):
+                    continue
+                slot = where[fired, k]
+                if slot < stop[fired, k]:
+                    ids[slot] = each
+                    where[fired, k] = slot + 1
+                    slots[row, e] = slot
+                else:
+                    slots[row, e] = -1
+    for row in range(len(ends)):
+        begin, end = ends[row, first - 1] if first else 0, ends[row, last - 1]
+        some = values[row, begin:end]
+        for e in range(len(some)):
+            some[e] = surrogate(shape[0], some[e] - threshold, shape[1], values)
 
 
 @numba.njit(cache=True, nogil=True)
-def adjoint(samples, timesteps, how, given, forward, maps, r, made, adjoints):  # type: ignore[no-untyped-def]
-    """Gradient of the currents of these samples from the last of these timesteps to the first.
+def adjoint(begin, samples, rows, how, maps, r, lists, entries, given, kept, q):  # type: ignore[no-untyped-def]
+    """q [blocks, timesteps, batch * WIDTH] = gradients of the currents of these samples (first, last + 1), from block
+    `begin` on.
 
-    how: reset by emission, gradients through resets, synapses onto itself, threshold of the neuron, kind and slope of
-    the surrogate. given: g of listed ids, to which the layer's reading of its own spikes adds; du [timesteps, batch,
-    neurons] of potentials that are the output, else with no timesteps. adjoints: dx of the states, du that comes from
-    the next timestep, q [blocks, t - timesteps[0], batch, WIDTH].
+    rows: (group, groups). how: whether the layer reads its own spikes, reset by emission, synapses onto itself, whether
+    neurons that fired are pulled back by the other coefficients, whether gradients go through their firing, threshold,
+    kind and slope of the surrogate. maps: readout, back, change. lists: starts and ids of what is listed. given: g of
+    it, to which the layer's reading of its own spikes adds; du [timesteps, batch, blocks * WIDTH] of potentials that
+    are the output, one timestep if it is the same for all, else none.
     """
-    by_emission, full, wiring, threshold, kind, slope = how
-    x, own = forward[1], forward[4]
-    u, current, spiked = _as_rows(forward[0]), _as_rows(forward[2]), _as_rows(forward[3])
-    terms, uniform, readout, weights, told, switched = maps
-    g, du = given
-    dx, later, q = adjoints
-    box, rows, states = _box(samples), _as_rows(q), x.shape[2]
-    for t in range(timesteps[1] - 1, timesteps[0] - 1, -1):
-        _gather(samples, t, full and not by_emission, g, du, made, later)
-        for block in range(len(u)):
-            one, given_dx = later[block].reshape(1, -1), dx[block].reshape(states, 1, -1)
-            source = spiked[block, t] if by_emission else u[block, t]
-            readout_gradient(given_dx, one, own[block], *box, readout, weights)
-            if full:
-                before = x[block, min(t, x.shape[1] - 1)].reshape(states, 1, -1)
-                of = (terms, uniform, threshold, slope, -1 if by_emission else kind)
-                fired_gradient(one, given_dx, source, own[block], before, current[block, t + 1], *box, *of)
-            row = rows[block, t - timesteps[0]]
-            neuron_gradient(given_dx, row, source, own[block], *box, terms, uniform, told, switched)
-        if t and (wiring != NOTHING or (full and by_emission)):
-            _own_gradient(samples, t, t - timesteps[0], wiring, full and by_emission, g, made, later, q, r)
-
-
-@numba.njit(cache=True, nogil=True)
-def _gather(samples, t, kept, g, du, made, later):  # type: ignore[no-untyped-def]
-    """The adjoint of the potentials at timestep t, added to the existing one if `kept`."""
-    starts, _, ids, slopes = made[:4]
-    batch = later.shape[1]
-    for b in range(samples[0], samples[1]):
-        if not kept:
-            later[:, b] = 0
+    coupled, by_emission, wiring, switched, full, threshold, kind, slope = how
+    (read, readout), back, change = maps
+    starts, ids = lists
+    places, lanes, values, slots, ends = entries
+    (g, du), (group, groups), (first, last) = given, rows, samples
+    states, batch, neurons, turns = len(back[0]) - 1, q.shape[2] // WIDTH, r.shape[1], q.shape[1]
+    sums, sources, coefficients = back[0], back[1], back[2].reshape(-1)
+    potentials, befores, currents = kept[0].reshape(-1), kept[1].reshape(-1), kept[2].reshape(-1)
+    recurrent, adjoints, size = r.reshape(-1), q.reshape(-1), states * WIDTH
+    carried = np.zeros(len(q) * batch * size, q.dtype)  # adjoints of the states, [blocks, batch, states, WIDTH]
+    strips, others = np.ones(2 * size + WIDTH, q.dtype), np.ones(2 * size + 2 * WIDTH, q.dtype)
+    through, fired = np.zeros((batch, WIDTH), q.dtype), np.zeros(batch, np.uint64)
+    passed, changes, factors, output = through.reshape(-1), change[2].reshape(-1), readout.reshape(-1), du.reshape(-1)
+    every = len(ends) // groups  # blocks
+    for turn in range(turns * len(q)):
+        number, past = (turn % len(q), turn // len(q)) if coupled else (turn // turns, turn % turns)
+        block, t = begin + number, turns - 1 - past
+        row, state = block * groups + group, number * batch * size
+        start, middle, end = ends[row, t - 2] if t > 1 else 0, ends[row, t - 1] if t else 0, ends[row, t]
+        for e in range(middle, end):
+            if slots[row, e] >= 0:
+                lane = lanes[row, e] % FIRED
+                at, one = state + (places[row, e] - t * batch) * size + lane, g[slots[row, e]] * values[row, e]
+                for k in range(len(read)):
+                    carried[at + read[k] * WIDTH] += readout[block, k, lane] * one
         if len(du):
-            for n in range(du.shape[2]):
-                later[n // WIDTH, b, n % WIDTH] += du[t, b, n]
-        else:
-            place = t * batch + b
-            for k in range(starts[place], starts[place + 1]):
-                later[ids[k] // WIDTH, b, ids[k] % WIDTH] += g[k] * slopes[k]
+            for b in range(first, last):
+                given_at = ((min(t, len(du) - 1) * batch + b) * every + block) * WIDTH
+                for k in range(len(read)):
+                    weights = (block * len(read) + k) * WIDTH
+                    add_products(carried, state + b * size + read[k] * WIDTH, factors, weights, output, given_at)
+        fired[:] = 0
+        if switched:
+            for e in range(start, middle):
+                if lanes[row, e] >= FIRED and (slots[row, e] >= 0 or not by_emission):
+                    fired[places[row, e] - (t - 1) * batch] |= ONE_BIT << np.uint64(lanes[row, e] % FIRED)
+        for b in range(first, last):
+            at = state + b * size
+            if full and t:
+                spot = (t * batch + b) * every + block
+                if len(befores):
+                    copy_strips(others, 0, befores, spot * size, states)
+                if len(currents):
+                    copy_strips(others, size, currents, spot * WIDTH, 1)
+                at_changes = block * change[2][0].size
+                weigh_strips(others, change[0], change[1], changes, at_changes, np.uint64(0))
+                through[b] = 0
+                for k in range(states):
+                    add_products(passed, b * WIDTH, carried, at + k * WIDTH, others, size + (k + 2) * WIDTH)
+            copy_strips(strips, 0, carried, at, states)
+            weigh_strips(strips, sums, sources, coefficients, block * back[2][0].size, fired[b])
+            copy_strips(carried, at, strips, size, states)
+            into = ((number * turns + t) * batch + b) * WIDTH
+            copy_strips(adjoints, into, strips, 2 * size, 1)
+            if full and t and not by_emission:
+                before = (spot - batch * every) * WIDTH
+                each, us = through[b], potentials[before : before + WIDTH]
+                for n in range(len(each)):
+                    each[n] *= surrogate(kind, us[n] - threshold, slope, through)
+                for k in range(len(read)):
+                    add_products(
+                        carried, at + read[k] * WIDTH, factors, (block * len(read) + k) * WIDTH, passed, b * WIDTH
+                    )
+            if wiring == ALL_TO_ALL and t:
+                place, rows_of = (t - 1) * batch + b, block * neurons * WIDTH
+                low, high = starts[place], starts[place + 1]
+                if b + 1 < last:  # the next sample's
+                    fetch_strips(recurrent, rows_of, ids, high, starts[place + 2])
+                dot_strip(g, recurrent, rows_of, WIDTH, ids, low, high, adjoints, into)
+        if wiring == ONE_TO_ONE or (full and by_emission):
+            for e in range(start, middle):
+                slot, lane, b = slots[row, e], lanes[row, e] % FIRED, places[row, e] - (t - 1) * batch
+                if slot >= 0 and full and by_emission:
+                    g[slot] += through[b, lane]
+                if slot >= 0 and wiring == ONE_TO_ONE:
+                    g[slot] += r[block, 0, lane] * q[number, t, b * WIDTH + lane]
 
 
 @numba.njit(cache=True, nogil=True)
-def _own_gradient(samples, t, row, wiring, through_reset, g, made, later, q, r):  # type: ignore[no-untyped-def]
-    """Add the effect of the layer's spikes of timestep t - 1 on the layer at t to their gradients."""
-    starts, _, ids = made[:3]
-    blocks, rows, batch, _ = q.shape
-    neurons, weights, adjoints = r.shape[1], r.reshape(-1), q.reshape(-1)
-    for b in range(samples[0], samples[1]):
-        place = (t - 1) * batch + b
-        low, high = starts[place], starts[place + 1]
-        for k in range(low, high):
-            block, n = ids[k] // WIDTH, ids[k] % WIDTH
-            if through_reset:
-                g[k] += later[block, b, n]
-            if wiring == ONE_TO_ONE:
-                g[k] += r[block, 0, n] * q[block, row, b, n]
-    if wiring == ALL_TO_ALL:
-        for block in range(blocks):
-            for b in range(samples[0], samples[1]):
-                low, high = starts[(t - 1) * batch + b], starts[(t - 1) * batch + b + 1]
-                at = ((block * rows + row) * batch + b) * WIDTH
-                dot_strip(g, weights, block * neurons * WIDTH, WIDTH, ids, low, high, adjoints, at)
+def own_row_gradient(block, groups, entries, q, dr):  # type: ignore[no-untyped-def]
+    """dr [WIDTH] += the sum of q [timesteps, batch * WIDTH] where the neuron itself had fired a timestep earlier."""
+    places, lanes, _, slots, ends = entries
+    batch = q.shape[1] // WIDTH
+    for t in range(1, len(q)):
+        for row in range(block * groups, (block + 1) * groups):
+            for e in range(ends[row, t - 2] if t > 1 else 0, ends[row, t - 1]):
+                if lanes[row, e] >= FIRED and slots[row, e] >= 0:
+                    b, lane = places[row, e] - (t - 1) * batch, lanes[row, e] % FIRED
+                    dr[lane] += q[t, b * WIDTH + lane]
 
 
 @numba.njit(cache=True, nogil=True)
-def own_row_gradient(first, last, timesteps, spiked, q, dr):  # type: ignore[no-untyped-def]
-    """dr of blocks first..last-1: sum of q where the neuron itself had fired one timestep earlier."""
-    for block in range(first, last):
-        for t in range(timesteps[0], timesteps[1]):
-            for b in range(q.shape[2]):
-                for n in range(WIDTH):
-                    dr[block, 0, n] += q[block, t - timesteps[0], b, n] * spiked[block, t, b, n]
-
-
-@numba.njit(cache=True, nogil=True)
-def bias_gradient(first, last, times, q, db):  # type: ignore[no-untyped-def]
-    """db of blocks first..last-1: sum of the first `times` rows of q."""
-    for block in range(first, last):
-        for t in range(times):
-            for b in range(q.shape[2]):
-                for n in range(WIDTH):
-                    db[block, 0, n] += q[block, t, b, n]
+def bias_gradient(rows, db):  # type: ignore[no-untyped-def]
+    """db += the sum of rows [places, WIDTH]."""
+    for place in range(len(rows)):
+        row = rows[place]
+        for n in range(len(row)):
+            db[n] += row[n]

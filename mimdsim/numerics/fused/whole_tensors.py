@@ -10,43 +10,39 @@ from __future__ import annotations
 
 import numba
 
-from mimdsim.numerics.fused.vectors import WIDTH, add_strip, dot_strip, sum_strip
+from mimdsim.numerics.fused.vectors import WIDTH, dot_strip, sum_strip
 
 
 @numba.njit(cache=True, nogil=True)
-def sort_by_id(first, last, chunk, lag, ids, starts, trues, columns, rows):  # type: ignore[no-untyped-def]
-    """Where each id is a true spike of the input of places first..last-1: rows[columns[id]:columns[id + 1]], counted
-    from `first`, the last `chunk` places first; columns int64[inputs + 2] and rows are overwritten."""
+def sort_by_id(lag, starts, trues, ids, columns, rows):  # type: ignore[no-untyped-def]
+    """The places whose input, `lag` places back, has each id as a true spike: rows[columns[id]:columns[id + 1]], in
+    ascending order; columns int64[inputs + 2] and rows are overwritten."""
     columns[:] = 0
-    for place in range(max(first, lag), last):
+    for place in range(lag, len(trues)):
         begin = starts[place - lag]
         for k in range(begin, begin + trues[place - lag]):
             columns[ids[k] + 2] += 1
     for i in range(2, len(columns)):
         columns[i] += columns[i - 1]
-    for high in range(last, first, -chunk):
-        for place in range(max(high - chunk, first, lag), high):
-            begin = starts[place - lag]
-            for k in range(begin, begin + trues[place - lag]):
-                rows[columns[ids[k] + 1]] = place - first
-                columns[ids[k] + 1] += 1
+    for place in range(lag, len(trues)):
+        begin = starts[place - lag]
+        for k in range(begin, begin + trues[place - lag]):
+            rows[columns[ids[k] + 1]] = place
+            columns[ids[k] + 1] += 1
 
 
 @numba.njit(cache=True, nogil=True)
-def weight_gradient_block(columns, rows, q, dw, overwritten):  # type: ignore[no-untyped-def]
-    """dw[id], or its sum with what was there, <- the rows of q [places, WIDTH] where the id is listed; flat arrays."""
+def weight_gradient_block(columns, rows, q, dw):  # type: ignore[no-untyped-def]
+    """dw[id] = the sum of the rows of q [places, WIDTH] where the id is listed; flat arrays."""
     for i in range(len(dw) // WIDTH):
-        if overwritten:
-            sum_strip(dw, i * WIDTH, q, 0, WIDTH, rows, columns[i], columns[i + 1])
-        else:
-            add_strip(dw, i * WIDTH, q, 0, WIDTH, rows, columns[i], columns[i + 1])
+        sum_strip(dw, i * WIDTH, q, 0, WIDTH, rows, columns[i], columns[i + 1])
 
 
 @numba.njit(cache=True, nogil=True)
-def input_gradient_places(first, last, origin, lag, w, ids, starts, q, g):  # type: ignore[no-untyped-def]
+def input_gradient_places(first, last, lag, w, ids, starts, q, g):  # type: ignore[no-untyped-def]
     """g[k] += sum over neurons of w[ids[k], n] * q[place, n] for the ids that the inputs of places first..last-1 list.
 
-    The first place of q [blocks, places, WIDTH] is `origin`. Blocks are summed in ascending order.
+    q: [blocks, places, WIDTH], in any shape that begins with the blocks. Blocks are summed in ascending order.
     """
     blocks, inputs, _ = w.shape
     weights, adjoints, stride = w.reshape(-1), q.reshape(-1), q[0].size
@@ -54,7 +50,7 @@ def input_gradient_places(first, last, origin, lag, w, ids, starts, q, g):  # ty
     for block in range(blocks):
         for place in range(begin, last):
             low, high = starts[place - lag], starts[place - lag + 1]
-            where = block * stride + (place - origin) * WIDTH
+            where = block * stride + place * WIDTH
             dot_strip(g, weights, block * inputs * WIDTH, WIDTH, ids, low, high, adjoints, where)
 
 
