@@ -247,7 +247,7 @@ def test_values_in_one_word() -> None:
 
 
 def test_figures_are_written_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mimdsim.report.style.picture", lambda figure, form: form.encode())
+    monkeypatch.setattr("mimdsim.report.style.picture", lambda figure: b"png")
     rows = swept(2, axis="seed", values=(1, 2, 3))
     assert write_figures(rows, ["seed"], tmp_path) == [tmp_path / "sweep.png"]
     paths = write_figures(rows, ["seed"], tmp_path, ("a100",))
