@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import mimdsim
-from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError, MimdsimError
+from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
 from mimdsim.base.processes import background_processes
 from mimdsim.profile import load_profile, save_profile
 from mimdsim.profile.records import SCHEMA_VERSION
@@ -66,18 +66,20 @@ def test_what_the_background_looks_for_and_draws_is_the_same(
     assert multiprocessing.active_children() == []
 
 
-def test_a_process_that_is_killed_is_said() -> None:
+def test_what_a_killed_process_leaves_is_done_here() -> None:
     with background_processes(None) as background:
         if background is None:
             pytest.skip("one processor")
-        made = background.begin(_end, 9, [1])
-        with pytest.raises(MimdsimError, match="was killed"):
-            made()
+        made = background.begin(_doubled_here, os.getpid(), range(5))
+        assert made() == [0, 2, 4, 6, 8]
+        assert background.begin(_doubled_here, os.getpid(), [3])() == [6]
     assert multiprocessing.active_children() == []
 
 
-def _end(code: int, _: int) -> None:
-    os._exit(code)
+def _doubled_here(process: int, number: int) -> int:
+    if os.getpid() != process:
+        os._exit(9)
+    return 2 * number
 
 
 def test_what_is_not_waited_for_ends() -> None:

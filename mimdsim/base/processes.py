@@ -56,12 +56,16 @@ class Background:
         """Begin `work(given, item)` of every item; what is returned waits for them, in their order. Everything is sent
         to the processes, so unlike in `shared_work` it can be made after they have begun.
 
-        It raises what `work` raises, and MimdsimError if a process is killed.
+        It raises what `work` raises. What a killed process leaves undone is done here: memory is short, but nothing
+        that took long is lost.
         """
-        begun = [
-            self._pool.submit(_worked_all, work, given, items[first :: self._processes])
-            for first in range(self._processes)
-        ]
+        try:
+            begun = [
+                self._pool.submit(_worked_all, work, given, items[first :: self._processes])
+                for first in range(self._processes)
+            ]
+        except BrokenProcessPool:  # by what was begun before
+            return lambda: _worked_all(work, given, items)
 
         def made() -> list[Made]:
             found: list[Any] = [None] * len(items)
@@ -69,7 +73,7 @@ class Background:
                 for first, part in enumerate(begun):
                     found[first :: self._processes] = part.result()
             except BrokenProcessPool:
-                raise MimdsimError(ENDED) from None
+                return _worked_all(work, given, items)
             return found
 
         return made
