@@ -33,7 +33,7 @@ from mimdsim.codelets.neurons import DECAY_GRADIENT, LIF_UPDATE
 from mimdsim.codelets.spikes import FLAG_SPIKES, SCAN_FLAGS, WEIGHT_GRADIENT
 from mimdsim.codelets.wiring import SYNAPSE_CURRENT
 from mimdsim.compiler import Compiled
-from mimdsim.functional import Executor, input_gradients
+from mimdsim.functional import Executor, adjoints, input_gradients
 from mimdsim.functional.adjoints import take_adjoints
 from mimdsim.functional.execute import SHORTCUTS
 from mimdsim.functional.selections import take_selections
@@ -72,13 +72,12 @@ def test_fewer_passes_leave_the_same_bits(
     network: SpikingNetwork, options: MappingOptions, seed: int, threads: int
 ) -> None:
     made, values = compiled(network, options=options), given_values(network, seed, dyadic=False)
-    kept, input_gradients.MOST_PADDING = input_gradients.MOST_PADDING, np.inf
-    try:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(input_gradients, "MOST_PADDING", np.inf)
+        patched.setattr(adjoints, "WORTH_A_THREAD", 0)
         executor = Executor(made.program, threads)
         executor.write(values.for_program(network))
         executor.run()
-    finally:
-        input_gradients.MOST_PADDING = kept
     expected = watched(made, values)
     assert_same_bits(left_in(executor, made), left_in(expected, made))
     for name in KEPT:
@@ -253,8 +252,9 @@ def a_network(**changes: Any) -> SpikingNetwork:
     [{}, {"delay": 0}, {"reset_gradient": "pass"}, {"recurrence": "all_to_all", "bias": True}],
     ids=lambda changes: "-".join(f"{name}={value}" for name, value in changes.items()) or "mask",
 )
-def test_runs_at_once_leave_what_watched_runs_leave(changes: dict[str, Any]) -> None:
+def test_runs_at_once_leave_what_watched_runs_leave(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice in a row, on two threads; gradients are not all zero."""
+    monkeypatch.setattr(adjoints, "WORTH_A_THREAD", 0)
     made = compiled(a_network(**changes), tiles=300)
     values = given_values(made.network, 2, dyadic=False, activity=0.3)
     expected = left_in(watched(made, values), made)

@@ -3,11 +3,13 @@ currents, and its decay. The same numbers as by the tables in turn, without writ
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from mimdsim.functional.calls import Call
+from mimdsim.functional.shares import WORTH_A_THREAD
 from mimdsim.functional.shortcuts import Instead, Memory
 from mimdsim.functional.stages import Lying
 from mimdsim.functional.strips import Strips
@@ -82,13 +84,19 @@ def _take(uses: Uses, memory: Memory, instead: Instead, known: list[Use]) -> Non
     compute: Any = adjoint
     strips = _strips(uses, instead, known, q)
 
+    def share(count: int, work: Callable[[int, int], None]) -> None:
+        if memory.arrays[dv].size < WORTH_A_THREAD:
+            work(0, count)
+        else:
+            memory.share(count, work)
+
     def run(_t: int, q: np.ndarray, *arrays: np.ndarray) -> None:
-        memory.share(len(q), lambda low, high: compute(q[None], 0, *arrays, *constants, low, high))
+        share(len(q), lambda low, high: compute(q[None], 0, *arrays, *constants, low, high))
 
     def run_in_strips(t: int, *arrays: np.ndarray) -> None:
         assert strips is not None
         place = strips.rows, strips.first_row(t)
-        memory.share(strips.batch, lambda low, high: compute(*place, *arrays, *constants, low, high))
+        share(strips.batch, lambda low, high: compute(*place, *arrays, *constants, low, high))
 
     call = Call(run=run, names=(q, *names)) if strips is None else Call(run=run_in_strips, names=names)
     instead.calls |= {id(use.item): None for use in known} | {id(first): call}

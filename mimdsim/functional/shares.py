@@ -12,6 +12,7 @@ import numpy.typing as npt
 from mimdsim.numerics.fused.registers import CACHE_LINE
 
 LINE = 4 * CACHE_LINE  # bytes
+WORTH_A_THREAD = 1 << 18  # numbers of one pass over memory: less takes no longer than waking a thread
 
 
 class Shares:
