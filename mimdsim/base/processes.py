@@ -81,14 +81,13 @@ class Background:
 
 @contextlib.contextmanager
 def background_processes(begin: Callable[[], None] | None) -> Iterator[Background | None]:
-    """A process for every processor, which gives way to this one, does `begin` at once and ends with this context,
-    whatever it is at; None: there is one processor."""
+    """A process for every processor, which gives way to this one and ends with this context, whatever it is at; None:
+    there is one processor. They start with the first work, before which each does `begin`."""
     processes = min(os.cpu_count() or 1, MOST)
     if processes < 2 or multiprocessing.parent_process() is not None:
         yield None
         return
     with contextlib.suppress(_Done), process_pool(processes, _give_way, (begin,)) as pool:
-        pool.submit(int)  # processes begin with the first work
         yield Background(pool, processes)
         raise _Done  # what has been begun is not waited for
 
