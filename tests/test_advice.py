@@ -16,6 +16,7 @@ import pytest
 import mimdsim
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
 from mimdsim.base.processes import background_processes
+from mimdsim.machine import changed_machine
 from mimdsim.profile import load_profile, save_profile
 from mimdsim.profile.records import SCHEMA_VERSION
 from mimdsim.report import summary_lines
@@ -74,6 +75,42 @@ def test_what_a_killed_process_leaves_is_done_here() -> None:
         assert made() == [0, 2, 4, 6, 8]
         assert background.begin(_doubled_here, os.getpid(), [3])() == [6]
     assert multiprocessing.active_children() == []
+
+
+def test_what_cannot_be_sent_is_done_here() -> None:
+    def local(given: int, number: int) -> int:
+        return given + number
+
+    with background_processes(None) as background:
+        if background is None:
+            pytest.skip("one processor")
+        assert background.begin(local, 1, [1, 2, 3])() == [2, 3, 4]
+        assert background.begin(local, 1, [])() == []
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.2, 0.4])
+def test_large_results_are_not_waited_for(seconds: float) -> None:
+    """Processes that end while they send something leave none waiting for the rest."""
+    before = time.monotonic()
+    with background_processes(None) as background:
+        if background is None:
+            pytest.skip("one processor")
+        background.begin(_large, 100_000_000, [1, 2])
+        time.sleep(seconds)
+    assert time.monotonic() - before < 20
+
+
+def _large(size: int, _: int) -> bytes:
+    return bytes(size)
+
+
+def test_few_tiles_have_levers() -> None:
+    """Where as many copies as advice asks for cannot be."""
+    for tiles in (4, 8, 16):
+        case = dataclasses.replace(
+            small_run().case, machine=changed_machine(small_run().machine, {"chip.tiles": tiles})
+        )
+        assert list(mapping_levers(case))
 
 
 def _doubled_here(process: int, number: int) -> int:

@@ -13,7 +13,10 @@ from numba.core.dispatcher import Dispatcher
 
 from mimdsim.base import compact as module
 from mimdsim.base.compact import LONG, compact, numbers, single, uniform, wide
+from mimdsim.codelets.spikes import REDUCE_PARTS
+from mimdsim.program import VertexTable, Within
 from mimdsim.run import retime
+from mimdsim.timing.extents import counted
 from mimdsim.workload import filled_activity
 
 COLUMNS = {
@@ -23,6 +26,8 @@ COLUMNS = {
     "int64": np.arange(LONG) + 2**31,
     "whole": np.arange(LONG) / 2 * 2 + 1e5,
 }
+
+EXTENT = Within(layer="a", shift=0)
 
 
 @pytest.mark.parametrize("name", COLUMNS)
@@ -51,6 +56,39 @@ def test_one_number_for_all_takes_no_memory() -> None:
     assert single(uniform(np.full(LONG, 0.3))) == 0.3
     few = np.full(3, 7)
     assert uniform(few) is few is single(few)
+
+
+def reduction(rows: int, kind: type, **columns: np.ndarray) -> VertexTable:
+    given = {name: np.zeros(rows, kind) for name in REDUCE_PARTS.columns} | columns
+    operands = {field.name: "v" for field in REDUCE_PARTS.fields}
+    return VertexTable(codelet=REDUCE_PARTS, tiles=np.arange(rows), operands=operands, columns=given)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint32, np.uint64])
+def test_unsigned_columns_are_counted_as_signed_ones(kind: type) -> None:
+    given = np.array([0, 0, 1], kind), np.array([0, 2, 1], kind)
+    one, other = (
+        counted(reduction(3, each, sample=given[0].astype(each), slot=given[1].astype(each)), np.ones(3), EXTENT)
+        for each in (kind, np.int64)
+    )
+    np.testing.assert_array_equal(one.summed, other.summed)
+    assert one.samples == other.samples == 2
+
+
+def test_no_table_changes_with_another_one() -> None:
+    """What is one array of two tables cannot be changed through either."""
+    one, other = (reduction(LONG, int, slot=np.arange(LONG) % 3) for _ in range(2))
+    assert one.columns["slot"] is other.columns["slot"]
+    with pytest.raises(ValueError, match="read-only"):
+        one.columns["slot"][0] = 7
+
+
+def test_vertices_are_chosen_by_number_or_by_truth() -> None:
+    table, chosen = reduction(LONG, int, slot=np.arange(LONG) % 3), np.arange(LONG) % 5000 == 0
+    by_truth, by_number = table.some(chosen), table.some(np.flatnonzero(chosen))
+    for name, column in by_number.columns.items():
+        np.testing.assert_array_equal(by_truth.columns[name], column)
+    assert by_truth.vertices == np.count_nonzero(chosen)
 
 
 def test_equal_numbers_of_a_tuple_are_one_object() -> None:

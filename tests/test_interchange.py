@@ -237,7 +237,7 @@ def tiny() -> MimdMachine:
 @pytest.mark.slow
 def test_run_leaves_weights(tmp_path: Path, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # drawing takes ten seconds
-    monkeypatch.setattr("mimdsim.report.write_report", lambda *_: None)
+    monkeypatch.setattr("mimdsim.report.write_report", lambda *_, **__: None)
     typed("run", small, "mk2", "--gpu", "none", "--out", tmp_path / "report", "--set", "chip.tiles=24")
     found = read_safetensors(tmp_path / "report/weights.safetensors")
     assert {name: array.shape for name, array in found.items()} == {"w.hidden0": (6, 5), "w.output": (5, 3)}

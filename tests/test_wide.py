@@ -41,7 +41,7 @@ from mimdsim.functional.shortcuts import Instead
 from mimdsim.functional.uses import Uses
 from mimdsim.functional.wide import widened
 from mimdsim.graph import SpikingNetwork
-from mimdsim.program import Codelet, Superstep, VertexTable
+from mimdsim.program import Codelet, Repeat, Superstep, VertexTable
 from mimdsim.workload import MappingOptions
 
 BY_SHORTCUT = {"FillReplicas", "WeightGradient", "SumReplicas", "InputGradient", "ReduceParts", "ReduceGroups"}
@@ -264,6 +264,34 @@ def test_runs_at_once_leave_what_watched_runs_leave(changes: dict[str, Any], mon
         again.write(values.for_program(made.network))
         again.run()
         assert_same_bits(left_in(again, made), expected)
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(False, False), (False, True), (True, False), (True, True)])
+def test_repeats_within_repeats_go_their_own_way(outer: bool, inner: bool) -> None:
+    """Timesteps in two segments, either of which may go from the last to the first: all at once, or turn by turn."""
+    made = compiled(a_network(timesteps=6), tiles=300)
+
+    def in_segments(item: Any) -> Any:
+        if not isinstance(item, Repeat) or item.reverse:
+            return item
+        return Repeat(times=2, body=(replace(item, times=3, reverse=inner),), reverse=outer)
+
+    program = replace(made.program, body=tuple(in_segments(item) for item in made.program.body))
+    values = given_values(made.network, 2, dyadic=False, activity=0.3).for_program(made.network)
+    every, single = Executor(program), Executor(program)
+    for executor in (every, single):
+        executor.write(values)
+    every.run(phases=("forward",))
+    for _ in single.steps(phases=("forward",)):
+        pass
+    lists = [name for name in program.variables if name.startswith("ids.") and name.endswith(".sequence")]
+    assert lists
+    for name in lists:
+        counts = single.arrays[name.replace("ids.", "counts.")]
+        np.testing.assert_array_equal(every.arrays[name.replace("ids.", "counts.")], counts)
+        listed = np.arange(single.arrays[name].shape[-1]) < counts[..., 1:]
+        assert listed.any()
+        np.testing.assert_array_equal(every.arrays[name][listed], single.arrays[name][listed], err_msg=name)
 
 
 def table_of(codelet: Codelet, columns: dict[str, Any], **constants: Any) -> VertexTable:

@@ -47,17 +47,21 @@ def compact(column: np.ndarray, kinds: tuple[type[np.signedinteger[Any]], ...] =
 
 
 def _one_of_equal(made: np.ndarray) -> np.ndarray:
-    """The array that was made before of the same numbers, if it is still in use: tables on the same tiles have many."""
-    if made.size < LONG:
+    """The array that was made before of the same numbers, if it is still in use: tables on the same tiles have many.
+    Read-only, as it may be of several tables."""
+    if made.size < LONG or made.dtype == np.int64:
         return made
+    made.setflags(write=False)
     key = made.dtype, made.shape, made.strides, int(made.flat[0]), int(made.flat[-1]), int(made.sum(dtype=np.int64))
     known = _MADE.setdefault(key, made)
     return known if known is made or np.array_equal(known, made) else made
 
 
 def taken(column: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Entries `rows` of a compact column, compact as well."""
-    return _one_of_equal(column[rows]) if any(column.strides) else np.broadcast_to(column[:1], len(rows))
+    """Entries `rows` (numbers, or one bool for each) of a compact column, compact as well."""
+    if any(column.strides):
+        return _one_of_equal(column[rows])
+    return np.broadcast_to(column[:1], int(np.count_nonzero(rows)) if rows.dtype == bool else len(rows))
 
 
 def wide(column: np.ndarray) -> np.ndarray:

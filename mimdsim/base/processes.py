@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import CancelledError, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from mimdsim.base.errors import MimdsimError
 Given = TypeVar("Given")
 Item = TypeVar("Item")
 Made = TypeVar("Made")
+_OURS: set[Connection] = set()  # ends of pipes that this process holds, one of each pool
 _WORK: list[tuple[Callable[[Any, Any], Any], Any]] = []  # of a worker process
 MOST = 4  # processes that share work of about a second
 ENDED = "the process computing it was killed, perhaps for lack of memory: use fewer --processes"
@@ -32,14 +34,19 @@ def process_pool(
     begin: called in each with `given`, which forked processes share.
     """
     line, ours = multiprocessing.Pipe(duplex=False)
+    _OURS.add(ours)
     pool = ProcessPoolExecutor(processes, initializer=_hold, initargs=(line, ours, begin, given))
     try:
         yield pool
     except BaseException:
         ours.close()
+        # a process may end in the middle of a result, whose rest the pool would wait for as long as it can write itself
+        if (results := getattr(pool, "_result_queue", None)) is not None:
+            results._writer.close()
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+        _OURS.discard(ours)
         ours.close()
         line.close()
 
@@ -56,24 +63,23 @@ class Background:
         """Begin `work(given, item)` of every item; what is returned waits for them, in their order. Everything is sent
         to the processes, so unlike in `shared_work` it can be made after they have begun.
 
-        It raises what `work` raises. What a killed process leaves undone is done here: memory is short, but nothing
-        that took long is lost.
+        It raises what `work` raises. What cannot be sent, and what a process leaves undone that was killed or could not
+        begin, is done here: memory or processes are short, but nothing that took long is lost.
         """
+        processes = min(self._processes, len(items))
         try:
-            begun = [
-                self._pool.submit(_worked_all, work, given, items[first :: self._processes])
-                for first in range(self._processes)
-            ]
-        except BrokenProcessPool:  # by what was begun before
-            return lambda: _worked_all(work, given, items)
+            sent = pickle.dumps((work, given), pickle.HIGHEST_PROTOCOL)
+            begun = [self._pool.submit(_worked_all, sent, items[first::processes]) for first in range(processes)]
+        except (BrokenProcessPool, OSError, pickle.PicklingError, AttributeError, TypeError):
+            return lambda: [work(given, item) for item in items]
 
         def made() -> list[Made]:
             found: list[Any] = [None] * len(items)
             try:
                 for first, part in enumerate(begun):
-                    found[first :: self._processes] = part.result()
-            except BrokenProcessPool:
-                return _worked_all(work, given, items)
+                    found[first::processes] = part.result()
+            except (BrokenProcessPool, CancelledError):
+                return [work(given, item) for item in items]
             return found
 
         return made
@@ -103,7 +109,8 @@ class _Done(Exception):
     """Ends a pool as a failure does."""
 
 
-def _worked_all(work: Callable[[Given, Item], Made], given: Given, items: Sequence[Item]) -> list[Made]:
+def _worked_all(sent: bytes, items: Sequence[Any]) -> list[Any]:
+    work, given = pickle.loads(sent)
     return [work(given, item) for item in items]
 
 
@@ -136,7 +143,8 @@ def _worked(item: Any) -> Any:
 def _hold(line: Connection, other: Connection, begin: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
     """In a worker process: end with the parent, which also handles the Ctrl-C that a terminal sends to all."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    other.close()
+    for each in {other, *_OURS}:  # a forked process has those of other pools as well
+        each.close()
     threading.Thread(target=_end_with, args=(line,), daemon=True).start()
     if begin is not None:
         begin(*given)

@@ -75,6 +75,8 @@ def moved_from(uses: Uses, use: Use) -> Move | None:
     variables = uses.program.variables
     if shift is None or not whole or variables[source].dtype != variables[name].dtype:
         return None
+    if variables[source].shape[1:] != variables[name].shape:
+        return None
     return Move(use=use, variable=name, sequence=source, shift=shift)
 
 

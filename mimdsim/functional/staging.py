@@ -114,17 +114,22 @@ def _lying(executor: Executor, uses: Uses, move: Move) -> Lying | None:
     if uses.written_in(source, use.repeat) or not _alone(uses, use, name):
         return None
     at, sequence = executor.taken(source, move.shift), executor.arrays[source]
-    forward = not use.reverse and move.shift == 0 and uses.program.variables[source].entries == "timesteps"
+    forward = not _backwards(use) and move.shift == 0 and uses.program.variables[source].entries == "timesteps"
     return Lying.forward(at, sequence) if forward else Lying(at=at)
 
 
 def _stored(executor: Executor, uses: Uses, use: Use) -> tuple[str, np.ndarray] | None:
     """The variable and the sequence where a table moves the one to entry t of the other, t upwards, and nothing else in
     the repeat uses the sequence; None for any other table."""
-    move = None if use.reverse else moved_to(uses, use)
+    move = None if _backwards(use) else moved_to(uses, use)
     if move is None or move.shift or [each for each in uses.of[move.sequence] if each.repeat is use.repeat] != [use]:
         return None
     return move.variable, executor.arrays[move.sequence]
+
+
+def _backwards(use: Use) -> bool:
+    """Whether the turns of its own repeat go from the last to the first, whatever those of one around it do."""
+    return use.repeat is not None and use.repeat.reverse
 
 
 def _taken(parts: list[Part], slices: list[_Slice]) -> Iterator[tuple[str, Lying]]:

@@ -84,7 +84,7 @@ def wide_of(compute: Callable[..., None]) -> Callable[..., None]:
 def widened(table: VertexTable) -> tuple[Callable[..., None], list[np.ndarray]]:
     """What computes the table, and its columns with adjoining vertices joined; the same bits as vertex by vertex."""
     codelet = table.codelet
-    columns = {name: np.ascontiguousarray(table.columns[name], np.int64) for name in codelet.columns}
+    columns = {name: table.column(name) for name in codelet.columns}
     compute = wide_of(codelet.compute)
     if codelet.along is None or codelet.count is not None:  # what is counted is told vertex by vertex
         return compute, list(columns.values())

@@ -220,8 +220,8 @@ class Delivery:
     boxes: np.ndarray
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tiles", compact(self.tiles, TILES))
-        object.__setattr__(self, "boxes", compact(self.boxes))
+        object.__setattr__(self, "tiles", compact(np.asarray(self.tiles), TILES))
+        object.__setattr__(self, "boxes", compact(np.asarray(self.boxes)))
 
 
 MOST_CONSTANT_BYTES = 1024  # assumed: what fits into a vertex's code; larger tables are variables
@@ -257,8 +257,8 @@ class Exchange:
     relayed: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tiles", compact(self.tiles, TILES))
-        object.__setattr__(self, "columns", compact(self.columns))
+        object.__setattr__(self, "tiles", compact(np.asarray(self.tiles), TILES))
+        object.__setattr__(self, "columns", compact(np.asarray(self.columns)))
 
     @property
     def rounds(self) -> np.ndarray:

@@ -93,12 +93,14 @@ def seeds(case: Case, space: Space) -> Iterator[MappingOptions]:
 
 
 def copied(case: Case, about: int) -> MappingOptions | None:
-    """The first of `seeds` with the number of copies of every layer nearest to `about`; None: only one copy can be."""
+    """The first of `seeds` with the number of copies of every layer nearest to `about`; None: only one copy can be, or
+    there are too few tiles for so many."""
     space = Space.of(case)
     copies = min(space.ladder, key=lambda one: abs(one - about))
     if copies == 1:
         return None
-    return next(one for one in seeds(case, space) if next(iter(one.split.values())).batch == copies)
+    found = (one for one in seeds(case, space) if next(iter(one.split.values())).batch == copies)
+    return next(found, None)
 
 
 def _seed(case: Case, space: Space, copies: int, replicas: int, work: np.ndarray, share: float) -> MappingOptions:

@@ -129,10 +129,9 @@ def _summed(weight: np.ndarray, extent: Recorded, columns: dict[str, np.ndarray]
         over: np.ndarray = edges.cumsum()[:samples]
         return over
     if isinstance(extent, Within):
-        slots = int(columns["slot"].max(initial=-1)) + 1
-        place = wide(columns["sample"]) * (slots + 1)
-        place += columns["slot"]
-        place += 1
+        slot = wide(columns["slot"])
+        slots = int(slot.max(initial=-1)) + 1
+        place = wide(columns["sample"]) * (slots + 1) + slot + 1
         each = np.bincount(place, weights=weight, minlength=samples * (slots + 1)).reshape(samples, slots + 1)
         below: np.ndarray = each.cumsum(axis=1)
         return below

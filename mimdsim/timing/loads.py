@@ -52,7 +52,7 @@ class SuperstepLoad:
 
     @property
     def kept_bytes(self) -> int:
-        return self.cycles_by_execution.nbytes + self.busy_part.nbytes
+        return sum(each.nbytes for each in (self.cycles_by_execution, self.busy_part) if any(each.strides))
 
     @cached_property
     def cycles(self) -> int:
