@@ -129,9 +129,11 @@ def _summed(weight: np.ndarray, extent: Recorded, columns: dict[str, np.ndarray]
         over: np.ndarray = edges.cumsum()[:samples]
         return over
     if isinstance(extent, Within):
-        slot = wide(columns["slot"])
-        slots = int(slot.max(initial=-1)) + 1
-        place = wide(columns["sample"]) * (slots + 1) + slot + 1
+        slot = columns["slot"]
+        slots = int(slot.max()) + 1 if len(slot) else 0
+        place = wide(columns["sample"]) * (slots + 1)
+        np.add(place, slot, out=place, casting="unsafe")  # uint64 is none that int64 takes in
+        place += 1
         each = np.bincount(place, weights=weight, minlength=samples * (slots + 1)).reshape(samples, slots + 1)
         below: np.ndarray = each.cumsum(axis=1)
         return below
