@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mimdsim.functional.input_gradients import Spread
-from mimdsim.functional.shares import aligned
+from mimdsim.functional.input_gradients import InputGradient, Spread
+from mimdsim.functional.lists import Padded
+from mimdsim.functional.shares import Shares, aligned
 from mimdsim.numerics.fused import gradients as fused
 from mimdsim.numerics.fused.nested import EIGHT
+from mimdsim.numerics.fused.vectors import WIDTH
 from mimdsim.numerics.lists import spikes
 
 
@@ -40,12 +43,32 @@ def test_nested_sums_have_the_bits_of_sums_in_turn(sizes: list[int], group: int)
     blocks, width = spread.taken.shape
     weights, begins = aligned((blocks, inputs, width)), np.zeros(batch + 1, np.int64)
     fused.spread(w, spread.taken, spread.empty, weights)
-    room = fused.in_eights(ids, counts, width, begins, np.zeros(0, np.int64))
-    rows, sums = np.zeros(room + EIGHT, np.int64), np.ones(2 * room, np.float32)
-    assert fused.in_eights(ids, counts, width, begins, rows) == room == EIGHT * begins[-1]
-    lists: tuple[Any, ...] = rows, counts, begins
+    starts_of, listed = capacity * np.arange(batch), counts[:, 1].copy()
+    lists: tuple[Any, ...] = starts_of, counts[:, 0].copy(), listed, ids.reshape(-1)
+    room = fused.in_eights(lists, width, begins, np.zeros(0, np.int64))
+    rows, sums = np.zeros(room + EIGHT, np.int64), np.zeros(2 * room, np.float32)
+    assert fused.in_eights(lists, width, begins, rows) == room == EIGHT * begins[-1]
     adjoints: tuple[Any, ...] = q.reshape(-1), q.shape[1], spread.taken, spread.empty
-    given = made, sums, weights, *adjoints, *lists, spread.ends, spread.form
-    fused.input_gradient(*given, 0, 2)
-    fused.input_gradient(*given, 2, batch)
+    given = sums, weights, *adjoints, rows, begins, spread.ends, spread.form
+    for some in ((0, 1), (1, blocks)):
+        fused.input_gradient(some, *given, 0, 2)
+        fused.input_gradient(some, *given, 2, batch)
+    fused.listed_gradients(made, sums, listed, begins, 0, batch)
     assert made.tobytes() == wanted.tobytes()
+
+    memory: Any = SimpleNamespace(arrays={"w": w, "g": np.zeros_like(made)}, share=Shares(2))
+    follower, strips = InputGradient(memory, spread, ("w", "q", "ids", "counts"), "g"), int(-(-stops[-1] // WIDTH))
+    for at_once in (1, 3):
+        followed = np.zeros_like(made)
+        ring = aligned((min(strips, at_once + follower.span - 1), batch, WIDTH))
+        follower.spread_weights(0)
+        follower.begin(Padded.of(ids[None], counts[None], 1))
+        for first in range(0, strips, at_once):
+            last = min(strips, first + at_once)
+            for strip in range(first, last):
+                own = q[:, strip * WIDTH : (strip + 1) * WIDTH]
+                ring[strip % len(ring)] = np.nan
+                ring[strip % len(ring), :, : own.shape[1]] = own
+            follower.take(first, last, ring)
+        follower({}, {"g": followed[None]})
+        assert followed.tobytes() == wanted.tobytes()

@@ -22,6 +22,7 @@ class Sum:
     arrays: dict[str, np.ndarray]
     reads: tuple[str, ...]
     writes: tuple[str, ...]
+    at_once: bool = False
     turns: list[int] = field(default_factory=list)
 
     def before(self, t: int) -> None:
@@ -81,6 +82,16 @@ def test_stages_leave_what_timesteps_leave(reverse: bool, most: int, monkeypatch
     block = max(1, min(TURNS, most // 16))
     blocks = [min(block, TURNS - begin) for begin in range(0, TURNS, block)]
     assert [each.turns for each in heavy] == [blocks, blocks]
+
+
+def test_a_call_that_needs_all_turns_at_once_gets_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "BLOCK_BYTES", 1)
+    parts, arrays, heavy = chain(back=False)
+    heavy[1].at_once = True
+    made = staged(parts, arrays, frozenset({"x"}), lambda _first: list(range(TURNS)))
+    assert made is not None
+    made(0)
+    assert [each.turns for each in heavy] == [[TURNS], [TURNS]]
 
 
 def test_calls_that_need_each_other_stay_together() -> None:

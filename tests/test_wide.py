@@ -33,7 +33,7 @@ from mimdsim.codelets.neurons import DECAY_GRADIENT, LIF_UPDATE
 from mimdsim.codelets.spikes import FLAG_SPIKES, SCAN_FLAGS, WEIGHT_GRADIENT
 from mimdsim.codelets.wiring import SYNAPSE_CURRENT
 from mimdsim.compiler import Compiled
-from mimdsim.functional import Executor, adjoints, input_gradients
+from mimdsim.functional import Executor, adjoints, input_gradients, neurons, stages
 from mimdsim.functional.adjoints import take_adjoints
 from mimdsim.functional.execute import SHORTCUTS
 from mimdsim.functional.selections import take_selections
@@ -122,34 +122,72 @@ def test_every_synapse_brings_its_shortcuts() -> None:
     assert taken(made) == BY_SHORTCUT
 
 
-def instead_of(made: Compiled, uses: Uses | None = None) -> Instead:
-    """All that an executor runs in place of tables."""
-    uses, instead, executor = uses or Uses(made.program), Instead(), Executor(made.program)
-    for shortcut in made.program.shortcuts:
-        SHORTCUTS[shortcut.kind](uses, executor, shortcut, instead)
-    take_selections(uses, executor, instead)
-    take_adjoints(uses, executor, instead)
-    return instead
+def at_once(made: Compiled) -> list[str]:
+    """Layers whose adjoint is made for all timesteps at once, from what their neurons keep."""
+    executor = Executor(made.program)
+    executor.run()
+    return sorted(each.table.layer for each in executor._unread)
 
 
-def test_gradients_of_currents_are_written_once_where_all_can_read_them() -> None:
-    """In strips, for input gradients and weight gradients; not where the input gradient runs tile by tile."""
+def test_adjoints_are_made_in_all_turns_at_once_where_all_that_reads_them_can_follow() -> None:
+    """Not where the input gradient runs tile by tile, or nothing lists what a neuron spikes."""
     network = small_network((9, 64, 64, 64), timesteps=3, batch=6, reset_gradient="mask")
-    instead = instead_of(compiled(network, tiles=100))
-    assert sorted(instead.lying) == ["q.hidden0", "q.hidden1", "q.output"]
-    assert all(strips.rows.shape[1] == 3 * 6 for strips in instead.strips.values())
+    assert at_once(compiled(network, tiles=100)) == ["hidden0", "hidden1", "output"]
     few = small_network((9, 64, 64, 4), timesteps=3, batch=6, reset_gradient="mask")
-    assert sorted(instead_of(compiled(few, tiles=100)).lying) == ["q.hidden0", "q.hidden1"]
+    assert at_once(compiled(few, tiles=100)) == ["hidden0", "hidden1"]
+    own = small_network((9, 64, 64, 64), timesteps=3, batch=6, recurrence="all_to_all")
+    assert not at_once(compiled(own, tiles=100))
 
 
-def test_gradients_of_currents_that_are_read_before_they_are_made_stay_in_rows() -> None:
+def test_gradients_of_currents_that_are_read_before_they_are_made_are_kept() -> None:
     """Such a reader takes those of the turn before."""
-    made = compiled(small_network((9, 64, 64, 64), timesteps=3, batch=6, reset_gradient="mask"), tiles=100)
-    uses = Uses(made.program)
-    readers = [use for use in uses.of["q.hidden1"] if use.item.codelet.name == "WeightGradient"]
-    uses.of["q.hidden1"] = [replace(use, place=-1) if use in readers else use for use in uses.of["q.hidden1"]]
-    assert len(readers) == 1
-    assert sorted(instead_of(made, uses).lying) == ["q.hidden0", "q.output"]
+    network = small_network((9, 64, 64, 64), timesteps=4, batch=6, reset_gradient="mask")
+    made, values = compiled(network, tiles=100), given_values(network, 7, dyadic=False, activity=0.4)
+    own = [
+        table
+        for superstep, _, _ in made.program.supersteps()
+        for table in superstep.tables
+        if (table.codelet.name, table.layer) == ("WeightGradient", "hidden0")
+    ]
+
+    def earlier(superstep: Superstep) -> Superstep:
+        kept = tuple(table for table in superstep.tables if table not in own)
+        return replace(superstep, tables=(*own, *kept) if superstep.name == "state gradient" else kept)
+
+    other = changed(made, earlier)
+    assert at_once(other) == ["hidden1", "output"]
+    expected = left_in(watched(other, values), other)
+    assert_same_bits(executed(other, values), expected)
+    assert not np.array_equal(expected.gradients["hidden0"], executed(made, values).gradients["hidden0"])
+
+
+def test_potentials_that_only_an_observer_reads_may_stay_unwritten() -> None:
+    made = compiled(a_network(), tiles=300)
+    values = given_values(made.network, 2, dyadic=False, activity=0.3)
+    expected = watched(made, values)
+    executor = Executor(made.program)
+    for potentials in (False, True, False):
+        executor.write(values.for_program(made.network))
+        executor.run(potentials=potentials)
+        for name in made.program.outputs:
+            assert executor.read(name).tobytes() == expected.read(name).tobytes(), name
+        sequence = executor.arrays[made.program.observables.potentials["hidden0"].sequence]
+        kept = expected.arrays[made.program.observables.potentials["hidden0"].sequence]
+        assert np.array_equal(sequence, kept) == potentials
+        sequence[...] = 0
+
+
+def test_a_backward_pass_of_its_own_takes_what_the_program_keeps() -> None:
+    """Not what an earlier run of all phases has left beside the tiles."""
+    made = compiled(a_network(), tiles=300)
+    first, second = (given_values(made.network, seed, dyadic=False, activity=0.3) for seed in (2, 3))
+    executor = Executor(made.program)
+    executor.write(first.for_program(made.network))
+    executor.run(potentials=False)
+    executor.write(second.for_program(made.network))
+    executor.run(phases=("forward", "loss"), observe=lambda *_: None)
+    executor.run(phases=("backward", "update"))
+    assert_same_bits(left_in(executor, made), left_in(watched(made, second), made))
 
 
 def test_selections_and_adjoints_are_made_in_one_pass_each() -> None:
@@ -252,9 +290,16 @@ def a_network(**changes: Any) -> SpikingNetwork:
     [{}, {"delay": 0}, {"reset_gradient": "pass"}, {"recurrence": "all_to_all", "bias": True}],
     ids=lambda changes: "-".join(f"{name}={value}" for name, value in changes.items()) or "mask",
 )
-def test_runs_at_once_leave_what_watched_runs_leave(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice in a row, on two threads; gradients are not all zero."""
+@pytest.mark.parametrize("short", [False, True], ids=["all turns", "few turns"])
+def test_runs_at_once_leave_what_watched_runs_leave(
+    changes: dict[str, Any], short: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice in a row, on two threads; gradients are not all zero. short: few turns at once, and little room at first
+    for what neurons list."""
     monkeypatch.setattr(adjoints, "WORTH_A_THREAD", 0)
+    if short:
+        monkeypatch.setattr(stages, "BLOCK_BYTES", 2000)
+        monkeypatch.setattr(neurons, "FEWEST", 0)
     made = compiled(a_network(**changes), tiles=300)
     values = given_values(made.network, 2, dyadic=False, activity=0.3)
     expected = left_in(watched(made, values), made)

@@ -3,16 +3,13 @@ currents, and its decay. The same numbers as by the tables in turn, without writ
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from mimdsim.functional.calls import Call
 from mimdsim.functional.shares import WORTH_A_THREAD
-from mimdsim.functional.shortcuts import Instead, Memory
-from mimdsim.functional.stages import Lying
-from mimdsim.functional.strips import Strips
+from mimdsim.functional.shortcuts import Adjoint, Instead, Memory
 from mimdsim.functional.uses import Use, Uses
 from mimdsim.numerics.arrays import dense
 from mimdsim.numerics.fused.gradients import adjoint
@@ -33,7 +30,7 @@ def take_adjoints(uses: Uses, memory: Memory, instead: Instead) -> None:
         scaled = _of(uses, neurons.scale_in_place, "q", q)
         known = [use, *copied, *scaled, *faded]
         if len(scaled) == 1 and _one_pass(uses, memory, known, dv, q):
-            _take(uses, memory, instead, known)
+            _take(memory, instead, known)
 
 
 def _of(uses: Uses, compute: Any, field: str, variable: str) -> list[Use]:
@@ -70,51 +67,27 @@ def _one_pass(uses: Uses, memory: Memory, known: list[Use], dv: str, q: str) -> 
     return True
 
 
-def _take(uses: Uses, memory: Memory, instead: Instead, known: list[Use]) -> None:
+def _take(memory: Memory, instead: Instead, known: list[Use]) -> None:
     first, _, scaled, last = (use.item for use in known)
     assert isinstance(first, VertexTable)
     assert isinstance(scaled, VertexTable)
     assert isinstance(last, VertexTable)
     dv, v, g, ids, counts = (first.operands[name] for name in ("dv", "v", "g", "ids", "counts"))
-    q = scaled.operands["q"]
+    q, gain, decay = scaled.operands["q"], scaled.operands["gain"], last.operands["decay"]
     before = last.operands.get("v_previous", v)  # without a mask any rows, of which none is above infinity
-    names = dv, v, g, ids, counts, scaled.operands["gain"], last.operands["decay"], before
+    names = q, dv, v, g, ids, counts, gain, decay, before
     fired = last.constants.get("threshold", np.float32(np.inf))
-    constants = first.constants["threshold"], first.constants["slope"], fired
+    constants: Any = first.constants["threshold"], first.constants["slope"], fired
     compute: Any = adjoint
-    strips = _strips(uses, instead, known, q)
 
-    def share(count: int, work: Callable[[int, int], None]) -> None:
-        if memory.arrays[dv].size < WORTH_A_THREAD:
-            work(0, count)
+    def run(_t: int, *arrays: np.ndarray) -> None:
+        count = len(arrays[0])
+        if arrays[0].size < WORTH_A_THREAD:
+            compute(*arrays, *constants, 0, count)
         else:
-            memory.share(count, work)
+            memory.share(count, lambda low, high: compute(*arrays, *constants, low, high))
 
-    def run(_t: int, q: np.ndarray, *arrays: np.ndarray) -> None:
-        share(len(q), lambda low, high: compute(q[None], 0, *arrays, *constants, low, high))
-
-    def run_in_strips(t: int, *arrays: np.ndarray) -> None:
-        assert strips is not None
-        place = strips.rows, strips.first_row(t)
-        share(strips.batch, lambda low, high: compute(*place, *arrays, *constants, low, high))
-
-    call = Call(run=run, names=(q, *names)) if strips is None else Call(run=run_in_strips, names=names)
-    instead.calls |= {id(use.item): None for use in known} | {id(first): call}
-    instead.uses[id(first)] = frozenset(names), frozenset([dv, q])
+    instead.calls |= {id(use.item): None for use in known} | {id(first): Call(run=run, names=names)}
+    instead.uses[id(first)] = frozenset(names[1:]), frozenset([dv, q])
     instead.fills[id(first)] = frozenset([q])
-
-
-def _strips(uses: Uses, instead: Instead, known: list[Use], q: str) -> Strips | None:
-    """Where the gradients of the currents are kept turn by turn, if all that reads them can read them there."""
-    strips, ours = instead.strips.get(q), {id(use) for use in known}
-    readers = [use for use in uses.of[q] if id(use) not in ours]
-    if strips is None or not strips.near or q in uses.outside:
-        return None
-    if any(use.repeat is not known[0].repeat or use.place < known[0].place for use in readers):
-        return None  # what is read before is of the turn before
-    if any(id(use.item) not in instead.from_strips for use in readers):
-        return None
-    for use in readers:
-        instead.from_strips[id(use.item)](strips)
-    instead.lying[q] = Lying(at=strips.begin, turns=lambda t, _count: strips.begin(t))
-    return strips
+    instead.adjoints[id(first)] = Adjoint(known=known, names=names, constants=constants)

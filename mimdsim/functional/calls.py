@@ -20,6 +20,17 @@ class Call:
     names: tuple[str, ...] = ()
     entries: Mapping[int, At] = field(default_factory=dict)
 
+    def then(self, other: Call) -> Call:
+        """Both, one after the other."""
+        count = len(self.names)
+        entries = {**self.entries, **{count + place: at for place, at in other.entries.items()}}
+
+        def run(t: int, *arrays: np.ndarray) -> None:
+            self.run(t, *arrays[:count])
+            other.run(t, *arrays[count:])
+
+        return Call(run=run, names=(*self.names, *other.names), entries=entries)
+
     def on(self, arrays: Mapping[str, np.ndarray]) -> Turn:
         """The call on arrays that stay where they are, given the timestep."""
         given, entries, run = [arrays[name] for name in self.names], tuple(self.entries.items()), self.run

@@ -24,6 +24,7 @@ from mimdsim.functional.failures import VertexFailure, field_written
 from mimdsim.functional.given import accepted
 from mimdsim.functional.input_gradients import take_input_gradient
 from mimdsim.functional.lists import listed_of
+from mimdsim.functional.neurons import Neurons
 from mimdsim.functional.selections import take_selections
 from mimdsim.functional.shares import Shares, zeros
 from mimdsim.functional.shortcuts import Instead
@@ -63,7 +64,8 @@ class Executor:
         self._zero: dict[str, np.ndarray] = {}
         self._entries: dict[str, list[np.ndarray]] = {}
         self._calls: dict[int, list[Turn]] = {}
-        self._turns: Turns | None = None
+        self._turns: dict[bool, Turns] = {}  # for runs of all phases, and of some
+        self._unread: list[Neurons] = []  # in runs of all phases, only an observer reads their potentials
         self.counted = TurnCounts(program)
         for superstep, _, _ in program.supersteps():
             self._calls[id(superstep)] = self._ready(superstep, {})
@@ -91,15 +93,23 @@ class Executor:
             raise MappingError(f"the program has no output '{name}'; it has {sorted(self.program.outputs)}")
         return self.arrays[self.program.outputs[name]].copy()
 
-    def run(self, phases: Collection[str] | None = None, observe: Observer | None = None) -> None:
-        """Run the supersteps of `phases` (None: all) in order; with an observer, each as it stands in the program."""
+    def run(
+        self, phases: Collection[str] | None = None, observe: Observer | None = None, *, potentials: bool = True
+    ) -> None:
+        """Run the supersteps of `phases` (None: all) in order; with an observer, each as it stands in the program.
+
+        potentials: False need not leave those of every timestep where the program keeps them; nothing else changes.
+        """
         if observe is not None:
             for superstep, t in self.steps(phases):
                 observe(superstep, t, self)
             return
-        if self._turns is None:
-            self._turns = self._shortened()
-        run = self._turns.prepared(phases)
+        together = phases is None or {superstep.phase for superstep, _, _ in self.program.supersteps()} <= {*phases}
+        if together not in self._turns:
+            self._turns[together] = self._shortened(together)
+        for neurons in self._unread:
+            neurons.kept = potentials
+        run = self._turns[together].prepared(phases)
         if run is not None:
             run(0)
 
@@ -134,8 +144,9 @@ class Executor:
         counts |= {name: turns.copy() for name, turns in self.counted.found.items()}
         return RecordedActivity(ids=ids, counts=counts, dropped={})
 
-    def _shortened(self) -> Turns:
-        """The program with the shortcuts that it brings."""
+    def _shortened(self, together: bool) -> Turns:
+        """The program with the shortcuts that it brings; together: for runs of all phases, of which a later one may
+        take from memory beside the tiles what an earlier one left there."""
         uses, instead = Uses(self.program), Instead()
         for shortcut in self.program.shortcuts:
             SHORTCUTS[shortcut.kind](uses, self, shortcut, instead)
@@ -145,7 +156,7 @@ class Executor:
         def shortened(repeat: Repeat) -> Turns:
             supersteps = [item for item in repeat.body if isinstance(item, Superstep)]
             if len(supersteps) == len(repeat.body) and len({each.phase for each in supersteps}) == 1:
-                whole = stages_of(self, uses, repeat, instead)
+                whole = stages_of(self, uses, repeat, instead, together=together)
                 if whole is not None:
                     return Turns(repeat=repeat, before=instead.before.get(id(repeat), []), body=[], whole=whole)
             body = [
@@ -158,6 +169,7 @@ class Executor:
             shortened(item) if isinstance(item, Repeat) else (item.phase, self._ready(item, instead.calls))
             for item in self.program.body
         ]
+        self._unread += instead.unread
         return Turns(repeat=Repeat(times=1, body=()), before=[], body=made)
 
     def _ready(self, superstep: Superstep, instead: Mapping[int, Call | None]) -> list[Turn]:

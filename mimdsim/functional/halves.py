@@ -48,8 +48,10 @@ class HalfExecutor(Executor):
             if _is_half(self.program, variable):
                 _round(self.arrays[variable])
 
-    def run(self, phases: Collection[str] | None = None, observe: Observer | None = None) -> None:
-        """As `Executor.run`; `observe` sees rounded values."""
+    def run(
+        self, phases: Collection[str] | None = None, observe: Observer | None = None, *, potentials: bool = True
+    ) -> None:
+        """As `Executor.run`; `observe` sees rounded values, and potentials are always left."""
         for superstep, t in self.steps(phases):
             for name, shift in self._written[id(superstep)]:
                 array = self.arrays[name]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from mimdsim.functional.calls import Call
+from mimdsim.functional.lists import Padded
 from mimdsim.functional.shares import aligned, flat_turns
 from mimdsim.functional.shortcuts import Instead, Memory, undisturbed, uses_of
-from mimdsim.functional.strips import Strips
 from mimdsim.functional.uses import Uses
 from mimdsim.numerics.fused import gradients as kernels
 from mimdsim.numerics.fused.nested import EIGHT, pieces_of
@@ -64,27 +64,34 @@ def take_input_gradient(uses: Uses, memory: Memory, shortcut: Shortcut, instead:
     spread = Spread.of(*(shortcut.numbers[name] for name in ("starts", "stops", "group")))
     if spread.taken.size > MOST_PADDING * uses.program.variables[w].shape[1]:
         return
-    made = _InputGradient(memory, spread, (w, q, ids, counts), last.operands["g"])
+    made = InputGradient(memory, spread, (w, q, ids, counts), last.operands["g"])
     instead.calls |= {id(table): None for table in (first, *sums)} | {id(last): made.call}
     instead.uses[id(last)] = frozenset((w, q, ids, counts)), frozenset(made.writes)
     instead.heavy[id(last)] = made
-    instead.from_strips[id(first)] = made.read_strips
+    instead.followers[id(first)] = made
     instead.before.setdefault(id(known[0].repeat), []).append(made.spread_weights)
 
 
-class _InputGradient:
-    """The input gradient of one turn or of several."""
+class InputGradient:
+    """The input gradient of one turn or of several; or strip by strip, where gradients of the currents come so."""
+
+    at_once = False
 
     def __init__(self, memory: Memory, spread: Spread, names: tuple[str, ...], writes: str):
         self._memory, self._spread = memory, spread
         self._w, *read = names
         self.reads: tuple[str, ...] = tuple(read)
         self.writes: tuple[str, ...] = (writes,)
+        self.lists: tuple[str, str] = read[1], read[2]
         blocks, width = spread.taken.shape
-        self._taken, self._each = spread.taken, memory.arrays[read[0]].shape[1]
-        self._strips: Strips | None = None
         self._weights = aligned((blocks, len(memory.arrays[self._w]), width))
-        self._rows, self._sums = np.zeros(0, np.int64), aligned((0,))
+        self._rows, self._sums, self._begins = np.zeros(0, np.int64), aligned((0,)), np.zeros(1, np.int64)
+        self._followed: Padded | None = None
+        lowest, highest = (made(spread.taken // WIDTH, axis=1) for made in (np.min, np.max))
+        self._complete = np.maximum.accumulate(
+            highest
+        )  # the strip with which a block can be summed, after those before
+        self.span = int((self._complete - lowest).max()) + 1
 
     def before(self, _t: int) -> None:
         """Weights are spread before the repeat, for single turns too."""
@@ -92,36 +99,56 @@ class _InputGradient:
     def spread_weights(self, _t: int) -> None:
         kernels.spread(self._memory.arrays[self._w], self._spread.taken, self._spread.empty, self._weights)
 
-    def read_strips(self, strips: Strips) -> None:
-        """From now on q is in strips."""
-        self._taken, self._each, self._strips = strips.places(self._spread.taken), WIDTH, strips
-
     @property
     def call(self) -> Call:
         """Of one turn."""
-        return Call(run=self._turn, names=(*self.writes, *self.reads))
-
-    def _turn(self, t: int, g: np.ndarray, q: np.ndarray, ids: np.ndarray, counts: np.ndarray) -> None:
-        self._make(g, q.reshape(-1) if self._strips is None else self._strips.begin(t), ids, counts)
+        return Call(
+            run=lambda _t, *arrays: self._make(*(each[None] for each in arrays)), names=(*self.writes, *self.reads)
+        )
 
     def __call__(self, read: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:
-        q, ids, counts = (read[name] for name in self.reads)
         (name,) = self.writes
-        self._make(flat_turns(made[name]), q.reshape(-1), flat_turns(ids), flat_turns(counts))
+        if self._followed is None:
+            self._make(made[name], *(read[each] for each in self.reads))
+        else:
+            self._end(made[name], self._followed)
+            self._followed = None
         self._memory.arrays[name][...] = made[name][-1]
 
     def _make(self, g: np.ndarray, q: np.ndarray, ids: np.ndarray, counts: np.ndarray) -> None:
-        """Of samples, or of samples in several turns; the adjoints of each begin in q after those before."""
-        starts, spread = np.zeros(len(counts) + 1, np.int64), self._spread
-        width = self._weights.shape[2]
-        listed = kernels.in_eights(ids, counts, width, starts, self._rows[:0])
-        if len(self._rows) < listed + EIGHT:
-            self._rows, self._sums = (
-                np.zeros(2 * (listed + EIGHT), np.int64),
-                aligned((4 * listed,)),
-            )  # so that it seldom grows
-        kernels.in_eights(ids, counts, width, starts, self._rows)
-        adjoints: tuple[Any, ...] = q, self._each, self._taken, spread.empty
-        given = g, self._sums, self._weights, *adjoints, self._rows, counts, starts, spread.ends, spread.form
-        compute: Any = kernels.input_gradient
-        self._memory.share(len(counts), lambda first, last: compute(*given, first, last))
+        lists = Padded.of(ids, counts, len(g))
+        self._begin(lists)
+        self._add((0, len(self._weights)), q.reshape(-1), q.shape[2], self._spread.taken)
+        self._end(g, lists)
+
+    def begin(self, lists: Padded) -> None:
+        self._begin(lists)
+        self._followed = lists
+
+    def take(self, first: int, last: int, strips: np.ndarray) -> None:
+        """Blocks that are complete with strips first..last-1."""
+        strip, lane = np.divmod(self._spread.taken, np.uint32(WIDTH))
+        places = (strip % len(strips) * strips[0].size + lane).astype(np.uint32)
+        blocks = np.searchsorted(self._complete, (first, last))
+        self._add((int(blocks[0]), int(blocks[1])), strips.reshape(-1), WIDTH, places)
+
+    def _begin(self, lists: Padded) -> None:
+        """Room for the sums of everything listed."""
+        width, given = self._weights.shape[2], lists.arrays
+        self._begins = np.zeros(len(lists.listed) + 1, np.int64)
+        listed = kernels.in_eights(given, width, self._begins, self._rows[:0])
+        if len(self._rows) < listed + EIGHT:  # twice as much, so that it seldom grows
+            self._rows, self._sums = np.zeros(2 * (listed + EIGHT), np.int64), aligned((4 * listed,))
+        kernels.in_eights(given, width, self._begins, self._rows)
+        self._sums[: 2 * listed] = 0
+
+    def _add(self, blocks: tuple[int, int], q: np.ndarray, each: int, taken: np.ndarray) -> None:
+        spread, compute = self._spread, _input_gradient
+        given = blocks, self._sums, self._weights, q, each, taken, spread.empty, self._rows, self._begins, spread.ends
+        self._memory.share(len(self._begins) - 1, lambda first, last: compute(*given, spread.form, first, last))
+
+    def _end(self, g: np.ndarray, lists: Padded) -> None:
+        kernels.listed_gradients(flat_turns(g), self._sums, lists.listed, self._begins, 0, len(lists.listed))
+
+
+_input_gradient: Any = kernels.input_gradient

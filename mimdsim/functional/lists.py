@@ -27,6 +27,12 @@ class Lists:
         """As kernels take them."""
         return self.starts, self.trues, self.ids
 
+    def hold(self, listed: np.ndarray, capacity: int) -> None:
+        """Join lists of so much and `trues` true spikes, each up to its capacity; the rest is dropped."""
+        np.cumsum(np.maximum(self.trues - capacity, 0), out=self.over_starts[1:])
+        np.cumsum(np.minimum(listed, capacity), out=self.starts[1:])
+        np.minimum(self.trues, capacity, out=self.trues)
+
     @classmethod
     def room(cls, places: int, neurons: int, capacity: int) -> Lists:
         """Room for the longest lists; memory beyond what is listed is reserved, never touched."""
@@ -37,6 +43,42 @@ class Lists:
             over_starts=np.zeros(places + 1, np.int64),
             width=neurons,
         )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Padded:
+    """Lists of many places that each have room of their own: ids[starts[place]:starts[place] + listed[place]], of which
+    `trues[place]` are true spikes."""
+
+    starts: np.ndarray
+    trues: np.ndarray
+    listed: np.ndarray
+    ids: np.ndarray
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """As kernels take them."""
+        return self.starts, self.trues, self.listed, self.ids
+
+    @classmethod
+    def of(cls, ids: np.ndarray, counts: np.ndarray, turns: int) -> Padded:
+        """Of ids [turns, batch, capacity] and counts [turns, batch, 2], in this order; of turns that they lack, nothing
+        is listed."""
+        _, batch, capacity = ids.shape
+        flat, begin, step = walked(ids)
+        starts, trues, listed = (np.zeros((turns, batch), kind) for kind in (np.int64, np.int32, np.int32))
+        starts[:] = begin + step * np.arange(turns)[:, None] + capacity * np.arange(batch)
+        trues[: len(counts)], listed[: len(counts)] = counts[..., 0], counts[..., 1]
+        return cls(starts=starts.reshape(-1), trues=trues.reshape(-1), listed=listed.reshape(-1), ids=flat)
+
+
+def walked(rows: np.ndarray) -> tuple[np.ndarray, int, int]:
+    """What lies in memory turn after turn, or the other way: all numbers, where the first turn begins, and how much
+    further the next one does."""
+    each = rows[0].size if len(rows) else 0
+    if rows.flags.c_contiguous:
+        return rows.reshape(-1), 0, each
+    return rows[::-1].reshape(-1), (len(rows) - 1) * each, -each
 
 
 @dataclass(kw_only=True, eq=False)
@@ -53,6 +95,14 @@ class Entries:
     def arrays(self) -> tuple[Any, ...]:
         """As kernels take them."""
         return self.places, self.lanes, self.values, self.slots, self.ends
+
+    def larger(self, each: int) -> Entries:
+        """With room for so many of each row."""
+        made, most = Entries.room(len(self.ends), self.ends.shape[1], each), self.places.shape[1]
+        for own, new in zip(self.arrays[:-1], made.arrays[:-1], strict=True):
+            new[:, :most] = own
+        made.ends[:] = self.ends
+        return made
 
     @classmethod
     def room(cls, rows: int, timesteps: int, each: int) -> Entries:

@@ -32,13 +32,14 @@ class CopiedTurns:
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     last: np.ndarray
+    at_once: bool = False
 
     def before(self, _t: int) -> None:
         """Nothing is the same in all turns."""
 
     def __call__(self, read: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:
-        target = made[self.writes[0]]
-        target[...] = read[self.reads[0]]
+        target, source = made[self.writes[0]], read[self.reads[0]]
+        target[: len(source)], target[len(source) :] = source, 0
         self.last[...] = target[-1]
 
 
@@ -49,6 +50,7 @@ class StoredTurns:
     reads: tuple[str, ...]
     sequence: np.ndarray
     writes: tuple[str, ...] = ()  # that others read
+    at_once: bool = False
     _next: int = 0
 
     def before(self, t: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.functional.calls import Call
-from mimdsim.functional.shares import flat_turns
+from mimdsim.functional.neurons import Chosen
 from mimdsim.functional.shortcuts import Instead, Memory, undisturbed
 from mimdsim.functional.uses import Use, Uses
 from mimdsim.numerics.fused.wide import select
@@ -35,10 +35,15 @@ def take_selections(uses: Uses, memory: Memory, instead: Instead) -> None:
         found = _ranges(uses, tables, uses.program.variables[ids].shape[1])
         if found is None or memory.arrays[v].dtype != np.float32 or memory.arrays[v].ndim != 2:
             continue
-        made = _Selection(memory, v, (ids, counts), found, tuple(flagged.constants[each] for each in LIMITS))
-        instead.calls |= {id(table): None for step in tables for table in step} | {id(listing): made.call}
-        instead.uses[id(listing)] = frozenset([v]), frozenset(made.writes)
-        instead.heavy[id(listing)] = made
+        limits: Any = tuple(flagged.constants[each] for each in LIMITS)
+        instead.calls |= {id(table): None for step in tables for table in step}
+        instead.calls[id(listing)] = _call(memory, (v, ids, counts), found, limits)
+        instead.uses[id(listing)] = frozenset([v]), frozenset([ids, counts])
+        updated = _updating(uses, v, [each for step in chain for each in step])
+        if updated is not None:
+            threshold, second = limits
+            chosen = Chosen(ids=ids, counts=counts, threshold=threshold, second_threshold=second)
+            instead.chosen[id(updated)] = id(listing), chosen
 
 
 def _chain(uses: Uses, flagging: Use) -> list[list[Use]] | None:
@@ -102,36 +107,26 @@ def _runs(first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(len(owner)) - (np.cumsum(lengths) - lengths)[owner] + first[owner], owner
 
 
-class _Selection:
-    """The lists of spikes of one turn or of several."""
+def _updating(uses: Uses, v: str, chain: list[Use]) -> VertexTable | None:
+    """The table that makes the potentials, if what follows it can be made with it: nothing else reads or writes them
+    in between."""
+    made = [use for use in uses.written_in(v, chain[0].repeat) if use.place < chain[0].place]
+    if len(made) != 1 or not isinstance(made[0].item, VertexTable) or not undisturbed(uses, [made[0], *chain]):
+        return None
+    between = [use for use in uses.of[v] if use.repeat is made[0].repeat and made[0].place <= use.place]
+    early = [use for use in between if use.place <= chain[-1].place and use not in (made[0], chain[0])]
+    same = made[0].superstep.phase == chain[0].superstep.phase
+    return made[0].item if same and not early else None
 
-    def __init__(self, memory: Memory, v: str, writes: tuple[str, str], ranges: Any, limits: Any):
-        self._memory, self._limits = memory, limits
-        self.reads: tuple[str, ...] = (v,)
-        self.writes: tuple[str, ...] = writes
-        self._ranges = tuple(np.ascontiguousarray(each, np.int64) for each in ranges)
 
-    def before(self, _t: int) -> None:
-        """Nothing is the same in all turns."""
+def _call(memory: Memory, names: tuple[str, str, str], ranges: tuple[np.ndarray, ...], limits: tuple[Any, ...]) -> Call:
+    """The lists of one turn, of samples and their neurons in these ranges."""
+    compute: Any = select
+    given = tuple(np.ascontiguousarray(each, np.int64) for each in ranges)
 
-    @property
-    def call(self) -> Call:
-        """Of one turn."""
-        return Call(run=lambda _t, *arrays: self._make(*arrays), names=(*self.reads, *self.writes))
-
-    def __call__(self, read: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:
-        self._make(*(flat_turns(each) for each in (*read.values(), *(made[name] for name in self.writes))))
-        for name in self.writes:
-            self._memory.arrays[name][...] = made[name][-1]
-
-    def _make(self, v: np.ndarray, ids: np.ndarray, counts: np.ndarray) -> None:
-        """Of samples, or of samples in several turns."""
-        compute: Any = select
-        (sample, start, stop), batch = self._ranges, len(self._memory.arrays[self.reads[0]])
-        turns = len(v) // batch
-        samples = (np.arange(turns)[:, None] * batch + sample).reshape(-1)
-        given = samples, np.tile(start, turns), np.tile(stop, turns)
-        self._memory.share(
-            len(samples),
-            lambda first, last: compute(v, ids, counts, *(each[first:last] for each in given), *self._limits),
+    def run(_t: int, *arrays: np.ndarray) -> None:
+        memory.share(
+            len(given[0]), lambda first, last: compute(*arrays, *(each[first:last] for each in given), *limits)
         )
+
+    return Call(run=run, names=names)

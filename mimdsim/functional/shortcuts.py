@@ -9,8 +9,10 @@ from typing import Protocol
 import numpy as np
 
 from mimdsim.functional.calls import Call, Turn
-from mimdsim.functional.stages import Heavy, Lying
-from mimdsim.functional.strips import Strips
+from mimdsim.functional.lists import Padded
+from mimdsim.functional.neurons import Chosen, Neurons
+from mimdsim.functional.shares import Shares
+from mimdsim.functional.stages import Heavy
 from mimdsim.functional.uses import Use, Uses
 from mimdsim.numerics.arrays.rows import plain
 from mimdsim.program import Shortcut
@@ -20,9 +22,34 @@ class Memory(Protocol):
     """What a shortcut needs of an executor."""
 
     arrays: dict[str, np.ndarray]
+    share: Shares
 
-    def share(self, count: int, work: Callable[[int, int], None]) -> None:
-        """`work(first, last)` on shares of 0..count-1."""
+
+class Follower(Protocol):
+    """What takes gradients of the currents of all turns of a repeat, strip by strip of WIDTH neighbouring neurons.
+
+    lists: the names of the ids and counts whose rows or columns it works on; span: strips that it reads at once.
+    """
+
+    lists: tuple[str, str]
+    span: int
+
+    def begin(self, lists: Padded) -> None:
+        """Their lists of all turns are known."""
+
+    def take(self, first: int, last: int, strips: np.ndarray) -> None:
+        """Strips first..last-1 are made: strips [some, turns * batch, WIDTH], that begin again after the last one and
+        still hold `span - 1` before."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Adjoint:
+    """An adjoint in one pass: its tables; the variables q, dv, v, g, ids, counts, gain, decay and the potentials of the
+    timestep before; threshold and slope of the surrogate, and the threshold above which potentials mask it."""
+
+    known: list[Use]
+    names: tuple[str, ...]
+    constants: tuple[np.float32, np.float32, np.float32]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -30,17 +57,23 @@ class Instead:
     """Calls in place of tables, by the table's id (None: nothing), with the variables they read and write, those
     that they write wholly, and what makes them for many turns at once; calls before a repeat, by the repeat's id.
 
-    strips: variables that are kept turn by turn; from_strips: what lets the call in place of a table read them there;
-    lying: variables that are in strips alone.
+    By the id of a table. followers: what can take gradients of the currents, which it reads, strip by strip; chosen:
+    what is listed of the potentials that it makes, and the id of the table that lists them; adjoints: of which it is
+    the first.
+
+    kept: by the sequence of their potentials, neurons that keep what an adjoint needs of them; unread: those from which
+    one takes it, after which only an observer reads potentials.
     """
 
     calls: dict[int, Call | None] = field(default_factory=dict)
     uses: dict[int, tuple[frozenset[str], frozenset[str]]] = field(default_factory=dict)
     fills: dict[int, frozenset[str]] = field(default_factory=dict)
     heavy: dict[int, Heavy] = field(default_factory=dict)
-    strips: dict[str, Strips] = field(default_factory=dict)
-    from_strips: dict[int, Callable[[Strips], None]] = field(default_factory=dict)
-    lying: dict[str, Lying] = field(default_factory=dict)
+    followers: dict[int, Follower] = field(default_factory=dict)
+    chosen: dict[int, tuple[int, Chosen]] = field(default_factory=dict)
+    adjoints: dict[int, Adjoint] = field(default_factory=dict)
+    kept: dict[str, Neurons] = field(default_factory=dict)
+    unread: list[Neurons] = field(default_factory=list)
     before: dict[int, list[Turn]] = field(default_factory=dict)
 
 

@@ -31,6 +31,7 @@ class Heavy(Protocol):
 
     reads: tuple[str, ...]
     writes: tuple[str, ...]
+    at_once: bool  # whether it must have all turns in one block
 
     def before(self, t: int) -> None:
         """Prepare what does not change from turn to turn."""
@@ -56,7 +57,7 @@ class Part:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lying:
     """Where the values of a variable are that have no versions, as they lie elsewhere: at(t), and those of so many
-    turns from t on, for heavy calls (None: not one after another)."""
+    turns from t on, for heavy calls (None: not one after another); fewer where those before the first are zero."""
 
     at: At
     turns: Callable[[int, int], np.ndarray] | None = None
@@ -65,6 +66,11 @@ class Lying:
     def forward(cls, at: At, sequence: np.ndarray) -> Lying:
         """In a sequence, turn after turn."""
         return cls(at=at, turns=lambda t, count: sequence[t : t + count])
+
+    @classmethod
+    def backward(cls, at: At, sequence: np.ndarray, shift: int) -> Lying:
+        """In a sequence from its end, from timestep t + shift on."""
+        return cls(at=at, turns=lambda t, count: sequence[max(t + shift - count + 1, 0) : t + shift + 1][::-1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,8 +215,9 @@ class _Staged:
         turns: Callable[[int], list[int]],
     ):
         self._arrays, self._turns, self._lying = arrays, turns, lying
-        most = max(arrays[name].nbytes for name in (*crossing, *lying))
-        self._block = max(1, min(len(turns(0)), BLOCK_BYTES // most))
+        every, most = len(turns(0)), max((arrays[name].nbytes for name in crossing), default=1)
+        at_once = any(part.heavy.at_once for stage in stages for part in stage if part.heavy)
+        self._block = every if at_once else max(1, min(every, BLOCK_BYTES // most))
         self._versions = {
             name: np.zeros((self._block + 1, *arrays[name].shape), arrays[name].dtype) for name in crossing
         }

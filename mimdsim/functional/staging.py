@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mimdsim.functional.all_turns import AllTurns, all_turns, keep_entries
 from mimdsim.functional.calls import Turn
 from mimdsim.functional.moves import CopiedTurns, Move, StoredTurns, moved_from, moved_to
+from mimdsim.functional.neurons import Chosen, Neurons, neurons_of
 from mimdsim.functional.shortcuts import Instead
 from mimdsim.functional.stages import Lying, Part, staged
 from mimdsim.functional.uses import Use, Uses
-from mimdsim.functional.wide import over_turns
 from mimdsim.program import Copy, Repeat, VertexTable
 from mimdsim.program.codelet import now_shift
 
@@ -21,27 +22,62 @@ if TYPE_CHECKING:
     from mimdsim.functional.execute import Executor
 
 
-def stages_of(executor: Executor, uses: Uses, repeat: Repeat, instead: Instead) -> tuple[str, Turn] | None:
+def stages_of(
+    executor: Executor, uses: Uses, repeat: Repeat, instead: Instead, *, together: bool
+) -> tuple[str, Turn] | None:
     """The phase of a repeat of one phase without repeats in it, and all its turns as one call; None where there is
-    nothing in it for many turns at once."""
+    nothing in it for many turns at once. together: whether no phase ever runs without the others."""
     known = [use for use in uses.all if use.repeat is repeat]
     if any(not isinstance(use.item, Copy) and use.item.codelet.form != "table" for use in known):
         return None
-    parts: list[Part] = []
+    sequences = frozenset[str]().union(*(_sequences(use.item) for use in known))
+    possible = [id(use.item) for use in known if together and id(use.item) in instead.adjoints]
+    while True:
+        parts, lying = _parts(executor, uses, known, instead)
+        made = {number: _at_once(executor, uses, instead, number, parts, lying) for number in possible}
+        turns = staged(list(parts.values()), executor.arrays, sequences, repeat.turns_from, lying)
+        lost = {number for number, together in made.items() if any(part.heavy is None for part in together)}
+        if not lost:
+            break
+        possible = [number for number in possible if number not in lost]
+    if turns is None:
+        return None
+    for part in parts.values():
+        if isinstance(part.heavy, AllTurns):
+            instead.unread.append(part.heavy.neurons)
+        if isinstance(part.heavy, Neurons):
+            keep_entries(uses, instead, part.heavy)
+    return known[0].superstep.phase, turns
+
+
+def _parts(
+    executor: Executor, uses: Uses, known: list[Use], instead: Instead
+) -> tuple[dict[int, Part], dict[str, Lying]]:
+    """The parts of a repeat in order, by the id of their table or copy, and variables that lie elsewhere."""
+    parts: dict[int, Part] = {}
     slices: list[_Slice] = []
+    listing: dict[int, Use] = {}  # by the table that lists: the one that makes the potentials, made with it
     for use in known:
-        if (part := _part(executor, uses, use, instead)) is not None:
-            parts.append(part)
+        if (listed := instead.chosen.get(id(use.item))) is not None and _neurons(executor, use, listed[1]) is not None:
+            listing[listed[0]] = use
+        elif (part := _part(executor, uses, use, instead, listing.get(id(use.item)))) is not None:
+            parts[id(use.item)] = part
             if id(use.item) not in instead.calls and (found := _slice(executor, uses, use, part, slices)) is not None:
                 slices.append(found)
-    sequences = frozenset[str]().union(*(_sequences(use.item) for use in known))
-    elsewhere = instead.lying | dict(_taken(parts, slices))
-    made = staged(parts, executor.arrays, sequences, repeat.turns_from, elsewhere)
-    return None if made is None else (known[0].superstep.phase, made)
+    ordered = list(parts.values())
+    lying = dict(_taken(ordered, slices))
+    return {number: part for number, part in parts.items() if part in ordered}, lying
 
 
-def _part(executor: Executor, uses: Uses, use: Use, instead: Instead) -> Part | None:
-    """A table or a copy, or what stands in for it; None for nothing."""
+def _neurons(executor: Executor, use: Use, chosen: Chosen | None) -> Neurons | None:
+    assert use.repeat is not None
+    assert isinstance(use.item, VertexTable)
+    return neurons_of(use.item, use.repeat.times, executor.arrays, executor.share, chosen)
+
+
+def _part(executor: Executor, uses: Uses, use: Use, instead: Instead, potentials: Use | None) -> Part | None:
+    """A table or a copy, or what stands in for it; None for nothing. potentials: the table that makes those that this
+    one lists, to be made with it."""
     item = use.item
     if isinstance(item, Copy):
         part = Part(call=executor.prepare_copy(item), reads=use.reads, writes=use.writes)
@@ -52,7 +88,7 @@ def _part(executor: Executor, uses: Uses, use: Use, instead: Instead) -> Part | 
                 part.moves = CopiedTurns(reads=(item.source,), writes=(item.target,), last=last)
         return part
     if id(item) not in instead.calls:
-        call, heavy = executor.prepare(use.superstep, item), over_turns(item, executor.arrays, executor.share)
+        call, heavy = executor.prepare(use.superstep, item), _neurons(executor, use, None)
         part = Part(call=call, reads=use.reads, writes=use.writes, heavy=heavy, stored=_stored(executor, uses, use))
         if part.stored is not None:
             name, sequence = part.stored
@@ -63,8 +99,37 @@ def _part(executor: Executor, uses: Uses, use: Use, instead: Instead) -> Part | 
     if replaced is None:
         return None
     reads, writes = instead.uses[id(item)]
+    if potentials is not None:
+        assert isinstance(potentials.item, VertexTable)
+        call = executor.prepare(potentials.superstep, potentials.item).then(replaced)
+        _, chosen = instead.chosen[id(potentials.item)]
+        heavy = _neurons(executor, potentials, chosen)
+        return Part(call=call, reads=reads | potentials.reads, writes=writes | potentials.writes, heavy=heavy)
     fills = instead.fills.get(id(item), frozenset[str]())
     return Part(call=replaced, reads=reads, writes=writes, fills=fills, heavy=instead.heavy.get(id(item)))
+
+
+def _at_once(
+    executor: Executor, uses: Uses, instead: Instead, number: int, parts: dict[int, Part], lying: dict[str, Lying]
+) -> list[Part]:
+    """Make the adjoint of a table for all turns at once, if that can be done; that part and those that follow it."""
+    found = instead.adjoints[number]
+    made = all_turns(uses, executor, instead, found, lying)
+    if made is None:
+        return []
+    q, own, following = found.names[0], parts[number], [follower for follower, _ in made.followers]
+    own.heavy = made
+    nothing = executor.arrays[q][:0]
+    lying[q] = Lying(at=lambda _t: nothing, turns=lambda _t, _count: nothing)  # followers are given it in strips
+    together = [own]
+    for each, part in list(parts.items()):
+        if part is own or q not in part.reads:
+            continue
+        if part.heavy in following:
+            together.append(part)
+        else:
+            del parts[each]  # it would keep what it reads turn by turn
+    return together
 
 
 def _sequences(item: VertexTable | Copy) -> set[str]:
@@ -114,8 +179,11 @@ def _lying(executor: Executor, uses: Uses, move: Move) -> Lying | None:
     if uses.written_in(source, use.repeat) or not _alone(uses, use, name):
         return None
     at, sequence = executor.taken(source, move.shift), executor.arrays[source]
-    forward = not _backwards(use) and move.shift == 0 and uses.program.variables[source].entries == "timesteps"
-    return Lying.forward(at, sequence) if forward else Lying(at=at)
+    if uses.program.variables[source].entries != "timesteps":
+        return Lying(at=at)
+    if _backwards(use):
+        return Lying.backward(at, sequence, move.shift)
+    return Lying.forward(at, sequence) if move.shift == 0 else Lying(at=at)
 
 
 def _stored(executor: Executor, uses: Uses, use: Use) -> tuple[str, np.ndarray] | None:

@@ -243,7 +243,7 @@ class _Training:
             self.gradients = {name: running.read(held[name]) for name in self.trained}
             self.engine.take(running)
         else:
-            running.run()
+            running.run(potentials=ends_epoch)  # then they are looked at
         loss = total_loss(running, self.network)
         when = f"after training step {number + 1:,} of {self.total:,}"
         refuse_diverged(running, self.trained, when, loss=loss, states=last or ends_epoch)

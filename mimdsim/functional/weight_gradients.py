@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from mimdsim.functional.calls import Call
+from mimdsim.functional.lists import Padded
+from mimdsim.functional.shares import aligned
 from mimdsim.functional.shortcuts import Instead, Memory, uses_of
-from mimdsim.functional.strips import Strips
 from mimdsim.functional.uses import Use, Uses
 from mimdsim.numerics.arrays import dense
 from mimdsim.numerics.fused import gradients as kernels
+from mimdsim.numerics.fused.vectors import WIDTH
 from mimdsim.numerics.lists import spikes
 from mimdsim.program import Shortcut
 
@@ -39,48 +41,63 @@ def take_weight_gradient(uses: Uses, memory: Memory, shortcut: Shortcut, instead
         instead.calls |= {id(one): None for one in (filled, *sums)}
         instead.calls |= {id(table): deferred.recording, id(last): Call(run=deferred.finish)}
         instead.uses[id(table)] = frozenset(deferred.recording.names), frozenset()
-        q = table.operands["q"]
-        if q not in instead.strips:  # the second of two would have strips of its own
-            instead.strips[q] = deferred.strips
-
-            def only_lists(_strips: Strips) -> None:
-                instead.calls[id(table)] = deferred.listing
-                instead.uses[id(table)] = frozenset(deferred.listing.names), frozenset()
-
-            instead.from_strips[id(table)] = only_lists
+        used = [one for one in uses.of[deferred.total] if one.place < known[-1].place]
+        if deferred.total not in uses.program.inputs.values() and not used:
+            instead.followers[id(table)] = deferred
 
 
 class _Deferred:
-    """Lists of spikes and gradients of the currents of all turns of a repeat, until the sum over replicas."""
+    """Lists of spikes and gradients of the currents of all turns of a repeat, until the sum over replicas; or the sums
+    strip by strip, where gradients of the currents come so."""
+
+    span = 1  # strips that are read at once
 
     def __init__(self, uses: Uses, memory: Memory, shortcut: Shortcut, use: Use):
         _, table, *_, summed = shortcut.tables
         variables = uses.program.variables
         self._memory, self._replica = memory, shortcut.numbers["replica"]
         self._copies = int(shortcut.numbers["copies"][0])
-        self._turns = use.timesteps
-        names = tuple(table.operands[name] for name in ("q", "ids", "counts"))
-        self.recording = Call(run=self._record, names=names)  # in place of adding to the replicas
-        self.listing = Call(run=self._list, names=names[1:])  # where q is in strips already
-        self._total = summed.operands["total"]
-        self._replicas, self._inputs, neurons = variables[table.operands["dw"]].shape
-        batch, capacity = len(self._replica), variables[names[1]].shape[1]
-        self._starts = np.zeros(use.timesteps * batch + 1, np.int64)
-        self._listed = np.empty(use.timesteps * batch * capacity, np.int32)  # reserved; touched only by as many spikes
-        self.strips = Strips(batch, neurons, use.timesteps, reverse=use.reverse)
-
-    def _list(self, t: int, ids: np.ndarray, counts: np.ndarray) -> None:
-        kernels.record_lists(ids, counts, self.strips.first_row(t), self._starts, self._listed)
+        self.recording = Call(run=self._record, names=tuple(table.operands[name] for name in ("q", "ids", "counts")))
+        self.lists: tuple[str, str] = table.operands["ids"], table.operands["counts"]
+        self.total, self._followed = summed.operands["total"], False
+        self._replicas, self._inputs, self._neurons = variables[table.operands["dw"]].shape
+        self._batch, capacity = len(self._replica), variables[self.lists[0]].shape[1]
+        self._turns, self._reverse = use.timesteps, use.reverse
+        places = use.timesteps * self._batch
+        self._starts = np.zeros(places + 1, np.int64)
+        self._listed = np.empty(places * capacity, np.int32)  # reserved; touched only by as many spikes
+        self._rows = aligned((-(-self._neurons // WIDTH), places, WIDTH))  # reserved too
+        self._sorted = np.zeros(0, np.int64), np.zeros(0, np.int32)
 
     def _record(self, t: int, q: np.ndarray, ids: np.ndarray, counts: np.ndarray) -> None:
-        self._list(t, ids, counts)
-        kernels.record_rows(q, self.strips.first_row(t), self.strips.rows)
+        """In place of adding to the replicas."""
+        first = self._batch * (self._turns - 1 - t if self._reverse else t)
+        kernels.record_lists(ids, counts, first, self._starts, self._listed)
+        kernels.record_rows(q, first, self._rows)
 
     def finish(self, _t: int) -> None:
         """The sums, in place of adding up replicas."""
+        if self._followed:
+            self._followed = False
+            return
+        trues = np.diff(self._starts).astype(np.int32)
+        self._sort((self._starts[:-1], trues, trues, self._listed))
+        self._add(0, len(self._rows), self._rows)
+
+    def begin(self, lists: Padded) -> None:
+        self._sort(lists.arrays)
+        self._followed = True
+
+    def take(self, first: int, last: int, strips: np.ndarray) -> None:
+        self._add(first, last, strips)
+
+    def _sort(self, lists: tuple[np.ndarray, ...]) -> None:
         columns = np.empty(self._replicas * self._inputs + 2, np.int64)
-        rows = np.empty(int(self._starts[-1]), np.int32)
-        kernels.sort_by_replica(self._replica, self._inputs, self._turns, self._starts, self._listed, columns, rows)
+        rows = np.empty(int(lists[1].sum()), np.int32)
+        kernels.sort_by_replica(self._replica, self._inputs, lists, columns, rows)
+        self._sorted = columns, rows
+
+    def _add(self, first: int, last: int, strips: np.ndarray) -> None:
         compute: Any = kernels.summed_weight_gradient
-        given = self._memory.arrays[self._total], self._replicas, self._copies, columns, rows, self.strips.rows
-        self._memory.share(len(self.strips.rows), lambda first, last: compute(*given, first, last))
+        given = self._memory.arrays[self.total], self._replicas, self._copies, *self._sorted, strips
+        self._memory.share(last - first, lambda low, high: compute(*given, first + low, first + high))

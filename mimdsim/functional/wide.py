@@ -3,75 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
-from mimdsim.functional.shares import Shares, aligned, streams
 from mimdsim.numerics.arrays.rows import Kept
-from mimdsim.numerics.fused.vectors import WIDTH
-from mimdsim.numerics.fused.whole_tensors import into_blocks
-from mimdsim.numerics.fused.wide import WIDE, lif_update, lif_update_turns
+from mimdsim.numerics.fused.wide import WIDE, lif_update
 from mimdsim.program import VertexTable
-from mimdsim.program.codelet import now_shift
 
 HEAVY = (lif_update,)  # worth more than what it takes to wake a thread
-TURNS = {lif_update: lif_update_turns}  # what makes many turns at once: state, weights, what changes by the turn
-
-
-@dataclass(kw_only=True, eq=False)
-class OverTurns:
-    """A wide table for many turns at once; its weights lie in blocks of neighbours meanwhile."""
-
-    compute: Any
-    state: np.ndarray
-    weights: np.ndarray
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    columns: list[np.ndarray]
-    constants: list[Any]
-    share: Shares
-    blocks: np.ndarray = field(default_factory=lambda: aligned((0, 0, WIDTH)))
-
-    def before(self, _t: int) -> None:
-        """What does not change from turn to turn."""
-        if not len(self.blocks):
-            inputs, neurons = self.weights.shape
-            self.blocks = aligned((-(-neurons // WIDTH), inputs, WIDTH))
-        into_blocks(self.weights, self.blocks)
-
-    def __call__(self, read: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:
-        (name,) = self.writes
-        given = (
-            self.state,
-            self.blocks,
-            *(read[each] for each in self.reads),
-            made[name],
-            streams(made[name]),
-            *self.columns,
-            *self.constants,
-        )
-        self.share(len(self.blocks), lambda first, last: self.compute(*given, first, last))
-
-
-def over_turns(table: VertexTable, arrays: dict[str, np.ndarray], share: Shares) -> OverTurns | None:
-    """The table for many turns at once, where there is a kernel for it."""
-    codelet = table.codelet
-    compute, columns = widened(table)
-    if compute not in TURNS or any(now_shift(item.box[0]) is not None for item in codelet.fields):
-        return None
-    state, weights, *reads = (table.operands[item.name] for item in codelet.fields)
-    return OverTurns(
-        compute=TURNS[compute],
-        state=arrays[state],
-        weights=arrays[weights],
-        reads=tuple(reads),
-        writes=(state,),
-        columns=columns,
-        constants=[table.constants[name] for name in codelet.constants],
-        share=share,
-    )
 
 
 def wide_of(compute: Callable[..., None]) -> Callable[..., None]:

@@ -13,26 +13,29 @@ import numpy as np
 
 from mimdsim.numerics.equations import superspike, unless_spiked
 from mimdsim.numerics.fused.nested import EIGHT, dot_nested
-from mimdsim.numerics.fused.vectors import WIDTH, add_sum_strip, fade_strip
+from mimdsim.numerics.fused.vectors import WIDTH, add_sum_strip
 
 SAMPLES = 16  # whose adjoints are spread at once, so that many rows follow one another: few ends of loops to foresee
 
 
 @numba.njit(cache=True, nogil=True)
-def in_eights(ids, counts, width, starts, rows):  # type: ignore[no-untyped-def]
-    """Where the rows of width numbers begin that the samples list, each sample from EIGHT * starts[sample] on, the last
-    one repeated until EIGHT are full. Returns how many there are; called without room (rows of length 0) it only says
-    so."""
+def in_eights(lists, width, begins, rows):  # type: ignore[no-untyped-def]
+    """Where the rows of width numbers begin that places list, each place from EIGHT * begins[place] on, the last one
+    repeated until EIGHT are full. Returns how many there are; called without room (rows of length 0) it only says so.
+
+    lists: where that of each place begins, how many true spikes it has, how much it lists; the lists.
+    """
+    starts, _, listed, ids = lists
     total = 0
-    for b in range(len(counts)):
-        starts[b] = total
-        count = counts[b, 1]
+    for place in range(len(listed)):
+        begins[place] = total
+        count, start = listed[place], starts[place]
         eights = (count + EIGHT - 1) // EIGHT
         if len(rows):
             for k in range(eights * EIGHT):
-                rows[total * EIGHT + k] = ids[b, min(k, count - 1)] * width
+                rows[total * EIGHT + k] = ids[start + min(k, count - 1)] * width
         total += eights
-    starts[len(counts)] = total
+    begins[len(listed)] = total
     return total * EIGHT
 
 
@@ -56,60 +59,56 @@ def spread_row(row, taken, empty, block, into):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def input_gradient(g, sums, w, q, each, taken, empty, rows, counts, starts, ends, form, first, last):  # type: ignore[no-untyped-def]
-    """g[sample, slot] of the ids that samples first..last-1 list.
+def input_gradient(blocks, sums, w, q, each, taken, empty, rows, begins, ends, form, first, last):  # type: ignore[no-untyped-def]
+    """Goes on with the sums of what places first..last-1 list over some blocks (first, last + 1) of neurons.
 
-    w [blocks, inputs, pieces * numbers * EIGHT] is spread; q, flat, is not: a sample begins `each` numbers after the
-    one before, and taken and empty are as for `spread`. rows and starts as from `in_eights`; ends as for `dot_nested`;
-    sums: room for two to a listed id; form: pieces of a block, numbers of a part.
+    sums: two to a listed id, zero at first. w [blocks, inputs, pieces * numbers * EIGHT] is spread; q, flat, is not: a
+    place begins `each` numbers after the one before, and taken and empty are as for `spread`. rows and begins as from
+    `in_eights`; ends as for `dot_nested`; form: pieces of a block, numbers of a part.
     """
     pieces, numbers = form
     _, inputs, width = w.shape
     weights, some = w.reshape(-1), np.zeros(SAMPLES * width, q.dtype)
-    begins = np.empty(starts[last] - starts[first], np.int64)  # of the adjoints of every eight
-    for b in range(first, last):
-        begins[starts[b] - starts[first] : starts[b + 1] - starts[first]] = (b - first) % SAMPLES * width
-    first_sum = 2 * EIGHT * starts[first]
-    sums[first_sum : 2 * EIGHT * starts[last]] = 0
-    for block in range(len(w)):
+    adjoints = np.empty(begins[last] - begins[first], np.int64)  # where those of every eight begin
+    for place in range(first, last):
+        adjoints[begins[place] - begins[first] : begins[place + 1] - begins[first]] = (place - first) % SAMPLES * width
+    own, listed = sums[2 * EIGHT * begins[first] :], rows[EIGHT * begins[first] :]
+    for block in range(blocks[0], blocks[1]):
         for low in range(first, last, SAMPLES):
             high = min(low + SAMPLES, last)
-            if starts[low] == starts[high]:
+            if begins[low] == begins[high]:
                 continue
-            for b in range(low, high):
-                begin = (b - low) * width
-                spread_row(q[b * each :], taken[block], empty, block, some[begin : begin + width])
-            eights = starts[low] - starts[first], starts[high] - starts[first]
-            at, end = block * inputs * width, block * pieces
-            listed = rows[EIGHT * starts[first] :]
-            dot_nested(sums[first_sum:], weights, at, listed, *eights, some, begins, ends, end, numbers)
-    for b in range(first, last):
-        for k in range(counts[b, 1]):
-            g[b, k] = sums[(2 * (starts[b] + k // EIGHT) + 1) * EIGHT + k % EIGHT]
+            for place in range(low, high):
+                at = (place - low) * width
+                spread_row(q[place * each :], taken[block], empty, block, some[at : at + width])
+            eights = begins[low] - begins[first], begins[high] - begins[first]
+            dot_nested(
+                own, weights, block * inputs * width, listed, *eights, some, adjoints, ends, block * pieces, numbers
+            )
 
 
 @numba.njit(cache=True, nogil=True)
-def adjoint(q, first, dv, v, g, ids, counts, gain, decay, v_previous, threshold, slope, fired, low, high):  # type: ignore[no-untyped-def]
-    """`state_gradient` of dv for samples low..high-1, then q = gain * dv, then `scale_unless_spiked` of dv; fired: the
-    threshold above which v_previous masks it.
+def listed_gradients(g, sums, listed, begins, first, last):  # type: ignore[no-untyped-def]
+    """g[place, slot] of what places first..last-1 list, from the sums of all blocks."""
+    for place in range(first, last):
+        own = g[place]
+        for k in range(listed[place]):
+            own[k] = sums[(2 * (begins[place] + k // EIGHT) + 1) * EIGHT + k % EIGHT]
 
-    q [strips, rows, neighbours] from row `first` on: `aligned` strips of WIDTH, or one as wide as dv."""
-    _, rows, width = q.shape
-    neurons, one, zero = dv.shape[1], dv.dtype.type(1), dv.dtype.type(0)
-    made, every, before = q.reshape(-1), dv.reshape(-1), v_previous.reshape(-1)
+
+@numba.njit(cache=True, nogil=True)
+def adjoint(q, dv, v, g, ids, counts, gain, decay, v_previous, threshold, slope, fired, low, high):  # type: ignore[no-untyped-def]
+    """`state_gradient` of dv for samples low..high-1, then q = gain * dv, then `scale_unless_spiked` of dv; fired: the
+    threshold above which v_previous masks it."""
+    one, zero = dv.dtype.type(1), dv.dtype.type(0)
     for b in range(low, high):
-        start = b * neurons
         for k in range(counts[b, 1]):
             n = ids[b, k]
-            every[start + n] += g[b, k] * superspike(v[b, n] - threshold, slope, one)
-        for n in range(0, neurons, width):
-            at, place, some = start + n, (n // width * rows + first + b) * width, min(width, neurons - n)
-            if some == WIDTH == width:
-                fade_strip(every, at, gain, decay, n, made, place, before, at, fired)
-                continue
-            for k in range(some):
-                made[place + k] = every[at + k] * gain[n + k]
-                every[at + k] = unless_spiked(every[at + k] * decay[n + k], before[at + k], fired, zero)
+            dv[b, n] += g[b, k] * superspike(v[b, n] - threshold, slope, one)
+        every, made, before = dv[b], q[b], v_previous[b]
+        for n in range(len(made)):
+            made[n] = every[n] * gain[n]
+            every[n] = unless_spiked(every[n] * decay[n], before[n], fired, zero)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -136,23 +135,24 @@ def record_rows(q, first, history):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def sort_by_replica(replica_of_sample, inputs, turns, starts, listed, columns, rows):  # type: ignore[no-untyped-def]
-    """rows[columns[r * inputs + id]:...]: rows of the history, in order of turns and samples, where a sample of
-    replica r lists id. columns int64[replicas * inputs + 2]."""
+def sort_by_replica(replica_of_sample, inputs, lists, columns, rows):  # type: ignore[no-untyped-def]
+    """rows[columns[r * inputs + id]:...]: the places, ascending, where a sample of replica r lists id as a true spike;
+    columns int64[replicas * inputs + 2]. lists: as for `in_eights`."""
+    starts, trues, _, ids = lists
     batch = len(replica_of_sample)
     columns[:] = 0
-    for place in range(turns * batch):
+    for place in range(len(trues)):
         replica = replica_of_sample[place % batch]
         if replica >= 0:
-            for k in range(starts[place], starts[place + 1]):
-                columns[replica * inputs + listed[k] + 2] += 1
+            for k in range(starts[place], starts[place] + trues[place]):
+                columns[replica * inputs + ids[k] + 2] += 1
     for i in range(2, len(columns)):
         columns[i] += columns[i - 1]
-    for place in range(turns * batch):
+    for place in range(len(trues)):
         replica = replica_of_sample[place % batch]
         if replica >= 0:
-            for k in range(starts[place], starts[place + 1]):
-                column = replica * inputs + listed[k] + 1
+            for k in range(starts[place], starts[place] + trues[place]):
+                column = replica * inputs + ids[k] + 1
                 rows[columns[column]] = place
                 columns[column] += 1
 
@@ -160,14 +160,15 @@ def sort_by_replica(replica_of_sample, inputs, turns, starts, listed, columns, r
 @numba.njit(cache=True, nogil=True)
 def summed_weight_gradient(total, replicas, copies, columns, rows, history, first, last):  # type: ignore[no-untyped-def]
     """total[id, n] = the sum over replicas of the sums of their rows of the history, for strips first..last-1; with
-    several copies of a layer first over the replicas of each, then over copies.
+    several copies of a layer first over the replicas of each, then over copies. A history of fewer strips begins again
+    after its last.
 
     A replica at a time: its samples' rows stay in a second-level cache where those of all samples would not."""
     inputs, neurons = total.shape
     flat, each = history.reshape(-1), replicas // copies
     sums = np.empty(inputs * WIDTH, total.dtype)
     for strip in range(first, last):
-        begin, origin = strip * WIDTH, strip * history.shape[1] * WIDTH
+        begin, origin = strip * WIDTH, strip % len(history) * history.shape[1] * WIDTH
         end = min(begin + WIDTH, neurons)
         for copy in range(copies):
             sums[:] = 0

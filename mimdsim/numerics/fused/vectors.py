@@ -185,71 +185,48 @@ def lowest_bit(typing_context, bits):  # type: ignore[no-untyped-def]
     return signature, build
 
 
-def _integrate(stored: Callable[[Any, Any, Any], Any]) -> Any:
-    """stored: how vectors are stored in `made`."""
-
-    @intrinsic
-    def integrate(  # type: ignore[no-untyped-def]
-        typing_context, v, v_start, made, made_start, rows, row_start, ids, first, last, decay, scale, threshold
-    ):
-        signature = types.void(
-            *(v, types.int64, made, types.int64, rows, types.int64, ids, *indices(2)), *(types.float32,) * 3
-        )
-
-        def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-            widest(builder)
-            v, v_start, made, made_start, rows, row_start, ids, first, last, *constants = given
-            kinds, places = signature.args, ((0, v), (2, made), (4, rows), (6, ids))
-            v, made, rows, ids = (data_of(context, builder, kinds[index], value) for index, value in places)
-            decay, scale, threshold = (in_all_lanes(builder, constant, VECTOR) for constant in constants)
-            zero = ir.Constant(VECTOR, [0.0] * LANES)
-            loop = Loop(builder, first, last, [zero] * (WIDTH // LANES))
-            offset = row_offset(builder, kinds[6].dtype.signed, ids, loop.k, row_start, ir.Constant(INDEX, WIDTH))
-            loop.close(
-                [builder.fadd(value, load(builder, rows, offset, number)) for number, value in enumerate(loop.values)]
-            )
-            for number, current in enumerate(loop.values):
-                before = load(builder, v, v_start, number)
-                spiked = builder.fcmp_ordered(">", before, threshold)
-                kept = builder.select(spiked, zero, builder.fmul(before, decay))
-                after = builder.fadd(kept, builder.fmul(scale, current))
-                anywhere(builder, after, vector_at(builder, v, v_start, number))
-                stored(builder, after, vector_at(builder, made, made_start, number))
-            return context.get_dummy_value()
-
-        return signature, build
-
-    return integrate
-
-
-# `equations.integrated` of WIDTH neighbours, by the sum of listed rows of WIDTH numbers, in v and made; the latter past
-# the caches, or anywhere
-stream_integrated, store_integrated = _integrate(streamed), _integrate(anywhere)
-
-
 @intrinsic
-def fade_strip(typing_context, row, start, gain, decay, n, made, made_start, before, before_start, limit):  # type: ignore[no-untyped-def]
-    """WIDTH numbers of a row: made <- row * gain, then row <- row * decay, but 0 where before > limit; gain and decay
-    from n on. A limit of infinity masks nothing; vectors of `made` are stored past the caches."""
-    signature = types.void(
-        *(row, types.int64, gain, decay, types.int64, made, types.int64, before, types.int64, types.float32)
-    )
+def integrate_strip(typing_context, v, start, rows, row_start, ids, first, last, decay, scale, threshold):  # type: ignore[no-untyped-def]
+    """`equations.integrated` of WIDTH neighbours v[start:], by the sum of listed rows of WIDTH numbers."""
+    signature = types.void(v, types.int64, rows, types.int64, ids, *indices(2), *(types.float32,) * 3)
 
     def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         widest(builder)
-        row, start, gain, decay, n, made, made_start, before, before_start, limit = given
-        row, gain, decay, made, before = (
-            data_of(context, builder, signature.args[index], given[index]) for index in (0, 2, 3, 5, 7)
+        v, start, rows, row_start, ids, first, last, *constants = given
+        kinds, places = signature.args, ((0, v), (2, rows), (4, ids))
+        v, rows, ids = (data_of(context, builder, kinds[index], value) for index, value in places)
+        decay, scale, threshold = (in_all_lanes(builder, constant, VECTOR) for constant in constants)
+        zero = ir.Constant(VECTOR, [0.0] * LANES)
+        loop = Loop(builder, first, last, [zero] * (WIDTH // LANES))
+        offset = row_offset(builder, kinds[4].dtype.signed, ids, loop.k, row_start, ir.Constant(INDEX, WIDTH))
+        loop.close(
+            [builder.fadd(value, load(builder, rows, offset, number)) for number, value in enumerate(loop.values)]
         )
-        limits, zero = in_all_lanes(builder, limit, VECTOR), ir.Constant(VECTOR, [0.0] * LANES)
+        for number, current in enumerate(loop.values):
+            before = load(builder, v, start, number)
+            spiked = builder.fcmp_ordered(">", before, threshold)
+            kept = builder.select(spiked, zero, builder.fmul(before, decay))
+            after = builder.fadd(kept, builder.fmul(scale, current))
+            anywhere(builder, after, vector_at(builder, v, start, number))
+        return context.get_dummy_value()
+
+    return signature, build
+
+
+@intrinsic
+def fade_strip(typing_context, row, start, factors, made, made_start):  # type: ignore[no-untyped-def]
+    """WIDTH numbers of a row: made <- row * factors[:WIDTH], then row <- row * factors[WIDTH:]."""
+    signature = types.void(row, types.int64, factors, made, types.int64)
+
+    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        widest(builder)
+        row, start, factors, made, made_start = given
+        row, factors, made = (data_of(context, builder, signature.args[index], given[index]) for index in (0, 2, 3))
         for number in range(WIDTH // LANES):
             value = load(builder, row, start, number)
-            current = builder.fmul(value, load(builder, gain, n, number))
-            faded = builder.fmul(value, load(builder, decay, n, number))
-            masked = builder.fcmp_ordered(">", load(builder, before, before_start, number), limits)
-            faded = builder.select(masked, zero, faded)
-            anywhere(builder, faded, vector_at(builder, row, start, number))
-            streamed(builder, current, vector_at(builder, made, made_start, number))
+            gain, decay = (load(builder, factors, ir.Constant(INDEX, begin), number) for begin in (0, WIDTH))
+            anywhere(builder, builder.fmul(value, gain), vector_at(builder, made, made_start, number))
+            anywhere(builder, builder.fmul(value, decay), vector_at(builder, row, start, number))
         return context.get_dummy_value()
 
     return signature, build

@@ -12,16 +12,7 @@ import numba
 import numpy as np
 
 from mimdsim.numerics.equations import integrated, unless_spiked
-from mimdsim.numerics.fused.vectors import (
-    WIDTH,
-    above,
-    add_run,
-    fetch_strips,
-    lowest_bit,
-    store_integrated,
-    stream_integrated,
-    sum_strip,
-)
+from mimdsim.numerics.fused.vectors import WIDTH, above, add_run, lowest_bit
 from mimdsim.numerics.lists import neurons, spikes
 
 ONE_BIT, NO_FLAG = np.uint64(1), np.int32(0)
@@ -44,49 +35,6 @@ def lif_update(v, w, ids, counts, sample, start, stop, decay, scale, threshold):
             state = v[b, first : first + width]
             for n in range(width):
                 state[n] = integrated(state[n], current[n], decay, scale, threshold, zero)
-
-
-@numba.njit(cache=True, nogil=True)
-def lif_update_turns(v, w, ids, counts, made, streams, sample, start, stop, decay, scale, threshold, low, high):  # type: ignore[no-untyped-def]
-    """`lif_update` of blocks low..high-1 of weights w [blocks, inputs, WIDTH] in as many turns as ids and counts have;
-    made[turn] <- v after it, past the caches if it streams."""
-    current, zero = np.zeros(WIDTH, v.dtype), v.dtype.type(0)
-    rows, listed, capacity, neurons = w.reshape(-1), ids.reshape(-1), ids.shape[2], v.shape[1]
-    states, every = v.reshape(-1), made.reshape(-1)
-    for block in range(low, high):
-        begin, origin = block * WIDTH, block * w.shape[1] * WIDTH
-        for turn in range(len(ids)):
-            for i in range(len(sample)):
-                b, first = sample[i], max(begin, start[i])
-                width = min(begin + WIDTH, stop[i]) - first
-                if width <= 0:
-                    continue
-                row = turn * ids.shape[1] + b
-                at = row * capacity
-                if i + 1 < len(sample):
-                    soon = at + (sample[i + 1] - b) * capacity
-                    fetch_strips(rows, origin, listed, soon, soon + counts[turn, sample[i + 1], 0])
-                end = at + counts[turn, b, 0]
-                if width == WIDTH:
-                    own, place = b * neurons + begin, row * neurons + begin
-                    if streams:
-                        stream_integrated(
-                            states, own, every, place, rows, origin, listed, at, end, decay, scale, threshold
-                        )
-                    else:
-                        store_integrated(
-                            states, own, every, place, rows, origin, listed, at, end, decay, scale, threshold
-                        )
-                    continue
-                sum_strip(current, 0, rows, origin, WIDTH, listed, at, end)
-                state, after, some = (
-                    v[b, first : first + width],
-                    made[turn, b, first : first + width],
-                    current[first - begin :],
-                )
-                for n in range(width):
-                    state[n] = integrated(state[n], some[n], decay, scale, threshold, zero)
-                    after[n] = state[n]
 
 
 @numba.njit(cache=True, nogil=True)
