@@ -62,13 +62,13 @@ def test_nested_sums_have_the_bits_of_sums_in_turn(sizes: list[int], group: int)
         followed = np.zeros_like(made)
         ring = aligned((min(strips, at_once + follower.span - 1), batch, WIDTH))
         follower.spread_weights(0)
-        follower.begin(Padded.of(ids[None], counts[None], 1))
+        follower.begin(Padded.of(ids[None], counts[None], 1), ring)
         for first in range(0, strips, at_once):
             last = min(strips, first + at_once)
             for strip in range(first, last):
                 own = q[:, strip * WIDTH : (strip + 1) * WIDTH]
                 ring[strip % len(ring)] = np.nan
                 ring[strip % len(ring), :, : own.shape[1]] = own
-            follower.take(first, last, ring)
+            follower.take(first, last)
         follower({}, {"g": followed[None]})
         assert followed.tobytes() == wanted.tobytes()

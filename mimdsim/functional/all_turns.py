@@ -60,7 +60,7 @@ class AllTurns:
             assert ids.turns is not None
             assert counts.turns is not None
             last = self._first + turns - 1
-            follower.begin(Padded.of(ids.turns(last, turns), counts.turns(last, turns), turns))
+            follower.begin(Padded.of(ids.turns(last, turns), counts.turns(last, turns), turns), self._strips)
         (threshold, slope, fired), entries = self.adjoint.constants, self.neurons.entries.arrays
         shape, surrogates = (threshold, KINDS.index("superspike"), slope), cast("Any", whole_linear.surrogates)
         self.memory.share(turns, lambda first, last: surrogates(first, last, *shape, entries))
@@ -75,7 +75,7 @@ class AllTurns:
 
             self.memory.share(end - begin, some)
             for follower, _ in self.followers:
-                follower.take(begin, end, self._strips)
+                follower.take(begin, end)
 
 
 def all_turns(

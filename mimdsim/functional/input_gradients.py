@@ -86,7 +86,7 @@ class InputGradient:
         blocks, width = spread.taken.shape
         self._weights = aligned((blocks, len(memory.arrays[self._w]), width))
         self._rows, self._sums, self._begins = np.zeros(0, np.int64), aligned((0,)), np.zeros(1, np.int64)
-        self._followed: Padded | None = None
+        self._followed: tuple[Padded, np.ndarray, np.ndarray] | None = None  # lists, strips, places of `taken` in them
         lowest, highest = (made(spread.taken // WIDTH, axis=1) for made in (np.min, np.max))
         self._complete = np.maximum.accumulate(
             highest
@@ -111,7 +111,7 @@ class InputGradient:
         if self._followed is None:
             self._make(made[name], *(read[each] for each in self.reads))
         else:
-            self._end(made[name], self._followed)
+            self._end(made[name], self._followed[0])
             self._followed = None
         self._memory.arrays[name][...] = made[name][-1]
 
@@ -121,16 +121,18 @@ class InputGradient:
         self._add((0, len(self._weights)), q.reshape(-1), q.shape[2], self._spread.taken)
         self._end(g, lists)
 
-    def begin(self, lists: Padded) -> None:
+    def begin(self, lists: Padded, strips: np.ndarray) -> None:
         self._begin(lists)
-        self._followed = lists
-
-    def take(self, first: int, last: int, strips: np.ndarray) -> None:
-        """Blocks that are complete with strips first..last-1."""
         strip, lane = np.divmod(self._spread.taken, np.uint32(WIDTH))
         places = (strip % len(strips) * strips[0].size + lane).astype(np.uint32)
+        self._followed = lists, strips.reshape(-1), places
+
+    def take(self, first: int, last: int) -> None:
+        """Blocks that are complete with strips first..last-1."""
+        assert self._followed is not None
+        _, strips, places = self._followed
         blocks = np.searchsorted(self._complete, (first, last))
-        self._add((int(blocks[0]), int(blocks[1])), strips.reshape(-1), WIDTH, places)
+        self._add((int(blocks[0]), int(blocks[1])), strips, WIDTH, places)
 
     def _begin(self, lists: Padded) -> None:
         """Room for the sums of everything listed."""

@@ -34,12 +34,12 @@ class Follower(Protocol):
     lists: tuple[str, str]
     span: int
 
-    def begin(self, lists: Padded) -> None:
-        """Their lists of all turns are known."""
+    def begin(self, lists: Padded, strips: np.ndarray) -> None:
+        """Their lists of all turns, and where strips will be: [some, turns * batch, WIDTH], those after the last one
+        from the first on again."""
 
-    def take(self, first: int, last: int, strips: np.ndarray) -> None:
-        """Strips first..last-1 are made: strips [some, turns * batch, WIDTH], that begin again after the last one and
-        still hold `span - 1` before."""
+    def take(self, first: int, last: int) -> None:
+        """Strips first..last-1 are made; `span - 1` before are still there."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -59,7 +59,8 @@ class _Deferred:
         self._copies = int(shortcut.numbers["copies"][0])
         self.recording = Call(run=self._record, names=tuple(table.operands[name] for name in ("q", "ids", "counts")))
         self.lists: tuple[str, str] = table.operands["ids"], table.operands["counts"]
-        self.total, self._followed = summed.operands["total"], False
+        self.total = summed.operands["total"]
+        self._strips: np.ndarray | None = None
         self._replicas, self._inputs, self._neurons = variables[table.operands["dw"]].shape
         self._batch, capacity = len(self._replica), variables[self.lists[0]].shape[1]
         self._turns, self._reverse = use.timesteps, use.reverse
@@ -77,19 +78,20 @@ class _Deferred:
 
     def finish(self, _t: int) -> None:
         """The sums, in place of adding up replicas."""
-        if self._followed:
-            self._followed = False
+        if self._strips is not None:  # all strips were taken
+            self._strips = None
             return
         trues = np.diff(self._starts).astype(np.int32)
         self._sort((self._starts[:-1], trues, trues, self._listed))
         self._add(0, len(self._rows), self._rows)
 
-    def begin(self, lists: Padded) -> None:
+    def begin(self, lists: Padded, strips: np.ndarray) -> None:
         self._sort(lists.arrays)
-        self._followed = True
+        self._strips = strips
 
-    def take(self, first: int, last: int, strips: np.ndarray) -> None:
-        self._add(first, last, strips)
+    def take(self, first: int, last: int) -> None:
+        assert self._strips is not None
+        self._add(first, last, self._strips)
 
     def _sort(self, lists: tuple[np.ndarray, ...]) -> None:
         columns = np.empty(self._replicas * self._inputs + 2, np.int64)
