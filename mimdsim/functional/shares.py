@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from mimdsim.numerics.fused.registers import CACHE_LINE
 
 LINE = 4 * CACHE_LINE  # bytes
+OWN_PAGES = 1 << 22  # bytes of an array that does not come from the heap
 WORTH_A_THREAD = 1 << 18  # numbers of one pass over memory: less takes no longer than waking a thread
 
 
@@ -34,17 +36,23 @@ class Shares:
             one.result()
 
 
-def aligned(shape: tuple[int, ...]) -> np.ndarray:
-    """float32 zeros that begin at a cache line, so that no vector of a row straddles two."""
-    room = np.zeros(int(np.prod(shape)) * 4 + LINE, np.uint8)
-    begin = -room.ctypes.data % LINE
-    made: np.ndarray = room[begin : begin + int(np.prod(shape)) * 4].view(np.float32).reshape(shape)
-    return made
-
-
 def zeros(shape: tuple[int, ...], kind: npt.DTypeLike) -> np.ndarray:
-    """Zeros of any type, `aligned` if they are float32."""
-    return aligned(shape) if np.dtype(kind) == np.float32 else np.zeros(shape, kind)
+    """Zeros that begin at a cache line, so that no vector of a row straddles two. Large ones take memory only where
+    they are written: the C library would clear what it takes from its heap."""
+    size = int(np.prod(shape)) * np.dtype(kind).itemsize
+    if size < OWN_PAGES:
+        room = np.zeros(size + LINE, np.uint8)
+        begin = -room.ctypes.data % LINE
+        return room[begin : begin + size].view(kind).reshape(shape)
+    pages = mmap.mmap(-1, size)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, kind, count=size // np.dtype(kind).itemsize).reshape(shape)
+
+
+def aligned(shape: tuple[int, ...]) -> np.ndarray:
+    """float32 `zeros`."""
+    return zeros(shape, np.float32)
 
 
 def streams(rows: np.ndarray) -> bool:

@@ -22,6 +22,7 @@ import networkx as nx
 import numpy as np
 
 from mimdsim.functional.calls import At, Call, Turn
+from mimdsim.functional.shares import zeros
 
 BLOCK_BYTES = 1 << 23  # of the versions of one variable: what a third-level cache can be expected to hold
 
@@ -219,7 +220,7 @@ class _Staged:
         at_once = any(part.heavy.at_once for stage in stages for part in stage if part.heavy)
         self._block = every if at_once else max(1, min(every, BLOCK_BYTES // most))
         self._versions = {
-            name: np.zeros((self._block + 1, *arrays[name].shape), arrays[name].dtype) for name in crossing
+            name: zeros((self._block + 1, *arrays[name].shape), arrays[name].dtype) for name in crossing
         }
         self._views = {name: [each[turn, ...] for turn in range(len(each))] for name, each in self._versions.items()}
         self._stages = [self._ready(stage, crossing) for stage in stages]
