@@ -88,7 +88,6 @@ def kernels_of(engine: Any, number: int, c: Any) -> list[Kernel]:
     columns, rows = layer._by_id(layer.lag, source)
     g = np.random.default_rng(0).normal(size=int(made.starts[-1])).astype(np.float32)
     places, batch, lag = layer.places, layer.batch, layer.lag
-    states, nothing = aligned((2, batch, layer.layer.neurons)), aligned((0, 0, 0))
     q, other_q = (aligned((layer.timesteps + 1, batch * WIDTH)) for _ in range(2))
     other_w, other_gradient = aligned(w.shape), aligned(w.shape)
     v, numbers = aligned((batch * WIDTH,)), np.array(constants, np.float32)
@@ -124,8 +123,7 @@ def kernels_of(engine: Any, number: int, c: Any) -> list[Kernel]:
         Kernel(
             "sums of rows, neurons, lists",
             lambda: published.forward_blocks(
-                *(0, blocks, 0, lag, w, (states[0], states[1]), source.arrays, constants[:3]),
-                *(min(constants[2:]), again, nothing, False),
+                0, blocks, batch, lag, w, layer.layer.neurons, source.arrays, constants, again
             ),
             limit_forward,
             spikes * blocks * WIDTH,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from mimdsim.functional.lists import Entries, Lists
+from mimdsim.functional.lists import Entries
 from mimdsim.numerics.columns import loads
 from mimdsim.numerics.fused import whole_linear, whole_tensors
 from mimdsim.numerics.fused.vectors import WIDTH, weigh_strips
@@ -40,24 +40,20 @@ def test_joined_lists_are_as_long_as_their_capacity_allows() -> None:
         entries.lanes[block, : len(listed)] = kinds + np.arange(len(listed))
         entries.values[block, : len(listed)] = 1
         entries.ends[block] = np.cumsum(np.bincount(np.array(listed)[:, 0], minlength=3))
-    lists, listed = Lists.room(3, 2 * WIDTH, 2), np.zeros(3, np.int32)
+    starts, trues, over = np.zeros(4, np.int64), np.zeros(3, np.int32), np.zeros(4, np.int64)
+    whole_linear.count_listed(2, entries.arrays, starts, trues, over)
+    assert trues.tolist() == [2, 1, 1]
+    assert starts.tolist() == [0, 2, 4, 6]
+    assert over.tolist() == [0, 1, 1, 1]
+    ids, shape, begins = np.zeros(6, np.int32), (0, np.float32(10)), np.zeros((3, 1), np.int64)
     for first_t, last_t in ((2, 3), (0, 2)):  # in any order
-        whole_linear.count_listed(first_t, last_t, entries.arrays, listed, lists.trues)
-    assert (listed.tolist(), lists.trues.tolist()) == ([4, 3, 4], [3, 1, 1])
-    lists.hold(listed, 2)
-    assert lists.trues.tolist() == [2, 1, 1]
-    assert lists.starts.tolist() == [0, 2, 4, 6]
-    assert lists.over_starts.tolist() == [0, 1, 1, 1]
-    begins, ids = np.zeros((3, 1), np.int64), lists.ids
-    for first_t, last_t in ((2, 3), (0, 2)):
-        of = lists.starts, lists.trues, np.minimum(listed, 2), ids[2 * first_t :], 2 * first_t
-        whole_linear.join(first_t, last_t, 1, begins, of, entries.arrays)
+        of = first_t, last_t, 1, begins, np.float32(1), shape, entries.arrays
+        whole_linear.join(*of, (starts, trues, ids))
     assert ids.tolist() == [0, 1, 3, WIDTH + 1, WIDTH + 3, 4]
     assert entries.slots[0, :7].tolist() == [0, 1, -1, 2, 5, -1, -1]
     assert entries.slots[1, :4].tolist() == [-1, 3, -1, 4]
     begins[:, 0] = [1, WIDTH + 2, 6]  # scans begin there and go once round
-    of = lists.starts, lists.trues, np.minimum(listed, 2), ids, 0
-    whole_linear.join(0, 3, 1, begins, of, entries.arrays)
+    whole_linear.join(0, 3, 1, begins, np.float32(1), shape, entries.arrays, (starts, trues, ids))
     assert ids.tolist() == [1, WIDTH, 3, WIDTH + 2, WIDTH + 3, 6]
     assert entries.slots[0, :7].tolist() == [-1, 0, -1, 2, -1, -1, 5]
     assert entries.slots[1, :4].tolist() == [1, -1, 3, 4]

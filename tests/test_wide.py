@@ -129,11 +129,15 @@ def at_once(made: Compiled) -> list[str]:
     return sorted(each.table.layer for each in executor._unread)
 
 
-def test_adjoints_are_made_in_all_turns_at_once_where_all_that_reads_them_can_follow() -> None:
-    """Not where the input gradient runs tile by tile, or nothing lists what a neuron spikes."""
+def test_adjoints_are_made_in_all_turns_at_once_where_all_that_reads_them_can_follow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not where the input gradient runs tile by tile, or a layer reads its own spikes."""
     network = small_network((9, 64, 64, 64), timesteps=3, batch=6, reset_gradient="mask")
     assert at_once(compiled(network, tiles=100)) == ["hidden0", "hidden1", "output"]
     few = small_network((9, 64, 64, 4), timesteps=3, batch=6, reset_gradient="mask")
+    assert at_once(compiled(few, tiles=100)) == ["hidden0", "hidden1", "output"]
+    monkeypatch.setattr(input_gradients, "SHORT_ROW", 0)
     assert at_once(compiled(few, tiles=100)) == ["hidden0", "hidden1"]
     own = small_network((9, 64, 64, 64), timesteps=3, batch=6, recurrence="all_to_all")
     assert not at_once(compiled(own, tiles=100))

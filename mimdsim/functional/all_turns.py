@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +20,7 @@ from mimdsim.functional.shares import aligned
 from mimdsim.functional.shortcuts import Adjoint, Follower, Instead, Memory
 from mimdsim.functional.stages import Lying
 from mimdsim.functional.uses import Use, Uses
-from mimdsim.numerics.equations import KINDS
-from mimdsim.numerics.fused import published, whole_linear
+from mimdsim.numerics.fused import turns as kernels
 from mimdsim.numerics.fused.vectors import WIDTH
 from mimdsim.numerics.lists import spikes
 from mimdsim.program import Copy
@@ -61,11 +60,13 @@ class AllTurns:
             assert counts.turns is not None
             last = self._first + turns - 1
             follower.begin(Padded.of(ids.turns(last, turns), counts.turns(last, turns), turns), self._strips)
-        (threshold, slope, fired), entries = self.adjoint.constants, self.neurons.entries.arrays
-        shape, surrogates = (threshold, KINDS.index("superspike"), slope), cast("Any", whole_linear.surrogates)
-        self.memory.share(turns, lambda first, last: surrogates(first, last, *shape, entries))
-        own = dv, gain, decay, entries, row.shape[1], walked(g)
-        compute: Any = published.adjoint_turns
+        threshold, slope, fired = self.adjoint.constants
+        spikes, capacity = self.neurons.spikes, row.shape[1]
+        starts = np.append(0, np.cumsum(spikes.lengths, dtype=np.int64))
+        listed = np.empty(max(1, starts[-1]), g.dtype)
+        kernels.joined(starts, batch, capacity, walked(g), listed)
+        own = dv, (gain, decay), (threshold, slope), spikes.arrays, capacity, listed, starts
+        compute: Any = kernels.adjoint_turns
         for begin in range(0, strips, threads):
             end = min(begin + threads, strips)
 

@@ -19,6 +19,7 @@ from mimdsim.numerics.lists import spikes
 from mimdsim.program import Shortcut
 
 MOST_PADDING = 3.0  # numbers of a spread row per neuron; beyond, tiles one after another are as fast
+SHORT_ROW = 2 * WIDTH  # numbers of a spread row that take less than calls of tables in every turn
 COMPUTES = (spikes.input_gradient, spikes.reduce_parts, spikes.reduce_groups)
 
 
@@ -62,7 +63,7 @@ def take_input_gradient(uses: Uses, memory: Memory, shortcut: Shortcut, instead:
         return
     w, q, ids, counts = (first.operands[name] for name in ("w", "q", "ids", "counts"))
     spread = Spread.of(*(shortcut.numbers[name] for name in ("starts", "stops", "group")))
-    if spread.taken.size > MOST_PADDING * uses.program.variables[w].shape[1]:
+    if spread.taken.size > max(SHORT_ROW, MOST_PADDING * uses.program.variables[w].shape[1]):
         return
     made = InputGradient(memory, spread, (w, q, ids, counts), last.operands["g"])
     instead.calls |= {id(table): None for table in (first, *sums)} | {id(last): made.call}

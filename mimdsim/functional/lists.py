@@ -27,12 +27,6 @@ class Lists:
         """As kernels take them."""
         return self.starts, self.trues, self.ids
 
-    def hold(self, listed: np.ndarray, capacity: int) -> None:
-        """Join lists of so much and `trues` true spikes, each up to its capacity; the rest is dropped."""
-        np.cumsum(np.maximum(self.trues - capacity, 0), out=self.over_starts[1:])
-        np.cumsum(np.minimum(listed, capacity), out=self.starts[1:])
-        np.minimum(self.trues, capacity, out=self.trues)
-
     @classmethod
     def room(cls, places: int, neurons: int, capacity: int) -> Lists:
         """Room for the longest lists; memory beyond what is listed is reserved, never touched."""
@@ -95,14 +89,6 @@ class Entries:
     def arrays(self) -> tuple[Any, ...]:
         """As kernels take them."""
         return self.places, self.lanes, self.values, self.slots, self.ends
-
-    def larger(self, each: int) -> Entries:
-        """With room for so many of each row."""
-        made, most = Entries.room(len(self.ends), self.ends.shape[1], each), self.places.shape[1]
-        for own, new in zip(self.arrays[:-1], made.arrays[:-1], strict=True):
-            new[:, :most] = own
-        made.ends[:] = self.ends
-        return made
 
     @classmethod
     def room(cls, rows: int, timesteps: int, each: int) -> Entries:

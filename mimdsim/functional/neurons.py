@@ -6,15 +6,15 @@ what has fired, is kept with its potential: where an adjoint is made from that a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from mimdsim.functional.lists import Entries, Padded
-from mimdsim.functional.shares import Shares, aligned, streams
+from mimdsim.functional.lists import Padded
+from mimdsim.functional.shares import Shares, aligned, flat_turns, streams
 from mimdsim.functional.wide import widened
-from mimdsim.numerics.fused import published, whole_linear
+from mimdsim.numerics.fused import turns
 from mimdsim.numerics.fused.vectors import WIDTH
 from mimdsim.numerics.fused.whole_tensors import into_blocks
 from mimdsim.numerics.lists.neurons import lif_update
@@ -34,11 +34,48 @@ class Chosen:
     second_threshold: np.float32
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Kept:
+    """What neurons listed and which of them fired, as `numerics.fused.turns` says."""
+
+    fires: np.ndarray
+    above: np.ndarray
+    lanes: np.ndarray
+    values: np.ndarray
+    ends: np.ndarray
+    ranks: np.ndarray
+    lengths: np.ndarray
+
+    @property
+    def of_forward(self) -> tuple[np.ndarray, ...]:
+        """What a forward pass keeps, as kernels take it."""
+        return self.fires, self.above, self.lanes, self.values, self.ends
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """With the ranks in lists, and their lengths."""
+        return *self.of_forward, self.ranks, self.lengths
+
+    @classmethod
+    def room(cls, blocks: int, turns: int, batch: int, each: int) -> Kept:
+        """Room for so many values of each block."""
+        fires, above = np.zeros((2, blocks, turns * batch), np.uint64)
+        ranks, ends = np.zeros((2, blocks, turns * batch), np.int32), np.zeros((blocks, turns), np.int64)
+        lanes, values = np.empty((blocks, each), np.int32), np.empty((blocks, each), np.float32)
+        lengths = np.zeros(turns * batch, np.int32)
+        return cls(fires=fires, above=above, lanes=lanes, values=values, ends=ends, ranks=ranks, lengths=lengths)
+
+    def larger(self) -> Kept:
+        """With twice as much room."""
+        lanes, values = (np.concatenate([each, np.empty_like(each)], axis=1) for each in (self.lanes, self.values))
+        return replace(self, lanes=lanes, values=values)
+
+
 @dataclass(kw_only=True, eq=False)
 class Neurons:
     """All neurons of all samples, in so many turns; chosen: what is listed of them, if they list it themselves.
 
-    kept: whether potentials are written turn by turn; those of what is listed, and of what fired, are in `entries`.
+    kept: whether potentials are written turn by turn; taken: whether those of what is listed are in `spikes`.
     """
 
     table: VertexTable
@@ -47,6 +84,7 @@ class Neurons:
     share: Shares
     chosen: Chosen | None = None
     kept: bool = True
+    taken: bool = False
     at_once: bool = False
     reads: tuple[str, ...] = field(init=False)
     writes: tuple[str, ...] = field(init=False)
@@ -56,7 +94,8 @@ class Neurons:
         self.reads = tuple(reads)
         self.writes = (self._v, *((self.chosen.ids, self.chosen.counts) if self.chosen else ()))
         self._blocks, self._next = aligned((0, 0, WIDTH)), 0
-        self.entries = Entries.room(0, self.turns, 0)
+        self._after = np.empty_like(self.arrays[self._v])
+        self.spikes = Kept.room(0, self.turns, 0, 0)
 
     def before(self, _t: int) -> None:
         """What does not change from turn to turn: weights lie in blocks of neighbours meanwhile."""
@@ -65,56 +104,47 @@ class Neurons:
         if not len(self._blocks):
             inputs, neurons = weights.shape
             self._blocks = aligned((-(-neurons // WIDTH), inputs, WIDTH))
-            fewest = int(self.turns * len(self.arrays[self._v]) * WIDTH * FEWEST) if self.chosen else 0
-            self.entries = Entries.room(len(self._blocks), self.turns, WIDTH + fewest)
+            batch = len(self._after)
+            fewest = WIDTH + int(self.turns * batch * WIDTH * FEWEST) if self.taken else 0
+            self.spikes = Kept.room(len(self._blocks), self.turns, batch, fewest)
         into_blocks(weights, self._blocks)
 
     def __call__(self, read: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:
         ids, counts = (read[name] for name in self.reads)
-        state, every = self.arrays[self._v], made[self._v]
-        turns = len(every)
-        after = np.empty_like(state)
-        starts, trues, _, listed = Padded.of(ids, counts, turns).arrays
+        state, every, chosen, none = self.arrays[self._v], made[self._v], self.chosen, np.float32(np.inf)
+        starts, trues, _, listed = Padded.of(ids, counts, len(every)).arrays
         constants = tuple(self.table.constants[name] for name in ("decay", "scale", "threshold"))
-        chosen, infinite = self.chosen, np.float32(np.inf)
-        low = min(chosen.threshold, chosen.second_threshold) if chosen else infinite
+        limits = (chosen.threshold, min(chosen.threshold, chosen.second_threshold)) if chosen else (none, none)
+        given = self._next, self._blocks, (state, self._after), (starts, trues, listed), constants, limits
         potentials = every if self.kept else every[:0]
-        given = self._next, 0, self._blocks, (state, after), (starts, trues, listed), constants, low
         enough: list[bool] = [False]
         while not all(enough):
             enough.clear()
-            arrays = *given, self.entries.arrays, potentials, streams(every)
+            arrays = *given, self.spikes.of_forward, potentials, streams(every)
 
             def blocks(first: int, last: int, arrays: Any = arrays) -> None:
-                enough.append(published.forward_blocks(first, last, *arrays))
+                enough.append(turns.forward_turns(first, last, *arrays))
 
             self.share(len(self._blocks), blocks)
             if not all(enough):
-                self.entries = self.entries.larger(2 * self.entries.places.shape[1])
-        state[...] = after
+                self.spikes = self.spikes.larger()
+        state[...] = self._after
         if chosen:
             self._list(chosen, made[chosen.ids], made[chosen.counts])
-        self._next += turns
+        self._next += len(every)
 
     def _list(self, chosen: Chosen, ids: np.ndarray, counts: np.ndarray) -> None:
         """Of the turns that were made last."""
-        turns, batch, capacity = ids.shape
-        first, entries, every = self._next, self.entries.arrays, self.turns * batch
-        listed, trues = np.zeros((2, every), np.int32)
-        begins = np.zeros((self.turns, batch), np.int64)
-        whole_linear.count_listed(first, first + turns, entries, listed, trues)
-        np.minimum(listed, capacity, out=listed)
-        np.minimum(trues, capacity, out=trues)
-        lists = capacity * np.arange(every), trues, listed, ids.reshape(-1), first * batch * capacity
+        origin, kept, made = self._next * ids.shape[1], self.spikes, (flat_turns(ids), flat_turns(counts))
+        given = kept.fires, kept.above, kept.ranks, kept.lengths
+        compute: Any = turns.list_turns
 
-        def timesteps(low: int, high: int) -> None:
-            whole_linear.join(first + low, first + high, 1, begins, lists, entries)
+        def places(first: int, last: int) -> None:
+            compute(origin + first, origin + last, origin, *given, *made)
 
-        self.share(turns, timesteps)
-        own = slice(first * batch, (first + turns) * batch)
-        counts[..., 0], counts[..., 1] = (each[own].reshape(turns, batch) for each in (trues, listed))
-        for name, made in ((chosen.ids, ids), (chosen.counts, counts)):
-            self.arrays[name][...] = made[-1]
+        self.share(len(made[0]), places)
+        for name, each in ((chosen.ids, ids), (chosen.counts, counts)):
+            self.arrays[name][...] = each[-1]
 
 
 def neurons_of(

@@ -219,9 +219,7 @@ class _Staged:
         every, most = len(turns(0)), max((arrays[name].nbytes for name in crossing), default=1)
         at_once = any(part.heavy.at_once for stage in stages for part in stage if part.heavy)
         self._block = every if at_once else max(1, min(every, BLOCK_BYTES // most))
-        self._versions = {
-            name: zeros((self._block + 1, *arrays[name].shape), arrays[name].dtype) for name in crossing
-        }
+        self._versions = {name: zeros((self._block + 1, *arrays[name].shape), arrays[name].dtype) for name in crossing}
         self._views = {name: [each[turn, ...] for turn in range(len(each))] for name, each in self._versions.items()}
         self._stages = [self._ready(stage, crossing) for stage in stages]
         self._heavy = [part.heavy for stage in stages for part in stage if part.heavy]

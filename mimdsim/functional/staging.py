@@ -44,6 +44,7 @@ def stages_of(
         return None
     for part in parts.values():
         if isinstance(part.heavy, AllTurns):
+            part.heavy.neurons.taken = True
             instead.unread.append(part.heavy.neurons)
         if isinstance(part.heavy, Neurons):
             keep_entries(uses, instead, part.heavy)

@@ -107,16 +107,12 @@ class WholeLayer:
         limits = (self._fired, threshold, second_threshold) if layer.spiking else (self._fired, none, none)
         while not self._advance(source, limits):
             self._entries = self._room(min(self._most, 2 * self._entries.places.shape[1]))
-        entries, groups, listed = self._entries.arrays, len(self._groups), np.zeros(self.places, np.int32)
-        made.trues[:] = 0
-        whole_linear.count_listed(0, self.timesteps, entries, listed, made.trues)
-        made.hold(listed, layer.capacity)
-        lists = made.starts, made.trues, np.minimum(listed, layer.capacity), made.ids, 0
+        entries, groups = self._entries.arrays, len(self._groups)
 
         def timesteps(first: int, last: int) -> None:
-            whole_linear.join(first, last, groups, self._begins, lists, entries)
-            whole_linear.surrogates(first, last, threshold, *self._shape, entries)
+            whole_linear.join(first, last, groups, self._begins, threshold, self._shape, entries, made.arrays)
 
+        whole_linear.count_listed(layer.capacity, entries, made.starts, made.trues, made.over_starts)
         self.share(self.timesteps, timesteps)
 
     def _advance(self, source: Lists, limits: tuple[np.float32, ...]) -> bool:

@@ -22,11 +22,8 @@ class PublishedLayer(WholeLayer):
 
     def _advance(self, source: Lists, limits: tuple[np.float32, ...]) -> bool:
         neuron, enough = constants_of(self.layer.neuron), []
-        (_, threshold, second_threshold), nothing = limits, np.zeros((0, 0, 0), np.float32)
-        states = np.zeros((2, self.batch, self.layer.neurons), np.float32)
-        neurons = (states[0], states[1]), source.arrays, (neuron.decay, neuron.scale, threshold)
-        low, kept = min(threshold, second_threshold), (self._entries.arrays, nothing, False)
-        given = 0, self.lag, self.w, *neurons, low, *kept
+        constants = neuron.decay, neuron.scale, *limits[1:]
+        given = (self.batch, self.lag, self.w, self.layer.neurons, source.arrays, constants, self._entries.arrays)
 
         def blocks(first: int, last: int) -> None:
             enough.append(published.forward_blocks(first, last, *given))

@@ -26,7 +26,7 @@ def unless_spiked(value, v_previous, threshold, zero):  # type: ignore[no-untype
     return zero if v_previous > threshold else value
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")  # the divisor is never zero
 def superspike(x, slope, one):  # type: ignore[no-untyped-def]
     """1 / (slope * |x| + 1)^2, in place of the derivative of a spike at x = v - threshold."""
     scaled = slope * abs(x) + one

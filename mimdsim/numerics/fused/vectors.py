@@ -186,6 +186,17 @@ def lowest_bit(typing_context, bits):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def count_bits(typing_context, bits):  # type: ignore[no-untyped-def]
+    """int64: how many bits are set."""
+    signature = types.int64(types.uint64)
+
+    def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        return builder.ctpop(given[0])
+
+    return signature, build
+
+
+@intrinsic
 def integrate_strip(typing_context, v, start, rows, row_start, ids, first, last, decay, scale, threshold):  # type: ignore[no-untyped-def]
     """`equations.integrated` of WIDTH neighbours v[start:], by the sum of listed rows of WIDTH numbers."""
     signature = types.void(v, types.int64, rows, types.int64, ids, *indices(2), *(types.float32,) * 3)

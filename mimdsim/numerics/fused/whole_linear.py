@@ -155,61 +155,63 @@ def _emit(begin, neurons, spikes, ids):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def count_listed(first, last, entries, listed, trues):  # type: ignore[no-untyped-def]
-    """How much the places of timesteps first..last-1 list, if there is room, and how many of it are true spikes; zeros
-    before."""
+def count_listed(capacity, entries, starts, trues, over_starts):  # type: ignore[no-untyped-def]
+    """Starts of the joined lists, how many true spikes each has, and running ends of how many spikes are dropped."""
     places, lanes, _, _, ends = entries
+    trues[:] = 0
+    listed = starts[1:]
+    listed[:] = 0
     for row in range(len(ends)):
-        for e in range(ends[row, first - 1] if first else 0, ends[row, last - 1]):
+        for e in range(ends[row, -1]):
             place = places[row, e]
             listed[place] += 1
             trues[place] += lanes[row, e] >= FIRED
+    starts[0], over_starts[0] = 0, 0
+    for place in range(len(trues)):
+        over_starts[place + 1] = over_starts[place] + max(0, trues[place] - capacity)
+        trues[place] = min(trues[place], capacity)
+        starts[place + 1] = starts[place] + min(listed[place], capacity)
 
 
 @numba.njit(cache=True, nogil=True)
-def join(first, last, groups, begins, lists, entries):  # type: ignore[no-untyped-def]
-    """Lists of timesteps first..last-1, true spikes first, then in the order of a scan from neuron begins
-    [timesteps, batch] once round.
+def join(first, last, groups, begins, threshold, shape, entries, made):  # type: ignore[no-untyped-def]
+    """Joined lists of timesteps first..last-1, true spikes first, then in the order of a scan from neuron begins
+    [timesteps, batch] once round; surrogates of all entries.
 
-    lists: where that of each place begins, how many true spikes it has, how much it lists; the lists, of which the
-    first begins at `origin`.
+    shape: kind of the surrogate, its slope. made: starts, trues, ids.
     """
-    places, lanes, _, slots, ends = entries
-    starts, trues, listed, ids, origin = lists
+    places, lanes, values, slots, ends = entries
+    starts, trues, ids = made
     batch = begins.shape[1]
-    before = first * batch
-    scanned = begins.reshape(-1)[before : last * batch]
+    origin = first * batch
+    scanned = begins.reshape(-1)[origin : last * batch]
     where = np.zeros((2, len(scanned)), np.int64)  # of the next gradient entry, of the next true spike
     stop = np.zeros_like(where)
     for k in range(len(scanned)):
-        place = before + k
+        place = origin + k
         middle = starts[place] + trues[place]
-        where[0, k], stop[0, k] = middle, starts[place] + listed[place]
+        where[0, k], stop[0, k] = middle, starts[place + 1]
         where[1, k], stop[1, k] = starts[place], middle
     for lap in range(2 if scanned.any() else 1):
         for row in range(len(ends)):
-            for e in range(ends[row, first - 1] if first else 0, ends[row, last - 1]):
-                k, fired, lane = places[row, e] - before, lanes[row, e] // FIRED, lanes[row, e] % FIRED
+            begin, end = ends[row, first - 1] if first else 0, ends[row, last - 1]
+            for e in range(begin, end):
+                k, fired, lane = places[row, e] - origin, lanes[row, e] // FIRED, lanes[row, e] % FIRED
                 each = row // groups * WIDTH + lane
                 if (each < scanned[k]) != (lap == 1):
                     continue
                 slot = where[fired, k]
                 if slot < stop[fired, k]:
-                    ids[slot - origin] = each
+                    ids[slot] = each
                     where[fired, k] = slot + 1
                     slots[row, e] = slot
                 else:
                     slots[row, e] = -1
-
-
-@numba.njit(cache=True, nogil=True)
-def surrogates(first, last, threshold, kind, slope, entries):  # type: ignore[no-untyped-def]
-    """Surrogates in place of the potentials of what timesteps first..last-1 list."""
-    _, _, values, _, ends = entries
     for row in range(len(ends)):
-        some = values[row, ends[row, first - 1] if first else 0 : ends[row, last - 1]]
+        begin, end = ends[row, first - 1] if first else 0, ends[row, last - 1]
+        some = values[row, begin:end]
         for e in range(len(some)):
-            some[e] = surrogate(kind, some[e] - threshold, slope, values)
+            some[e] = surrogate(shape[0], some[e] - threshold, shape[1], values)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -1,0 +1,186 @@
+"""The published neuron of a program over many timesteps at once, a block of WIDTH neurons after another; its adjoint.
+
+The same numbers as by its tables timestep by timestep. What is kept of a forward pass: bits of the neurons of a block
+that fired at a place (timestep * batch + sample), `fires` [blocks, places], and of those above the lower of both
+thresholds, `above`; of the latter, end to end over timesteps and samples, `values` [blocks, room], their potentials,
+and `lanes`: sample * WIDTH + neuron within the block, all bits inverted where it fired; `ends` [blocks, timesteps] of
+these. `ranks` [2, blocks, places]: where the first that fired, and the first that did not, would be in the list of the
+place. Blocks are independent of each other, and so are places in `list_turns`.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from mimdsim.numerics.equations import superspike
+from mimdsim.numerics.fused.vectors import (
+    WIDTH,
+    above,
+    copy_strips,
+    count_bits,
+    fade_strip,
+    integrate_strip,
+    lowest_bit,
+    stream_strips,
+)
+
+ONE_BIT = np.uint64(1)
+
+
+@numba.njit(cache=True, nogil=True)
+def forward_turns(first, last, begin, w, states, source, constants, limits, kept, made, streams):  # type: ignore[no-untyped-def]
+    """Advance blocks first..last-1 from timestep `begin` on. Returns whether there was room for all values; if there
+    is none at all, none are kept.
+
+    states: potentials [batch, neurons] before and after. source: where the list of each place begins, how many true
+    spikes it has; the lists. constants: decay, scale of the currents, threshold of the reset. limits: the threshold of
+    spikes, and what kept values are above. made [timesteps, batch, neurons]: the potentials after every timestep, past
+    the caches if it streams; nothing where it has no timesteps.
+    """
+    decay, scale, threshold = constants
+    before, after = states
+    starts, trues, ids = source
+    fires, listed, lanes, values, ends = kept
+    (spiking, low), keeps = limits, values.shape[1] > 0
+    inputs, weights, every = w.shape[1], w.reshape(-1), made.reshape(-1)
+    batch, neurons = before.shape
+    v = np.zeros(batch * WIDTH, w.dtype)
+    for block in range(first, last):
+        origin = block * WIDTH
+        real = min(WIDTH, neurons - origin)
+        own = ~np.uint64(0) >> np.uint64(WIDTH - real)
+        _load_strips(v, before, origin, real)
+        found = ends[block, begin - 1] if begin else 0
+        for t in range(len(trues) // batch):
+            for b in range(batch):
+                place, at = t * batch + b, b * WIDTH
+                some, end = starts[place], starts[place] + trues[place]
+                integrate_strip(v, at, weights, origin * inputs, ids, some, end, decay, scale, threshold)
+                if len(made):
+                    into = place * neurons + origin
+                    if real < WIDTH:
+                        every[into : into + real] = v[at : at + real]
+                    elif streams:
+                        stream_strips(every, into, v, at, 1)
+                    else:
+                        copy_strips(every, into, v, at, 1)
+                bits = above(v, at, low) & own
+                spiked = above(v, at, spiking) & bits
+                fires[block, begin * batch + place], listed[block, begin * batch + place] = spiked, bits
+                if not keeps:
+                    continue
+                if bits != 0 and found + WIDTH > values.shape[1]:
+                    return False
+                while bits != 0:
+                    n = lowest_bit(bits)
+                    bits &= bits - ONE_BIT
+                    u = v[at + n]
+                    values[block, found] = u
+                    lanes[block, found] = ~(at + n) if u > spiking else at + n
+                    found += 1
+            ends[block, begin + t] = found
+        _store_strips(v, after, origin, real)
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def list_turns(first, last, origin, fires, listed, ranks, lengths, ids, counts):  # type: ignore[no-untyped-def]
+    """ids[place - origin] of places first..last-1: those that fired, then others above the lower threshold, both
+    ascending, up to the capacity; counts: of the first, of all; lengths[place]: of all."""
+    capacity = ids.shape[1]
+    for place in range(first, last):
+        own, fired = ids[place - origin], 0
+        for block in range(len(fires)):
+            fired += count_bits(fires[block, place])
+        middle = min(fired, capacity)
+        found, later = 0, middle
+        for block in range(len(fires)):
+            ranks[0, block, place], ranks[1, block, place] = found, later
+            spiked, bits = fires[block, place], listed[block, place]
+            while bits != 0:
+                n = lowest_bit(bits)
+                bits &= bits - ONE_BIT
+                fired = (spiked >> np.uint64(n)) & ONE_BIT != 0
+                slot = found if fired else later
+                at = min(slot, capacity - 1)
+                kept = own[at]  # what has no room leaves what is there: no branch to foresee
+                own[at] = block * WIDTH + n if slot < capacity else kept
+                found, later = found + fired, later + (not fired)
+        lengths[place] = min(later, capacity)
+        counts[place - origin, 0], counts[place - origin, 1] = middle, lengths[place]
+
+
+@numba.njit(cache=True, nogil=True)
+def joined(starts, batch, capacity, given, g):  # type: ignore[no-untyped-def]
+    """g[starts[place]:starts[place + 1]] = the gradients of what a place lists, of lists with room for `capacity`.
+
+    given: these, flat, where those of the last timestep begin, and how much further those of the one before it.
+    """
+    padded, begin, step = given
+    timesteps = (len(starts) - 1) // batch
+    for t in range(timesteps):
+        for b in range(batch):
+            place = t * batch + b
+            own, at = g[starts[place] : starts[place + 1]], begin + (timesteps - 1 - t) * step + b * capacity
+            for k in range(len(own)):
+                own[k] = padded[at + k]
+
+
+@numba.njit(cache=True, nogil=True)
+def adjoint_turns(block, masked, dv, factors, shape, kept, capacity, g, starts, q):  # type: ignore[no-untyped-def]
+    """The adjoint dv [batch, neurons] of a block, as the tables of a program make it, from the last timestep to the
+    first, and the gradients of the currents: q [timesteps * batch * WIDTH], in this order.
+
+    masked: none passes where the neuron fired. factors: gain and decay of every neuron. shape: threshold and slope of
+    the surrogate. g: as from `joined`, of lists with room for `capacity`.
+    """
+    _, _, lanes, values, ends, ranks, _ = kept
+    threshold, slope = shape
+    gain, decay = factors
+    batch, neurons = dv.shape
+    turns, origin = len(q) // (batch * WIDTH), block * WIDTH
+    real, zero, one = min(WIDTH, neurons - origin), dv.dtype.type(0), dv.dtype.type(1)
+    strip, both = np.zeros(batch * WIDTH, dv.dtype), np.zeros(2 * WIDTH, dv.dtype)
+    _load_strips(strip, dv, origin, real)
+    both[:real], both[WIDTH : WIDTH + real] = gain[origin : origin + real], decay[origin : origin + real]
+    slots, found, later, own_lanes = np.empty(2 * batch, starts.dtype), ranks[0, block], ranks[1, block], lanes[block]
+    surrogates = values[block, : ends[block, -1]].copy()
+    for e in range(len(surrogates)):
+        surrogates[e] = superspike(surrogates[e] - threshold, slope, one)
+    for turn in range(turns):
+        t = turns - 1 - turn
+        first, resets = t * batch, masked and turn > 0
+        for b in range(batch):
+            slots[b], slots[batch + b] = starts[first + b] + found[first + b], starts[first + b] + later[first + b]
+        for e in range(ends[block, t - 1] if t else 0, ends[block, t]):
+            lane = own_lanes[e]
+            fired = lane < 0
+            at = ~lane if fired else lane
+            b = at // WIDTH
+            kind = b if fired else batch + b
+            slot = slots[kind]
+            slots[kind] = slot + 1
+            own, passes = strip[at], not (fired & resets)
+            before = own if passes else zero
+            more = before + g[min(slot, len(g) - 1)] * surrogates[e]
+            strip[at] = more if slot < starts[first + b] + capacity else before
+        for b in range(batch):
+            fade_strip(strip, b * WIDTH, both, q, (turn * batch + b) * WIDTH)
+    _store_strips(strip, dv, origin, real)
+
+
+@numba.njit(cache=True, nogil=True)
+def _load_strips(strips, rows, origin, real):  # type: ignore[no-untyped-def]
+    """strips [samples * WIDTH] = `real` neighbours from `origin` on of every row."""
+    for b in range(len(rows)):
+        for n in range(real):
+            strips[b * WIDTH + n] = rows[b, origin + n]
+
+
+@numba.njit(cache=True, nogil=True)
+def _store_strips(strips, rows, origin, real):  # type: ignore[no-untyped-def]
+    """The other way."""
+    for b in range(len(rows)):
+        for n in range(real):
+            rows[b, origin + n] = strips[b * WIDTH + n]
