@@ -114,13 +114,10 @@ def is_local(
     """bool[rows]: whether every element of the box, if there is one, lies on the row's own tile. known: of mappings
     that do not change meanwhile, for parts of the rows one after another."""
     if mapping.axis == BANDED:
+        apart = mapping.side_by_side(shape)
+        if apart is not None:
+            return apart.holds(tiles, bounds_of(boxes), shape)
         in_all = np.ones(len(tiles), bool)
-        cut = cut_side_by_side(mapping, boxes, shape)
-        if cut is not None:
-            missing = np.ones(len(cut.row), bool)
-            missing[cut.held(tiles[cut.row])[0]] = False
-            in_all[cut.row[missing]] = False
-            return in_all
         for copies, rows, on, inside in in_bands(mapping, tiles, boxes):
             in_all[rows] &= np.any([is_local(copy, on, inside, shape) for copy in copies], axis=0)
         return in_all

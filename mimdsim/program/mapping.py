@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mimdsim.base.compact import wide
+from mimdsim.numerics.columns import boxes as numerics
 
 REPLICATED = -1
 FLAT = -2
@@ -265,6 +266,21 @@ class SideBySide:
     @property
     def bands(self) -> int:
         return int(self.first[-1])
+
+    @cached_property
+    def _lookup(self) -> tuple[object, ...]:
+        """What `numerics.local_in_bands` takes of it."""
+        along = np.array([axis for axis, _ in self.levels])
+        begin = np.cumsum([0, *(edges.shape[1] for _, edges in self.levels)])
+        ranges = np.ascontiguousarray(np.concatenate([edges for _, edges in self.levels], axis=1))
+        one = self.mapping
+        by_tile = numerics.intervals_by_tile(one.tiles)
+        return along, ranges, begin, self.first, one.tiles, one.starts, one.stops, by_tile, one.axis
+
+    def holds(self, tiles: np.ndarray, bounds: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """bool[boxes]: whether everything in box k of bounds int64[axes, 2, boxes] lies on tiles[k]."""
+        held: np.ndarray = numerics.local_in_bands(*self._lookup, np.array(shape, np.int64), wide(tiles), bounds)
+        return held
 
     @property
     def has_copies(self) -> bool:

@@ -258,6 +258,113 @@ def local_boxes(holders, starts, stops, by_tile, axis, shape, tiles, bounds):  #
 
 
 @numba.njit(cache=True, nogil=True)
+def intervals_by_tile(holders):  # type: ignore[no-untyped-def]
+    """(first holder; where in the following those of every tile from it to the last holder begin, and the end; the
+    intervals, tile by tile, ascending)."""
+    low, high = 0, -1
+    for at in range(len(holders)):
+        low = holders[at] if at == 0 else min(low, holders[at])
+        high = max(high, holders[at])
+    begin, found = np.zeros(high - low + 2, np.int64), np.empty(len(holders), np.int64)
+    for holder in holders:
+        begin[holder - low + 1] += 1
+    for tile in range(1, len(begin)):
+        begin[tile] += begin[tile - 1]
+    place = begin.copy()
+    for at in range(len(holders)):
+        tile = holders[at] - low
+        found[place[tile]] = at
+        place[tile] += 1
+    return low, begin, found
+
+
+@numba.njit(cache=True, nogil=True)
+def local_in_bands(along, ranges, begin, first, holders, starts, stops, by_tile, axis, shape, tiles, bounds):  # type: ignore[no-untyped-def]
+    """bool[boxes]: whether tiles[k] holds all of box k of a variable of `shape` that is cut into bands side by side.
+
+    Level by level: along[level] is the axis that ranges[:, begin[level]:begin[level + 1]] cut, as of
+    `program.mapping.SideBySide`; intervals are along `axis`; by_tile: as from `intervals_by_tile`. No list of the parts
+    of boxes is made, and a box is left at the first part that its tile does not hold.
+    """
+    local = np.ones(len(tiles), np.bool_)
+    low, of_tile, own = by_tile
+    extent, deepest = shape[axis], len(along) - 1
+    at, around = begin[:-1].copy(), np.empty((len(along), 2), np.int64)  # of every level: a range, where it is
+    part = np.empty((len(along) + 1, len(bounds), 2), np.int64)  # what of a box is in the ranges of the levels before
+    leaf, seen = -1, 0  # of the last part: its range of the last level, its interval
+    for box in range(len(tiles)):
+        if is_empty(bounds, box):
+            continue
+        within = leaf >= 0  # as boxes of neighbouring vertices mostly are
+        for level in range(len(along)):
+            start, stop = bounds[along[level], 0, box], bounds[along[level], 1, box]
+            within = within and around[level, 0] <= start and stop <= around[level, 1]
+        for each in range(len(bounds)):
+            part[0, each, 0], part[0, each, 1] = bounds[each, 0, box], bounds[each, 1, box]
+        level, fresh = 0, True
+        while level >= 0:
+            if within:
+                start, stop = part[0, axis, 0], part[0, axis, 1]
+            else:
+                cut = along[level]
+                further = (at[level - 1] - begin[level - 1]) * shape[cut] if level else 0
+                start, stop = part[level, cut, 0] + further, part[level, cut, 1] + further
+                number = first_from(ranges[1], start + 1, begin[level], begin[level + 1]) if fresh else at[level] + 1
+                if number == begin[level + 1] or ranges[0, number] >= stop:
+                    level, fresh = level - 1, False
+                    continue
+                at[level], leaf = number, number - begin[level] if level == deepest else -1
+                around[level, 0], around[level, 1] = ranges[0, number] - further, ranges[1, number] - further
+                for each in range(len(bounds)):
+                    part[level + 1, each, 0], part[level + 1, each, 1] = part[level, each, 0], part[level, each, 1]
+                part[level + 1, cut, 0] = max(start - further, around[level, 0])
+                part[level + 1, cut, 1] = min(stop - further, around[level, 1])
+                fresh = level < deepest
+                if fresh:
+                    level += 1
+                    continue
+                start, stop = part[level + 1, axis, 0], part[level + 1, axis, 1]
+            band, last, tile = first[leaf], first[leaf + 1], tiles[box]
+            found = -1
+            for near in range(seen, min(seen + 2, len(starts))):  # the interval of the box before, or the next
+                if found < 0 and holders[near] == tile and starts[near] - extent * band < extent * (last - band):
+                    further = starts[near] // extent * extent
+                    if further >= band * extent and holds(
+                        holders, starts, stops, near, tile, start + further, stop + further
+                    ):
+                        found = near
+            if found < 0 and 0 <= tile - low < len(of_tile) - 1:
+                place, end = of_tile[tile - low], of_tile[tile - low + 1]
+                while found < 0 and band < last:
+                    place = first_after(stops, own, place, end, start + band * extent)
+                    if place == end:
+                        break
+                    near = own[place]
+                    if holds(holders, starts, stops, near, tile, start + band * extent, stop + band * extent):
+                        found = near
+                    band = max(band + 1, starts[near] // extent)  # of bands before, the tile holds nothing further on
+            if found < 0:
+                local[box] = False
+                break
+            seen = found
+            if within:
+                break
+    return local
+
+
+@numba.njit(cache=True, nogil=True)
+def first_after(stops, chosen, low, high, reached):  # type: ignore[no-untyped-def]
+    """The position of the first of chosen[low:high] whose stop is after `reached`; high if none is."""
+    while low < high:
+        middle = (low + high) // 2
+        if stops[chosen[middle]] <= reached:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@numba.njit(cache=True, nogil=True)
 def contained_boxes(owners, delivered, tiles, bounds):  # type: ignore[no-untyped-def]
     """bool[boxes]: whether a box delivered to tiles[k] contains box k; `owners` ascend."""
     inside = np.zeros(len(tiles), np.bool_)
