@@ -110,28 +110,40 @@ def is_empty(bounds, box):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def first_meeting(left, owners, right, owners_right, order, along):  # type: ignore[no-untyped-def]
+def first_meeting(left, owners, right, owners_right, order, along, beside):  # type: ignore[no-untyped-def]
     """(box of left, box of right) of different owners sharing an element, the first such one of right; (-1, -1): none.
 
-    `order` sorts the left boxes by where they start along axis `along`.
+    `order` sorts the left boxes by where they start along axis `along`, then along `beside`.
     """
-    starts, longest = np.empty(len(order), np.int64), 0
+    starts, begin = np.empty(len(order), np.int64), np.empty(len(order) + 1, np.int64)  # of boxes that start alike
+    beside_starts = np.empty(len(order), np.int64)
+    alike = longest = longest_beside = 0
     for place in range(len(order)):
-        starts[place] = left[along, 0, order[place]]
-        longest = max(longest, left[along, 1, order[place]] - starts[place])
+        start = left[along, 0, order[place]]
+        beside_starts[place] = left[beside, 0, order[place]]
+        longest = max(longest, left[along, 1, order[place]] - start)
+        longest_beside = max(longest_beside, left[beside, 1, order[place]] - beside_starts[place])
+        if alike == 0 or start != starts[alike - 1]:
+            starts[alike], begin[alike] = start, place
+            alike += 1
+    begin[alike] = len(order)
     for two in range(right.shape[2]):
-        place = first_from(starts, right[along, 0, two] - longest + 1, 0, len(starts))
-        while place < len(starts) and starts[place] < right[along, 1, two]:
-            one = order[place]
-            meet = owners[one] != owners_right[two]
-            for axis in range(len(left)):
-                if not meet:
-                    break
-                start = max(left[axis, 0, one], right[axis, 0, two])
-                meet = start < min(left[axis, 1, one], right[axis, 1, two])
-            if meet:
-                return one, two
-            place += 1
+        group = first_from(starts, right[along, 0, two] - longest + 1, 0, alike)
+        while group < alike and starts[group] < right[along, 1, two]:
+            low, high = begin[group], begin[group + 1]
+            place = first_from(beside_starts, right[beside, 0, two] - longest_beside + 1, low, high)
+            while place < high and beside_starts[place] < right[beside, 1, two]:
+                one = order[place]
+                meet = owners[one] != owners_right[two]
+                for axis in range(len(left)):
+                    if not meet:
+                        break
+                    start = max(left[axis, 0, one], right[axis, 0, two])
+                    meet = start < min(left[axis, 1, one], right[axis, 1, two])
+                if meet:
+                    return one, two
+                place += 1
+            group += 1
     return -1, -1
 
 
