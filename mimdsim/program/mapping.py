@@ -164,12 +164,17 @@ class TileMapping:
 
     def without_axis(self) -> TileMapping:
         """The same counted without the first axis, along which it must not be spread."""
+        return self._without_axis
+
+    @cached_property
+    def _without_axis(self) -> TileMapping:  # made once, so that what is derived from it is found again
         bands = tuple(
             Band(axis=band.axis - 1, start=band.start, stop=band.stop, mapping=band.mapping.without_axis())
             for band in self.bands
         )
         made = object.__new__(TileMapping)  # its intervals were checked
-        made.__dict__.update(self.__dict__, axis=self.axis - 1 if self.axis >= 0 else self.axis, bands=bands)
+        axis = self.axis - 1 if self.axis >= 0 else self.axis
+        made.__dict__.update(axis=axis, tiles=self.tiles, starts=self.starts, stops=self.stops, bands=bands)
         return made
 
     def side_by_side(self, shape: tuple[int, ...]) -> SideBySide | None:
@@ -195,30 +200,43 @@ class TileMapping:
 
     def held_bytes(self, shape: tuple[int, ...], item_bytes: int) -> tuple[np.ndarray, np.ndarray]:
         """(tiles, bytes) of a variable of `shape`, only the tiles that hold some of it, ascending."""
+        each: dict[TileMapping, int] = {}
+        self._count_each(shape, each)
+        if self.axis != BANDED:
+            return self._held(each[self] * item_bytes)
+        held = np.zeros(len(self.tiles), np.int64)
+        for mapping, elements in each.items():
+            tiles, size = mapping._held(elements * item_bytes)
+            held[np.searchsorted(self.tiles, tiles)] += size
+        return self.tiles, held
+
+    def _count_each(self, shape: tuple[int, ...], each: dict[TileMapping, int]) -> None:
+        """Add the elements that one index of its intervals stands for; of a BANDED mapping, of those of its bands, over
+        many chips mostly the same few."""
         if self.axis == BANDED:
-            return self._held_in_bands(shape, item_bytes)
-        whole = math.prod(shape)
-        if self.is_replicated:
-            return self.tiles, np.full(len(self.tiles), whole * item_bytes)
-        each = item_bytes
+            for band in self.bands:
+                extent = band.stop - band.start
+                band.mapping._count_each((*shape[: band.axis], extent, *shape[band.axis + 1 :]), each)
+            return
+        elements = math.prod(shape)
         if self.axis == PER_TIMESTEP:
-            each *= shape[0]
-        elif self.axis != FLAT:
-            each *= whole // max(shape[self.axis], 1)
+            elements = shape[0]
+        elif self.axis == FLAT:
+            elements = 1
+        elif not self.is_replicated:
+            elements //= max(shape[self.axis], 1)
+        each[self] = each.get(self, 0) + elements
+
+    def _held(self, each: int) -> tuple[np.ndarray, np.ndarray]:
+        """(tiles, bytes) of a mapping without bands, `each` bytes for an index; tiles ascend."""
+        if self.is_replicated:
+            return self.tiles, np.full(len(self.tiles), each)
         if _ascend(self.tiles):
             return self.tiles, (self.stops - self.starts) * each
         tiles, which = np.unique(self.tiles, return_inverse=True)
         held = np.zeros(len(tiles), np.int64)
         np.add.at(held, which, (self.stops - self.starts) * each)
         return tiles, held
-
-    def _held_in_bands(self, shape: tuple[int, ...], item_bytes: int) -> tuple[np.ndarray, np.ndarray]:
-        held = np.zeros(len(self.tiles), np.int64)
-        for band in self.bands:
-            part = tuple(band.stop - band.start if axis == band.axis else extent for axis, extent in enumerate(shape))
-            tiles, size = band.mapping.held_bytes(part, item_bytes)
-            held[np.searchsorted(self.tiles, tiles)] += size
-        return self.tiles, held
 
     def bytes_by_tile(self, shape: tuple[int, ...], item_bytes: int, tiles: int) -> np.ndarray:
         """int64[tiles]: bytes of a variable of `shape` on every tile."""
@@ -332,5 +350,5 @@ def _in_turn(mappings: list[TileMapping], bands: np.ndarray, shape: tuple[int, .
     )
     further = np.repeat((np.cumsum(bands) - bands) * shape[axis], [len(one.tiles) for one in mappings])
     made = object.__new__(TileMapping)  # the intervals of each were checked
-    made.__dict__.update(mappings[0].__dict__, tiles=tiles, starts=starts + further, stops=stops + further)
+    made.__dict__.update(axis=axis, tiles=tiles, starts=starts + further, stops=stops + further, bands=())
     return made
