@@ -291,7 +291,7 @@ def intervals_by_tile(holders):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def local_in_bands(along, ranges, begin, first, holders, starts, stops, by_tile, axis, shape, tiles, bounds):  # type: ignore[no-untyped-def]
+def local_in_bands(along, ranges, begin, first, turns, holders, starts, stops, by_tile, axis, shape, tiles, bounds):  # type: ignore[no-untyped-def]
     """bool[boxes]: whether tiles[k] holds all of box k of a variable of `shape` that is cut into bands side by side.
 
     Level by level: along[level] is the axis that ranges[:, begin[level]:begin[level + 1]] cut, as of
@@ -339,22 +339,24 @@ def local_in_bands(along, ranges, begin, first, holders, starts, stops, by_tile,
             band, last, tile = first[leaf], first[leaf + 1], tiles[box]
             found = -1
             for near in range(seen, min(seen + 2, len(starts))):  # the interval of the box before, or the next
-                if found < 0 and holders[near] == tile and starts[near] - extent * band < extent * (last - band):
-                    further = starts[near] // extent * extent
-                    if further >= band * extent and holds(
-                        holders, starts, stops, near, tile, start + further, stop + further
+                if found < 0 and holders[near] == tile:
+                    turn = starts[near] // extent
+                    if is_among(turns, band, last, turn) and holds(
+                        holders, starts, stops, near, tile, start + turn * extent, stop + turn * extent
                     ):
                         found = near
-            if found < 0 and 0 <= tile - low < len(of_tile) - 1:
+            place = end = 0
+            if 0 <= tile - low < len(of_tile) - 1:
                 place, end = of_tile[tile - low], of_tile[tile - low + 1]
-                while found < 0 and band < last:
-                    place = first_after(stops, own, place, end, start + band * extent)
-                    if place == end:
-                        break
-                    near = own[place]
-                    if holds(holders, starts, stops, near, tile, start + band * extent, stop + band * extent):
-                        found = near
-                    band = max(band + 1, starts[near] // extent)  # of bands before, the tile holds nothing further on
+            while found < 0 and place < end:  # turn by turn of those in which the tile holds something
+                turn = starts[own[place]] // extent
+                if is_among(turns, band, last, turn):
+                    at_start = first_after(stops, own, place, end, start + turn * extent)
+                    if at_start < end and holds(
+                        holders, starts, stops, own[at_start], tile, start + turn * extent, stop + turn * extent
+                    ):
+                        found = own[at_start]
+                place = first_after(stops, own, place, end, (turn + 1) * extent)
             if found < 0:
                 local[box] = False
                 break
@@ -362,6 +364,13 @@ def local_in_bands(along, ranges, begin, first, holders, starts, stops, by_tile,
             if within:
                 break
     return local
+
+
+@numba.njit(cache=True, nogil=True)
+def is_among(turns, low, high, turn):  # type: ignore[no-untyped-def]
+    """Whether turns[low:high], which ascend, have `turn`."""
+    place = low if high == low + 1 else first_from(turns, turn, low, high)
+    return place < high and turns[place] == turn
 
 
 @numba.njit(cache=True, nogil=True)
