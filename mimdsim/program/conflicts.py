@@ -158,7 +158,9 @@ def _first_meeting(
 ) -> tuple[int, int] | None:
     """Rows of two boxes of different vertices that share an element, the first such row of `right`."""
     lengths, spans = (left[:, 1] - left[:, 0]).max(axis=1), left[:, 1].max(axis=1) - left[:, 0].min(axis=1)
-    shortest = np.argsort(lengths / np.maximum(spans, 1), kind="stable")  # along axes where boxes are short, few overlap
+    shortest = np.argsort(
+        lengths / np.maximum(spans, 1), kind="stable"
+    )  # along axes where boxes are short, few overlap
     along, beside = int(shortest[0]), int(shortest[min(1, len(shortest) - 1)])
     order = order_of(np.ascontiguousarray(left[[along, beside], 0]), [0, 1])
     one, two = numerics.first_meeting(left, whose, right, whose_right, order, along, beside)

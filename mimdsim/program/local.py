@@ -65,9 +65,7 @@ class Cut:
 
     def _begins(self) -> np.ndarray:
         """int64[turns + 1]: where the intervals of each turn begin, and the end."""
-        begins: np.ndarray = np.searchsorted(
-            self.apart.mapping.starts, np.arange(self.apart.turns + 1) * self._extent
-        )
+        begins: np.ndarray = np.searchsorted(self.apart.mapping.starts, np.arange(self.apart.turns + 1) * self._extent)
         return begins
 
     def heads(self) -> np.ndarray:

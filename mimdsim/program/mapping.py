@@ -297,20 +297,21 @@ class SideBySide:
         return int(self.turn.max()) + 1
 
     @cached_property
-    def _lookup(self) -> tuple[object, ...]:
-        """What `numerics.local_in_bands` takes of it."""
+    def _lookup(self) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], tuple[int, np.ndarray, np.ndarray]]:
+        """`levels`, `bands` and `by_tile` of `numerics.local_in_bands`."""
         along = np.array([axis for axis, _ in self.levels])
         begin = np.cumsum([0, *(edges.shape[1] for _, edges in self.levels)])
         ranges = np.ascontiguousarray(np.concatenate([edges for _, edges in self.levels], axis=1))
         within = np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
-        turn = self.turn[np.lexsort((self.turn, within))]  # ascending within each range
-        one = self.mapping
-        by_tile = numerics.intervals_by_tile(one.tiles)
-        return along, ranges, begin, self.first, turn, one.tiles, one.starts, one.stops, by_tile, one.axis
+        turns = self.turn[np.lexsort((self.turn, within))]
+        return (along, ranges, begin), (self.first, turns), numerics.intervals_by_tile(self.mapping.tiles)
 
     def holds(self, tiles: np.ndarray, bounds: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """bool[boxes]: whether everything in box k of bounds int64[axes, 2, boxes] lies on tiles[k]."""
-        held: np.ndarray = numerics.local_in_bands(*self._lookup, np.array(shape, np.int64), wide(tiles), bounds)
+        levels, bands, by_tile = self._lookup
+        intervals = self.mapping.tiles, self.mapping.starts, self.mapping.stops
+        given = self.mapping.axis, np.array(shape, np.int64), wide(tiles), bounds
+        held: np.ndarray = numerics.local_in_bands(levels, bands, intervals, by_tile, *given)
         return held
 
 

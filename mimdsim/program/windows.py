@@ -33,7 +33,10 @@ def by_tiles(tables: Sequence[VertexTable]) -> Iterator[list[Part]]:
     window = window.astype(np.uint16)  # which numpy sorts digit by digit
     found = [_in_windows(window[table.tiles], int(window[-1]) + 1) for table in tables]
     for number in range(int(window[-1]) + 1):
-        yield [_between(table, order, *ends[number : number + 2]) for table, (order, ends) in zip(tables, found, strict=True)]
+        yield [
+            _between(table, order, *ends[number : number + 2])
+            for table, (order, ends) in zip(tables, found, strict=True)
+        ]
 
 
 def _in_windows(window: np.ndarray, windows: int) -> tuple[np.ndarray | None, list[int]]:

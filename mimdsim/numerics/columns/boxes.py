@@ -291,16 +291,20 @@ def intervals_by_tile(holders):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def local_in_bands(along, ranges, begin, first, turns, holders, starts, stops, by_tile, axis, shape, tiles, bounds):  # type: ignore[no-untyped-def]
+def local_in_bands(levels, bands, intervals, by_tile, axis, shape, tiles, bounds):  # type: ignore[no-untyped-def]
     """bool[boxes]: whether tiles[k] holds all of box k of a variable of `shape` that is cut into bands side by side.
 
-    Level by level: along[level] is the axis that ranges[:, begin[level]:begin[level + 1]] cut, as of
-    `program.mapping.SideBySide`; intervals are along `axis`; by_tile: as from `intervals_by_tile`. No list of the parts
-    of boxes is made, and a box is left at the first part that its tile does not hold.
+    levels: (along, ranges, begin): along[level] is the axis that ranges[:, begin[level]:begin[level + 1]] cut; bands:
+    (first of each range of the last level, turns), as of `program.mapping.SideBySide`, turns ascending within a range;
+    intervals: (holders, starts, stops) along `axis`; by_tile: as from `intervals_by_tile`. No list of the parts of
+    boxes is made, and a box is left at the first part that its tile does not hold.
     """
     local = np.ones(len(tiles), np.bool_)
+    along, ranges, begin = levels
+    first, turns = bands
+    holders, starts, stops = intervals
     low, of_tile, own = by_tile
-    extent, deepest = shape[axis], len(along) - 1
+    deepest, extent = len(along) - 1, shape[axis]
     at, around = begin[:-1].copy(), np.empty((len(along), 2), np.int64)  # of every level: a range, where it is
     part = np.empty((len(along) + 1, len(bounds), 2), np.int64)  # what of a box is in the ranges of the levels before
     leaf, seen = -1, 0  # of the last part: its range of the last level, its interval
@@ -311,12 +315,13 @@ def local_in_bands(along, ranges, begin, first, turns, holders, starts, stops, b
         for level in range(len(along)):
             start, stop = bounds[along[level], 0, box], bounds[along[level], 1, box]
             within = within and around[level, 0] <= start and stop <= around[level, 1]
-        for each in range(len(bounds)):
-            part[0, each, 0], part[0, each, 1] = bounds[each, 0, box], bounds[each, 1, box]
         level, fresh = 0, True
+        if not within:
+            for each in range(len(bounds)):
+                part[0, each, 0], part[0, each, 1] = bounds[each, 0, box], bounds[each, 1, box]
         while level >= 0:
             if within:
-                start, stop = part[0, axis, 0], part[0, axis, 1]
+                start, stop, level = bounds[axis, 0, box], bounds[axis, 1, box], -1
             else:
                 cut = along[level]
                 further = (at[level - 1] - begin[level - 1]) * shape[cut] if level else 0
@@ -337,7 +342,7 @@ def local_in_bands(along, ranges, begin, first, turns, holders, starts, stops, b
                     continue
                 start, stop = part[level + 1, axis, 0], part[level + 1, axis, 1]
             band, last, tile = first[leaf], first[leaf + 1], tiles[box]
-            found = -1
+            found = -1  # the interval at which the tile holds the part; not a call, which would take longer
             for near in range(seen, min(seen + 2, len(starts))):  # the interval of the box before, or the next
                 if found < 0 and holders[near] == tile:
                     turn = starts[near] // extent
@@ -361,8 +366,6 @@ def local_in_bands(along, ranges, begin, first, turns, holders, starts, stops, b
                 local[box] = False
                 break
             seen = found
-            if within:
-                break
     return local
 
 
