@@ -59,12 +59,13 @@ class Tally:
         shape = variable.shape[1:] if drop else variable.shape
         if mapping.axis == BANDED:
             wanted = None if mapping.has_copies else _Wanted.of(tiles, boxes)
-            apart = wanted is not None and wanted.apart  # then each is cut once, however many tiles want it
-            cut = cut_side_by_side(mapping, wanted.bounds.transpose(2, 0, 1) if wanted and apart else boxes, shape)
-            if cut is not None and wanted is not None and apart:
-                parts = bounds_of(cut.at(np.arange(len(cut.row)), cut.within))
-                self._count_wanted(cut.apart.mapping, cut.shape, variable.item_bytes, wanted, cut.row, parts)
-                return
+            if wanted is not None and wanted.apart:  # each is cut once, however many tiles want it
+                cut = cut_side_by_side(mapping, wanted.bounds.transpose(2, 0, 1), shape)
+                if cut is not None:
+                    parts = bounds_of(cut.at(np.arange(len(cut.row)), cut.within))
+                    self._count_wanted(cut.apart.mapping, cut.shape, variable.item_bytes, wanted, cut.row, parts)
+                    return
+            cut = cut_side_by_side(mapping, boxes, shape)
             if cut is not None:
                 part, band = self._senders(cut, tiles[cut.row])
                 on = tiles[cut.row[part]]
