@@ -13,7 +13,7 @@ from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.entries import entries_taken
 from mimdsim.program.problems import Problem, of_vertex, vertex_name
 from mimdsim.program.records import Superstep, Variable, VertexTable
-from mimdsim.program.rows import bounds_of, boxes_of, describe_box, equal_rows
+from mimdsim.program.rows import bounds_of, boxes_of, describe_box, equal_rows, order_of
 
 TWICE, MEANWHILE = "nothing is written twice", "nothing is read while written"
 
@@ -158,7 +158,10 @@ def _first_meeting(
 ) -> tuple[int, int] | None:
     """Rows of two boxes of different vertices that share an element, the first such row of `right`."""
     lengths, spans = (left[:, 1] - left[:, 0]).max(axis=1), left[:, 1].max(axis=1) - left[:, 0].min(axis=1)
-    along = int(np.argmin(lengths / np.maximum(spans, 1)))  # along an axis where boxes are short, few overlap
-    order = np.argsort(left[along, 0], kind="stable")
-    one, two = numerics.first_meeting(left, whose, right, whose_right, order, along)
+    shortest = np.argsort(
+        lengths / np.maximum(spans, 1), kind="stable"
+    )  # along axes where boxes are short, few overlap
+    along, beside = int(shortest[0]), int(shortest[min(1, len(shortest) - 1)])
+    order = order_of(np.ascontiguousarray(left[[along, beside], 0]), [0, 1])
+    one, two = numerics.first_meeting(left, whose, right, whose_right, order, along, beside)
     return None if one < 0 else (int(one), int(two))

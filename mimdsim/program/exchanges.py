@@ -102,12 +102,18 @@ def _key(parts: Sequence[object]) -> bytes:
 
 
 def _described(mapping: TileMapping) -> list[np.ndarray]:
-    """All that a mapping says: its numbers and those of its bands, then their intervals joined."""
+    """All that a mapping says: its numbers and those of its bands, then their intervals joined; of a mapping that
+    several bands have, once."""
     numbers: list[int] = []
     intervals: list[np.ndarray] = []
-    within = [mapping]
+    within: list[TileMapping] = [mapping]
+    known: dict[TileMapping, int] = {}
     while within:
         one = within.pop()
+        fresh = one not in known
+        numbers.append(known.setdefault(one, len(known)))
+        if not fresh:
+            continue
         columns = one.tiles, one.starts, one.stops
         numbers += (one.axis, *(len(column) for column in columns), len(one.bands))
         intervals += columns

@@ -112,12 +112,16 @@ def _but_tiles(program: Program, tile: int, tiles: int) -> str:
 
 def _misfit(variable: Variable) -> str:
     """Which elements the mapping omits or has in excess; empty if it covers the variable exactly."""
-    return _uncovered(variable.mapping, variable.shape)
+    return _uncovered(variable.mapping, variable.shape, set())
 
 
-def _uncovered(mapping: TileMapping, shape: tuple[int, ...]) -> str:
+def _uncovered(mapping: TileMapping, shape: tuple[int, ...], covered: set[TileMapping]) -> str:
+    """covered: mappings that cover the variable: over many chips, most of the bands of bands are the same few."""
+    if mapping in covered:
+        return ""
+    covered.add(mapping)  # any other ends the search
     if mapping.axis == BANDED:
-        return _uncovered_in_bands(mapping, shape)
+        return _uncovered_in_bands(mapping, shape, covered)
     if mapping.is_replicated:
         return "" if len(mapping.tiles) else "is not replicated on any tile; name the tiles that hold it"
     if mapping.axis == FLAT:
@@ -131,7 +135,7 @@ def _uncovered(mapping: TileMapping, shape: tuple[int, ...]) -> str:
     return _gap(mapping.starts, mapping.stops, extent, counted)
 
 
-def _uncovered_in_bands(mapping: TileMapping, shape: tuple[int, ...]) -> str:
+def _uncovered_in_bands(mapping: TileMapping, shape: tuple[int, ...], covered: set[TileMapping]) -> str:
     axis = mapping.bands[0].axis
     if not 0 <= axis < len(shape):
         return f"is cut into bands along axis {axis}, its shape {list(shape)} has {len(shape)}; cut an axis it has"
@@ -140,7 +144,7 @@ def _uncovered_in_bands(mapping: TileMapping, shape: tuple[int, ...]) -> str:
     if any(band.mapping.axis in alien for band in mapping.bands):
         return f"has bands along axis {axis} that are spread along it or element by element; spread them along others"
     starts, stops = (np.array([getattr(band, end) for band in ranges]) for end in ("start", "stop"))
-    found = (_uncovered(band.mapping, shape) for band in mapping.bands)
+    found = (_uncovered(band.mapping, shape, covered) for band in mapping.bands)
     return _gap(starts, stops, shape[axis], f"indices of axis {axis}") or next((text for text in found if text), "")
 
 

@@ -44,7 +44,7 @@ class Cut:
     """Boxes cut at the ranges of a BANDED mapping whose bands lie side by side: the row of each part, its range of the
     last level, its bounds int64[axes, 2, parts].
 
-    apart: the bands; shape: of the variable with band after band further along the axis of their intervals.
+    apart: the bands; shape: of the variable with turn after turn further along the axis of their intervals.
     """
 
     apart: SideBySide
@@ -56,17 +56,21 @@ class Cut:
     def at(self, part: np.ndarray, band: np.ndarray) -> np.ndarray:
         """int64[parts, axes, 2]: parts where their bands lie."""
         moved = self.inside.take(part, axis=2)
-        moved[self.apart.mapping.axis] += band * self._extent
+        moved[self.apart.mapping.axis] += self.apart.turn[band] * self._extent
         return moved.transpose(2, 0, 1)
 
     @property
     def _extent(self) -> int:
-        return self.shape[self.apart.mapping.axis] // self.apart.bands
+        return self.shape[self.apart.mapping.axis] // self.apart.turns
+
+    def _begins(self) -> np.ndarray:
+        """int64[turns + 1]: where the intervals of each turn begin, and the end."""
+        begins: np.ndarray = np.searchsorted(self.apart.mapping.starts, np.arange(self.apart.turns + 1) * self._extent)
+        return begins
 
     def heads(self) -> np.ndarray:
         """int64[bands]: the first tile of each band."""
-        begins = np.searchsorted(self.apart.mapping.starts, np.arange(self.apart.bands) * self._extent)
-        tiles: np.ndarray = self.apart.mapping.tiles[begins]
+        tiles: np.ndarray = self.apart.mapping.tiles[self._begins()[self.apart.turn]]
         return tiles
 
     def held(self, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -77,16 +81,22 @@ class Cut:
 
     def _bands_on(self, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(part, band): every band of a part's range of which its tile holds something."""
-        first = self.apart.first
-        bands, holders = self.apart.mapping.starts // self._extent, self.apart.mapping.tiles
+        first, begins, turn = self.apart.first, self._begins(), self.apart.turn
+        bands, number = _spread(np.diff(begins)[turn])
+        holders = self.apart.mapping.tiles[begins[turn[bands]] + number]
         most = int(max(holders.max(initial=0), tiles.max(initial=0))) + 1
         lies_in = np.repeat(np.arange(len(first) - 1), np.diff(first))
         found = np.unique(np.stack([lies_in[bands] * most + holders, bands]), axis=1)
         wanted = self.within * most + tiles
         begin, end = (np.searchsorted(found[0], wanted, side=side) for side in ("left", "right"))
-        part = np.repeat(np.arange(len(tiles)), end - begin)
-        number = np.arange(len(part)) - np.repeat(np.cumsum(end - begin) - (end - begin), end - begin)
+        part, number = _spread(end - begin)
         return part, found[1][begin[part] + number]
+
+
+def _spread(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(which, number): every entry as often as counted, and how often it was there before."""
+    which = np.repeat(np.arange(len(counts)), counts)
+    return which, np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def cut_side_by_side(mapping: TileMapping, boxes: np.ndarray, shape: tuple[int, ...]) -> Cut | None:
@@ -100,7 +110,7 @@ def cut_side_by_side(mapping: TileMapping, boxes: np.ndarray, shape: tuple[int, 
         of, within, inside = pieces.cut_at_ranges(inside, axis, begins, stops, within, shape[axis])
         row = row[of]
     axis = apart.mapping.axis
-    room = (*shape[:axis], shape[axis] * apart.bands, *shape[axis + 1 :])
+    room = (*shape[:axis], shape[axis] * apart.turns, *shape[axis + 1 :])
     return Cut(apart=apart, shape=room, row=row, within=within, inside=inside)
 
 
@@ -114,13 +124,10 @@ def is_local(
     """bool[rows]: whether every element of the box, if there is one, lies on the row's own tile. known: of mappings
     that do not change meanwhile, for parts of the rows one after another."""
     if mapping.axis == BANDED:
+        apart = mapping.side_by_side(shape)
+        if apart is not None:
+            return apart.holds(tiles, bounds_of(boxes), shape)
         in_all = np.ones(len(tiles), bool)
-        cut = cut_side_by_side(mapping, boxes, shape)
-        if cut is not None:
-            missing = np.ones(len(cut.row), bool)
-            missing[cut.held(tiles[cut.row])[0]] = False
-            in_all[cut.row[missing]] = False
-            return in_all
         for copies, rows, on, inside in in_bands(mapping, tiles, boxes):
             in_all[rows] &= np.any([is_local(copy, on, inside, shape) for copy in copies], axis=0)
         return in_all

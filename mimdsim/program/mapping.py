@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mimdsim.base.compact import wide
+from mimdsim.numerics.columns import boxes as numerics
 
 REPLICATED = -1
 FLAT = -2
@@ -163,12 +164,17 @@ class TileMapping:
 
     def without_axis(self) -> TileMapping:
         """The same counted without the first axis, along which it must not be spread."""
+        return self._without_axis
+
+    @cached_property
+    def _without_axis(self) -> TileMapping:  # made once, so that what is derived from it is found again
         bands = tuple(
             Band(axis=band.axis - 1, start=band.start, stop=band.stop, mapping=band.mapping.without_axis())
             for band in self.bands
         )
         made = object.__new__(TileMapping)  # its intervals were checked
-        made.__dict__.update(self.__dict__, axis=self.axis - 1 if self.axis >= 0 else self.axis, bands=bands)
+        axis = self.axis - 1 if self.axis >= 0 else self.axis
+        made.__dict__.update(axis=axis, tiles=self.tiles, starts=self.starts, stops=self.stops, bands=bands)
         return made
 
     def side_by_side(self, shape: tuple[int, ...]) -> SideBySide | None:
@@ -194,30 +200,43 @@ class TileMapping:
 
     def held_bytes(self, shape: tuple[int, ...], item_bytes: int) -> tuple[np.ndarray, np.ndarray]:
         """(tiles, bytes) of a variable of `shape`, only the tiles that hold some of it, ascending."""
+        each: dict[TileMapping, int] = {}
+        self._count_each(shape, each)
+        if self.axis != BANDED:
+            return self._held(each[self] * item_bytes)
+        held = np.zeros(len(self.tiles), np.int64)
+        for mapping, elements in each.items():
+            tiles, size = mapping._held(elements * item_bytes)
+            held[np.searchsorted(self.tiles, tiles)] += size
+        return self.tiles, held
+
+    def _count_each(self, shape: tuple[int, ...], each: dict[TileMapping, int]) -> None:
+        """Add the elements that one index of its intervals stands for; of a BANDED mapping, of those of its bands, over
+        many chips mostly the same few."""
         if self.axis == BANDED:
-            return self._held_in_bands(shape, item_bytes)
-        whole = math.prod(shape)
-        if self.is_replicated:
-            return self.tiles, np.full(len(self.tiles), whole * item_bytes)
-        each = item_bytes
+            for band in self.bands:
+                extent = band.stop - band.start
+                band.mapping._count_each((*shape[: band.axis], extent, *shape[band.axis + 1 :]), each)
+            return
+        elements = math.prod(shape)
         if self.axis == PER_TIMESTEP:
-            each *= shape[0]
-        elif self.axis != FLAT:
-            each *= whole // max(shape[self.axis], 1)
+            elements = shape[0]
+        elif self.axis == FLAT:
+            elements = 1
+        elif not self.is_replicated:
+            elements //= max(shape[self.axis], 1)
+        each[self] = each.get(self, 0) + elements
+
+    def _held(self, each: int) -> tuple[np.ndarray, np.ndarray]:
+        """(tiles, bytes) of a mapping without bands, `each` bytes for an index; tiles ascend."""
+        if self.is_replicated:
+            return self.tiles, np.full(len(self.tiles), each)
         if _ascend(self.tiles):
             return self.tiles, (self.stops - self.starts) * each
         tiles, which = np.unique(self.tiles, return_inverse=True)
         held = np.zeros(len(tiles), np.int64)
         np.add.at(held, which, (self.stops - self.starts) * each)
         return tiles, held
-
-    def _held_in_bands(self, shape: tuple[int, ...], item_bytes: int) -> tuple[np.ndarray, np.ndarray]:
-        held = np.zeros(len(self.tiles), np.int64)
-        for band in self.bands:
-            part = tuple(band.stop - band.start if axis == band.axis else extent for axis, extent in enumerate(shape))
-            tiles, size = band.mapping.held_bytes(part, item_bytes)
-            held[np.searchsorted(self.tiles, tiles)] += size
-        return self.tiles, held
 
     def bytes_by_tile(self, shape: tuple[int, ...], item_bytes: int, tiles: int) -> np.ndarray:
         """int64[tiles]: bytes of a variable of `shape` on every tile."""
@@ -251,70 +270,99 @@ class Band:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SideBySide:
-    """The intervals of a BANDED mapping along one axis, band after band as if each were the shape further along it.
+    """The intervals of a BANDED mapping along one axis, one after another as if each were the shape further along it;
+    those of bands that have the same mapping once: over many chips, there are far fewer mappings than bands.
 
     mapping: these. levels: (axis, int64[2, ranges]) of bands and, where each is cut into bands, of these: starts and
     stops of their ranges, those of each as if it were the shape further along. first int64[ranges + 1]: the first band
-    of each range of the last level; more than one are copies.
+    of each range of the last level; more than one are copies. turn int64[bands]: how many shapes further along the
+    intervals of each band are.
     """
 
     mapping: TileMapping
     levels: tuple[tuple[int, np.ndarray], ...]
     first: np.ndarray
+    turn: np.ndarray
 
     @property
     def bands(self) -> int:
-        return int(self.first[-1])
+        return len(self.turn)
 
     @property
     def has_copies(self) -> bool:
         return self.bands > len(self.first) - 1
 
+    @cached_property
+    def turns(self) -> int:
+        return int(self.turn.max()) + 1
+
+    @cached_property
+    def _lookup(self) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], tuple[int, np.ndarray, np.ndarray]]:
+        """`levels`, `bands` and `by_tile` of `numerics.local_in_bands`."""
+        along = np.array([axis for axis, _ in self.levels])
+        begin = np.cumsum([0, *(edges.shape[1] for _, edges in self.levels)])
+        ranges = np.ascontiguousarray(np.concatenate([edges for _, edges in self.levels], axis=1))
+        within = np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
+        turns = self.turn[np.lexsort((self.turn, within))]
+        return (along, ranges, begin), (self.first, turns), numerics.intervals_by_tile(self.mapping.tiles)
+
+    def holds(self, tiles: np.ndarray, bounds: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """bool[boxes]: whether everything in box k of bounds int64[axes, 2, boxes] lies on tiles[k]."""
+        levels, bands, by_tile = self._lookup
+        intervals = self.mapping.tiles, self.mapping.starts, self.mapping.stops
+        given = self.mapping.axis, np.array(shape, np.int64), wide(tiles), bounds
+        held: np.ndarray = numerics.local_in_bands(levels, bands, intervals, by_tile, *given)
+        return held
+
 
 @lru_cache(maxsize=16)  # a variable is looked at by many fields in turn
 def _side_by_side(mapping: TileMapping, shape: tuple[int, ...]) -> SideBySide | None:
+    found = _levels(mapping, shape)
+    if found is None:
+        return None
+    levels, first, own = found
+    number = {one: turn for turn, one in enumerate(dict.fromkeys(own))}
+    turn = np.array([number[one] for one in own])
+    return SideBySide(mapping=_in_turn(list(number), shape), levels=levels, first=first, turn=turn)
+
+
+_Levels = tuple[tuple[tuple[int, np.ndarray], ...], np.ndarray, list[TileMapping]]
+
+
+def _levels(mapping: TileMapping, shape: tuple[int, ...]) -> _Levels | None:
+    """`SideBySide.levels` and `first`, and the mapping of each band; None as by `TileMapping.side_by_side`."""
     ranges = tuple(mapping.ranges())
     level = mapping.bands[0].axis, np.array([(copies[0].start, copies[0].stop) for copies in ranges]).T
     own = [band.mapping for band in mapping.bands]
     if (level[1][0, 1:] < level[1][1, :-1]).any():
         return None
     if all(one.axis == own[0].axis for one in own) and own[0].axis >= 0:
-        return SideBySide(
-            mapping=_in_turn(own, np.ones(len(own), np.int64), shape),
-            levels=(level,),
-            first=np.cumsum([0, *(len(copies) for copies in ranges)]),
-        )
-    parts = [_side_by_side.__wrapped__(one, shape) for one in own if one.axis == BANDED]
+        return (level,), np.cumsum([0, *(len(copies) for copies in ranges)]), own
+    parts = [_levels(one, shape) for one in own if one.axis == BANDED]
     inner = [part for part in parts if part is not None]
-    if len(ranges) < len(own) or len(inner) < len(own) or len({_axes(part) for part in inner}) > 1:
+    axes = {(*(axis for axis, _ in levels), leaves[0].axis) for levels, _, leaves in inner}
+    if len(ranges) < len(own) or len(inner) < len(own) or len(axes) > 1:
         return None
-    levels, around = [level], np.arange(len(own))
-    for each in zip(*(part.levels for part in inner), strict=True):
+    found, around = [level], np.arange(len(own))
+    for each in zip(*(levels for levels, _, _ in inner), strict=True):
         axis, edges = each[0][0], [edges for _, edges in each]
         counts = [one.shape[1] for one in edges]
-        levels.append((axis, np.concatenate(edges, axis=1) + np.repeat(around * shape[axis], counts)))
+        found.append((axis, np.concatenate(edges, axis=1) + np.repeat(around * shape[axis], counts)))
         around = np.cumsum([0, *counts[:-1]])
-    bands = np.array([part.bands for part in inner])
+    bands = np.array([len(leaves) for _, _, leaves in inner])
     befores = np.cumsum(bands) - bands
-    starts = [part.first[:-1] + before for part, before in zip(inner, befores, strict=True)]
-    return SideBySide(
-        mapping=_in_turn([part.mapping for part in inner], bands, shape),
-        levels=tuple(levels),
-        first=np.append(np.concatenate(starts), bands.sum()),
-    )
+    starts = [first[:-1] + before for (_, first, _), before in zip(inner, befores, strict=True)]
+    first = np.append(np.concatenate(starts), bands.sum())
+    return tuple(found), first, [leaf for _, _, leaves in inner for leaf in leaves]
 
 
-def _axes(one: SideBySide) -> tuple[int, ...]:
-    return *(axis for axis, _ in one.levels), one.mapping.axis
-
-
-def _in_turn(mappings: list[TileMapping], bands: np.ndarray, shape: tuple[int, ...]) -> TileMapping:
-    """Intervals of mappings along one axis, each as many times the shape further along as those before have bands."""
+def _in_turn(mappings: list[TileMapping], shape: tuple[int, ...]) -> TileMapping:
+    """Intervals of mappings along one axis, those of each as if it were the shape further along than those before."""
     axis = mappings[0].axis
     tiles, starts, stops = (
         np.concatenate([getattr(one, name) for one in mappings]) for name in ("tiles", "starts", "stops")
     )
-    further = np.repeat((np.cumsum(bands) - bands) * shape[axis], [len(one.tiles) for one in mappings])
+    further = np.repeat(np.arange(len(mappings)) * shape[axis], [len(one.tiles) for one in mappings])
     made = object.__new__(TileMapping)  # the intervals of each were checked
-    made.__dict__.update(mappings[0].__dict__, tiles=tiles, starts=starts + further, stops=stops + further)
+    made.__dict__.update(axis=axis, tiles=tiles, starts=starts + further, stops=stops + further, bands=())
     return made

@@ -58,6 +58,13 @@ class Tally:
     ) -> None:
         shape = variable.shape[1:] if drop else variable.shape
         if mapping.axis == BANDED:
+            wanted = None if mapping.has_copies else _Wanted.of(tiles, boxes)
+            if wanted is not None and wanted.apart:  # each is cut once, however many tiles want it
+                cut = cut_side_by_side(mapping, wanted.bounds.transpose(2, 0, 1), shape)
+                if cut is not None:
+                    parts = bounds_of(cut.at(np.arange(len(cut.row)), cut.within))
+                    self._count_wanted(cut.apart.mapping, cut.shape, variable.item_bytes, wanted, cut.row, parts)
+                    return
             cut = cut_side_by_side(mapping, boxes, shape)
             if cut is not None:
                 part, band = self._senders(cut, tiles[cut.row])
@@ -118,17 +125,27 @@ class Tally:
         self, mapping: TileMapping, given: tuple[int, ...], item_bytes: int, tiles: np.ndarray, boxes: np.ndarray
     ) -> None:
         """Add parts of a variable of shape `given`."""
-        shape, bounds = np.array(given, np.int64), bounds_of(boxes)
-        if not len(boxes):
-            return
-        which, one_of_each = equal_rows(bounds.reshape(-1, len(boxes)))
-        order, different = order_of(np.stack([which, tiles]), [0, 1]), bounds.take(one_of_each, axis=2)
-        which, tiles = which[order], tiles[order]
-        apart = numerics.are_apart(different)
-        for first, last in pairwise(_edges(mapping, different, shape, apart)):
-            begin, end = np.searchsorted(which, (first, last))
-            cut = _cut(mapping, np.ascontiguousarray(different[:, :, first:last]), shape)
-            self._count_pieces(cut, item_bytes, which[begin:end] - first, tiles[begin:end], apart)
+        if len(boxes):
+            wanted = _Wanted.of(tiles, boxes)
+            self._count_wanted(mapping, given, item_bytes, wanted, np.arange(wanted.bounds.shape[2]), wanted.bounds)
+
+    def _count_wanted(
+        self,
+        mapping: TileMapping,
+        given: tuple[int, ...],
+        item_bytes: int,
+        wanted: _Wanted,
+        box: np.ndarray,
+        parts: np.ndarray,
+    ) -> None:
+        """Add wanted boxes given as parts of them int64[axes, 2, parts]; box: of each part, ascending."""
+        shape = np.array(given, np.int64)
+        for first, last in pairwise(_edges(mapping, box, parts, shape, wanted.apart)):
+            low, high = int(box[first]), int(box[last - 1]) + 1
+            begin, end = np.searchsorted(wanted.which, (low, high))
+            cut = _cut(mapping, box[first:last] - low, np.ascontiguousarray(parts[:, :, first:last]), shape)
+            on = wanted.tiles[begin:end]
+            self._count_pieces(cut, item_bytes, wanted.which[begin:end] - low, on, wanted.apart)
 
     def _count_pieces(self, cut: _Pieces, item_bytes: int, which: np.ndarray, tiles: np.ndarray, apart: bool) -> None:
         """Add pieces of boxes, box `which[k]` wanted on `tiles[k]`, in ascending order of both; apart: no two boxes
@@ -185,6 +202,24 @@ def _in_rounds(wanted: np.ndarray, relay: Relay) -> np.ndarray:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class _Wanted:
+    """Boxes that are wanted on tiles, each once: bounds int64[axes, 2, boxes]; box which[k] on tiles[k], in ascending
+    order of both; apart: no two boxes share an element."""
+
+    bounds: np.ndarray
+    which: np.ndarray
+    tiles: np.ndarray
+    apart: bool
+
+    @classmethod
+    def of(cls, tiles: np.ndarray, boxes: np.ndarray) -> _Wanted:
+        bounds = bounds_of(boxes)
+        which, one_of_each = equal_rows(bounds.reshape(-1, len(boxes)))
+        order, different = order_of(np.stack([which, tiles]), [0, 1]), bounds.take(one_of_each, axis=2)
+        return cls(bounds=different, which=which[order], tiles=tiles[order], apart=numerics.are_apart(different))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _Pieces:
     """Pieces of distinct boxes, cut where the sender changes: the box of each, its sender, int64[axes, 2, pieces].
 
@@ -198,25 +233,33 @@ class _Pieces:
     axis: int
 
 
-def _edges(mapping: TileMapping, bounds: np.ndarray, shape: np.ndarray, apart: bool) -> list[int]:
-    """Where the parts begin in which different boxes, in ascending order, are counted, and the end: those that share
-    elements are counted together. apart: no two do."""
-    boxes, flat = bounds.shape[2], mapping.axis == FLAT
-    if max(boxes, flat * len(mapping.tiles)) <= PIECES_AT_ONCE:
-        return [0, boxes]
-    runs = runs_of_boxes(bounds.transpose(2, 0, 1), tuple(shape.tolist()))[1] if flat else np.ones(boxes, np.int64)
-    wanted = np.flatnonzero(np.diff((np.cumsum(runs) - 1) // PIECES_AT_ONCE)) + 1
+def _edges(mapping: TileMapping, box: np.ndarray, bounds: np.ndarray, shape: np.ndarray, apart: bool) -> list[int]:
+    """Where those parts of different boxes, in ascending order, begin that are counted together, and the end: parts of
+    a box, and of boxes that share elements. apart: no two do."""
+    parts = len(box)
+    if mapping.axis == FLAT:
+        few = len(mapping.tiles) <= PIECES_AT_ONCE  # then they are about as many as the boxes
+        pieces = np.ones(parts, np.int64) if few else runs_of_boxes(bounds.transpose(2, 0, 1), tuple(shape.tolist()))[1]
+    else:
+        starts, stops = np.ascontiguousarray(bounds[mapping.axis])
+        pieces = numerics.intervals_met(mapping.starts, mapping.stops, starts, stops)[1]
+    pieces = np.cumsum(pieces)
+    if not parts or pieces[-1] <= PIECES_AT_ONCE:
+        return [0, parts][: parts + 1]
+    wanted = np.flatnonzero(np.diff((pieces - 1) // PIECES_AT_ONCE)) + 1
+    begins = np.flatnonzero(np.diff(box)) + 1
     if not apart:  # then only those that start at the same place along the first axis may share elements
         begins = np.flatnonzero(np.diff(bounds[0, 0])) + 1 if numerics.are_apart(bounds[:1]) else wanted[:0]
-        wanted = np.unique(np.append(begins, boxes)[np.searchsorted(begins, wanted)])
-    return [0, *wanted[wanted < boxes].tolist(), boxes]
+    wanted = np.unique(np.append(begins, parts)[np.searchsorted(begins, wanted)])
+    return [0, *wanted[wanted < parts].tolist(), parts]
 
 
-def _cut(mapping: TileMapping, bounds: np.ndarray, shape: np.ndarray) -> _Pieces:
-    """The pieces of boxes of a variable of `shape`."""
-    axis, box = mapping.axis, np.arange(bounds.shape[2])
+def _cut(mapping: TileMapping, of: np.ndarray, bounds: np.ndarray, shape: np.ndarray) -> _Pieces:
+    """The pieces of parts of boxes, of[k] the box of part k, of a variable of `shape`."""
+    axis, box = mapping.axis, of
     if axis == FLAT:
-        box, starts, stops = numerics.element_runs(bounds, shape)
+        run, starts, stops = numerics.element_runs(bounds, shape)
+        box = of[run]
         axis, bounds, shape = 0, np.stack([starts, stops])[None], shape.prod(keepdims=True)
     starts, stops = np.ascontiguousarray(bounds[axis])
     run, interval = numerics.cut_at_intervals(mapping.starts, mapping.stops, starts, stops)

@@ -3,9 +3,7 @@ memory of the program, and their pages more time than the work on them."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 import numpy as np
 
@@ -31,16 +29,25 @@ def by_tiles(tables: Sequence[VertexTable]) -> Iterator[list[Part]]:
     counts = np.zeros(most, np.int64)
     for table in tables:
         counts += np.bincount(table.tiles, minlength=most)
-    window = (np.cumsum(counts) - 1) // ROWS_AT_ONCE
-    edges = [0, *(np.flatnonzero(np.diff(window)) + 1).tolist(), most]
-    ascending = [bool((table.tiles[1:] >= table.tiles[:-1]).all()) for table in tables]
-    for low, high in pairwise(edges):
-        yield [_between(table, low, high, ascends) for table, ascends in zip(tables, ascending, strict=True)]
+    _, window = np.unique((np.cumsum(counts) - 1) // ROWS_AT_ONCE, return_inverse=True)
+    window = window.astype(np.uint16)  # which numpy sorts digit by digit
+    found = [_in_windows(window[table.tiles], int(window[-1]) + 1) for table in tables]
+    for number in range(int(window[-1]) + 1):
+        yield [
+            _between(table, order, *ends[number : number + 2])
+            for table, (order, ends) in zip(tables, found, strict=True)
+        ]
 
 
-def _between(table: VertexTable, low: int, high: int, ascends: bool) -> Part:
-    if ascends:
-        first, last = (bisect_left(table.tiles, tile) for tile in (low, high))
+def _in_windows(window: np.ndarray, windows: int) -> tuple[np.ndarray | None, list[int]]:
+    """(rows in the order of their windows, None if they are in it; where each window begins, and the end)."""
+    ascending = bool((window[1:] >= window[:-1]).all())
+    ends = np.cumsum(np.bincount(window, minlength=windows)).tolist()
+    return None if ascending else np.argsort(window, kind="stable"), [0, *ends]
+
+
+def _between(table: VertexTable, order: np.ndarray | None, first: int, last: int) -> Part:
+    if order is None:
         return table.some(slice(first, last)), np.arange(first, last)
-    rows = np.flatnonzero((table.tiles >= low) & (table.tiles < high))
+    rows = order[first:last]
     return table.some(rows), rows

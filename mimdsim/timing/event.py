@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -103,11 +104,6 @@ def run_chips(
     waiting = [0.0] * links.chips
     exchanging = [0.0] * links.chips
 
-    def send(message: _Message) -> Process:
-        yield edges.take(message)
-        yield env.timeout(message.seconds)
-        edges.release(message)
-
     def chip(number: int) -> Process:
         for own, messages, start_seconds in zip(compute[:, number].tolist(), outgoing, starts, strict=True):
             yield env.timeout(own)
@@ -117,7 +113,7 @@ def run_chips(
             yield env.timeout(external_sync_seconds)
             synced = env.now
             yield env.timeout(start_seconds)
-            yield env.all_of([env.process(send(message)) for message in messages[number]])
+            yield env.all_of([edges.send(message) for message in messages[number]])
             yield everybody.arrive()
             exchanging[number] += env.now - synced
 
@@ -171,17 +167,18 @@ class _Edges:
         self._freed: set[Edge] = set()
         self._parked: defaultdict[Edge, list[Asked]] = defaultdict(list)  # heaps, lowest rank first
 
-    def take(self, message: _Message) -> simpy.Event:
-        """An event that occurs when the message has its route."""
-        taken = self._env.event()
+    def send(self, message: _Message) -> simpy.Event:
+        """An event that occurs when the message has had its route for its seconds."""
+        sent = self._env.event()
         self._look_again()
-        self._asked.append((message.rank, message, taken))
-        return taken
+        self._asked.append((message.rank, message, sent))
+        return sent
 
-    def release(self, message: _Message) -> None:
+    def _release(self, message: _Message, sent: simpy.Event, _: simpy.Event) -> None:
         self._look_again()
         self._busy.difference_update(message.edges)
         self._freed.update(message.edges)
+        sent.succeed()
 
     def _look_again(self) -> None:
         # one decision for all requests and releases of an instant, otherwise the chip simulated first would win
@@ -199,11 +196,12 @@ class _Edges:
             if edge in self._busy:  # taken in this instant by one that went before: the queue waits on
                 continue
             asked = heappop(queue)
-            message, taken = asked[1:]
+            message, sent = asked[1:]
             blocked = next((other for other in message.edges if other in self._busy), None)
             if blocked is None:
                 self._busy.update(message.edges)
-                taken.succeed()
+                # no process for a message: one would take three more events
+                self._env.timeout(message.seconds).callbacks.append(partial(self._release, message, sent))
             else:
                 heappush(self._parked[blocked], asked)  # nothing can change for it until this edge is free
             if queue:

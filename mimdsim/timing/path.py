@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mimdsim.base.kept import kept
+from mimdsim.costs.links import edge_bytes, link_phase_seconds
 from mimdsim.costs.phases import cycles_of_phases, phases_of
 from mimdsim.machine import MimdMachine
 from mimdsim.machine.mimd import Links
@@ -155,6 +156,12 @@ def _exchanged(program: Program, links: Links) -> np.ndarray:
             if key not in known:
                 traffic = np.zeros((links.chips, links.chips), np.int64)  # other chips are idle
                 traffic[: program.chips, : program.chips] = crossing
-                known[key] = global_exchange_seconds(traffic, links)
+                known[key] = _crossing_seconds(traffic, links)
             seconds[-1] += known[key]
     return np.array(seconds)
+
+
+def _crossing_seconds(traffic: np.ndarray, links: Links) -> float:
+    """Seconds of a global exchange; message by message only if some have to wait for others on an edge."""
+    alone = max(edge_bytes((traffic > 0).astype(np.int64), links).values(), default=0) <= 1
+    return link_phase_seconds(traffic, links) if alone else global_exchange_seconds(traffic, links)

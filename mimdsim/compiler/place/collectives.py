@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import groupby
 
 import numpy as np
 
@@ -51,16 +52,20 @@ class Trees:
         order: np.ndarray = np.lexsort((self.parent, self.step), axis=1)
         return order
 
+    @cached_property
+    def _passed_on(self) -> dict[int, list[tuple[int, int, int, int]]]:
+        found: dict[int, list[tuple[int, int, int, int]]] = {}
+        for root, order in enumerate(self.order):
+            by = list(zip(self.step[root, order].tolist(), self.parent[root, order].tolist(), strict=True))
+            places = groupby(range(self.members), by.__getitem__)
+            for (step, giver), alike in places:
+                first, *others = alike
+                found.setdefault(step, []).append((root, giver, first, first + 1 + len(others)))
+        return found
+
     def passed_on(self, step: int) -> list[tuple[int, int, int, int]]:
         """(root, member, first, last): who passes on the share of which root in a step, and to whom in `order`."""
-        found = []
-        for root, order in enumerate(self.order.tolist()):
-            now = [place for place, member in enumerate(order) if self.step[root, member] == step]
-            givers = [int(self.parent[root, order[place]]) for place in now]
-            for giver in dict.fromkeys(givers):
-                to = [place for place, each in zip(now, givers, strict=True) if each == giver]
-                found.append((root, giver, to[0], to[-1] + 1))
-        return found
+        return self._passed_on.get(step, [])
 
     def seconds(self, groups: np.ndarray, nbytes: int, machine: MimdMachine) -> float:
         """Of all shares of so many bytes together, by the closed form of links and a barrier for each step; groups

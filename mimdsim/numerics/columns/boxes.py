@@ -110,28 +110,40 @@ def is_empty(bounds, box):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def first_meeting(left, owners, right, owners_right, order, along):  # type: ignore[no-untyped-def]
+def first_meeting(left, owners, right, owners_right, order, along, beside):  # type: ignore[no-untyped-def]
     """(box of left, box of right) of different owners sharing an element, the first such one of right; (-1, -1): none.
 
-    `order` sorts the left boxes by where they start along axis `along`.
+    `order` sorts the left boxes by where they start along axis `along`, then along `beside`.
     """
-    starts, longest = np.empty(len(order), np.int64), 0
+    starts, begin = np.empty(len(order), np.int64), np.empty(len(order) + 1, np.int64)  # of boxes that start alike
+    beside_starts = np.empty(len(order), np.int64)
+    alike = longest = longest_beside = 0
     for place in range(len(order)):
-        starts[place] = left[along, 0, order[place]]
-        longest = max(longest, left[along, 1, order[place]] - starts[place])
+        start = left[along, 0, order[place]]
+        beside_starts[place] = left[beside, 0, order[place]]
+        longest = max(longest, left[along, 1, order[place]] - start)
+        longest_beside = max(longest_beside, left[beside, 1, order[place]] - beside_starts[place])
+        if alike == 0 or start != starts[alike - 1]:
+            starts[alike], begin[alike] = start, place
+            alike += 1
+    begin[alike] = len(order)
     for two in range(right.shape[2]):
-        place = first_from(starts, right[along, 0, two] - longest + 1, 0, len(starts))
-        while place < len(starts) and starts[place] < right[along, 1, two]:
-            one = order[place]
-            meet = owners[one] != owners_right[two]
-            for axis in range(len(left)):
-                if not meet:
-                    break
-                start = max(left[axis, 0, one], right[axis, 0, two])
-                meet = start < min(left[axis, 1, one], right[axis, 1, two])
-            if meet:
-                return one, two
-            place += 1
+        group = first_from(starts, right[along, 0, two] - longest + 1, 0, alike)
+        while group < alike and starts[group] < right[along, 1, two]:
+            low, high = begin[group], begin[group + 1]
+            place = first_from(beside_starts, right[beside, 0, two] - longest_beside + 1, low, high)
+            while place < high and beside_starts[place] < right[beside, 1, two]:
+                one = order[place]
+                meet = owners[one] != owners_right[two]
+                for axis in range(len(left)):
+                    if not meet:
+                        break
+                    start = max(left[axis, 0, one], right[axis, 0, two])
+                    meet = start < min(left[axis, 1, one], right[axis, 1, two])
+                if meet:
+                    return one, two
+                place += 1
+            group += 1
     return -1, -1
 
 
@@ -255,6 +267,125 @@ def local_boxes(holders, starts, stops, by_tile, axis, shape, tiles, bounds):  #
                 local[box] = is_empty(bounds, box)  # along another axis: there is nothing to hold
                 break
     return local
+
+
+@numba.njit(cache=True, nogil=True)
+def intervals_by_tile(holders):  # type: ignore[no-untyped-def]
+    """(first holder; where in the following those of every tile from it to the last holder begin, and the end; the
+    intervals, tile by tile, ascending)."""
+    low, high = 0, -1
+    for at in range(len(holders)):
+        low = holders[at] if at == 0 else min(low, holders[at])
+        high = max(high, holders[at])
+    begin, found = np.zeros(high - low + 2, np.int64), np.empty(len(holders), np.int64)
+    for holder in holders:
+        begin[holder - low + 1] += 1
+    for tile in range(1, len(begin)):
+        begin[tile] += begin[tile - 1]
+    place = begin.copy()
+    for at in range(len(holders)):
+        tile = holders[at] - low
+        found[place[tile]] = at
+        place[tile] += 1
+    return low, begin, found
+
+
+@numba.njit(cache=True, nogil=True)
+def local_in_bands(levels, bands, intervals, by_tile, axis, shape, tiles, bounds):  # type: ignore[no-untyped-def]
+    """bool[boxes]: whether tiles[k] holds all of box k of a variable of `shape` that is cut into bands side by side.
+
+    levels: (along, ranges, begin): along[level] is the axis that ranges[:, begin[level]:begin[level + 1]] cut; bands:
+    (first of each range of the last level, turns), as of `program.mapping.SideBySide`, turns ascending within a range;
+    intervals: (holders, starts, stops) along `axis`; by_tile: as from `intervals_by_tile`. No list of the parts of
+    boxes is made, and a box is left at the first part that its tile does not hold.
+    """
+    local = np.ones(len(tiles), np.bool_)
+    along, ranges, begin = levels
+    first, turns = bands
+    holders, starts, stops = intervals
+    low, of_tile, own = by_tile
+    deepest, extent = len(along) - 1, shape[axis]
+    at, around = begin[:-1].copy(), np.empty((len(along), 2), np.int64)  # of every level: a range, where it is
+    part = np.empty((len(along) + 1, len(bounds), 2), np.int64)  # what of a box is in the ranges of the levels before
+    leaf, seen = -1, 0  # of the last part: its range of the last level, its interval
+    for box in range(len(tiles)):
+        if is_empty(bounds, box):
+            continue
+        within = leaf >= 0  # as boxes of neighbouring vertices mostly are
+        for level in range(len(along)):
+            start, stop = bounds[along[level], 0, box], bounds[along[level], 1, box]
+            within = within and around[level, 0] <= start and stop <= around[level, 1]
+        level, fresh = 0, True
+        if not within:
+            for each in range(len(bounds)):
+                part[0, each, 0], part[0, each, 1] = bounds[each, 0, box], bounds[each, 1, box]
+        while level >= 0:
+            if within:
+                start, stop, level = bounds[axis, 0, box], bounds[axis, 1, box], -1
+            else:
+                cut = along[level]
+                further = (at[level - 1] - begin[level - 1]) * shape[cut] if level else 0
+                start, stop = part[level, cut, 0] + further, part[level, cut, 1] + further
+                number = first_from(ranges[1], start + 1, begin[level], begin[level + 1]) if fresh else at[level] + 1
+                if number == begin[level + 1] or ranges[0, number] >= stop:
+                    level, fresh = level - 1, False
+                    continue
+                at[level], leaf = number, number - begin[level] if level == deepest else -1
+                around[level, 0], around[level, 1] = ranges[0, number] - further, ranges[1, number] - further
+                for each in range(len(bounds)):
+                    part[level + 1, each, 0], part[level + 1, each, 1] = part[level, each, 0], part[level, each, 1]
+                part[level + 1, cut, 0] = max(start - further, around[level, 0])
+                part[level + 1, cut, 1] = min(stop - further, around[level, 1])
+                fresh = level < deepest
+                if fresh:
+                    level += 1
+                    continue
+                start, stop = part[level + 1, axis, 0], part[level + 1, axis, 1]
+            band, last, tile = first[leaf], first[leaf + 1], tiles[box]
+            found = -1  # the interval at which the tile holds the part; not a call, which would take longer
+            for near in range(seen, min(seen + 2, len(starts))):  # the interval of the box before, or the next
+                if found < 0 and holders[near] == tile:
+                    turn = starts[near] // extent
+                    if is_among(turns, band, last, turn) and holds(
+                        holders, starts, stops, near, tile, start + turn * extent, stop + turn * extent
+                    ):
+                        found = near
+            place = end = 0
+            if 0 <= tile - low < len(of_tile) - 1:
+                place, end = of_tile[tile - low], of_tile[tile - low + 1]
+            while found < 0 and place < end:  # turn by turn of those in which the tile holds something
+                turn = starts[own[place]] // extent
+                if is_among(turns, band, last, turn):
+                    at_start = first_after(stops, own, place, end, start + turn * extent)
+                    if at_start < end and holds(
+                        holders, starts, stops, own[at_start], tile, start + turn * extent, stop + turn * extent
+                    ):
+                        found = own[at_start]
+                place = first_after(stops, own, place, end, (turn + 1) * extent)
+            if found < 0:
+                local[box] = False
+                break
+            seen = found
+    return local
+
+
+@numba.njit(cache=True, nogil=True)
+def is_among(turns, low, high, turn):  # type: ignore[no-untyped-def]
+    """Whether turns[low:high], which ascend, have `turn`."""
+    place = low if high == low + 1 else first_from(turns, turn, low, high)
+    return place < high and turns[place] == turn
+
+
+@numba.njit(cache=True, nogil=True)
+def first_after(stops, chosen, low, high, reached):  # type: ignore[no-untyped-def]
+    """The position of the first of chosen[low:high] whose stop is after `reached`; high if none is."""
+    while low < high:
+        middle = (low + high) // 2
+        if stops[chosen[middle]] <= reached:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @numba.njit(cache=True, nogil=True)

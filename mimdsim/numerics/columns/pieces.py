@@ -34,19 +34,31 @@ def element_runs(bounds, shape):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
+def intervals_met(starts, stops, along_start, along_stop):  # type: ignore[no-untyped-def]
+    """(first, count) of the ascending intervals that each run from along_start to along_stop meets."""
+    first, count = np.empty(len(along_start), np.int64), np.empty(len(along_start), np.int64)
+    near = 0
+    for run in range(len(along_start)):
+        start, stop = along_start[run], along_stop[run]
+        for _ in range(2):  # runs of neighbouring vertices mostly begin in the same interval or in the next
+            if near < len(stops) and stops[near] <= start:
+                near += 1
+        if (near < len(stops) and stops[near] <= start) or (near > 0 and stops[near - 1] > start):
+            near = first_from(stops, start + 1, 0, len(stops))
+        end = near
+        if end < len(starts) and starts[end] < stop:
+            end += 1
+            if end < len(starts) and starts[end] < stop:
+                end = first_from(starts, stop, end, len(starts))
+        first[run], count[run] = near, end - near
+    return first, count
+
+
+@numba.njit(cache=True, nogil=True)
 def cut_at_intervals(starts, stops, along_start, along_stop):  # type: ignore[no-untyped-def]
     """(run, interval) of every piece of runs from along_start to along_stop, cut at ascending intervals."""
-    first, count = np.empty(len(along_start), np.int64), np.empty(len(along_start), np.int64)
-    total = 0
-    for run in range(len(along_start)):
-        first[run] = first_from(stops, along_start[run] + 1, 0, len(stops))
-        end = first[run]
-        if end < len(starts) and starts[end] < along_stop[run]:
-            end += 1
-            if end < len(starts) and starts[end] < along_stop[run]:
-                end = first_from(starts, along_stop[run], end, len(starts))
-        count[run] = end - first[run]
-        total += count[run]
+    first, count = intervals_met(starts, stops, along_start, along_stop)
+    total = count.sum()
     run_of, interval = np.empty(total, np.int64), np.empty(total, np.int64)
     place = 0
     for run in range(len(along_start)):
