@@ -12,6 +12,7 @@ import numpy as np
 
 from mimdsim.functional.calls import Call
 from mimdsim.functional.neurons import Chosen
+from mimdsim.functional.shares import flat_turns
 from mimdsim.functional.shortcuts import Instead, Memory, undisturbed
 from mimdsim.functional.uses import Use, Uses
 from mimdsim.numerics.fused.wide import select
@@ -37,8 +38,10 @@ def take_selections(uses: Uses, memory: Memory, instead: Instead) -> None:
             continue
         limits: Any = tuple(flagged.constants[each] for each in LIMITS)
         instead.calls |= {id(table): None for step in tables for table in step}
-        instead.calls[id(listing)] = _call(memory, (v, ids, counts), found, limits)
+        made = _Selection(memory, v, (ids, counts), found, limits)
+        instead.calls[id(listing)] = made.call
         instead.uses[id(listing)] = frozenset([v]), frozenset([ids, counts])
+        instead.heavy[id(listing)] = made
         updated = _updating(uses, v, [each for step in chain for each in step])
         if updated is not None:
             threshold, second = limits
@@ -119,14 +122,38 @@ def _updating(uses: Uses, v: str, chain: list[Use]) -> VertexTable | None:
     return made[0].item if same and not early else None
 
 
-def _call(memory: Memory, names: tuple[str, str, str], ranges: tuple[np.ndarray, ...], limits: tuple[Any, ...]) -> Call:
-    """The lists of one turn, of samples and their neurons in these ranges."""
-    compute: Any = select
-    given = tuple(np.ascontiguousarray(each, np.int64) for each in ranges)
+class _Selection:
+    """The lists of spikes of one turn or of several."""
 
-    def run(_t: int, *arrays: np.ndarray) -> None:
-        memory.share(
-            len(given[0]), lambda first, last: compute(*arrays, *(each[first:last] for each in given), *limits)
+    at_once = False
+
+    def __init__(self, memory: Memory, v: str, writes: tuple[str, str], ranges: Any, limits: Any):
+        self._memory, self._limits = memory, limits
+        self.reads: tuple[str, ...] = (v,)
+        self.writes: tuple[str, ...] = writes
+        self._ranges = tuple(np.ascontiguousarray(each, np.int64) for each in ranges)
+
+    def before(self, _t: int) -> None:
+        """Nothing is the same in all turns."""
+
+    @property
+    def call(self) -> Call:
+        """Of one turn."""
+        return Call(run=lambda _t, *arrays: self._make(*arrays), names=(*self.reads, *self.writes))
+
+    def __call__(self, read: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:
+        self._make(*(flat_turns(each) for each in (*read.values(), *(made[name] for name in self.writes))))
+        for name in self.writes:
+            self._memory.arrays[name][...] = made[name][-1]
+
+    def _make(self, v: np.ndarray, ids: np.ndarray, counts: np.ndarray) -> None:
+        """Of samples, or of samples in several turns."""
+        compute: Any = select
+        (sample, start, stop), batch = self._ranges, len(self._memory.arrays[self.reads[0]])
+        turns = len(v) // batch
+        samples = (np.arange(turns)[:, None] * batch + sample).reshape(-1)
+        given = samples, np.tile(start, turns), np.tile(stop, turns)
+        self._memory.share(
+            len(samples),
+            lambda first, last: compute(v, ids, counts, *(each[first:last] for each in given), *self._limits),
         )
-
-    return Call(run=run, names=names)
