@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 FOLDER = "Output folder (default reports/WORKLOAD-{}, plus a digest of the changes with --set)."
 
 OUR_FAILURE = 4
-FEW_COLLECTIONS = 50_000  # objects made before Python looks for circles among them: programs are large and have few
+FEW_COLLECTIONS = 500_000  # objects made before Python looks for circles among them: programs are large and have few
 
 
 class _Commands(click.Group):

@@ -4,6 +4,9 @@ Every function takes whole arrays and int64 columns, one entry per vertex, and w
 the order of the listed ids, as one worker context would do them.
 """
 
+import importlib
+import sys
+
 import numba
 
 from mimdsim.base.errors import MimdsimError
@@ -20,3 +23,18 @@ except RuntimeError:  # raised by numba if it finds no folder
         f"compiled kernels can be kept neither in {__path__[0]} nor in your cache folder; set NUMBA_CACHE_DIR to "
         "a writable folder"
     ) from None
+
+
+def _begin_numba() -> None:
+    """Import what numba needs for its first kernel, without scipy: numba imports that too, for a seventh of a second,
+    just to see whether it is there. Kernels that multiply matrices still find it."""
+    looked_for = "scipy.linalg.cython_blas"
+    if looked_for not in sys.modules:
+        sys.modules[looked_for] = None  # type: ignore[assignment]  # Python then says that there is none
+        try:
+            importlib.import_module("numba.np.arraymath")
+        finally:
+            del sys.modules[looked_for]
+
+
+_begin_numba()

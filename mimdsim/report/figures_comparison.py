@@ -5,8 +5,9 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from mimdsim.profile import RunProfile
+from mimdsim.report.colours import INK, PART_COLOURS
 from mimdsim.report.contenders import contenders
-from mimdsim.report.style import INK, PART_COLOURS, heading, panels, stacked_bars, styled
+from mimdsim.report.style import heading, panels, stacked_bars, styled
 from mimdsim.report.wording import clipped, milliseconds
 
 LEGEND = ("compute (GPU: bound by it)", "exchange (GPU: memory-bound)", "sync (GPU: launch-bound)", "host")

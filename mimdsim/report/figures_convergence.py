@@ -9,7 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from mimdsim.report.style import LAYER_COLOURS, STYLE, panels, plain_axis
+from mimdsim.report.colours import LAYER_COLOURS
+from mimdsim.report.style import STYLE, panels, plain_axis
 
 Curves = Mapping[str, Mapping[str, Sequence[Sequence[float]]]]  # title -> variant -> accuracies by epoch, a run each
 COLUMNS = 2

@@ -9,8 +9,9 @@ import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from mimdsim.report.colours import INK, LAYER_COLOURS
 from mimdsim.report.figures_sweep import evenly
-from mimdsim.report.style import INK, LAYER_COLOURS, STYLE, panels
+from mimdsim.report.style import STYLE, panels
 from mimdsim.report.swept_axis import swept_axis
 from mimdsim.report.wording import clipped, field_value
 

@@ -11,7 +11,8 @@ import matplotlib.style
 import numpy as np
 from matplotlib.figure import Figure
 
-from mimdsim.report.style import BLUE, STYLE, panels
+from mimdsim.report.colours import BLUE
+from mimdsim.report.style import STYLE, panels
 from mimdsim.report.swept_axis import WIDE, number_of
 from mimdsim.report.wording import clipped, field_value, quantity
 

@@ -10,7 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mimdsim.report.style import BLUE, GREY, INK, LABEL_BOX, ORANGE, STYLE, panels
+from mimdsim.report.colours import BLUE, GREY, INK, ORANGE
+from mimdsim.report.style import LABEL_BOX, STYLE, panels
 from mimdsim.report.wording import chance, clipped
 
 MOST_MARKED = 20  # points on the front with whiskers

@@ -11,18 +11,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from mimdsim.base.units import show_bytes
 from mimdsim.profile import Liveness, MemoryProfile, RunProfile
-from mimdsim.report.style import (
-    BLUE,
-    CATEGORY_COLOURS,
-    GREY,
-    INK,
-    LABEL_BOX,
-    VERMILLION,
-    panels,
-    plain_axis,
-    styled,
-    thousands_axis,
-)
+from mimdsim.report.colours import BLUE, CATEGORY_COLOURS, GREY, INK, VERMILLION, largest_first
+from mimdsim.report.style import LABEL_BOX, panels, plain_axis, styled, thousands_axis
 from mimdsim.report.wording import clipped, thousands
 
 MAX_DRAWN_TILES = 2_048
@@ -120,15 +110,9 @@ def _far(memory: MemoryProfile) -> str:
     return f" (limit: {show_bytes(memory.limit_bytes)}, {times:.0f} times the fullest)"
 
 
-def category_colours(memory: MemoryProfile) -> dict[str, str]:
-    """The colour of every category: in the figure, and where the page shows single tiles."""
-    last = len(CATEGORY_COLOURS) - 1  # the smallest categories share one
-    return {memory.categories[index]: CATEGORY_COLOURS[min(at, last)] for at, index in enumerate(_largest(memory))}
-
-
 def folded(memory: MemoryProfile) -> tuple[list[str], np.ndarray]:
     """Categories from the largest, with their bytes [category, tile]; if many, the smallest share the last row."""
-    order = [index for index in _largest(memory) if any(memory.bytes_by_category_and_tile[index])]
+    order = [index for index in largest_first(memory) if any(memory.bytes_by_category_and_tile[index])]
     names = [clipped(memory.categories[index], 28) for index in order]
     table = np.asarray(memory.bytes_by_category_and_tile, dtype=float)[order]
     most = len(CATEGORY_COLOURS)
@@ -137,12 +121,6 @@ def folded(memory: MemoryProfile) -> tuple[list[str], np.ndarray]:
         names = [*names[: most - 1], f"{len(names) - most + 1} smaller categories"]
         table = np.concatenate([table[: most - 1], rest])
     return names, table
-
-
-def _largest(memory: MemoryProfile) -> list[int]:
-    """Numbers of the categories, from the largest."""
-    sums = [sum(row) for row in memory.bytes_by_category_and_tile]
-    return sorted(range(len(sums)), key=lambda index: (-sums[index], index))
 
 
 def _drawn_tiles(totals: np.ndarray) -> np.ndarray:

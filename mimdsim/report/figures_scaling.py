@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
-from mimdsim.report.style import BLUE, GREY, INK, LAYER_COLOURS, ORANGE, STYLE, heading, panels
+from mimdsim.report.colours import BLUE, GREY, INK, LAYER_COLOURS, ORANGE
+from mimdsim.report.style import STYLE, heading, panels
 
 MARKERS = "osD^vPX*"  # lines can be distinguished without colours too
 

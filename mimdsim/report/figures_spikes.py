@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from mimdsim.profile import RunProfile
-from mimdsim.report.style import BLUE, INK, ORANGE, VERMILLION, panels, plain_axis, styled, thousands_axis
+from mimdsim.report.colours import BLUE, INK, ORANGE, VERMILLION
+from mimdsim.report.style import panels, plain_axis, styled, thousands_axis
 from mimdsim.report.wording import clipped, significant, thousands
 
 MAX_PANELS = 8

@@ -9,7 +9,8 @@ import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mimdsim.report.style import LAYER_COLOURS, STYLE, VERMILLION, panels
+from mimdsim.report.colours import LAYER_COLOURS, VERMILLION
+from mimdsim.report.style import STYLE, panels
 from mimdsim.report.swept_axis import swept_axis
 from mimdsim.report.wording import field_value
 

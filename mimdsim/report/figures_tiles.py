@@ -12,7 +12,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from mimdsim.profile import RunProfile, TileColumns
-from mimdsim.report.style import BLUE, LABEL_BOX, LAYER_COLOURS, PALE, VERMILLION, panels, styled, thousands_axis
+from mimdsim.report.colours import BLUE, LAYER_COLOURS, PALE, VERMILLION
+from mimdsim.report.style import LABEL_BOX, panels, styled, thousands_axis
 from mimdsim.report.wording import clipped, thousands
 
 BINS = 40

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from mimdsim.report.style import BLUE, GREY, INK, ORANGE, PALE, STYLE, heading, panels, plain_axis
+from mimdsim.report.colours import BLUE, GREY, INK, ORANGE, PALE
+from mimdsim.report.style import STYLE, heading, panels, plain_axis
 from mimdsim.report.wording import clipped
 
 MOST_BARS = 20

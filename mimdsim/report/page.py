@@ -87,7 +87,10 @@ def write_report(
     """
     found = sections(profile, detail, other)
     walked = any(section.key == "walk" and not section.missing for section in found)
-    walk = walk_of(profile, detail, other) if detail is not None and walked else None  # while figures are drawn
+    # while figures are drawn
+    walk = walk_of(profile, detail, other) if detail is not None and walked else None
+    columns = {} if profile.tiled is None else {name: text.encode() for name, text in csv_files(profile.tiled).items()}
+    page = template("page.html")
     contents: dict[str, bytes] = {}
     pictures: list[Picture] = []
     numbers = range(len(FIGURES))
@@ -99,9 +102,8 @@ def write_report(
         plan = FIGURES[number]
         contents[f"figures/{plan.name}.png"] = png
         pictures.append(Picture(name=plan.name, section=plan.section, caption=plan.caption, data_uri=data_uri(png)))
-    if profile.tiled is not None:
-        contents.update((name, text.encode()) for name, text in csv_files(profile.tiled).items())
-    page = template("page.html").render(
+    contents |= columns
+    content = page.render(
         profile=profile,
         changed=changed_fields(profile),
         verdicts=verdicts(profile),
@@ -112,7 +114,7 @@ def write_report(
         files=_file_rows(contents, pictures),
     )
     with replaced(folder, report_files()) as draft:
-        write_atomically(draft / "report.html", page)
+        write_atomically(draft / "report.html", content)
         for name, data in contents.items():
             write_atomically(draft / name, data)
     return [folder / "report.html", *(folder / name for name in contents)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from mimdsim.profile import TiledProfile
 from mimdsim.report.wording import aligned_milliseconds, in_unit, milliseconds, share, thousands
@@ -30,7 +31,7 @@ class Table:
     note: str = ""
     last_is_total: bool = False  # sorting leaves the last row in place
 
-    @property
+    @cached_property
     def numeric(self) -> tuple[bool, ...]:
         """Which columns hold numbers and are right-aligned."""
         return tuple(any(row[column].value is not None for row in self.rows) for column in range(len(self.headers)))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mimdsim.profile import RunProfile, TiledProfile
+from mimdsim.report.colours import category_colours
 from mimdsim.report.wording import plain
 
 if TYPE_CHECKING:
@@ -112,8 +113,6 @@ def matched(names: Sequence[str], others: Sequence[str]) -> list[int]:
 
 
 def _header(profile: RunProfile, detail: Detail) -> dict[str, Any]:
-    from mimdsim.report.figures_memory import category_colours
-
     tiled = profile.tiled
     assert tiled is not None
     layers = list(dict.fromkeys(tiled.tile_columns.layer))
