@@ -4,6 +4,7 @@ Every function takes whole arrays and int64 columns, one entry per vertex, and w
 the order of the listed ids, as one worker context would do them.
 """
 
+import contextlib
 import importlib
 import sys
 
@@ -31,10 +32,9 @@ def _begin_numba() -> None:
     looked_for = "scipy.linalg.cython_blas"
     if looked_for not in sys.modules:
         sys.modules[looked_for] = None  # type: ignore[assignment]  # Python then says that there is none
-        try:
+        with contextlib.suppress(ImportError):  # a numba that has none looks for scipy as it likes
             importlib.import_module("numba.np.arraymath")
-        finally:
-            del sys.modules[looked_for]
+        del sys.modules[looked_for]
 
 
 _begin_numba()
