@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numba
 import numpy as np
+import pytest
 
 from mimdsim.functional.lists import Entries
 from mimdsim.numerics.columns import loads
@@ -13,6 +17,21 @@ from mimdsim.numerics.lists import wiring
 from mimdsim.program import Exchange
 from mimdsim.program.exchange_rule import _other_counts
 from mimdsim.program.records import EXCHANGE_COLUMNS
+
+BEGINNING = """
+import sys
+import numba, numpy as np
+import mimdsim.numerics
+numba.njit(lambda x: x + 1)(1)
+before = "scipy.linalg" in sys.modules
+print(before, numba.njit(lambda a: a @ a)(np.full((2, 2), 2.0)).tolist())
+"""
+
+
+def test_numba_begins_without_scipy_and_still_multiplies_matrices() -> None:
+    pytest.importorskip("scipy")
+    done = subprocess.run([sys.executable, "-c", BEGINNING], capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout.strip() == "False [[8.0, 8.0], [8.0, 8.0]]"
 
 
 def test_currents_of_a_row_replace_what_was_there() -> None:

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import base64
 import html
+import io
 import re
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from drawn_text import figure_lines, table_lines
 from invented_runs import PROFILES, WHOLE, swept
+from PIL import Image
 from pins import assert_as_pinned
 
 from mimdsim.profile import RunProfile
@@ -154,6 +157,9 @@ def test_pictures_are_large_and_carry_no_program() -> None:
     png = picture(figure)
     assert struct.unpack(">II", png[16:24]) == (9.6 * 130, int(3.82 * 130))
     assert b"tEXt" not in png
+    pixels = np.asarray(Image.open(io.BytesIO(png)))  # checks the sums of its parts
+    figure.savefig(drawn := io.BytesIO(), dpi=130)
+    assert np.array_equal(pixels, np.asarray(Image.open(drawn).convert("RGB")))
 
 
 def test_every_picture_is_embedded_and_progress_is_told(tmp_path: Path) -> None:
