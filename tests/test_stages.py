@@ -94,6 +94,25 @@ def test_a_call_that_needs_all_turns_at_once_gets_them(monkeypatch: pytest.Monke
     assert [each.turns for each in heavy] == [[TURNS], [TURNS]]
 
 
+@pytest.mark.parametrize("changes", [{}, {"reads": frozenset({"b"})}, {"writes": frozenset({"out"})}])
+def test_what_is_the_same_in_every_turn_runs_once_a_block(
+    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not where it reads what the repeat writes, or another call writes the same."""
+    monkeypatch.setattr(stages, "BLOCK_BYTES", 40)
+    parts, arrays, _ = chain(back=False)
+    arrays |= {"c": np.ones(2), "d": np.ones(2)}
+    turns: list[int] = []
+    own = Call(run=lambda t, *_: turns.append(t), names=("d", "c"))
+    parts.insert(
+        0, Part(call=own, **({"reads": frozenset({"c"}), "writes": frozenset({"d"}), "fixed": True} | changes))
+    )
+    made = staged(parts, arrays, frozenset({"x"}), lambda _first: list(range(TURNS)))
+    assert made is not None
+    made(0)
+    assert turns == (list(range(TURNS)) if changes else list(range(0, TURNS, 2)))
+
+
 def test_calls_that_need_each_other_stay_together() -> None:
     """a reads what b made a timestep ago, and b what a did: nothing is left for many turns."""
     parts, arrays, _ = chain(back=True)

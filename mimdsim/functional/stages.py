@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Protocol
 
 import networkx as nx
@@ -53,6 +54,7 @@ class Part:
     moves: Heavy | None = None  # makes many turns at once where another part of the repeat is heavy
     bound: dict[str, int] = field(default_factory=dict)  # versions it reads: of this turn (1), the one before (0)
     stored: tuple[str, np.ndarray] | None = None  # it only moves this variable to entry t of this sequence
+    fixed: bool = False  # it need only run once if all that it reads stays the same
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -111,6 +113,10 @@ def staged(
             if name in written and levels[written[name].last] != levels[number]:
                 part.bound[name] = int(number > written[name].last)
                 crossing[name] = None
+    for part in parts:
+        alone = all(written[name].first == written[name].last for name in part.writes)
+        moving = written.keys() & part.reads | lying.keys() & {*part.call.names} | crossing.keys() & part.writes
+        part.fixed = part.fixed and alone and not part.call.entries and not moving
     needless = _stored(parts, crossing, lying)
     stages = [
         [part for number, part in enumerate(parts) if levels[number] == level and part not in needless]
@@ -229,6 +235,7 @@ class _Staged:
         return _Stage(
             heavy=[part for part in stage if part.heavy],
             light=[self._resolved(part, filled) for part in stage if not part.heavy],
+            again=[not part.fixed for part in stage if not part.heavy],
             kept=[(self._views[name], self._arrays[name]) for name in kept],
             filled=[(self._views[name], self._arrays[name]) for name in filled],
         )
@@ -263,10 +270,13 @@ class _Staged:
             assert part.heavy is not None
             read = {name: self._span(name, part.bound.get(name, 1), block) for name in part.heavy.reads}
             part.heavy(read, {name: self._span(name, 1, block) for name in part.heavy.writes})
-        if not stage.light:
+        light = stage.light
+        if not light:
             return
         for number, t in enumerate(block):
-            for run, given, entries, versions in stage.light:
+            if number == 1:
+                light = list(compress(light, stage.again))
+            for run, given, entries, versions in light:
                 for place, at in entries:
                     given[place] = at(t)
                 for place, views, shift in versions:
@@ -294,10 +304,11 @@ _Resolved = tuple[
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Stage:
-    """A stage ready to run; of what it writes for others, the versions and the array: to be kept, and written where it
-    is kept."""
+    """A stage ready to run; which of its calls run again after the first turn of a block; of what it writes for others,
+    the versions and the array: to be kept, and written where it is kept."""
 
     heavy: list[Part]
     light: list[_Resolved]
+    again: list[bool]
     kept: list[tuple[list[np.ndarray], np.ndarray]]
     filled: list[tuple[list[np.ndarray], np.ndarray]]

@@ -91,6 +91,7 @@ def _part(executor: Executor, uses: Uses, use: Use, instead: Instead, potentials
     if id(item) not in instead.calls:
         call, heavy = executor.prepare(use.superstep, item), _neurons(executor, use, None)
         part = Part(call=call, reads=use.reads, writes=use.writes, heavy=heavy, stored=_stored(executor, uses, use))
+        part.fixed = item.codelet.count is None  # else its turns are recorded in each
         if part.stored is not None:
             name, sequence = part.stored
             part.reads = frozenset([name])  # to the timestep, whatever a variable says
