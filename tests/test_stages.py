@@ -104,9 +104,8 @@ def test_what_is_the_same_in_every_turn_runs_once_a_block(
     arrays |= {"c": np.ones(2), "d": np.ones(2)}
     turns: list[int] = []
     own = Call(run=lambda t, *_: turns.append(t), names=("d", "c"))
-    parts.insert(
-        0, Part(call=own, **({"reads": frozenset({"c"}), "writes": frozenset({"d"}), "fixed": True} | changes))
-    )
+    given: dict[str, Any] = {"reads": frozenset({"c"}), "writes": frozenset({"d"}), "fixed": True} | changes
+    parts.insert(0, Part(call=own, **given))
     made = staged(parts, arrays, frozenset({"x"}), lambda _first: list(range(TURNS)))
     assert made is not None
     made(0)
