@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from mimdsim.functional.lists import Entries
+from mimdsim.functional.shares import LINE, OWN_PAGES, zeros
 from mimdsim.numerics.columns import loads
 from mimdsim.numerics.fused import whole_linear, whole_tensors
 from mimdsim.numerics.fused.vectors import WIDTH, weigh_strips
@@ -122,3 +124,30 @@ def test_a_tile_that_only_one_of_two_exchanges_counts_is_named() -> None:
     assert f"counts 0 {first} on tile 4, what it delivers amounts to 8" in _other_counts(
         exchange([5]), exchange([4, 5])
     )
+
+
+@pytest.mark.parametrize("size", [100, OWN_PAGES])
+@pytest.mark.parametrize("kind", [np.float32, np.int64, np.uint8])
+def test_arrays_begin_at_a_cache_line_with_zeros(size: int, kind: type) -> None:
+    made = zeros((size // np.dtype(kind).itemsize, 1), kind)
+    assert made.ctypes.data % LINE == 0
+    assert made.flags.writeable
+    assert not made.any()
+
+
+FORKED = """
+import os
+from mimdsim.functional.shares import OWN_PAGES, zeros
+made = zeros((OWN_PAGES,), "u1")
+child = os.fork()
+if not child:
+    made[:] = 1
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert not made.any()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_large_arrays_are_not_shared_with_a_process_that_is_forked() -> None:
+    subprocess.run([sys.executable, "-c", FORKED], check=True)

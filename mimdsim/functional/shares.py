@@ -40,11 +40,11 @@ def zeros(shape: tuple[int, ...], kind: npt.DTypeLike) -> np.ndarray:
     """Zeros that begin at a cache line, so that no vector of a row straddles two. Large ones take memory only where
     they are written: the C library would clear what it takes from its heap."""
     size = int(np.prod(shape)) * np.dtype(kind).itemsize
-    if size < OWN_PAGES:
+    if size < OWN_PAGES or not hasattr(mmap, "MAP_ANONYMOUS"):
         room = np.zeros(size + LINE, np.uint8)
         begin = -room.ctypes.data % LINE
         return room[begin : begin + size].view(kind).reshape(shape)
-    pages = mmap.mmap(-1, size)
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # not shared with a process that is forked
     if hasattr(mmap, "MADV_HUGEPAGE"):
         pages.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(pages, kind, count=size // np.dtype(kind).itemsize).reshape(shape)
