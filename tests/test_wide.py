@@ -343,6 +343,22 @@ def test_repeats_within_repeats_go_their_own_way(outer: bool, inner: bool) -> No
         np.testing.assert_array_equal(every.arrays[name][listed], single.arrays[name][listed], err_msg=name)
 
 
+@pytest.mark.parametrize("outer", [1, 2, 3])
+def test_a_backward_pass_in_segments_goes_its_own_way(outer: int) -> None:
+    """Only one that goes through all timesteps at once takes what neurons keep."""
+    made = compiled(a_network(timesteps=6), tiles=300)
+
+    def in_segments(item: Any) -> Any:
+        if not isinstance(item, Repeat) or not item.reverse:
+            return item
+        return Repeat(times=outer, body=(replace(item, times=6 // outer),), reverse=True)
+
+    other = replace(made, program=replace(made.program, body=tuple(in_segments(item) for item in made.program.body)))
+    values = given_values(made.network, 2, dyadic=False, activity=0.3)
+    assert at_once(other) == (["hidden0", "hidden1", "output"] if outer == 1 else [])
+    assert_same_bits(executed(other, values), left_in(watched(made, values), made))
+
+
 def table_of(codelet: Codelet, columns: dict[str, Any], **constants: Any) -> VertexTable:
     vertices = len(next(iter(columns.values())))
     return VertexTable(

@@ -64,6 +64,8 @@ class AllTurns:
         spikes, capacity = self.neurons.spikes, row.shape[1]
         starts = np.append(0, np.cumsum(spikes.lengths, dtype=np.int64))
         listed = np.empty(max(1, starts[-1]), g.dtype)
+        if len(g) < turns:  # zeros before the first timestep
+            g = np.concatenate([g, np.zeros((turns - len(g), *g.shape[1:]), g.dtype)])
         kernels.joined(starts, batch, capacity, walked(g), listed)
         own = dv, (gain, decay), (threshold, slope), spikes.arrays, capacity, listed, starts
         compute: Any = kernels.adjoint_turns
@@ -91,7 +93,9 @@ def all_turns(
     moves = {name: _moved(uses, first, name) for name in (v, ids, counts, before)}
     potentials = {v: 0} if fired == np.inf else {v: 0, before: -1}
     neurons = _neurons(uses, instead, found.known, {name: (moves[name], shift) for name, shift in potentials.items()})
-    if neurons is None or neurons.chosen is None or not first.reverse or neurons.turns != first.timesteps:
+    assert first.repeat is not None
+    once = first.reverse and first.repeat.times == first.timesteps  # not in segments
+    if neurons is None or neurons.chosen is None or not once or neurons.turns != first.timesteps:
         return None
     chosen = neurons.chosen
     listed = all(_stored(uses, each, moves[name]) for each, name in ((chosen.ids, ids), (chosen.counts, counts)))
@@ -128,7 +132,9 @@ def _neurons(
     sequence, filled = moves[0].sequence, [move.use for move in moves]
     others = [use for use in uses.of[sequence] if use not in filled and moved_to(uses, use) is None]
     others += [use for name in potentials for use in uses.of[name] if use not in known and use not in filled]
-    return instead.kept.get(sequence) if not others and sequence not in uses.outside else None
+    writers = [use for use in uses.of[sequence] if sequence in use.writes]
+    alone = not others and len(writers) == 1 and sequence not in uses.outside
+    return instead.kept.get(sequence) if alone else None
 
 
 def _stored(uses: Uses, name: str, move: Move | None) -> bool:
@@ -152,5 +158,5 @@ def keep_entries(uses: Uses, instead: Instead, made: Neurons) -> None:
     moves = [move for use in here if (move := moved_to(uses, use)) is not None and not move.shift]
     flags = [use for use in here if not isinstance(use.item, Copy) and use.item.codelet.compute is spikes.flag_spikes]
     alone = len(moves) == len(flags) == 1 and len(here) == 2 and v not in uses.outside
-    if made.chosen is not None and alone and own.timesteps == made.turns:
+    if made.chosen is not None and alone and own.timesteps == made.turns and not own.reverse:
         instead.kept[moves[0].sequence] = made

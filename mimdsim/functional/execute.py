@@ -108,7 +108,7 @@ class Executor:
         if together not in self._turns:
             self._turns[together] = self._shortened(together)
         for neurons in self._unread:
-            neurons.kept = potentials
+            neurons.potentials = potentials
         run = self._turns[together].prepared(phases)
         if run is not None:
             run(0)

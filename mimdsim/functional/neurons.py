@@ -75,7 +75,7 @@ class Kept:
 class Neurons:
     """All neurons of all samples, in so many turns; chosen: what is listed of them, if they list it themselves.
 
-    kept: whether potentials are written turn by turn; taken: whether those of what is listed are in `spikes`.
+    potentials: whether they are written turn by turn; taken: whether those of what is listed are in `spikes`.
     """
 
     table: VertexTable
@@ -83,7 +83,7 @@ class Neurons:
     arrays: dict[str, np.ndarray]
     share: Shares
     chosen: Chosen | None = None
-    kept: bool = True
+    potentials: bool = True
     taken: bool = False
     at_once: bool = False
     reads: tuple[str, ...] = field(init=False)
@@ -116,11 +116,11 @@ class Neurons:
         constants = tuple(self.table.constants[name] for name in ("decay", "scale", "threshold"))
         limits = (chosen.threshold, min(chosen.threshold, chosen.second_threshold)) if chosen else (none, none)
         given = self._next, self._blocks, (state, self._after), (starts, trues, listed), constants, limits
-        potentials = every if self.kept else every[:0]
+        written = every if self.potentials else every[:0]
         enough: list[bool] = [False]
         while not all(enough):
             enough.clear()
-            arrays = *given, self.spikes.of_forward, potentials, streams(every)
+            arrays = *given, self.spikes.of_forward, written, streams(every)
 
             def blocks(first: int, last: int, arrays: Any = arrays) -> None:
                 enough.append(turns.forward_turns(first, last, *arrays))
