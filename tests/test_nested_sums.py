@@ -72,3 +72,16 @@ def test_nested_sums_have_the_bits_of_sums_in_turn(sizes: list[int], group: int)
             follower.take(first, last)
         follower({}, {"g": followed[None]})
         assert followed.tobytes() == wanted.tobytes()
+
+
+def test_sums_have_room_however_slowly_lists_grow() -> None:
+    neurons, batch = 6, 2
+    spread = Spread.of(np.arange(neurons), np.arange(neurons) + 1, np.zeros(neurons, int))
+    memory: Any = SimpleNamespace(arrays={"w": np.ones((4, neurons), np.float32)}, share=Shares(1))
+    made = InputGradient(memory, spread, ("w", "q", "ids", "counts"), "g")
+    for listed in range(90):
+        counts = np.full((1, batch, 2), listed, np.int32)
+        made._begin(Padded.of(np.zeros((1, batch, 90), np.int32), counts, 1))
+        eights = batch * -(-listed // EIGHT)
+        assert len(made._sums) >= 2 * EIGHT * eights
+        assert len(made._rows) >= EIGHT * (eights + 1)  # the rows of the next eight are fetched ahead

@@ -141,7 +141,8 @@ class InputGradient:
         self._begins = np.zeros(len(lists.listed) + 1, np.int64)
         listed = kernels.in_eights(given, width, self._begins, self._rows[:0])
         if len(self._rows) < listed + EIGHT:  # twice as much, so that it seldom grows
-            self._rows, self._sums = np.zeros(2 * (listed + EIGHT), np.int64), aligned((4 * listed,))
+            self._rows = np.zeros(2 * (listed + EIGHT), np.int64)
+            self._sums = aligned((2 * len(self._rows),))
         kernels.in_eights(given, width, self._begins, self._rows)
         self._sums[: 2 * listed] = 0
 
