@@ -75,7 +75,7 @@ def test_nested_sums_have_the_bits_of_sums_in_turn(sizes: list[int], group: int)
 
 
 def test_sums_have_room_however_slowly_lists_grow() -> None:
-    neurons, batch = 6, 2
+    neurons, batch = 6, 1
     spread = Spread.of(np.arange(neurons), np.arange(neurons) + 1, np.zeros(neurons, int))
     memory: Any = SimpleNamespace(arrays={"w": np.ones((4, neurons), np.float32)}, share=Shares(1))
     made = InputGradient(memory, spread, ("w", "q", "ids", "counts"), "g")
