@@ -141,13 +141,9 @@ def _stored(uses: Uses, name: str, move: Move | None) -> bool:
     """Whether a move is of this timestep of the sequence that a variable alone is moved to."""
     if move is None or move.shift:
         return False
-    stored = [found for use in uses.of[name] if (found := moved_to(uses, use)) is not None]
     writers = [use for use in uses.of[move.sequence] if move.sequence in use.writes]
-    return (
-        [(each.sequence, each.shift) for each in stored if each.use in writers]
-        == [(move.sequence, 0)]
-        == [(move.sequence, 0) for _ in writers]
-    )
+    stored = moved_to(uses, writers[0]) if len(writers) == 1 else None
+    return stored is not None and stored.variable == name and not stored.shift
 
 
 def keep_entries(uses: Uses, instead: Instead, made: Neurons) -> None:

@@ -67,7 +67,9 @@ class Executor:
         self._turns: dict[bool, Turns] = {}  # for runs of all phases, and of some
         self._unread: list[Neurons] = []  # in runs of all phases, only an observer reads their potentials
         self.counted = TurnCounts(program)
-        for superstep, _, _ in program.supersteps():
+        supersteps = [superstep for superstep, _, _ in program.supersteps()]
+        self._phases = {superstep.phase for superstep in supersteps}
+        for superstep in supersteps:
             self._calls[id(superstep)] = self._ready(superstep, {})
 
     @property
@@ -104,7 +106,7 @@ class Executor:
             for superstep, t in self.steps(phases):
                 observe(superstep, t, self)
             return
-        together = phases is None or {superstep.phase for superstep, _, _ in self.program.supersteps()} <= {*phases}
+        together = phases is None or self._phases <= {*phases}
         if together not in self._turns:
             self._turns[together] = self._shortened(together)
         for neurons in self._unread:

@@ -89,9 +89,8 @@ class InputGradient:
         self._rows, self._sums, self._begins = np.zeros(0, np.int64), aligned((0,)), np.zeros(1, np.int64)
         self._followed: tuple[Padded, np.ndarray, np.ndarray] | None = None  # lists, strips, places of `taken` in them
         lowest, highest = (made(spread.taken // WIDTH, axis=1) for made in (np.min, np.max))
-        self._complete = np.maximum.accumulate(
-            highest
-        )  # the strip with which a block can be summed, after those before
+        # by block: the strip with which it can be summed, after the blocks before
+        self._complete = np.maximum.accumulate(highest)
         self.span = int((self._complete - lowest).max()) + 1
 
     def before(self, _t: int) -> None:
@@ -103,9 +102,8 @@ class InputGradient:
     @property
     def call(self) -> Call:
         """Of one turn."""
-        return Call(
-            run=lambda _t, *arrays: self._make(*(each[None] for each in arrays)), names=(*self.writes, *self.reads)
-        )
+        names = *self.writes, *self.reads
+        return Call(run=lambda _t, *arrays: self._make(*(each[None] for each in arrays)), names=names)
 
     def __call__(self, read: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:
         (name,) = self.writes
