@@ -13,7 +13,7 @@ from mimdsim.functional.shares import aligned, flat_turns
 from mimdsim.functional.shortcuts import Instead, Memory, undisturbed, uses_of
 from mimdsim.functional.uses import Uses
 from mimdsim.numerics.fused import gradients as kernels
-from mimdsim.numerics.fused.nested import EIGHT, pieces_of
+from mimdsim.numerics.fused.nested import EIGHT, MOST_DEALT, pieces_of
 from mimdsim.numerics.fused.vectors import WIDTH
 from mimdsim.numerics.lists import spikes
 from mimdsim.program import Shortcut
@@ -50,9 +50,18 @@ class Spread:
         closing = np.zeros(blocks * pieces * EIGHT, bool)
         closing[: len(group)] = np.append(group[1:] != group[:-1], True)
         ends = np.packbits(closing.reshape(-1, EIGHT), axis=1, bitorder="little")[:, 0]
-        empty = np.argwhere(source_of < 0)
+        empty = np.ascontiguousarray(np.argwhere(source_of < 0))  # or kernels are compiled for either layout
         taken = np.maximum(source_of, 0).astype(np.uint32)  # unsigned: not looked at for numbers from the end
         return cls(taken=taken, empty=empty, ends=ends, form=(pieces, numbers))
+
+    def order(self, taken: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """For kernels that take numbers from places of their own: (these, what is empty, bool[blocks]: where they
+        follow one another, part after part, and are dealt as vectors)."""
+        pieces, numbers = self.form
+        following = np.arange(taken.shape[1]).reshape(pieces, EIGHT, numbers).swapaxes(1, 2).reshape(-1)
+        adjoining = (taken == taken[:, :1] + following).all(axis=1) & (numbers <= MOST_DEALT)
+        adjoining[self.empty[:, 0]] = False
+        return taken, self.empty, adjoining
 
 
 def take_input_gradient(uses: Uses, memory: Memory, shortcut: Shortcut, instead: Instead) -> None:
@@ -87,7 +96,8 @@ class InputGradient:
         blocks, width = spread.taken.shape
         self._weights = aligned((blocks, len(memory.arrays[self._w]), width))
         self._rows, self._sums, self._begins = np.zeros(0, np.int64), aligned((0,)), np.zeros(1, np.int64)
-        self._followed: tuple[Padded, np.ndarray, np.ndarray] | None = None  # lists, strips, places of `taken` in them
+        self._order = spread.order(spread.taken)
+        self._followed: tuple[Padded, np.ndarray, Any] | None = None  # lists, strips, order of what is in these
         lowest, highest = (made(spread.taken // WIDTH, axis=1) for made in (np.min, np.max))
         # by block: the strip with which it can be summed, after the blocks before
         self._complete = np.maximum.accumulate(highest)
@@ -97,7 +107,9 @@ class InputGradient:
         """Weights are spread before the repeat, for single turns too."""
 
     def spread_weights(self, _t: int) -> None:
-        kernels.spread(self._memory.arrays[self._w], self._spread.taken, self._spread.empty, self._weights)
+        matrix, (_, numbers), compute = self._memory.arrays[self._w], self._spread.form, kernels.spread
+        given = matrix, self._order, numbers, self._weights
+        self._memory.share(len(self._weights), lambda first, last: compute(*given, first, last))
 
     @property
     def call(self) -> Call:
@@ -117,21 +129,21 @@ class InputGradient:
     def _make(self, g: np.ndarray, q: np.ndarray, ids: np.ndarray, counts: np.ndarray) -> None:
         lists = Padded.of(ids, counts, len(g))
         self._begin(lists)
-        self._add((0, len(self._weights)), q.reshape(-1), q.shape[2], self._spread.taken)
+        self._add((0, len(self._weights)), q.reshape(-1), q.shape[2], self._order)
         self._end(g, lists)
 
     def begin(self, lists: Padded, strips: np.ndarray) -> None:
         self._begin(lists)
         strip, lane = np.divmod(self._spread.taken, np.uint32(WIDTH))
         places = (strip % len(strips) * strips[0].size + lane).astype(np.uint32)
-        self._followed = lists, strips.reshape(-1), places
+        self._followed = lists, strips.reshape(-1), self._spread.order(places)
 
     def take(self, first: int, last: int) -> None:
         """Blocks that are complete with strips first..last-1."""
         assert self._followed is not None
-        _, strips, places = self._followed
+        _, strips, order = self._followed
         blocks = np.searchsorted(self._complete, (first, last))
-        self._add((int(blocks[0]), int(blocks[1])), strips, WIDTH, places)
+        self._add((int(blocks[0]), int(blocks[1])), strips, WIDTH, order)
 
     def _begin(self, lists: Padded) -> None:
         """Room for the sums of everything listed."""
@@ -144,9 +156,9 @@ class InputGradient:
         kernels.in_eights(given, width, self._begins, self._rows)
         self._sums[: 2 * listed] = 0
 
-    def _add(self, blocks: tuple[int, int], q: np.ndarray, each: int, taken: np.ndarray) -> None:
+    def _add(self, blocks: tuple[int, int], q: np.ndarray, each: int, order: Any) -> None:
         spread, compute = self._spread, _input_gradient
-        given = blocks, self._sums, self._weights, q, each, taken, spread.empty, self._rows, self._begins, spread.ends
+        given = blocks, self._sums, self._weights, q, each, order, self._rows, self._begins, spread.ends
         self._memory.share(len(self._begins) - 1, lambda first, last: compute(*given, spread.form, first, last))
 
     def _end(self, g: np.ndarray, lists: Padded) -> None:

@@ -88,6 +88,47 @@ KIND, LISTS, BATCH, SHIFT, FROM, TO, CELLS, WEIGHTS, SEVERAL, SAMPLES, EXTENT, B
 
 
 @numba.njit(cache=True, nogil=True)
+def add_hits(loads, own, weights, spans, flat):  # type: ignore[no-untyped-def]
+    """loads[turn, own[id]] += weights[id], or the only weight, for ids flat[spans[turn, 0]:spans[turn, 1]] with a cell
+    of their own: not -1. Returns how many."""
+    added, only = 0, weights[0]
+    for turn in range(len(spans)):
+        load = loads[turn]
+        for k in range(spans[turn, 0], spans[turn, 1]):
+            id = flat[k]
+            if id >= len(own) or own[id] < 0:
+                continue
+            load[own[id]] += weights[id] if len(weights) > 1 else only
+            added += 1
+    return added
+
+
+@numba.njit(cache=True, nogil=True)
+def add_shared_hits(loads, groups, bounds, cells, weights, spans, flat):  # type: ignore[no-untyped-def]
+    """The same for all cells of the group of an id: bounds[group]..bounds[group + 1] - 1."""
+    for turn in range(len(spans)):
+        for k in range(spans[turn, 0], spans[turn, 1]):
+            if flat[k] < len(groups) and groups[flat[k]] >= 0:
+                group = groups[flat[k]]
+                for cell in range(bounds[group], bounds[group + 1]):
+                    loads[turn, cells[cell]] += weights[cell if len(weights) > 1 else 0]
+
+
+@numba.njit(cache=True, nogil=True)
+def add_within(loads, ends, cells, weights, spans):  # type: ignore[no-untyped-def]
+    """The same for the cells of the slots below the listed count: cells[ends[0]..ends[count] - 1]."""
+    only = weights[0]
+    for turn in range(len(spans)):
+        load, own = loads[turn], cells[ends[0] : ends[min(len(ends) - 1, spans[turn, 1] - spans[turn, 0])]]
+        if len(weights) == 1:
+            for cell in own:
+                load[cell] += only
+        else:
+            for k in range(len(own)):
+                load[own[k]] += weights[ends[0] + k]
+
+
+@numba.njit(cache=True, nogil=True)
 def add_by_id(loads, first, by_id, timesteps, found):  # type: ignore[no-untyped-def]
     """loads[t - first, cell] += weight for everything the terms find listed at timestep t; found[term] += how many.
 
@@ -99,42 +140,31 @@ def add_by_id(loads, first, by_id, timesteps, found):  # type: ignore[no-untyped
     cells[begins[BEGINS + sample * (EXTENT + 1) + slot]...].
     """
     terms, cells, weights, begins, lists, flat = by_id
+    spans = np.empty((len(loads), 2), lists.dtype)
     for number in range(len(terms)):
         term = terms[number]
-        several, first_cell, extent = term[SEVERAL], term[CELLS], term[EXTENT]
+        kind, extent, samples = term[KIND], term[EXTENT], term[SAMPLES]
+        own_cells = cells[term[CELLS] :]
         low = max(0, -(first + term[SHIFT]))
-        high = min(len(loads), timesteps - first - term[SHIFT])
-        added, first_weight = 0, term[WEIGHTS]
-        for b in range(term[SAMPLES]):
+        high = max(low, min(len(loads), timesteps - first - term[SHIFT]))
+        some, of_some = loads[low:high], spans[low:high]
+        begin, end = (0, 2) if kind == WITHIN else (term[FROM], term[TO])
+        for b in range(samples):
             for turn in range(low, high):  # all of them while the cells of a sample are at hand
-                load = loads[turn]
                 known = term[LISTS] + (first + turn + term[SHIFT]) * term[BATCH] + b
-                if term[KIND] == HITS:
-                    row = first_cell + b * extent
-                    own, weight = cells[row : row + extent], weights[first_weight]
-                    for id in flat[lists[known, term[FROM]] : lists[known, term[TO]]]:
-                        if id >= extent or own[id] < 0:
-                            continue
-                        if several:
-                            weight = weights[first_weight + row - first_cell + id]
-                        load[own[id]] += weight
-                        added += 1
-                elif term[KIND] == SHARED_HITS:
-                    row, bounds = term[BEGINS] + b * extent, term[BEGINS] + term[SAMPLES] * extent
-                    for k in range(lists[known, term[FROM]], lists[known, term[TO]]):
-                        if flat[k] < extent and begins[row + flat[k]] >= 0:
-                            group = bounds + begins[row + flat[k]]
-                            for cell in range(begins[group], begins[group + 1]):
-                                load[cells[first_cell + cell]] += weights[first_weight + cell * several]
-                else:
-                    row = term[BEGINS] + b * (extent + 1)
-                    begin, end = begins[row], begins[row + min(extent, lists[known, 2] - lists[known, 0])]
-                    own, weight = cells[first_cell + begin : first_cell + end], weights[first_weight]
-                    for k in range(len(own)):
-                        if several:
-                            weight = weights[first_weight + begin + k]
-                        load[own[k]] += weight
-        found[number] += added
+                spans[turn, 0], spans[turn, 1] = lists[known, begin], lists[known, end]
+            row = b * (extent + (kind == WITHIN))
+            of_row = term[WEIGHTS] + (row if term[SEVERAL] and kind == HITS else 0)
+            own = weights[of_row:] if term[SEVERAL] else weights[of_row : of_row + 1]
+            if kind == HITS:
+                found[number] += add_hits(some, own_cells[row : row + extent], own, of_some, flat)
+                continue
+            of_begins = begins[term[BEGINS] + row :]
+            if kind == WITHIN:
+                add_within(some, of_begins[: extent + 1], own_cells, own, of_some)
+            else:
+                bounds = begins[term[BEGINS] + samples * extent :]
+                add_shared_hits(some, of_begins[:extent], bounds, own_cells, own, of_some, flat)
 
 
 @numba.njit(cache=True, nogil=True)

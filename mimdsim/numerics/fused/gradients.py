@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from mimdsim.numerics.equations import superspike, unless_spiked
-from mimdsim.numerics.fused.nested import EIGHT, dot_nested
+from mimdsim.numerics.fused.nested import EIGHT, deal, dot_nested
 from mimdsim.numerics.fused.vectors import WIDTH, add_sum_strip
 
 SAMPLES = 16  # whose adjoints are spread at once, so that many rows follow one another: few ends of loops to foresee
@@ -32,38 +32,51 @@ def in_eights(lists, width, begins, rows):  # type: ignore[no-untyped-def]
         count, start = listed[place], starts[place]
         eights = (count + EIGHT - 1) // EIGHT
         if len(rows):
-            for k in range(eights * EIGHT):
-                rows[total * EIGHT + k] = ids[start + min(k, count - 1)] * width
+            own, given = rows[total * EIGHT : (total + eights) * EIGHT], ids[start : start + count]
+            for k in range(count):
+                own[k] = given[k] * width
+            for k in range(count, len(own)):
+                own[k] = own[count - 1]
         total += eights
     begins[len(listed)] = total
     return total * EIGHT
 
 
 @numba.njit(cache=True, nogil=True)
-def spread(matrix, taken, empty, spread):  # type: ignore[no-untyped-def]
-    """spread[block, row] = matrix[row, taken[block]], as `spread_row` does it."""
-    for row in range(matrix.shape[0]):
-        for block in range(len(spread)):
-            spread_row(matrix[row], taken[block], empty, block, spread[block, row])
+def spread(matrix, order, numbers, into, first, last):  # type: ignore[no-untyped-def]
+    """into[block, row] for blocks first..last-1: of every row of the matrix, as by `spread_rows`."""
+    (rows, each), width = matrix.shape, into.shape[2]
+    source, made = matrix.reshape(-1), into.reshape(-1)
+    for block in range(first, last):
+        spread_rows(source, 0, each, rows, order, numbers, block, made, block * rows * width, width)
 
 
 @numba.njit(cache=True, nogil=True)
-def spread_row(row, taken, empty, block, into):  # type: ignore[no-untyped-def]
-    """into[k] = row[taken[k]]; zero, which adds nothing to a sum, at the places empty[e, 1] of block empty[e, 0]."""
-    for k in range(len(into)):
-        into[k] = row[taken[k]]
-    if len(empty) and block >= empty[0, 0]:
-        for e in range(len(empty)):
-            if empty[e, 0] == block:
-                into[empty[e, 1]] = 0
+def spread_rows(source, first, each, count, order, numbers, block, into, at, width):  # type: ignore[no-untyped-def]
+    """into[at + width * row + k] = source[first + each * row + taken[block, k]], row < count, k < width; zero, which
+    adds nothing to a sum, at the places empty[e, 1] of block empty[e, 0]. order: taken, empty, and whether a block
+    takes numbers that follow one another, as for `deal`."""
+    taken, empty, adjoining = order
+    if adjoining[block]:
+        deal(source, first + taken[block, 0], each, count, into, at, width, numbers)
+        return
+    own = taken[block]
+    for row in range(count):
+        given, made = source[first + each * row :], into[at + width * row : at + width * (row + 1)]
+        for k in range(len(made)):
+            made[k] = given[own[k]]
+        if len(empty) and block >= empty[0, 0]:
+            for e in range(len(empty)):
+                if empty[e, 0] == block:
+                    made[empty[e, 1]] = 0
 
 
 @numba.njit(cache=True, nogil=True)
-def input_gradient(blocks, sums, w, q, each, taken, empty, rows, begins, ends, form, first, last):  # type: ignore[no-untyped-def]
+def input_gradient(blocks, sums, w, q, each, order, rows, begins, ends, form, first, last):  # type: ignore[no-untyped-def]
     """Goes on with the sums of what places first..last-1 list over some blocks (first, last + 1) of neurons.
 
     sums: two to a listed id, zero at first. w [blocks, inputs, pieces * numbers * EIGHT] is spread; q, flat, is not: a
-    place begins `each` numbers after the one before, and taken and empty are as for `spread`. rows and begins as from
+    place begins `each` numbers after the one before, and order is as for `spread_rows`. rows and begins as from
     `in_eights`; ends as for `dot_nested`; form: pieces of a block, numbers of a part.
     """
     pieces, numbers = form
@@ -78,9 +91,7 @@ def input_gradient(blocks, sums, w, q, each, taken, empty, rows, begins, ends, f
             high = min(low + SAMPLES, last)
             if begins[low] == begins[high]:
                 continue
-            for place in range(low, high):
-                at = (place - low) * width
-                spread_row(q[place * each :], taken[block], empty, block, some[at : at + width])
+            spread_rows(q, low * each, each, high - low, order, numbers, block, some, 0, width)
             eights = begins[low] - begins[first], begins[high] - begins[first]
             dot_nested(
                 own, weights, block * inputs * width, listed, *eights, some, adjoints, ends, block * pieces, numbers

@@ -21,8 +21,10 @@ from mimdsim.numerics.fused.registers import (
     FLOAT,
     INDEX,
     Loop,
+    anywhere,
     data_of,
     indices,
+    load,
     prefetch,
     shuffled,
     widest,
@@ -48,6 +50,56 @@ def _turned_over(builder: Any, rows: list[Any]) -> list[Any]:
 def pieces_of(numbers: int) -> int:
     """Pieces of EIGHT parts of so many numbers that are summed while a row is at hand: about WIDTH numbers."""
     return max(1, WIDTH // (EIGHT * numbers))
+
+
+def _deal(numbers: int) -> Any:
+    """numbers: of a part."""
+    kind = ir.VectorType(FLOAT, numbers * EIGHT)
+
+    @intrinsic
+    def deal(typing_context, source, first, each, count, into, at, width):  # type: ignore[no-untyped-def]
+        signature = types.void(source, *indices(3), into, *indices(2))
+
+        def build(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            widest(builder)
+            source, first, each, count, into, at, width = given
+            source, into = (data_of(context, builder, signature.args[k], base) for k, base in ((0, source), (4, into)))
+            none, size = ir.Constant(INDEX, 0), ir.Constant(INDEX, numbers * EIGHT)
+            row = Loop(builder, none, count, [])
+            begin, to = (builder.add(start, builder.mul(row.k, step)) for start, step in ((first, each), (at, width)))
+            piece = Loop(builder, none, builder.udiv(width, size), [])
+            begin, to = (builder.add(start, builder.mul(piece.k, size)) for start in (begin, to))
+            parts = load(builder, source, begin, 0, kind)
+            for number in range(numbers):
+                order = list(range(number, numbers * EIGHT, numbers))
+                dealt = shuffled(builder, parts, ir.Constant(kind, ir.Undefined), order)
+                place = builder.gep(into, [builder.add(to, ir.Constant(INDEX, number * EIGHT))])
+                anywhere(builder, dealt, builder.bitcast(place, EIGHT_VECTOR.as_pointer()))
+            piece.close([])
+            row.close([])
+            return context.get_dummy_value()
+
+        return signature, build
+
+    return deal
+
+
+MOST_DEALT = 4  # numbers of a part
+deal_1, deal_2, deal_3, deal_4 = map(_deal, range(1, MOST_DEALT + 1))
+
+
+@numba.njit(cache=True, nogil=True)
+def deal(source, first, each, count, into, at, width, numbers):  # type: ignore[no-untyped-def]
+    """into[at + width * row:][:width], row < count: numbers that follow one another from source[first + each * row] on,
+    of EIGHT parts after EIGHT parts of up to MOST_DEALT numbers: first the first of every part, then the second."""
+    if numbers == 4:
+        deal_4(source, first, each, count, into, at, width)
+    elif numbers == 3:
+        deal_3(source, first, each, count, into, at, width)
+    elif numbers == 2:
+        deal_2(source, first, each, count, into, at, width)
+    else:
+        deal_1(source, first, each, count, into, at, width)
 
 
 def _nested(unrolled: int) -> Any:
