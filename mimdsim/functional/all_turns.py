@@ -61,13 +61,14 @@ class AllTurns:
             last = self._first + turns - 1
             follower.begin(Padded.of(ids.turns(last, turns), counts.turns(last, turns), turns), self._strips)
         threshold, slope, fired = self.adjoint.constants
-        spikes, capacity = self.neurons.spikes, row.shape[1]
-        starts = np.append(0, np.cumsum(spikes.lengths, dtype=np.int64))
-        listed = np.empty(max(1, starts[-1]), g.dtype)
+        kept, capacity = self.neurons.spikes, row.shape[1]
+        weighted = np.empty_like(kept.values)
         if len(g) < turns:  # zeros before the first timestep
             g = np.concatenate([g, np.zeros((turns - len(g), *g.shape[1:]), g.dtype)])
-        kernels.joined(starts, batch, capacity, walked(g), listed)
-        own = dv, (gain, decay), (threshold, slope), spikes.arrays, capacity, listed, starts
+        given = kept.arrays, capacity, walked(g), (threshold, slope), weighted
+        weigh: Any = kernels.weigh_values
+        self.memory.share(turns, lambda first, last: weigh(first, last, *given))
+        own = dv, (gain, decay), kept.arrays, weighted
         compute: Any = kernels.adjoint_turns
         for begin in range(0, strips, threads):
             end = min(begin + threads, strips)

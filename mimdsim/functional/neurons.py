@@ -44,7 +44,6 @@ class Kept:
     values: np.ndarray
     ends: np.ndarray
     ranks: np.ndarray
-    lengths: np.ndarray
 
     @property
     def of_forward(self) -> tuple[np.ndarray, ...]:
@@ -53,8 +52,8 @@ class Kept:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """With the ranks in lists, and their lengths."""
-        return *self.of_forward, self.ranks, self.lengths
+        """With the ranks in lists."""
+        return *self.of_forward, self.ranks
 
     @classmethod
     def room(cls, blocks: int, turns: int, batch: int, each: int) -> Kept:
@@ -62,8 +61,7 @@ class Kept:
         fires, above = np.zeros((2, blocks, turns * batch), np.uint64)
         ranks, ends = np.zeros((2, blocks, turns * batch), np.int32), np.zeros((blocks, turns), np.int64)
         lanes, values = np.empty((blocks, each), np.int32), np.empty((blocks, each), np.float32)
-        lengths = np.zeros(turns * batch, np.int32)
-        return cls(fires=fires, above=above, lanes=lanes, values=values, ends=ends, ranks=ranks, lengths=lengths)
+        return cls(fires=fires, above=above, lanes=lanes, values=values, ends=ends, ranks=ranks)
 
     def larger(self) -> Kept:
         """With twice as much room."""
@@ -136,7 +134,7 @@ class Neurons:
     def _list(self, chosen: Chosen, ids: np.ndarray, counts: np.ndarray) -> None:
         """Of the turns that were made last."""
         origin, kept, made = self._next * ids.shape[1], self.spikes, (flat_turns(ids), flat_turns(counts))
-        given = kept.fires, kept.above, kept.ranks, kept.lengths
+        given = kept.fires, kept.above, kept.ranks
         compute: Any = turns.list_turns
 
         def places(first: int, last: int) -> None:

@@ -85,9 +85,9 @@ def forward_turns(first, last, begin, w, states, source, constants, limits, kept
 
 
 @numba.njit(cache=True, nogil=True)
-def list_turns(first, last, origin, fires, listed, ranks, lengths, ids, counts):  # type: ignore[no-untyped-def]
+def list_turns(first, last, origin, fires, listed, ranks, ids, counts):  # type: ignore[no-untyped-def]
     """ids[place - origin] of places first..last-1: those that fired, then others above the lower threshold, both
-    ascending, up to the capacity; counts: of the first, of all; lengths[place]: of all."""
+    ascending, up to the capacity; counts: of the first, of all."""
     capacity = ids.shape[1]
     for place in range(first, last):
         own, fired = ids[place - origin], 0
@@ -107,64 +107,69 @@ def list_turns(first, last, origin, fires, listed, ranks, lengths, ids, counts):
                 kept = own[at]  # what has no room leaves what is there: no branch to foresee
                 own[at] = block * WIDTH + n if slot < capacity else kept
                 found, later = found + fired, later + (not fired)
-        lengths[place] = min(later, capacity)
-        counts[place - origin, 0], counts[place - origin, 1] = middle, lengths[place]
+        counts[place - origin, 0], counts[place - origin, 1] = middle, min(later, capacity)
 
 
 @numba.njit(cache=True, nogil=True)
-def joined(starts, batch, capacity, given, g):  # type: ignore[no-untyped-def]
-    """g[starts[place]:starts[place + 1]] = the gradients of what a place lists, of lists with room for `capacity`.
+def weigh_values(first, last, kept, capacity, given, shape, made):  # type: ignore[no-untyped-def]
+    """made[block, k], of timesteps first..last-1: the gradient of a kept value, times its surrogate; -0, which changes
+    no sum, where its list had no room.
 
-    given: these, flat, where those of the last timestep begin, and how much further those of the one before it.
+    A timestep after another, while its gradients are at hand: by blocks they lie all over memory. capacity: of a list.
+    given: gradients of all lists, flat, where those of the last timestep begin, and how much further those of the one
+    before it. shape: threshold and slope of the surrogate.
     """
-    padded, begin, step = given
-    timesteps = (len(starts) - 1) // batch
-    for t in range(timesteps):
+    _, _, lanes, values, ends, ranks = kept
+    padded, start, step = given
+    threshold, slope = shape
+    turns, none, one = ends.shape[1], -made.dtype.type(0), made.dtype.type(1)
+    batch = ranks.shape[2] // turns
+    slots, ends_of = np.empty(2 * batch, np.int64), np.empty(2 * batch, np.int64)
+    for t in range(first, last):
+        begin = start + (turns - 1 - t) * step
         for b in range(batch):
-            place = t * batch + b
-            own, at = g[starts[place] : starts[place + 1]], begin + (timesteps - 1 - t) * step + b * capacity
+            ends_of[b], ends_of[batch + b] = begin + (b + 1) * capacity, begin + (b + 1) * capacity
+        for block in range(len(ends)):
+            low, high = ends[block, t - 1] if t else 0, ends[block, t]
+            own, own_lanes, some = made[block, low:high], lanes[block, low:high], values[block, low:high]
+            for b in range(batch):
+                for kind in range(2):
+                    slots[kind * batch + b] = begin + b * capacity + ranks[kind, block, t * batch + b]
             for k in range(len(own)):
-                own[k] = padded[at + k]
+                lane = own_lanes[k]
+                list_of = ~lane // WIDTH if lane < 0 else batch + lane // WIDTH
+                slot = slots[list_of]
+                slots[list_of] = slot + 1
+                own[k] = padded[slot] if slot < ends_of[list_of] else none
+            for k in range(len(own)):
+                own[k] *= superspike(some[k] - threshold, slope, one)
 
 
 @numba.njit(cache=True, nogil=True)
-def adjoint_turns(block, masked, dv, factors, shape, kept, capacity, g, starts, q):  # type: ignore[no-untyped-def]
+def adjoint_turns(block, masked, dv, factors, kept, weighted, q):  # type: ignore[no-untyped-def]
     """The adjoint dv [batch, neurons] of a block, as the tables of a program make it, from the last timestep to the
     first, and the gradients of the currents: q [timesteps * batch * WIDTH], in this order.
 
-    masked: none passes where the neuron fired. factors: gain and decay of every neuron. shape: threshold and slope of
-    the surrogate. g: as from `joined`, of lists with room for `capacity`.
+    masked: none passes where the neuron fired. factors: gain and decay of every neuron. weighted: by `weigh_values`.
     """
-    _, _, lanes, values, ends, ranks, _ = kept
-    threshold, slope = shape
+    _, _, lanes, _, ends, _ = kept
     gain, decay = factors
     batch, neurons = dv.shape
     turns, origin = len(q) // (batch * WIDTH), block * WIDTH
-    real, zero, one = min(WIDTH, neurons - origin), dv.dtype.type(0), dv.dtype.type(1)
+    real, zero = min(WIDTH, neurons - origin), dv.dtype.type(0)
     strip, both = np.zeros(batch * WIDTH, dv.dtype), np.zeros(2 * WIDTH, dv.dtype)
     _load_strips(strip, dv, origin, real)
     both[:real], both[WIDTH : WIDTH + real] = gain[origin : origin + real], decay[origin : origin + real]
-    slots, found, later, own_lanes = np.empty(2 * batch, starts.dtype), ranks[0, block], ranks[1, block], lanes[block]
-    surrogates = values[block, : ends[block, -1]].copy()
-    for e in range(len(surrogates)):
-        surrogates[e] = superspike(surrogates[e] - threshold, slope, one)
+    own_lanes, own = lanes[block], weighted[block]
     for turn in range(turns):
         t = turns - 1 - turn
-        first, resets = t * batch, masked and turn > 0
-        for b in range(batch):
-            slots[b], slots[batch + b] = starts[first + b] + found[first + b], starts[first + b] + later[first + b]
-        for e in range(ends[block, t - 1] if t else 0, ends[block, t]):
-            lane = own_lanes[e]
+        resets = masked and turn > 0
+        for k in range(ends[block, t - 1] if t else 0, ends[block, t]):
+            lane = own_lanes[k]
             fired = lane < 0
             at = ~lane if fired else lane
-            b = at // WIDTH
-            kind = b if fired else batch + b
-            slot = slots[kind]
-            slots[kind] = slot + 1
-            own, passes = strip[at], not (fired & resets)
-            before = own if passes else zero
-            more = before + g[min(slot, len(g) - 1)] * surrogates[e]
-            strip[at] = more if slot < starts[first + b] + capacity else before
+            before = strip[at]  # read in either case: no branch to foresee
+            strip[at] = (zero if fired & resets else before) + own[k]
         for b in range(batch):
             fade_strip(strip, b * WIDTH, both, q, (turn * batch + b) * WIDTH)
     _store_strips(strip, dv, origin, real)
