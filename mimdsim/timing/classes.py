@@ -311,7 +311,8 @@ def counter_of(
     count: Any = numerics.count_cycles
 
     def cycles_in(turns: range) -> np.ndarray:
-        cycles = np.zeros((len(turns), plan.rows + 1))
+        cycles = np.empty((len(turns), plan.rows + 1))
+        cycles[:, -1] = 0.0
         count(cycles, turns.start, times, base, constant, plan.runs, contexts, issue_cycles, by_id, found)
         for charge, hits in zip(plan.by_id, found.tolist() if turns.stop == times else (), strict=False):
             shared = len(charge.counted.begins) <= charge.counted.table.vertices
