@@ -62,7 +62,7 @@ def taken(made: Compiled) -> set[str]:
     for shortcut in made.program.shortcuts:
         SHORTCUTS[shortcut.kind](uses, executor, shortcut, instead)
     tables = [table for superstep, _, _ in made.program.supersteps() for table in superstep.tables]
-    return {table.codelet.name for table in tables if id(table) in instead.calls}
+    return {table.codelet.name for table in tables if id(table) in instead.tables}
 
 
 @pytest.mark.slow
@@ -200,7 +200,7 @@ def test_selections_and_adjoints_are_made_in_one_pass_each() -> None:
     take_selections(uses, executor, instead)
     take_adjoints(uses, executor, instead)
     tables = [table for superstep, _, _ in made.program.supersteps() for table in superstep.tables]
-    names = Counter(table.codelet.name for table in tables if id(table) in instead.calls)
+    names = Counter(table.codelet.name for table in tables if id(table) in instead.tables)
     selecting = {"FlagSpikes": 3, "ScanFlags": 6, "CombineWorkers": 6, "CombineTiles": 3}
     assert names == selecting | dict.fromkeys(
         ("StateGradient", "CopyColumns", "CurrentGradient", "MaskedDecayGradient"), 3
@@ -281,7 +281,7 @@ def test_what_the_host_reads_is_written() -> None:
             SHORTCUTS[shortcut.kind](uses, Executor(made.program), shortcut, instead)
         layer = name.split(".")[1]
         left = [s for s in made.program.shortcuts if s.kind == "input gradient" and s.tables[0].layer == layer]
-        assert not any(id(table) in instead.calls for shortcut in left for table in shortcut.tables)
+        assert not any(id(table) in instead.tables for shortcut in left for table in shortcut.tables)
 
 
 def a_network(**changes: Any) -> SpikingNetwork:

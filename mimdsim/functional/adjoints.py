@@ -9,7 +9,7 @@ import numpy as np
 
 from mimdsim.functional.calls import Call
 from mimdsim.functional.shares import WORTH_A_THREAD
-from mimdsim.functional.shortcuts import Adjoint, Instead, Memory
+from mimdsim.functional.shortcuts import Adjoint, Instead, Memory, Substitute
 from mimdsim.functional.uses import Use, Uses
 from mimdsim.numerics.arrays import dense
 from mimdsim.numerics.fused.gradients import adjoint
@@ -87,7 +87,11 @@ def _take(memory: Memory, instead: Instead, known: list[Use]) -> None:
         else:
             memory.share(count, lambda low, high: compute(*arrays, *constants, low, high))
 
-    instead.calls |= {id(use.item): None for use in known} | {id(first): Call(run=run, names=names)}
-    instead.uses[id(first)] = frozenset(names[1:]), frozenset([dv, q])
-    instead.fills[id(first)] = frozenset([q])
-    instead.adjoints[id(first)] = Adjoint(known=known, names=names, constants=constants)
+    instead.tables |= {id(use.item): None for use in known}
+    instead.tables[id(first)] = Substitute(
+        call=Call(run=run, names=names),
+        reads=frozenset(names[1:]),
+        writes=frozenset([dv, q]),
+        fills=frozenset([q]),
+        adjoint=Adjoint(known=known, names=names, constants=constants),
+    )

@@ -27,7 +27,7 @@ from mimdsim.functional.lists import listed_of
 from mimdsim.functional.neurons import Neurons
 from mimdsim.functional.selections import take_selections
 from mimdsim.functional.shares import Shares, zeros
-from mimdsim.functional.shortcuts import Instead
+from mimdsim.functional.shortcuts import Instead, Substitute
 from mimdsim.functional.staging import stages_of
 from mimdsim.functional.turns import TurnCounts
 from mimdsim.functional.uses import Uses
@@ -162,24 +162,26 @@ class Executor:
                 if whole is not None:
                     return Turns(repeat=repeat, before=instead.before.get(id(repeat), []), body=[], whole=whole)
             body = [
-                shortened(item) if isinstance(item, Repeat) else (item.phase, self._ready(item, instead.calls))
+                shortened(item) if isinstance(item, Repeat) else (item.phase, self._ready(item, instead.tables))
                 for item in repeat.body
             ]
             return Turns(repeat=repeat, before=instead.before.get(id(repeat), []), body=body)
 
         made = [
-            shortened(item) if isinstance(item, Repeat) else (item.phase, self._ready(item, instead.calls))
+            shortened(item) if isinstance(item, Repeat) else (item.phase, self._ready(item, instead.tables))
             for item in self.program.body
         ]
         self._unread += instead.unread
         return Turns(repeat=Repeat(times=1, body=()), before=[], body=made)
 
-    def _ready(self, superstep: Superstep, instead: Mapping[int, Call | None]) -> list[Turn]:
+    def _ready(self, superstep: Superstep, instead: Mapping[int, Substitute | None]) -> list[Turn]:
         """Its copies and tables, or what stands in for these."""
         calls = [self.prepare_copy(copy) for copy in superstep.copies]
         for table in superstep.tables:
-            call = instead[id(table)] if id(table) in instead else self.prepare(superstep, table)
-            calls += [call] if call is not None else []
+            if id(table) not in instead:
+                calls.append(self.prepare(superstep, table))
+            elif (given := instead[id(table)]) is not None:
+                calls.append(given.call)
         return [call.on(self.arrays) for call in calls]
 
     # ---- one superstep

@@ -10,7 +10,7 @@ import numpy as np
 from mimdsim.functional.calls import Call
 from mimdsim.functional.lists import Padded
 from mimdsim.functional.shares import aligned, flat_turns
-from mimdsim.functional.shortcuts import Instead, Memory, undisturbed, uses_of
+from mimdsim.functional.shortcuts import Instead, Memory, Substitute, undisturbed, uses_of
 from mimdsim.functional.uses import Uses
 from mimdsim.numerics.fused import gradients as kernels
 from mimdsim.numerics.fused.nested import EIGHT, MOST_DEALT, pieces_of
@@ -75,9 +75,9 @@ def take_input_gradient(uses: Uses, memory: Memory, shortcut: Shortcut, instead:
     if spread.taken.size > max(SHORT_ROW, MOST_PADDING * uses.program.variables[w].shape[1]):
         return
     made = InputGradient(memory, spread, (w, q, ids, counts), last.operands["g"])
-    instead.calls |= {id(table): None for table in (first, *sums)} | {id(last): made.call}
-    instead.uses[id(last)] = frozenset((w, q, ids, counts)), frozenset(made.writes)
-    instead.heavy[id(last)] = made
+    reads, writes = frozenset((w, q, ids, counts)), frozenset(made.writes)
+    instead.tables |= {id(table): None for table in (first, *sums)}
+    instead.tables[id(last)] = Substitute(call=made.call, reads=reads, writes=writes, heavy=made)
     instead.followers[id(first)] = made
     instead.before.setdefault(id(known[0].repeat), []).append(made.spread_weights)
 

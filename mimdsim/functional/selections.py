@@ -13,7 +13,7 @@ import numpy as np
 from mimdsim.functional.calls import Call
 from mimdsim.functional.neurons import Chosen
 from mimdsim.functional.shares import flat_turns
-from mimdsim.functional.shortcuts import Instead, Memory, undisturbed
+from mimdsim.functional.shortcuts import Instead, Memory, Substitute, undisturbed
 from mimdsim.functional.uses import Use, Uses
 from mimdsim.numerics.fused.wide import select
 from mimdsim.numerics.lists import spikes
@@ -37,11 +37,9 @@ def take_selections(uses: Uses, memory: Memory, instead: Instead) -> None:
         if found is None or memory.arrays[v].dtype != np.float32 or memory.arrays[v].ndim != 2:
             continue
         limits: Any = tuple(flagged.constants[each] for each in LIMITS)
-        instead.calls |= {id(table): None for step in tables for table in step}
-        made = _Selection(memory, v, (ids, counts), found, limits)
-        instead.calls[id(listing)] = made.call
-        instead.uses[id(listing)] = frozenset([v]), frozenset([ids, counts])
-        instead.heavy[id(listing)] = made
+        instead.tables |= {id(table): None for step in tables for table in step}
+        made, writes = _Selection(memory, v, (ids, counts), found, limits), frozenset([ids, counts])
+        instead.tables[id(listing)] = Substitute(call=made.call, reads=frozenset([v]), writes=writes, heavy=made)
         updated = _updating(uses, v, [each for step in chain for each in step])
         if updated is not None:
             threshold, second = limits

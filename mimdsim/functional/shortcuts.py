@@ -52,29 +52,36 @@ class Adjoint:
     constants: tuple[np.float32, np.float32, np.float32]
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Substitute:
+    """A call in place of a table, the variables that it reads and writes, and those that it writes wholly; heavy: what
+    makes it for many turns at once; adjoint: what it is, if it is one."""
+
+    call: Call
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+    fills: frozenset[str] = frozenset()
+    heavy: Heavy | None = None
+    adjoint: Adjoint | None = None
+
+
 @dataclass(kw_only=True, eq=False)
 class Instead:
-    """Calls in place of tables, by the table's id (None: nothing), with the variables they read and write, those
-    that they write wholly, and what makes them for many turns at once; calls before a repeat, by the repeat's id.
+    """What stands in for tables, by the table's id (None: nothing), and calls before a repeat, by the repeat's id.
 
-    By the id of a table. followers: what can take gradients of the currents, which it reads, strip by strip; chosen:
-    what is listed of the potentials that it makes, and the id of the table that lists them; adjoints: of which it is
-    the first.
+    By the id of a table too. followers: what can take gradients of the currents, which it reads, strip by strip;
+    chosen: what is listed of the potentials that it makes, and the id of the table that lists them.
 
     kept: by the sequence of their potentials, neurons that keep what an adjoint needs of them; unread: those from which
     one takes it, after which only an observer reads potentials.
     """
 
-    calls: dict[int, Call | None] = field(default_factory=dict)
-    uses: dict[int, tuple[frozenset[str], frozenset[str]]] = field(default_factory=dict)
-    fills: dict[int, frozenset[str]] = field(default_factory=dict)
-    heavy: dict[int, Heavy] = field(default_factory=dict)
+    tables: dict[int, Substitute | None] = field(default_factory=dict)
+    before: dict[int, list[Turn]] = field(default_factory=dict)
     followers: dict[int, Follower] = field(default_factory=dict)
     chosen: dict[int, tuple[int, Chosen]] = field(default_factory=dict)
-    adjoints: dict[int, Adjoint] = field(default_factory=dict)
     kept: dict[str, Neurons] = field(default_factory=dict)
     unread: list[Neurons] = field(default_factory=list)
-    before: dict[int, list[Turn]] = field(default_factory=dict)
 
 
 def uses_of(uses: Uses, shortcut: Shortcut, computes: tuple[Callable[..., None], ...]) -> list[Use] | None:

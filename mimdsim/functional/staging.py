@@ -31,7 +31,8 @@ def stages_of(
     if any(not isinstance(use.item, Copy) and use.item.codelet.form != "table" for use in known):
         return None
     sequences = frozenset[str]().union(*(_sequences(use.item) for use in known))
-    possible = [id(use.item) for use in known if together and id(use.item) in instead.adjoints]
+    found = {id(use.item): instead.tables.get(id(use.item)) for use in known if together}
+    possible = [number for number, each in found.items() if each is not None and each.adjoint is not None]
     while True:
         parts, lying = _parts(executor, uses, known, instead)
         made = {number: _at_once(executor, uses, instead, number, parts, lying) for number in possible}
@@ -63,7 +64,7 @@ def _parts(
             listing[listed[0]] = use
         elif (part := _part(executor, uses, use, instead, listing.get(id(use.item)))) is not None:
             parts[id(use.item)] = part
-            if id(use.item) not in instead.calls and (found := _slice(executor, uses, use, part, slices)) is not None:
+            if id(use.item) not in instead.tables and (found := _slice(executor, uses, use, part, slices)) is not None:
                 slices.append(found)
     ordered = list(parts.values())
     lying = dict(_taken(ordered, slices))
@@ -88,7 +89,7 @@ def _part(executor: Executor, uses: Uses, use: Use, instead: Instead, potentials
                 last = executor.arrays[item.target]
                 part.moves = CopiedTurns(reads=(item.source,), writes=(item.target,), last=last)
         return part
-    if id(item) not in instead.calls:
+    if id(item) not in instead.tables:
         call, heavy = executor.prepare(use.superstep, item), _neurons(executor, use, None)
         part = Part(call=call, reads=use.reads, writes=use.writes, heavy=heavy, stored=_stored(executor, uses, use))
         part.fixed = item.codelet.count is None  # else its turns are recorded in each
@@ -97,29 +98,30 @@ def _part(executor: Executor, uses: Uses, use: Use, instead: Instead, potentials
             part.reads = frozenset([name])  # to the timestep, whatever a variable says
             part.moves = StoredTurns(reads=(name,), sequence=sequence)
         return part
-    replaced = instead.calls[id(item)]
-    if replaced is None:
+    given = instead.tables[id(item)]
+    if given is None:
         return None
-    reads, writes = instead.uses[id(item)]
     if potentials is not None:
         assert isinstance(potentials.item, VertexTable)
-        call = executor.prepare(potentials.superstep, potentials.item).then(replaced)
+        call = executor.prepare(potentials.superstep, potentials.item).then(given.call)
         _, chosen = instead.chosen[id(potentials.item)]
         heavy = _neurons(executor, potentials, chosen)
-        return Part(call=call, reads=reads | potentials.reads, writes=writes | potentials.writes, heavy=heavy)
-    fills = instead.fills.get(id(item), frozenset[str]())
-    return Part(call=replaced, reads=reads, writes=writes, fills=fills, heavy=instead.heavy.get(id(item)))
+        reads, writes = given.reads | potentials.reads, given.writes | potentials.writes
+        return Part(call=call, reads=reads, writes=writes, heavy=heavy)
+    return Part(call=given.call, reads=given.reads, writes=given.writes, fills=given.fills, heavy=given.heavy)
 
 
 def _at_once(
     executor: Executor, uses: Uses, instead: Instead, number: int, parts: dict[int, Part], lying: dict[str, Lying]
 ) -> list[Part]:
     """Make the adjoint of a table for all turns at once, if that can be done; that part and those that follow it."""
-    found = instead.adjoints[number]
-    made = all_turns(uses, executor, instead, found, lying)
+    given = instead.tables[number]
+    assert given is not None
+    assert given.adjoint is not None
+    made = all_turns(uses, executor, instead, given.adjoint, lying)
     if made is None:
         return []
-    q, own, following = found.names[0], parts[number], [follower for follower, _ in made.followers]
+    q, own, following = given.adjoint.names[0], parts[number], [follower for follower, _ in made.followers]
     own.heavy = made
     nothing = executor.arrays[q][:0]
     lying[q] = Lying(at=lambda _t: nothing, turns=lambda _t, _count: nothing)  # followers are given it in strips

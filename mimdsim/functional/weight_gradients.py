@@ -13,7 +13,7 @@ import numpy as np
 from mimdsim.functional.calls import Call
 from mimdsim.functional.lists import Padded
 from mimdsim.functional.shares import aligned
-from mimdsim.functional.shortcuts import Instead, Memory, uses_of
+from mimdsim.functional.shortcuts import Instead, Memory, Substitute, uses_of
 from mimdsim.functional.uses import Use, Uses
 from mimdsim.numerics.arrays import dense
 from mimdsim.numerics.fused import gradients as kernels
@@ -38,9 +38,10 @@ def take_weight_gradient(uses: Uses, memory: Memory, shortcut: Shortcut, instead
     outside = use.repeat is not None and all(one.repeat is None for one in (before, *after))
     if outside and all(one.place < other.place for one, other in pairwise(known)):
         deferred = _Deferred(uses, memory, shortcut, use)
-        instead.calls |= {id(one): None for one in (filled, *sums)}
-        instead.calls |= {id(table): deferred.recording, id(last): Call(run=deferred.finish)}
-        instead.uses[id(table)] = frozenset(deferred.recording.names), frozenset()
+        recording = deferred.recording
+        instead.tables |= {id(one): None for one in (filled, *sums)}
+        instead.tables[id(table)] = Substitute(call=recording, reads=frozenset(recording.names))
+        instead.tables[id(last)] = Substitute(call=Call(run=deferred.finish))
         used = [one for one in uses.of[deferred.total] if one.place < known[-1].place]
         if deferred.total not in uses.program.inputs.values() and not used:
             instead.followers[id(table)] = deferred

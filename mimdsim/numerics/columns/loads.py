@@ -191,7 +191,7 @@ def count_cycles(  # type: ignore[no-untyped-def]
     """cycles[t - first, row] of all rows in some of `times` turns: constant[context * kinds + kind] of their kind, plus
     base[context * kinds + kind, t] (nothing if base has no rows), plus the work of listed ids.
 
-    Rows runs[k]..runs[k+1]-1 are of kind k. cycles has one more column, for tiles without vertices, which is left as it is.
+    Rows runs[k]..runs[k+1]-1 are of kind k. cycles has one more column, for tiles without vertices: left as it is.
     """
     kinds, rows = len(runs) - 1, cycles.shape[1] - 1
     at_once = min(AT_ONCE, len(cycles), max(1, CACHED_CELLS // max(1, contexts * rows)))
