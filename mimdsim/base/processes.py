@@ -21,6 +21,7 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 _OURS: set[Connection] = set()  # ends of pipes that this process holds, one of each pool
 _WORK: list[tuple[Callable[[Any, Any], Any], Any]] = []  # of a worker process
+_LAST: list[tuple[Any, Sequence[Any], list[Any]]] = []  # of the first process of a background: what it made last
 MOST = 4  # processes that share work of about a second
 ENDED = "the process computing it was killed, perhaps for lack of memory: use fewer --processes"
 
@@ -58,10 +59,15 @@ class Background:
         self._pool, self._processes = pool, processes
 
     def begin(
-        self, work: Callable[[Given, Item], Made], given: Given, items: Sequence[Item]
+        self,
+        work: Callable[[Given, Item], Made],
+        given: Given,
+        items: Sequence[Item],
+        then: Callable[[Given, Sequence[Item], list[Made]], None] | None = None,
     ) -> Callable[[], list[Made]]:
         """Begin `work(given, item)` of every item; what is returned waits for them, in their order. Everything is sent
-        to the process, so unlike in `shared_work` it can be made after it has begun.
+        to the process, so unlike in `shared_work` it can be made after it has begun. then: called there with what was
+        made, which is not kept waiting: for what later work of this background finds in the memory of its process.
 
         It raises what `work` raises. What cannot be sent, and what a process leaves undone that was killed or could not
         begin, is done here: memory or processes are short, but nothing that took long is lost.
@@ -69,6 +75,8 @@ class Background:
         try:
             sent = pickle.dumps((work, given), pickle.HIGHEST_PROTOCOL)
             begun = self._pool.submit(_worked_all, sent, items, min(self._processes, len(items)))
+            if then is not None:
+                self._pool.submit(_go_on, then)
         except (BrokenProcessPool, OSError, pickle.PicklingError, AttributeError, TypeError):
             return lambda: [work(given, item) for item in items]
 
@@ -112,8 +120,20 @@ class _Done(Exception):
 
 
 def _worked_all(sent: bytes, items: Sequence[Any], processes: int) -> list[Any]:
-    """Of every item. The others begin after the first item: what it imports and loads is then theirs, too."""
     work, given = pickle.loads(sent)
+    _LAST.clear()
+    made = _shared_by(processes, work, given, items)
+    _LAST.append((given, items, made))
+    return made
+
+
+def _go_on(then: Callable[[Any, Sequence[Any], list[Any]], None]) -> None:
+    then(*_LAST[0])
+
+
+def _shared_by(processes: int, work: Callable[[Any, Any], Any], given: Any, items: Sequence[Any]) -> list[Any]:
+    """`work(given, item)` of every item, by this process and others that begin after the first: what that imports and
+    loads is then theirs, too."""
     if processes < 2:
         return [work(given, item) for item in items]
     found = {0: work(given, items[0])}
