@@ -419,6 +419,8 @@ def _written(
     from mimdsim.run import is_worth_advice
 
     drawn = None if drawing is None else begin_figures(made.profile, drawing)  # advice is in none of them
+    # while changes are still estimated
+    detail = made.detail if folder is not None and is_kept(made.compiled.program) else None
     wanted = is_worth_advice(made)
     if wanted:
         progress("looking for advice", 0, 1)
@@ -430,7 +432,6 @@ def _written(
     if folder is None:
         return advised()
     with replaced(Path(folder), (*OF_A_RUN, *report_files())) as draft:
-        detail = made.detail if is_kept(made.compiled.program) else None
         if detail is not None:
             save_detail(draft / DETAIL_FILE, detail)
         write_trained(draft / "weights.safetensors", made.log.weights, made.workload)
