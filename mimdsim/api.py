@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -73,12 +73,11 @@ def run(
         raise DescriptionError("resume", [problem])
     from mimdsim.run import simulate
 
-    background = _background(report)
     for_workload, for_machine = split_changes(dict(changes or {}))
     wanted, tiled = _loaded(workload, for_workload, mapping), load_tiled(machine, for_machine)
     beside = tuple(load_gpu(gpu) for gpu in gpus)
     chosen = WINDOW if window is None else _window(window, wanted.data.timesteps)
-    with background as others:
+    with _backgrounds(report) as (advising, drawing):
         made = simulate(
             *(wanted, tiled, beside),
             dump=dump,
@@ -87,20 +86,24 @@ def run(
             progress=progress,
             changes=for_workload | for_machine,
             asked=_asked(workload, machine, changes, mapping),
-            background=others,
+            background=advising,
         )
-        return _written(replace(made, window=chosen), report, progress, others)
+        return _written(replace(made, window=chosen), report, progress, advising, drawing)
 
 
-def _background(report: str | Path | None) -> contextlib.AbstractContextManager[Background | None]:
-    """Processes that look for advice and draw; none while another one compiles kernels for a first run."""
+@contextlib.contextmanager
+def _backgrounds(report: str | Path | None) -> Iterator[tuple[Background | None, Background | None]]:
+    """Processes that look for advice, and those that draw; none while another one compiles kernels for a first run."""
     from mimdsim.numerics.ahead import compile_ahead
     from mimdsim.report import prepare_figures
 
     first = compile_ahead()
     if first is not None and first.poll() is None:
-        return contextlib.nullcontext()
-    return background_processes(None if report is None else prepare_figures)
+        yield None, None
+        return
+    with contextlib.ExitStack() as held:
+        drawing = None if report is None else held.enter_context(background_processes(prepare_figures))
+        yield held.enter_context(background_processes()), drawing
 
 
 def _window(given: str | Sequence[int], timesteps: int) -> Sequence[int]:
@@ -121,19 +124,18 @@ def compare(
     are timed with its spikes. `mapping` and `report` as in `run`."""
     from mimdsim.run import simulate
 
-    background = _background(report)
     for_workload, for_machine = split_changes(dict(changes or {}))
     wanted, (tiled, gpus) = _loaded(workload, for_workload, mapping), load_line_up(machines, for_machine)
-    with background as others:
+    with _backgrounds(report) as (advising, drawing):
         made = simulate(
             *(wanted, tiled[0], gpus),
             beside=tiled[1:],
             progress=progress,
             changes=for_workload | for_machine,
             asked=_asked(workload, _first_tiled(machines), changes, mapping),
-            background=others,
+            background=advising,
         )
-        return _written(made, report, progress, others)
+        return _written(made, report, progress, advising, drawing)
 
 
 def _first_tiled(machines: Sequence[GivenMachine | GivenGpu]) -> GivenMachine | GivenGpu:
@@ -405,24 +407,31 @@ def _loaded(workload: GivenWorkload, changes: dict[str, Any], mapping: str | Pat
     return workload
 
 
-def _written(made: Run, folder: str | Path | None, progress: Progress, background: Background | None) -> Run:
+def _written(
+    made: Run,
+    folder: str | Path | None,
+    progress: Progress,
+    advising: Background | None,
+    drawing: Background | None,
+) -> Run:
     """The run with advice; writes its files if `folder` is given."""
     from mimdsim.report import begin_figures, report_files, write_report
     from mimdsim.run import is_worth_advice
 
+    drawn = None if drawing is None else begin_figures(made.profile, drawing)  # advice is in none of them
+    # while changes are still estimated
+    detail = made.detail if folder is not None and is_kept(made.compiled.program) else None
     wanted = is_worth_advice(made)
     if wanted:
         progress("looking for advice", 0, 1)
-    looking = made.begin_advice(background) if wanted else tuple
+    looking = made.begin_advice(advising) if wanted else tuple
 
     def advised() -> Run:
         return replace(made, profile=replace(made.profile, advice=looking()), estimated=None)  # its processes end
 
     if folder is None:
         return advised()
-    drawn = None if background is None else begin_figures(made.profile, background)  # advice is in none of them
     with replaced(Path(folder), (*OF_A_RUN, *report_files())) as draft:
-        detail = made.detail if is_kept(made.compiled.program) else None
         if detail is not None:
             save_detail(draft / DETAIL_FILE, detail)
         write_trained(draft / "weights.safetensors", made.log.weights, made.workload)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import io
@@ -42,6 +43,7 @@ class _Commands(click.Group):
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         gc.set_threshold(FEW_COLLECTIONS)
+        atexit.register(gc.freeze)  # at its end Python would look once more, through all that it then gives up
         try:
             if not _has_working_folder():
                 raise MimdsimError("the working folder is gone; change to one that is there")

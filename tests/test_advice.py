@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import shlex
 import time
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -75,6 +76,30 @@ def test_what_a_killed_process_leaves_is_done_here() -> None:
         assert made() == [0, 2, 4, 6, 8]
         assert background.begin(_doubled_here, os.getpid(), [3])() == [6]
     assert multiprocessing.active_children() == []
+
+
+def test_later_work_finds_what_was_kept() -> None:
+    with background_processes(None) as background:
+        if background is None:
+            pytest.skip("one processor")
+        assert background.begin(_doubled, None, [1, 2], _keep)() == [2, 4]
+        assert background.begin(_beside_kept, None, [5])() == [[2, 4, 5]]
+    assert not _KEPT
+
+
+_KEPT: list[int] = []  # of the process beside this one
+
+
+def _doubled(_: None, number: int) -> int:
+    return 2 * number
+
+
+def _keep(_: None, _numbers: Sequence[int], made: list[int]) -> None:
+    _KEPT.extend(made)
+
+
+def _beside_kept(_: None, number: int) -> list[int]:
+    return [*_KEPT, number]
 
 
 def test_what_cannot_be_sent_is_done_here() -> None:

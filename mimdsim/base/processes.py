@@ -21,6 +21,7 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 _OURS: set[Connection] = set()  # ends of pipes that this process holds, one of each pool
 _WORK: list[tuple[Callable[[Any, Any], Any], Any]] = []  # of a worker process
+_LAST: list[tuple[Any, Sequence[Any], list[Any]]] = []  # of the first process of a background: what it made last
 MOST = 4  # processes that share work of about a second
 ENDED = "the process computing it was killed, perhaps for lack of memory: use fewer --processes"
 
@@ -52,49 +53,58 @@ def process_pool(
 
 
 class Background:
-    """Processes that work while this one does."""
+    """A process that works while this one does, with others that it begins."""
 
     def __init__(self, pool: ProcessPoolExecutor, processes: int):
         self._pool, self._processes = pool, processes
 
     def begin(
-        self, work: Callable[[Given, Item], Made], given: Given, items: Sequence[Item]
+        self,
+        work: Callable[[Given, Item], Made],
+        given: Given,
+        items: Sequence[Item],
+        then: Callable[[Given, Sequence[Item], list[Made]], None] | None = None,
     ) -> Callable[[], list[Made]]:
         """Begin `work(given, item)` of every item; what is returned waits for them, in their order. Everything is sent
-        to the processes, so unlike in `shared_work` it can be made after they have begun.
+        to the process, so unlike in `shared_work` it can be made after it has begun. then: called there with what was
+        made, which is not kept waiting: for what later work of this background finds in the memory of its process.
 
         It raises what `work` raises. What cannot be sent, and what a process leaves undone that was killed or could not
         begin, is done here: memory or processes are short, but nothing that took long is lost.
         """
-        processes = min(self._processes, len(items))
         try:
             sent = pickle.dumps((work, given), pickle.HIGHEST_PROTOCOL)
-            begun = [self._pool.submit(_worked_all, sent, items[first::processes]) for first in range(processes)]
+            begun = self._pool.submit(_worked_all, sent, items, min(self._processes, len(items)))
+            if then is not None:
+                self._pool.submit(_go_on, then)
         except (BrokenProcessPool, OSError, pickle.PicklingError, AttributeError, TypeError):
             return lambda: [work(given, item) for item in items]
 
         def made() -> list[Made]:
-            found: list[Any] = [None] * len(items)
             try:
-                for first, part in enumerate(begun):
-                    found[first::processes] = part.result()
+                return begun.result()
             except (BrokenProcessPool, CancelledError):
                 return [work(given, item) for item in items]
-            return found
 
         return made
 
 
 @contextlib.contextmanager
-def background_processes(begin: Callable[[], None] | None) -> Iterator[Background | None]:
-    """A process for every processor, which gives way to this one and ends with this context, whatever it is at; None:
-    there is one processor. They start with the first work, before which each does `begin`."""
+def background_processes(begin: Callable[[], None] | None = None) -> Iterator[Background | None]:
+    """Processes that give way to this one and end with this context, whatever they are at; None: there is one
+    processor. With something to `begin`, the first begins it at once, and there is a process for every processor; else
+    one processor is left to this process, and the first starts with the first work, with all that is loaded here then.
+    """
     processes = min(os.cpu_count() or 1, MOST)
     if processes < 2 or multiprocessing.parent_process() is not None:
         yield None
         return
-    with contextlib.suppress(_Done), process_pool(processes, _give_way, (begin,)) as pool:
-        yield Background(pool, processes)
+    with contextlib.suppress(_Done), process_pool(1, _give_way, (begin,)) as pool:
+        if begin is None:
+            yield Background(pool, processes - 1)
+        else:
+            pool.submit(os.getpid)
+            yield Background(pool, processes)
         raise _Done  # what has been begun is not waited for
 
 
@@ -109,9 +119,43 @@ class _Done(Exception):
     """Ends a pool as a failure does."""
 
 
-def _worked_all(sent: bytes, items: Sequence[Any]) -> list[Any]:
+def _worked_all(sent: bytes, items: Sequence[Any], processes: int) -> list[Any]:
     work, given = pickle.loads(sent)
-    return [work(given, item) for item in items]
+    _LAST.clear()
+    made = _shared_by(processes, work, given, items)
+    _LAST.append((given, items, made))
+    return made
+
+
+def _go_on(then: Callable[[Any, Sequence[Any], list[Any]], None]) -> None:
+    then(*_LAST[0])
+
+
+def _shared_by(processes: int, work: Callable[[Any, Any], Any], given: Any, items: Sequence[Any]) -> list[Any]:
+    """`work(given, item)` of every item, by this process and others that begin after the first: what that imports and
+    loads is then theirs, too."""
+    if processes < 2:
+        return [work(given, item) for item in items]
+    found = {0: work(given, items[0])}
+    shared = work, given, items, multiprocessing.Value("q", 1)
+    with process_pool(processes - 1, _begin, (_worked_rest, shared)) as pool:
+        begun = [pool.submit(_worked, None) for _ in range(1, processes)]
+        found |= _worked_rest(shared)
+        for part in begun:
+            found |= part.result()
+    return [found[place] for place in range(len(items))]
+
+
+def _worked_rest(shared: tuple[Callable[[Any, Any], Any], Any, Sequence[Any], Any], _: None = None) -> dict[int, Any]:
+    """Of items by their places, one after another, that no other process has taken; `shared` counts those taken."""
+    work, given, items, taken = shared
+    found: dict[int, Any] = {}
+    while True:
+        with taken.get_lock():
+            place, taken.value = taken.value, taken.value + 1
+        if place >= len(items):
+            return found
+        found[place] = work(given, items[place])
 
 
 def shared_work(work: Callable[[Given, Item], Made], given: Given, items: Sequence[Item]) -> Iterator[Made]:

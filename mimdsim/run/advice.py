@@ -1,14 +1,16 @@
 """What would make a training step faster: changes that are compiled and timed with the same spikes, no rules of thumb.
 
 Changes of the mapping are estimated first, as a search estimates them, and the best few timed in full. The estimates
-are of lists that are half full, so they can be made before spikes are known, while the training runs.
+are of lists that are half full, so they can be made before spikes are known, while the training runs; so are the
+programs of the best few.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -17,7 +19,7 @@ from mimdsim.base.errors import DescriptionError, DoesNotFit, MimdsimError
 from mimdsim.base.processes import Background, shared_work
 from mimdsim.base.schema import Section, build, parse_toml
 from mimdsim.base.units import show_bytes
-from mimdsim.compiler import Compiled
+from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.machine import MimdMachine, changed_machine
 from mimdsim.profile import TiledProfile, WhatIf, ratio_of
 from mimdsim.run.retiming import retime
@@ -28,6 +30,7 @@ from mimdsim.workload.mapping import MappingOptions, Rule, Split
 Kind = Literal["mapping", "machine"]
 TIMED = 6  # changes of the mapping that are timed in full
 FILL = 0.5  # of all lists, for the estimates
+_AHEAD: list[tuple[MappingOptions, Compiled]] = []  # compiled in a process of the background, before spikes are known
 LEAST_GAIN = 1e-3  # of a training step, that is worth saying
 COPIES = (4, 8)  # of every layer, about
 
@@ -106,16 +109,26 @@ def begin_advice(
 def estimates(
     compiled: Compiled, machine: MimdMachine, options: MappingOptions, background: Background | None = None
 ) -> Estimated:
-    """Begin to estimate all changes of a mapping, in the background if any; what is returned waits for them."""
+    """Begin to estimate all changes of a mapping, in the background if any, which then compiles the best; what is
+    returned waits for the estimates."""
     filled = filled_activity(compiled.network, FILL)
     case = Case(network=compiled.network, graph=compiled.graph, machine=machine, activity=filled, options=options)
     levers = list(mapping_levers(case))
-    begun = None if background is None else background.begin(_estimated, case, levers)
+    begun = None if background is None else background.begin(_estimated, case, levers, _compile_ahead)
 
     def made() -> list[tuple[Lever, int | None]]:
         return list(zip(levers, shared_work(_estimated, case, levers) if begun is None else begun(), strict=True))
 
     return made
+
+
+def _compile_ahead(case: Case, levers: Sequence[Lever], cycles: list[int | None]) -> None:
+    """Compile what will be timed in full."""
+    _AHEAD.clear()
+    for lever in promising(lambda: zip(levers, cycles, strict=True)):
+        options = _changed(case, lever.changes).options
+        with contextlib.suppress(MimdsimError):  # as when it is timed
+            _AHEAD.append((options, compile_graph(case.graph, case.network, case.machine, options, must_fit=False)))
 
 
 def promising(estimated: Estimated) -> list[Lever]:
@@ -140,11 +153,13 @@ def most_first(found: Iterable[WhatIf]) -> tuple[WhatIf, ...]:
 
 
 def what_if(case: Case, compiled: Compiled | None, before: TiledProfile, lever: Lever, asked: Asked | None) -> WhatIf:
-    """What a change makes of a training step (compiled None: it is compiled again in any case); raises DoesNotFit where
-    it leaves too few tiles or too little memory, MappingError for a mapping that cannot be, DescriptionError for what
-    no mapping or machine can have."""
+    """What a change makes of a training step (compiled None: it is compiled again, if that was not done ahead); raises
+    DoesNotFit where it leaves too few tiles or too little memory, MappingError for a mapping that cannot be,
+    DescriptionError for what no mapping or machine can have."""
     other = _changed(case, lever.changes)
-    same = compiled.on(other.machine) if compiled is not None and other.options == case.options else None
+    known = _AHEAD if compiled is None else [(case.options, compiled)]
+    fitting = (made for options, made in known if options == other.options and made.network == case.network)
+    same = next(filter(None, (made.on(other.machine) for made in fitting)), None)
     after = profiled(other, other.options)[1] if same is None else retime(same, other.machine, case.activity)
     memory = after.memory
     if memory.peak_bytes > memory.limit_bytes and before.memory.peak_bytes <= before.memory.limit_bytes:

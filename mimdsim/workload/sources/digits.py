@@ -109,22 +109,23 @@ def _fired(pixels: npt.NDArray[np.uint8], brightest: int, *, timesteps: int, gri
     # One dark pixel all round: positions outside the image are clamped to it and see empty paper.
     padded = np.pad(pixels, ((0, 0), (1, 1), (1, 1))).astype(np.int32)
     padded = (padded * _LEVELS + brightest // 2) // brightest
+    drawn = np.ascontiguousarray(np.moveaxis(padded, 0, 2))  # samples last: what is taken of an image is many numbers
     found = []
     memory = np.zeros(0, dtype=np.int32)
     for timestep, (across, down) in enumerate(saccade_path(timesteps)):
-        filmed = _resample(_resample(padded, rows, grid, down).swapaxes(1, 2), columns, grid, across).swapaxes(1, 2)
-        level = log_table[filmed // (_FRACTION * _FRACTION)].ravel()  # one fresh column in the order sample, y, x
+        filmed = _resample(_resample(drawn, 0, rows, grid, down), 1, columns, grid, across)
+        level = log_table[filmed // (_FRACTION * _FRACTION)]
         if not timestep:
             # Position 0 only sets what each pixel remembers: a level that its last event left anywhere within the
             # threshold. Without that offset all pixels would fire at once where the path closes exactly.
-            memory = level + np.tile(_first_offsets(grid, threshold), len(pixels))
+            memory = (level + _first_offsets(grid, threshold).reshape(grid, grid, 1)).ravel()
             continue
-        change = level - memory
+        change = level.ravel() - memory
         fired = np.flatnonzero(np.abs(change) >= threshold)
         sign = np.sign(change[fired])
         # The remembered level moves by whole thresholds: what is left over counts towards the next event.
         memory[fired] += sign * (np.abs(change[fired]) // threshold) * threshold
-        sample, pixel = fired // (grid * grid), fired % (grid * grid)
+        pixel, sample = np.divmod(fired, len(pixels))
         row = sample * timesteps + timestep - 1
         found.append((row * 2 + (sign > 0)) * (grid * grid) + pixel)
     return np.sort(np.concatenate(found))
@@ -147,17 +148,18 @@ def saccade_path(timesteps: int) -> list[tuple[float, float]]:
     return path
 
 
-def _resample(images: npt.NDArray[np.int32], extent: int, grid: int, shift: float) -> npt.NDArray[np.int32]:
-    """Axis 1 (a padded image of `extent` pixels) drawn on `grid` pixels, linearly interpolated; scaled by _FRACTION.
+def _resample(images: npt.NDArray[np.int32], axis: int, extent: int, grid: int, shift: float) -> npt.NDArray[np.int32]:
+    """An axis (a padded image of `extent` pixels) drawn on `grid` pixels, linearly interpolated; scaled by _FRACTION.
 
-    `shift` moves the camera, in widths of the sensor. The result has `grid` entries on axis 1.
+    `shift` moves the camera, in widths of the sensor. The result has `grid` entries on this axis, of three.
     """
     scale = extent / (DIGIT_SHARE * grid)  # pixels of the image in one pixel of the sensor
     centre = (np.arange(grid) + 0.5 - grid / 2) * scale + extent / 2 - 0.5 + shift * grid * scale
     # +1 for the dark pixel in front; clamped so that the upper neighbour is at most the dark pixel behind.
     position = np.clip(np.rint((centre + 1) * _FRACTION).astype(np.int64), 0, (extent + 1) * _FRACTION - 1)
-    lower, weight = position // _FRACTION, (position % _FRACTION).astype(np.int32)[:, None]
-    return images[:, lower] * (_FRACTION - weight) + images[:, lower + 1] * weight
+    lower = position // _FRACTION
+    weight = (position % _FRACTION).astype(np.int32).reshape(-1, *[1] * (2 - axis))
+    return images.take(lower, axis) * (_FRACTION - weight) + images.take(lower + 1, axis) * weight
 
 
 def _log_intensities() -> npt.NDArray[np.int32]:
