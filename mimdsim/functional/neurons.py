@@ -110,10 +110,13 @@ class Neurons:
     def __call__(self, read: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:
         ids, counts = (read[name] for name in self.reads)
         state, every, chosen, none = self.arrays[self._v], made[self._v], self.chosen, np.float32(np.inf)
-        starts, trues, _, listed = Padded.of(ids, counts, len(every)).arrays
+        starts, trues, _, padded = Padded.of(ids, counts, len(every)).arrays
+        begins = np.append(0, np.cumsum(trues, dtype=np.int64))
+        listed = np.empty(begins[-1], padded.dtype)  # every block reads them: end to end they stay in cache
+        turns.end_to_end(starts, trues, padded, begins, listed)
         constants = tuple(self.table.constants[name] for name in ("decay", "scale", "threshold"))
         limits = (chosen.threshold, min(chosen.threshold, chosen.second_threshold)) if chosen else (none, none)
-        given = self._next, self._blocks, (state, self._after), (starts, trues, listed), constants, limits
+        given = self._next, self._blocks, (state, self._after), (begins, listed), constants, limits
         written = every if self.potentials else every[:0]
         enough: list[bool] = [False]
         while not all(enough):

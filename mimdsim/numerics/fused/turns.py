@@ -33,14 +33,14 @@ def forward_turns(first, last, begin, w, states, source, constants, limits, kept
     """Advance blocks first..last-1 from timestep `begin` on. Returns whether there was room for all values; if there
     is none at all, none are kept.
 
-    states: potentials [batch, neurons] before and after. source: where the list of each place begins, how many true
-    spikes it has; the lists. constants: decay, scale of the currents, threshold of the reset. limits: the threshold of
-    spikes, and what kept values are above. made [timesteps, batch, neurons]: the potentials after every timestep, past
-    the caches if it streams; nothing where it has no timesteps.
+    states: potentials [batch, neurons] before and after. source: as by `end_to_end`. constants: decay, scale of the
+    currents, threshold of the reset. limits: the threshold of spikes, and what kept values are above. made [timesteps,
+    batch, neurons]: the potentials after every timestep, past the caches if it streams; nothing where it has no
+    timesteps.
     """
     decay, scale, threshold = constants
     before, after = states
-    starts, trues, ids = source
+    starts, ids = source
     fires, listed, lanes, values, ends = kept
     (spiking, low), keeps = limits, values.shape[1] > 0
     inputs, weights, every = w.shape[1], w.reshape(-1), made.reshape(-1)
@@ -52,10 +52,10 @@ def forward_turns(first, last, begin, w, states, source, constants, limits, kept
         own = ~np.uint64(0) >> np.uint64(WIDTH - real)
         _load_strips(v, before, origin, real)
         found = ends[block, begin - 1] if begin else 0
-        for t in range(len(trues) // batch):
+        for t in range((len(starts) - 1) // batch):
             for b in range(batch):
                 place, at = t * batch + b, b * WIDTH
-                some, end = starts[place], starts[place] + trues[place]
+                some, end = starts[place], starts[place + 1]
                 integrate_strip(v, at, weights, origin * inputs, ids, some, end, decay, scale, threshold)
                 if len(made):
                     into = place * neurons + origin
@@ -82,6 +82,15 @@ def forward_turns(first, last, begin, w, states, source, constants, limits, kept
             ends[block, begin + t] = found
         _store_strips(v, after, origin, real)
     return True
+
+
+@numba.njit(cache=True, nogil=True)
+def end_to_end(starts, trues, ids, begins, made):  # type: ignore[no-untyped-def]
+    """made[begins[place]:begins[place + 1]]: the true spikes of a place, which begin at ids[starts[place]]."""
+    for place in range(len(starts)):
+        start, begin = starts[place], begins[place]
+        for k in range(trues[place]):
+            made[begin + k] = ids[start + k]
 
 
 @numba.njit(cache=True, nogil=True)
