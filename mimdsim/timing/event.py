@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import partial
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,10 @@ import simpy
 from mimdsim.base.errors import MappingError
 from mimdsim.costs.links import edge_bytes_per_second, link_start_seconds, moving_bytes
 from mimdsim.machine.mimd import Links
-from mimdsim.machine.topology import Edge, route
+from mimdsim.machine.topology import next_chips, route_lengths
 
 Process = Generator[Any, Any, None]
-Rank = tuple[int, int, int, int]
+Rank = tuple[int, ...]  # more bytes first, then a longer route, then by distance in chip numbers
 
 
 def stream_training_steps(
@@ -150,7 +150,7 @@ class _Barrier:
 @dataclass(frozen=True, kw_only=True)
 class _Message:
     rank: Rank  # the lowest goes first; no two messages of an exchange have the same
-    edges: tuple[Edge, ...]
+    edges: int  # of its route: one bit for each
     seconds: float
 
 
@@ -162,10 +162,10 @@ class _Edges:
 
     def __init__(self, env: simpy.Environment):
         self._env = env
-        self._busy: set[Edge] = set()
+        self._busy = 0
         self._asked: list[Asked] = []  # to be decided at the end of this instant, as is who gets what was freed
-        self._freed: set[Edge] = set()
-        self._parked: defaultdict[Edge, list[Asked]] = defaultdict(list)  # heaps, lowest rank first
+        self._freed = 0
+        self._parked: defaultdict[int, list[Asked]] = defaultdict(list)  # by edge: heaps, lowest rank first
 
     def send(self, message: _Message) -> simpy.Event:
         """An event that occurs when the message has had its route for its seconds."""
@@ -176,8 +176,8 @@ class _Edges:
 
     def _release(self, message: _Message, sent: simpy.Event, _: simpy.Event) -> None:
         self._look_again()
-        self._busy.difference_update(message.edges)
-        self._freed.update(message.edges)
+        self._busy &= ~message.edges
+        self._freed |= message.edges
         sent.succeed()
 
     def _look_again(self) -> None:
@@ -186,38 +186,50 @@ class _Edges:
             self._env.timeout(0).callbacks.append(self._decide)
 
     def _decide(self, _: simpy.Event) -> None:
-        waiting: list[tuple[Edge | None, list[Asked]]] = [(edge, self._parked[edge]) for edge in self._freed]
-        waiting += [(None, [asked]) for asked in self._asked]
-        self._asked, self._freed = [], set()
-        first = [(queue[0][0], edge, queue) for edge, queue in waiting if queue]
+        heapify(self._asked)
+        waiting = [(0, self._asked), *self._parked.items()]
+        first = [(queue[0][0], edge, queue) for edge, queue in waiting if queue and (not edge or edge & self._freed)]
+        self._asked, self._freed = [], 0
         heapify(first)
         while first:
-            edge, queue = heappop(first)[1:]
-            if edge in self._busy:  # taken in this instant by one that went before: the queue waits on
+            edge, queue = first[0][1:]
+            if edge & self._busy:  # taken in this instant by one that went before: the queue waits on
+                heappop(first)
                 continue
             asked = heappop(queue)
             message, sent = asked[1:]
-            blocked = next((other for other in message.edges if other in self._busy), None)
-            if blocked is None:
-                self._busy.update(message.edges)
+            blocked = message.edges & self._busy
+            if not blocked:
+                self._busy |= message.edges
                 # no process for a message: one would take three more events
                 self._env.timeout(message.seconds).callbacks.append(partial(self._release, message, sent))
-            else:
-                heappush(self._parked[blocked], asked)  # nothing can change for it until this edge is free
+            else:  # nothing can change for it until this edge is free
+                heappush(self._parked[blocked & -blocked], asked)
             if queue:
-                heappush(first, (queue[0][0], edge, queue))
+                heapreplace(first, (queue[0][0], edge, queue))
+            else:
+                heappop(first)
 
 
 def _messages(traffic: np.ndarray, links: Links) -> list[list[_Message]]:
     """The messages of every chip."""
-    moving = moving_bytes(traffic, links)
-    bandwidth = edge_bytes_per_second(links)
+    moving, following, bandwidth = moving_bytes(traffic, links), next_chips(links), edge_bytes_per_second(links)
+    source, target = np.nonzero(moving)
+    going, here = np.arange(len(source)), source
+    edges, slowest = np.zeros(len(source), object), np.full(len(source), np.inf)
+    numbers: dict[tuple[int, int], int] = {}
+    while len(going):  # all advance one edge at a time
+        after = following[here, target[going]]
+        taken = zip(here.tolist(), after.tolist(), strict=True)
+        edges[going] |= np.array([1 << numbers.setdefault(edge, len(numbers)) for edge in taken], object)
+        slowest[going] = np.minimum(slowest[going], bandwidth[here, after])
+        onward = after != target[going]
+        going, here = going[onward], after[onward]
+    nbytes, length = moving[source, target], route_lengths(links)[source, target]
+    ranks = (-nbytes, -length, (target - source) % links.chips, source)
     found: list[list[_Message]] = [[] for _ in range(links.chips)]
-    for source, target in np.argwhere(moving).tolist():
-        nbytes, edges = int(moving[source, target]), route(links, source, target)
-        rank = (-nbytes, -len(edges), (target - source) % links.chips, source)
-        slowest = min(bandwidth[edge] for edge in edges)
-        found[source].append(_Message(rank=rank, edges=edges, seconds=nbytes / slowest))
+    for *rank, route, seconds in zip(*(each.tolist() for each in (*ranks, edges, nbytes / slowest)), strict=True):
+        found[rank[-1]].append(_Message(rank=tuple(rank), edges=route, seconds=seconds))
     return found
 
 
