@@ -238,7 +238,8 @@ def _count_arranged(program: Program, superstep: Superstep, tally: Tally) -> Non
     vertices need it is rearranged "on every tile that receives the data" (Convolution.cpp), makes one copy per tile of
     what its vertices share, and plans memory for one (DynamicSlice.cpp, `baseCopies`, `sliceTempBytes`).
     """
-    for parts in by_tiles(superstep.tables):
+    arranging = [table for table in superstep.tables if any(item.one_row for item in table.codelet.fields)]
+    for parts in by_tiles(arranging):
         wanted: dict[_Key, list[_Parts]] = {}
         for table, _ in parts:
             for item in table.codelet.fields:

@@ -337,13 +337,14 @@ class SideBySide:
     mapping: these. levels: (axis, int64[2, ranges]) of bands and, where each is cut into bands, of these: starts and
     stops of their ranges, those of each as if it were the shape further along. first int64[ranges + 1]: the first band
     of each range of the last level; more than one are copies. turn int64[bands]: how many shapes further along the
-    intervals of each band are.
+    intervals of each band are; turn_of int64[intervals]: the same of each interval.
     """
 
     mapping: TileMapping
     levels: tuple[tuple[int, np.ndarray], ...]
     first: np.ndarray
     turn: np.ndarray
+    turn_of: np.ndarray
 
     @property
     def bands(self) -> int:
@@ -370,7 +371,7 @@ class SideBySide:
     def holds(self, tiles: np.ndarray, bounds: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """bool[boxes]: whether everything in box k of bounds int64[axes, 2, boxes] lies on tiles[k]."""
         levels, bands, by_tile = self._lookup
-        intervals = self.mapping.tiles, self.mapping.starts, self.mapping.stops
+        intervals = self.mapping.tiles, self.mapping.starts, self.mapping.stops, self.turn_of
         given = self.mapping.axis, np.array(shape, np.int64), wide(tiles), bounds
         held: np.ndarray = numerics.local_in_bands(levels, bands, intervals, by_tile, *given)
         return held
@@ -382,7 +383,8 @@ def _side_by_side(mapping: TileMapping, shape: tuple[int, ...]) -> SideBySide | 
     if found is None:
         return None
     levels, first, own, turn = found
-    return SideBySide(mapping=_in_turn(own, shape), levels=levels, first=first, turn=turn)
+    turn_of = np.repeat(np.arange(len(own)), [len(one.tiles) for one in own])
+    return SideBySide(mapping=_in_turn(own, shape), levels=levels, first=first, turn=turn, turn_of=turn_of)
 
 
 _Levels = tuple[tuple[tuple[int, np.ndarray], ...], np.ndarray, list[TileMapping], np.ndarray]
