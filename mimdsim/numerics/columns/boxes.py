@@ -308,6 +308,7 @@ def local_in_bands(levels, bands, intervals, by_tile, axis, shape, tiles, bounds
     at, around = begin[:-1].copy(), np.empty((len(along), 2), np.int64)  # of every level: a range, where it is
     part = np.empty((len(along) + 1, len(bounds), 2), np.int64)  # what of a box is in the ranges of the levels before
     leaf, seen, known = -1, 0, False  # of the last part: its range of the last level, its interval, if one holds it
+    failed = -1  # the box before that was left at that part
     for box in range(len(tiles)):
         within = leaf >= 0  # as boxes of neighbouring vertices mostly are
         for level in range(len(along)):
@@ -323,6 +324,17 @@ def local_in_bands(levels, bands, intervals, by_tile, axis, shape, tiles, bounds
                 continue
         if is_empty(bounds, box):
             continue
+        again = failed >= 0  # in the same ranges, and its tile holds nothing in the one at which that box was left
+        for level in range(len(along)):
+            for end in range(2):
+                again = again and bounds[along[level], end, box] == bounds[along[level], end, failed]
+        if again and 0 <= tiles[box] - low < len(of_tile) - 1:
+            for place in range(of_tile[tiles[box] - low], of_tile[tiles[box] - low + 1]):
+                again = again and not is_among(turns, first[leaf], first[leaf + 1], turn_of[own[place]])
+        if again:
+            local[box] = False
+            continue
+        failed = -1
         level, fresh = 0, True
         if not within:
             for each in range(len(bounds)):
@@ -365,7 +377,7 @@ def local_in_bands(levels, bands, intervals, by_tile, axis, shape, tiles, bounds
                 place = first_after(stops, own, place, end, (turn + 1) * extent)
             known = found >= 0
             if not known:
-                local[box] = False
+                local[box], failed = False, box
                 break
             seen = found
     return local
