@@ -260,7 +260,7 @@ class TileMapping:
         return self.tiles[np.searchsorted(self.stops, indices, side="right")]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class Band:
     """Indices `start` to `stop` of an axis; `mapping` says how they lie over tiles, in terms of the whole variable."""
 

@@ -158,8 +158,9 @@ def order_of(columns: np.ndarray, chosen: list[int]) -> np.ndarray:
     if not columns.shape[1]:
         return np.zeros(0, np.int64)
     keys, ascending = numerics.keys_of(columns, np.array(chosen))
-    if not len(keys):
-        return np.lexsort(columns[chosen[::-1]])
+    if not len(keys):  # then two are less work than all columns
+        halves = [numerics.keys_of(columns, np.array(part))[0] for part in np.array_split(chosen, 2)]
+        return np.lexsort(halves[::-1] if all(map(len, halves)) else columns[chosen[::-1]])
     # vertices come in ascending runs, one per worker context or sample, which a stable sort merges
     return np.arange(len(keys)) if ascending else np.argsort(keys, kind="stable")
 

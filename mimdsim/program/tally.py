@@ -215,7 +215,9 @@ class _Wanted:
     def of(cls, tiles: np.ndarray, boxes: np.ndarray) -> _Wanted:
         bounds = bounds_of(boxes)
         which, one_of_each = equal_rows(bounds.reshape(-1, len(boxes)))
-        order, different = order_of(np.stack([which, tiles]), [0, 1]), bounds.take(one_of_each, axis=2)
+        alone = len(one_of_each) == len(tiles)  # then in the order of both
+        order = one_of_each if alone else order_of(np.stack([which, tiles]), [0, 1])
+        different = bounds.take(one_of_each, axis=2)
         return cls(bounds=different, which=which[order], tiles=tiles[order], apart=numerics.are_apart(different))
 
 
