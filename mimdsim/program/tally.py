@@ -58,8 +58,8 @@ class Tally:
     ) -> None:
         shape = variable.shape[1:] if drop else variable.shape
         if mapping.axis == BANDED:
-            wanted = None if mapping.has_copies else _Wanted.of(tiles, boxes)
-            if wanted is not None and wanted.apart:  # each is cut once, however many tiles want it
+            if not mapping.has_copies and numerics.are_apart(bounds_of(boxes)):
+                wanted = _Wanted.of(tiles, boxes)  # each is cut once, however many tiles want it
                 cut = cut_side_by_side(mapping, wanted.bounds.transpose(2, 0, 1), shape)
                 if cut is not None:
                     parts = bounds_of(cut.at(np.arange(len(cut.row)), cut.within))
