@@ -144,6 +144,8 @@ def distinct(tiles: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, np.ndar
     for start in range(2 * axes - 1, 0, -2):
         others = [column for column in range(len(columns)) if column not in (start, start + 1)]
         columns = numerics.join_touching(columns, order_of(columns, [*others, start]), start)
+        if (columns[0, 1:] > columns[0, :-1]).all():  # one row of each tile, and nothing left to join
+            break
     return columns[0], columns[1:].reshape(axes, 2, -1)
 
 

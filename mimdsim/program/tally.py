@@ -175,7 +175,7 @@ class Tally:
 
     def exchange(self, deliveries: tuple[Delivery, ...]) -> Exchange:
         """The record, with only the tiles that take part."""
-        taking_part = np.flatnonzero(self.table.any(axis=0))
+        taking_part = np.flatnonzero(np.bitwise_or.reduce(self.table))
         return Exchange(
             deliveries=deliveries,
             total_tiles=self.tiles,
