@@ -313,7 +313,8 @@ class BandColumns:
         """How many bands have the same axis, extent and mapping."""
         columns = (self.axes, self.stops - self.starts, self.which)
         return Counter(
-            (axis, extent, self.own[one]) for axis, extent, one in zip(*(each.tolist() for each in columns), strict=True)
+            (axis, extent, self.own[one])
+            for axis, extent, one in zip(*(each.tolist() for each in columns), strict=True)
         )
 
 
@@ -411,10 +412,10 @@ def _levels(mapping: TileMapping, shape: tuple[int, ...]) -> _Levels | None:
         counts = [one.shape[1] for one in edges]
         found.append((axis, np.concatenate(edges, axis=1) + np.repeat(around * shape[axis], counts)))
         around = np.cumsum([0, *counts[:-1]])
-    counts = np.array([len(which) for *_, which in inner])
-    befores = np.cumsum(counts) - counts
+    leaves_of = np.array([len(which) for *_, which in inner])
+    befores = np.cumsum(leaves_of) - leaves_of
     starts = [first[:-1] + before for (_, first, *_), before in zip(inner, befores, strict=True)]
-    first = np.append(np.concatenate(starts), counts.sum())
+    first = np.append(np.concatenate(starts), leaves_of.sum())
     number: dict[TileMapping, int] = {}
     turns = []
     for *_, leaves, which in inner:

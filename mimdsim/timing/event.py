@@ -172,7 +172,8 @@ class _Edges:
 
     def _release(self, ended: list[Asked], _: simpy.Event) -> None:
         self._look_again()
-        for _, edges, _, sent in ended:
+        for asked in ended:
+            edges, sent = asked[1], asked[3]
             self._busy &= ~edges
             self._freed |= edges
             self._left[sent] -= 1
