@@ -6,6 +6,7 @@ zeros of small numbers. Short columns stay as they are: there, types that are al
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -38,12 +39,26 @@ def compact(column: np.ndarray, kinds: tuple[type[np.signedinteger[Any]], ...] =
     column = uniform(column)
     if not any(column.strides):
         return column
-    least, most = column.min(), column.max()
-    fits = (kind for kind in kinds if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max)
-    narrow = column.astype(next(fits, column.dtype), copy=False)
+    narrow = _narrowed(column, kinds)
     if narrow is column or (column.dtype.kind not in "iu" and (narrow != column).any()):
         return column
     return _one_of_equal(narrow)
+
+
+def _narrowed(column: np.ndarray, kinds: tuple[type[np.signedinteger[Any]], ...]) -> np.ndarray:
+    least, most = column.min(), column.max()
+    fits = (kind for kind in kinds if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max)
+    return column.astype(next(fits, column.dtype), copy=False)
+
+
+def compact_of(
+    numbers: np.ndarray, times: int, make: Callable[[np.ndarray, int], np.ndarray] = np.repeat
+) -> np.ndarray:
+    """`compact(make(numbers, times))` of whole numbers, `make` being np.repeat or np.tile: in few bytes from the
+    beginning."""
+    if numbers.size * times < LONG or (numbers == numbers[:1]).all():
+        return compact(make(numbers, times))
+    return _one_of_equal(make(_narrowed(numbers, NUMBERS), times))
 
 
 def _one_of_equal(made: np.ndarray) -> np.ndarray:

@@ -104,23 +104,20 @@ def _key(parts: Sequence[object]) -> bytes:
 def _described(mapping: TileMapping) -> list[np.ndarray]:
     """All that a mapping says: its numbers and those of its bands, then their intervals joined; of a mapping that
     several bands have, once."""
-    numbers: list[int] = []
+    numbers: list[np.ndarray] = []
     intervals: list[np.ndarray] = []
-    within: list[TileMapping] = [mapping]
-    known: dict[TileMapping, int] = {}
-    while within:
-        one = within.pop()
-        fresh = one not in known
-        numbers.append(known.setdefault(one, len(known)))
-        if not fresh:
-            continue
+    number = {mapping: 0}
+    within = [mapping]
+    for one in within:
         columns = one.tiles, one.starts, one.stops
-        numbers += (one.axis, *(len(column) for column in columns), len(one.bands))
+        numbers.append(np.array([one.axis, *(len(column) for column in columns), len(one.bands)]))
         intervals += columns
-        for band in one.bands:
-            numbers += (band.axis, band.start, band.stop)
-            within.append(band.mapping)
-    return [np.array(numbers), np.concatenate(intervals)]
+        if one.bands:
+            bands = one.columns
+            within += [each for each in bands.own if each not in number]
+            own = np.array([number.setdefault(each, len(number)) for each in bands.own])
+            numbers += [bands.axes, bands.starts, bands.stops, own[bands.which]]
+    return [np.concatenate(numbers), np.concatenate(intervals)]
 
 
 def _refuse(problems: list[Problem]) -> None:
@@ -241,7 +238,8 @@ def _count_arranged(program: Program, superstep: Superstep, tally: Tally) -> Non
     vertices need it is rearranged "on every tile that receives the data" (Convolution.cpp), makes one copy per tile of
     what its vertices share, and plans memory for one (DynamicSlice.cpp, `baseCopies`, `sliceTempBytes`).
     """
-    for parts in by_tiles(superstep.tables):
+    arranging = [table for table in superstep.tables if any(item.one_row for item in table.codelet.fields)]
+    for parts in by_tiles(arranging):
         wanted: dict[_Key, list[_Parts]] = {}
         for table, _ in parts:
             for item in table.codelet.fields:

@@ -139,12 +139,11 @@ def _uncovered_in_bands(mapping: TileMapping, shape: tuple[int, ...], covered: s
     axis = mapping.bands[0].axis
     if not 0 <= axis < len(shape):
         return f"is cut into bands along axis {axis}, its shape {list(shape)} has {len(shape)}; cut an axis it has"
-    ranges = [copies[0] for copies in mapping.ranges()]
-    alien = (FLAT, PER_TIMESTEP, axis) if len(ranges) > 1 else (FLAT, PER_TIMESTEP)
-    if any(band.mapping.axis in alien for band in mapping.bands):
+    (starts, stops), own = mapping.columns.edges, mapping.columns.own
+    alien = (FLAT, PER_TIMESTEP, axis) if len(starts) > 1 else (FLAT, PER_TIMESTEP)
+    if any(one.axis in alien for one in own):
         return f"has bands along axis {axis} that are spread along it or element by element; spread them along others"
-    starts, stops = (np.array([getattr(band, end) for band in ranges]) for end in ("start", "stop"))
-    found = (_uncovered(band.mapping, shape, covered) for band in mapping.bands)
+    found = (_uncovered(one, shape, covered) for one in own)
     return _gap(starts, stops, shape[axis], f"indices of axis {axis}") or next((text for text in found if text), "")
 
 

@@ -21,9 +21,8 @@ def in_bands(
 ) -> Iterator[tuple[tuple[TileMapping, ...], np.ndarray, np.ndarray, np.ndarray]]:
     """(mappings of the copies of a range, rows that touch it, their tiles, what of their boxes is in it)."""
     ranges = tuple(mapping.ranges())
-    edges = np.array([(copies[0].start, copies[0].stop) for copies in ranges]).T
     bounds, apart = bounds_of(boxes), np.zeros(len(boxes), np.int64)
-    begins, stops = np.ascontiguousarray(edges)
+    begins, stops = mapping.columns.edges
     row, within, inside = pieces.cut_at_ranges(bounds, mapping.bands[0].axis, begins, stops, apart, 0)
     order = np.argsort(within, kind="stable")
     row, within, inside = row[order], within[order], inside.take(order, axis=2)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -138,13 +139,16 @@ class TileMapping:
         """
         if len(bands) == 1:
             return bands[0].mapping
-        ranges = [(band.start, band.stop) for band in bands]
-        apart = all(one == other or one[1] <= other[0] for one, other in pairwise(ranges))
-        if len({band.axis for band in bands}) != 1 or not apart or any(start >= stop for start, stop in ranges):
+        columns = BandColumns.of(bands)
+        apart = columns.again[1:] | (columns.stops[:-1] <= columns.starts[1:])
+        if (columns.axes != bands[0].axis).any() or not apart.all() or (columns.starts >= columns.stops).any():
+            ranges = [(band.start, band.stop) for band in bands]
             raise ValueError(f"mapping: bands {ranges} must ascend along one axis; only equal ones may overlap")
         empty = np.zeros(0, np.int64)
-        tiles = _each_once(np.concatenate([band.mapping.tiles for band in bands]))
-        return TileMapping(axis=BANDED, tiles=tiles, starts=empty, stops=empty, bands=bands)
+        tiles = _each_once(np.concatenate([leaf.tiles for leaf in _leaves(columns.own)]))
+        made = TileMapping(axis=BANDED, tiles=tiles, starts=empty, stops=empty, bands=bands)
+        made.__dict__["columns"] = columns
+        return made
 
     @property
     def is_replicated(self) -> bool:
@@ -154,13 +158,18 @@ class TileMapping:
     def has_copies(self) -> bool:
         """Whether several tiles hold the same elements."""
         if self.axis == BANDED:
-            return any(len(copies) > 1 or copies[0].mapping.has_copies for copies in self.ranges())
+            return bool(self.columns.again.any()) or any(one.has_copies for one in self.columns.own)
         return self.is_replicated and len(self.tiles) > 1
 
     def ranges(self) -> Iterator[tuple[Band, ...]]:
         """The bands of a BANDED mapping by range: more than one are copies."""
-        for _, copies in groupby(self.bands, key=lambda band: (band.start, band.stop)):
-            yield tuple(copies)
+        for first, last in pairwise(self.columns.first.tolist()):
+            yield self.bands[first:last]
+
+    @cached_property
+    def columns(self) -> BandColumns:
+        """The bands of a BANDED mapping in columns."""
+        return BandColumns.of(self.bands)
 
     def without_axis(self) -> TileMapping:
         """The same counted without the first axis, along which it must not be spread."""
@@ -201,7 +210,7 @@ class TileMapping:
     def held_bytes(self, shape: tuple[int, ...], item_bytes: int) -> tuple[np.ndarray, np.ndarray]:
         """(tiles, bytes) of a variable of `shape`, only the tiles that hold some of it, ascending."""
         each: dict[TileMapping, int] = {}
-        self._count_each(shape, each)
+        self._count_each(shape, 1, each)
         if self.axis != BANDED:
             return self._held(each[self] * item_bytes)
         held = np.zeros(len(self.tiles), np.int64)
@@ -210,13 +219,12 @@ class TileMapping:
             held[np.searchsorted(self.tiles, tiles)] += size
         return self.tiles, held
 
-    def _count_each(self, shape: tuple[int, ...], each: dict[TileMapping, int]) -> None:
-        """Add the elements that one index of its intervals stands for; of a BANDED mapping, of those of its bands, over
-        many chips mostly the same few."""
+    def _count_each(self, shape: tuple[int, ...], times: int, each: dict[TileMapping, int]) -> None:
+        """Add `times` the elements that one index of its intervals stands for; of a BANDED mapping, of those of its
+        bands, over many chips mostly the same few."""
         if self.axis == BANDED:
-            for band in self.bands:
-                extent = band.stop - band.start
-                band.mapping._count_each((*shape[: band.axis], extent, *shape[band.axis + 1 :]), each)
+            for (axis, extent, mapping), number in self.columns.alike.items():
+                mapping._count_each((*shape[:axis], extent, *shape[axis + 1 :]), times * number, each)
             return
         elements = math.prod(shape)
         if self.axis == PER_TIMESTEP:
@@ -225,7 +233,7 @@ class TileMapping:
             elements = 1
         elif not self.is_replicated:
             elements //= max(shape[self.axis], 1)
-        each[self] = each.get(self, 0) + elements
+        each[self] = each.get(self, 0) + times * elements
 
     def _held(self, each: int) -> tuple[np.ndarray, np.ndarray]:
         """(tiles, bytes) of a mapping without bands, `each` bytes for an index; tiles ascend."""
@@ -252,7 +260,7 @@ class TileMapping:
         return self.tiles[np.searchsorted(self.stops, indices, side="right")]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class Band:
     """Indices `start` to `stop` of an axis; `mapping` says how they lie over tiles, in terms of the whole variable."""
 
@@ -269,6 +277,60 @@ class Band:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class BandColumns:
+    """Bands in columns, int64[bands]; own: their different mappings; which: of each band; again bool[bands]: it has the
+    range of the band before."""
+
+    axes: np.ndarray
+    starts: np.ndarray
+    stops: np.ndarray
+    own: tuple[TileMapping, ...]
+    which: np.ndarray
+    again: np.ndarray
+
+    @classmethod
+    def of(cls, bands: tuple[Band, ...]) -> BandColumns:
+        axes, starts, stops = np.array([(band.axis, band.start, band.stop) for band in bands], np.int64).T.copy()
+        number: dict[TileMapping, int] = {}
+        which = np.array([number.setdefault(band.mapping, len(number)) for band in bands])
+        again = np.zeros(len(bands), bool)
+        again[1:] = (starts[1:] == starts[:-1]) & (stops[1:] == stops[:-1])
+        return cls(axes=axes, starts=starts, stops=stops, own=tuple(number), which=which, again=again)
+
+    @cached_property
+    def first(self) -> np.ndarray:
+        """int64[ranges + 1]: the first band of each range, and the end."""
+        return np.append(np.flatnonzero(~self.again), len(self.again))
+
+    @property
+    def edges(self) -> np.ndarray:
+        """int64[2, ranges]: start and stop of each range."""
+        first = self.first[:-1]
+        return np.stack([self.starts[first], self.stops[first]])
+
+    @cached_property
+    def alike(self) -> Counter[tuple[int, int, TileMapping]]:
+        """How many bands have the same axis, extent and mapping."""
+        columns = (self.axes, self.stops - self.starts, self.which)
+        return Counter(
+            (axis, extent, self.own[one])
+            for axis, extent, one in zip(*(each.tolist() for each in columns), strict=True)
+        )
+
+
+def _leaves(mappings: Iterable[TileMapping]) -> dict[TileMapping, None]:
+    """Those that are not BANDED, of these and of their bands, each once."""
+    found: dict[TileMapping, None] = {}
+    within = list(mappings)
+    for one in within:
+        if one.axis == BANDED:
+            within += one.columns.own
+        else:
+            found[one] = None
+    return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class SideBySide:
     """The intervals of a BANDED mapping along one axis, one after another as if each were the shape further along it;
     those of bands that have the same mapping once: over many chips, there are far fewer mappings than bands.
@@ -276,13 +338,14 @@ class SideBySide:
     mapping: these. levels: (axis, int64[2, ranges]) of bands and, where each is cut into bands, of these: starts and
     stops of their ranges, those of each as if it were the shape further along. first int64[ranges + 1]: the first band
     of each range of the last level; more than one are copies. turn int64[bands]: how many shapes further along the
-    intervals of each band are.
+    intervals of each band are; turn_of int64[intervals]: the same of each interval.
     """
 
     mapping: TileMapping
     levels: tuple[tuple[int, np.ndarray], ...]
     first: np.ndarray
     turn: np.ndarray
+    turn_of: np.ndarray
 
     @property
     def bands(self) -> int:
@@ -309,7 +372,7 @@ class SideBySide:
     def holds(self, tiles: np.ndarray, bounds: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """bool[boxes]: whether everything in box k of bounds int64[axes, 2, boxes] lies on tiles[k]."""
         levels, bands, by_tile = self._lookup
-        intervals = self.mapping.tiles, self.mapping.starts, self.mapping.stops
+        intervals = self.mapping.tiles, self.mapping.starts, self.mapping.stops, self.turn_of
         given = self.mapping.axis, np.array(shape, np.int64), wide(tiles), bounds
         held: np.ndarray = numerics.local_in_bands(levels, bands, intervals, by_tile, *given)
         return held
@@ -320,40 +383,44 @@ def _side_by_side(mapping: TileMapping, shape: tuple[int, ...]) -> SideBySide | 
     found = _levels(mapping, shape)
     if found is None:
         return None
-    levels, first, own = found
-    number = {one: turn for turn, one in enumerate(dict.fromkeys(own))}
-    turn = np.array([number[one] for one in own])
-    return SideBySide(mapping=_in_turn(list(number), shape), levels=levels, first=first, turn=turn)
+    levels, first, own, turn = found
+    turn_of = np.repeat(np.arange(len(own)), [len(one.tiles) for one in own])
+    return SideBySide(mapping=_in_turn(own, shape), levels=levels, first=first, turn=turn, turn_of=turn_of)
 
 
-_Levels = tuple[tuple[tuple[int, np.ndarray], ...], np.ndarray, list[TileMapping]]
+_Levels = tuple[tuple[tuple[int, np.ndarray], ...], np.ndarray, list[TileMapping], np.ndarray]
 
 
 def _levels(mapping: TileMapping, shape: tuple[int, ...]) -> _Levels | None:
-    """`SideBySide.levels` and `first`, and the mapping of each band; None as by `TileMapping.side_by_side`."""
-    ranges = tuple(mapping.ranges())
-    level = mapping.bands[0].axis, np.array([(copies[0].start, copies[0].stop) for copies in ranges]).T
-    own = [band.mapping for band in mapping.bands]
+    """`SideBySide.levels` and `first`, the different mappings of bands, and which each has; None as by
+    `TileMapping.side_by_side`."""
+    bands = mapping.columns
+    level, own = (mapping.bands[0].axis, bands.edges), list(bands.own)
     if (level[1][0, 1:] < level[1][1, :-1]).any():
         return None
     if all(one.axis == own[0].axis for one in own) and own[0].axis >= 0:
-        return (level,), np.cumsum([0, *(len(copies) for copies in ranges)]), own
+        return (level,), bands.first, own, bands.which
     parts = [_levels(one, shape) for one in own if one.axis == BANDED]
     inner = [part for part in parts if part is not None]
-    axes = {(*(axis for axis, _ in levels), leaves[0].axis) for levels, _, leaves in inner}
-    if len(ranges) < len(own) or len(inner) < len(own) or len(axes) > 1:
+    axes = {(*(axis for axis, _ in levels), leaves[0].axis) for levels, _, leaves, _ in inner}
+    if bands.again.any() or len(inner) < len(own) or len(axes) > 1:
         return None
-    found, around = [level], np.arange(len(own))
-    for each in zip(*(levels for levels, _, _ in inner), strict=True):
+    inner = [inner[one] for one in bands.which]
+    found, around = [level], np.arange(len(inner))
+    for each in zip(*(levels for levels, *_ in inner), strict=True):
         axis, edges = each[0][0], [edges for _, edges in each]
         counts = [one.shape[1] for one in edges]
         found.append((axis, np.concatenate(edges, axis=1) + np.repeat(around * shape[axis], counts)))
         around = np.cumsum([0, *counts[:-1]])
-    bands = np.array([len(leaves) for _, _, leaves in inner])
-    befores = np.cumsum(bands) - bands
-    starts = [first[:-1] + before for (_, first, _), before in zip(inner, befores, strict=True)]
-    first = np.append(np.concatenate(starts), bands.sum())
-    return tuple(found), first, [leaf for _, _, leaves in inner for leaf in leaves]
+    leaves_of = np.array([len(which) for *_, which in inner])
+    befores = np.cumsum(leaves_of) - leaves_of
+    starts = [first[:-1] + before for (_, first, *_), before in zip(inner, befores, strict=True)]
+    first = np.append(np.concatenate(starts), leaves_of.sum())
+    number: dict[TileMapping, int] = {}
+    turns = []
+    for *_, leaves, which in inner:
+        turns.append(np.array([number.setdefault(leaf, len(number)) for leaf in leaves])[which])
+    return tuple(found), first, list(number), np.concatenate(turns)
 
 
 def _in_turn(mappings: list[TileMapping], shape: tuple[int, ...]) -> TileMapping:

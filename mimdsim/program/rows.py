@@ -144,6 +144,8 @@ def distinct(tiles: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, np.ndar
     for start in range(2 * axes - 1, 0, -2):
         others = [column for column in range(len(columns)) if column not in (start, start + 1)]
         columns = numerics.join_touching(columns, order_of(columns, [*others, start]), start)
+        if (columns[0, 1:] > columns[0, :-1]).all():  # one row of each tile, and nothing left to join
+            break
     return columns[0], columns[1:].reshape(axes, 2, -1)
 
 
@@ -158,8 +160,9 @@ def order_of(columns: np.ndarray, chosen: list[int]) -> np.ndarray:
     if not columns.shape[1]:
         return np.zeros(0, np.int64)
     keys, ascending = numerics.keys_of(columns, np.array(chosen))
-    if not len(keys):
-        return np.lexsort(columns[chosen[::-1]])
+    if not len(keys):  # then two are less work than all columns
+        halves = [numerics.keys_of(columns, np.array(part))[0] for part in np.array_split(chosen, 2)]
+        return np.lexsort(halves[::-1] if all(map(len, halves)) else columns[chosen[::-1]])
     # vertices come in ascending runs, one per worker context or sample, which a stable sort merges
     return np.arange(len(keys)) if ascending else np.argsort(keys, kind="stable")
 

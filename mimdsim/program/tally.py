@@ -58,8 +58,8 @@ class Tally:
     ) -> None:
         shape = variable.shape[1:] if drop else variable.shape
         if mapping.axis == BANDED:
-            wanted = None if mapping.has_copies else _Wanted.of(tiles, boxes)
-            if wanted is not None and wanted.apart:  # each is cut once, however many tiles want it
+            if not mapping.has_copies and numerics.are_apart(bounds_of(boxes)):
+                wanted = _Wanted.of(tiles, boxes)  # each is cut once, however many tiles want it
                 cut = cut_side_by_side(mapping, wanted.bounds.transpose(2, 0, 1), shape)
                 if cut is not None:
                     parts = bounds_of(cut.at(np.arange(len(cut.row)), cut.within))
@@ -175,7 +175,7 @@ class Tally:
 
     def exchange(self, deliveries: tuple[Delivery, ...]) -> Exchange:
         """The record, with only the tiles that take part."""
-        taking_part = np.flatnonzero(self.table.any(axis=0))
+        taking_part = np.flatnonzero(np.bitwise_or.reduce(self.table))
         return Exchange(
             deliveries=deliveries,
             total_tiles=self.tiles,
@@ -215,7 +215,9 @@ class _Wanted:
     def of(cls, tiles: np.ndarray, boxes: np.ndarray) -> _Wanted:
         bounds = bounds_of(boxes)
         which, one_of_each = equal_rows(bounds.reshape(-1, len(boxes)))
-        order, different = order_of(np.stack([which, tiles]), [0, 1]), bounds.take(one_of_each, axis=2)
+        alone = len(one_of_each) == len(tiles)  # then in the order of both
+        order = one_of_each if alone else order_of(np.stack([which, tiles]), [0, 1])
+        different = bounds.take(one_of_each, axis=2)
         return cls(bounds=different, which=which[order], tiles=tiles[order], apart=numerics.are_apart(different))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mimdsim.base.compact import uniform
+from mimdsim.base.compact import single, uniform
 from mimdsim.base.errors import MappingError, near
 from mimdsim.program.codelet import Field, TileFormula
 from mimdsim.program.extents import RECORDED, Column, Derived, Hits, Length, Lists, Recorded, Turns
@@ -95,7 +95,7 @@ def _length(table: VertexTable, item: Field, variable: Variable, axis: int) -> A
     if entry == ":":
         return variable.shape[axis]
     start, _, stop = entry.partition(":")
-    return np.subtract(table.columns[stop], table.columns[start], dtype=np.int64) if stop else 1
+    return single(uniform(np.subtract(table.columns[stop], table.columns[start], dtype=np.int64))) if stop else 1
 
 
 def check_extents(program: Program, superstep: Superstep, table: VertexTable) -> list[Problem]:

@@ -31,23 +31,18 @@ def by_tiles(tables: Sequence[VertexTable]) -> Iterator[list[Part]]:
         counts += np.bincount(table.tiles, minlength=most)
     _, window = np.unique((np.cumsum(counts) - 1) // ROWS_AT_ONCE, return_inverse=True)
     window = window.astype(np.uint16)  # which numpy sorts digit by digit
-    found = [_in_windows(window[table.tiles], int(window[-1]) + 1) for table in tables]
+    found = [_in_windows(table, window[table.tiles], int(window[-1]) + 1) for table in tables]
     for number in range(int(window[-1]) + 1):
         yield [
-            _between(table, order, *ends[number : number + 2])
-            for table, (order, ends) in zip(tables, found, strict=True)
+            (table.some(slice(*ends[number : number + 2])), rows[slice(*ends[number : number + 2])])
+            for table, rows, ends in found
         ]
 
 
-def _in_windows(window: np.ndarray, windows: int) -> tuple[np.ndarray | None, list[int]]:
-    """(rows in the order of their windows, None if they are in it; where each window begins, and the end)."""
-    ascending = bool((window[1:] >= window[:-1]).all())
-    ends = np.cumsum(np.bincount(window, minlength=windows)).tolist()
-    return None if ascending else np.argsort(window, kind="stable"), [0, *ends]
-
-
-def _between(table: VertexTable, order: np.ndarray | None, first: int, last: int) -> Part:
-    if order is None:
-        return table.some(slice(first, last)), np.arange(first, last)
-    rows = order[first:last]
-    return table.some(rows), rows
+def _in_windows(table: VertexTable, window: np.ndarray, windows: int) -> tuple[VertexTable, np.ndarray, list[int]]:
+    """(vertices in the order of their windows, their rows, where each window begins, and the end); window: of each."""
+    ends = [0, *np.cumsum(np.bincount(window, minlength=windows)).tolist()]
+    if (window[1:] >= window[:-1]).all():
+        return table, np.arange(table.vertices), ends
+    rows = np.argsort(window, kind="stable")
+    return table.some(rows), rows, ends

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import partial
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,12 @@ import simpy
 from mimdsim.base.errors import MappingError
 from mimdsim.costs.links import edge_bytes_per_second, link_start_seconds, moving_bytes
 from mimdsim.machine.mimd import Links
-from mimdsim.machine.topology import Edge, route
+from mimdsim.machine.topology import next_chips, route_lengths
 
 Process = Generator[Any, Any, None]
-Rank = tuple[int, int, int, int]
+# by rank the lowest goes first, no two of an exchange have the same; its route, one bit for each edge; seconds
+Message = tuple[tuple[int, ...], int, float]
+Asked = tuple[tuple[int, ...], int, float, simpy.Event]
 
 
 def stream_training_steps(
@@ -113,7 +115,7 @@ def run_chips(
             yield env.timeout(external_sync_seconds)
             synced = env.now
             yield env.timeout(start_seconds)
-            yield env.all_of([edges.send(message) for message in messages[number]])
+            yield edges.send(messages[number])
             yield everybody.arrive()
             exchanging[number] += env.now - synced
 
@@ -147,38 +149,36 @@ class _Barrier:
         return opened
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Message:
-    rank: Rank  # the lowest goes first; no two messages of an exchange have the same
-    edges: tuple[Edge, ...]
-    seconds: float
-
-
-Asked = tuple[Rank, _Message, simpy.Event]
-
-
 class _Edges:
     """Gives messages all the directed edges of their routes at once, in order of rank among those that can start."""
 
     def __init__(self, env: simpy.Environment):
         self._env = env
-        self._busy: set[Edge] = set()
+        self._busy = 0
         self._asked: list[Asked] = []  # to be decided at the end of this instant, as is who gets what was freed
-        self._freed: set[Edge] = set()
-        self._parked: defaultdict[Edge, list[Asked]] = defaultdict(list)  # heaps, lowest rank first
+        self._freed = 0
+        self._parked: defaultdict[int, list[Asked]] = defaultdict(list)  # by edge: heaps, lowest rank first
+        self._left: dict[simpy.Event, int] = {}  # messages until it occurs
 
-    def send(self, message: _Message) -> simpy.Event:
-        """An event that occurs when the message has had its route for its seconds."""
+    def send(self, messages: list[Message]) -> simpy.Event:
+        """An event that occurs when every message has had its route for its seconds."""
         sent = self._env.event()
+        if not messages:
+            return sent.succeed()
         self._look_again()
-        self._asked.append((message.rank, message, sent))
+        self._asked += [(*message, sent) for message in messages]
+        self._left[sent] = len(messages)
         return sent
 
-    def _release(self, message: _Message, sent: simpy.Event, _: simpy.Event) -> None:
+    def _release(self, ended: list[Asked], _: simpy.Event) -> None:
         self._look_again()
-        self._busy.difference_update(message.edges)
-        self._freed.update(message.edges)
-        sent.succeed()
+        for asked in ended:
+            edges, sent = asked[1], asked[3]
+            self._busy &= ~edges
+            self._freed |= edges
+            self._left[sent] -= 1
+            if not self._left[sent]:
+                sent.succeed()
 
     def _look_again(self) -> None:
         # one decision for all requests and releases of an instant, otherwise the chip simulated first would win
@@ -186,38 +186,52 @@ class _Edges:
             self._env.timeout(0).callbacks.append(self._decide)
 
     def _decide(self, _: simpy.Event) -> None:
-        waiting: list[tuple[Edge | None, list[Asked]]] = [(edge, self._parked[edge]) for edge in self._freed]
-        waiting += [(None, [asked]) for asked in self._asked]
-        self._asked, self._freed = [], set()
-        first = [(queue[0][0], edge, queue) for edge, queue in waiting if queue]
+        heapify(self._asked)
+        waiting = [(0, self._asked), *self._parked.items()]
+        first = [(queue[0][0], edge, queue) for edge, queue in waiting if queue and (not edge or edge & self._freed)]
+        self._asked, self._freed = [], 0
+        started: defaultdict[float, list[Asked]] = defaultdict(list)
         heapify(first)
         while first:
-            edge, queue = heappop(first)[1:]
-            if edge in self._busy:  # taken in this instant by one that went before: the queue waits on
+            edge, queue = first[0][1:]
+            if edge & self._busy:  # taken in this instant by one that went before: the queue waits on
+                heappop(first)
                 continue
             asked = heappop(queue)
-            message, sent = asked[1:]
-            blocked = next((other for other in message.edges if other in self._busy), None)
-            if blocked is None:
-                self._busy.update(message.edges)
-                # no process for a message: one would take three more events
-                self._env.timeout(message.seconds).callbacks.append(partial(self._release, message, sent))
-            else:
-                heappush(self._parked[blocked], asked)  # nothing can change for it until this edge is free
+            blocked = asked[1] & self._busy
+            if not blocked:
+                self._busy |= asked[1]
+                started[asked[2]].append(asked)
+            else:  # nothing can change for it until this edge is free
+                heappush(self._parked[blocked & -blocked], asked)
             if queue:
-                heappush(first, (queue[0][0], edge, queue))
+                heapreplace(first, (queue[0][0], edge, queue))
+            else:
+                heappop(first)
+        for seconds, together in started.items():  # no process for a message, and one event for those that end together
+            self._env.timeout(seconds).callbacks.append(partial(self._release, together))
 
 
-def _messages(traffic: np.ndarray, links: Links) -> list[list[_Message]]:
+def _messages(traffic: np.ndarray, links: Links) -> list[list[Message]]:
     """The messages of every chip."""
-    moving = moving_bytes(traffic, links)
-    bandwidth = edge_bytes_per_second(links)
-    found: list[list[_Message]] = [[] for _ in range(links.chips)]
-    for source, target in np.argwhere(moving).tolist():
-        nbytes, edges = int(moving[source, target]), route(links, source, target)
-        rank = (-nbytes, -len(edges), (target - source) % links.chips, source)
-        slowest = min(bandwidth[edge] for edge in edges)
-        found[source].append(_Message(rank=rank, edges=edges, seconds=nbytes / slowest))
+    moving, following, bandwidth = moving_bytes(traffic, links), next_chips(links), edge_bytes_per_second(links)
+    source, target = np.nonzero(moving)
+    going, here = np.arange(len(source)), source
+    edges, slowest = np.zeros(len(source), object), np.full(len(source), np.inf)
+    bit = np.zeros(bandwidth.shape, object)
+    used = np.unique(np.arange(len(following))[:, None] * len(bit) + following)
+    bit.reshape(-1)[used] = [1 << number for number in range(len(used))]
+    while len(going):  # all advance one edge at a time
+        after = following[here, target[going]]
+        edges[going] |= bit[here, after]
+        slowest[going] = np.minimum(slowest[going], bandwidth[here, after])
+        onward = after != target[going]
+        going, here = going[onward], after[onward]
+    nbytes, length = moving[source, target], route_lengths(links)[source, target]
+    ranks = (-nbytes, -length, (target - source) % links.chips, source)
+    found: list[list[Message]] = [[] for _ in range(links.chips)]
+    for *rank, route, seconds in zip(*(each.tolist() for each in (*ranks, edges, nbytes / slowest)), strict=True):
+        found[rank[-1]].append((tuple(rank), route, seconds))
     return found
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mimdsim.base.compact import compact
+from mimdsim.base.compact import compact, compact_of
 from mimdsim.codelets import spikes as codelets
 from mimdsim.codelets.dense import (
     ADD_REPLICAS,
@@ -401,10 +401,10 @@ def _sum_over_chips(low: Lowering, parameter: Parameter, parts: str, held: str, 
             return
         names = ("copy", "first", "last", "row_start", "row_stop")
         neurons = len(placed.starts)
-        columns = {name: np.repeat([row[number] for row in rows_of], neurons) for number, name in enumerate(names)}
-        columns |= {
-            name: np.tile(edges, len(rows_of)) for name, edges in (("start", placed.starts), ("stop", placed.stops))
-        }
+        each = zip(names, np.array([row[:-1] for row in rows_of]).T, strict=True)
+        columns = {name: compact_of(column, neurons) for name, column in each}
+        edges = {"start": placed.starts, "stop": placed.stops}
+        columns |= {name: compact_of(column, len(rows_of), np.tile) for name, column in edges.items()}
         table = VertexTable(
             codelet=codelet,
             layer=layer,

@@ -296,25 +296,45 @@ def local_in_bands(levels, bands, intervals, by_tile, axis, shape, tiles, bounds
 
     levels: (along, ranges, begin): along[level] is the axis that ranges[:, begin[level]:begin[level + 1]] cut; bands:
     (first of each range of the last level, turns), as of `program.mapping.SideBySide`, turns ascending within a range;
-    intervals: (holders, starts, stops) along `axis`; by_tile: as from `intervals_by_tile`. No list of the parts of
-    boxes is made, and a box is left at the first part that its tile does not hold.
+    intervals: (holders, starts, stops, turn of each) along `axis`; by_tile: as from `intervals_by_tile`. No list of the
+    parts of boxes is made, and a box is left at the first part that its tile does not hold.
     """
     local = np.ones(len(tiles), np.bool_)
     along, ranges, begin = levels
     first, turns = bands
-    holders, starts, stops = intervals
+    holders, starts, stops, turn_of = intervals
     low, of_tile, own = by_tile
     deepest, extent = len(along) - 1, shape[axis]
     at, around = begin[:-1].copy(), np.empty((len(along), 2), np.int64)  # of every level: a range, where it is
     part = np.empty((len(along) + 1, len(bounds), 2), np.int64)  # what of a box is in the ranges of the levels before
-    leaf, seen = -1, 0  # of the last part: its range of the last level, its interval
+    leaf, seen, known = -1, 0, False  # of the last part: its range of the last level, its interval, if one holds it
+    failed = -1  # the box before that was left at that part
     for box in range(len(tiles)):
-        if is_empty(bounds, box):
-            continue
         within = leaf >= 0  # as boxes of neighbouring vertices mostly are
         for level in range(len(along)):
             start, stop = bounds[along[level], 0, box], bounds[along[level], 1, box]
             within = within and around[level, 0] <= start and stop <= around[level, 1]
+        if within and known:  # in the interval of the box before, or in the next
+            near = seen if holders[seen] == tiles[box] else min(seen + 1, len(starts) - 1)
+            further = turn_of[seen] * extent
+            start, stop = bounds[axis, 0, box] + further, bounds[axis, 1, box] + further
+            alike = holders[near] == tiles[box] and turn_of[near] == turn_of[seen]
+            if alike and starts[near] <= start and stop <= stops[near]:
+                seen = near
+                continue
+        if is_empty(bounds, box):
+            continue
+        again = failed >= 0  # in the same ranges, and its tile holds nothing in the one at which that box was left
+        for level in range(len(along)):
+            for end in range(2):
+                again = again and bounds[along[level], end, box] == bounds[along[level], end, failed]
+        if again and 0 <= tiles[box] - low < len(of_tile) - 1:
+            for place in range(of_tile[tiles[box] - low], of_tile[tiles[box] - low + 1]):
+                again = again and not is_among(turns, first[leaf], first[leaf + 1], turn_of[own[place]])
+        if again:
+            local[box] = False
+            continue
+        failed = -1
         level, fresh = 0, True
         if not within:
             for each in range(len(bounds)):
@@ -342,19 +362,12 @@ def local_in_bands(levels, bands, intervals, by_tile, axis, shape, tiles, bounds
                     continue
                 start, stop = part[level + 1, axis, 0], part[level + 1, axis, 1]
             band, last, tile = first[leaf], first[leaf + 1], tiles[box]
-            found = -1  # the interval at which the tile holds the part; not a call, which would take longer
-            for near in range(seen, min(seen + 2, len(starts))):  # the interval of the box before, or the next
-                if found < 0 and holders[near] == tile:
-                    turn = starts[near] // extent
-                    if is_among(turns, band, last, turn) and holds(
-                        holders, starts, stops, near, tile, start + turn * extent, stop + turn * extent
-                    ):
-                        found = near
+            found = -1  # the interval at which the tile holds the part
             place = end = 0
             if 0 <= tile - low < len(of_tile) - 1:
                 place, end = of_tile[tile - low], of_tile[tile - low + 1]
             while found < 0 and place < end:  # turn by turn of those in which the tile holds something
-                turn = starts[own[place]] // extent
+                turn = turn_of[own[place]]
                 if is_among(turns, band, last, turn):
                     at_start = first_after(stops, own, place, end, start + turn * extent)
                     if at_start < end and holds(
@@ -362,8 +375,9 @@ def local_in_bands(levels, bands, intervals, by_tile, axis, shape, tiles, bounds
                     ):
                         found = own[at_start]
                 place = first_after(stops, own, place, end, (turn + 1) * extent)
-            if found < 0:
-                local[box] = False
+            known = found >= 0
+            if not known:
+                local[box], failed = False, box
                 break
             seen = found
     return local
@@ -395,8 +409,10 @@ def contained_boxes(owners, delivered, tiles, bounds):  # type: ignore[no-untype
     first = last = latest = 0
     for box in range(len(tiles)):
         if box == 0 or tiles[box] != tiles[box - 1]:
-            first = latest = first_from(owners, tiles[box], 0, len(owners))
-            last = first_from(owners, tiles[box] + 1, first, len(owners))
+            near = last < len(owners) and owners[last] == tiles[box]  # as vertices mostly come tile after tile
+            first = latest = last if near else first_from(owners, tiles[box], 0, len(owners))
+            alone = first + 1 < len(owners) and owners[first] == tiles[box] < owners[first + 1]
+            last = first + 1 if alone else first_from(owners, tiles[box] + 1, first, len(owners))
         for turn in range(last - first):
             part = first + (latest - first + turn) % (last - first)  # starting where the previous box was found
             within = True
