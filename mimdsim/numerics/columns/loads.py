@@ -41,8 +41,9 @@ def append_listed(ids, counts, lists, flat, at):  # type: ignore[no-untyped-def]
             if len(flat):
                 place = t * ids.shape[1] + b
                 lists[place, 0], lists[place, 1], lists[place, 2] = at, at + spikes, at + listed
-                for k in range(listed):
-                    flat[at + k] = ids[t, b, k]
+                own, given = flat[at : at + listed], ids[t, b, :listed]
+                for k in range(len(own)):
+                    own[k] = given[k]
             at += listed
     return at
 

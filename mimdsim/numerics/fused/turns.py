@@ -88,9 +88,9 @@ def forward_turns(first, last, begin, w, states, source, constants, limits, kept
 def end_to_end(starts, trues, ids, begins, made):  # type: ignore[no-untyped-def]
     """made[begins[place]:begins[place + 1]]: the true spikes of a place, which begin at ids[starts[place]]."""
     for place in range(len(starts)):
-        start, begin = starts[place], begins[place]
-        for k in range(trues[place]):
-            made[begin + k] = ids[start + k]
+        own, given = made[begins[place] : begins[place + 1]], ids[starts[place] : starts[place] + trues[place]]
+        for k in range(len(own)):
+            own[k] = given[k]
 
 
 @numba.njit(cache=True, nogil=True)

@@ -158,5 +158,6 @@ def only_listed(ids, counts, listed):  # type: ignore[no-untyped-def]
     """listed[t, b, k] = ids[t, b, k] where it is listed; the rest is left unchanged."""
     for t in range(ids.shape[0]):
         for b in range(ids.shape[1]):
-            for k in range(counts[t, b, 1]):
-                listed[t, b, k] = ids[t, b, k]
+            own, given = listed[t, b, : counts[t, b, 1]], ids[t, b]
+            for k in range(len(own)):
+                own[k] = given[k]
