@@ -186,6 +186,15 @@ def barrel(cycles, load, rows, contexts, issue_cycles, whole):  # type: ignore[n
 
 
 @numba.njit(cache=True, nogil=True)
+def fill_kinds(load, each, runs, contexts):  # type: ignore[no-untyped-def]
+    """load [contexts, rows], flat: each[context * kinds + kind] of the kind of every row."""
+    kinds, rows = len(runs) - 1, runs[-1]
+    for context in range(contexts):
+        for kind in range(kinds):
+            load[context * rows + runs[kind] : context * rows + runs[kind + 1]] = each[context * kinds + kind]
+
+
+@numba.njit(cache=True, nogil=True)
 def count_cycles(  # type: ignore[no-untyped-def]
     cycles, first, times, base, constant, runs, contexts, issue_cycles, by_id, found
 ):
@@ -194,18 +203,18 @@ def count_cycles(  # type: ignore[no-untyped-def]
 
     Rows runs[k]..runs[k+1]-1 are of kind k. cycles has one more column, for tiles without vertices: left as it is.
     """
-    kinds, rows = len(runs) - 1, cycles.shape[1] - 1
+    rows = cycles.shape[1] - 1
     at_once = min(AT_ONCE, len(cycles), max(1, CACHED_CELLS // max(1, contexts * rows)))
-    loads, whole = np.zeros((at_once, contexts * rows)), np.zeros(rows)
+    loads, whole, fixed = np.empty((at_once, contexts * rows)), np.zeros(rows), np.empty(contexts * rows)
+    if not len(base):
+        fill_kinds(fixed, constant, runs, contexts)
     for begin in range(0, len(cycles), at_once):
         some = loads[: len(cycles) - begin]
         for turn in range(len(some)):
-            for context in range(contexts):
-                for kind in range(kinds):
-                    each = constant[context * kinds + kind]
-                    if len(base):
-                        each += base[context * kinds + kind, first + begin + turn]
-                    some[turn, context * rows + runs[kind] : context * rows + runs[kind + 1]] = each
+            if len(base):
+                fill_kinds(some[turn], constant + base[:, first + begin + turn], runs, contexts)
+            else:
+                some[turn] = fixed
         add_by_id(some, first + begin, by_id, times, found)
         for turn in range(len(some)):
             barrel(cycles[begin + turn], some[turn], rows, contexts, issue_cycles, whole)
