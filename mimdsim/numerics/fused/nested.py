@@ -17,7 +17,6 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from mimdsim.numerics.fused.registers import (
-    CACHE_LINE,
     FLOAT,
     INDEX,
     Loop,
@@ -106,7 +105,8 @@ def _nested(unrolled: int) -> Any:
     """unrolled: numbers of a part; 0: as many as the last argument says.
 
     All pieces of EIGHT rows are gone through before the next EIGHT, so that the lines of a row that a cache brings in
-    are adjacent. These next rows, which no processor foresees, are fetched meanwhile.
+    are adjacent. The first lines of these next rows, which no processor foresees, are fetched meanwhile; the lines that
+    follow them it foresees, and fetching these too takes longer.
     """
 
     @intrinsic
@@ -156,8 +156,7 @@ def _nested(unrolled: int) -> Any:
             size = (unrolled or 1) * EIGHT
             pieces = pieces_of(unrolled) if unrolled else 1
             for soon in listed[EIGHT:]:
-                for line in range(0, pieces * size, CACHE_LINE):
-                    prefetch(builder, builder.gep(w, [builder.add(soon, whole(line))]))
+                prefetch(builder, builder.gep(w, [soon]))
             held = [eight(sums, builder.add(at, whole(number))) for number in (0, EIGHT)]
             for piece in range(pieces):
                 bits = builder.load(builder.gep(ends, [builder.add(first_end, whole(piece))]))
