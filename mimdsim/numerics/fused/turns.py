@@ -133,23 +133,24 @@ def weigh_values(first, last, kept, capacity, given, shape, made):  # type: igno
     threshold, slope = shape
     turns, none, one = ends.shape[1], -made.dtype.type(0), made.dtype.type(1)
     batch = ranks.shape[2] // turns
-    slots, ends_of = np.empty(2 * batch, np.int64), np.empty(2 * batch, np.int64)
+    slots, ends_of = np.empty((2, batch), np.int64), np.empty((2, batch), np.int64)
+    every_slot, every_end = slots.reshape(-1), ends_of.reshape(-1)
     for t in range(first, last):
         begin = start + (turns - 1 - t) * step
-        for b in range(batch):
-            ends_of[b], ends_of[batch + b] = begin + (b + 1) * capacity, begin + (b + 1) * capacity
+        ends_of[:] = begin + capacity * np.arange(1, batch + 1)
         for block in range(len(ends)):
             low, high = ends[block, t - 1] if t else 0, ends[block, t]
             own, own_lanes, some = made[block, low:high], lanes[block, low:high], values[block, low:high]
-            for b in range(batch):
-                for kind in range(2):
-                    slots[kind * batch + b] = begin + b * capacity + ranks[kind, block, t * batch + b]
+            for kind in range(2):
+                into, list_ends, before = slots[kind], ends_of[kind], ranks[kind, block, t * batch : (t + 1) * batch]
+                for b in range(len(into)):
+                    into[b] = list_ends[b] - capacity + before[b]
             for k in range(len(own)):
                 lane = own_lanes[k]
                 list_of = ~lane // WIDTH if lane < 0 else batch + lane // WIDTH
-                slot = slots[list_of]
-                slots[list_of] = slot + 1
-                own[k] = padded[slot] if slot < ends_of[list_of] else none
+                slot = every_slot[list_of]
+                every_slot[list_of] = slot + 1
+                own[k] = padded[slot] if slot < every_end[list_of] else none
             for k in range(len(own)):
                 own[k] *= superspike(some[k] - threshold, slope, one)
 
