@@ -16,7 +16,6 @@ from mimdsim.functional.shares import Shares, aligned, flat_turns, streams
 from mimdsim.functional.wide import widened
 from mimdsim.numerics.fused import turns
 from mimdsim.numerics.fused.vectors import WIDTH
-from mimdsim.numerics.fused.whole_tensors import into_blocks
 from mimdsim.numerics.lists.neurons import lif_update
 from mimdsim.program import VertexTable
 from mimdsim.program.codelet import now_shift
@@ -91,21 +90,17 @@ class Neurons:
         self._v, self._w, *reads = (self.table.operands[item.name] for item in self.table.codelet.fields)
         self.reads = tuple(reads)
         self.writes = (self._v, *((self.chosen.ids, self.chosen.counts) if self.chosen else ()))
-        self._blocks, self._next = aligned((0, 0, WIDTH)), 0
+        self._blocks, self._next = -(-self.arrays[self._v].shape[1] // WIDTH), 0
         self._after = np.empty_like(self.arrays[self._v])
         self.spikes = Kept.room(0, self.turns, 0, 0)
 
     def before(self, _t: int) -> None:
-        """What does not change from turn to turn: weights lie in blocks of neighbours meanwhile."""
+        """The first of the turns comes next."""
         self._next = 0
-        weights = self.arrays[self._w]
-        if not len(self._blocks):
-            inputs, neurons = weights.shape
-            self._blocks = aligned((-(-neurons // WIDTH), inputs, WIDTH))
+        if not len(self.spikes.ends):
             batch = len(self._after)
             fewest = WIDTH + int(self.turns * batch * WIDTH * FEWEST) if self.taken else 0
-            self.spikes = Kept.room(len(self._blocks), self.turns, batch, fewest)
-        into_blocks(weights, self._blocks)
+            self.spikes = Kept.room(self._blocks, self.turns, batch, fewest)
 
     def __call__(self, read: dict[str, np.ndarray], made: dict[str, np.ndarray]) -> None:
         ids, counts = (read[name] for name in self.reads)
@@ -116,7 +111,8 @@ class Neurons:
         turns.end_to_end(starts, trues, padded, begins, listed)
         constants = tuple(self.table.constants[name] for name in ("decay", "scale", "threshold"))
         limits = (chosen.threshold, min(chosen.threshold, chosen.second_threshold)) if chosen else (none, none)
-        given = self._next, self._blocks, (state, self._after), (begins, listed), constants, limits
+        given = (state, self._after), (begins, listed), constants, limits
+        weights, begin = self.arrays[self._w], self._next
         written = every if self.potentials else every[:0]
         enough: list[bool] = [False]
         while not all(enough):
@@ -124,9 +120,10 @@ class Neurons:
             arrays = *given, self.spikes.of_forward, written, streams(every)
 
             def blocks(first: int, last: int, arrays: Any = arrays) -> None:
-                enough.append(turns.forward_turns(first, last, *arrays))
+                own = aligned((len(weights), WIDTH))
+                enough.append(turns.forward_turns(first, last, begin, weights, own, *arrays))
 
-            self.share(len(self._blocks), blocks)
+            self.share(self._blocks, blocks)
             if not all(enough):
                 self.spikes = self.spikes.larger()
         state[...] = self._after
@@ -159,6 +156,6 @@ def neurons_of(
     _, columns = widened(table)
     sample, start, stop = columns
     every = np.array_equal(np.sort(sample), np.arange(len(v))) and not start.any() and (stop == v.shape[1]).all()
-    if not every or v.dtype != np.float32:
+    if not every or v.dtype != np.float32 or arrays[table.operands["w"]].dtype != np.float32:
         return None
     return Neurons(table=table, turns=turns, arrays=arrays, share=share, chosen=chosen)

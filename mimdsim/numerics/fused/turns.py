@@ -24,29 +24,32 @@ from mimdsim.numerics.fused.vectors import (
     lowest_bit,
     stream_strips,
 )
+from mimdsim.numerics.fused.whole_tensors import copy_block
 
 ONE_BIT = np.uint64(1)
 
 
 @numba.njit(cache=True, nogil=True)
-def forward_turns(first, last, begin, w, states, source, constants, limits, kept, made, streams):  # type: ignore[no-untyped-def]
+def forward_turns(first, last, begin, w, own_weights, states, source, constants, limits, kept, made, streams):  # type: ignore[no-untyped-def]
     """Advance blocks first..last-1 from timestep `begin` on. Returns whether there was room for all values; if there
     is none at all, none are kept.
 
-    states: potentials [batch, neurons] before and after. source: as by `end_to_end`. constants: decay, scale of the
-    currents, threshold of the reset. limits: the threshold of spikes, and what kept values are above. made [timesteps,
-    batch, neurons]: the potentials after every timestep, past the caches if it streams; nothing where it has no
-    timesteps.
+    w [inputs, neurons]; own_weights [inputs, WIDTH]: room for those of a block, which stay in cache while all timesteps
+    pass by. states: potentials [batch, neurons] before and after. source: as by `end_to_end`. constants: decay, scale
+    of the currents, threshold of the reset. limits: the threshold of spikes, and what kept values are above. made
+    [timesteps, batch, neurons]: the potentials after every timestep, past the caches if it streams; nothing where it
+    has no timesteps.
     """
     decay, scale, threshold = constants
     before, after = states
     starts, ids = source
     fires, listed, lanes, values, ends = kept
     (spiking, low), keeps = limits, values.shape[1] > 0
-    inputs, weights, every = w.shape[1], w.reshape(-1), made.reshape(-1)
+    weights, every = own_weights.reshape(-1), made.reshape(-1)
     batch, neurons = before.shape
     v = np.zeros(batch * WIDTH, w.dtype)
     for block in range(first, last):
+        copy_block(w, block, own_weights)
         origin = block * WIDTH
         real = min(WIDTH, neurons - origin)
         own = ~np.uint64(0) >> np.uint64(WIDTH - real)
@@ -56,7 +59,7 @@ def forward_turns(first, last, begin, w, states, source, constants, limits, kept
             for b in range(batch):
                 place, at = t * batch + b, b * WIDTH
                 some, end = starts[place], starts[place + 1]
-                integrate_strip(v, at, weights, origin * inputs, ids, some, end, decay, scale, threshold)
+                integrate_strip(v, at, weights, 0, ids, some, end, decay, scale, threshold)
                 if len(made):
                     into = place * neurons + origin
                     if real < WIDTH:

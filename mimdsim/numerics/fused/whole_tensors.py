@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numba
 
-from mimdsim.numerics.fused.vectors import WIDTH, dot_strip, sum_strip
+from mimdsim.numerics.fused.vectors import WIDTH, copy_strips, dot_strip, sum_strip
 
 
 @numba.njit(cache=True, nogil=True)
@@ -55,16 +55,25 @@ def input_gradient_places(first, last, lag, w, ids, starts, q, g):  # type: igno
 
 
 @numba.njit(cache=True, nogil=True)
-def into_blocks(matrix, blocks):  # type: ignore[no-untyped-def]
-    """blocks[k, i, :] = matrix[i, k * WIDTH : (k + 1) * WIDTH], zeros beyond the last neuron."""
+def copy_block(matrix, block, made):  # type: ignore[no-untyped-def]
+    """made[i, :] = matrix[i, block * WIDTH : (block + 1) * WIDTH], zeros beyond the last neuron."""
     inputs, neurons = matrix.shape
-    for block in range(blocks.shape[0]):
-        real = min(WIDTH, neurons - block * WIDTH)
-        for i in range(inputs):
-            for n in range(real):
-                blocks[block, i, n] = matrix[i, block * WIDTH + n]
-            for n in range(real, WIDTH):
-                blocks[block, i, n] = 0
+    real = min(WIDTH, neurons - block * WIDTH)
+    own, every = made.reshape(-1), matrix.reshape(-1)
+    for i in range(inputs):
+        if real == WIDTH:
+            copy_strips(own, i * WIDTH, every, i * neurons + block * WIDTH, 1)
+            continue
+        for n in range(real):
+            made[i, n] = matrix[i, block * WIDTH + n]
+        made[i, real:] = 0
+
+
+@numba.njit(cache=True, nogil=True)
+def into_blocks(matrix, blocks):  # type: ignore[no-untyped-def]
+    """All blocks of a matrix."""
+    for block in range(len(blocks)):
+        copy_block(matrix, block, blocks[block])
 
 
 @numba.njit(cache=True, nogil=True)
