@@ -89,83 +89,91 @@ KIND, LISTS, BATCH, SHIFT, FROM, TO, CELLS, WEIGHTS, SEVERAL, SAMPLES, EXTENT, B
 
 
 @numba.njit(cache=True, nogil=True)
-def add_hits(loads, own, weights, spans, flat):  # type: ignore[no-untyped-def]
-    """loads[turn, own[id]] += weights[id], or the only weight, for ids flat[spans[turn, 0]:spans[turn, 1]] with a cell
-    of their own: not -1. Returns how many."""
+def add_hits(loads, cells, weights, shape, source):  # type: ignore[no-untyped-def]
+    """loads[turn, cell] += weight for every listed id that has a cell, cells[sample * extent + id], not -1; weights as
+    cells, or one. Returns how many.
+
+    shape: samples, extent. source: lists and their contents, as from `append_listed`; the list of the first sample in
+    the first turn, how many further the next turn's is, and the columns that say where what counts begins and ends.
+    """
+    samples, extent = shape
+    lists, flat, first_list, batch, begin, end = source
     added, only = 0, weights[0]
-    for turn in range(len(spans)):
-        load = loads[turn]
-        for k in range(spans[turn, 0], spans[turn, 1]):
-            id = flat[k]
-            if id >= len(own) or own[id] < 0:
-                continue
-            load[own[id]] += weights[id] if len(weights) > 1 else only
-            added += 1
+    for b in range(samples):
+        own = cells[b * extent : (b + 1) * extent]
+        for turn in range(len(loads)):  # all of them while the cells of a sample are at hand
+            known = first_list + turn * batch + b
+            for k in range(lists[known, begin], lists[known, end]):
+                id = flat[k]
+                if id >= extent or own[id] < 0:
+                    continue
+                loads[turn, own[id]] += weights[b * extent + id] if len(weights) > 1 else only
+                added += 1
     return added
 
 
 @numba.njit(cache=True, nogil=True)
-def add_shared_hits(loads, groups, bounds, cells, weights, spans, flat):  # type: ignore[no-untyped-def]
-    """The same for all cells of the group of an id: bounds[group]..bounds[group + 1] - 1."""
-    for turn in range(len(spans)):
-        for k in range(spans[turn, 0], spans[turn, 1]):
-            if flat[k] < len(groups) and groups[flat[k]] >= 0:
-                group = groups[flat[k]]
-                for cell in range(bounds[group], bounds[group + 1]):
-                    loads[turn, cells[cell]] += weights[cell if len(weights) > 1 else 0]
+def add_shared_hits(loads, groups, cells, weights, shape, source):  # type: ignore[no-untyped-def]
+    """The same for all cells of a group: groups[sample * extent + id] is that of an id, -1 for none; behind all of
+    these, the first cell of each group."""
+    samples, extent = shape
+    lists, flat, first_list, batch, begin, end = source
+    first_cells = groups[samples * extent :]
+    for b in range(samples):
+        own = groups[b * extent : (b + 1) * extent]
+        for turn in range(len(loads)):
+            known = first_list + turn * batch + b
+            for k in range(lists[known, begin], lists[known, end]):
+                if flat[k] < extent and own[flat[k]] >= 0:
+                    group = own[flat[k]]
+                    for cell in range(first_cells[group], first_cells[group + 1]):
+                        loads[turn, cells[cell]] += weights[cell if len(weights) > 1 else 0]
 
 
 @numba.njit(cache=True, nogil=True)
-def add_within(loads, ends, cells, weights, spans):  # type: ignore[no-untyped-def]
-    """The same for the cells of the slots below the listed count: cells[ends[0]..ends[count] - 1]."""
+def add_within(loads, ends, cells, weights, shape, source):  # type: ignore[no-untyped-def]
+    """The same for the cells of a sample's slots below the listed count: slots end at ends[sample * (extent + 1)...]."""
+    samples, extent = shape
+    lists, _, first_list, batch, begin, end = source
     only = weights[0]
-    for turn in range(len(spans)):
-        load, own = loads[turn], cells[ends[0] : ends[min(len(ends) - 1, spans[turn, 1] - spans[turn, 0])]]
-        if len(weights) == 1:
-            for cell in own:
-                load[cell] += only
-        else:
-            for k in range(len(own)):
-                load[own[k]] += weights[ends[0] + k]
+    for b in range(samples):
+        own_ends = ends[b * (extent + 1) : (b + 1) * (extent + 1)]
+        for turn in range(len(loads)):
+            known = first_list + turn * batch + b
+            low, high = own_ends[0], own_ends[min(extent, lists[known, end] - lists[known, begin])]
+            load, own = loads[turn], cells[low:high]
+            if len(weights) == 1:
+                for cell in own:
+                    load[cell] += only
+            else:
+                for k in range(len(own)):
+                    load[own[k]] += weights[low + k]
 
 
 @numba.njit(cache=True, nogil=True)
 def add_by_id(loads, first, by_id, timesteps, found):  # type: ignore[no-untyped-def]
-    """loads[t - first, cell] += weight for everything the terms find listed at timestep t; found[term] += how many.
+    """loads[t - first, cell] += weight for everything the terms find listed at timestep t; found[term] += how many hits.
 
-    by_id: terms, cells, weights, begins; the lists and their contents, as from `append_listed`.
-
-    Hits: cells[CELLS + sample * EXTENT + id] is the cell of an id, -1 if no vertex counts it. Shared hits:
-    begins[BEGINS + sample * EXTENT + id] is the group of an id, -1 for none; behind all of these, begins[... + group]
-    is the group's first cell. Within: for a sample and its slots below the listed count,
-    cells[begins[BEGINS + sample * (EXTENT + 1) + slot]...].
+    by_id: terms, cells, weights, begins; the lists and their contents, as from `append_listed`. Of a term, cells begin
+    at CELLS, weights (SEVERAL, or one) at WEIGHTS, and, for all but hits, groups or ends of slots at BEGINS.
     """
     terms, cells, weights, begins, lists, flat = by_id
-    spans = np.empty((len(loads), 2), lists.dtype)
     for number in range(len(terms)):
         term = terms[number]
-        kind, extent, samples = term[KIND], term[EXTENT], term[SAMPLES]
-        own_cells = cells[term[CELLS] :]
         low = max(0, -(first + term[SHIFT]))
-        high = max(low, min(len(loads), timesteps - first - term[SHIFT]))
-        some, of_some = loads[low:high], spans[low:high]
-        begin, end = (0, 2) if kind == WITHIN else (term[FROM], term[TO])
-        for b in range(samples):
-            for turn in range(low, high):  # all of them while the cells of a sample are at hand
-                known = term[LISTS] + (first + turn + term[SHIFT]) * term[BATCH] + b
-                spans[turn, 0], spans[turn, 1] = lists[known, begin], lists[known, end]
-            row = b * (extent + (kind == WITHIN))
-            of_row = term[WEIGHTS] + (row if term[SEVERAL] and kind == HITS else 0)
-            own = weights[of_row:] if term[SEVERAL] else weights[of_row : of_row + 1]
-            if kind == HITS:
-                found[number] += add_hits(some, own_cells[row : row + extent], own, of_some, flat)
-                continue
-            of_begins = begins[term[BEGINS] + row :]
-            if kind == WITHIN:
-                add_within(some, of_begins[: extent + 1], own_cells, own, of_some)
-            else:
-                bounds = begins[term[BEGINS] + samples * extent :]
-                add_shared_hits(some, of_begins[:extent], bounds, own_cells, own, of_some, flat)
+        some = loads[low : max(low, timesteps - first - term[SHIFT])]
+        first_list = term[LISTS] + (first + low + term[SHIFT]) * term[BATCH]
+        columns = (0, 2) if term[KIND] == WITHIN else (term[FROM], term[TO])
+        source = lists, flat, first_list, term[BATCH], columns[0], columns[1]
+        shape = term[SAMPLES], term[EXTENT]
+        own, of_term = cells[term[CELLS] :], weights[term[WEIGHTS] :]
+        each = of_term if term[SEVERAL] else of_term[:1]
+        if term[KIND] == HITS:
+            found[number] += add_hits(some, own, each, shape, source)
+        elif term[KIND] == WITHIN:
+            add_within(some, begins[term[BEGINS] :], own, each, shape, source)
+        else:
+            add_shared_hits(some, begins[term[BEGINS] :], own, each, shape, source)
 
 
 @numba.njit(cache=True, nogil=True)
