@@ -132,7 +132,8 @@ def add_shared_hits(loads, groups, cells, weights, shape, source):  # type: igno
 
 @numba.njit(cache=True, nogil=True)
 def add_within(loads, ends, cells, weights, shape, source):  # type: ignore[no-untyped-def]
-    """The same for the cells of a sample's slots below the listed count: slots end at ends[sample * (extent + 1)...]."""
+    """The same for the cells of a sample's slots below the listed count: cells[ends[0]:ends[count]], of its own
+    ends[sample * (extent + 1):]."""
     samples, extent = shape
     lists, _, first_list, batch, begin, end = source
     only = weights[0]
@@ -152,7 +153,7 @@ def add_within(loads, ends, cells, weights, shape, source):  # type: ignore[no-u
 
 @numba.njit(cache=True, nogil=True)
 def add_by_id(loads, first, by_id, timesteps, found):  # type: ignore[no-untyped-def]
-    """loads[t - first, cell] += weight for everything the terms find listed at timestep t; found[term] += how many hits.
+    """loads[t - first, cell] += weight for everything the terms find listed at timestep t; found[term] += hits.
 
     by_id: terms, cells, weights, begins; the lists and their contents, as from `append_listed`. Of a term, cells begin
     at CELLS, weights (SEVERAL, or one) at WEIGHTS, and, for all but hits, groups or ends of slots at BEGINS.
