@@ -23,7 +23,7 @@ def count_spikes(ids, counts, totals, sample):  # type: ignore[no-untyped-def]
 def cross_entropy(totals, labels, losses, gradient, sample, scale):  # type: ignore[no-untyped-def]
     """Per sample: loss and d(mean loss)/d(totals), from logits = scale * totals."""
     classes = totals.shape[1]
-    each = np.zeros(classes, np.float64)
+    shifted, each = np.zeros(classes, np.float64), np.zeros(classes, np.float64)
     for i in range(len(sample)):
         b = sample[i]
         highest = totals[b, 0] * scale
@@ -31,9 +31,10 @@ def cross_entropy(totals, labels, losses, gradient, sample, scale):  # type: ign
             highest = max(highest, totals[b, c] * scale)
         mass = 0.0
         for c in range(classes):
-            each[c] = math.exp(totals[b, c] * scale - highest)
+            shifted[c] = totals[b, c] * scale - highest
+            each[c] = math.exp(shifted[c])
             mass += each[c]
-        losses[b] = math.log(mass) - (totals[b, labels[b]] * scale - highest)
+        losses[b] = math.log(mass) - shifted[labels[b]]
         for c in range(classes):
             probability = each[c] / mass
             if c == labels[b]:
@@ -47,10 +48,11 @@ def list_count_gradient(ids, counts, gradient, g, sample):  # type: ignore[no-un
     for i in range(len(sample)):
         b = sample[i]
         for t in range(ids.shape[0]):
-            own, listed, every = g[t, b], ids[t, b, : counts[t, b, 1]], gradient[b]
-            for k in range(len(listed)):
-                own[k] = every[listed[k]]
-            own[len(listed) :] = 0
+            for k in range(ids.shape[2]):
+                if k < counts[t, b, 1]:
+                    g[t, b, k] = gradient[b, ids[t, b, k]]
+                else:
+                    g[t, b, k] = 0
 
 
 @numba.njit(cache=True, nogil=True)
