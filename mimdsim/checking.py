@@ -9,6 +9,7 @@ import click
 
 from mimdsim.base.console import say
 from mimdsim.base.errors import DescriptionError
+from mimdsim.base.paths import FILE_TO_WRITE, PATH
 from mimdsim.base.progress import Bars
 
 if TYPE_CHECKING:
@@ -36,19 +37,19 @@ BATCH = click.option(
 @click.command("check", short_help="Check a mapping or a kernel: rules, memory and values.")
 @WORKLOAD
 @click.argument("machine", default="bow")
-@click.option("--program", type=click.Path(path_type=Path), help="Python file with build(subject) -> Program.")
+@click.option("--program", type=PATH, help="Python file with build(subject) -> Program.")
 @click.option(
     "--reference", default="reference", metavar="NAME", help="A kernel's reference function (default: reference)."
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for the report of a kernel.")
+@click.option("--out", type=PATH, help="Folder for the report of a kernel.")
 @click.option("--strict", is_flag=True, help="Also run vertex by vertex on poisoned memory (slow).")
 @TIMESTEPS
 @BATCH
 @click.option("--references", "references", is_flag=True, help="Compare predictions with published figures instead.")
-@click.option("--data", type=click.Path(path_type=Path), help="N-MNIST folder for the references' activity.")
-@click.option("--page", type=click.Path(path_type=Path), metavar="FILE.md", help="Also write the references as a page.")
+@click.option("--data", type=PATH, help="N-MNIST folder for the references' activity.")
+@click.option("--page", type=FILE_TO_WRITE, metavar="FILE.md", help="Also write the references as a page.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, type=PATH)
 @SET
 @click.pass_context
 def check_command(
@@ -143,7 +144,7 @@ def _check_references(files: tuple[Path, ...], data: Path | None, page: Path | N
 @click.argument("superstep", default="")
 @click.option("--tile", type=int, help="Seen from this tile (default: the one with most work in the superstep).")
 @click.option("--timestep", type=int, help="Show the vertices in this timestep (default: the longest).")
-@click.option("--dump", type=click.Path(path_type=Path), metavar="FILE", help="Also write the program here, as text.")
+@click.option("--dump", type=FILE_TO_WRITE, metavar="FILE", help="Also write the program here, as text.")
 @TIMESTEPS
 @BATCH
 @SET

@@ -16,6 +16,7 @@ import click
 
 from mimdsim.base.console import RAISE, say, says_how_to_go_on, told_as_ours
 from mimdsim.base.errors import MimdsimError, cannot_write, of_the_machine, shortened
+from mimdsim.base.paths import FILE_TO_WRITE, PATH
 from mimdsim.base.progress import Bars
 from mimdsim.base.version import __version__
 from mimdsim.checking import SET, WORKLOAD, check_command, explain_command
@@ -121,12 +122,10 @@ main.add_command(sweep_command)
 @main.command(short_help="Train a workload on tiles, profile it, write a report.")
 @WORKLOAD
 @click.argument("machine", default="bow")
-@click.option("--out", type=click.Path(path_type=Path), help=FOLDER.format("MACHINE"))
+@click.option("--out", type=PATH, help=FOLDER.format("MACHINE"))
 @click.option("--gpu", "gpus", multiple=True, default=("a100",), show_default=True, help="GPU to compare with.")
-@click.option(
-    "--dump", type=click.Path(path_type=Path), help="Write the program to this folder after every compiler pass."
-)
-@click.option("--checkpoint", type=click.Path(path_type=Path), help="Save the training to this file after every epoch.")
+@click.option("--dump", type=PATH, help="Write the program to this folder after every compiler pass.")
+@click.option("--checkpoint", type=FILE_TO_WRITE, help="Save the training to this file after every epoch.")
 @click.option("--resume", is_flag=True, help="Continue from the checkpoint, as if the training had never stopped.")
 @click.option(
     "--window", metavar="40-49", help="Timesteps of which every tile is kept one by one (default: the first ten)."
@@ -162,7 +161,7 @@ def run(
 @main.command(short_help="Compare tiled machines and GPUs on the same training graph.")
 @WORKLOAD
 @click.argument("machines", nargs=-1)
-@click.option("--out", type=click.Path(path_type=Path), help=FOLDER.format("compared"))
+@click.option("--out", type=PATH, help=FOLDER.format("compared"))
 @MAPPING
 @SET
 def compare(
@@ -195,8 +194,9 @@ def _named(workload: str, changes: tuple[str, ...], mapping: Path | None) -> tup
 
 def _folder(workload: str, kind: str, changes: dict[str, Any], mapping: Path | None) -> Path:
     from mimdsim.base.files import changes_mark
+    from mimdsim.base.schema import read_toml
 
-    decides = changes | ({} if mapping is None else {"--mapping": mapping.read_text(encoding="utf-8")})
+    decides = changes | ({} if mapping is None else {"--mapping": read_toml(mapping)[1]})
     return Path("reports") / f"{workload}-{kind}{changes_mark(decides)}"
 
 

@@ -10,6 +10,7 @@ import click
 
 from mimdsim.base.console import say
 from mimdsim.base.errors import DescriptionError
+from mimdsim.base.paths import FILE_TO_WRITE, PATH
 
 
 class _Finite(click.FloatRange):
@@ -27,8 +28,8 @@ RESETS = ("file", "zero", "zero_after", "subtract", "subtract_decayed", "none")
 
 
 @click.command("import", short_help="Turn a NIR graph or a state dict into a workload.")
-@click.argument("model", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Folder to write (default imported/MODEL).")
+@click.argument("model", type=PATH)
+@click.option("--out", type=PATH, help="Folder to write (default imported/MODEL).")
 @click.option("--workload", default="", help="Take data, training and mapping from this workload (default: random).")
 @click.option("--dt", type=SECONDS, help="Length of a timestep in seconds (default: tau/r).")
 @click.option(
@@ -70,8 +71,8 @@ def import_command(
 
 @click.command("export", short_help="Write a network with trained weights as a NIR graph.")
 @click.argument("workload")
-@click.option("--weights", type=click.Path(path_type=Path), help="Trained weights (default: what the workload names).")
-@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FILE.nir", help="File to write.")
+@click.option("--weights", type=PATH, help="Trained weights (default: what the workload names).")
+@click.option("--out", type=FILE_TO_WRITE, required=True, metavar="FILE.nir", help="File to write.")
 @click.option(
     "--dt",
     type=SECONDS,

@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 
 from mimdsim.base.console import say
+from mimdsim.base.paths import FILE_TO_WRITE, PATH
 from mimdsim.base.progress import Bars
 
 
 @click.command("narrow", short_help="Narrow a machine's doubted numbers by your own measurements.")
 @click.argument("machine")
 @click.argument("tables", nargs=-1, required=True, metavar="TABLE...")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE.toml", help="Write the narrowed numbers here.")
+@click.option("--out", type=FILE_TO_WRITE, metavar="FILE.toml", help="Write the narrowed numbers here.")
 @click.option(
     "--spread",
     default=0.02,
@@ -21,7 +22,7 @@ from mimdsim.base.progress import Bars
     type=click.FloatRange(min=0, min_open=True, max=1),
     help="Standard deviation of a figure, as a share of it, where its row gives none.",
 )
-@click.option("--data", type=click.Path(path_type=Path), help="N-MNIST folder for the activity of training steps.")
+@click.option("--data", type=PATH, help="N-MNIST folder for the activity of training steps.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def narrow_command(
     machine: str, tables: tuple[str, ...], out: Path | None, spread: float, data: Path | None, as_json: bool

@@ -9,6 +9,7 @@ import click
 
 from mimdsim.base.console import say
 from mimdsim.base.errors import DescriptionError, shortened
+from mimdsim.base.paths import FILE_TO_WRITE, PATH
 from mimdsim.base.progress import Bars
 from mimdsim.checking import SET, WORKLOAD
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 OBJECTIVES = ("time", "memory", "energy", "product")
 MAPPING = click.option(
     "--mapping",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Take the mapping from this file (mimdsim place writes them).",
 )
@@ -43,7 +44,7 @@ MAPPING = click.option(
 )
 @click.option("--candidates", type=click.IntRange(min=1), default=240, show_default=True, help="Mappings to lower.")
 @click.option("--processes", type=click.IntRange(min=1), help="Local processes (default: all processors).")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write the best mapping here (TOML).")
+@click.option("--out", type=FILE_TO_WRITE, metavar="FILE", help="Write the best mapping here (TOML).")
 @click.option("--smallest-sram", is_flag=True, help="Find the least tile.sram_bytes that some mapping fits.")
 @click.option("--batch", "batches", default="", metavar="B1,B2,...", help="Find the batch with most samples a second.")
 @SET

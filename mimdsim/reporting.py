@@ -9,6 +9,7 @@ import click
 
 from mimdsim.base.console import say
 from mimdsim.base.errors import MimdsimError
+from mimdsim.base.paths import FILE_TO_WRITE, PATH
 from mimdsim.base.progress import Bars
 
 if TYPE_CHECKING:
@@ -17,17 +18,17 @@ if TYPE_CHECKING:
 
 
 @click.command("report", short_help="Redraw the report of a saved profile, or compare two.")
-@click.argument("profile", type=click.Path(path_type=Path))
-@click.argument("other", type=click.Path(path_type=Path), required=False)
+@click.argument("profile", type=PATH)
+@click.argument("other", type=PATH, required=False)
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Output folder (default: that of PROFILE; with OTHER, the folder report-compared in it).",
 )
 @click.option("--open", "opened", is_flag=True, help="Show the page in the browser.")
 @click.option(
     "--trace",
-    type=click.Path(path_type=Path),
+    type=FILE_TO_WRITE,
     metavar="FILE",
     help="Also write a trace for ui.perfetto.dev (Chrome's JSON; compressed if it ends in .gz).",
 )
@@ -44,7 +45,7 @@ def report_command(
 ) -> None:
     """Redraw the report of a saved profile.json. With the profile.json of another run, OTHER, the page also shows the
     differences of that run (B) to PROFILE (A): totals, supersteps by name, and single tiles if both have as many."""
-    from mimdsim.base.files import folders_to_write
+    from mimdsim.base.files import folders_to_write, read_whole
     from mimdsim.base.whole import replaced
     from mimdsim.profile import load_profile
     from mimdsim.profile.detail import load_beside
@@ -54,7 +55,7 @@ def report_command(
     with folders_to_write(folder), replaced(folder, report_files()) as draft, Bars() as bars:
         loaded = load_profile(profile)  # while no other process writes there
         beside = folder / "profile.json"
-        if beside.is_file() and not beside.samefile(profile) and beside.read_bytes() != profile.read_bytes():
+        if beside.is_file() and not beside.samefile(profile) and read_whole(beside) != read_whole(profile):
             raise MimdsimError(f"{folder}: holds the profile of another run; choose another folder with --out")
         detail = load_beside(profile, loaded)
         traced = _traced(trace, loaded, detail, trace_tiles, trace_timesteps)

@@ -12,6 +12,7 @@ import click
 
 from mimdsim.base.console import say, says_how_to_go_on
 from mimdsim.base.errors import DescriptionError, MimdsimError
+from mimdsim.base.paths import FILE_TO_WRITE, PATH
 from mimdsim.base.progress import Bars
 from mimdsim.checking import WORKLOAD
 from mimdsim.placing import MAPPING
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 PROCESSES = click.option("--processes", type=click.IntRange(min=1), help="Local processes (default: all processors).")
 DASK = click.option("--dask", metavar="ADDRESS", help="Work on the cluster of this Dask scheduler (tcp://HOST:PORT).")
-OUT = click.option("--out", type=click.Path(path_type=Path), help="Folder to write to and to resume from.")
+OUT = click.option("--out", type=PATH, help="Folder to write to and to resume from.")
 
 
 @click.command("study", short_help="Answer the question of a study.")
@@ -78,7 +79,7 @@ def study_command(study: str, out: Path | None, processes: int | None, dask: str
 )
 @click.option("--best-mapping", is_flag=True, help="Time every point with the best mapping that a search finds.")
 @click.option("--candidates", type=click.IntRange(min=1), default=120, show_default=True, help="Of each such search.")
-@click.option("--save", type=click.Path(path_type=Path), metavar="FILE", help="Write the sweep as a study file too.")
+@click.option("--save", type=FILE_TO_WRITE, metavar="FILE", help="Write the sweep as a study file too.")
 @MAPPING
 def sweep_command(
     workload: str,

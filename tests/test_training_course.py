@@ -207,7 +207,7 @@ def test_damaged_checkpoints_are_refused_by_name_and_reason(tmp_path: Path) -> N
     damaged = bytearray(file.path.read_bytes())
     damaged[60:90] = bytes(30)
     file.path.write_bytes(damaged)
-    with pytest.raises(DataFileError, match="is not a checkpoint, or damaged: LZMAError"):
+    with pytest.raises(DataFileError, match=r"is not a checkpoint, or damaged: .*'about' is packed"):
         trained(file, epochs=1)
     file.path.write_bytes(good)
     same(trained(file, epochs=1), trained(epochs=1))

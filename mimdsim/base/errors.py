@@ -58,6 +58,14 @@ class DataFileError(MimdsimError):
         return partial(type(self), byte_offset=self.byte_offset), (self.path, self.reason)
 
 
+class NotAFile(OSError):
+    """Something else than a regular file is in the place of one; `strerror` says what: "it is not a regular file but a
+    named pipe"."""
+
+    def __str__(self) -> str:
+        return f"{self.filename} {str(self.strerror).removeprefix('it ')}"
+
+
 def of_the_machine(failure: BaseException) -> bool:
     """Whether a failure comes from the computer: its disks, its permissions, where output goes."""
     return isinstance(failure, OSError) and failure.errno in MACHINE_FAILURES

@@ -3,16 +3,79 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
+import os
 import secrets
+import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from mimdsim.base.errors import MimdsimError, cannot_write, shortened
+from mimdsim.base.errors import DataFileError, MimdsimError, NotAFile, cannot_write, shortened
 
 PART_BYTES = 1 << 20
+KINDS = {
+    stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}  # fmt: skip
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """A regular file, opened for reading; every file that others may have written is opened here.
+
+    Raises NotAFile for a folder, pipe, socket or device, for which a reader could wait for ever, and for a link to
+    nothing; else OSError.
+    """
+    try:
+        _refuse_other_kinds(path, os.stat(path))  # before it is opened, which a device may take as a command
+    except FileNotFoundError:
+        if not os.path.islink(path):
+            raise
+        what = f"it is a link to '{shortened(os.readlink(path), 200)}', which does not exist"
+        raise NotAFile(errno.ENOENT, what, str(path)) from None
+    except ValueError:  # a zero byte
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
+    file = open(path, "rb", opener=_opened_at_once)  # noqa: SIM115
+    try:
+        _refuse_other_kinds(path, os.fstat(file.fileno()))
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+@contextlib.contextmanager
+def open_data(path: Path, missing: str = "no such file") -> Iterator[BinaryIO]:
+    """As `open_regular`; raises DataFileError with `missing` if there is no file, else with why it cannot be read."""
+    try:
+        with open_regular(path) as file:
+            yield file
+    except FileNotFoundError:
+        raise DataFileError(path, missing) from None
+    except OSError as problem:
+        raise DataFileError(path, f"cannot be read: {problem.strerror}") from None
+
+
+def _opened_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for its writer
+
+
+def other_kind(path: Path) -> str:
+    """What is in the place of a file; '' for a file, a link, nothing, and a folder, which cannot be replaced by one."""
+    try:
+        kind = stat.S_IFMT(os.lstat(path).st_mode)
+    except OSError:
+        return ""
+    return "" if kind in (stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR) else KINDS.get(kind, "something else")
+
+
+def _refuse_other_kinds(path: Path, about: os.stat_result) -> None:
+    kind = stat.S_IFMT(about.st_mode)
+    if kind != stat.S_IFREG:
+        what = f"it is not a regular file but {KINDS.get(kind, 'something else')}"
+        raise NotAFile(errno.EISDIR if kind == stat.S_IFDIR else errno.EINVAL, what, str(path))
 
 
 def read_bounded_text(path: Path, most: int) -> str:
@@ -23,11 +86,9 @@ def read_bounded_text(path: Path, most: int) -> str:
 def read_bounded(path: Path, most: int) -> bytes:
     """The content of a file of at most `most` bytes.
 
-    Raises OSError, also for what is not a regular file (a device may never end), and ValueError for a longer file.
+    Raises as `open_regular`, and ValueError for a longer file.
     """
-    if path.exists() and not path.is_file():
-        raise IsADirectoryError(f"{path} is a folder") if path.is_dir() else OSError(f"{path} is not a regular file")
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         content = bytearray()
         while part := file.read(min(PART_BYTES, most + 1 - len(content))):  # `read` makes room for all that it may read
             content += part
@@ -36,11 +97,19 @@ def read_bounded(path: Path, most: int) -> bytes:
     return bytes(content)
 
 
+def read_whole(path: Path) -> bytes:
+    """The content of a regular file of any length; raises DataFileError."""
+    with open_data(path) as file:
+        return file.read()
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write to a temporary name next to `path`, then rename: a reader never sees half a file.
 
     Raises MimdsimError that says why it cannot be written; then nothing is left.
     """
+    if kind := other_kind(path):  # which would be replaced
+        raise MimdsimError(f"{path}: is not a regular file but {kind}; choose another place")
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")  # other machines may write to the same disk
     data = content.encode() if isinstance(content, str) else content
     try:

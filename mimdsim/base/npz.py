@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError
+from mimdsim.base.files import open_regular
 
 MAX_HEADER_BYTES = 10_000  # numpy's own limit for headers of untrusted files
 MAX_DIMENSIONS = 8
@@ -79,12 +80,12 @@ class NpzFile:
     def __init__(self, path: Path):
         self.path = path
         try:
-            self._file = path.open("rb")
+            self._file = open_regular(path)
         except OSError as problem:
             raise DataFileError(path, f"cannot be read: {problem.strerror}") from None
         try:
             with _refusing(path, "is not an NPZ file, or damaged"):
-                self._archive = zipfile.ZipFile(_Bounded(self._file))
+                self._archive = zipfile.ZipFile(Bounded(self._file))
         except BaseException:
             self._file.close()
             raise
@@ -219,7 +220,7 @@ def _refused(path: Path, info: zipfile.ZipInfo, reason: str) -> DataFileError:
     return DataFileError(path, f"{_shown(info)} {reason}", byte_offset=info.header_offset)
 
 
-class _Bounded:
+class Bounded:
     """A file that refuses to be read in larger pieces than READ_BYTES, whatever the archive's directory claims."""
 
     def __init__(self, file: BinaryIO):

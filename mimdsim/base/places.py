@@ -42,7 +42,7 @@ def files_of(kind: Kind, suffix: str = ".toml") -> dict[str, Path]:
     """Every file of `kind` by its name, sorted; of several with the same name, the one found first."""
     found: dict[str, Path] = {}
     for folder in reversed(places(kind)):
-        found |= {path.name: path for path in folder.glob(f"*{suffix}") if path.is_file()}
+        found |= {path.name: path for path in folder.glob(f"*{suffix}") if not path.is_dir()}
     return dict(sorted(found.items()))
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mimdsim.base.errors import DataFileError
-from mimdsim.base.files import dump_json, read_bounded, write_atomically
+from mimdsim.base.files import dump_json, parse_json, read_bounded, write_atomically
 from mimdsim.base.npz import NpzFile
 
 DIGITS = 64
@@ -35,7 +34,7 @@ def write_sealed_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
 def read_sealed_json(path: Path, most: int, advice: str) -> dict[str, Any]:
     """What `write_sealed_json` wrote to this path; raises DataFileError with `advice` for anything else."""
     try:
-        table = json.loads(_read(path, most, JSON_END, advice))
+        table = parse_json(_read(path, most, JSON_END, advice).decode())
         table.pop("sha256")
         return dict(table)
     except (ValueError, RecursionError, AttributeError, KeyError) as problem:

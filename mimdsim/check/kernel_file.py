@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mimdsim.base.errors import DescriptionError, MimdsimError, suggest
+from mimdsim.base.files import read_whole
 from mimdsim.base.version import __version__
 from mimdsim.check.kernel import Build, Inputs, KernelResult, Reference, check_kernel
 from mimdsim.check.kernel_values import RELATIVE_TOLERANCE
@@ -87,7 +88,7 @@ def _function(module: Any, path: Path, name: str, wanted: str) -> Callable[..., 
 
 def profile_of(kernel: KernelFile, result: KernelResult, asked: Asked | None = None) -> RunProfile:
     """The profile for the report of a checked kernel; asked: for the commands of its advice."""
-    said = kernel.path.read_bytes() + result.machine.model_dump_json().encode()
+    said = read_whole(kernel.path) + result.machine.model_dump_json().encode()
     return RunProfile(
         schema_version=SCHEMA_VERSION,
         tool_version=__version__,

@@ -8,11 +8,10 @@ its end. How inputs are drawn: `draws`.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from mimdsim.check.formats import misfit
 from mimdsim.check.interface import interface_problems
 from mimdsim.check.lockstep import LEAST, RELATIVE_TOLERANCE, Trace, compare, gradients_at_ids
 from mimdsim.check.outputs import wrong_output
+from mimdsim.check.user_code import load_file
 from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exchanges
 from mimdsim.functional import Executor
 from mimdsim.functional.poison import KINDS, undefine
@@ -286,19 +286,7 @@ def _time(program: Program, compiled: Compiled, machine: MimdMachine, activity: 
 
 def load_build(path: Path) -> Callable[[Subject], Program]:
     """`build` from a user's Python file. The file is run: check only files you trust."""
-    if not path.is_file() or path.suffix != ".py":
-        raise DescriptionError(
-            str(path), ["no such Python file (.py); --program takes one that defines build(subject)"]
-        )
-    specification = importlib.util.spec_from_file_location(path.stem, path)
-    assert specification is not None
-    assert specification.loader is not None
-    module: ModuleType = importlib.util.module_from_spec(specification)
-    try:
-        specification.loader.exec_module(module)
-    except (Exception, SystemExit) as failure:
-        raise DescriptionError(str(path), [f"cannot be imported: {type(failure).__name__}: {failure}"]) from None
-    build = getattr(module, "build", None)
+    build = getattr(load_file(path, "defines build(subject), as --program takes it"), "build", None)
     if not callable(build):
         raise DescriptionError(str(path), ["defines no function build(subject) that returns a Program"])
     found: Callable[[Subject], Program] = build

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from mimdsim.base.errors import DescriptionError, MimdsimError, same_file, users_frame
+from mimdsim.base.files import open_regular
 
 
 def load_file(path: Path, holds: str) -> ModuleType:
@@ -17,12 +18,14 @@ def load_file(path: Path, holds: str) -> ModuleType:
 
     Raises DescriptionError if the file does not exist or cannot be imported, with the line.
     """
+    if path.suffix != ".py":
+        raise DescriptionError(str(path), [f"is no Python file (.py); give one that {holds}"])
     try:
-        there = path.is_file() and path.suffix == ".py"
-    except OSError:  # a name that is too long
-        there = False
-    if not there:
-        raise DescriptionError(str(path), [f"no such Python file (.py); give one that {holds}"])
+        open_regular(path).close()
+    except FileNotFoundError:
+        raise DescriptionError(str(path), [f"no such Python file (.py); give one that {holds}"]) from None
+    except OSError as problem:
+        raise DescriptionError(str(path), [f"cannot be read: {problem.strerror}; give one that {holds}"]) from None
     specification = importlib.util.spec_from_file_location(path.stem, path)
     assert specification is not None
     assert specification.loader is not None

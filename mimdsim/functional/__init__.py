@@ -1,6 +1,6 @@
 """The functional engine. Executes a lowered program for real values, vertex by vertex, on their slices."""
 
-from mimdsim.functional.activity import activity_profiles
+from mimdsim.functional.activity import activity_problem, activity_profiles
 from mimdsim.functional.checkpoint import Checkpoints
 from mimdsim.functional.engines import engine_refusals
 from mimdsim.functional.execute import Executor
@@ -19,6 +19,7 @@ __all__ = [
     "TrainingLog",
     "TrainingPlan",
     "WholeTensors",
+    "activity_problem",
     "activity_profiles",
     "engine_refusals",
     "evaluate",

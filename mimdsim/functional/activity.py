@@ -13,10 +13,8 @@ RASTER_POINTS = 4000
 
 def activity_profiles(network: SpikingNetwork, activity: RecordedActivity) -> tuple[Activity, ...]:
     """Spikes per layer of the recorded training step, the network input first."""
-    sizes = [("input", network.inputs, network.input_capacity)]
-    sizes += [(layer.name, layer.neurons, network.most_spikes(layer)) for layer in network.layers if layer.spiking]
     profiles = []
-    for index, (name, neurons, capacity) in enumerate(sizes):
+    for index, (name, neurons, capacity) in enumerate(_sizes(network)):
         ids, counts = activity.ids[name], activity.counts[name]
         t, slot = np.nonzero(np.arange(ids.shape[2]) < counts[:, 0, :1])
         points = np.column_stack([t, ids[t, 0, slot]])[:RASTER_POINTS]
@@ -35,6 +33,33 @@ def activity_profiles(network: SpikingNetwork, activity: RecordedActivity) -> tu
             )
         )
     return tuple(profiles)
+
+
+def _sizes(network: SpikingNetwork) -> list[tuple[str, int, int]]:
+    """(name, neurons, most spikes in one timestep) of the network input and of every layer that spikes."""
+    sizes = [("input", network.inputs, network.input_capacity)]
+    return sizes + [
+        (layer.name, layer.neurons, network.most_spikes(layer)) for layer in network.layers if layer.spiking
+    ]
+
+
+def activity_problem(network: SpikingNetwork, activity: RecordedActivity) -> str:
+    """Why spikes read from a file cannot be those of a training step of the network; '' if they can."""
+    for name, neurons, _ in _sizes(network):
+        ids, counts = activity.ids.get(name), activity.counts.get(name)
+        if ids is None or counts is None:
+            return f"the spikes of '{name}' are missing"
+        turns = [network.timesteps, network.batch]
+        if ids.dtype.kind not in "iu" or ids.ndim != 3 or [*ids.shape[:2]] != turns:
+            return f"the ids of '{name}' are {ids.dtype}{[*ids.shape]}, not whole numbers{[*turns, 'capacity']}"
+        if counts.dtype.kind not in "iu" or [*counts.shape] != [*turns, 2]:
+            return f"the counts of '{name}' are {counts.dtype}{[*counts.shape]}, not whole numbers{[*turns, 2]}"
+        if counts.size and (counts.min() < 0 or counts.max() > neurons or counts[..., 0].max() > ids.shape[2]):
+            return f"the counts of '{name}' are not from 0 to {min(neurons, ids.shape[2])}"
+        listed = ids[np.arange(ids.shape[2]) < counts.max(axis=2, keepdims=True)]
+        if listed.size and (listed.min() < 0 or listed.max() >= neurons):
+            return f"the ids of '{name}' are not from 0 to {neurons - 1}"
+    return ""
 
 
 def _sparsity(network: SpikingNetwork, activity: RecordedActivity, index: int, dropped: int) -> Sparsity:

@@ -2,8 +2,8 @@
 
 What is kept: all persistent variables (weights, moments, training step), the curves so far, the best weights, and at
 the end the recorded activity. The order of samples and all schedules follow from seed and number of training steps.
-Nothing is unpickled; a member that would unpack to more than this training needs is refused before it is read. A digest
-of all that is kept tells a file that was changed, by damage or by hand.
+Nothing is unpickled. Members are stored, not packed, so a file takes no more memory than it has bytes; one that claims
+more is refused before it is read. A digest of all that is kept tells a file that was changed, by damage or by hand.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import lzma
 import struct
 import tokenize
 import zipfile
@@ -23,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from mimdsim.base.errors import DataFileError, shortened
-from mimdsim.base.files import parse_json, write_atomically
+from mimdsim.base.files import open_regular, parse_json, write_atomically
+from mimdsim.base.npz import READ_BYTES, Bounded
 from mimdsim.functional.execute import Executor
 from mimdsim.program import RecordedActivity
 
@@ -33,7 +33,7 @@ MAX_HEADER_BYTES = 10_000  # numpy's own limit for headers of files that are not
 MAX_TEXT_BYTES = 1 << 20
 MAX_TRAINING_STEPS = 1 << 27
 DAMAGE = (
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError, OverflowError,
+    zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError,
     struct.error, KeyError, TypeError, AttributeError, SyntaxError, tokenize.TokenError, MemoryError,
 )  # fmt: skip
 
@@ -114,7 +114,7 @@ def read_checkpoint(checkpoints: Checkpoints, executor: Executor, weights: tuple
     """
     path = checkpoints.path
     try:
-        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        with open_regular(path) as file, zipfile.ZipFile(Bounded(file)) as archive:
             about = _about(path, archive, checkpoints.digest)
             course = Course(
                 done=about["done"], right=about["right"], best_epoch=about["best_epoch"], curves=about["curves"]
@@ -132,8 +132,11 @@ def read_checkpoint(checkpoints: Checkpoints, executor: Executor, weights: tuple
                 course.activity = _activity(members, executor, about["dropped"])
             if _content_digest(about, members.found) != about["content"]:
                 raise DataFileError(path, "was changed after it was written; leave out --resume to start again")
+            members.refuse_others()
     except FileNotFoundError:
         raise DataFileError(path, "no such checkpoint; leave out --resume to start again") from None
+    except OSError as problem:
+        raise DataFileError(path, f"cannot be read: {problem.strerror or problem}") from None
     except DAMAGE as problem:
         raise DataFileError(path, f"is not a checkpoint, or damaged: {shortened(repr(problem), 300)}") from None
     for name, value in memory.items():
@@ -151,7 +154,9 @@ def _activity(members: _Members, executor: Executor, dropped: dict[str, int]) ->
     for layer, (ids_name, counts_name) in executor.program.recorded.items():
         ids[layer] = members.read(f"ids/{layer}", "<i4", executor.arrays[ids_name].shape)
         counts[layer] = members.read(f"counts/{layer}", "<i4", executor.arrays[counts_name].shape)
-    return RecordedActivity(ids=ids, counts=counts, dropped={str(name): int(count) for name, count in dropped.items()})
+    if not dropped.keys() <= ids.keys() or not all(_is_whole(count, 0, 1 << 62) for count in dropped.values()):
+        raise ValueError(f"'dropped' is {shortened(repr(dropped))}")
+    return RecordedActivity(ids=ids, counts=counts, dropped=dropped)
 
 
 def _content_digest(about: dict[str, Any], members: dict[str, np.ndarray]) -> str:
@@ -181,16 +186,25 @@ def _about(path: Path, archive: zipfile.ZipFile, digest: str) -> dict[str, Any]:
             f"belongs to another workload or machine (digest {str(about.get('digest'))[:12]}, this one "
             f"{digest[:12]}): give the same descriptions and --set, or leave out --resume to start again",
         )
-    whole = {"done": MAX_TRAINING_STEPS, "right": 1 << 62, "best_epoch": MAX_TRAINING_STEPS}
-    for name, most in whole.items():
-        if not isinstance(about[name], int) or not -1 <= about[name] <= most:
+    whole = {"done": (0, MAX_TRAINING_STEPS), "right": (0, 1 << 62), "best_epoch": (-1, MAX_TRAINING_STEPS)}
+    for name, (least, most) in whole.items():
+        if not _is_whole(about[name], least, most):
             raise ValueError(f"'{name}' is {shortened(repr(about[name]))}")
     if set(about["curves"]) != set(CURVES):
         raise ValueError(f"its curves are {sorted(about['curves'])}")
     for curve in about["curves"].values():
-        if not all(isinstance(value, float) for value in curve):
-            raise ValueError("a curve holds something else than numbers")
+        if not isinstance(curve, list) or not all(isinstance(value, float) and 0 <= value <= 1 for value in curve):
+            raise ValueError("a curve holds something else than shares")
+    if about["best_epoch"] >= len(about["curves"]["validation"]):
+        raise ValueError(f"its best epoch is {about['best_epoch']:,}, which its curves lack")
+    names = about["scheduled"]
+    if not isinstance(names, list) or len(set(names)) != len(names) or not isinstance(about["finished"], bool):
+        raise ValueError("its description is not one of ours")
     return dict(about)
+
+
+def _is_whole(value: Any, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 class _Members:
@@ -199,6 +213,14 @@ class _Members:
     def __init__(self, path: Path, archive: zipfile.ZipFile):
         self.path, self.archive = path, archive
         self.found: dict[str, np.ndarray] = {}
+
+    def refuse_others(self) -> None:
+        """Raise ValueError for a member that has not been read: a checkpoint has no others."""
+        names = [info.filename for info in self.archive.infolist()]
+        others = sorted(set(names) - {f"{name}.npy" for name in (*self.found, "about")})
+        if others or len(set(names)) < len(names):
+            what = f"'{shortened(others[0])}', which no checkpoint has" if others else "a member twice"
+            raise ValueError(f"it holds {what}")
 
     def like(self, name: str, held: np.ndarray) -> np.ndarray:
         """An array of the dtype and shape of `held`."""
@@ -221,14 +243,21 @@ class _Members:
 
 def _read(archive: zipfile.ZipFile, name: str, most_bytes: int) -> np.ndarray:
     """An array of at most so many bytes; its header is believed only as far as that."""
-    with archive.open(f"{name}.npy") as file:
+    info = archive.getinfo(f"{name}.npy")
+    if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
+        raise ValueError(f"'{name}' is packed, which mimdsim never does")
+    if info.header_offset + info.file_size > archive.start_dir:
+        raise ValueError(f"'{name}' says it has {info.file_size:,} bytes, more than the file")
+    with archive.open(info) as file:
         version = np.lib.format.read_magic(file)
         header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
         shape, in_columns, kind = header(file, max_header_size=MAX_HEADER_BYTES)
         size = int(np.prod([int(extent) for extent in shape], dtype=object)) * kind.itemsize
         if kind.hasobject or in_columns or not 0 <= size <= most_bytes:
             raise ValueError(f"'{name}' is {kind}{list(shape)}, at most {most_bytes:,} bytes in rows were expected")
-        content = file.read(size + 1)  # one more reaches the end, where the archive keeps its sum
+        content = bytearray()
+        while part := file.read(min(READ_BYTES, size + 1 - len(content))):  # one more: at the end its sum is checked
+            content += part
     if len(content) != size:
         raise ValueError(f"'{name}' holds {len(content):,} bytes, its header says {size:,}")
     return np.frombuffer(content, kind).reshape(shape)

@@ -10,6 +10,7 @@ import numpy as np
 
 from mimdsim.base.errors import DataFileError
 from mimdsim.base.rng import stream
+from mimdsim.functional.activity import activity_problem
 from mimdsim.functional.checkpoint import Checkpoints, Course, read_checkpoint, write_checkpoint
 from mimdsim.functional.divergence import refuse_diverged
 from mimdsim.functional.dropped import run_recorded
@@ -229,6 +230,18 @@ class _Training:
                 f"holds {self.course.done:,} training steps, {self.total:,} are asked for: raise training.epochs or "
                 "training.max_training_steps, or leave out --resume to start again",
             )
+        epochs = self.course.done // self.per_epoch
+        lengths = {name: len(curve) for name, curve in self.course.curves.items()}
+        whole = lengths.pop("train") == epochs and {0, epochs} >= set(lengths.values())
+        if not whole or (self.course.done == self.total and self.course.activity is None):
+            raise DataFileError(
+                checkpoints.path,
+                f"holds {self.course.done:,} training steps, but not what {epochs:,} epochs leave; leave out --resume "
+                "to start again",
+            )
+        activity = self.course.activity
+        if activity is not None and (wrong := activity_problem(self.network, activity)):
+            raise DataFileError(checkpoints.path, f"{wrong}; leave out --resume to start again")
         self.engine.take(executor)
 
     def step(self) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mimdsim.base.files import write_atomically
+from mimdsim.base.files import read_whole, write_atomically
 from mimdsim.base.whole import replaced
 from mimdsim.report.columns import csv_text
 from mimdsim.study.description import Study, write_study
@@ -85,7 +85,7 @@ def write_report(studied: Studied, folder: Path) -> list[Path]:
 
     paths = [folder / "report.html", folder / "study.toml"]
     write_study(studied.study, paths[1])
-    write_atomically(paths[0], study_page(page_of(studied, paths[1].read_text(encoding="utf-8"))))
+    write_atomically(paths[0], study_page(page_of(studied, read_whole(paths[1]).decode())))
     return paths
 
 

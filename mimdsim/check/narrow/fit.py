@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from mimdsim.base.errors import DataFileError, DescriptionError
+from mimdsim.base.files import read_whole
 from mimdsim.check.narrow.box import closest, contradictions
 from mimdsim.check.narrow.dependence import Dependence, again, dependence
 from mimdsim.check.narrow.found import Measured, Narrowed
@@ -55,7 +56,7 @@ def narrow(
         spreads(used, tables, spread),
         named=named,
         spread=f"{100 * spread:.3g} % of the figure where a row gives none",
-        tables=tuple(Table(file=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest()) for path in tables),
+        tables=tuple(Table(file=path.name, sha256=hashlib.sha256(read_whole(path)).hexdigest()) for path in tables),
         other=other,
         progress=progress,
     )

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from mimdsim.base.errors import DataFileError, MissingExtra
+from mimdsim.base.files import open_data
 from mimdsim.workload.files.hdf5_serving import FRAME, MAX_FRAME_BYTES
 
 FRAME_SECONDS = 60.0  # assumed: a sample takes under a millisecond to read; longer means that HDF5 hangs
@@ -49,8 +50,8 @@ class Hdf5Process:
         """
         if importlib.util.find_spec("h5py") is None:
             raise MissingExtra("h5py", "data", self._purpose)
-        if not path.is_file():
-            raise DataFileError(path, missing)
+        with open_data(path, missing):
+            pass
         process = self._started()
         assert process.stdin is not None
         finished = False

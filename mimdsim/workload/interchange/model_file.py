@@ -63,9 +63,7 @@ def write_model(path: Path, network: ImportedNetwork) -> None:
 
 def read_model(path: Path) -> ImportedNetwork:
     """A network as `write_model` wrote it, float32 values; raises DataFileError for anything else."""
-    if not path.is_file():
-        raise DataFileError(path, "no such file; make it with  mimdsim import MODEL.nir")
-    notes = read_notes(path)
+    notes = read_notes(path, "no such file; make it with  mimdsim import MODEL.nir")
     if notes.get("form") != FORM:
         raise DataFileError(
             path, "is not a model made by 'mimdsim import'; weights alone go to training.initial_weights"

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, deserialize
 
 from mimdsim.base.errors import DataFileError, shortened
-from mimdsim.base.files import parse_json, write_atomically
+from mimdsim.base.files import open_data, parse_json, write_atomically
 from mimdsim.workload.interchange.nir_nodes import MAX_VALUES
 
 MAX_HEADER_BYTES = 4 << 20  # assumed: a tensor takes about 100 bytes of it; the format allows 100 MB
@@ -37,13 +37,10 @@ def read_safetensors(path: Path) -> dict[str, Array]:
 
     Raises DataFileError for anything that the format does not allow or that is over a bound.
     """
-    try:
-        with path.open("rb") as file:
-            _header(path, file)
-            file.seek(0)
-            content = file.read(MAX_FILE_BYTES + 1)
-    except OSError as problem:
-        raise DataFileError(path, f"cannot be read: {problem.strerror}") from None
+    with open_data(path) as file:
+        _header(path, file)
+        file.seek(0)
+        content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
         raise DataFileError(path, f"is over {MAX_FILE_BYTES:,} bytes long")
     try:
@@ -61,14 +58,11 @@ def read_safetensors(path: Path) -> dict[str, Array]:
     return {name: _values(**about) for name, about in floats}
 
 
-def read_notes(path: Path) -> dict[str, str]:
-    """The notes in the header of a file; raises DataFileError for an invalid header, and for notes that are not
-    text."""
-    try:
-        with path.open("rb") as file:
-            notes = _header(path, file).get("__metadata__", {})
-    except OSError as problem:
-        raise DataFileError(path, f"cannot be read: {problem.strerror}") from None
+def read_notes(path: Path, missing: str = "no such file") -> dict[str, str]:
+    """The notes in the header of a file; raises DataFileError for an invalid header, for notes that are not text, and
+    with `missing` if there is no file."""
+    with open_data(path, missing) as file:
+        notes = _header(path, file).get("__metadata__", {})
     if not isinstance(notes, dict) or not all(isinstance(value, str) for value in notes.values()):
         raise DataFileError(path, "has notes (__metadata__) that are not text", byte_offset=_LENGTH.size)
     return notes

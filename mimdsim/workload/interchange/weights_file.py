@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimdsim.base.errors import DataFileError, suggest
+from mimdsim.base.files import open_data
 from mimdsim.workload.interchange.npz_file import read_npz
 from mimdsim.workload.interchange.safetensors_file import read_safetensors
 
@@ -29,13 +30,8 @@ def read_arrays(path: Path) -> dict[str, Array]:
 
     Raises DataFileError; for pickles it says what to type instead.
     """
-    try:
-        with path.open("rb") as file:
-            start = file.read(8)
-    except FileNotFoundError:
-        raise DataFileError(path, "no such file") from None
-    except OSError as problem:
-        raise DataFileError(path, f"cannot be read: {problem.strerror}") from None
+    with open_data(path) as file:
+        start = file.read(8)
     suffix = path.suffix.lower()
     if suffix in _PICKLES or (start[:1] == _PICKLE and start[1:2] in b"\x02\x03\x04\x05" and suffix != ".safetensors"):
         raise DataFileError(path, _INSTEAD.format(name=path.name, stem=path.stem))

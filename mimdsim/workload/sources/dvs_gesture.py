@@ -16,6 +16,7 @@ from typing import BinaryIO, Literal
 import numpy as np
 
 from mimdsim.base.errors import DataFileError
+from mimdsim.base.files import open_data
 from mimdsim.workload.sources.events import Events, Ints
 
 PIXELS = 128
@@ -63,8 +64,8 @@ def list_gestures(folder: Path, split: Literal["train", "test"]) -> tuple[Gestur
         if not _RECORDING_NAME.fullmatch(line):
             raise DataFileError(trials, f"'{line[:60]}' is not the name of an .aedat file", byte_offset=offset)
         recording = folder / line
-        if not recording.is_file():
-            raise DataFileError(recording, f"no such file, though {trials.name} names it; needed are {LAYOUT}")
+        with open_data(recording, f"no such file, though {trials.name} names it; needed are {LAYOUT}"):
+            pass
         gestures += read_labels(recording)
     if not gestures:
         raise DataFileError(trials, "names no recording", byte_offset=0)
@@ -167,15 +168,13 @@ def read_packets(path: Path) -> Iterator[tuple[Ints, Ints]]:
     An address word holds x in bits 17 to 31, y in bits 2 to 16, polarity in bit 1 and validity in bit 0. Packets of
     other kinds (special events, inertial sensor) are skipped. Raises DataFileError with the byte of the mistake.
     """
-    try:
-        length = path.stat().st_size
-        with path.open("rb") as file:
-            offset = _skip_header(path, file)
-            while offset < length:
-                yield from _packet(path, file, offset, length)
-                offset = file.tell()
-    except OSError as problem:
-        raise DataFileError(path, f"cannot be read: {problem.strerror}") from None
+    with open_data(path) as file:
+        length = file.seek(0, 2)
+        file.seek(0)
+        offset = _skip_header(path, file)
+        while offset < length:
+            yield from _packet(path, file, offset, length)
+            offset = file.tell()
 
 
 def _packet(path: Path, file: BinaryIO, offset: int, length: int) -> Iterator[tuple[Ints, Ints]]:
@@ -244,11 +243,8 @@ def _skip_header(path: Path, file: BinaryIO) -> int:
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """(byte offset, stripped text) of every line that is not blank."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_TEXT_BYTES + 1)
-    except OSError:
-        raise DataFileError(path, f"no such file; 'data.path' must be a folder with {LAYOUT}") from None
+    with open_data(path, f"no such file; 'data.path' must be a folder with {LAYOUT}") as file:
+        content = file.read(MAX_TEXT_BYTES + 1)
     if len(content) > MAX_TEXT_BYTES:
         raise DataFileError(path, f"is over {MAX_TEXT_BYTES} bytes, not a list of trials or labels")
     offset = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +76,7 @@ def _is_sensor(numbers: tuple[int, ...]) -> bool:
 
 def half(folder: Path, name: str) -> Path:
     """The one event file of `folder` named `name`; raises DataFileError if there is none, or more than one."""
-    found = [folder / f"{name}{suffix}" for suffix in SUFFIXES if (folder / f"{name}{suffix}").is_file()]
+    found = [folder / f"{name}{suffix}" for suffix in SUFFIXES if os.path.lexists(folder / f"{name}{suffix}")]
     if len(found) != 1:
         has = f"has {' and '.join(path.name for path in found)}" if found else f"has no {name}.npz or {name}.h5"
         raise DataFileError(folder, f"{has}; a folder holds one file called train and one called test")
@@ -91,9 +92,9 @@ class EventFile:
 
     def __init__(self, path: Path, *, sensor: Sensor, classes: int, store: ColumnStore | None = None):
         if store is None:
-            if not path.exists():
+            if not os.path.lexists(path):
                 raise DataFileError(path, f"no such file or folder; 'data.path' must name {LAYOUT}")
-            if path.suffix not in SUFFIXES or not path.is_file():
+            if path.suffix not in SUFFIXES:
                 raise DataFileError(path, f"is not {LAYOUT}")
             store = SUFFIXES[path.suffix](path)
         self.path = path

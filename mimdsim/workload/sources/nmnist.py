@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from mimdsim.base.errors import DataFileError
+from mimdsim.base.files import open_data
 from mimdsim.workload.sources.events import Events
 
 PIXELS = 34
@@ -46,11 +47,8 @@ def list_recordings(folder: Path, split: Literal["Train", "Test"]) -> tuple[tupl
 
 def read_recording(path: Path) -> Events:
     """The events of one recording; raises DataFileError with the byte at which the file is wrong."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_RECORDING_BYTES + 1)
-    except OSError as problem:
-        raise DataFileError(path, f"cannot be read: {problem.strerror}") from None
+    with open_data(path, "cannot be read: No such file or directory") as file:
+        content = file.read(MAX_RECORDING_BYTES + 1)
     if len(content) > MAX_RECORDING_BYTES:
         raise DataFileError(path, f"is over {MAX_RECORDING_BYTES} bytes, not an N-MNIST recording")
     if not content:

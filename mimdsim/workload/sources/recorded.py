@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
@@ -134,7 +135,7 @@ def _path(data: Data, layout: str, *, part: str = "", missing: str = "no such fo
         problem = f"'data.path' must name {layout}; source '{data.source}' reads your own files; {INSTEAD}"
         raise DescriptionError("workload data", [problem])
     path = Path(data.path).expanduser()
-    if not (path / part).exists():
+    if not os.path.lexists(path / part):
         raise DataFileError(path / part, f"{missing}; 'data.path' must name {layout}; {INSTEAD}")
     return path
 
