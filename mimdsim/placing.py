@@ -108,7 +108,10 @@ def _sizes(text: str) -> list[int]:
     wrong = [part for part in parts if not part.isdigit() or int(part) == 0]
     if wrong:
         raise DescriptionError("--batch", [f"{shortened(wrong[0])!r} is no batch; write e.g.  --batch 8,16,32"])
-    return [int(part) for part in parts]
+    sizes = [int(part) for part in parts]
+    if twice := sorted({size for size in sizes if sizes.count(size) > 1}):
+        raise DescriptionError("--batch", [f"{twice[0]} is given twice"])
+    return sizes
 
 
 def _place_batches(

@@ -50,10 +50,10 @@ def activity_problem(network: SpikingNetwork, activity: RecordedActivity) -> str
         if ids is None or counts is None:
             return f"the spikes of '{name}' are missing"
         turns = [network.timesteps, network.batch]
-        if ids.dtype.kind not in "iu" or ids.ndim != 3 or [*ids.shape[:2]] != turns:
-            return f"the ids of '{name}' are {ids.dtype}{[*ids.shape]}, not whole numbers{[*turns, 'capacity']}"
-        if counts.dtype.kind not in "iu" or [*counts.shape] != [*turns, 2]:
-            return f"the counts of '{name}' are {counts.dtype}{[*counts.shape]}, not whole numbers{[*turns, 2]}"
+        if ids.dtype != np.int32 or ids.ndim != 3 or [*ids.shape[:2]] != turns:
+            return f"the ids of '{name}' are {ids.dtype}{[*ids.shape]}, not int32{[*turns, 'capacity']}"
+        if counts.dtype != np.int32 or [*counts.shape] != [*turns, 2]:
+            return f"the counts of '{name}' are {counts.dtype}{[*counts.shape]}, not int32{[*turns, 2]}"
         if counts.size and (counts.min() < 0 or counts.max() > neurons or counts[..., 0].max() > ids.shape[2]):
             return f"the counts of '{name}' are not from 0 to {min(neurons, ids.shape[2])}"
         listed = ids[np.arange(ids.shape[2]) < counts.max(axis=2, keepdims=True)]

@@ -75,7 +75,10 @@ def _column(pyarrow: Any, name: str, values: list[Any]) -> Any:
         values = [None if value is None else float(value) for value in values]
     elif len(kinds) > 1:
         values = [None if value is None else str(value) for value in values]
-    return pyarrow.array(values)
+    try:
+        return pyarrow.array(values)
+    except (pyarrow.ArrowException, OverflowError, TypeError, ValueError):  # a kind that Arrow does not have
+        return pyarrow.array([None if value is None else ascii(value) for value in values])
 
 
 def write_report(studied: Studied, folder: Path) -> list[Path]:

@@ -31,7 +31,11 @@ def default_processes() -> int:
 
 def done_rows(store: Store, points: Iterable[Point]) -> list[Row | None]:
     """What a folder holds of points, in their order; None: not done yet."""
-    return [store.rows.get(point.key) for point in points]
+    found = []
+    for point in points:
+        store.need(point.key, (name for gpu in point.gpus for name in gpu_columns(gpu.name)))
+        found.append(store.rows.get(point.key))
+    return found
 
 
 def compute(
@@ -42,6 +46,7 @@ def compute(
     A point that fails (a damaged file, missing data, a killed process) gets a row without results and with a note; the
     others continue. Raises the first reason if there is no result at all, and internal errors.
     """
+    done_rows(store, points)  # those with all columns
     study = _Unfinished(points, store, engine, progress, kept)
     study.record()
     study.search()

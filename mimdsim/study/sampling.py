@@ -28,6 +28,17 @@ class Varied:
     base: BaseValue
     whole: WholeField
 
+    def __post_init__(self) -> None:
+        for key, axis in self.study.axes.items():
+            seen: set[str] = set()
+            for given in axis.values:
+                value = self._item(key, given)
+                is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+                said = repr(float(value) if is_number else value)
+                if said in seen:
+                    raise DescriptionError("study", [f"axes.{key}: {shortened(str(given))} is given twice"])
+                seen.add(said)
+
     def grid(self) -> list[Design]:
         """Every combination of the axes' values."""
         values = [self._listed(key, axis) for key, axis in self.study.axes.items()]

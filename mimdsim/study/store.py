@@ -24,7 +24,7 @@ from mimdsim.base.files import writable_folder
 from mimdsim.base.sealed import read_sealed_arrays, read_sealed_json, write_sealed_arrays, write_sealed_json
 from mimdsim.program import RecordedActivity
 from mimdsim.study.metrics import Row
-from mimdsim.study.results import POINT_RESULTS
+from mimdsim.study.row_values import row_problem
 from mimdsim.workload import MappingOptions
 
 MAX_ROWS_BYTES = 1 << 26  # of one file of rows
@@ -43,6 +43,7 @@ class Store:
         self.rows: dict[str, Row] = {}
         self.damaged: dict[Path, str] = {}
         self._read: set[Path] = set()
+        self._files: dict[str, Path] = {}  # of rows that were read, by their keys
         self._claims: IO[bytes] | None = None
 
     def __enter__(self) -> Store:
@@ -64,9 +65,19 @@ class Store:
                 continue
             self._read.add(path)
             try:
-                self.rows |= load_rows(path)
+                found = load_rows(path)
+                self.rows |= found
+                self._files |= dict.fromkeys(found, path)
             except DataFileError as problem:
                 self.damaged[path] = str(problem)
+
+    def need(self, key: str, columns: Iterable[str]) -> None:
+        """Give up a row that was read, with a word of its file, if it lacks some of these columns."""
+        lacks = [name for name in columns if name not in self.rows.get(key, {name: None})]
+        if lacks:
+            path = self._files.pop(key, self._rows_folder)
+            self.damaged[path] = f"{path}: a row has no column '{lacks[0]}'; delete it; its points are computed again"
+            del self.rows[key]
 
     def keep(self, rows: dict[str, Row]) -> None:
         """Add rows by key, all of them or none."""
@@ -156,12 +167,9 @@ def load_rows(path: Path) -> dict[str, Row]:
     rows = read_sealed_json(path, MAX_ROWS_BYTES, advice).get("rows")
     if not isinstance(rows, dict) or any(not isinstance(row, dict) for row in rows.values()):
         raise DataFileError(path, f"lacks results; {advice}")
-    for row in rows.values():
-        if any(name not in row for name in POINT_RESULTS):
-            raise DataFileError(path, f"lacks results; {advice}")
-        parts = row["seconds_by_source"] or []
-        if not isinstance(parts, list) or any(not isinstance(part, list) or len(part) != 3 for part in parts):
-            raise DataFileError(path, f"has no seconds by source; {advice}")
+    for key, row in rows.items():
+        if wrong := row_problem(key, row):
+            raise DataFileError(path, f"{wrong}; {advice}")
     return rows
 
 
@@ -177,11 +185,14 @@ def load_mapping(path: Path) -> MappingOptions | None:
 def load_activity(path: Path) -> tuple[RecordedActivity, float | None]:
     """Recorded spikes from disk, and the test accuracy of their training if there was a test; raises DataFileError for
     anything else."""
-    stored = read_sealed_arrays(path, MAX_ACTIVITY_BYTES, "the same command records them again")
+    advice = "the same command records them again"
+    stored = read_sealed_arrays(path, MAX_ACTIVITY_BYTES, advice)
     ids = {name.removeprefix("ids."): array for name, array in stored.items() if name.startswith("ids.")}
     counts = {name.removeprefix("counts."): array for name, array in stored.items() if name.startswith("counts.")}
-    accuracy = stored.get("accuracy")
+    accuracy = stored.pop("accuracy", None)
     known = None if accuracy is None or accuracy.size != 1 else float(accuracy.reshape(-1)[0])
+    if ids.keys() != counts.keys() or len(ids) + len(counts) != len(stored) or not 0 <= (known or 0.0) <= 1:
+        raise DataFileError(path, f"holds no recorded spikes; {advice}")
     return RecordedActivity(ids=ids, counts=counts, dropped={}), known
 
 

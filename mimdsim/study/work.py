@@ -10,9 +10,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mimdsim.base.errors import DoesNotFit
+from mimdsim.base.errors import DoesNotFit, MimdsimError
 from mimdsim.base.version import __version__
 from mimdsim.compiler import Compiled, fits_executable
+from mimdsim.functional import activity_problem
 from mimdsim.graph import SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import EnergyProfile, TiledProfile, seconds_by_source
@@ -109,6 +110,8 @@ def _filled(network: SpikingNetwork, fill: float) -> RecordedActivity:
 def _case_of(point: Point, activity: RecordedActivity | None) -> Case | None:
     """What a mapping of a point is searched for; None: its spikes are not known."""
     network = network_of(point.workload)
+    if activity is not None and activity_problem(network, activity):
+        return None  # said where its points are timed
     if activity is None and point.fill is not None:
         activity = _filled(network, point.fill)
     return None if activity is None else Case.of(network, point.machine, activity, point.workload.mapping)
@@ -140,6 +143,8 @@ def _timed(
     else:
         if given.fill is not None:
             activity = _filled(compiled.network, given.fill)
+        if recorded is not None and (wrong := activity_problem(compiled.network, recorded)):
+            raise MimdsimError(f"recorded activity/{given.activity_key}.npz: {wrong}; delete it: it is recorded again")
         assert activity is not None
         profile = retime(compiled, point.machine, activity)
         row |= _results(point, compiled, profile) | {"accuracy": accuracy}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
 import traceback
 from abc import ABC, abstractmethod
@@ -78,7 +79,9 @@ def outcome_of(form: Format, count: int, seed: int, keep: Path | None = None) ->
             if keep is not None and path.is_file():
                 keep.mkdir(parents=True, exist_ok=True)
                 (keep / f"{form.name.replace(' ', '-')}-{number}{path.suffix}").write_bytes(path.read_bytes())
-        if path != form.good():
+        if path.is_dir() and path != form.good():
+            shutil.rmtree(path)
+        elif path != form.good():
             path.unlink()
     return found
 
