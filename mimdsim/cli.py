@@ -16,6 +16,7 @@ import click
 
 from mimdsim.base.console import RAISE, say, says_how_to_go_on, told_as_ours
 from mimdsim.base.errors import MimdsimError, cannot_write, of_the_machine, shortened
+from mimdsim.base.memory_lack import lacks_memory, told_lack, watch_memory
 from mimdsim.base.paths import FILE_TO_WRITE, PATH
 from mimdsim.base.progress import Bars
 from mimdsim.base.version import __version__
@@ -44,6 +45,7 @@ class _Commands(click.Group):
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         gc.set_threshold(FEW_COLLECTIONS)
+        watch_memory()
         atexit.register(gc.freeze)  # at its end Python would look once more, through all that it then gives up
         try:
             if not _has_working_folder():
@@ -71,6 +73,9 @@ class _Commands(click.Group):
         except (click.exceptions.Exit, click.Abort, BrokenPipeError):  # the reader of the output may stop: click exits
             raise
         except Exception as failure:
+            if lacks_memory(failure):
+                say(told_lack(f"{type(failure).__name__}: {failure}".rstrip(": ")), err=True)
+                context.exit(2)
             if os.environ.get(RAISE) or of_the_machine(failure):
                 raise
             say(f"mimdsim: {told_as_ours(failure)}", err=True)

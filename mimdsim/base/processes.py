@@ -189,7 +189,10 @@ def _hold(line: Connection, other: Connection, begin: Callable[..., None] | None
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for each in {other, *_OURS}:  # a forked process has those of other pools as well
         each.close()
-    threading.Thread(target=_end_with, args=(line,), daemon=True).start()
+    try:
+        threading.Thread(target=_end_with, args=(line,), daemon=True).start()
+    except RuntimeError:  # no memory for one: the others do its work, or the first process does
+        os._exit(1)
     if begin is not None:
         begin(*given)
 

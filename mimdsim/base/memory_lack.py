@@ -1,0 +1,125 @@
+"""A lack of memory said in a sentence, wherever it shows: here, in a thread, in a process that works for this one, at
+the end, or in a library that can only abort."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+from mimdsim.base.console import say
+from mimdsim.base.errors import shortened
+from mimdsim.base.units import show_bytes
+
+ABORTED = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGKILL)
+_SAYINGS = (  # of Python for threads, of libraries, of the loader of libraries
+    *("can't start new thread", "cannot join thread before it is started", "cannot allocate memory"),
+    *("unable to allocate", "bad_alloc", "out of memory", "failed to map segment", "libllvmlite.so"),
+)
+_SEEN: list[str] = []  # what a thread or a destructor lacked, where nothing could be raised
+
+
+def lacks_memory(failure: BaseException | None) -> bool:
+    """Whether a failure, or one that it follows from, is for lack of memory."""
+    chain: list[BaseException] = []
+    while failure is not None and failure not in chain:
+        if isinstance(failure, MemoryError) or getattr(failure, "errno", None) == errno.ENOMEM:
+            return True
+        if isinstance(failure, (RuntimeError, OSError, ImportError)) and _says_so(str(failure)):
+            return True
+        chain.append(failure)
+        failure = failure.__cause__ or failure.__context__
+    return False
+
+
+def _says_so(text: str) -> bool:
+    return any(saying in text.lower() for saying in _SAYINGS)
+
+
+def told_lack(what: str) -> str:
+    """The sentence: what could not be had, the limit if there is one, and what to do."""
+    limit = memory_limit()
+    allowed = f"; this process may use {show_bytes(limit)} (ulimit -v)" if limit else ""
+    advice = "allow more, or use a smaller workload or fewer --processes"
+    return f"mimdsim: not enough memory ({shortened(what, 200) or 'none could be had'}){allowed}: {advice}"
+
+
+def memory_limit() -> int:
+    """Bytes of address space that this process may have; 0: no limit."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return 0 if soft == resource.RLIM_INFINITY else soft
+
+
+@cache
+def watch_memory() -> None:
+    """From now on a thread that ends for lack of memory ends this process too, with a sentence and exit code 2 instead
+    of a traceback, as others may wait for it; and so does what a destructor lacks, at the end of the process.
+
+    With a limit on memory the work is done by a fork of this process, for libraries abort where they get none; this one
+    only waits, and says what became of it.
+    """
+    if memory_limit() and hasattr(os, "fork") and (worker := os.fork()):
+        _wait_for(worker)
+    threading.excepthook = partial(_of_thread, threading.excepthook)
+    sys.unraisablehook = partial(_of_destructor, sys.unraisablehook)
+    atexit.register(_end)
+
+
+def _end() -> None:
+    """Leave with exit code 2 if a thread or destructor lacked memory: called last."""
+    if _SEEN:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(2)
+
+
+def _of_thread(before: Callable[[Any], Any], about: Any) -> None:
+    if not (memory_limit() or lacks_memory(about.exc_value)):  # with a limit, what fails in a thread lacks memory
+        before(about)
+        return
+    if multiprocessing.parent_process() is not None:
+        os._exit(1)  # as a killed process: its work is done by another one, or its end is told
+    _remember(str(about.exc_value))
+    os.kill(os.getpid(), signal.SIGINT)  # a main thread that waits for this one is woken
+
+
+def _of_destructor(before: Callable[[Any], Any], about: Any) -> None:
+    if lacks_memory(about.exc_value):
+        _remember(str(about.exc_value))
+    else:
+        before(about)
+
+
+def _remember(what: str) -> None:
+    if not _SEEN:
+        with contextlib.suppress(Exception):
+            say(told_lack(what), err=True)
+    _SEEN.append(what)
+    if sys.is_finalizing():  # all has been done that is done at the end
+        _end()
+
+
+def _wait_for(worker: int) -> None:
+    """Leave as a process leaves, with a sentence if it was aborted."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda given, _: os.kill(worker, given))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to both
+    _, status = os.waitpid(worker, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if -code in ABORTED:
+        say(told_lack(f"the process ended by {signal.Signals(-code).name}"), err=True)
+        os._exit(2)
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
