@@ -1,8 +1,9 @@
 """The Python API: what the commands do, as functions that return their results.
 
 `mimdsim.run`, `compare`, `sweep`, `study`, `place`, `narrow` and `check` are these; docs/api.md shows them at work.
-Machines and workloads are names, paths of TOML files, or what `load_machine` and `load_workload` return; `changes` are
-fields of either by dotted key: {"training.epochs": 2, "tile.worker_contexts": 12}. User errors raise MimdsimError.
+Machines and workloads are names, paths of TOML files (texts or `pathlib.Path`), or what `load_machine` and
+`load_workload` return; a single one may stand where several can be given. `changes` are fields of either by dotted key:
+{"training.epochs": 2, "tile.worker_contexts": 12}. User errors raise MimdsimError.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mimdsim.base.errors import DescriptionError
-from mimdsim.base.places import is_path
+from mimdsim.base.places import Named, is_path, several
 from mimdsim.base.processes import Background, background_processes
 from mimdsim.base.units import parse_numbers
 from mimdsim.base.whole import replaced
-from mimdsim.machine import GpuMachine, MimdMachine, load_machine, sourced_machine
+from mimdsim.machine import GpuMachine, MimdMachine, given_machine, sourced_machine
 from mimdsim.machine.narrowed import write_narrowing
 from mimdsim.profile import save_profile
 from mimdsim.profile.detail import DETAIL_FILE, save_detail
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
     from mimdsim.study import Studied, Study
 
 OF_A_RUN = ("profile.json", DETAIL_FILE, "weights.safetensors")  # beside the report
-GivenWorkload = str | Workload
-GivenMachine = str | MimdMachine
-GivenGpu = str | GpuMachine
+GivenWorkload = Named | Workload
+GivenMachine = Named | MimdMachine
+GivenGpu = Named | GpuMachine
 Changes = Mapping[str, Any]
 
 
@@ -53,12 +54,12 @@ def run(
     *,
     changes: Changes | None = None,
     mapping: str | Path | None = None,
-    gpus: Iterable[GivenGpu] = ("a100",),
+    gpus: GivenGpu | Iterable[GivenGpu] = ("a100",),
     report: str | Path | None = None,
-    dump: Path | None = None,
-    checkpoint: Path | None = None,
+    dump: str | Path | None = None,
+    checkpoint: str | Path | None = None,
     resume: bool = False,
-    window: str | Sequence[int] | None = None,
+    window: str | int | Sequence[int] | None = None,
     progress: Progress = silent,
 ) -> Run:
     """Train a workload on the tiles of a machine and profile its last training step; compare GPUs on the same graph.
@@ -75,13 +76,13 @@ def run(
 
     for_workload, for_machine = split_changes(dict(changes or {}))
     wanted, tiled = _loaded(workload, for_workload, mapping), load_tiled(machine, for_machine)
-    beside = tuple(load_gpu(gpu) for gpu in gpus)
+    beside = tuple(load_gpu(gpu) for gpu in several(gpus))
     chosen = WINDOW if window is None else _window(window, wanted.data.timesteps)
     with _backgrounds(report) as (advising, drawing):
         made = simulate(
             *(wanted, tiled, beside),
-            dump=dump,
-            checkpoint=checkpoint,
+            dump=None if dump is None else Path(dump),
+            checkpoint=None if checkpoint is None else Path(checkpoint),
             resume=resume,
             progress=progress,
             changes=for_workload | for_machine,
@@ -106,14 +107,14 @@ def _backgrounds(report: str | Path | None) -> Iterator[tuple[Background | None,
         yield held.enter_context(background_processes()), drawing
 
 
-def _window(given: str | Sequence[int], timesteps: int) -> Sequence[int]:
-    text = given if isinstance(given, str) else ",".join(map(str, given))
+def _window(given: str | int | Sequence[int], timesteps: int) -> Sequence[int]:
+    text = given if isinstance(given, str) else ",".join(map(str, several(given)))
     return sorted(set(parse_numbers(text, timesteps, "window (timesteps)")))
 
 
 def compare(
     workload: GivenWorkload = "digits",
-    machines: Sequence[GivenMachine | GivenGpu] = ("bow", "a100", "h100"),
+    machines: GivenMachine | GivenGpu | Sequence[GivenMachine | GivenGpu] = ("bow", "a100", "h100"),
     *,
     changes: Changes | None = None,
     mapping: str | Path | None = None,
@@ -125,14 +126,15 @@ def compare(
     from mimdsim.run import simulate
 
     for_workload, for_machine = split_changes(dict(changes or {}))
-    wanted, (tiled, gpus) = _loaded(workload, for_workload, mapping), load_line_up(machines, for_machine)
+    line_up = several(machines)
+    wanted, (tiled, gpus) = _loaded(workload, for_workload, mapping), load_line_up(line_up, for_machine)
     with _backgrounds(report) as (advising, drawing):
         made = simulate(
             *(wanted, tiled[0], gpus),
             beside=tiled[1:],
             progress=progress,
             changes=for_workload | for_machine,
-            asked=_asked(workload, _first_tiled(machines), changes, mapping),
+            asked=_asked(workload, _first_tiled(line_up), changes, mapping),
             background=advising,
         )
         return _written(made, report, progress, advising, drawing)
@@ -140,16 +142,15 @@ def compare(
 
 def _first_tiled(machines: Sequence[GivenMachine | GivenGpu]) -> GivenMachine | GivenGpu:
     """The reference among machines as they were given."""
-    loaded = ((one, load_machine(one) if isinstance(one, str) else one) for one in machines)
-    return next(one for one, machine in loaded if isinstance(machine, MimdMachine))
+    return next(one for one in machines if isinstance(given_machine(one), MimdMachine))
 
 
 def sweep(
-    workload: str,
-    machine: str,
-    axes: Mapping[str, Sequence[Any]],
+    workload: Named,
+    machine: Named,
+    axes: Mapping[str, Any],
     *,
-    gpus: Iterable[str] = (),
+    gpus: Named | Iterable[Named] = (),
     training_steps: int = 20,
     fill: float | None = None,
     mapping: str | Path | None = None,
@@ -172,11 +173,11 @@ def sweep(
         "sweep",
         workloads=[workload],
         machine=machine,
-        axes={key: tuple(each) for key, each in axes.items()},
+        axes={key: each if isinstance(each, Mapping) else several(each) for key, each in axes.items()},
         training_steps=training_steps,
-        gpus=tuple(gpus),
+        gpus=several(gpus),
         fill=fill,
-        mapping="best" if best_mapping else "published" if mapping is None else str(mapping),
+        mapping="best" if best_mapping else "published" if mapping is None else mapping,
         candidates=best_mapping or None,
     )
     return [dict(row) for row in study(given, folder, processes=processes, progress=progress).rows]
@@ -265,7 +266,7 @@ def write_found(
 
 
 def check(
-    workload: str,
+    workload: Named,
     machine: GivenMachine = "bow",
     *,
     program: Callable[[Subject], Program] | str | Path | None = None,
@@ -287,7 +288,7 @@ def check(
     from mimdsim.check.program import check_program, load_build, shrunk
 
     for_workload, for_machine = split_changes(dict(changes or {}))
-    chosen = load_tiled(machine, for_machine)
+    chosen, workload = load_tiled(machine, for_machine), os.fspath(workload)
     if workload.endswith(".py"):
         if program is not None:
             raise DescriptionError("check", [f"--program {program} changes a compiled workload, not a kernel"])
@@ -312,7 +313,7 @@ def check(
 
 
 def narrow(
-    machine: str,
+    machine: Named,
     tables: str | Path | Sequence[str | Path],
     *,
     out: str | Path | None = None,
@@ -328,13 +329,13 @@ def narrow(
     from mimdsim.check import narrow as narrowing
     from mimdsim.check.published.references import find_table
 
-    given = (tables,) if isinstance(tables, str | Path) else tables
+    machine = os.fspath(machine)
     sourced = sourced_machine(machine)
     folder = Path.cwd() if out is None else Path(out).parent
     named = os.path.relpath(machine, folder) if is_path(machine) else machine
     found = narrowing.narrow(
         sourced,
-        [find_table(str(table)) for table in given],
+        [find_table(str(table)) for table in several(tables)],
         named=named,
         spread=spread,
         data=None if data is None else Path(data),
@@ -391,13 +392,16 @@ def _asked(
     name: Literal["run", "check"] = "run",
 ) -> Asked | None:
     """What a command can say of a run; None for objects, which it cannot name."""
-    if not isinstance(workload, str) or not isinstance(machine, str):
+    if isinstance(workload, Workload) or isinstance(machine, (MimdMachine, GpuMachine)):
         return None
-    return Asked(workload=workload, machine=machine, changes=dict(changes or {}), mapping=str(mapping or ""), name=name)
+    named = os.fspath(workload), os.fspath(machine)
+    return Asked(
+        workload=named[0], machine=named[1], changes=dict(changes or {}), mapping=str(mapping or ""), name=name
+    )
 
 
 def _loaded(workload: GivenWorkload, changes: dict[str, Any], mapping: str | Path | None = None) -> Workload:
-    if isinstance(workload, str):
+    if not isinstance(workload, Workload):
         return load_workload(workload, changes, mapping)
     if mapping is not None:
         raise DescriptionError("mapping", [f"{mapping}: the workload is already loaded; pass this to load_workload"])

@@ -192,7 +192,7 @@ def test_each_objective_is_least_for_its_own_winner() -> None:
 def test_limits_are_kept_or_refused_with_the_closest() -> None:
     assert found(within="max tiles 40").best.figures.tiles <= 40
     with pytest.raises(DoesNotFit, match=r"none of \d+ mappings .*max memory 10: .*raise a limit|closest needs"):
-        found(within="max memory 10")
+        found(within="max memory 10 B")
 
 
 def test_the_result_as_text() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from test_run import mimdsim
 import mimdsim as package
 from mimdsim.base.errors import DescriptionError, MimdsimError
 from mimdsim.program import RecordedActivity
+from mimdsim.search import parse_limits
 from mimdsim.study import Local, Study, list_studies, make_study, read_study, run_study, write_study
 from mimdsim.study.engines import by_same_sources
 from mimdsim.study.expressions import MOST_DEPTH, evaluate, names_in
@@ -105,6 +107,68 @@ def test_what_is_no_expression_is_said(text: str, said: str) -> None:
         evaluate(text, {})
     assert said in str(refused.value)
     assert time.monotonic() - begun < 1
+
+
+FIELDS = {"chip.clock_hz": 1e9, "tile.sram_bytes": 1000.0, "chip.tiles": 10.0, "exchange.bytes_per_cycle": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "value"),
+    [
+        ("exchange.fixed_cycles", "100 ns * chip.clock_hz", 100),
+        ("exchange.fixed_cycles", "2 * chip.tiles", 20),
+        ("links.fixed_seconds", "3 / chip.clock_hz", 3e-9),
+        ("links.bytes_per_second", "exchange.bytes_per_cycle * chip.clock_hz", 8e9),
+        ("links.bytes_per_second", "64 GB/s / chip.tiles", 6.4e9),
+        ("energy.static_watts", "2 pJ / 1 ns", 2e-3),
+        ("energy.bundle_joules", "3 pJ/B * 4 B", 12e-12),
+        ("tile.sram_bytes", "900 kB/chip.tiles", 9e4),
+        ("tile.sram_bytes", "max(tile.sram_bytes - 2 KiB, 0)", 0),
+        ("tile.sram_bytes", "sqrt(tile.sram_bytes * 1 kB)", 1000),
+        ("tile.sram_bytes", "round(tile.sram_bytes / 3)", 333),
+        ("chip.tiles", "tile.sram_bytes / 100 B", 10),
+        ("chip.tiles", "log2(tile.sram_bytes / 250 B) ** 2", 4),
+        ("network.second_threshold", "0.5", 0.5),
+    ],
+)
+def test_units_are_followed_through_an_expression(field: str, text: str, value: float) -> None:
+    assert evaluate(text, FIELDS, field) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "said"),
+    [
+        ("exchange.fixed_cycles", "100 ns", "is in seconds, and exchange.fixed_cycles is a plain number; multiply by"),
+        ("exchange.fixed_cycles", "min(3, 100 ns)", "min of what is a plain number and what is in seconds"),
+        ("tile.sram_bytes", "chip.tiles", "is a plain number, and tile.sram_bytes is in bytes; write units: B, KiB"),
+        ("tile.sram_bytes", "638976", "is a plain number"),
+        ("tile.sram_bytes", "tile.sram_bytes + 3", "'+' of what is in bytes and what is a plain number"),
+        ("tile.sram_bytes", "900 KiB * tile.sram_bytes", "is in bytes^2"),
+        ("chip.tiles", "tile.sram_bytes / 7", "is in bytes, and chip.tiles is a plain number"),
+        ("chip.clock_hz", "2e9", "in hz; write units: Hz, kHz"),
+        ("chip.clock_hz", "1 ns", "is in seconds, and chip.clock_hz is in hz"),
+        ("seed", "2 ** (1 KiB)", "an exponent must be a plain number"),
+        ("seed", "log2(1 KiB)", "what log2 is taken of must be a plain number"),
+        ("data.bin_seconds", "tile.sram_bytes * 1 s / 1 KiB - 1", "'-' of what is in seconds"),
+    ],
+)
+def test_what_has_another_unit_is_refused(field: str, text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        evaluate(text, FIELDS, field)
+
+
+def test_a_coupled_field_of_another_unit_is_refused() -> None:
+    with pytest.raises(DescriptionError, match=r"coupled\.exchange\.fixed_cycles: '100 ns': is in seconds"):
+        designs(coupled={"exchange.fixed_cycles": "100 ns"})
+
+
+@pytest.mark.parametrize("text", ["max memory 200", "max memory 409600", "max time 2", "min energy 3", "max area 826"])
+def test_a_limit_needs_its_unit(text: str) -> None:
+    with pytest.raises(ValueError, match="has no unit; write it with one of"):
+        parse_constraint(text)
+    if text.startswith("max") and "area" not in text:
+        with pytest.raises(DescriptionError, match="has no unit; write it with one of"):
+            parse_limits(text)
 
 
 @given(st.text(alphabet="0123456789.eE+-*/() ,abckMGB_\"'[]", max_size=60))

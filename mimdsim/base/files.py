@@ -79,8 +79,11 @@ def _refuse_other_kinds(path: Path, about: os.stat_result) -> None:
 
 
 def read_bounded_text(path: Path, most: int) -> str:
-    """The UTF-8 text of a file of at most `most` bytes; raises as `read_bounded`, and UnicodeDecodeError."""
-    return read_bounded(path, most).decode("utf-8")
+    """The UTF-8 text of a file of at most `most` bytes, without a byte order mark.
+
+    Raises as `read_bounded`, and UnicodeDecodeError.
+    """
+    return read_bounded(path, most).decode("utf-8-sig")
 
 
 def read_bounded(path: Path, most: int) -> bytes:

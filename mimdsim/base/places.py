@@ -7,11 +7,16 @@ wheel.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from mimdsim.base.errors import PACKAGE, DescriptionError, shortened, suggest
+from mimdsim.base.names import possible_path
+
+Named = str | os.PathLike[str]  # a description: its name, or the path of its file
 
 Kind = Literal["models", "workloads", "studies", "references"]
 HOME = "MIMDSIM_HOME"
@@ -51,11 +56,12 @@ def names_of(kind: Kind) -> tuple[str, ...]:
     return tuple(sorted(file.removesuffix(".toml") for file in files_of(kind)))
 
 
-def find_description(kind: Kind, what: str, name: str) -> Path:
+def find_description(kind: Kind, what: str, name: Named) -> Path:
     """The file of a description given by name ('bow') or by path ('mine/chip.toml').
 
     what: 'machine', 'workload' or 'study', for the DescriptionError that names all places where a name was looked for.
     """
+    name = os.fspath(name)
     if is_path(name):
         return Path(name)
     found = files_of(kind).get(f"{name}.toml")
@@ -68,6 +74,21 @@ def find_description(kind: Kind, what: str, name: str) -> Path:
 def is_path(name: str) -> bool:
     """Whether what is given for a description is the path of its file, not a name."""
     return name.endswith(".toml") or "/" in name
+
+
+def beside(description: Path, named: str) -> str:
+    """The path of a file or folder that a description names: in the description's folder where it exists there, else
+    as it is, in the working folder."""
+    with contextlib.suppress(ValueError, OSError):  # an impossible path is reported when the description is checked
+        found = description.parent / possible_path(named)
+        return str(found) if found.exists() else named
+    return named
+
+
+def several(given: Any) -> tuple[Any, ...]:
+    """What is given for a list of names, paths or objects: the list, or the only one by itself."""
+    alone = isinstance(given, (str, bytes, os.PathLike)) or not isinstance(given, (Collection, Iterator))
+    return (given,) if alone else tuple(given)
 
 
 def looked_in(kind: Kind) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 import typing
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -186,6 +186,31 @@ def build(
         found = failure.errors()
         problems = [_explain(model, error, text, changed) for error in found[:MOST_PROBLEMS]]
         raise DescriptionError(where, problems, more=len(found) - len(problems)) from None
+
+
+def given_keys(record: BaseModel) -> dict[str, Any]:
+    """The table that a record was built from, without the defaults of keys that were not given: `build` makes the same
+    record of it again, where a table with the defaults would give keys that others exclude."""
+    return record.model_dump(exclude_unset=True)
+
+
+def changed_table(table: dict[str, Any], changes: Mapping[str, Any], *, where: str, example: str) -> None:
+    """Write values of dotted keys into a table of sections, which are made where missing; raises DescriptionError.
+
+    example: a key of the description, for the message.
+    """
+    for dotted, value in changes.items():
+        *sections, key = dotted.split(".")
+        target: Any = table
+        for place, section in enumerate(sections):
+            target = target.setdefault(section, {})
+            if not isinstance(target, dict):
+                whole = ".".join(sections[: place + 1])
+                problem = f"unknown field '{dotted}'; write section.key, e.g. {example}: '{whole}' has no such field"
+                if isinstance(target, (list, tuple)):
+                    problem = f"'{dotted}': {whole} is a list with a value for every layer; give '{whole}' as a whole"
+                raise DescriptionError(where, [problem])
+        target[key] = value
 
 
 def whence(path: tuple[Any, ...], text: str, changed: Collection[str]) -> str:

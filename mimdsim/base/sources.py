@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import math
 import re
+
+from mimdsim.base.units import exact_product
 
 # relative uncertainty of a number by the kind of its source; widens the interval of every total (assumed: our estimate)
 UNCERTAINTY = {"measured": 0.05, "published": 0.10, "derived": 0.30, "assumed": 0.50}
@@ -30,7 +33,7 @@ def has_own_share(kind: str) -> bool:
 
 def within(kind: str, share: float) -> str:
     """`kind` with a share of its own, which is rounded up to a hundredth of a per cent."""
-    hundredths = min(-int(-share * 1e4 // 1), 10_000)
+    hundredths = min(math.ceil(exact_product(share, 10_000)), 10_000)
     return f"{kind} within {hundredths / 100:g} %"
 
 

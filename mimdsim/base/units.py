@@ -7,8 +7,10 @@ whether they mean 1000 or 1024; bandwidths follow the vendors' decimal use (1 GB
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from functools import lru_cache
 
 from mimdsim.base.errors import MimdsimError, shortened
@@ -30,6 +32,13 @@ UNITS: dict[str, dict[str, float]] = {
     "mm2": {"mm2": 1.0},
     "volts": {"V": 1.0, "mV": 1e-3},
     "cycles": {"cycles": 1.0, "cycle": 1.0},
+}
+Powers = Mapping[str, float]  # exponents of base units: bytes per second are bytes ** 1 and seconds ** -1
+_POWERS: dict[str, Powers] = {  # of units that are not base units; cycles and operations are counts
+    "hz": {"seconds": -1.0},
+    "watts": {"joules": 1.0, "seconds": -1.0},
+    "cycles": {},
+    "flops": {},
 }
 REFUSED_BYTES = {"KB", "kB", "MB", "GB", "TB", "K", "M", "G"}
 MOST_CHARACTERS = 100  # of a number with its unit
@@ -54,6 +63,12 @@ def parse_numbers(text: str, count: int, what: str) -> Iterator[int]:
         yield from range(begin, end + 1)
 
 
+def exact_product(*factors: float) -> Fraction:
+    """The product of numbers as they are written in decimal: 0.29 of 100 is 29, not the 28.999999999999996 of floats,
+    so that a whole number is made of it by a rule of its own (`math.floor`, `round`)."""
+    return math.prod((Fraction(str(factor)) for factor in factors), start=Fraction(1))
+
+
 @lru_cache(maxsize=4096)
 def dimension(field: str) -> str | None:
     """The unit a field's name ends in, or None for a count."""
@@ -63,8 +78,31 @@ def dimension(field: str) -> str | None:
     return None
 
 
-def parse_quantity(text: str, field: str) -> float:
-    """The number in the base unit of `field`.
+def powers_of(field: str) -> Powers:
+    """What the unit that a field's name ends in is made of; empty for a count."""
+    found: Powers = {}
+    for place, name in enumerate((dimension(field) or "").split("_per_")):
+        plural = name if name in UNITS or f"{name}s" not in (*UNITS, *_POWERS) else f"{name}s"
+        found = multiplied(found, _POWERS.get(plural, {plural: 1.0}) if name else {}, -1 if place else 1)
+    return found
+
+
+def multiplied(one: Powers, other: Powers, times: float = 1) -> Powers:
+    """The unit of one * other ** times."""
+    found = {name: one.get(name, 0) + times * other.get(name, 0) for name in (*one, *other)}
+    return {name: power for name, power in found.items() if power}
+
+
+def show_powers(powers: Powers) -> str:
+    """'bytes', 'bytes per second', 'bytes^2 volts'; empty for a count."""
+    named = [name for name in UNITS if powers and powers_of(name) == powers]
+    if named:
+        return min(named, key=len).replace("_", " ")
+    return " ".join(name if power == 1 else f"{name}^{power:g}" for name, power in powers.items())
+
+
+def parse_quantity(text: str, field: str, *, bare: bool = True) -> float:
+    """The number in the base unit of `field`; bare: a number alone is in that unit, else it is refused.
 
     Raises ValueError that names the text, the unit found and the units that fit.
     """
@@ -73,6 +111,8 @@ def parse_quantity(text: str, field: str) -> float:
         raise ValueError(f"'{shortened(text)}' is not a number with a unit")
     number, unit = float(match.group(1).replace("_", "")), match.group(2)
     suffix = dimension(field)
+    if not unit and not bare and powers_of(field):
+        raise ValueError(f"'{text}' has no unit; write it with one of {', '.join(UNITS[suffix or ''])}")
     if not unit:
         return number
     if suffix is None:

@@ -33,7 +33,7 @@ from mimdsim.compiler import measure_memory
 from mimdsim.functional import Executor, execute_strictly
 from mimdsim.functional.halves import executor_of
 from mimdsim.functional.poison import KINDS, undefine
-from mimdsim.machine import MimdMachine, tiled_machine
+from mimdsim.machine import Given, MimdMachine, tiled_machine
 from mimdsim.profile import TiledProfile
 from mimdsim.profile.detail import Detail
 from mimdsim.program import Program, RecordedActivity
@@ -76,7 +76,7 @@ class KernelResult(Checked):
 
 def check_kernel(
     build: Build,
-    machine: str | MimdMachine = "bow",
+    machine: Given = "bow",
     *,
     reference: Reference,
     inputs: Inputs | None = None,

@@ -8,12 +8,14 @@ The output is a stack over timesteps: spikes, or the membrane potentials of a la
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mimdsim.base.errors import MappingError, suggest
+from mimdsim.base.units import exact_product
 from mimdsim.graph import names
 from mimdsim.graph.definition import Backward, OpDef, elements, like
 from mimdsim.graph.read_outs import Counting
@@ -132,9 +134,10 @@ def add_loss(build: GraphBuilder, loss: Loss, output: Output, logit_scale: float
         read = judged
     about: Any = Logits(scale=logit_scale)
     if loss.kind == "mean_squared_error":
+        # whole spikes that fit into the share, as the frameworks count them
         about = CountTargets(
-            correct=int(output.timesteps * loss.correct_rate * pool),
-            incorrect=int(output.timesteps * loss.incorrect_rate * pool),
+            correct=math.floor(exact_product(output.timesteps, loss.correct_rate, pool)),
+            incorrect=math.floor(exact_product(output.timesteps, loss.incorrect_rate, pool)),
             timesteps=output.timesteps,
         )
     build.one(loss.kind, (read, names.LABELS), names.LOSS, layer=output.layer, attributes=about)

@@ -12,7 +12,7 @@ from mimdsim.compiler import plan_exchanges
 from mimdsim.kernels.blocks import Opened, OpenRepeat, OpenSuperstep
 from mimdsim.kernels.lines import at_users_line
 from mimdsim.kernels.parts import FORMATS
-from mimdsim.machine import GpuMachine, MimdMachine, tiled_machine
+from mimdsim.machine import Given, tiled_machine
 from mimdsim.program import Codelet, Copy, Program, Repeat, Superstep, TileMapping, Variable, VertexTable
 from mimdsim.program.mapping import whole_numbers
 
@@ -26,7 +26,7 @@ class Builder:
     """
 
     @at_users_line
-    def __init__(self, name: str, machine: str | MimdMachine | GpuMachine):
+    def __init__(self, name: str, machine: Given):
         self.name, self.machine = name, tiled_machine(machine, "a kernel runs on a tiled machine")
         self.variables: dict[str, Variable] = {}
         self._inputs: dict[str, str] = {}

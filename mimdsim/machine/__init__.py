@@ -2,8 +2,10 @@
 
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.load import (
+    Given,
     changed_machine,
     find_machine,
+    given_machine,
     list_machines,
     load_machine,
     sourced_machine,
@@ -14,11 +16,13 @@ from mimdsim.machine.mimd import MimdMachine
 from mimdsim.machine.watched import Reads
 
 __all__ = [
+    "Given",
     "GpuMachine",
     "MimdMachine",
     "Reads",
     "changed_machine",
     "find_machine",
+    "given_machine",
     "list_machines",
     "load_machine",
     "sourced_machine",

@@ -8,14 +8,15 @@ from typing import Any
 
 from mimdsim.base.errors import DescriptionError, shortened
 from mimdsim.base.names import possible_path
-from mimdsim.base.places import find_description, is_path, names_of
-from mimdsim.base.schema import Section, build, read_toml
+from mimdsim.base.places import Named, beside, find_description, is_path, names_of
+from mimdsim.base.schema import Section, build, changed_table, given_keys, read_toml
 from mimdsim.base.units import show_quantity
 from mimdsim.machine.gpu import GpuMachine
 from mimdsim.machine.mimd import MimdMachine
 from mimdsim.machine.narrowed import KIND, Narrowing, doubted_numbers, narrowed_changes, read_narrowing, with_changes
 from mimdsim.machine.plausible import PARTS, implausible, larger_parts
 
+Given = Named | MimdMachine | GpuMachine
 KINDS: dict[str, type[MimdMachine] | type[GpuMachine]] = {"mimd": MimdMachine, "gpu": GpuMachine}
 
 
@@ -24,20 +25,25 @@ def list_machines() -> tuple[str, ...]:
     return names_of("models")
 
 
-def find_machine(name: str) -> Path:
+def find_machine(name: Named) -> Path:
     """The file of a machine given by name ('bow'; `base/places.py` says where it is searched) or by path."""
     return find_description("models", "machine", name)
 
 
-def tiled_machine(machine: str | MimdMachine | GpuMachine, advice: str) -> MimdMachine:
+def given_machine(machine: Given) -> MimdMachine | GpuMachine:
+    """A machine given itself, or by name or file."""
+    return machine if isinstance(machine, (MimdMachine, GpuMachine)) else load_machine(machine)
+
+
+def tiled_machine(machine: Given, advice: str) -> MimdMachine:
     """A tiled machine, given itself or by name or file; raises DescriptionError with the advice for a GPU."""
-    found = load_machine(machine) if isinstance(machine, str) else machine
+    found = given_machine(machine)
     if not isinstance(found, MimdMachine):
         raise DescriptionError(f"machine '{found.name}'", [f"is a GPU; {advice}"])
     return found
 
 
-def load_machine(name: str, changes: dict[str, Any] | None = None) -> MimdMachine | GpuMachine:
+def load_machine(name: Named, changes: dict[str, Any] | None = None) -> MimdMachine | GpuMachine:
     """The machine `name`, with `changes` of dotted keys ('tile.sram_bytes') applied to its description.
 
     A changed number's source becomes "assumed: what-if value", and the title says that something was changed. Where a
@@ -64,7 +70,7 @@ def load_machine(name: str, changes: dict[str, Any] | None = None) -> MimdMachin
         what = "is for tiled machines" if isinstance(named, str) else "must be the path of a file"
         raise DescriptionError(str(path), [f"'{KIND}' {what}; see docs/own-measurements.md"])
     try:
-        file = path.parent / possible_path(named)
+        file = Path(beside(path, possible_path(named)))
     except ValueError as problem:
         raise DescriptionError(str(path), [f"'{KIND}' {problem}"]) from None
     return _narrowed(path, sourced, read_narrowing(file), file, changes)
@@ -72,10 +78,10 @@ def load_machine(name: str, changes: dict[str, Any] | None = None) -> MimdMachin
 
 def _sourced(path: Path, found: Narrowing) -> MimdMachine:
     """The machine that a file narrows; a path is one beside the file."""
-    return sourced_machine(str(path.parent / found.machine) if is_path(found.machine) else found.machine)
+    return sourced_machine(beside(path, found.machine) if is_path(found.machine) else found.machine)
 
 
-def sourced_machine(name: str) -> MimdMachine:
+def sourced_machine(name: Named) -> MimdMachine:
     """A tiled machine that is not narrowed itself; raises DescriptionError for others."""
     table, _ = read_toml(find_machine(name))
     if table.get("kind") == KIND or KIND in table:
@@ -90,7 +96,7 @@ def _narrowed(
     """The machine described at `path`: `sourced` with the numbers of `file`, then `changes`."""
     title = f"{sourced.title}, narrowed by {file.name}"
     machine = with_values(sourced, narrowed_changes(sourced, found, str(file)), title)
-    table = machine.model_dump(exclude_unset=True) | {"name": path.stem}
+    table = given_keys(machine) | {"name": path.stem}
     made = _with_changes(MimdMachine, table, changes or {}, str(path), "")
     assert isinstance(made, MimdMachine)
     return made if changes else made.knowing(found.together)
@@ -103,7 +109,7 @@ def changed_machine(machine: MimdMachine, changes: Mapping[str, Any]) -> MimdMac
         return machine
     touched = {dotted.split(".")[0] for dotted in changes}
     table = {
-        name: value.model_dump(exclude_unset=True) if isinstance(value, Section) and name in touched else value
+        name: given_keys(value) if isinstance(value, Section) and name in touched else value
         for name in machine.model_fields_set
         if (value := getattr(machine, name)) is not None
     }
@@ -118,9 +124,7 @@ def with_values(machine: MimdMachine, values: Mapping[str, tuple[float, str]], t
     whole = {
         name: (round(value) if name in known and known[name].whole else value) for name, (value, _) in values.items()
     }
-    table = with_changes(
-        machine.model_dump(exclude_unset=True), {name: (whole[name], source) for name, (_, source) in values.items()}
-    )
+    table = with_changes(given_keys(machine), {name: (whole[name], source) for name, (_, source) in values.items()})
     made = _with_changes(MimdMachine, table | ({"title": title} if title else {}), {}, f"machine '{machine.name}'", "")
     assert isinstance(made, MimdMachine)
     return made
@@ -131,12 +135,12 @@ def _with_changes(
 ) -> MimdMachine | GpuMachine:
     for dotted, value in changes.items():
         *sections, key = dotted.split(".")
+        if not sections:
+            raise DescriptionError(where, [f"unknown field '{dotted}'; write section.key, e.g. tile.sram_bytes"])
+        changed_table(table, {dotted: value}, where=where, example="tile.sram_bytes")
         target: Any = table
         for section in sections:
-            target = target.setdefault(section, {}) if isinstance(target, dict) else {}
-        if not isinstance(target, dict) or not sections:
-            raise DescriptionError(where, [f"unknown field '{dotted}'; write section.key, e.g. tile.sram_bytes"])
-        target[key] = value
+            target = target[section]
         if isinstance(target.get("sources"), dict):
             target["sources"][key] = f"assumed: what-if value {value}"
     if changes and isinstance(table.get("title"), str):

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 
 from mimdsim.base.errors import DescriptionError, DoesNotFit, MimdsimError
 from mimdsim.base.processes import Background, shared_work
-from mimdsim.base.schema import Section, build, parse_toml
+from mimdsim.base.schema import Section, build, changed_table, parse_toml
 from mimdsim.base.units import show_bytes
 from mimdsim.compiler import Compiled, compile_graph
 from mimdsim.machine import MimdMachine, changed_machine
@@ -267,16 +267,9 @@ def _changed(case: Case, changes: Mapping[str, Any]) -> Case:
 
 
 def _options(case: Case, changes: Mapping[str, Any]) -> MappingOptions:
-    table: dict[str, Any] = case.options.model_dump()
-    for key, value in changes.items():
-        _, *path, last = key.split(".")
-        inner: Any = table
-        for name in path:
-            inner = inner.setdefault(name, {}) if isinstance(inner, dict) else None
-        if not isinstance(inner, dict):
-            raise DescriptionError("what_if", [f"{key}: no such field"])
-        inner[last] = value
-    return build(MappingOptions, table, where="what_if")
+    table = {"mapping": case.options.model_dump()}  # with its defaults: no option of a mapping excludes another
+    changed_table(table, changes, where="what_if", example="mapping.stash")
+    return build(MappingOptions, table["mapping"], where="what_if")
 
 
 def _toml(value: Any, *, inside: bool = False) -> str:

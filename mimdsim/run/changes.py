@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 from mimdsim.base.errors import DescriptionError, shortened, suggest
 from mimdsim.base.schema import parse_toml
-from mimdsim.machine import GpuMachine, MimdMachine, load_machine, tiled_machine
+from mimdsim.machine import Given, GpuMachine, MimdMachine, given_machine, load_machine, tiled_machine
 
 WORKLOAD_SECTIONS = ("data", "network", "training", "mapping", "seed")
 MACHINE_SECTIONS = ("chip", "tile", "exchange", "sync", "host", "links", "matrix", "energy", "area", "power")
@@ -40,7 +41,8 @@ def split_changes(changes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
     """Changes of the workload and of the machine; raises DescriptionError for a key of neither."""
     workload: dict[str, Any] = {}
     machine: dict[str, Any] = {}
-    for key, value in changes.items():
+    for key, given in changes.items():
+        value = os.fspath(given) if isinstance(given, os.PathLike) else given
         section = key.split(".")[0]
         if section in WORKLOAD_SECTIONS:
             workload[key] = value
@@ -54,20 +56,22 @@ def split_changes(changes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
     return workload, machine
 
 
-def load_tiled(machine: str | MimdMachine | GpuMachine, changes: dict[str, Any] | None = None) -> MimdMachine:
+def load_tiled(machine: Given, changes: dict[str, Any] | None = None) -> MimdMachine:
     """A tiled machine by its name with `changes`, or one already loaded; raises DescriptionError for a GPU."""
     loaded = tiled_machine(machine, "give a tiled machine here (GPUs: run --gpu, compare)")
-    if changes and not isinstance(machine, str):
+    if not changes:
+        return loaded
+    if isinstance(machine, (MimdMachine, GpuMachine)):
         problems = [f"{key}: '{loaded.name}' is already loaded; pass this to load_machine" for key in changes]
         raise DescriptionError("changes", problems)
-    changed = load_machine(machine, changes) if changes and isinstance(machine, str) else loaded
+    changed = load_machine(machine, changes)
     assert isinstance(changed, MimdMachine)
     return changed
 
 
-def load_gpu(machine: str | MimdMachine | GpuMachine) -> GpuMachine:
+def load_gpu(machine: Given) -> GpuMachine:
     """A GPU by its name, or one already loaded; raises DescriptionError for a tiled machine."""
-    loaded = load_machine(machine) if isinstance(machine, str) else machine
+    loaded = given_machine(machine)
     if not isinstance(loaded, GpuMachine):
         raise DescriptionError(
             f"machine '{loaded.name}'", ["is a tiled machine; give a GPU to --gpu (see mimdsim list)"]
@@ -76,15 +80,15 @@ def load_gpu(machine: str | MimdMachine | GpuMachine) -> GpuMachine:
 
 
 def load_line_up(
-    machines: Sequence[str | MimdMachine | GpuMachine], changes: dict[str, Any]
+    machines: Sequence[Given], changes: dict[str, Any]
 ) -> tuple[tuple[MimdMachine, ...], tuple[GpuMachine, ...]]:
     """Tiled machines and GPUs in order; those given by name are loaded, with `changes` for tiled ones. Raises
     DescriptionError if there is no tiled one."""
-    names = [one if isinstance(one, str) else one.name for one in machines]
+    names = [one.name if isinstance(one, (MimdMachine, GpuMachine)) else os.fspath(one) for one in machines]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DescriptionError("compare", [f"{', '.join(twice)} given twice"])
-    loaded = [load_machine(one) if isinstance(one, str) else one for one in machines]
+    loaded = [given_machine(one) for one in machines]
     pairs = list(zip(machines, loaded, strict=True))
     tiled = tuple(load_tiled(given, changes) for given, one in pairs if isinstance(one, MimdMachine))
     if not tiled:

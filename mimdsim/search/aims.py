@@ -83,7 +83,7 @@ def parse_limits(text: str) -> tuple[tuple[str, float], ...]:
         if of in found:
             raise DescriptionError("--within", [f"max {of} is given twice; give it one value"])
         try:
-            found[of] = parse_quantity(most, UNITS[of])
+            found[of] = parse_quantity(most, UNITS[of], bare=False)
         except ValueError as problem:
             raise DescriptionError("--within", [f"max {of}: {problem}"]) from None
         if not found[of] > 0:

@@ -22,6 +22,7 @@ docs/studies.md explains every key.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -29,7 +30,7 @@ from pydantic import Field, field_validator, model_validator
 
 from mimdsim.base.errors import DescriptionError, MimdsimError, shortened
 from mimdsim.base.files import write_atomically
-from mimdsim.base.places import find_description, names_of
+from mimdsim.base.places import find_description, names_of, several
 from mimdsim.base.schema import Section, build, read_toml
 from mimdsim.base.toml import toml_text
 from mimdsim.study.expressions import names_in
@@ -37,6 +38,7 @@ from mimdsim.study.metrics import METRICS, Constraint, parse_constraint
 
 Kind = Literal["grid", "random", "latin-hypercube", "sobol", "sensitivity", "search"]
 KINDS = get_args(Kind)
+LISTS = {"workloads", "gpus", "metrics", "constraints"}
 MAX_POINTS = 100_000
 MAX_AXES = 64
 MOST_WEIGHT = 1_000_000
@@ -200,8 +202,21 @@ def read_study(name: str | Path) -> Study:
 
 
 def make_study(where: str, **given: Any) -> Study:
-    """A study of what a command or a call gives; raises DescriptionError."""
-    return build(Study, {name: value for name, value in given.items() if value is not None}, where=where)
+    """A study of what a command or a call gives, where one name may stand for a list of them, and paths may be
+    `pathlib.Path`; raises DescriptionError."""
+    table = {name: _as_text(value) for name, value in given.items() if value is not None}
+    for name in LISTS & set(table):
+        table[name] = table[name] if isinstance(table[name], dict) else several(table[name])
+    return build(Study, table, where=where)
+
+
+def _as_text(value: Any) -> Any:
+    """`value` with its paths as texts."""
+    if isinstance(value, dict):
+        return {_as_text(key): _as_text(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_as_text(each) for each in value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def write_study(study: Study, path: Path, command: str = "") -> None:

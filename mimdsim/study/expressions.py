@@ -1,7 +1,8 @@
 """Arithmetic in study files: "900 MB / chip.tiles", read by a small parser of its own; nothing is evaluated by Python.
 
 Numbers may carry a unit (`base/units.py`; here also kB, MB, GB and TB, powers of 1000), names are fields by dotted key,
-and there are + - * / // ** ( ) and the functions of `FUNCTIONS`.
+and there are + - * / // ** ( ) and the functions of `FUNCTIONS`. Units are followed through all of them: bytes and
+seconds are not added up, and what a field gets has its unit.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mimdsim.base.errors import shortened
-from mimdsim.base.units import UNITS
+from mimdsim.base.units import UNITS, Powers, dimension, multiplied, powers_of, show_powers
 
 MOST_CHARACTERS = 400
 MOST_DEPTH = 20  # brackets and signs within each other
@@ -25,26 +27,47 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
     "sqrt": math.sqrt,
     "log2": math.log2,
 }
-FACTORS = {unit: factor for units in UNITS.values() for unit, factor in units.items() if "/" not in unit}
-FACTORS |= {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+_KNOWN = UNITS | {"bytes": UNITS["bytes"] | {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}}
+FACTORS = {unit: (factor, powers_of(name)) for name, units in _KNOWN.items() for unit, factor in units.items()}
+_UNIT = "|".join(map(re.escape, sorted(FACTORS, key=len, reverse=True)))
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)(?:\s*(?P<unit>[A-Za-z]\w*))?"
+    rf"\s*(?:(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)(?:\s*(?P<unit>(?:{_UNIT})(?![\w.])|[A-Za-z]\w*))?"
     r"|(?P<name>[A-Za-z_]\w*(?:\.[\w-]+)*)|(?P<sign>\*\*|//|[-+*/(),]))"
 )
+
+
+class _Quantity(NamedTuple):
+    """A number and the powers of the units that it is in."""
+
+    value: float
+    powers: Powers = {}  # noqa: RUF012 - never written
+
+
+ZERO = _Quantity(0.0)
 
 
 @dataclass(frozen=True)
 class _Token:
     kind: str  # number, name, sign or end
     text: str
-    number: float = 0.0
+    number: _Quantity = ZERO
 
 
-def evaluate(text: str, names: Mapping[str, float] | Callable[[str], float]) -> float:
-    """The value of an expression; raises ValueError that says what is wrong with it, also for a division by zero."""
+def evaluate(text: str, names: Mapping[str, float] | Callable[[str], float], field: str = "") -> float:
+    """The value of an expression; raises ValueError that says what is wrong with it, also for a division by zero.
+
+    field: what gets the value, whose unit it must have; '': units are not checked.
+    """
     known = names if callable(names) else names.__getitem__
     try:
-        value = _Parser(text, known).whole()
+        value, powers = _Parser(text, known, checked=bool(field)).whole()
+        wanted = powers_of(field.rsplit(".", 1)[-1])
+        if field and value and powers != wanted:
+            if not powers:
+                units = ", ".join(UNITS[dimension(field) or ""])
+                raise ValueError(f"is a plain number, and {field} is in {show_powers(wanted)}; write units: {units}")
+            cycles = "; multiply by chip.clock_hz" if powers == powers_of("seconds") and not wanted else ""
+            raise ValueError(f"is in {show_powers(powers)}, and {field} is {_in(wanted)}{cycles}")
         if isinstance(value, complex) or not math.isfinite(value):
             raise ValueError("is not a finite number")
     except OverflowError:
@@ -52,6 +75,10 @@ def evaluate(text: str, names: Mapping[str, float] | Callable[[str], float]) -> 
     except (ZeroDivisionError, ValueError) as problem:
         raise ValueError(f"'{shortened(text)}': {problem}") from None
     return float(value)
+
+
+def _in(powers: Powers) -> str:
+    return f"in {show_powers(powers)}" if powers else "a plain number"
 
 
 def names_in(text: str) -> tuple[str, ...]:
@@ -73,7 +100,8 @@ def _tokens(text: str) -> Iterator[_Token]:
             unit = match["unit"] or ""
             if unit and unit not in FACTORS:
                 raise ValueError(f"'{unit}' is no unit; known: {', '.join(FACTORS)}")
-            yield _Token("number", match["number"], float(match["number"]) * FACTORS.get(unit, 1.0))
+            factor, powers = FACTORS.get(unit, (1.0, {}))
+            yield _Token("number", match["number"], _Quantity(float(match["number"]) * factor, powers))
         else:
             yield _Token("name" if match["name"] else "sign", match["name"] or match["sign"])
     yield _Token("end", "its end")
@@ -82,65 +110,92 @@ def _tokens(text: str) -> Iterator[_Token]:
 class _Parser:
     """Recursive descent over the tokens; `**` binds tightest and to the right, as in Python."""
 
-    def __init__(self, text: str, known: Callable[[str], float]):
-        self.tokens, self.known, self.depth = list(_tokens(text)), known, 0
+    def __init__(self, text: str, known: Callable[[str], float], *, checked: bool):
+        self.tokens, self.known, self.checked, self.depth = list(_tokens(text)), known, checked, 0
 
-    def whole(self) -> float:
+    def whole(self) -> _Quantity:
         value = self._sum()
         self._take("end", "")
         return value
 
-    def _sum(self) -> float:
+    def _sum(self) -> _Quantity:
         value = self._product()
         while (sign := self._sign("+", "-")) is not None:
             other = self._product()
-            value = value + other if sign == "+" else value - other
+            powers = self._alike(f"'{sign}'", value, other)
+            value = _Quantity(value.value + other.value if sign == "+" else value.value - other.value, powers)
         return value
 
-    def _product(self) -> float:
+    def _product(self) -> _Quantity:
         value = self._signed()
         while (sign := self._sign("*", "//", "/")) is not None:
-            other = self._signed()
-            value = value * other if sign == "*" else value / other if sign == "/" else value // other
+            one, other = value.value, self._signed()
+            number = one * other.value if sign == "*" else one / other.value if sign == "/" else one // other.value
+            value = _Quantity(number, multiplied(value.powers, other.powers, 1 if sign == "*" else -1))
         return value
 
-    def _signed(self) -> float:
+    def _signed(self) -> _Quantity:
         self.depth += 1
         if self.depth > MOST_DEPTH:
             raise ValueError(f"is nested over {MOST_DEPTH} deep")
-        value = -self._signed() if self._sign("-") else self._power()
+        if self._sign("-"):
+            value = self._signed()
+            value = _Quantity(-value.value, value.powers)
+        else:
+            value = self._power()
         self.depth -= 1
         return value
 
-    def _power(self) -> float:
+    def _power(self) -> _Quantity:
         value = self._atom()
-        return float(value) ** self._signed() if self._sign("**") else value  # of floats: overflows, never grows
+        if not self._sign("**"):
+            return value
+        times = self._signed()
+        self._plain("an exponent", times)
+        # of floats: overflows, never grows
+        return _Quantity(float(value.value) ** times.value, multiplied({}, value.powers, times.value))
 
-    def _atom(self) -> float:
+    def _atom(self) -> _Quantity:
         token = self.tokens.pop(0)
         if token.kind == "number":
             return token.number
         if token.kind == "name" and token.text in FUNCTIONS:
-            return self._called(FUNCTIONS[token.text])
+            return self._called(token.text)
         if token.kind == "name":
-            return self.known(token.text)
+            return _Quantity(self.known(token.text), powers_of(token.text.rsplit(".", 1)[-1]))
         if token.text == "(":
             value = self._sum()
             self._take("sign", ")")
             return value
         raise ValueError(f"a number, a field or a bracket is missing before '{token.text}'")
 
-    def _called(self, function: Callable[..., float]) -> float:
+    def _called(self, name: str) -> _Quantity:
         self._take("sign", "(")
         given = [self._sum()]
         while self._sign(","):
             given.append(self._sum())
         self._take("sign", ")")
-        if function in (min, max):
-            return function(given)
+        numbers = [each.value for each in given]
+        if name in ("min", "max"):
+            return _Quantity(FUNCTIONS[name](numbers), self._alike(name, *given))
         if len(given) > 1:
             raise ValueError("only min and max have more than one argument")
-        return function(*given)
+        if name == "log2":
+            self._plain("what log2 is taken of", *given)
+        powers = multiplied({}, given[0].powers, 0.5 if name == "sqrt" else 1)
+        return _Quantity(FUNCTIONS[name](*numbers), powers)
+
+    def _alike(self, what: str, *given: _Quantity) -> Powers:
+        """The unit that all have; 0 has every unit."""
+        units = [each.powers for each in given if each.value]
+        other = next((powers for powers in units if powers != units[0]), None)
+        if self.checked and other is not None:
+            raise ValueError(f"{what} of what is {_in(units[0])} and what is {_in(other)}: both need the same unit")
+        return units[0] if units else given[0].powers
+
+    def _plain(self, what: str, given: _Quantity) -> None:
+        if self.checked and given.powers:
+            raise ValueError(f"{what} must be a plain number, and is in {show_powers(given.powers)}")
 
     def _sign(self, *wanted: str) -> str | None:
         token = self.tokens[0]

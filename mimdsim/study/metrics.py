@@ -109,7 +109,7 @@ def parse_constraint(text: str) -> Constraint:
         raise ValueError(f"constraints: no metric '{name}'{suggest(name, METRICS)}; known: {', '.join(METRICS)}")
     metric = METRICS[name]
     try:
-        value = parse_quantity(given, metric.unit or "count") / metric.scale
+        value = parse_quantity(given, metric.unit or "count", bare=False) / metric.scale
     except ValueError as problem:
         raise ValueError(f"constraints: {shortened(text)!r}: {problem}") from None
     if not isfinite(value):

@@ -14,7 +14,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from mimdsim.base.errors import DescriptionError, shortened
-from mimdsim.base.schema import build
 from mimdsim.machine import GpuMachine, MimdMachine, changed_machine
 from mimdsim.run import config_digest
 from mimdsim.run.changes import MACHINE_SECTIONS, load_gpu, load_tiled, parse_value, split_changes
@@ -95,11 +94,9 @@ class Points:
         named = name, _said(changes)
         if named not in self.workloads:
             of_file = None if self.study.mapping in ("published", "best") else self.study.mapping
-            loaded = load_workload(name, changes, of_file)
-            if self.study.training_steps:
-                table = loaded.model_dump(mode="json")
-                table["training"] |= {"max_training_steps": self.study.training_steps}
-                loaded = build(Workload, table, where=name)
+            steps = self.study.training_steps
+            shorter = {"training.max_training_steps": steps} if steps else {}
+            loaded = load_workload(name, changes | shorter, of_file)
             fill = self.study.fill
             self.workloads[named] = loaded, activity_key(loaded) if fill is None else f"filled {fill!r}"
         return self.workloads[named]

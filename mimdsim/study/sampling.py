@@ -105,7 +105,7 @@ class Varied:
                 raise DescriptionError("study", [f"coupled: {', '.join(waiting)} depend on each other in a circle"])
             for key in ready:
                 try:
-                    known[key] = self._rounded(key, evaluate(waiting.pop(key), number))
+                    known[key] = self._rounded(key, evaluate(waiting.pop(key), number, key))
                 except ValueError as problem:
                     raise DescriptionError("study", [f"coupled.{key}: {problem}"]) from None
         return {key: known[key] for key in self.study.varied}

@@ -13,7 +13,7 @@ import numpy as np
 from mimdsim.base.errors import MappingError, suggest
 from mimdsim.costs.phases import busiest_tile
 from mimdsim.costs.priced import priced
-from mimdsim.machine import GpuMachine, MimdMachine, tiled_machine
+from mimdsim.machine import Given, MimdMachine, tiled_machine
 from mimdsim.profile import Span
 from mimdsim.program import Program, RecordedActivity, Superstep
 from mimdsim.timing.explain_compute import Workers, arranging_rows, library_row
@@ -35,7 +35,7 @@ NOTHING = RecordedActivity(ids={}, counts={}, dropped={})
 
 def explain(
     program: Program,
-    machine: str | MimdMachine | GpuMachine,
+    machine: Given,
     superstep: str | int,
     tile: int | None = None,
     activity: RecordedActivity | None = None,

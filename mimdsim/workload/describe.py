@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
+import math
+import os
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, model_validator
 
 from mimdsim.base.errors import DescriptionError, MappingError, shortened
-from mimdsim.base.names import Name, possible_path
-from mimdsim.base.places import find_description, names_of
-from mimdsim.base.schema import Section, build, read_toml
+from mimdsim.base.names import Name
+from mimdsim.base.places import Named, beside, find_description, names_of
+from mimdsim.base.schema import Section, build, changed_table, read_toml
+from mimdsim.base.units import exact_product
 from mimdsim.graph.stash import stash_policy
 from mimdsim.machine import list_machines
 from mimdsim.workload.mapping import MappingOptions
 from mimdsim.workload.mapping_file import check_layers, read_mapping_file
-from mimdsim.workload.neuron import OF_LIF_ONLY, neurons_of
+from mimdsim.workload.neuron import change_neuron, neurons_of
 from mimdsim.workload.recipe import TrainingRecipe
 from mimdsim.workload.sections import FILE_SOURCES, IMAGE_SOURCES, MAX_NEURONS, PER_LAYER, Data, Network
 from mimdsim.workload.sources.other_source import change_source
 
+PATHS = (("data", "path"), ("network", "imported"), ("training", "initial_weights"))  # keys that name files
 MOST_SHORT_IDS = (1 << 16) - 1
 DECIDED_BY_MODEL = (
     *("decay", "current_gain", "threshold", "recurrence", "delay", "bias"),
@@ -103,7 +106,7 @@ class Workload(Section):
 
 def capacity_by_activity(activity: float, neurons: int) -> int:
     """2*floor(activity*neurons/2), at least 2: the authors' rule (facts sparse-snn-on-tiles 4.1)."""
-    return max(2 * int(activity * neurons / 2), 2)
+    return max(2 * math.floor(exact_product(activity, neurons) / 2), 2)
 
 
 def list_workloads() -> tuple[str, ...]:
@@ -111,45 +114,36 @@ def list_workloads() -> tuple[str, ...]:
     return names_of("workloads")
 
 
-def find_workload(name: str) -> Path:
+def find_workload(name: Named) -> Path:
     """The file of a workload given by name ('digits'; `base/places.py` says where it is searched) or by path."""
+    name = os.fspath(name)
     if name in list_machines() and name not in list_workloads():
         raise DescriptionError(f"workload '{name}'", ["is a machine; the workload comes first: digits " + name])
     return find_description("workloads", "workload", name)
 
 
-def load_workload(name: str, changes: dict[str, Any] | None = None, mapping: str | Path | None = None) -> Workload:
+def load_workload(name: Named, changes: dict[str, Any] | None = None, mapping: str | Path | None = None) -> Workload:
     """The workload `name`, with the options of a mapping file and then `changes` of dotted keys ('training.batch')
     applied to its description. Raises DescriptionError, also for a mapping file of other layers.
 
-    If `changes` select another neuron, the description's constants for the published one are dropped; if they select
+    If `changes` select another neuron, the description's constants that it does not have are dropped; if they select
     another data source, so is what only the former one reads.
     """
     path = find_workload(name)
     table, text = read_toml(path)
     table.setdefault("name", path.stem)
-    _find_beside(path, table)
+    find_beside(path, table)
     changes = changes or {}
     file = None
     if mapping is not None:
         file, options = read_mapping_file(Path(mapping))
         if isinstance(table.setdefault("mapping", {}), dict):
             table["mapping"] |= options
-    neurons = changes.get("network.neuron", "lif")
-    names = neurons if isinstance(neurons, (list, tuple)) else [neurons]
-    if "lif" not in names and isinstance(table.get("network"), dict):
-        for key in OF_LIF_ONLY:
-            table["network"].pop(key, None)
+    if "network.neuron" in changes and isinstance(table.get("network"), dict):
+        change_neuron(table["network"], changes["network.neuron"])
     if "data.source" in changes and isinstance(table.get("data"), dict):
         change_source(table["data"], changes["data.source"], [key.removeprefix("data.") for key in changes])
-    for dotted, value in changes.items():
-        *sections, key = dotted.split(".")
-        target: Any = table
-        for section in sections:
-            target = target.setdefault(section, {}) if isinstance(target, dict) else {}
-        if not isinstance(target, dict):
-            raise DescriptionError(str(path), [f"unknown field '{dotted}'; write section.key, e.g. training.batch"])
-        target[key] = value
+    changed_table(table, changes, where=str(path), example="training.batch")
     network = table.get("network")
     if isinstance(network, dict) and network.get("capacity"):
         unread = [key for key in ("network.activity", "network.output_capacity") if changes.get(key)]
@@ -165,12 +159,9 @@ def load_workload(name: str, changes: dict[str, Any] | None = None, mapping: str
     return made
 
 
-def _find_beside(path: Path, table: dict[str, Any]) -> None:
-    """Resolve file names of a model relative to the folder of the description, where they exist there."""
-    for section, key in (("network", "imported"), ("training", "initial_weights")):
+def find_beside(path: Path, table: dict[str, Any]) -> None:
+    """Write into the table of the description at `path` where the files and folders are that it names."""
+    for section, key in PATHS:
         named = table[section].get(key) if isinstance(table.get(section), dict) else None
-        if not isinstance(named, str) or not named:
-            continue
-        with contextlib.suppress(ValueError):  # an invalid path is reported when the description is checked
-            if (path.parent / possible_path(named)).is_file():
-                table[section][key] = str(path.parent / named)
+        if isinstance(named, str) and named:
+            table[section][key] = beside(path, named)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import numpy as np
 
 from mimdsim.base.errors import MappingError
+from mimdsim.base.units import exact_product
 from mimdsim.graph import SpikingNetwork
 from mimdsim.program import RecordedActivity
 
@@ -23,5 +27,6 @@ def filled_activity(network: SpikingNetwork, share: float) -> RecordedActivity:
     for name, neurons, capacity in sizes:
         spread = ((np.arange(capacity) * neurons) // capacity).astype(np.int32)
         ids[name] = np.broadcast_to(spread, (network.timesteps, network.batch, capacity)).copy()
-        counts[name] = np.full((network.timesteps, network.batch, 2), int(share * capacity + 0.5), np.int32)
+        listed = math.floor(exact_product(share, capacity) + Fraction(1, 2))
+        counts[name] = np.full((network.timesteps, network.batch, 2), listed, np.int32)
     return RecordedActivity(ids=ids, counts=counts, dropped={})

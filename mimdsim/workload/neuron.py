@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mimdsim.base.errors import MappingError
 from mimdsim.graph.linear_neurons import LinearNeuron
 from mimdsim.graph.neuron_models import MODELS, model_of, neuron_of
@@ -26,6 +28,22 @@ def neurons_of(network: Network) -> tuple[LinearNeuron, ...]:
             layer = f"hidden{index}" if index < len(network.hidden) else "output"
             raise MappingError(f"layer '{layer}': {problem}") from None
     return tuple(found)
+
+
+def change_neuron(network: dict[str, Any], neurons: Any) -> None:
+    """Remove from a [network] table the constants that none of `neurons`, a name or one per layer, has."""
+    names = neurons if isinstance(neurons, (list, tuple)) else [neurons]
+    if not all(isinstance(name, str) and name in MODELS for name in names):
+        return  # refused where the table is checked
+    if LIF.name not in names:
+        for key in OF_LIF_ONLY:
+            network.pop(key, None)
+    if neurons == network.get("neuron", LIF.name):
+        return
+    known = {parameter.name for name in names for parameter in MODELS[name].parameters}
+    given = network.pop("neuron_parameters", {})
+    if isinstance(given, dict) and (kept := {key: value for key, value in given.items() if key in known}):
+        network["neuron_parameters"] = kept
 
 
 def _neuron(network: Network, index: int) -> LinearNeuron:

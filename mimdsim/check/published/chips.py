@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mimdsim.base.csv_table import numbered
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened
 from mimdsim.check.published.bearing import Bearing
 from mimdsim.costs.silicon import silicon_profile
@@ -27,7 +28,7 @@ Found = tuple[float, float]  # a number and how far it may be off
 def chip_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]]:
     """Fields of one row per published figure; raises DataFileError for bad numbers."""
     rows = []
-    for line, row in enumerate(given, start=2):
+    for line, row in numbered(given):
         published, tolerance = (_number(path, line, row, column) for column in ("value", "tolerance"))
         found, note = _predicted(row)
         rows.append(

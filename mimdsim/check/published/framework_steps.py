@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from mimdsim.base.csv_table import numbered
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened
 from mimdsim.base.sources import kind_of, uncertainty
 from mimdsim.check.published.bearing import Bearing, codelet_parts
@@ -43,7 +44,7 @@ NOTHING = RecordedActivity(ids={}, counts={}, dropped={})  # no cost of dense sp
 def framework_step_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]]:
     """Fields of one row per published figure, in milliseconds; raises DataFileError for bad numbers."""
     rows = []
-    for line, row in enumerate(given, start=2):
+    for line, row in numbered(given):
         widths, batch, timesteps, beta, images = _numbers(path, line, row)
         call, note = _predicted(row, widths, batch, timesteps, beta)
         predicted, low, high = call.milliseconds if call else (None, None, None)

@@ -6,16 +6,15 @@ A file is recognised by its columns. Nothing is fitted to any row; rows that can
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mimdsim.base.csv_table import Table, numbered, parse_table
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened, suggest
 from mimdsim.base.files import parse_json, read_bounded_text
 from mimdsim.base.places import files_of, looked_in, own_folder
@@ -44,13 +43,18 @@ from mimdsim.check.published.silicon.vertices import vertex_rows
 from mimdsim.check.published.sparse.rows import COLUMNS as SPARSE_COLUMNS
 from mimdsim.check.published.sparse.rows import sparse_product_rows
 from mimdsim.check.published.stencil.rows import stencil_rows
-from mimdsim.check.published.stencil.solver_rows import CHIPS_COLUMNS, ORDER_COLUMNS, solver_rows
+from mimdsim.check.published.stencil.solver_rows import (
+    CHIPS_COLUMNS,
+    ORDER_COLUMNS,
+    SOLVER_ALSO,
+    SOLVER_IGNORED,
+    solver_rows,
+)
 from mimdsim.check.published.training_runs import golden_rows, training_step_rows
 from mimdsim.check.published.vendor.registry import vendor_cycles
-from mimdsim.machine import MimdMachine
+from mimdsim.machine import MimdMachine, list_machines, tiled_machine
 
 MAX_REFERENCE_BYTES = 32 << 20
-MAX_COLUMNS = 200
 MOST_TOLERANCE = 1.0
 UNITS = {"tflops": "TFLOP/s"}  # of metrics of products; of all others cycles
 TABLES = (".csv", ".json")
@@ -128,6 +132,43 @@ class Asked:
 
 
 Predict = Callable[[Path, list[Given], Asked], list[Row]]
+MACHINE, SPREAD = "machine", "spread"  # columns that may be added to any table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """A kind of table: the columns that it is recognised by, others that are read where there are any, and columns of
+    the published tables that are not read.
+
+    on: the machine that rows are predicted for, whatever is asked ("": for no described one); None: any.
+    """
+
+    needed: set[str]
+    also: set[str] = field(default_factory=set)
+    ignored: set[str] = field(default_factory=set)
+    predict: Predict
+    on: str | None = None
+
+    @property
+    def read(self) -> set[str]:
+        return self.needed | self.also | {MACHINE, SPREAD}
+
+    @property
+    def unread(self) -> set[str]:
+        return self.ignored | ABOUT
+
+    def machine_of(self, name: str, asked: Asked) -> MimdMachine | None:
+        """What a row that names a machine is predicted for; raises MimdsimError where it cannot be."""
+        if not name or (asked.machine is not None and asked.machine.name == name):
+            return asked.machine
+        if self.on is None:
+            return tiled_machine(name, "these rows are of tiled machines")
+        if name != self.on and name in list_machines():  # other texts only describe what was measured
+            known = f"for '{self.on}' only" if self.on else "for no described machine"
+            raise MimdsimError(
+                f"'{name}': rows with these columns are predicted {known}; leave out the column 'machine'"
+            )
+        return asked.machine
 
 
 def default_files() -> tuple[Path, ...]:
@@ -193,52 +234,58 @@ def _recognised(path: Path, most: int | None) -> Callable[[Asked], list[Row]]:
         except (ValueError, RecursionError) as problem:
             raise DataFileError(path, f"is not JSON: {shortened(str(problem), 300)}") from None
         return lambda _asked: [Row(file=path.name, **row) for row in golden_rows(path, cases)]
-    columns, given = _table(path, text)
-    for needed, predict in FORMATS:
-        if needed <= columns:
-            if not given:
+    table = parse_table(path, text)
+    for form in FORMATS:
+        spelt = table.spelt(form.read | form.unread)
+        if form.needed <= set(spelt.columns):
+            spelt.check_misspelt(form.read, form.unread)
+            if not spelt.rows:
                 raise DataFileError(path, "has a header but no rows; there is nothing to compare")
-            if most is not None and len(given) > most:  # before hours of predicting them
+            if most is not None and len(spelt.rows) > most:  # before hours of predicting them
                 advice = "leave out those of other machines, and give means of those alike"
-                raise DataFileError(path, f"has {len(given):,} rows; at most {most:,} are used: {advice}")
-            return partial(predict, path, given)
-    known = "; ".join(", ".join(sorted(needed)) for needed, _ in FORMATS)
+                raise DataFileError(path, f"has {len(spelt.rows):,} rows; at most {most:,} are used: {advice}")
+            return partial(_predicted, form, spelt)
+    nearest = max(FORMATS, key=lambda form: len(form.needed & set(table.spelt(form.needed).columns)))
+    if 2 * len(nearest.needed & set(table.spelt(nearest.needed).columns)) > len(nearest.needed):
+        table.spelt(nearest.needed).check_misspelt(nearest.read, nearest.unread)
+    known = "; ".join(", ".join(sorted(form.needed)) for form in FORMATS)
     raise DataFileError(
-        path, f"has the columns {shortened(str(sorted(columns)), 300)}; known tables have at least: {known}"
+        path, f"has the columns {shortened(str(sorted(table.columns)), 300)}; known tables have at least: {known}"
     )
 
 
-def _table(path: Path, text: str) -> tuple[set[str], list[Given]]:
-    """(columns, rows) of a CSV file; raises DataFileError for rows that are longer or shorter than the header."""
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    given: list[Given] = []
-    try:
-        names = list(reader.fieldnames or ())
-        given.extend(reader)
-    except csv.Error as problem:
-        raise DataFileError(path, f"is not a CSV table near line {reader.line_num}: {problem}") from None
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(names) <= MAX_COLUMNS else []
-    if twice or len(names) > MAX_COLUMNS:
-        what = (
-            f"the column '{shortened(twice[0])}' twice"
-            if twice
-            else f"{len(names):,} columns; at most {MAX_COLUMNS} are allowed"
-        )
-        raise DataFileError(path, f"has {what}")
-    for number, row in enumerate(given, start=2):
-        if None in row or None in row.values():
-            raise DataFileError(path, f"line {number} does not have the {len(names)} columns of the header")
-    return set(names), given
+def _predicted(form: Format, table: Table, asked: Asked) -> list[Row]:
+    """The rows of a table, those of one machine together in the order in which machines are first named."""
+    if MACHINE not in table.columns or MACHINE in form.needed:
+        return form.predict(table.path, list(table.rows), asked)
+    by_machine: dict[str, list[Given]] = {}
+    for row in table.rows:
+        by_machine.setdefault(row[MACHINE], []).append(row)
+    found: list[Row] = []
+    for name, given in by_machine.items():
+        try:
+            on = form.machine_of(name, asked)
+        except MimdsimError as problem:
+            found += [_not_computed(table.path, line, problem) for line, _ in numbered(given)]
+        else:
+            found += form.predict(table.path, given, replace(asked, machine=on))
+    return found
+
+
+def _not_computed(path: Path, line: int, problem: MimdsimError) -> Row:
+    note = " ".join(str(problem).split())
+    return Row(
+        file=path.name, name=f"line {line}", unit="", predicted=None, published=None, tolerance=0.0,
+        low=None, high=None, source="", note=note, kind="not computed",
+    )  # fmt: skip
 
 
 def cells_of(path: Path, column: str) -> dict[int, str]:
     """The cells of a column of a CSV table that are not empty, by line; empty if it has no such column."""
     if path.suffix == ".json":
         return {}
-    columns, given = _table(path, read_bounded_text(path, MAX_REFERENCE_BYTES))
-    if column not in columns:
-        return {}
-    return {line: row[column].strip() for line, row in enumerate(given, start=2) if row[column].strip()}
+    table = parse_table(path, read_bounded_text(path, MAX_REFERENCE_BYTES)).spelt({column})
+    return {row.number: row[column] for row in table.rows if row.get(column)}
 
 
 def _number(path: Path, line: int, row: Given, column: str) -> float:
@@ -250,7 +297,7 @@ def _number(path: Path, line: int, row: Given, column: str) -> float:
 
 def _vendor_rows(path: Path, given: list[Given], _asked: Asked) -> list[Row]:
     rows = []
-    for line, row in enumerate(given, start=2):
+    for line, row in numbered(given):
         cycles: float | None = None
         note = "no formula for this codelet"
         try:
@@ -283,7 +330,7 @@ def _vendor_rows(path: Path, given: list[Given], _asked: Asked) -> list[Row]:
 
 def _gemm_rows(path: Path, given: list[Given], _asked: Asked) -> list[Row]:
     rows = []
-    for line, row in enumerate(given, start=2):
+    for line, row in numbered(given):
         published = _number(path, line, row, "time_us")
         tiled = row["gpu"].startswith("IPU")
         seconds, note = (predict_tiled_gemm_row if tiled else predict_gemm_row)(row)
@@ -312,7 +359,7 @@ def _gemm_rows(path: Path, given: list[Given], _asked: Asked) -> list[Row]:
 
 def _tiled_product_rows(path: Path, given: list[Given], _asked: Asked) -> list[Row]:
     rows = []
-    for line, row in enumerate(given, start=2):
+    for line, row in numbered(given):
         predicted, low, high, note = predict_tiled_product(row)
         published = _number(path, line, row, "value")
         if predicted is not None and row["unit"] != (unit := UNITS.get(row["metric"], "cycles")):
@@ -339,7 +386,7 @@ def _tiled_product_rows(path: Path, given: list[Given], _asked: Asked) -> list[R
 
 def _gpu_snn_rows(path: Path, given: list[Given], _asked: Asked) -> list[Row]:
     rows = []
-    for line, row in enumerate(given, start=2):
+    for line, row in numbered(given):
         told = predict_snn_row(row)
         seconds, (low, high) = told.seconds, told.spread
         rows.append(
@@ -386,20 +433,64 @@ def _sparse_rows(path: Path, given: list[Given], asked: Asked) -> list[Row]:
     return [Row(file=path.name, **row) for row in sparse_product_rows(path, given, asked.progress)]
 
 
-FORMATS: tuple[tuple[set[str], Predict], ...] = (
-    ({"codelet", "scope", "dtype", "params", "cycles"}, _vendor_rows),
-    ({"gpu", "dtype", "batch", "M", "N", "K", "time_us", "source"}, _gemm_rows),
-    (NEEDED, _tiled_product_rows),
-    ({"gpu", "framework", "metric", "neurons_or_layers", "value_s", "source"}, _gpu_snn_rows),
-    ({"hidden", "dense", "sparse", "batch", "T", "second_threshold", "ms_total"}, _training_rows),
-    (FRAMEWORK_COLUMNS, _alone(framework_step_rows)),
-    ({"chips", "type", "phase", "cycles", "tolerance", "source"}, _on(stencil_rows)),
-    (CHIPS_COLUMNS, _solver_rows),
-    (ORDER_COLUMNS, _solver_rows),
-    (SPARSE_COLUMNS, _sparse_rows),
-    (VERTEX_COLUMNS, _alone(vertex_rows)),
-    (LOOP_COLUMNS, _alone(loop_rows)),
-    (GATHER_COLUMNS, _on(gather_rows)),
-    (CHIP_COLUMNS, _alone(chip_rows)),
-    (EVENT_COLUMNS, _alone(event_rows)),
+ABOUT = {"note", "notes", "certainty", "what", "how", "clock_GHz"}
+FORMATS: tuple[Format, ...] = (
+    Format(
+        needed={"codelet", "scope", "dtype", "params", "cycles"}, also={"vendor_source"}, predict=_vendor_rows, on=""
+    ),
+    Format(
+        needed={"gpu", "dtype", "batch", "M", "N", "K", "time_us", "source"},
+        also={"includes_host_overhead_us", "kernel"},
+        predict=_gemm_rows,
+        on="",
+    ),
+    Format(needed=NEEDED, also={"clock_hz", "partials", "tolerance", "source"}, predict=_tiled_product_rows),
+    Format(
+        needed={"gpu", "framework", "metric", "neurons_or_layers", "value_s", "source"},
+        also={"batch_B", "steps_T", "task", "dtype", "exec_style", "timing_valid"},
+        ignored={"gpu_basis", "peak_mem_bytes"},
+        predict=_gpu_snn_rows,
+        on="",
+    ),
+    Format(
+        needed={"hidden", "dense", "sparse", "batch", "T", "second_threshold", "ms_total"},
+        also={"ms_keras", "max_activity"},
+        ignored={"ms_median", "final_loss"},
+        predict=_training_rows,
+    ),
+    Format(needed=FRAMEWORK_COLUMNS, also={"source"}, predict=_alone(framework_step_rows)),
+    Format(needed={"chips", "type", "phase", "cycles", "tolerance", "source"}, predict=_on(stencil_rows)),
+    *(
+        Format(needed=needed, also=SOLVER_ALSO, ignored=SOLVER_IGNORED, predict=_solver_rows)
+        for needed in (CHIPS_COLUMNS, ORDER_COLUMNS)
+    ),
+    Format(needed=SPARSE_COLUMNS, also={"tolerance", "source"}, predict=_sparse_rows),
+    Format(
+        needed=VERTEX_COLUMNS,
+        also={"in_channels", "out_channels", "source_path"},
+        ignored={"tiles", "source_value"},
+        predict=_alone(vertex_rows),
+        on="bow",
+    ),
+    Format(
+        needed=LOOP_COLUMNS,
+        also={"source_path"},
+        ignored={"tiles", "tile_cycles_per_iteration", "issue_slots_per_iteration", "time_s"},
+        predict=_alone(loop_rows),
+        on="bow",
+    ),
+    Format(
+        needed=GATHER_COLUMNS,
+        also={"source_path"},
+        ignored={"row_bytes", "repeats_amortised", "bytes_gathered"},
+        predict=_on(gather_rows),
+    ),
+    Format(needed=CHIP_COLUMNS, also={"source"}, predict=_alone(chip_rows)),
+    Format(
+        needed=EVENT_COLUMNS,
+        also={"source_path"},
+        ignored={"augmentation", "dt_ms", "optimiser", "examples", "us_per_timestep_of_a_batch"},
+        predict=_alone(event_rows),
+        on="",
+    ),
 )

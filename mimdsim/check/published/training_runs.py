@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from mimdsim.base.csv_table import numbered
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened
 from mimdsim.base.schema import build
 from mimdsim.check.published.bearing import Bearing, codelet_parts
@@ -58,9 +59,9 @@ def training_step_rows(
     assert isinstance(machine, MimdMachine)
     runs = []
     activities: dict[tuple[str, ...], tuple[Workload, list[RecordedActivity]]] = {}
-    for number, row in enumerate(given, start=1):
+    for number, (line, row) in enumerate(numbered(given), start=1):
         try:
-            workload = _workload_of(path, number + 1, row, data)
+            workload = _workload_of(path, line, row, data)
             compiled = compile_workload(workload, machine, must_fit=False)
         except DataFileError:
             raise
@@ -68,13 +69,13 @@ def training_step_rows(
             yield {
                 **_shared(data),
                 **NOT_COMPUTED,
-                "name": f"line {number + 1}",
+                "name": f"line {line}",
                 "note": " ".join(str(refusal).split()),
             }
             continue
         log = train_workload(workload, compiled, open_data(workload))
         timed = retime(compiled, machine, log.activity)
-        run = _run_of(path, number + 1, row, _predicted(compiled, machine, log.activity))
+        run = _run_of(path, line, row, _predicted(compiled, machine, log.activity))
         runs.append(run)
         activities.setdefault(run.configuration, (workload, []))[1].append(log.activity)
         progress("training steps of published runs", number, len(given))
@@ -87,7 +88,7 @@ def training_step_rows(
             "tolerance": STEP_TOLERANCE,
             **run.second(),
             "bearing": Bearing(
-                line=number + 1,
+                line=line,
                 machine=machine.name,
                 measured=run.total,
                 again=partial(_milliseconds, compiled, log.activity),

@@ -121,7 +121,7 @@ def plan_product(
         raise DoesNotFit(
             f"product {m} x {k} x {n} ({dtype}): no split over {machine.chip.tiles} tiles of {machine.name} fits; of "
             f"the {show_bytes(sram)} of a tile the smallest needs {show_bytes(least)} in all and {show_bytes(flying)} "
-            f"for operands and sums in flight, which may take {show_bytes(int(memory_share * sram))}: take smaller "
+            f"for operands and sums in flight, which may take {show_bytes(memory_share * sram)}: take smaller "
             "extents, f16, a larger memory_share or a larger machine"
         )
     cycles = found["multiply_cycles"] + found["sum_cycles"] + found["sync_cycles"]

@@ -31,6 +31,7 @@ def reductions_of(
         for source in [index - 1] * (index > 0) + [index] * layer.gives_itself_gradients:
             capacity = network.layers[source].capacity
             occupied = layers[index].parts
+            # whole work, its fraction dropped, as in the authors' program
             work[index, source] = 1 if even else int(occupied**options.reduce_exponent * capacity * batch)
     sizes = {pair: max(1, min(options.reduce_group or batch // 2, layers[pair[0]].parts)) for pair in work}
     chip_of = {(index, source): _chips_of_groups(layers[index], size, tiles) for (index, source), size in sizes.items()}

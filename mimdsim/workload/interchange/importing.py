@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import numpy.typing as npt
 from mimdsim.base.errors import DataFileError, DescriptionError
 from mimdsim.base.files import writable_folder, write_atomically
 from mimdsim.base.schema import read_toml
-from mimdsim.workload.describe import find_workload
+from mimdsim.base.toml import toml_text, toml_value
+from mimdsim.workload.describe import PATHS, find_beside, find_workload
 from mimdsim.workload.interchange.imported import ImportedNetwork, Population
 from mimdsim.workload.interchange.model_file import layer_names, write_model
 from mimdsim.workload.interchange.nir_neurons import Discretisation
@@ -49,7 +50,7 @@ def import_nir(path: Path, folder: Path, how: Discretisation, workload: str = ""
     """
     network = network_of_nir(path, read_nir(path), how)
     name = model_name(path)
-    base = _base(workload) if workload else _random(network.inputs, network.outputs)
+    base = _base(workload, folder) if workload else _random(network.inputs, network.outputs)
     old = base.get("network", {})
     threshold = old.get("threshold", 1.0)
     widths = [each.neurons for each in network.populations]
@@ -79,7 +80,7 @@ def import_state_dict(
             str(path), ["holds weights, but no neurons; name a workload for them with  --workload NAME"]
         )
     layers, widths = chain_of(path, weights)
-    base = _base(workload)
+    base = _base(workload, folder)
     network = base.setdefault("network", {})
     _fill(path, weights, layers, network)
     if len(network.get("hidden", ())) + 1 != len(layers) and "capacity" in network:
@@ -146,10 +147,15 @@ def model_name(path: Path) -> str:
     return re.sub("[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "model"
 
 
-def _base(workload: str) -> Table:
+def _base(workload: str, folder: Path) -> Table:
     """The table of a workload, to be overridden by what is imported."""
     found = find_workload(workload)
     table, _ = read_toml(found)
+    find_beside(found, table)
+    for section, key in PATHS:  # what lies beside that workload is found from the new one too
+        named = table.get(section, {}).get(key)
+        if named and not Path(named).is_absolute() and Path(named).exists():
+            table[section][key] = os.path.relpath(named, folder)
     table.pop("name", None)
     return table
 
@@ -173,34 +179,7 @@ def _random(inputs: int, classes: int) -> Table:
 
 
 def _written(path: Path, table: Table, source: Path) -> Path:
-    """Write a description as TOML; keys before sections, as TOML requires."""
-    lines = [f"# Made from {_quoted(source.name)[1:-1]} by mimdsim import; edit freely."]
-    lines += [f"{key} = {_value(value)}" for key, value in table.items() if not isinstance(value, Mapping)]
-    for section in ("data", "network", "training", "mapping"):
-        lines += _section(section, table.get(section, {}))
-    write_atomically(path, "\n".join(lines) + "\n")
+    """Write a description as TOML."""
+    comment = f"Made from {toml_value(source.name)[1:-1]} by mimdsim import; edit freely."
+    write_atomically(path, toml_text(table, comment=comment))
     return path
-
-
-def _section(name: str, table: Mapping[str, Any]) -> list[str]:
-    if not table:
-        return []
-    lines = ["", f"[{name}]"]
-    lines += [f"{key} = {_value(value)}" for key, value in table.items() if not isinstance(value, Mapping)]
-    for key, value in table.items():
-        lines += _section(f"{name}.{key}", value) if isinstance(value, Mapping) else []
-    return lines
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_value, value))}]"
-    return _quoted(value) if isinstance(value, str) else repr(value)
-
-
-def _quoted(text: str) -> str:
-    """A basic string of TOML."""
-    escaped = "".join(f"\\u{ord(sign):04X}" if ord(sign) < 32 or ord(sign) == 127 else sign for sign in text)
-    return '"' + escaped.replace("\\", "\\\\").replace("\\\\u", "\\u").replace('"', '\\"') + '"'

@@ -22,10 +22,10 @@ def given_weights(workload: Workload, network: SpikingNetwork) -> dict[str, npt.
     Raises DataFileError if names or shapes are not those of the network.
     """
     if workload.training.initial_weights:
-        path = Path(workload.training.initial_weights)
+        path = Path(workload.training.initial_weights).expanduser()
         return checked_weights(path, read_arrays(path), network.shapes)
     if workload.network.imported:
-        path = Path(workload.network.imported)
+        path = Path(workload.network.imported).expanduser()
         return checked_weights(path, arrays_of(read_model(path)), network.shapes)
     return None
 
@@ -36,7 +36,7 @@ def imported_layers(workload: Workload, described: SpikingNetwork) -> tuple[tupl
     Raises DataFileError for the file and DescriptionError if its widths differ.
     """
     chosen = workload.network
-    network = read_model(Path(chosen.imported))
+    network = read_model(Path(chosen.imported).expanduser())
     if network.title != described.title:
         widths = [each.neurons for each in network.populations]
         raise DescriptionError(

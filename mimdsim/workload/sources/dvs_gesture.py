@@ -6,6 +6,7 @@ Data set: Amir et al. 2017, "A low power, fully event-based gesture recognition 
 
 from __future__ import annotations
 
+import codecs
 import re
 import struct
 from collections.abc import Iterator, Sequence
@@ -76,7 +77,7 @@ def read_labels(recording: Path) -> tuple[Gesture, ...]:
     """The rows of the label file of `recording`; raises DataFileError with the byte of a bad row."""
     path = recording.with_name(f"{recording.stem}_labels.csv")
     lines = list(_lines(path))
-    if not lines or lines[0][1].replace(" ", "") != CSV_HEADER:
+    if not lines or lines[0][1].replace(" ", "").casefold() != CSV_HEADER.casefold():
         raise DataFileError(path, f"does not begin with the row '{CSV_HEADER}'", byte_offset=0)
     if not 1 < len(lines) <= MAX_GESTURES + 1:
         raise DataFileError(path, f"has {len(lines) - 1} gestures, not 1 to {MAX_GESTURES}", byte_offset=0)
@@ -247,8 +248,8 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         content = file.read(MAX_TEXT_BYTES + 1)
     if len(content) > MAX_TEXT_BYTES:
         raise DataFileError(path, f"is over {MAX_TEXT_BYTES} bytes, not a list of trials or labels")
-    offset = 0
-    for line in content.splitlines(keepends=True):
+    offset = len(content) - len(content.removeprefix(codecs.BOM_UTF8))
+    for line in content[offset:].splitlines(keepends=True):
         text = line.decode("ascii", errors="replace").strip()
         if text:
             yield offset, text

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from mimdsim.base.csv_table import numbered
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened
 from mimdsim.check.published.gpus.devices import described, find_device
 from mimdsim.check.published.gpus.event_driven import (
@@ -67,7 +68,7 @@ NOT_MODELLED = {
 
 def event_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]]:
     """Fields of one row per quantity. Raises DataFileError where a value is no number from 0."""
-    return [_row(path, line, row) for line, row in enumerate(given, start=2)]
+    return [_row(path, line, row) for line, row in numbered(given)]
 
 
 def _row(path: Path, line: int, row: dict[str, str]) -> dict[str, Any]:

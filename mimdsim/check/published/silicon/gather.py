@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from mimdsim.base.csv_table import numbered
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened
 from mimdsim.base.sources import UNCERTAINTY
 from mimdsim.check.published.bearing import Bearing
@@ -35,7 +36,7 @@ def gather_rows(path: Path, given: list[dict[str, str]], described: MimdMachine 
     rows: list[dict[str, Any]] = []
     plain: dict[Shape, list[float]] = {}
     copied: dict[Shape, list[tuple[float, str]]] = {}
-    for line, row in enumerate(given, start=2):
+    for line, row in numbered(given):
         published = _published(path, line, row)
         operation, _, more = (part.strip() for part in row["operation"].partition("+"))
         source = row.get("source_path", "")

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mimdsim.base.csv_table import numbered
 from mimdsim.base.errors import DataFileError, shortened
 from mimdsim.check.published.silicon.counted import DIVIDE, DIVIDE_LEAST, DIVIDE_MOST
 from mimdsim.machine import MimdMachine, load_machine
@@ -60,7 +61,7 @@ def loop_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]]:
     assert isinstance(machine, MimdMachine)
     issue = machine.tile.issue_cycles
     rows: list[dict[str, Any]] = []
-    for line, row in enumerate(given, start=2):
+    for line, row in numbered(given):
         n, unroll, workers, cycles = _numbers(path, line, row)
         name = f"{row['id']}, {row['language']}"
         shared = {"source": row.get("source_path", "")}

@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from mimdsim.base.csv_table import numbered
 from mimdsim.base.errors import DataFileError, MimdsimError, shortened
 from mimdsim.base.sources import UNCERTAINTY
 from mimdsim.check.published.silicon import counted
@@ -176,7 +177,7 @@ THE_LAUNCH_ITSELF = "the launch of every other row is derived from this figure: 
 
 def vertex_rows(path: Path, given: list[dict[str, str]]) -> list[dict[str, Any]]:
     """Fields of one row per measured vertex, without the file's name. Raises DataFileError for a bad `cycles`."""
-    return [_row(path, line, row) for line, row in enumerate(given, start=2)]
+    return [_row(path, line, row) for line, row in numbered(given)]
 
 
 @lru_cache(maxsize=1)

@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from mimdsim.base.csv_table import numbered
 from mimdsim.base.errors import DataFileError, DoesNotFit, MimdsimError
 from mimdsim.check.published.bearing import Bearing
 from mimdsim.check.published.sparse.plan import SparsePlan, plan_sparse_product
@@ -33,19 +34,19 @@ def sparse_product_rows(
 
     Raises DataFileError for cells that are no numbers.
     """
-    for number, row in enumerate(given, start=1):
+    for number, (line, row) in enumerate(numbered(given), start=1):
         try:
             published = float(row["value"])
             tolerance = float(row.get("tolerance") or 0.25)
             shape = (int(row["m"]), int(row["k"]), int(row["block"]), float(row["density"]))
             batch = 0 if row["n"] == "best" else int(row["n"])
         except ValueError as problem:
-            raise DataFileError(path, f"line {number + 1}: {problem}") from None
+            raise DataFileError(path, f"line {line}: {problem}") from None
         predicted, note = _predict(row, shape, batch)
         if progress is not None:
             progress("sparse products", number, len(given))
         bearing = Bearing(
-            line=number + 1,
+            line=line,
             machine=row["machine"],
             measured=published,
             again=partial(_again, row, shape, batch),

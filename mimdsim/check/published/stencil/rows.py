@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from mimdsim.base.csv_table import numbered
 from mimdsim.base.errors import DataFileError, MappingError, MimdsimError
 from mimdsim.base.sources import UNCERTAINTY
 from mimdsim.check.published.bearing import Bearing
@@ -38,7 +39,7 @@ def stencil_rows(path: Path, given: list[dict[str, str]], machine: MimdMachine |
     on, if not Mk1. Raises DataFileError for bad numbers."""
     chip = machine or _mk1()
     rows = []
-    for line, row in enumerate(given, start=2):
+    for line, row in numbered(given):
         try:
             chips, published, tolerance = int(row["chips"]), float(row["cycles"]), float(row["tolerance"])
         except ValueError:

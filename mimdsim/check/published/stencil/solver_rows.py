@@ -9,8 +9,6 @@ row.
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import math
 import re
 from collections.abc import Callable, Iterable
@@ -19,6 +17,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from mimdsim.base.csv_table import numbered, parse_table
 from mimdsim.base.errors import DataFileError, MappingError, MimdsimError, shortened
 from mimdsim.base.files import read_bounded_text
 from mimdsim.base.places import files_of
@@ -33,6 +32,12 @@ MOST_TABLE_BYTES = 1 << 20
 SOLVER_COLUMNS = {"problem", "chips", "tiles", "dtype", "iterations", "source_path"}
 CHIPS_COLUMNS = SOLVER_COLUMNS | {"processor", "mesh", "us_per_iteration_from_throughput"}
 ORDER_COLUMNS = SOLVER_COLUMNS | {"space_order", "vertex", "grid", "us_per_iteration", "fits"}
+SOLVER_ALSO = {"processor", "mesh", "grid", "space_order", "vertex", "fits", "note", "bytes_on_worst_tile"}
+SOLVER_ALSO |= {"time_s", "time_s_printed", "GPts_per_s", "us_per_iteration", "us_per_iteration_from_throughput"}
+SOLVER_IGNORED = {"TFLOPS_printed", "min_bandwidth_TB_s", "cycles_per_iteration_at_1.33GHz", "tile_splits"}
+SOLVER_IGNORED |= {"smallest_tile", "largest_tile", "throughput_TFLOPS", "minimal_bandwidth_TB_s", "flops_per_cell"}
+SOLVER_IGNORED |= {"cells_counted", "time_s_from_throughput", "halo_bytes_received_largest_tile"}
+SOLVER_IGNORED |= {"interchip_bytes_per_boundary"}
 TOLERANCE = 0.2
 TILES, CONTEXTS, MOST_ORDER = 1472, 6, 64
 ALIKE = 1.5  # times another measurement of a program that is taken for one of the same: published ones reach 1.28
@@ -105,7 +110,8 @@ def solver_rows(
     """Fields of one row per published figure, without the file's name; machine: the chip they were measured on, if not
     Mk2. Raises DataFileError for bad numbers."""
     chip = machine or mk2()
-    cases = [_case(path, line, row) for line, row in enumerate(given, start=2)]
+    lines = [line for line, _ in numbered(given)]
+    cases = [_case(path, line, row) for line, row in numbered(given)]
     measured = _measured([case for case in cases if isinstance(case, Case)])
     rows = []
     for number, (case, row) in enumerate(zip(cases, given, strict=True)):
@@ -118,7 +124,7 @@ def solver_rows(
             seconds = 1e6 * case.seconds
             again = partial(case.microseconds, chip)
             fields["bearing"] = Bearing(
-                line=number + 2, machine=chip.name, measured=seconds, again=again, formula=case.codelet
+                line=lines[number], machine=chip.name, measured=seconds, again=again, formula=case.codelet
             )
         rows.append(fields)
     return rows
@@ -205,9 +211,9 @@ def carried_cases() -> tuple[Case, ...]:
     files = files_of("references", "")
     cases = []
     for path in (files[name] for name in TABLES if name in files):
-        with contextlib.suppress(OSError, ValueError, csv.Error, KeyError, DataFileError):
-            rows = list(csv.DictReader(io.StringIO(read_bounded_text(path, MOST_TABLE_BYTES), newline="")))
-            cases += [_case(path, line, row) for line, row in enumerate(rows, start=2)]
+        with contextlib.suppress(OSError, ValueError, KeyError, DataFileError):
+            rows = parse_table(path, read_bounded_text(path, MOST_TABLE_BYTES)).rows
+            cases += [_case(path, line, row) for line, row in numbered(rows)]
     return tuple(case for case in cases if isinstance(case, Case))
 
 
