@@ -8,7 +8,9 @@ other cycles are told as they are. Costs of a training step's codelets count as 
 the compiled program's; what a kernel says its own codelets cost (claims) has no second source, and is counted apart:
 only what is below the bytes it moves can be found. Ends with status 1 unless all mutations that change values are
 found, 95 % of those that have cycles told wrongly, and 95 % of those found are told of the superstep that was mutated.
-Usage: python benchmarks/check_mutations.py [--count 621] [--seed 1] [--processes 2] [--only NUMBER]
+Usage: python benchmarks/check_mutations.py [--count 640] [--seed 1] [--processes 2] [--only NUMBER]
+                                            [--operators "counter dropped,..."] [--subjects "best,two chips,..."]
+With operators or subjects given, only programs are mutated.
 """
 
 from __future__ import annotations
@@ -23,25 +25,35 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from mutations.running import Result, numbers, results
+from mutations.declarations import OPERATORS
+from mutations.running import Result, Source, numbers, results
+from mutations.subjects import subject_names
 
 BOUNDS = {"value": 1.0, "cycles": 0.95, "located": 0.95}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--count", type=int, default=621, help="random mutations of programs")
+    parser.add_argument("--count", type=int, default=640, help="random mutations of programs")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--only", help="one mutant by its number or family/codelet/defect, told in full")
+    parser.add_argument("--operators", default="", help=f"some of {', '.join(OPERATORS)}")
+    parser.add_argument("--subjects", default="", help=f"some of {', '.join(subject_names())}")
     given = parser.parse_args()
     began = time.perf_counter()
+    source = Source(
+        seed=given.seed,
+        operators=_some(parser, given.operators, list(OPERATORS)),
+        subjects=_some(parser, given.subjects, subject_names()),
+    )
     if given.only is not None:
-        for result in results(given.seed, [given.only], 1):
+        for result in results(source, [given.only], 1):
             print("\n".join(f"{name}: {value}" for name, value in vars(result).items()))
         return
     found = []
-    for result in results(given.seed, numbers(given.count), given.processes):
+    chosen = numbers(given.count, codelets=not given.operators and not given.subjects)
+    for result in results(source, chosen, given.processes):
         found.append(result)
         if result.kind in ("value", "cycles") and not result.found:
             print(f"{len(found)}: not found [{result.group}] --only '{result.number}'", file=sys.stderr, flush=True)
@@ -51,6 +63,14 @@ def main() -> None:
     passed = print_scores(found)
     print(f"{time.perf_counter() - began:.0f} s, {given.processes} processes on {processor()}")
     sys.exit(0 if passed else 1)
+
+
+def _some(parser: argparse.ArgumentParser, text: str, known: list[str]) -> tuple[str, ...]:
+    """The names in a text with commas; all of them for none."""
+    names = [name.strip() for name in text.split(",")] if text else known
+    if strange := [name for name in names if name not in known]:
+        parser.error(f"no {strange}; there are {', '.join(known)}")
+    return tuple(names)
 
 
 def print_table(found: list[Result]) -> None:

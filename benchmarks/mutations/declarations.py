@@ -21,6 +21,7 @@ from mimdsim.program import (
 )
 from mimdsim.program.extents import RECORDED, Column, Derived, Length, Size
 from mimdsim.program.records import EXCHANGE_COLUMNS, Exchange
+from mutations.counters import COUNTERS
 from mutations.operators import (
     Draw,
     Mutant,
@@ -31,6 +32,7 @@ from mutations.operators import (
     changed_constant,
     dropped_superstep,
     dropped_vertex,
+    dropped_vertices,
     duplicated_vertex,
     field_mode,
     missing_zero,
@@ -337,6 +339,7 @@ OPERATORS: dict[str, Operator] = {
     "swapped boxes": swapped_boxes,
     "box off by one": off_by_one_box,
     "vertex dropped": dropped_vertex,
+    "vertices dropped": dropped_vertices,
     "vertex duplicated": duplicated_vertex,
     "field mode": field_mode,
     "timestep shift": wrong_shift,
@@ -360,4 +363,5 @@ OPERATORS: dict[str, Operator] = {
     "loaded values": changed_values,
     "input or output names": swapped_names,
     "persistence": persistence_flipped,
+    **COUNTERS,
 }

@@ -136,6 +136,25 @@ def dropped_vertex(program: Program, draw: Draw) -> Mutant | None:
     return Mutant(program=made, text=f"{called(step, table, row)} left out", places=(step.name,))
 
 
+def dropped_vertices(program: Program, draw: Draw) -> Mutant | None:
+    """Vertices of a table left out: all on a tile, every second one, the last half, or the whole table."""
+    step, table = table_of(program, draw, lambda table: table.vertices > 1)
+    if table is None:
+        return None
+    kind = any_of(draw, ["those of a tile", "every second", "the last half", "all"])
+    rows = np.arange(table.vertices)
+    left = {
+        "those of a tile": np.flatnonzero(table.tiles != any_of(draw, table.tiles)),
+        "every second": rows[::2],
+        "the last half": rows[: len(rows) // 2],
+        "all": rows[:0],
+    }[kind]
+    made = planned(with_table(program, step, table, _rows(table, left) if len(left) else None), draw)
+    written = [table.operands[item.name] for item in table.codelet.fields if item.writes]
+    text = f"{called(step, table)}: vertices left out: {kind}"
+    return Mutant(program=made, text=text, places=(step.name, *written))
+
+
 def duplicated_vertex(program: Program, draw: Draw) -> Mutant | None:
     step, table = table_of(program, draw, lambda _: True)
     row = int(draw.integers(table.vertices))
@@ -219,28 +238,26 @@ def missing_zero(program: Program, draw: Draw) -> Mutant | None:
 # ---- supersteps
 
 
-def _within(body: Body, found: list[tuple[Body, int]]) -> list[tuple[Body, int]]:
+def bodies_of(body: Body) -> list[tuple[Body, int]]:
     """(a body, the place of each superstep in it), repeats included."""
+    found: list[tuple[Body, int]] = []
     for place, item in enumerate(body):
-        if isinstance(item, Repeat):
-            _within(item.body, found)
-        else:
-            found.append((body, place))
+        found += bodies_of(item.body) if isinstance(item, Repeat) else [(body, place)]
     return found
 
 
-def _with_body(body: Body, old: Body, new: Body) -> Body:
+def with_body(body: Body, old: Body, new: Body) -> Body:
     if body is old:
         return new
     return tuple(
-        replace(item, body=_with_body(item.body, old, new)) if isinstance(item, Repeat) else item for item in body
+        replace(item, body=with_body(item.body, old, new)) if isinstance(item, Repeat) else item for item in body
     )
 
 
 def swapped_supersteps(program: Program, draw: Draw) -> Mutant | None:
     pairs = [
         (body, place)
-        for body, place in _within(program.body, [])
+        for body, place in bodies_of(program.body)
         if place + 1 < len(body) and not isinstance(body[place + 1], Repeat)
     ]
     found = any_of(draw, pairs)
@@ -248,19 +265,19 @@ def swapped_supersteps(program: Program, draw: Draw) -> Mutant | None:
         return None
     body, place = found
     first, second = body[place : place + 2]
-    made = replace(program, body=_with_body(program.body, body, (*body[:place], second, first, *body[place + 2 :])))
+    made = replace(program, body=with_body(program.body, body, (*body[:place], second, first, *body[place + 2 :])))
     text = f"supersteps '{first.name}' and '{second.name}' swapped"
     return Mutant(program=made, text=text, places=(first.name, second.name))
 
 
 def dropped_superstep(program: Program, draw: Draw) -> Mutant | None:
-    places = [(body, place) for body, place in _within(program.body, []) if len(body) > 1]
+    places = [(body, place) for body, place in bodies_of(program.body) if len(body) > 1]
     found = any_of(draw, places)
     if found is None:
         return None
     body, place = found
     step = body[place]
-    made = replace(program, body=_with_body(program.body, body, (*body[:place], *body[place + 1 :])))
+    made = replace(program, body=with_body(program.body, body, (*body[:place], *body[place + 1 :])))
     return Mutant(program=made, text=f"superstep '{step.name}' left out", places=(step.name, *written_by(step)))
 
 

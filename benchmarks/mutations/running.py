@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -52,12 +52,21 @@ class Result:
     seconds: float
 
 
-def mutant_of(seed: int, number: int) -> tuple[str, str, Mutant] | None:
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where random mutants come from: one of the `operators` after another, on any of the `subjects`."""
+
+    seed: int
+    operators: tuple[str, ...] = tuple(OPERATORS)
+    subjects: tuple[str, ...] = field(default_factory=lambda: tuple(subject_names()))
+
+
+def mutant_of(source: Source, number: int) -> tuple[str, str, Mutant] | None:
     """(operator, subject, mutant) of a number; None where the operator applies nowhere."""
-    operator = list(OPERATORS)[number % len(OPERATORS)]
+    operator = source.operators[number % len(source.operators)]
     for attempt in range(ATTEMPTS):
-        draw = np.random.default_rng([seed, number, attempt])
-        name = any_of(draw, subject_names())
+        draw = np.random.default_rng([source.seed, number, attempt])
+        name = any_of(draw, source.subjects)
         try:
             made = OPERATORS[operator](subject(name).program, draw)
         except (ValueError, MimdsimError):  # refused as it is made
@@ -67,9 +76,9 @@ def mutant_of(seed: int, number: int) -> tuple[str, str, Mutant] | None:
     return None
 
 
-def result_of(seed: int, number: str) -> Result | None:
+def result_of(source: Source, number: str) -> Result | None:
     """The result of a mutant: a number, or family/codelet/defect."""
-    made = mutant_of(seed, int(number)) if number.isdigit() else wrong_program(number)
+    made = mutant_of(source, int(number)) if number.isdigit() else wrong_program(number)
     if made is None:
         return None
     group, name, mutant = made
@@ -140,22 +149,22 @@ def located(places: tuple[str, ...], said: list[str]) -> bool:
 # ---- many
 
 
-def numbers(count: int) -> list[str]:
+def numbers(count: int, *, codelets: bool) -> list[str]:
     """Random program mutants, then all wrong codelets."""
-    return [str(number) for number in range(count)] + sorted(WRONG)
+    return [str(number) for number in range(count)] + (sorted(WRONG) if codelets else [])
 
 
-def results(seed: int, given: list[str], processes: int) -> Iterator[Result]:
+def results(source: Source, given: list[str], processes: int) -> Iterator[Result]:
     """Of all numbers, as they come; a process that dies of a mutant is replaced."""
     if processes == 1:
-        yield from (found for number in given if (found := result_of(seed, number)) is not None)
+        yield from (found for number in given if (found := result_of(source, number)) is not None)
         return
     context, todo = multiprocessing.get_context("fork"), list(reversed(given))
     running: dict[Connection, tuple[Any, str]] = {}
 
     def begin() -> None:
         here, there = context.Pipe()
-        process = context.Process(target=_work, args=(there, [*running, here], seed), daemon=True)
+        process = context.Process(target=_work, args=(there, [*running, here], source), daemon=True)
         process.start()
         there.close()
         running[here] = (process, todo.pop())
@@ -186,9 +195,9 @@ def results(seed: int, given: list[str], processes: int) -> Iterator[Result]:
                 yield found
 
 
-def _work(there: Connection, others: list[Connection], seed: int) -> None:
+def _work(there: Connection, others: list[Connection], source: Source) -> None:
     for other in others:  # or nobody would see that the first process has ended
         other.close()
     with suppress(EOFError):
         while True:
-            there.send(result_of(seed, there.recv()))
+            there.send(result_of(source, there.recv()))

@@ -27,6 +27,7 @@ from mimdsim.graph.truncation import STATE_BITS
 from mimdsim.machine import MimdMachine, load_machine
 from mimdsim.program import Program
 from mimdsim.run import compile_workload, memory_profile
+from mimdsim.run.changes import split_changes
 from mimdsim.timing import time_program
 from mimdsim.workload import Workload, load_workload
 
@@ -62,6 +63,32 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
     "segments": ("randman-1d", {"data.timesteps": 4, "mapping.stash": "every:2", "training.optimiser": "sgd",
                                 "training.schedule": "constant"}),
     "dense": ("randman-1d", {"network.spikes": "dense"}),
+    "best": (
+        "randman-1d",
+        {
+            "mapping.program": "best", "mapping.neurons_per_tile": 0,
+            **{f"mapping.split.{layer}": {"batch": 2, "neurons": 3} for layer in ("hidden0", "output")},
+        },
+    ),
+    "searched": (  # what `mimdsim place` finds for "adam"
+        "randman-1d",
+        {
+            "network.hidden": (6, 5), "network.capacity": (4, 3, 3), "mapping.neurons_per_tile": 0,
+            "mapping.program": ("merge", "dead_code", "lists_apart", "stash_in_place", "fused_adjoint"),
+            **{f"mapping.split.{layer}": {"neurons": neurons, "replicas": 2}
+               for layer, neurons in (("hidden0", 6), ("hidden1", 5), ("output", 3))},
+        },
+    ),
+    "adaptive": (
+        "randman-1d",
+        {
+            "network.neuron": "adaptive", "network.decay": None, "network.current_gain": None,
+            "network.neuron_parameters": {"beta": 0.5, "rho": 0.5, "kappa": 0.5, "threshold": 1.0},
+        },
+    ),
+    "two chips": ("randman-1d", {"network.hidden": (6, 5), "network.capacity": (4, 3, 3), "links.chips": 2,
+                                 "chip.tiles": 6}),
+    "carry": ("randman-1d", {"mapping.stash": "carry", "network.recurrence": "all_to_all"}),
     "digits": ("digits", {"data.timesteps": 3, "training.batch": 2, "network.hidden": (6,), "network.capacity": (4, 3),
                           "network.decay": 0.5, "network.current_gain": 2.0}),
 }  # fmt: skip
@@ -159,8 +186,10 @@ def _smaller(name: str) -> Path:
 
 def _compiled(name: str) -> Subject:
     base, changes = WORKLOADS[name]
-    workload = load_workload(base, (SMALL | changes) if base == "randman-1d" else changes)
-    machine = _machine("tiny")
+    changes, of_machine = split_changes(changes)
+    changes = (SMALL | changes) if base == "randman-1d" else changes
+    workload = load_workload(base, {key: value for key, value in changes.items() if value is not None})
+    machine = _machine("tiny", **of_machine)
     compiled = compile_workload(workload, machine)
 
     draws = [training_values(compiled, number) for number in range(DRAWS)]

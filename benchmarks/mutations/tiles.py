@@ -2,20 +2,23 @@
 
 Every tile holds what its mappings give it, and garbage elsewhere. An exchange delivers copies of what the owners hold
 to the tiles named, for one superstep. A vertex gets its boxes from its own tile and from what was delivered, garbage
-where neither has it; what it writes reaches the memory of its own tile only. What is not kept between runs (no input,
-not persistent, not loaded) is garbage at the start of every run. Vertices run in program order, or in the reverse.
+where neither has it; a slice or update takes the entry that its operand says; what a vertex writes reaches the memory
+of its own tile only. What is not kept between runs (no input, not persistent, not loaded) is garbage at the start of
+every run. Vertices run in program order, or in the reverse.
 
 Written apart from the checker: nothing here is taken from its rules or its strict execution.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mimdsim.program import Copy, Program, Superstep, Variable, VertexTable
-from mimdsim.program.mapping import FLAT, PER_TIMESTEP, REPLICATED
+from mimdsim.program.mapping import BANDED, FLAT, PER_TIMESTEP, REPLICATED
+from mutations.counters import OFFSET, takes_entry
 
 Place = tuple[slice, ...]
 
@@ -136,11 +139,23 @@ class Tiles:
             box_entry = int(box_entry[2:] or 0) if box_entry.startswith("@t") else None
         if box_entry is None:
             return None
+        return self._entry_at(name, self.program.variables[name].entry(t, box_entry), writes)
+
+    def _entry_at(self, name: str, entry: int, writes: bool) -> int:
+        """The entry, which is there to be read or written; before the first of timesteps zeros are read."""
         variable = self.program.variables[name]
-        entry = variable.entry(t, box_entry)
         if entry >= variable.shape[0] or (entry < 0 and (writes or variable.entries != "timesteps")):
             raise Wrong(f"entry {entry} of '{name}'")
         return entry
+
+    def _offset(
+        self, table: VertexTable, row: int, tile: int, arriving: dict[tuple[str, int], np.ndarray], sent: dict[str, Any]
+    ) -> int | None:
+        """The entry that a slice or an update takes, which its operand says whatever the timestep; None for others."""
+        if not takes_entry(table):
+            return None
+        name, (column,) = table.operands[OFFSET], table.codelet.field(OFFSET).box
+        return int(self._seen(name, tile, None, arriving, sent)[int(table.columns[column][row])])
 
     def _copied(
         self, copy: Copy, t: int, arriving: dict[tuple[str, int], np.ndarray], sent: dict[str, Any]
@@ -182,11 +197,14 @@ class Tiles:
         if (id(table), row) not in self.touched:
             self.touched[id(table), row] = self._touched(table, row, tile)
         touched = self.touched[id(table), row]
+        offset = self._offset(table, row, tile, arriving, sent)
         given: list[np.ndarray] = []
         homes: list[Any] = []  # what the tile itself holds of each field, of the entry that is taken
         for item, (place, own) in zip(codelet.fields, touched, strict=True):
             name = table.operands[item.name]
             entry = self._entry(name, item.box[0], t, item.access != "read")
+            if entry is not None and offset is not None:
+                entry = self._entry_at(name, offset, item.access != "read")
             at: Any = ... if entry is None else entry
             given.append(self.junk[name][... if entry is None else 0].copy())
             homes.append((self.memory[name][tile][at], self.held[name][tile][at]))
@@ -218,6 +236,11 @@ def _held(variable: Variable, tiles: int) -> np.ndarray:
         raise Wrong(f"'{variable.name}' lies on a tile that is not there")
     if mapping.axis == REPLICATED:
         found[mapping.tiles] = True
+        return found
+    for band in mapping.bands:
+        part = (slice(None), *(slice(None),) * band.axis, slice(band.start, band.stop))
+        found[part] |= _held(replace(variable, mapping=band.mapping), tiles)[part]
+    if mapping.axis == BANDED:
         return found
     for tile, start, stop in zip(mapping.tiles.tolist(), mapping.starts.tolist(), mapping.stops.tolist(), strict=True):
         if mapping.axis == FLAT:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Finding
 
+LABELS = {"good": "ok  ", "note": "note", "bad": "FAIL"}
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Checked:
@@ -22,7 +24,7 @@ class Checked:
         return all(finding.passed for finding in self.findings)
 
     def __str__(self) -> str:
-        lines = [f"{'ok  ' if finding.passed else 'FAIL'}  {finding.name}: {finding.text}" for finding in self.findings]
+        lines = [f"{LABELS[finding.mood]}  {finding.name}: {finding.text}" for finding in self.findings]
         return "\n".join([self.heading, *lines] if self.heading else lines)
 
     __repr__ = __str__

@@ -27,10 +27,12 @@ from mimdsim.check.kernel_values import (
     first_wrong,
     hidden_by_largest,
 )
+from mimdsim.check.operands import Operands, is_own
 from mimdsim.check.program import Finding, memory_finding, rules_finding, with_missing_exchanges
 from mimdsim.check.user_code import called
 from mimdsim.compiler import measure_memory
 from mimdsim.functional import Executor, execute_strictly
+from mimdsim.functional.execute import Observer
 from mimdsim.functional.halves import executor_of
 from mimdsim.functional.poison import KINDS, undefine
 from mimdsim.machine import Given, MimdMachine, tiled_machine
@@ -138,7 +140,7 @@ def _values(
     undefine(used, "f", KINDS[1])  # fresh memory holds zeros here, but arbitrary data on a device
     start = {name: used.arrays[name].copy() for name, held in program.variables.items() if held.persistent}
     activity: RecordedActivity | None = None
-    elements, hidden = 0, ""
+    elements, hidden, operands = 0, "", Operands(is_own)
     try:
         _ran(used, drawn[-1], {})
         for number, values in enumerate(drawn):
@@ -146,7 +148,7 @@ def _values(
             fresh.write(values)
             held = {name: fresh.arrays[program.inputs[name]].copy() for name in values}
             wanted = expected_outputs(program, reference, held)
-            outputs = _ran(fresh, values, {})
+            outputs = _ran(fresh, values, {}, operands.anew())
             activity = activity or fresh.activity()
             if wrong := misfit(fresh):
                 return [Finding(name="values", passed=False, text=wrong)], activity
@@ -179,6 +181,7 @@ def _values(
         text += "; inputs(rng) gives the same every time: draw from rng"
     findings = [Finding(name="values", passed=True, text=text)]
     findings.append(Finding(name="again", passed=True, text="consecutive runs on the same memory give the same"))
+    findings += operands.findings()
     if strict:
         text = "every vertex alone, on poisoned memory, gives the same; none leaves its slices"
         findings.append(Finding(name="strict", passed=True, text=text))
@@ -189,12 +192,17 @@ def _same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     return all(np.array_equal(value, other[name]) for name, value in one.items())
 
 
-def _ran(executor: Executor, given: dict[str, np.ndarray], persistent: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Outputs by name; persistent variables, which may keep counts, begin as given."""
+def _ran(
+    executor: Executor,
+    given: dict[str, np.ndarray],
+    persistent: dict[str, np.ndarray],
+    observe: Observer | None = None,
+) -> dict[str, np.ndarray]:
+    """Outputs by name; persistent variables, which may keep counts, begin as given. observe: superstep by superstep."""
     for name, value in persistent.items():
         executor.arrays[name][...] = value
     executor.write(given)
-    executor.run()
+    executor.run(observe=observe)
     return {name: executor.read(name) for name in executor.program.outputs}
 
 

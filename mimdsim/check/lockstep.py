@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mimdsim.functional import Executor
+from mimdsim.functional.execute import Observer
 from mimdsim.functional.poison import NO_NUMBER, Poison
 from mimdsim.graph import Graph, SparseSpikes
 from mimdsim.graph.names import listed
@@ -111,14 +112,18 @@ def compare(
     meaning: dict[str, Any],
     *,
     poison: Poison | None = None,
+    observe: Observer | None = None,
 ) -> Differences:
     """Run `steps` of the subject beside the reference, superstep by superstep, up to the first decisive difference.
 
     poison: of a strict run; memory that holds it in the subject and not in the reference is not compared with it.
+    observe: called for every superstep of the subject.
     """
     found = Differences()
     beside = _Beside(subject.program, reference)
     for superstep, t in steps:
+        if observe is not None:
+            observe(superstep, t, subject)
         if beside.reach(superstep, t, found):
             for name in written_by(superstep):
                 if name not in reference.arrays:

@@ -22,6 +22,7 @@ from mimdsim.check.draws import DRAWS, UNKNOWN, drawn_inputs, graph_inputs
 from mimdsim.check.formats import misfit
 from mimdsim.check.interface import interface_problems
 from mimdsim.check.lockstep import LEAST, RELATIVE_TOLERANCE, Trace, compare, gradients_at_ids
+from mimdsim.check.operands import Operands, is_own
 from mimdsim.check.outputs import wrong_output
 from mimdsim.check.user_code import load_file
 from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exchanges
@@ -163,7 +164,7 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
     undefine(reference, "f")
     wanted = {value for step, _, _ in program.supersteps() for _, value in step.defines}
     partial = gradients_at_ids(compiled.graph)
-    compared, gradients = 0, _Gradients(compiled)
+    compared, gradients, operands = 0, _Gradients(compiled), Operands(is_own)
     activity: RecordedActivity | None = None
     for draw in DRAWS:
         inputs = drawn_inputs(compiled.network, draw, gradients.sizes)
@@ -174,7 +175,7 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
         try:
             poison = KINDS[draw.number % len(KINDS)] if strict else None
             steps = subject.steps() if poison is None else strict_steps(subject, poison=poison)
-            found = compare(subject, steps, reference, trace, meaning, poison=poison)
+            found = compare(subject, steps, reference, trace, meaning, poison=poison, observe=operands.anew())
             outputs, wrong = (0, None) if found.decided else wrong_output(subject, compiled, meaning, inputs)
         except MappingError as failure:
             return [_failed(f"{failure}", draw.number)]
@@ -196,7 +197,7 @@ def check_values(program: Program, compiled: Compiled, machine: MimdMachine, *, 
     )
     values = Finding(name="values", passed=True, text=agreed)
     costs = [] if program is compiled.program else [_costs(program, compiled.program)]
-    return [values, gradients.finding(), *costs, _time(program, compiled, machine, activity)]
+    return [values, gradients.finding(), *operands.findings(), *costs, _time(program, compiled, machine, activity)]
 
 
 def _failed(text: str, draw: int) -> Finding:

@@ -68,7 +68,7 @@ def _at_timestep(name: str, source: str, target: str, along: str, shift: int) ->
         fields=(
             Field(name=source, access="read", box=box[source]),
             Field(name=target, access="write", box=box[target]),
-            Field(name="timestep", access="read", box=("tile",)),
+            Field(name="timestep", access="read", box=("tile",), entry_of="sequence"),
         ),
         columns=columns_of(part.box),
         compute=part.move,

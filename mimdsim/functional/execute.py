@@ -25,6 +25,7 @@ from mimdsim.functional.given import accepted
 from mimdsim.functional.input_gradients import take_input_gradient
 from mimdsim.functional.lists import listed_of
 from mimdsim.functional.neurons import Neurons
+from mimdsim.functional.offsets import Offset, offsets_of
 from mimdsim.functional.selections import take_selections
 from mimdsim.functional.shares import Shares, zeros
 from mimdsim.functional.shortcuts import Instead, Substitute
@@ -64,6 +65,7 @@ class Executor:
         self._zero: dict[str, np.ndarray] = {}
         self._entries: dict[str, list[np.ndarray]] = {}
         self._calls: dict[int, list[Turn]] = {}
+        self._offsets: dict[int, list[Offset]] = {}  # of supersteps that were run one by one
         self._turns: dict[bool, Turns] = {}  # for runs of all phases, and of some
         self._unread: list[Neurons] = []  # in runs of all phases, only an observer reads their potentials
         self.counted = TurnCounts(program)
@@ -116,11 +118,22 @@ class Executor:
             run(0)
 
     def steps(self, phases: Collection[str] | None = None) -> Iterator[tuple[Superstep, int]]:
-        """Run one superstep after another; yields each with its timestep when it is done."""
+        """Run one superstep after another; yields each with its timestep when it is done.
+
+        Raises MappingError where an operand does not hold the entry of a sequence that it stands for.
+        """
         for superstep, t in self.program.turns(phases):
+            self.require_offsets(superstep, t)
             for call in self._calls[id(superstep)]:
                 call(t)
             yield superstep, t
+
+    def require_offsets(self, superstep: Superstep, t: int) -> None:
+        """Raise MappingError where a vertex would take another entry of a sequence on a device than it does here."""
+        if id(superstep) not in self._offsets:
+            self._offsets[id(superstep)] = offsets_of(self.program, superstep)
+        for require in self._offsets[id(superstep)]:
+            require(self.arrays, t)
 
     @property
     def timesteps(self) -> int:

@@ -61,6 +61,7 @@ def strict_steps(
         if id(superstep) not in tables:
             found = [table for table in superstep.tables if table.vertices]
             tables[id(superstep)] = [_Table(executor, superstep, table, poison) for table in found]
+        executor.require_offsets(superstep, t)
         for copy in superstep.copies:
             executor.prepare_copy(copy).on(executor.arrays)(t)
         commits: list[Commit] = []
@@ -92,7 +93,7 @@ class _Table:
         self.memory: dict[tuple[str, int | None], np.ndarray] = {}
         codelet = table.codelet
         self.constants = [table.constants[name] for name in codelet.constants]
-        self.compute: Any = _as_python(codelet.compute)
+        self.compute: Any = as_python(codelet.compute)
         self.columns = [table.column(name) for name in codelet.columns]
         self.probed = not any(operand.field.access == "write" for operand in self.operands)
         self.declared = None if codelet.count else declared_bundles(executor.program, table)
@@ -304,7 +305,7 @@ class _Table:
         return f"superstep '{self.superstep.name}', timestep {t}: {vertex_name(self.table, vertex)}"
 
 
-def _as_python(kernel: Callable[..., Any]) -> Callable[..., Any]:
+def as_python(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """The function that a kernel was compiled from, with the scalar equations it calls in Python too: a compiled one
     returns a number of Python's, with which NumPy before 2 goes on in double precision."""
     function = getattr(kernel, "py_func", kernel)
@@ -312,7 +313,7 @@ def _as_python(kernel: Callable[..., Any]) -> Callable[..., Any]:
         return function
     called: dict[str, Any] = {name: function.__globals__.get(name) for name in function.__code__.co_names}
     scalars = {
-        name: _as_python(each)
+        name: as_python(each)
         for name, each in called.items()
         if hasattr(each, "py_func") and each.py_func.__module__ == equations.__name__
     }

@@ -38,11 +38,20 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One result of a check: what was checked, whether it passed, and the finding in words."""
+    """One result of a check: what was checked, whether it passed, and the finding in words.
+
+    warning: it passed, but says what its author should look at.
+    """
 
     name: str
     passed: bool
     text: str
+    warning: bool = False
+
+    @property
+    def mood(self) -> str:
+        """ "good", "bad", or "note" for a warning."""
+        return "bad" if not self.passed else "note" if self.warning else "good"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,6 +34,8 @@ class Field:
     arranged into a row by a copy on the tile, shared by all its vertices that read the same box.
     in_part: which elements of the box are read depends on other data (ids below a count), so the rest may hold
     anything; a strict run finds reads of elements that were not written.
+    entry_of: the field whose "@t" a device takes at the index that this one holds. Engines take the entry of the
+    timestep, whatever it holds, so runs that check a program hold the two against each other (`functional.offsets`).
     """
 
     name: str
@@ -41,6 +43,7 @@ class Field:
     box: tuple[str, ...]
     one_row: bool = False
     in_part: bool = False
+    entry_of: str = ""
 
     def __post_init__(self) -> None:
         if self.access not in ACCESS:
@@ -200,6 +203,13 @@ class Codelet:
                 f"codelet '{self.name}': joinable along the last axis that columns cut of its first field, whose box "
                 f"is {self.fields[0].box}; its columns are {list(self.columns)}"
             )
+        for item in self.fields:
+            sequences = [other.name for other in self.fields if other.box and now_shift(other.box[0]) is not None]
+            if item.entry_of and (item.entry_of not in sequences or not item.reads):
+                raise MappingError(
+                    f"codelet '{self.name}': field '{item.name}' ({item.access}) says the entry of '{item.entry_of}'; "
+                    f'it must be read, and name a field taken at "@t", of which there are {sequences}'
+                )
         for name, extent in self.extents.items():
             wrong = self._misdeclared(extent)
             if wrong:

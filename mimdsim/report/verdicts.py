@@ -27,9 +27,7 @@ def verdicts(profile: RunProfile) -> tuple[Verdict, ...]:
     """The findings of a profile, most important first."""
     found: list[Verdict] = []
     others = contenders(profile)
-    found += [
-        Verdict(subject=one.name, mood="good" if one.passed else "bad", text=one.text) for one in profile.findings
-    ]
+    found += [Verdict(subject=one.name, mood=one.mood, text=one.text) for one in profile.findings]
     if profile.tiled is not None:
         found += [] if any(one.name == "memory" for one in profile.findings) else [_memory(profile.tiled)]
         found.append(_time(profile.tiled, profile.batch))
