@@ -29,6 +29,7 @@ from mimdsim.compiler import Compiled, fits_executable, measure_memory, plan_exc
 from mimdsim.functional import Executor
 from mimdsim.functional.poison import KINDS, undefine
 from mimdsim.functional.strict import strict_steps
+from mimdsim.functional.work import overclaimed
 from mimdsim.graph import SpikingNetwork, interpret
 from mimdsim.machine import MimdMachine
 from mimdsim.profile import Finding, ratio_of
@@ -126,6 +127,8 @@ def rules_finding(program: Program, machine: MimdMachine) -> Finding:
     if problems:
         return Finding(name="rules", passed=False, text="\n".join(problem.message for problem in problems[:5]))
     steps = sum(1 for _ in program.supersteps())
+    if claimed := overclaimed(program, machine):
+        return Finding(name="rules", passed=False, text=claimed)
     size = f"{counted(vertices, 'vertex', 'vertices')} in {counted(steps, 'superstep')}"
     text = f"{size}: reads local or delivered, writes local and once"
     return Finding(name="rules", passed=True, text=text)

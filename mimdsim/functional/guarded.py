@@ -5,14 +5,17 @@ numpy cuts a slice that ends beyond an array and counts negative indices from th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from mimdsim.functional.failures import GuardError, written_though_read
 from mimdsim.program.codelet import Field
 
 INDEXING = (np.take, np.put, np.take_along_axis, np.put_along_axis)
+INTO_FIRST = (np.copyto, np.place, np.putmask, np.put, np.put_along_axis, np.fill_diagonal)
 SHAPES = (np.shape, np.ndim, np.size, np.empty_like, np.zeros_like, np.ones_like, np.full_like)  # read no element
 
 
@@ -24,16 +27,36 @@ class Work:
         self.written: dict[str, int] = {}
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Region:
+    """The part of a whole array that a vertex may write: `own`, bool of its shape; place: in words."""
+
+    whole: np.ndarray
+    own: np.ndarray
+    place: str
+
+    def of(self, view: np.ndarray) -> np.ndarray | None:
+        """bool, of the view's shape: which of its elements may be written; None if it is no view of the array."""
+        size = self.whole.itemsize
+        away = view.__array_interface__["data"][0] - self.whole.__array_interface__["data"][0]
+        if not view.size or view.itemsize != size or not 0 <= away < self.whole.nbytes:
+            return None
+        steps = tuple(step // size for step in view.strides)
+        return as_strided(self.own.reshape(-1)[away // size :], view.shape, steps, writeable=False)
+
+
 class Guarded(np.ndarray):
-    """A view of a slice: `Guarded.of(array, field)`. Views of it are guarded too; what is computed from it is not."""
+    """A view of a slice, or of a whole array in a part of which a vertex may write (`region`): `Guarded.of(array,
+    field)`. Views of it are guarded too; what is computed from it is not."""
 
     _field: Field | None = None
     _work: Work | None = None
+    _region: Region | None = None
 
     @classmethod
-    def of(cls, array: np.ndarray, field: Field, work: Work | None = None) -> Guarded:
+    def of(cls, array: np.ndarray, field: Field, work: Work | None = None, region: Region | None = None) -> Guarded:
         view = array.view(cls)
-        view._field, view._work = field, work
+        view._field, view._work, view._region = field, work, region
         view.setflags(write=field.writes)  # whatever way round the guards numpy takes
         return view
 
@@ -41,6 +64,7 @@ class Guarded(np.ndarray):
         is_view = isinstance(origin, Guarded) and self.base is not None
         self._field = origin._field if is_view else None
         self._work = origin._work if is_view else None
+        self._region = origin._region if is_view else None
 
     def __getitem__(self, key: Any) -> Any:
         if self._field is None:
@@ -58,11 +82,13 @@ class Guarded(np.ndarray):
     def __setitem__(self, key: Any, value: Any) -> None:
         if self._field is not None and self._field.writes and _is_an_element(self.shape, key) and np.isscalar(value):
             self._count("written", 1)
+            self._refuse_outside(key)
             super().__setitem__(key, value)
             return
         if self._field is not None:
             _refuse(self.shape, key, self._field)
             self._refuse_writing(key)
+            self._refuse_outside(key)
             self._count("written", self.view(np.ndarray)[_bare(key)].size)
         for each in _leaves(value):
             each._count("read", each.size)
@@ -77,6 +103,7 @@ class Guarded(np.ndarray):
             if target._field is not None:
                 _refuse(target.shape, inputs[1], target._field)
                 target._refuse_writing(inputs[1])
+                target._refuse_outside(inputs[1])
             touched = target.view(np.ndarray)[_bare(inputs[1])].size
             target._count("read", touched)
             target._count("written", touched)
@@ -84,6 +111,7 @@ class Guarded(np.ndarray):
             each._count("read", each.size)
         for each in _leaves(out):
             each._refuse_writing(...)
+            each._refuse_outside(..., options.get("where", True))
             each._count("written", each.size)
         given = {**options, "out": out} if out else options
         made = getattr(ufunc, method)(*_bare(inputs), **_bare(given))
@@ -99,6 +127,10 @@ class Guarded(np.ndarray):
             indices = args[1] if len(args) > 1 else kwargs.get("indices", kwargs.get("ind"))
             axis = args[2] if len(args) > 2 and function is np.take else kwargs.get("axis")
             _refuse_part((target.size,) if axis is None else (target.shape[axis],), 0, indices, indices, target._field)
+        if function in INTO_FIRST and isinstance(target, Guarded):
+            target._refuse_outside(*_into(function, args, kwargs))
+        for each in _leaves(kwargs.get("out")):
+            each._refuse_outside(..., kwargs.get("where", True))
         for each in _leaves((args, kwargs)) if function not in SHAPES else ():
             each._count("read", each.size)
         return function(*_bare(args), **_bare(kwargs))
@@ -111,6 +143,10 @@ class Guarded(np.ndarray):
     def fill(self, value: Any) -> None:
         self[...] = value
 
+    @property
+    def flat(self) -> Any:  # numpy's own hands out a plain iterator
+        return self.reshape(-1) if self.flags.c_contiguous else super().flat
+
     def take(self, *args: Any, **options: Any) -> Any:
         return np.take(self, *args, **options)
 
@@ -121,10 +157,42 @@ class Guarded(np.ndarray):
         if self._field is not None and not self._field.writes:
             raise GuardError(f"it {written_though_read(self._field)} (index {_shown(key)})")
 
+    def _refuse_outside(self, key: Any, where: Any = True) -> None:
+        """Raise GuardError where elements that `key` names, and of them those of `where`, may not be written."""
+        own = None if self._region is None else self._region.of(self)
+        if own is None or self._region is None:
+            return
+        taken = own[_bare(key)]
+        if not np.all(taken, where=np.broadcast_to(_bare(where), np.shape(taken))):
+            field = "" if self._field is None else f" of field '{self._field.name}' {list(self.shape)}"
+            raise GuardError(f"it writes {_shown(key)}{field}, outside its slice {self._region.place}")
+
     def _count(self, what: str, elements: int) -> None:
         if self._work is not None and self._field is not None:
             counts = getattr(self._work, what)
             counts[self._field.name] = counts.get(self._field.name, 0) + int(elements)
+
+
+def _into(function: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """(key, where) of what a function writes into its first argument."""
+    given = dict(enumerate(args)) | kwargs
+    if function is np.copyto:
+        return ..., kwargs.get("where", True)
+    if function in (np.place, np.putmask):
+        mask = np.asarray(_bare(given.get(1, given.get("mask"))))
+        return ..., mask.reshape(np.shape(args[0]))
+    if function is np.put_along_axis:
+        shape, indices, axis = np.shape(args[0]), given.get(1, given.get("indices")), given.get(3, given.get("axis"))
+        touched = np.zeros(shape, bool)
+        np.put_along_axis(touched, _bare(indices), True, axis)
+        return ..., touched
+    if function is np.fill_diagonal:
+        touched = np.zeros(np.shape(args[0]), bool)
+        np.fill_diagonal(touched, True)
+        return ..., touched
+    touched = np.zeros(np.shape(args[0]), bool)
+    np.put(touched, _bare(given.get(1, given.get("ind"))), True)
+    return ..., touched
 
 
 def _bare(each: Any) -> Any:

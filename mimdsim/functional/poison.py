@@ -11,6 +11,8 @@ from mimdsim.functional.execute import Executor
 
 LARGE_INTEGER = 2**30  # as an index it leaves every array, as its negative also counted from the end
 LARGE = {2: 2.0**14, 4: 2.0**60, 8: 2.0**60}  # by bytes of a float, large and exact: what nobody computes with
+MARKED_BITS = {1: 2, 2: 6, 4: 20, 8: 20}  # by bytes of a number: its last bits that may vary, and it stays poison
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # multiplies counters into bits that look random (Knuth, volume 3, section 6.4)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,16 @@ class Poison:
         # the most extreme number of a short format: an id or a count that leaves arrays of fewer elements, a flag set
         return np.iinfo(dtype).max if dtype.kind == "u" or self.sign > 0 else np.iinfo(dtype).min
 
+    def image(self, shape: tuple[int, ...], dtype: np.dtype[Any], number: int) -> np.ndarray:
+        """Poison for what a vertex must not touch: elements, and memories by their `number`, differ in their last bits,
+        so that poison which is copied, sorted or computed with is not what was there."""
+        held = np.full(shape, self.of(dtype), dtype)
+        bits = 1 if dtype.kind == "b" else MARKED_BITS[dtype.itemsize]
+        counters = np.arange(1, held.size + 1, dtype=np.uint64) + np.uint64(number << 40)
+        marks = counters * GOLDEN >> np.uint64(64 - bits)
+        as_bits(held)[...] ^= marks.reshape(shape).astype(f"u{dtype.itemsize}")
+        return held
+
     def found(self, array: np.ndarray) -> np.ndarray:
         """bool, of the array's shape: which elements hold it, as far as their type can tell it from a number."""
         if array.dtype.kind == "f" and not self.sign:
@@ -48,6 +60,11 @@ class Poison:
 
 NO_NUMBER = Poison()
 KINDS = (NO_NUMBER, Poison(sign=1), Poison(sign=-1))  # of one strict run after another
+
+
+def as_bits(array: np.ndarray) -> np.ndarray:
+    """The same memory as whole numbers, of which NaN equals itself."""
+    return array.view(f"u{array.dtype.itemsize}")
 
 
 def undefine(executor: Executor, kinds: str = "fiu", poison: Poison = NO_NUMBER) -> None:

@@ -3,15 +3,19 @@
 Slow and exact: for small programs, in tests and in `mimdsim check`. Memory holds poison until something writes it
 (`mimdsim.functional.poison`). A vertex that reads outside its slices meets poison and hands it on;
 one that writes outside them is named; so is one that writes what it may only read, or leaves its slices by an index.
-Of a table whose codelet has the form 'table', only its first and last vertices are held by index (GUARDED_ELEMENTS);
-the others by the poison that they meet.
+What lies outside differs from element to element and from memory to memory (`Poison.image`) and is compared bit for
+bit, before each vertex where it may touch memory and in the end everywhere. What is written there as it was is seen by
+its index: of users' codelets in the first run of every table, of the library's, which are slow on guards, at its first
+and last vertices (GUARDED_ELEMENTS).
 What a `write` field leaves unwritten is poison from then on, and not what was there before.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -20,8 +24,8 @@ import numpy as np
 from mimdsim.base.errors import MappingError
 from mimdsim.functional.execute import Executor, Observer, index_of
 from mimdsim.functional.failures import VertexFailure, field_written, written_though_read
-from mimdsim.functional.guarded import Guarded, Work
-from mimdsim.functional.poison import LARGE, NO_NUMBER, Poison, undefine
+from mimdsim.functional.guarded import Guarded, Region, Work
+from mimdsim.functional.poison import LARGE, NO_NUMBER, Poison, as_bits, undefine
 from mimdsim.functional.work import declared_bundles, uncovered
 from mimdsim.numerics import equations
 from mimdsim.program import Superstep, VertexTable
@@ -29,8 +33,8 @@ from mimdsim.program.codelet import Field, now_shift
 from mimdsim.program.problems import vertex_name
 from mimdsim.program.rows import boxes_of, describe_box
 
-# of vertices of form 'table', which are slow on guards: so many elements of a table's first run, from its first vertex
-# in one run and from its last in another
+# of vertices of form 'table' of the library, which are slow on guards: so many elements of a table's first run, from
+# its first vertex in one run and from its last in another
 GUARDED_ELEMENTS = 20_000
 OTHER = {"f": 0.71875, "b": True}  # what else undefined memory may hold; integers: 1, flags: the same, which tells none
 
@@ -91,13 +95,15 @@ class _Table:
         self.operands = [self._operand(item) for item in table.codelet.fields]
         self.written = {operand.key for operand in self.operands if operand.field.writes}
         self.memory: dict[tuple[str, int | None], np.ndarray] = {}
+        self.untouched: dict[tuple[str, int | None], np.ndarray] = {}  # what memory holds outside the slices
+        self.own: dict[tuple[str, int | None], np.ndarray] = {}  # bool: the slices of the vertex that runs
         codelet = table.codelet
         self.constants = [table.constants[name] for name in codelet.constants]
         self.compute: Any = as_python(codelet.compute)
         self.columns = [table.column(name) for name in codelet.columns]
         self.probed = not any(operand.field.access == "write" for operand in self.operands)
         self.declared = None if codelet.count else declared_bundles(executor.program, table)
-        self.guarded = GUARDED_ELEMENTS
+        self.guarded = GUARDED_ELEMENTS if is_library(codelet.compute) else math.inf
         self.item_bytes = [executor.program.variables[operand.name].item_bytes for operand in self.operands]
 
     def _operand(self, item: Field) -> _Operand:
@@ -111,7 +117,9 @@ class _Table:
         real = [self.executor.at(operand.name, operand.field.box[0], t) for operand in self.operands]
         for operand, array in zip(self.operands, real, strict=True):
             if operand.key not in self.memory:
-                self.memory[operand.key] = np.full(array.shape, self.poison.of(array.dtype), array.dtype)
+                image = self.poison.image(array.shape, array.dtype, len(self.memory))
+                self.memory[operand.key], self.untouched[operand.key] = image.copy(), image
+                self.own[operand.key] = np.zeros(array.shape, bool)
         commits: list[Commit] = []
         order = range(self.table.vertices)
         for vertex in reversed(order) if self.poison.sign > 0 else order:  # vertices have no order among themselves
@@ -124,14 +132,21 @@ class _Table:
             self._name_stray(t, real)
         return commits
 
-    def _load(self, vertex: int, real: list[np.ndarray]) -> None:
-        """What a vertex may read, into the memory."""
+    def _load(self, vertex: int, real: list[np.ndarray], *, other: bool = False) -> None:
+        """What a vertex may read, into the memory; where it only writes, poison, or `other` undefined memory."""
+        for operand in self.operands:
+            if not operand.field.reads:
+                memory = self.memory[operand.key]
+                nothing = OTHER.get(memory.dtype.kind, 1) if other else self.poison.of(memory.dtype)
+                memory[operand.slices[vertex]] = nothing
         for operand, array in zip(self.operands, real, strict=True):
             if operand.field.reads:
                 index = operand.slices[vertex]
                 self.memory[operand.key][index] = array[index]
 
     def _run_vertex(self, vertex: int, t: int, real: list[np.ndarray]) -> list[Commit]:
+        if any(self._is_touched(operand.key, operand.slices[vertex]) for operand in self.operands):
+            self._name_stray(t, real)
         self._load(vertex, real)
         work, turns = Work(), None
         try:
@@ -164,7 +179,7 @@ class _Table:
     def _moved(self, vertex: int, work: Work, real: list[np.ndarray]) -> tuple[int, int]:
         """(bytes loaded, bytes stored) by a vertex at the least: every element that it touched once.
 
-        Of form 'table' only what it changed is known.
+        Of form 'table' without guards only what it changed is known.
         """
         loaded = stored = 0
         for operand, array, item_bytes in zip(self.operands, real, self.item_bytes, strict=True):
@@ -193,14 +208,24 @@ class _Table:
         memory = [self.memory[operand.key] for operand in self.operands]
         if self.table.codelet.form == "table":
             if self.guarded > 0:
-                every = zip(self.operands, memory, strict=True)
-                memory = [Guarded.of(array, replace(operand.field, access="update")) for operand, array in every]
+                counted = work if self.guarded == math.inf else None  # the library's may touch more than a vertex would
+                memory = [self._guarded(operand, vertex, counted) for operand in self.operands]
             return memory, (*(column[vertex : vertex + 1] for column in self.columns), *self.constants)
         views: list[np.ndarray] = [
             Guarded.of(array[index_of(operand.field.box, operand.boxes[vertex])], operand.field, work)
             for operand, array in zip(self.operands, memory, strict=True)
         ]
         return views, (*(int(column[vertex]) for column in self.columns), *self.constants)
+
+    def _guarded(self, operand: _Operand, vertex: int, work: Work | None) -> np.ndarray:
+        """The whole memory of a field, in which a vertex may write within the slices of all its fields."""
+        own, place = self.own[operand.key], describe_box(operand.name, operand.boxes[vertex])
+        own[...] = False
+        for other in self.operands:
+            if other.key == operand.key:
+                own[other.slices[vertex]] = True
+        field, memory = replace(operand.field, access="update"), self.memory[operand.key]
+        return Guarded.of(memory, field, work, region=Region(whole=memory, own=own, place=place))
 
     def _call(self, vertex: int, work: Work | None = None) -> None:
         views, numbers = self._arguments(vertex, work)
@@ -209,8 +234,17 @@ class _Table:
 
     def _clear(self, vertex: int) -> None:
         for operand in self.operands:
-            memory = self.memory[operand.key]
-            memory[operand.slices[vertex]] = self.poison.of(memory.dtype)
+            index = operand.slices[vertex]
+            self.memory[operand.key][index] = self.untouched[operand.key][index]
+
+    def _is_touched(self, key: tuple[str, int | None], index: Any) -> bool:
+        """Whether memory differs from what lies outside the slices: then some vertex has written there."""
+        held, image = self.memory[key][index], self.untouched[key][index]
+        return bool((as_bits(held) != as_bits(image)).any())
+
+    def _restore(self) -> None:
+        for key, memory in self.memory.items():
+            memory[...] = self.untouched[key]
 
     def _refuse_foreign_poison(self, vertex: int, t: int, real: list[np.ndarray]) -> None:
         """Raise where poison that lies outside the slices reaches a result: another poison there changes it.
@@ -223,14 +257,11 @@ class _Table:
                 memory = self.memory[operand.key]
                 if memory.dtype.kind == "f":
                     memory[...] = sign * LARGE[memory.dtype.itemsize]
-                    if operand.field.access == "write":
-                        memory[operand.slices[vertex]] = np.nan
             self._load(vertex, real)
             self._call(vertex)
             results.append([self.memory[o.key][o.slices[vertex]].copy() for o in self.operands if o.field.writes])
         written = [operand for operand in self.operands if operand.field.writes]
-        for memory in self.memory.values():
-            memory[...] = self.poison.of(memory.dtype)
+        self._restore()
         for operand, one, other in zip(written, *results, strict=True):
             if not np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
                 raise MappingError(
@@ -264,10 +295,7 @@ class _Table:
 
     def _run_on_other(self, vertex: int, real: list[np.ndarray], written: list[_Operand]) -> list[np.ndarray]:
         """What a vertex leaves in its fields that it writes, which held other undefined memory before."""
-        for operand in written:
-            memory = self.memory[operand.key]
-            memory[operand.slices[vertex]] = OTHER.get(memory.dtype.kind, 1)
-        self._load(vertex, real)
+        self._load(vertex, real, other=True)
         self._call(vertex)
         return [self.memory[operand.key][operand.slices[vertex]].copy() for operand in written]
 
@@ -283,26 +311,35 @@ class _Table:
         return failure
 
     def _strays(self) -> bool:
-        """Whether anything but poison is left in the memory: then some vertex wrote outside its slices."""
-        told = [memory for memory in self.memory.values() if memory.size and memory.dtype.kind != "b"]
-        return any(not self.poison.found(memory).all() for memory in told)
+        """Whether some vertex has written outside its slices."""
+        return any(self._is_touched(key, ...) for key in self.memory)
 
     def _name_stray(self, t: int, real: list[np.ndarray]) -> None:
         """Run the vertices once more, to name the first that writes outside its slices."""
-        for memory in self.memory.values():
-            memory[...] = self.poison.of(memory.dtype)
+        self._restore()
         for vertex in range(self.table.vertices):
             self._run_vertex(vertex, t, real)
             for operand in self.operands:
-                memory = self.memory[operand.key]
-                stray = ~self.poison.found(memory)
-                if stray.any():
+                if self._is_touched(operand.key, ...):
+                    stray = as_bits(self.memory[operand.key]) != as_bits(self.untouched[operand.key])
                     where = np.argwhere(stray)[0]
                     place = describe_box(operand.name, np.stack([where, where + 1], axis=1))
                     raise MappingError(f"{self._name(vertex, t)} writes {place}, outside its slice")
+        raise MappingError(
+            f"superstep '{self.superstep.name}', timestep {t}: a vertex of {self.table.codelet.name} writes outside "
+            "its slices, not whenever it runs: it draws random numbers, or keeps something outside its slices"
+        )
 
     def _name(self, vertex: int, t: int) -> str:
         return f"superstep '{self.superstep.name}', timestep {t}: {vertex_name(self.table, vertex)}"
+
+
+def is_library(compute: Callable[..., Any]) -> bool:
+    """Whether a codelet's function comes with mimdsim."""
+    while isinstance(compute, partial):
+        compute = compute.func
+    module = getattr(compute, "__module__", None) or type(compute).__module__
+    return str(module).partition(".")[0] == __name__.partition(".")[0]
 
 
 def as_python(kernel: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,6 +18,7 @@ from mimdsim.base.compact import single, uniform
 from mimdsim.base.errors import MappingError, near
 from mimdsim.program.codelet import Field, TileFormula
 from mimdsim.program.extents import RECORDED, Column, Derived, Hits, Length, Lists, Recorded, Turns
+from mimdsim.program.formulas import LackingExtent, formula_cycles
 from mimdsim.program.origins import origins_of
 from mimdsim.program.problems import Problem, of_vertex
 from mimdsim.program.program import Program
@@ -108,7 +109,10 @@ def check_extents(program: Program, superstep: Superstep, table: VertexTable) ->
     known = derived | set(table.extents)
     asked = _asked(table)
     if isinstance(codelet.cost, TileFormula):
-        asked |= _lacks(codelet.cost, program, table)
+        lacking, unfit = _tried(program, table)
+        if unfit:
+            return [of_vertex(EXTENTS_FOLLOW, superstep, table, 0, f"has no cost: {unfit}")]
+        asked |= lacking
     elif codelet.count is not None:
         asked = set()
     texts = [
@@ -126,26 +130,24 @@ def check_extents(program: Program, superstep: Superstep, table: VertexTable) ->
     return [of_vertex(EXTENTS_FOLLOW, superstep, table, 0, text) for text in texts]
 
 
-class _Lacking(Exception):
-    """A formula needs an extent that does not exist."""
-
-
 class _Asked(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
-        raise _Lacking(name)
+        raise LackingExtent(name)
 
 
-def _lacks(cost: TileFormula, program: Program, table: VertexTable) -> set[str]:
-    """The first missing extent that a formula needs; none for an empty table."""
+def _tried(program: Program, table: VertexTable) -> tuple[set[str], str]:
+    """(the first missing extent that a formula needs, what else is wrong with it); nothing for an empty table."""
     if not table.vertices:
-        return set()
+        return set(), ""
     every = extents_of(program, table).items()
     columns = {name: each[:1] for name, each in every if isinstance(each, np.ndarray)}
     try:
-        cost.cycles(_Asked(columns), ANY_CONTEXTS, ANY_VECTOR_BYTES)
-    except _Lacking as name:
-        return {str(name)}
-    return set()
+        formula_cycles(table.codelet, _Asked(columns), ANY_CONTEXTS, ANY_VECTOR_BYTES, 1)
+    except LackingExtent as name:
+        return {str(name)}, ""
+    except MappingError as unfit:
+        return set(), str(unfit)
+    return set(), ""
 
 
 def _otherwise(table: VertexTable, extent: np.ndarray | Recorded, declared: Lists) -> str:

@@ -164,7 +164,7 @@ def _plan(program: Program, superstep: Superstep, deal: SuperstepDeal, barrel: B
         order.append(part)
         if isinstance(codelet.cost, TileFormula):
             extents = {name: column for name, column in own.items() if isinstance(column, np.ndarray)}
-            cost = library_cycles(codelet, extents, barrel)
+            cost = library_cycles(codelet, extents, barrel, table.vertices)
             weights[part] = weights.get(part, 0.0) + float(cost.sum() if cost.ndim else cost * table.vertices)
         elif one is not None:
             weights[part] = weights.get(part, 0.0) + one.total(barrel.compiled_dual_issue)

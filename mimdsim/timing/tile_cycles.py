@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mimdsim.base.errors import MappingError
 from mimdsim.base.sources import has_own_share, kind_of, less_certain
 from mimdsim.machine import MimdMachine
 from mimdsim.numerics.columns import loads as numerics
-from mimdsim.program import Codelet, Exchange, Program, Superstep, TileFormula
+from mimdsim.program import Codelet, Exchange, Program, Superstep
+from mimdsim.program.formulas import formula_cycles
 from mimdsim.timing.dealing import dealt_program
 
 ARRANGING_KIND = "derived"
@@ -95,18 +95,15 @@ def worker_cycles(bundles: np.ndarray, barrel: Barrel) -> np.ndarray:
     return cycles
 
 
-def library_cycles(codelet: Codelet, extents: dict[str, np.ndarray], barrel: Barrel) -> np.ndarray:
-    """float64[vertices]: tile cycles of library vertices, which spread their work over the contexts themselves.
+def library_cycles(codelet: Codelet, extents: dict[str, np.ndarray], barrel: Barrel, vertices: int) -> np.ndarray:
+    """float64[vertices], or float64 for all: tile cycles of library vertices, which spread their work over the
+    contexts themselves.
 
     The vendor's formulas multiply the longest worker by its six contexts; six is also the issue interval there.
     Fewer contexts leave issue slots empty; more than the interval add no throughput, and a library would not start
-    them (derived). Raises MappingError if a formula returns something that is not a number, or is negative.
+    them (derived). Raises MappingError as `formula_cycles`.
     """
-    assert isinstance(codelet.cost, TileFormula)
-    cycles = np.asarray(codelet.cost.cycles(extents, barrel.working, barrel.vector_bytes), np.float64)
-    if cycles.size and not (np.isfinite(cycles).all() and cycles.min() >= 0):
-        wrong = cycles.ravel()[np.argmin(np.where(np.isfinite(cycles), cycles, -np.inf))]
-        raise MappingError(f"codelet '{codelet.name}': its cost formula gives {wrong} cycles; correct the formula")
+    cycles = formula_cycles(codelet, extents, barrel.working, barrel.vector_bytes, vertices)
     return cycles * barrel.issue_cycles / barrel.working
 
 

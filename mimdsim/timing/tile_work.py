@@ -82,7 +82,7 @@ def work_of_tile(
 
 def _library(table: VertexTable, every: Extents, rows: np.ndarray, barrel: Barrel) -> TableWork:
     extents = {name: column for name, column in every.items() if isinstance(column, np.ndarray)}
-    cycles = np.broadcast_to(library_cycles(table.codelet, extents, barrel), table.vertices)
+    cycles = np.broadcast_to(library_cycles(table.codelet, extents, barrel, table.vertices), table.vertices)
     return TableWork(
         table=table,
         rows=rows,

@@ -1,0 +1,94 @@
+"""A cost that no tile could issue, or a formula that gives none, is the author's mistake and is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from test_check_holes import checked
+
+from mimdsim.program import TileFormula, WorkerBundles
+from mimdsim.program.codelet import Term
+from mimdsim.program.extents import Size
+
+
+def copied(y: np.ndarray, x: np.ndarray, *_: Any) -> None:
+    y[:] = x
+
+
+@pytest.mark.parametrize(
+    ("gives", "said"),
+    [
+        (lambda n: np.array([50, 50, 50]), "returned 3 numbers for 1 vertex"),
+        (lambda n: [], "returned 0 numbers for 1 vertex"),
+        (lambda n: np.array([50]), "returned 1 number for 4 vertices"),
+        (lambda n: np.full((len(n), 1), 50), "returned numbers of shape [1, 1] for 1 vertex"),
+        (lambda n: None, "returned None, a NoneType"),
+        (lambda n: "fifty", "returned 'fifty', a str"),
+        (lambda n: n > 0, "a ndarray; it must return one number of tile cycles for every vertex"),
+        (lambda n: {"cycles": 50}, "a dict; it must"),
+        (lambda n: 50j, "a complex; it must"),
+        (lambda n: undefined(n), "raised NameError: name 'undefined' is not defined (called with the extents n)"),  # noqa: F821
+        (lambda n: np.nan, "gives nan cycles; correct the formula"),
+        (lambda n: -n, "cycles; correct the formula"),
+    ],
+)  # fmt: skip
+def test_a_formula_that_gives_no_cycles_for_each_vertex_is_named(gives: Any, said: str) -> None:
+    cost = TileFormula(cycles=lambda extents, *_: gives(extents["n"]), kind="assumed", source="a test")
+    found = checked(copied, cost=cost, extents={"n": Size("x")})
+    assert not found.passed
+    assert "codelet 'Own': its cost formula" in str(found)
+    assert said in str(found)
+
+
+@pytest.mark.parametrize("cycles", [50, 50.5, np.int32(50)])
+def test_one_number_for_all_vertices_will_do(cycles: float) -> None:
+    cost = TileFormula(cycles=lambda *_: cycles, kind="assumed", source="a test")
+    assert checked(copied, cost=cost).passed
+
+
+def worker(bundles: float) -> WorkerBundles:
+    return WorkerBundles(fixed=0, terms=(Term(bundles=bundles, extents=("n",)),), kind="assumed", source="a test")
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("float32", 4), ("float16", 8)])
+def test_flops_are_bounded_by_what_a_bundle_issues(dtype: str, most: int) -> None:
+    extents = {"n": Size("x")}
+    for flops, passes in ((most, True), (most + 1, False)):
+        terms = (Term(bundles=flops, extents=("n",)),)
+        found = checked(copied, dtype=dtype, length=64, cost=worker(1), flops=terms, extents=extents)
+        assert found.passed == passes, found
+    assert "vertex 0 of Own on tile 0 declares" in str(found)
+    assert f"at most {most} are issued in one on tiny" in str(found)
+
+
+def test_a_library_vertex_may_use_the_matrix_unit_and_no_more() -> None:
+    for flops, passes in ((60, True), (600, False)):
+        cost = TileFormula(cycles=lambda extents, *_: extents["n"], kind="assumed", source="a test")
+        terms = (Term(bundles=flops, extents=("n",)),)
+        found = checked(copied, length=64, cost=cost, flops=terms, extents={"n": Size("x")})
+        assert found.passed == passes, found
+
+
+@pytest.mark.parametrize("form", ["vertex", "table"])
+def test_bytes_are_bounded_by_what_a_bundle_loads(form: str) -> None:
+    def summed(y: np.ndarray, x: np.ndarray, start: Any, stop: Any) -> None:
+        if form == "vertex":
+            y[0] = x.sum()
+            y[1:] = 0
+            return
+        for first, last in zip(start, stop, strict=True):
+            y[first:last] = 0
+            y[first] = x[first:last].sum()
+
+    def reference(x: np.ndarray) -> np.ndarray:
+        out = np.zeros((4, 1024))
+        out[:, 0] = x.reshape(4, 1024).sum(axis=1)
+        return out.reshape(-1)
+
+    inputs = lambda rng: {"x": rng.integers(-4, 5, 4096)}  # noqa: E731
+    found = checked(
+        summed, reference, form=form, length=4096, inputs=inputs, cost=worker(0.125), extents={"n": Size("x")}
+    )
+    assert "loads 4,096 and stores 4,096 bytes for a cost of 128 bundles" in str(found), found
