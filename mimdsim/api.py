@@ -23,7 +23,7 @@ from mimdsim.base.units import parse_numbers
 from mimdsim.base.whole import replaced
 from mimdsim.machine import GpuMachine, MimdMachine, given_machine, sourced_machine
 from mimdsim.machine.narrowed import write_narrowing
-from mimdsim.profile import save_profile
+from mimdsim.profile import MAPPING_FILE, save_profile
 from mimdsim.profile.detail import DETAIL_FILE, save_detail
 from mimdsim.program import Program
 from mimdsim.run.advice import Asked
@@ -31,7 +31,7 @@ from mimdsim.run.changes import load_gpu, load_line_up, load_tiled, split_change
 from mimdsim.run.detail import WINDOW, is_kept
 from mimdsim.run.made import Run
 from mimdsim.run.walk import Progress, recorded_spikes, silent
-from mimdsim.search import Aims, Case, Found, Objective, parse_limits, search
+from mimdsim.search import Aims, Case, Found, Objective, parse_limits, search, smallest_sram
 from mimdsim.workload import Workload, filled_activity, load_workload, network_of, write_mapping_file
 from mimdsim.workload.interchange.trained_file import write_trained
 
@@ -85,7 +85,7 @@ def run(
             checkpoint=None if checkpoint is None else Path(checkpoint),
             resume=resume,
             progress=progress,
-            changes=for_workload | for_machine,
+            changes=for_workload | for_machine | _from_file(mapping),
             asked=_asked(workload, machine, changes, mapping),
             background=advising,
         )
@@ -133,7 +133,7 @@ def compare(
             *(wanted, tiled[0], gpus),
             beside=tiled[1:],
             progress=progress,
-            changes=for_workload | for_machine,
+            changes=for_workload | for_machine | _from_file(mapping),
             asked=_asked(workload, _first_tiled(line_up), changes, mapping),
             background=advising,
         )
@@ -217,6 +217,7 @@ def place(
     candidates: int = 240,
     processes: int | None = None,
     out: str | Path | None = None,
+    smallest: bool = False,
     progress: Progress = silent,
 ) -> Found:
     """The best mapping of a workload on a machine, of so many candidates and many more made of their layers: how the
@@ -225,6 +226,8 @@ def place(
     objective: what is least, "time", "memory" (of the fullest tile), "energy" or "product" (of time and memory).
     within: limits, "max memory 400 KiB, max tiles 1000". fill: the share of their capacity that lists hold;
     training_steps: record spikes after so many instead. out: a mapping file to write, for `run`, `compare`, `sweep`.
+    smallest: find the least tile.sram_bytes that some mapping fits (the peak bytes of the best one); its energy is that
+    of a machine with so much memory.
     """
     for_workload, for_machine = split_changes(dict(changes or {}))
     wanted, tiled = _loaded(workload, for_workload), load_tiled(machine, for_machine)
@@ -237,7 +240,8 @@ def place(
         sram_bytes=tiled.tile.sram_bytes,
         clock_hz=tiled.chip.clock_hz,
     )
-    found = search(case, aims, candidates=candidates, processes=processes or os.cpu_count() or 1, progress=progress)
+    find = smallest_sram if smallest else search
+    found = find(case, aims, candidates=candidates, processes=processes or os.cpu_count() or 1, progress=progress)
     if out is not None:
         write_found(out, found, wanted, tiled)
     return found
@@ -398,6 +402,11 @@ def _asked(
     return Asked(
         workload=named[0], machine=named[1], changes=dict(changes or {}), mapping=str(mapping or ""), name=name
     )
+
+
+def _from_file(mapping: str | Path | None) -> dict[str, str]:
+    """The mapping file of a run, as one of its changes."""
+    return {} if mapping is None else {MAPPING_FILE: str(mapping)}
 
 
 def _loaded(workload: GivenWorkload, changes: dict[str, Any], mapping: str | Path | None = None) -> Workload:

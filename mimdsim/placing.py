@@ -67,6 +67,9 @@ def place_command(
 
     if smallest_sram and objective not in ("time", "memory"):
         raise DescriptionError("place", [f"--smallest-sram is the objective memory; leave out --objective {objective}"])
+    if smallest_sram and batches:
+        problem = "--smallest-sram is of one batch; leave out --batch, and give each with --set training.batch=B"
+        raise DescriptionError("place", [problem])
     for_workload, for_machine = parse_changes(changes)
     given: dict[str, Any] = {
         "objective": "memory" if smallest_sram else objective,
@@ -81,26 +84,19 @@ def place_command(
     if sizes:
         _place_batches(workload, machine, sizes, changed, given, out)
         return
-    if smallest_sram:
-        changed = {"tile.sram_bytes": _ample(machine, for_machine)} | changed
     from mimdsim import api
-    from mimdsim.search.told import found_lines
+    from mimdsim.search.told import found_lines, smallest_lines
 
     with Bars() as bars:
-        found = api.place(workload, machine, changes=changed, out=out, progress=bars.show, **given)
+        found = api.place(
+            workload, machine, changes=changed, out=out, smallest=smallest_sram, progress=bars.show, **given
+        )
     for line in found_lines(found):
         say(line)
     if smallest_sram:
-        least = found.best.figures.peak_bytes
-        say(f"\nThe smallest tile.sram_bytes that fits is {least} ({least / 1024:.1f} KiB).")
+        for line in smallest_lines(found):
+            say(line)
     _said_written(out, workload, machine)
-
-
-def _ample(machine: str, changes: dict[str, Any]) -> int:
-    """Tile memory that limits nothing."""
-    from mimdsim.run.changes import load_tiled
-
-    return max(1 << 30, load_tiled(machine, changes).tile.sram_bytes)
 
 
 def _sizes(text: str) -> list[int]:

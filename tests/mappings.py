@@ -60,8 +60,8 @@ def combined_mappings(case: Case, table: LayerTable, count: int) -> tuple[list[M
     space, draw = Space.of(case), np.random.default_rng(5)
     picks = draw.integers(len(table.known), size=(50 * count, 1 + len(space.layers)))
     picks[:, 0] = picks[:, 1]
-    cycles, peaks, tiles = table.combined(picks)
-    chosen = np.flatnonzero((tiles <= space.room) & (np.diff(picks, axis=1) != 0).any(axis=1))[:count]
+    cycles, peaks, _ = table.combined(picks)
+    chosen = np.flatnonzero((table.of_layers(picks) <= space.room) & (np.diff(picks, axis=1) != 0).any(axis=1))[:count]
     return [table.mapping(pick) for pick in picks[chosen]], np.stack([cycles, peaks])[:, chosen]
 
 

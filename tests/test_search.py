@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -19,11 +20,14 @@ from mimdsim.base.errors import DescriptionError, DoesNotFit, MappingError
 from mimdsim.compiler import compile_graph
 from mimdsim.machine import load_machine
 from mimdsim.program import TileMapping
-from mimdsim.search import Aims, Figures, Found, estimate, parse_limits, search, timed
+from mimdsim.report.console import summary_lines
+from mimdsim.search import Aims, Figures, Found, estimate, parse_limits, profiled, search, smallest_sram, timed
 from mimdsim.search.case import Timed
 from mimdsim.search.evaluate import evaluator
+from mimdsim.search.smallest import ALSO_TRIED, LEFT, _values, with_sram
 from mimdsim.search.splits import Space, even_parts, seeds, tiles_of
-from mimdsim.search.told import found_lines
+from mimdsim.search.told import found_lines, smallest_lines
+from mimdsim.search.walk import SEARCHED
 from mimdsim.search.walk import _found as picked
 from mimdsim.workload import MappingOptions, Split, load_workload, network_of, write_mapping_file
 
@@ -110,14 +114,41 @@ def test_bands_side_by_side_count_as_bands_one_by_one(monkeypatch: pytest.Monkey
         assert np.array_equal(one.columns, other.columns)
 
 
+def test_tiles_are_those_that_compute_everywhere() -> None:
+    """A mapping has one number of tiles, in a run, in full timing and in an estimate; a limit is of these."""
+    case = small_case("digits")
+    for mapping in random_mappings(case, 5):
+        profile = profiled(case, mapping)[1]
+        assert timed(case, mapping).figures.tiles == profile.tiles_used
+        assert estimate(case, mapping).figures.tiles == profile.tiles_used
+    limited = case.on_tiles(40)
+    for mapping in random_mappings(limited, 5):
+        assert profiled(limited, mapping)[1].tiles_used <= 40
+
+
+@pytest.mark.parametrize("tiles", [40, 100])
+def test_a_limit_of_tiles_is_kept_by_what_a_run_uses(tiles: int, tmp_path: Path) -> None:
+    """Lists are selected on tiles without neurons too: those count."""
+    file = tmp_path / "best.toml"
+    changes = QUICK | {"chip.tiles": 150}
+    given = {"changes": changes, "candidates": 6, "processes": 1}
+    made = package.place("digits", "bow", within=f"max tiles {tiles}", out=file, **given)
+    less = {"training.max_training_steps": 1, "training.evaluate": "never"}
+    run = package.run("digits", "bow", changes=changes | less, mapping=file, gpus=())
+    assert run.tiled.tiles_used == made.best.figures.tiles <= tiles
+    (line,) = (line for line in summary_lines(run.profile) if line.startswith("mapping from: "))
+    assert line.endswith(f"/{file.name}")  # the end of a long path
+
+
 # splits
 
 
 def test_splits_fit_the_tiles_and_what_there_is_to_cut() -> None:
     case = small_case("digits", 60)
-    space = Space.of(case, 40)
-    for mapping in [*seeds(case, space), *random_mappings(case, 60)]:
-        room = 40 if mapping in list(seeds(case, space)) else 59
+    limited = case.on_tiles(41)  # one is reserved
+    space = Space.of(limited)
+    for mapping in [*seeds(limited, space), *random_mappings(case, 60)]:
+        room = 40 if mapping.tiles == 41 else 59
         split = mapping.split.values()
         assert not split or sum(map(tiles_of, split)) <= room
         assert all(1 <= one.batch <= 12 and one.neurons >= 1 for one in split)
@@ -193,6 +224,39 @@ def test_limits_are_kept_or_refused_with_the_closest() -> None:
     assert found(within="max tiles 40").best.figures.tiles <= 40
     with pytest.raises(DoesNotFit, match=r"none of \d+ mappings .*max memory 10: .*raise a limit|closest needs"):
         found(within="max memory 10 B")
+
+
+@pytest.mark.slow
+def test_the_smallest_memory_is_that_of_all_levers_and_timed_on_its_own_machine() -> None:
+    """Keeping every sixth timestep needs less than any split alone; energy was that of tiles of a gigabyte."""
+    case = small_case("digits", 40, **{"data.timesteps": 36, "training.batch": 6})
+    made = smallest_sram(case, aims_of(case), candidates=4)
+    least = made.best.figures.peak_bytes
+    assert made.best.fits
+    assert made.best.options.stash.startswith("every:")
+    assert made.best == timed(with_sram(case, least), made.best.options)
+    assert not timed(with_sram(case, least - 1), made.best.options).fits
+    for key in ALSO_TRIED:
+        for value in _values(key, case, made.best.options):
+            with suppress(MappingError, DoesNotFit):
+                assert timed(case, made.best.options.model_copy(update={key: value})).figures.peak_bytes >= least
+    text = "\n".join((*found_lines(made), *smallest_lines(made)))
+    for said in (f"is {least} (", "every:", "mapping.stash", "mapping.value_bytes, mapping.moment_bytes"):
+        assert said in text
+
+
+def test_the_smallest_memory_has_no_limit_of_energy() -> None:
+    assert "leave out --batch" in mimdsim("place", "digits", "bow", "--smallest-sram", "--batch", "4,8", code=2)
+    case = small_case("digits")
+    with pytest.raises(DescriptionError, match="leave out  max energy"):
+        smallest_sram(case, aims_of(case, within=(("energy", 1.0),)), candidates=4)
+
+
+def test_every_option_of_a_mapping_is_searched_or_named() -> None:
+    """A new option belongs to one of the lists that `place --smallest-sram` prints, or to layers without a split."""
+    given = {"neurons_per_tile", "neurons_unit", "reserved_tiles", "weight_gradient_replicas", "dense_neurons"}
+    left = {key.removeprefix("mapping.") for keys in LEFT.values() for key in keys}
+    assert {*SEARCHED, *ALSO_TRIED, *given, *left} >= set(MappingOptions.model_fields)
 
 
 def test_the_result_as_text() -> None:

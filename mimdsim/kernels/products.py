@@ -13,7 +13,7 @@ from mimdsim.base.errors import MappingError
 from mimdsim.codelets.array_products import SUM_PARTS, block_product
 from mimdsim.codelets.elementwise import TRANSPOSED_ROWS
 from mimdsim.codelets.products import product_codelet, sum_codelet
-from mimdsim.compiler.place.product_plan import ProductPlan, plan_product
+from mimdsim.compiler.place.product_plan import ProductPlan
 from mimdsim.compiler.place.products import Blocks, ProductPlace
 from mimdsim.costs.library.sparse import transpose_cycles
 from mimdsim.kernels.builder import Builder
@@ -55,8 +55,7 @@ def planned(kernel: Builder, m: int, k: int, n: int, dtype: str) -> PlannedProdu
         raise MappingError(f"matmul: the matrix units multiply float32 or float16, not {dtype}")
     known, key = _PLANNED.setdefault(kernel, {}), (m, k, n, dtype)
     if key not in known:
-        plan = plan_product(kernel.machine, m, k, n, FORMATS[dtype])
-        known[key] = PlannedProduct(place=ProductPlace(plan=plan, first_tile=0))
+        known[key] = PlannedProduct(place=ProductPlace.planned(kernel.machine, m, k, n, FORMATS[dtype]))
     return known[key]
 
 

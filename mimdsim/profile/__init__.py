@@ -6,6 +6,7 @@ numpy. Loading one validates every field, so a report can be drawn from someone 
 
 from mimdsim.profile.ratios import DoubtedSeconds, ratio, ratio_of, seconds_by_source
 from mimdsim.profile.records import (
+    MAPPING_FILE,
     STATIC,
     Activity,
     Assumption,
@@ -30,6 +31,7 @@ from mimdsim.profile.silicon import SiliconPart, SiliconProfile
 from mimdsim.profile.store import load_profile, save_profile
 
 __all__ = [
+    "MAPPING_FILE",
     "STATIC",
     "Activity",
     "Assumption",

@@ -28,9 +28,12 @@ class Assumption:
     source: str
 
 
+MAPPING_FILE = "mapping file"  # key of the change that is a file of options instead of a field
+
+
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A field that was changed for one run: its dotted key, its value as TOML text."""
+    """A field that was changed for one run: its dotted key, its value as TOML text; or a mapping file by its name."""
 
     key: str
     value: str

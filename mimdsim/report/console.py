@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mimdsim.base.units import counted
-from mimdsim.profile import RunProfile, TiledProfile
+from mimdsim.profile import MAPPING_FILE, RunProfile, TiledProfile
 from mimdsim.report.tables import Table
 from mimdsim.report.tables_comparison import assumptions_table, comparison_table
 from mimdsim.report.tables_cost import phases_table, supersteps_table
@@ -52,9 +52,11 @@ def _lines(profile: RunProfile) -> Iterator[str]:
             f"network {plain(profile.network)}, {thousands(profile.timesteps)} timesteps, "
             f"batch {thousands(profile.batch)}, seed {profile.seed}"
         )
-    if profile.changes:
-        changed = ", ".join(f"{key} = {value}" for key, value in changed_fields(profile))
-        yield from _wrapped("changed by --set: ", changed)
+    fields = dict(changed_fields(profile))
+    if file := fields.pop(MAPPING_FILE, ""):
+        yield from _wrapped("mapping from: ", file)
+    if fields:
+        yield from _wrapped("changed by --set: ", ", ".join(f"{key} = {value}" for key, value in fields.items()))
     yield ""
     yield "Verdict"
     for verdict in verdicts(profile):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mimdsim.base.units import UNITS, dimension
-from mimdsim.profile import RunProfile, TiledProfile
+from mimdsim.profile import MAPPING_FILE, RunProfile, TiledProfile
 
 LONGEST_VALUE = 60  # characters of a changed value; the profile has all of them
 KINDS = ("measured", "published", "derived", "assumed")
@@ -132,8 +132,16 @@ def field_value(key: str, value: Any) -> str:
 
 
 def changed_fields(profile: RunProfile) -> list[tuple[str, str]]:
-    """(key, value) of every field of workload or machine that was changed for this run, as both are shown."""
-    return [(plain(change.key), clipped(change.value, LONGEST_VALUE)) for change in profile.changes]
+    """(key, value) of every field of workload or machine that was changed for this run, as both are shown; a file
+    with the end of its path."""
+    return [
+        (plain(one.key), _end_of(one.value) if one.key == MAPPING_FILE else clipped(one.value, LONGEST_VALUE))
+        for one in profile.changes
+    ]
+
+
+def _end_of(path: str) -> str:
+    return clipped(path[::-1], LONGEST_VALUE)[::-1]
 
 
 def chance(p: float) -> str:

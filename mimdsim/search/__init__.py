@@ -1,7 +1,8 @@
 """The best mapping of a network on a machine, found by search.
 
 case -> splits (seeds) and moves -> sampled (estimates from some tiles) -> layers (mappings made of layers of others) ->
-walk (the search) -> evaluate (in full) -> savings; chips (mappings of one chip widened to several).
+walk (the search) -> evaluate (in full) -> savings; chips (mappings of one chip widened to several); smallest (the least
+tile memory that fits).
 """
 
 from mimdsim.search.aims import OBJECTIVES, Aims, Objective, parse_limits
@@ -9,6 +10,7 @@ from mimdsim.search.case import Case, Figures, Timed
 from mimdsim.search.evaluate import profiled, timed
 from mimdsim.search.sampled import estimate
 from mimdsim.search.savings import Saving, shortened_most
+from mimdsim.search.smallest import smallest_sram
 from mimdsim.search.splits import copied
 from mimdsim.search.walk import Found, best_of, search
 
@@ -28,5 +30,6 @@ __all__ = [
     "profiled",
     "search",
     "shortened_most",
+    "smallest_sram",
     "timed",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 
 from mimdsim.base.errors import DescriptionError, shortened, suggest
 from mimdsim.base.units import parse_quantity
-from mimdsim.search.case import Figures
+from mimdsim.search.case import Case, Figures
 
 Objective = Literal["time", "memory", "energy", "product"]
 OBJECTIVES = get_args(Objective)
@@ -34,6 +34,11 @@ class Aims:
     def needs_energy(self) -> bool:
         """Whether what is best, or a limit, is of energy."""
         return self.objective == "energy" or "energy" in dict(self.within)
+
+    def limited(self, case: Case) -> Case:
+        """A case on one chip, all of whose mappings keep to the limit of tiles."""
+        most = dict(self.within).get("tiles", BEYOND)
+        return case if most >= case.machine.chip.tiles else case.on_tiles(int(most))
 
     def rank(self, found: Figures | None) -> tuple[float, float, int]:
         """Least for the best mapping: by how much it exceeds limits (as shares of them), then the objective; energy

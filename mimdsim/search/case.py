@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mimdsim.graph import Graph, SpikingNetwork, training_graph
 from mimdsim.machine import MimdMachine
@@ -34,6 +34,11 @@ class Case:
         """Every layer cut by the published rule, and the published program."""
         return self.options.model_copy(update={"split": {}, "program": "published"})
 
+    def on_tiles(self, most: int) -> Case:
+        """The case on at most so many tiles of a chip: all its mappings leave the others idle."""
+        tiles = max(1, min(most, self.options.tiles or self.machine.chip.tiles))
+        return replace(self, options=self.options.model_copy(update={"tiles": tiles}))
+
     @property
     def room(self) -> int:
         """Tiles for neurons."""
@@ -43,7 +48,8 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Of one training step: cycles, bytes on the fullest tile, tiles that hold weights, joules (None: not known)."""
+    """Of one training step: cycles, bytes on the fullest tile, tiles that compute (`TiledProfile.tiles_used`), joules
+    (None: not known)."""
 
     cycles: int
     peak_bytes: int

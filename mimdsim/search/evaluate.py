@@ -92,7 +92,7 @@ def timed(case: Case, options: MappingOptions) -> Timed:
         figures=Figures(
             cycles=profile.cycles,
             peak_bytes=made.memory.peak_bytes,
-            tiles=sum(layer.occupied for layer in layers),
+            tiles=profile.tiles_used,
             joules=None if profile.energy is None else profile.energy.joules,
         ),
         unknown=profile.unknown,

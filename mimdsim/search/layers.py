@@ -61,8 +61,13 @@ class LayerTable:
         but its layers is of, and which one each layer is of."""
         rows, layers = picks[:, [*range(1, picks.shape[1]), 0]], np.arange(picks.shape[1])
         slowest = [part[rows, layers].max(axis=1).sum(axis=1) for part in (self._compute, self._exchange)]
-        tiles = self._tiles[picks[:, 1:], layers[:-1]].sum(axis=1)
+        tiles = self._tiles[rows, layers].sum(axis=1)
         return sum(slowest) + self._always[picks[:, 0]], self._peaks[rows, layers].max(axis=1), tiles
+
+    def of_layers(self, picks: np.ndarray) -> np.ndarray:
+        """int64[mappings]: tiles that the layers of mappings lie on."""
+        tiles: np.ndarray = self._tiles[picks[:, 1:], np.arange(picks.shape[1] - 1)].sum(axis=1)
+        return tiles
 
     def mapping(self, pick: np.ndarray) -> MappingOptions:
         """The mapping of a row of `combined`."""
@@ -80,8 +85,9 @@ class LayerTable:
                 picks = np.repeat(pick[None], len(self.known), axis=0)
                 picks[:, 1 + layer] = np.arange(len(picks))
                 cycles, peaks, tiles = self.combined(picks)
+                tiles = np.minimum(tiles, room + self.known[row][0].options.reserved_tiles)  # what lies on any tile
                 order = aims.order(cycles, peaks, tiles)
-                order = order[tiles[order] <= room]
+                order = order[self.of_layers(picks)[order] <= room]
                 self.looked_at |= set(map(tuple, self._alike[picks, np.arange(picks.shape[1])][order].tolist()))
                 for best in order[:KEPT].tolist():
                     figures = Figures(cycles=int(cycles[best]), peak_bytes=int(peaks[best]), tiles=int(tiles[best]))

@@ -25,7 +25,7 @@ FULLEST = 8  # tiles with most in their memory, before what their exchanges take
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LayerCosts:
     """Shares of the layers in what a mapping costs; the last group is of tiles without layer. steps: (name of a
-    superstep, how many of this name come before it); peak_bytes int64[layers + 1], tiles int64[layers]."""
+    superstep, how many of this name come before it); peak_bytes, tiles (those that compute) int64[layers + 1]."""
 
     steps: tuple[tuple[str, int], ...]
     cycles: GroupCycles
@@ -51,17 +51,28 @@ def estimate(case: Case, options: MappingOptions, joules: bool = False) -> Estim
     chosen = _with_neighbours(_sampled_tiles(placement, program, case.machine), case.machine, placement.tiles_per_chip)
     sampled = program.map_supersteps(lambda superstep: _on_some(program, superstep, chosen))
     memory = memory_of(sampled, case.machine)
-    layers = _by_layer(case, placement, sampled, memory)
+    layers = _by_layer(case, placement, sampled, memory, _with_vertices(program))
     figures = Figures(
         cycles=layers.cycles.whole,
         peak_bytes=memory.peak_bytes,
-        tiles=sum(layer.occupied for layer in placement.layers),
+        tiles=int(layers.tiles.sum()),
         joules=_joules(case, placement, program, layers.cycles.whole) if joules else None,
     )
     return Estimate(figures=figures, layers=layers)
 
 
-def _by_layer(case: Case, placement: Placement, sampled: Program, memory: Memory) -> LayerCosts:
+def _with_vertices(program: Program) -> np.ndarray:
+    """bool[tiles]: those with vertices, which are those that compute."""
+    found = np.zeros(program.tiles, bool)
+    for superstep, _, _ in program.supersteps():
+        for table in superstep.tables:
+            found[table.tiles] = True
+    return found
+
+
+def _by_layer(
+    case: Case, placement: Placement, sampled: Program, memory: Memory, with_vertices: np.ndarray
+) -> LayerCosts:
     groups = len(placement.layers) + 1
     group = np.full(placement.tiles, groups - 1)
     for place, layer in enumerate(placement.layers):
@@ -77,7 +88,7 @@ def _by_layer(case: Case, placement: Placement, sampled: Program, memory: Memory
         steps=tuple(steps),
         cycles=group_cycles(sampled, case.machine, case.activity, group, groups),
         peak_bytes=peaks,
-        tiles=np.array([layer.occupied for layer in placement.layers]),
+        tiles=np.bincount(group[with_vertices], minlength=groups),
     )
 
 

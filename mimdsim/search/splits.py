@@ -26,13 +26,12 @@ class Space:
     contexts: int
 
     @classmethod
-    def of(cls, case: Case, most_tiles: int = 0) -> Space:
-        """Those of a case, on at most so many tiles (0: all)."""
+    def of(cls, case: Case) -> Space:
         machine = case.machine
         return cls(
             layers=tuple((layer.name, layer.inputs, layer.neurons) for layer in case.network.layers),
             batch=case.network.batch,
-            room=min(case.room, most_tiles or case.room),
+            room=case.room,
             chips=machine.links.chips,
             contexts=machine.tile.working_contexts,
         )

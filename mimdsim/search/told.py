@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mimdsim.base.units import show_bytes
 from mimdsim.search.case import Timed
 from mimdsim.search.savings import Saving
+from mimdsim.search.smallest import ALSO_TRIED, LEFT
 from mimdsim.search.walk import Found
 
 
@@ -26,7 +28,7 @@ def found_lines(found: Found) -> Iterator[str]:
     for place, (name, *_) in enumerate(best.shares):
         rows.append([name, *(_parts(one, place) for one in both)])
     rows.append(["program", *(_program(one) for one in both)])
-    for key in ("states_per_worker", "reduce_exponent", "reduce_group"):
+    for key in (name for name in type(best.options).model_fields if name not in ("split", "program", "tiles")):
         if len({getattr(one.options, key) for one in both}) > 1:
             rows.append([key, *(f"{getattr(one.options, key)}" for one in both)])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -60,6 +62,20 @@ def found_lines(found: Found) -> Iterator[str]:
         yield "What each change saved, one after the other:"
         for saving in found.savings:
             yield f"  {_saving(saving)}"
+
+
+def smallest_lines(found: Found) -> Iterator[str]:
+    """The least tile memory that a mapping was found for, and what was not tried."""
+    least = found.best.figures.peak_bytes
+    yield ""
+    yield (
+        f"The smallest tile.sram_bytes that fits is {least} ({show_bytes(least)}), of all mappings tried; times and "
+        "energy above are those of a machine with so much memory."
+    )
+    tried = ", ".join(f"mapping.{key}" for key in ALSO_TRIED)
+    yield f"Tried besides how layers are cut and the rules of the program: {tried}."
+    for changed, keys in LEFT.items():
+        yield f"Left as given, because it changes {changed}: {', '.join(keys)}."
 
 
 def _parts(one: Timed, place: int) -> str:

@@ -36,6 +36,10 @@ SEARCHED = ("split", "program", "states_per_worker", "reduce_exponent", "reduce_
 Progress = Callable[[str, int, int], None]
 
 
+def quiet(_what: str, _done: int, _total: int) -> None:
+    """Progress that is not shown."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Found:
     """What a search found. published: the published mapping (None: too few tiles for it); front: timed mappings none of
@@ -59,7 +63,7 @@ def search(
     candidates: int,
     processes: int = 2,
     explained: bool = True,
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = quiet,
 ) -> Found:
     """The best mapping of so many candidates, the same for any number of processes.
 
@@ -69,7 +73,7 @@ def search(
     refuse_dense(case)
     if case.machine.links.chips > 1:
         return _over_chips(case, aims, candidates=candidates, processes=processes, progress=progress)
-    with evaluator(case, processes, joules=aims.needs_energy) as evaluate:
+    with evaluator(aims.limited(case), processes, joules=aims.needs_energy) as evaluate:
         tried, more = estimated(evaluate, aims, candidates, progress)
         mappings = [case.published, *(one.options for one in _chosen(tried, aims))]
         progress("timing the best", 0, len(mappings))
@@ -90,7 +94,7 @@ def _found(published: Timed | None, others: list[Timed], aims: Aims, candidates:
     return Found(
         best=kept[0],
         published=published,
-        front=_front(kept),
+        front=front_of(kept),
         savings=(),
         candidates=candidates,
         combined=combined,
@@ -107,7 +111,7 @@ def _over_chips(case: Case, aims: Aims, *, candidates: int, processes: int, prog
     alone: list[MappingOptions] = []
     lowered = more = 0
     for groups in several:
-        with evaluator(share_of(case, groups), processes, joules=aims.needs_energy) as evaluate:
+        with evaluator(aims.limited(share_of(case, groups)), processes, joules=aims.needs_energy) as evaluate:
             try:
                 share = candidates if groups == 1 else max(ROUND, int(BATCH_SHARE * candidates))
                 known, combined = estimated(evaluate, aims, share, progress)
@@ -186,7 +190,7 @@ def refuse_dense(case: Case) -> None:
 def estimated(evaluate: Evaluator, aims: Aims, candidates: int, progress: Progress) -> tuple[list[Candidate], int]:
     """All candidates that can be placed, best first, and how many more were made of their layers."""
     case = evaluate.case
-    space = Space.of(case, int(dict(aims.within).get("tiles", 0)))
+    space = Space.of(case)
     draw = np.random.default_rng(case.network.batch)
     seen: set[str] = set()
     known: list[Candidate] = []
@@ -295,7 +299,8 @@ def _chosen(known: list[Candidate], aims: Aims) -> list[Candidate]:
     return list(chosen.values())
 
 
-def _front(timed: list[Timed]) -> tuple[Timed, ...]:
+def front_of(timed: list[Timed]) -> tuple[Timed, ...]:
+    """Those of which none is both faster and smaller than another, fastest first."""
     found: list[Timed] = []
     for one in sorted(timed, key=lambda one: (one.figures.cycles, one.figures.peak_bytes)):
         if not found or one.figures.peak_bytes < found[-1].figures.peak_bytes:
@@ -308,7 +313,8 @@ def _why(finished: list[Timed], aims: Aims, candidates: int) -> str:
     limits = "".join(f", max {of} {most:g}" for of, most in aims.within)
     said = f"none of {candidates} mappings fits {show_bytes(aims.sram_bytes)} of tile memory{limits}"
     if not finished:
-        return f"{said}: the layers need more tiles than there are; take a machine with more (chip.tiles)"
+        more = "raise the limit of tiles" if "tiles" in dict(aims.within) else "take a machine with more (chip.tiles)"
+        return f"{said}: the layers need more tiles than there are; {more}"
     near = min(finished, key=lambda one: aims.rank(one.figures))
     return (
         f"{said}; the closest needs {near.figures.peak_bytes:,} bytes on {near.figures.tiles:,} tiles: raise a limit, "

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mimdsim.compiler.place.product_plan import plan_product
 from mimdsim.compiler.place.products import Blocks, ProductPlace
 from mimdsim.machine import MimdMachine
 
@@ -31,7 +30,7 @@ class ArrayPlacement:
             smaller = self.machine.model_copy(
                 update={"chip": self.machine.chip.model_copy(update={"tiles": max(tiles, 1)})}
             )
-            self.known[key] = ProductPlace(plan=plan_product(smaller, m, k, n, "f32"), first_tile=self.first_tile)
+            self.known[key] = ProductPlace.planned(smaller, m, k, n, "f32", first_tile=self.first_tile)
         return self.known[key]
 
     def row(self, width: int) -> Blocks:

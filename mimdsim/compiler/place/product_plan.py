@@ -13,6 +13,7 @@ save code, not cycles), serial splits of the inner dimension.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -30,7 +31,10 @@ ITEM_BYTES = {"f16": 2, "f32": 4}
 # Share of a tile's memory for operands and sums in flight: availableMemoryProportion of PopLibs (MatMul.cpp), default.
 MEMORY_SHARE = 0.6
 MAX_EXTENT = 1 << 24
+# (elements, fragments) of the largest piece of a block's rows and columns that is summed in so many pieces
+Pieces = Callable[[int, int, int], tuple[int, int]]
 MAX_STEPS = 64
+NEVER = np.iinfo(np.int64).max
 CODELET_BYTES, STEP_BYTES = 1536, 64  # the two codelets of a tile, and the state of the two vertices of a step
 
 
@@ -103,11 +107,13 @@ def plan_product(
     dtype: str,
     partials_dtype: str | None = None,
     memory_share: float = MEMORY_SHARE,
+    pieces: Pieces | None = None,
 ) -> ProductPlan:
     """The plan with the fewest cycles of C[m, n] = A[m, k] B[k, n] on one chip of `machine`.
 
-    dtype "f16" or "f32"; partials_dtype as dtype unless given. Raises DescriptionError for a bad shape, format or a
-    machine without [matrix], DoesNotFit when no split fits the memory.
+    dtype "f16" or "f32"; partials_dtype as dtype unless given; pieces: how the tiles that hold partial sums of a block
+    share it (None: in even shares of one fragment each, as the library does). Raises DescriptionError for a bad shape,
+    format or a machine without [matrix], DoesNotFit when no split fits the memory.
     """
     partials_dtype = dtype if partials_dtype is None else partials_dtype
     unit = _check(machine, {"m": m, "k": k, "n": n}, dtype, partials_dtype, memory_share)
@@ -127,11 +133,35 @@ def plan_product(
     cycles = found["multiply_cycles"] + found["sum_cycles"] + found["sync_cycles"]
     cycles = cycles + found["operand_exchange_cycles"] + found["sum_exchange_cycles"]
     # equal cycles: fewer tiles, then fewer bytes
-    best = np.lexsort((found["tile_bytes"], found["tiles"], np.where(fits, cycles, np.iinfo(np.int64).max)))[0]
+    order = np.lexsort((found["tile_bytes"], found["tiles"], np.where(fits, cycles, NEVER)))
+    best = int(order[0]) if pieces is None else _best_of_pieces(machine, found, cycles, order[: fits.sum()], pieces)
     chosen = {item.name: int(found[item.name][best]) for item in fields(ProductPlan) if item.name in found}
     given = {"m": m, "k": k, "n": n, "dtype": dtype, "partials_dtype": partials_dtype}
     units, channels = unit.units(dtype, partials_dtype), unit.channels(dtype)
     return ProductPlan(**given, units=units, channels=channels, **chosen)  # type: ignore[arg-type]
+
+
+def _best_of_pieces(
+    machine: MimdMachine, found: dict[str, Any], cycles: np.ndarray, order: np.ndarray, pieces: Pieces
+) -> int:
+    """The split with the fewest cycles when blocks are summed in pieces, whose exchange replaces that of even shares
+    in `found`; these are never slower, so the search ends where they alone are as slow as the best."""
+    best, least = int(order[0]), NEVER
+    for at in map(int, order):
+        if cycles[at] >= least:
+            break
+        exact, inner = int(cycles[at]), int(found["inner_splits"][at])
+        if inner > 1:
+            elements, fragments = pieces(int(found["rows"][at]), int(found["columns"][at]), inner)
+            size = found["sum_bytes"][at] // found["share"][at]  # of one element of every other part
+            wire = size * elements / machine.exchange.bytes_per_cycle
+            control = (inner - 1) * control_cycles(machine, fragments, fragments)
+            sums = int(found["steps"][at]) * int(phase_cycles(machine, wire, control, True))
+            exact += sums - int(found["sum_exchange_cycles"][at])
+            found["sum_exchange_cycles"][at] = sums
+        if exact < least:
+            best, least = at, exact
+    return best
 
 
 def _check(
@@ -228,12 +258,14 @@ def _candidates(
         "row_splits": rows,
         "inner_splits": inner,
         "column_splits": columns,
+        "rows": row_groups * units,
         "row_groups": row_groups,
         "inner_groups": inner_groups,
         "columns": positions,
         "left_piece": left,
         "right_piece": right,
         "share": share,
+        "sum_bytes": sum_bytes,
         "tiles": rows * inner * columns,
         "multiply_cycles": np.rint(steps * multiply * scale).astype(np.int64),
         "sum_cycles": np.rint(steps * adding * scale).astype(np.int64),

@@ -11,7 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from mimdsim.compiler.place.product_plan import ProductPlan
+from mimdsim.compiler.place.product_plan import ProductPlan, plan_product
+from mimdsim.machine import MimdMachine
 from mimdsim.program import Codelet, TileMapping, VertexTable
 from mimdsim.program.mapping import FLAT, PER_TIMESTEP
 
@@ -71,12 +72,24 @@ def grid_of(rows: int, columns: int, parts: int) -> tuple[int, int]:
     return int(by_rows[best]), int(by_columns[best])
 
 
+def largest_piece(rows: int, columns: int, parts: int) -> tuple[int, int]:
+    """(elements, fragments) of the largest piece of a block of sums that is cut by `grid_of`: a run for every row."""
+    down, across = grid_of(rows, columns, parts)
+    height, width = -(-rows // down), -(-columns // across)
+    return height * width, height if across > 1 else 1
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ProductPlace:
     """C[m, n] = A[m, k] B[k, n] by `plan`, on tiles from `first_tile` on. Blocks of padding only are left out."""
 
     plan: ProductPlan
     first_tile: int
+
+    @classmethod
+    def planned(cls, machine: MimdMachine, m: int, k: int, n: int, dtype: str, *, first_tile: int = 0) -> ProductPlace:
+        """The product with the fewest cycles on one chip of `machine`; raises as `plan_product` does."""
+        return cls(plan=plan_product(machine, m, k, n, dtype, pieces=largest_piece), first_tile=first_tile)
 
     @cached_property
     def row_edges(self) -> np.ndarray:
